@@ -1,4 +1,4 @@
-"""Examples in docstrings say `atl` and `reschedule` without importing them; the tests run in any order."""
+"""Settings of pytest: names for doctests, memory limits, random order, skipped tests without a library."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from rewrites import reschedule
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Terms are many, small and never in cycles: looking for cycles as often as Python does takes a fifteenth.
+    """Collect garbage rarely, limit memory, and disable time limits of properties.
 
-    Memory is bounded, and time on the clock fails no property.
+    Terms are many, small and never in cycles. With Python's defaults, garbage collection takes 7 % of the time.
     """
     gc.set_threshold(50_000, 20, 50)
     config.pluginmanager.register(Memory())
-    from hypothesis import HealthCheck, settings  # here: pytest warns of what was imported before it
+    from hypothesis import HealthCheck, settings  # not at the top, because pytest warns of modules imported before it
 
-    # Both are about time on the clock, which a busy machine has more of.
+    # Both limits are in wall-clock time, which depends on the load.
     settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`pytest --shuffle 1` runs files, and the tests in each, in a random order: the same for the same number."""
+    """Add `--shuffle SEED`, which runs files, and the tests in each, in a random order."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests in each, in random order")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The tests of a file stay together, as they share what was built for them; all processes come to one order."""
+    """Select and shuffle tests. Those of a file stay together, because they share builds."""
     sample(items)
     config.stash[MARKS] = {item.nodeid: frozenset(mark.name for mark in item.iter_markers()) for item in items}
     if (seed := config.getoption("shuffle")) is not None:
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    """Skip a test for which the C compiler lacks a library: clang's OpenMP and the sanitizers are packages apart."""
+    """Skip a test if the C compiler lacks OpenMP or the sanitizers, which clang has in separate packages."""
     try:
         return (yield)
     except Exception as error:
@@ -64,13 +64,13 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 
 def _causes(error: Exception) -> list[BaseException]:
-    """The errors that a doctest ended with, or the error itself."""
+    """Return the errors of a doctest, or the error itself."""
     failures = getattr(error, "failures", [error])
     return [each.exc_info[1] if isinstance(each, doctest.UnexpectedException) else each for each in failures]
 
 
 def _libraries_of(error: BaseException) -> Iterator[Library]:
-    """Yield the libraries without which a build may have failed."""
+    """Yield the libraries whose absence may have caused an error."""
     if isinstance(error, CompilerFailed):
         text = f"{error.summary} {error.required or ''}"
         if "has no OpenMP" in text:

@@ -1,1 +1,1 @@
-"""The same work done by us and by the systems that people would use instead, side by side."""
+"""Benchmarks of compiled kernels against other systems that do the same work."""

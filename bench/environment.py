@@ -1,4 +1,4 @@
-"""Where something was measured: the processor, the load, the compiler with its flags, the versions of everything."""
+"""Description of the machine: the processor, the load, the compiler with its flags, versions of packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES: Final = ("numpy", "scipy", "torch", "halide", "numba", "threadpoolctl"
 
 
 def environment() -> dict[str, Any]:
-    """What somebody has to know who reads the figures elsewhere, as numbers and texts."""
+    """Return a description of the machine and the software, for the result file."""
     return {
         "atl": atl.__version__,
         "python": platform.python_version(),
@@ -33,7 +33,7 @@ def environment() -> dict[str, Any]:
 
 
 def packages(names: Iterable[str]) -> dict[str, str | None]:
-    """The versions of packages; None for one that is not installed."""
+    """Return the versions of packages; None for one that is not installed."""
     return {name: _version(name) for name in names}
 
 
@@ -45,16 +45,16 @@ def _version(package: str) -> str | None:
 
 
 def _flags() -> list[str]:
-    """The flags of our kernels, which the rivals in C are built with too."""
+    """Return the compiler flags of our kernels and of the baselines in C."""
     plan = recorded_plan(build_shared("int nothing(void) { return 0; }\n", name="nothing"))
     if plan is None:
         return []
-    # The flags in $CC are among them.
+    # Includes the flags in $CC.
     return [flag for flag in plan.commands[0][1:] if flag.startswith("-") and flag not in ("-c", "-o", "-m")]
 
 
 def processor() -> str:
-    """What the processor calls itself."""
+    """Return the processor's model name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What may be wrong with what is asked of the benchmark."""
+"""Errors of the benchmark command."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from atl.errors import ATLError
 
 
 class UnknownWorkload(ATLError, LookupError):
-    """There is no such workload."""
+    """Unknown name of a workload."""
 
     code = "ATL801"
 
 
 class WrongSize(ATLError, ValueError):
-    """A size at which a workload cannot be measured, or a setting of the measuring out of its range."""
+    """A size that a workload does not support, or an option out of range."""
 
     code = "ATL802"
 
 
 class ExtraMissing(ATLError, ModuleNotFoundError):
-    """What was asked for needs a package that is not installed."""
+    """An option that needs a package that is not installed."""
 
     code = "ATL803"
 
 
 class MeasuringFailed(ATLError, RuntimeError):
-    """The process in which a case was measured ended before it said what came out."""
+    """The measuring process ended without a result."""
 
     code = "ATL804"
 
 
 class WrongFile(ATLError, OSError):
-    """What is measured cannot be written there."""
+    """An output file that cannot be written."""
 
     code = "ATL805"

@@ -1,7 +1,7 @@
-"""Measures one case: each contestant is built and checked in a process of its own, and then timed in turn.
+"""Measurement of one case: each candidate is built and checked in a separate process, then timed in turn.
 
-`python -m bench.measure '{"workload": …}' bench.workloads` is how `bench.command` does it: a process for each case,
-with the libraries' threads set in its environment, whose lines on its standard output are events in JSON.
+`bench.command` starts `python -m bench.measure '{"workload": …}' bench.workloads` for each case, with the number of
+threads of the libraries in its environment. Each line of its standard output is an event in JSON.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from atl.errors import AssumptionError
-from bench.contest import Limit, Ours, Problem, Rival, Tuning, Workload
-from bench.limits import limit_of
-from bench.outcome import ALONE, LIMIT, Case, Contestant, LeftOut, Outcome, concluded
+from bench.comparison import Baseline, Ours, Problem, Roofline, Tuning, Workload
+from bench.outcome import ALONE, ROOFLINE, Candidate, Case, LeftOut, Outcome, concluded
+from bench.roofline import roofline_of
 from bench.threads import Pools, settable
 from bench.worker import Gone, Prepare, Watch, Worker
 from lowering import Clock, Samples, ThreadClock, TimedFunction, Turn, WallClock, take_turns
@@ -30,26 +30,26 @@ IDLE_FOR: Final = 0.2
 
 
 def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | None = None) -> Outcome:
-    """Everybody in the tables of a workload, at one size. An interrupt keeps what was measured until then.
+    """Measure all candidates of a workload at one size. After an interrupt, return the measurements so far.
 
-    A contestant that computes something wrong or crashes is reported, and not timed further. With several threads all
-    take turns with one thread too.
+    A candidate that computes a wrong result or crashes is reported, and not timed further. With several threads, each
+    candidate is also timed with one thread.
     """
-    watch("making the inputs and the result by NumPy")
+    watch("making the inputs and the NumPy reference")
     problem = workload.pose(case.size)
     _ = problem.expected
     field = Field(problem, clock or (ThreadClock() if case.threads == 1 else WallClock()), watch)
-    taking_part: list[Contestant] = []
+    taking_part: list[Candidate] = []
     scale: float | None = None
     samples: Samples | None = None
     alone = replace(case, threads=1) if case.threads > 1 and settable() else None
     try:
-        scale = field.enter(LIMIT, case, lambda _: _limit(workload.limit, problem, case))
-        everybody: tuple[Ours | Rival | Tuning, ...] = (*workload.rivals, *workload.ours, *workload.tuned)
+        scale = field.enter(ROOFLINE, case, lambda _: _roofline(workload.roofline, problem, case))
+        everybody: tuple[Ours | Baseline | Tuning, ...] = (*workload.baselines, *workload.ours, *workload.tuned)
         for one in everybody:
-            ours = not isinstance(one, Rival)
-            if (passed_over := _passed_over(one, problem)) is not None:
-                field.left_out.append(passed_over)
+            ours = not isinstance(one, Baseline)
+            if (skipped := _skipped(one, problem)) is not None:
+                field.left_out.append(skipped)
             elif (found := field.enter(one.name, case, partial(_prepared, one, problem, case), ours=ours)) is not None:
                 taking_part.append(found)
                 if alone is not None and not isinstance(one, Tuning):
@@ -65,15 +65,15 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
     finally:
         field.end()
     samples = samples or Samples({name: [] for name in field.workers}, interrupted=True)
-    samples.times.setdefault(LIMIT, [None] * max(map(len, samples.times.values()), default=0))
+    samples.times.setdefault(ROOFLINE, [None] * max(map(len, samples.times.values()), default=0))
     stayed = tuple(one for one in taking_part if one.name not in field.gone)
-    limit = (workload.limit.kind, scale or 1.0)
-    return concluded(case, workload.says, limit, stayed, samples, tuple(field.left_out))
+    roofline = (workload.roofline.kind, scale or 1.0)
+    return concluded(case, workload.description, roofline, stayed, samples, tuple(field.left_out))
 
 
 @dataclass(slots=True)
 class Field:
-    """The contestants of a case, each in a process of its own, and those that were left out or have crashed."""
+    """The candidates of a case, each in a separate process, and those that were left out or have crashed."""
 
     problem: Problem
     clock: Clock
@@ -84,7 +84,7 @@ class Field:
     gone: set[str] = field(default_factory=set)
 
     def enter(self, name: str, case: Case, prepare: Prepare, *, ours: bool = False, suffix: str = "") -> Any:
-        """Return what `prepare` gives of a contestant, which takes part from now on; None where it does not."""
+        """Add a candidate. Return the value of `prepare`; None if the candidate is left out."""
         self.watch(f"building and checking {name}{suffix}")
         others = tuple(self.workers.values())
         worker = Worker(prepare, self.problem, self.clock, case.threads, case.timeout, others)
@@ -99,15 +99,15 @@ class Field:
             worker.end()
             self.left_out.append(made)
             return None
-        # Tuning finds the numbers that belong to the name.
-        named = (made.name if isinstance(made, Contestant) else name) + suffix
+        # Tuning finds the parameters, which are part of the name.
+        named = (made.name if isinstance(made, Candidate) else name) + suffix
         self.workers[named] = worker
         if ours:
             self.ours.add(named)
         return made
 
     def turns(self) -> dict[str, Turn]:
-        """Return a function for each contestant that takes its turn."""
+        """Return, for each candidate, a function that takes one sample."""
         return {name: partial(self._turn, name) for name in self.workers}
 
     def _turn(self, name: str) -> tuple[float | None, float]:
@@ -126,58 +126,56 @@ class Field:
             worker.end()
 
 
-def _passed_over(one: Ours | Rival | Tuning, problem: Problem) -> LeftOut | None:
-    """Return why a contestant is not even built: it is not for this size, or not installed."""
-    if isinstance(one, Ours) and one.most is not None and problem.size > one.most:
-        return LeftOut(one.name, True, "size", f"it is measured up to {one.most}")
-    if isinstance(one, Rival) and problem.size < one.least:
-        return LeftOut(one.name, False, "size", f"it is for {one.least} and more")
-    if isinstance(one, Rival) and (lacking := one.lacks()):
+def _skipped(one: Ours | Baseline | Tuning, problem: Problem) -> LeftOut | None:
+    """Return the reason for not building a candidate: its size range, or a missing package."""
+    if isinstance(one, Ours) and one.max_size is not None and problem.size > one.max_size:
+        return LeftOut(one.name, True, "size", f"only measured up to {one.max_size}")
+    if isinstance(one, Baseline) and problem.size < one.min_size:
+        return LeftOut(one.name, False, "size", f"needs a size of at least {one.min_size}")
+    if isinstance(one, Baseline) and (lacking := one.lacks()):
         return LeftOut(one.name, False, "absent", f"{', '.join(lacking)} is not installed")
     return None
 
 
-def _limit(limit: Limit, problem: Problem, case: Case) -> tuple[float, TimedFunction]:
-    run, scale = limit_of(limit, problem, case.threads)
+def _roofline(roofline: Roofline, problem: Problem, case: Case) -> tuple[float, TimedFunction]:
+    run, scale = roofline_of(roofline, problem, case.threads)
     return scale, run
 
 
 def _prepared(
-    one: Ours | Rival | Tuning, problem: Problem, case: Case, watch: Watch
-) -> tuple[Contestant | LeftOut, TimedFunction | None]:
-    """What runs it, once its result was found right; or why it does not take part."""
+    one: Ours | Baseline | Tuning, problem: Problem, case: Case, watch: Watch
+) -> tuple[Candidate | LeftOut, TimedFunction | None]:
+    """Build a candidate and check its result. Return a function that runs it, or the reason to leave it out."""
     if isinstance(one, Tuning):
         return _tuned(one, problem, case, watch)
     ours = isinstance(one, Ours)
-    allocates = isinstance(one, Rival) and one.allocates
+    allocates = isinstance(one, Baseline) and one.allocates
     try:
         if isinstance(one, Ours):
-            run, derived = one.contestant(problem, case.threads)
+            run, derived = one.candidate(problem, case.threads)
         else:
             run, derived = one.make(problem, case.threads), False
         fault = problem.fault_of(run, allocates=allocates)
     except AssumptionError as error:
-        return LeftOut(one.name, ours, "size", f"it is for {error.required}"), None
+        return LeftOut(one.name, ours, "size", f"requires {error.required}"), None
     if fault is not None:
         return LeftOut(one.name, ours, "wrong", fault), None
-    return Contestant(one.name, ours, derived, allocates), run
+    return Candidate(one.name, ours, derived, allocates), run
 
 
-def _tuned(
-    one: Tuning, problem: Problem, case: Case, watch: Watch
-) -> tuple[Contestant | LeftOut, TimedFunction | None]:
-    """What autotuning has found, if anything."""
+def _tuned(one: Tuning, problem: Problem, case: Case, watch: Watch) -> tuple[Candidate | LeftOut, TimedFunction | None]:
+    """Build and check the schedule that autotuning has found, if any."""
     found = one.found(problem, case.tune, watch)
     if found is None:
-        return LeftOut(one.name, True, "absent", f"nothing faster is known of it: --tune 60 tries, at {case}"), None
+        return LeftOut(one.name, True, "absent", f"{case} has not been tuned: use --tune 60"), None
     name, run = found
     if (fault := problem.fault_of(run)) is not None:
         return LeftOut(name, True, "wrong", fault), None
-    return Contestant(name, ours=True, derived=True), run
+    return Candidate(name, ours=True, derived=True), run
 
 
 def pinned() -> int | None:
-    """Keeps this process on the core that was idler just now; nothing where the system cannot."""
+    """Pin this process to the core that was idle longest just now. Return None if the system cannot."""
     with suppress(OSError, AttributeError):
         before = _idle()
         time.sleep(IDLE_FOR)
@@ -190,32 +188,32 @@ def pinned() -> int | None:
 
 
 def _idle() -> dict[int, int]:
-    """How long each core has been idle, in some unit."""
-    told = Path("/proc/stat").read_text(encoding="ascii").splitlines()
-    lines = [line.split() for line in told if line.startswith("cpu") and line[3] != " "]
+    """Return the idle time of each core, in clock ticks."""
+    stat = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+    lines = [line.split() for line in stat if line.startswith("cpu") and line[3] != " "]
     return {int(line[0][3:]): int(line[4]) for line in lines}
 
 
 def main() -> None:
-    """Measures a case, of the workloads of a module, and writes events: progress, and in the end the outcome."""
+    """Measure a case of the workloads in a module. Write progress events, and the outcome as the last event."""
     described, module = sys.argv[1:]
     case, workloads = Case(**json.loads(described)), import_module(module).WORKLOADS
-    # What a library prints must not come between the events.
+    # Output of libraries must not mix with the events.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def tell(**event: object) -> None:
+    def emit(**event: object) -> None:
         print(json.dumps(event), file=events, flush=True)
 
     with events:
         core = pinned() if case.threads == 1 else None
         pools = Pools() if settable() else None
         if pools is not None:
-            # Their environment has said it already, but to those alone that read it.
+            # Some libraries ignore the environment variables.
             pools.use(case.threads)
-        tell(core=core, pools=[] if pools is None else pools.told())
-        outcome = measured(workloads[case.workload], case, watch=lambda said: tell(said=said))
-        tell(outcome=outcome.as_json())
+        emit(core=core, pools=[] if pools is None else pools.info())
+        outcome = measured(workloads[case.workload], case, watch=lambda progress: emit(progress=progress))
+        emit(outcome=outcome.as_json())
 
 
 if __name__ == "__main__":

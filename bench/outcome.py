@@ -1,4 +1,4 @@
-"""What came out of one workload at one size: who took part, how long each took, and every ratio with its spread."""
+"""Outcome of one workload at one size: the times of all candidates, and their ratios with a spread."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Why = Literal["absent", "crashed", "failed", "wrong", "size"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload at a size, with so many threads, and how long it may be measured: rounds, and seconds of all.
+    """A workload at a size, with the number of threads and the bounds of the measurement.
 
-    Each schedule that is to be tuned is tried for `tune` seconds beforehand; for none, what is known of it takes part.
-    A contestant that does not answer for `timeout` seconds is stopped.
+    Measuring ends after `rounds` rounds or `seconds` seconds. Each schedule with parameters is tuned for `tune` seconds
+    first; with 0, known results are used. A candidate that does not respond for `timeout` seconds is stopped.
     """
 
     workload: str
@@ -33,19 +33,20 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A contestant that was not measured: not installed, crashed, not built, wrong results, or not at this size."""
+    """A candidate that was not measured: not installed, crashed, not built, wrong results, or not at this size."""
 
     name: str
     ours: bool
     why: Why
-    said: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Somebody who was measured: milliseconds, median and 10–90 %, over so many clean samples; limit ÷ that time.
+    """A measured candidate: its time in milliseconds, as the median and 10–90 % of the valid samples.
 
-    With several threads, `speed_up` is the time that it took in the same rounds with one of them, over this one.
+    `roofline_ratio` is the time at the roofline over this time. With several threads, `speed_up` is the time with one
+    thread over this time, in the same rounds.
     """
 
     name: str
@@ -56,16 +57,16 @@ class Entry:
     low: float | None
     high: float | None
     samples: int
-    limit_ratio: float | None
+    roofline_ratio: float | None
     speed_up: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One of our schedules beside one rival, or beside none where there is none.
+    """One of our schedules compared with one baseline; `baseline` is None if there is none.
 
-    `ratio` is the rival's time over ours, the median over rounds, with 10–90 % of them as its spread; above 1 we are
-    faster. `limit_ratio` is the time at the machine's limit over ours, 1 at the limit. `speed_up` is that of `Entry`.
+    `ratio` is the baseline's time over ours, the median over the rounds; `spread` is 10–90 %. Above 1 we are faster.
+    `roofline_ratio` is the time at the machine's roofline over ours. `speed_up` is as in `Entry`.
     """
 
     workload: str
@@ -73,27 +74,27 @@ class Row:
     threads: int
     schedule: str
     derived: bool
-    rival: str | None
+    baseline: str | None
     best: bool
     ours_ms: float | None
-    rival_ms: float | None
+    baseline_ms: float | None
     ratio: float | None
     spread: tuple[float, float] | None
     rounds: int
-    limit: str
-    limit_ratio: float | None
+    roofline: str
+    roofline_ratio: float | None
     speed_up: float | None
-    rival_speed_up: float | None
+    baseline_speed_up: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All of it."""
+    """All results of one case."""
 
     case: Case
-    says: str
-    limit: str
-    limit_ms: float | None
+    description: str
+    roofline: str
+    roofline_ms: float | None
     entries: tuple[Entry, ...]
     rows: tuple[Row, ...]
     left_out: tuple[LeftOut, ...]
@@ -101,22 +102,22 @@ class Outcome:
 
     @property
     def faults(self) -> tuple[LeftOut, ...]:
-        """Return who computed something wrong, crashed, or could not be built although all is there."""
+        """Candidates with a wrong result, a crash or a failed build."""
         return tuple(one for one in self.left_out if one.why in ("wrong", "crashed", "failed"))
 
     def as_json(self) -> dict[str, Any]:
-        """Numbers, texts and lists of them."""
+        """Return the outcome as JSON values."""
         return asdict(self)
 
     @staticmethod
     def from_json(read: Mapping[str, Any]) -> Outcome:
-        """What `as_json` gave."""
+        """Read a value of `as_json`."""
         rows = (Row(**{**row, "spread": row["spread"] and tuple(row["spread"])}) for row in read["rows"])
         return Outcome(
             Case(**read["case"]),
-            read["says"],
-            read["limit"],
-            read["limit_ms"],
+            read["description"],
+            read["roofline"],
+            read["roofline_ms"],
             tuple(Entry(**entry) for entry in read["entries"]),
             tuple(rows),
             tuple(LeftOut(**one) for one in read["left_out"]),
@@ -125,8 +126,8 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
-    """Somebody who takes part: whose it is, whether it was derived, whether its result is made anew."""
+class Candidate:
+    """A candidate that is timed. `derived` means that it has a schedule, `allocates` that it returns a new array."""
 
     name: str
     ours: bool
@@ -134,57 +135,61 @@ class Contestant:
     allocates: bool = False
 
 
-LIMIT = "the limit"
-"""The name under which the limit takes its turns."""
+ROOFLINE = "the roofline"
+"""Name of the roofline among the candidates."""
 ALONE = " (one thread)"
-"""What follows the name of somebody who takes a turn with one thread, where there are several."""
+"""Suffix of a candidate's name for its samples with one thread, when there are several."""
 
 
 def concluded(
     case: Case,
-    says: str,
-    limit: tuple[str, float],
-    contestants: tuple[Contestant, ...],
+    description: str,
+    roofline: tuple[str, float],
+    candidates: tuple[Candidate, ...],
     samples: Samples,
     left_out: tuple[LeftOut, ...],
 ) -> Outcome:
-    """What the samples say. `limit` is its kind, and by what its samples are to be multiplied."""
-    kind, scale = limit
-    at_limit = spread(samples.clean(LIMIT))
-    entries = tuple(_entry(one, samples, scale) for one in contestants)
-    rivals = [entry for entry in entries if not entry.ours]
-    best = min((rival for rival in rivals if rival.ms is not None), key=lambda rival: rival.ms or 0.0, default=None)
+    """Compute the outcome from the samples. `roofline` is its kind, and the factor of its samples."""
+    kind, scale = roofline
+    at_roofline = spread(samples.clean(ROOFLINE))
+    entries = tuple(_entry(one, samples, scale) for one in candidates)
+    baselines = [entry for entry in entries if not entry.ours]
+    best = min(
+        (baseline for baseline in baselines if baseline.ms is not None),
+        key=lambda baseline: baseline.ms or 0.0,
+        default=None,
+    )
 
-    def row(ours: Entry, rival: Entry | None) -> Row:
-        compared = ratio(samples, rival.name, ours.name) if rival is not None else None
+    def row(ours: Entry, baseline: Entry | None) -> Row:
+        compared = ratio(samples, baseline.name, ours.name) if baseline is not None else None
         return Row(
             workload=case.workload,
             size=case.size,
             threads=case.threads,
             schedule=ours.name,
             derived=ours.derived,
-            rival=rival.name if rival else None,
-            best=rival is not None and rival is best,
+            baseline=baseline.name if baseline else None,
+            best=baseline is not None and baseline is best,
             ours_ms=ours.ms,
-            rival_ms=rival.ms if rival else None,
+            baseline_ms=baseline.ms if baseline else None,
             ratio=compared.middle if compared else None,
             spread=(compared.low, compared.high) if compared else None,
             rounds=compared.count if compared else 0,
-            limit=kind,
-            limit_ratio=ours.limit_ratio,
+            roofline=kind,
+            roofline_ratio=ours.roofline_ratio,
             speed_up=ours.speed_up,
-            rival_speed_up=rival.speed_up if rival else None,
+            baseline_speed_up=baseline.speed_up if baseline else None,
         )
 
-    beside: list[Entry | None] = [*rivals] or [None]
-    rows = tuple(row(ours, rival) for ours in entries if ours.ours for rival in beside)
-    limit_ms = at_limit.middle * scale if at_limit else None
-    return Outcome(case, says, kind, limit_ms, entries, rows, left_out, samples.interrupted)
+    compared_with: list[Entry | None] = [*baselines] or [None]
+    rows = tuple(row(ours, baseline) for ours in entries if ours.ours for baseline in compared_with)
+    roofline_ms = at_roofline.middle * scale if at_roofline else None
+    return Outcome(case, description, kind, roofline_ms, entries, rows, left_out, samples.interrupted)
 
 
-def _entry(one: Contestant, samples: Samples, scale: float) -> Entry:
+def _entry(one: Candidate, samples: Samples, scale: float) -> Entry:
     taken = spread(samples.clean(one.name))
-    to_limit = ratio(samples, LIMIT, one.name, scale)
+    to_roofline = ratio(samples, ROOFLINE, one.name, scale)
     alone = one.name + ALONE
     speed_up = ratio(samples, alone, one.name) if alone in samples.times else None
     return Entry(
@@ -196,6 +201,6 @@ def _entry(one: Contestant, samples: Samples, scale: float) -> Entry:
         low=taken.low if taken else None,
         high=taken.high if taken else None,
         samples=taken.count if taken else 0,
-        limit_ratio=to_limit.middle if to_limit else None,
+        roofline_ratio=to_roofline.middle if to_roofline else None,
         speed_up=speed_up.middle if speed_up else None,
     )

@@ -1,8 +1,8 @@
-"""What was measured, at a glance: a bar and a line of a table for each workload, from the files of `--json`.
+"""Overview of results: a bar and a table row for each workload, from the files of `--json`.
 
     python -m bench.overview rows.json … --plot docs/speed.png > table.md
 
-Of each workload at each size it is our fastest schedule beside the rival that is the fastest there.
+For each workload and size it compares our fastest schedule with the fastest baseline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Line: TypeAlias = dict[str, Any]
 
 
 def fastest(rows: Iterable[Line]) -> list[Line]:
-    """Of each workload, size and number of threads: our fastest schedule, beside the rival that it leads least."""
+    """Return one row per workload, size and number of threads: our fastest schedule against the fastest baseline."""
     compared: dict[tuple[str, int, int], list[Line]] = {}
     for row in rows:
         if row["ours_ms"] and row["ratio"]:
@@ -28,32 +28,32 @@ def fastest(rows: Iterable[Line]) -> list[Line]:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """The lines as Markdown."""
+    """Return the lines as a Markdown table."""
     head = (
-        "| work | our schedule | ms | of the limit | best rival | rival ÷ ours [10–90 %] | speed-up, the rival's |\n"
+        "| work | our schedule | ms | of roofline | best baseline | baseline ÷ ours [10–90 %] | speed-ups |\n"
         "|---|---|---|---|---|---|---|\n"
     )
     return head + "".join(
-        f"| {_name(line)} | `{line['schedule']}` | {line['ours_ms']:.3f} | {_of_limit(line)} |"
-        f" {line['rival']} | {line['ratio']:.2f} [{line['spread'][0]:.2f}–{line['spread'][1]:.2f}] |"
+        f"| {_name(line)} | `{line['schedule']}` | {line['ours_ms']:.3f} | {_of_roofline(line)} |"
+        f" {line['baseline']} | {line['ratio']:.2f} [{line['spread'][0]:.2f}–{line['spread'][1]:.2f}] |"
         f" {_speed_ups(line)} |\n"
         for line in lines
     )
 
 
-def _of_limit(line: Line) -> str:
-    """Return the time at the limit over ours, in percent; nothing where the limit was not measured."""
-    return f"{100 * line['limit_ratio']:.0f} %" if line["limit_ratio"] else "–"
+def _of_roofline(line: Line) -> str:
+    """Return the time at the roofline over ours, in percent; a dash if the roofline was not measured."""
+    return f"{100 * line['roofline_ratio']:.0f} %" if line["roofline_ratio"] else "–"
 
 
 def _speed_ups(line: Line) -> str:
-    """By how much several threads are faster than one, for us and for the rival; nothing of one thread."""
-    told = [f"{line[key]:.2f}" if line.get(key) else "–" for key in ("speed_up", "rival_speed_up")]
-    return ", ".join(told) if line["threads"] > 1 else ""
+    """Return the speed-ups of several threads over one, of ours and of the baseline; empty for one thread."""
+    speed_ups = [f"{line[key]:.2f}" if line.get(key) else "–" for key in ("speed_up", "baseline_speed_up")]
+    return ", ".join(speed_ups) if line["threads"] > 1 else ""
 
 
 def plot(path: Path, lines: Sequence[Line]) -> None:
-    """The ratios as bars with their spread; where a bar ends right of 1 we are faster than everybody measured."""
+    """Plot the ratios as bars with their spread. A bar that ends right of 1 beats all baselines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 0.8 + 0.3 * len(lines)), layout="constrained")
@@ -64,10 +64,10 @@ def plot(path: Path, lines: Sequence[Line]) -> None:
         [line["spread"][1] - ratio for ratio, line in zip(ratios, lines, strict=True)],
     ]
     axes.barh(range(len(lines)), ratios, xerr=errors, color="#2a6f97", error_kw={"lw": 0.8})
-    axes.set_yticks(range(len(lines)), [f"{_name(line)}  ({line['rival']})" for line in lines], fontsize=8)
+    axes.set_yticks(range(len(lines)), [f"{_name(line)}  ({line['baseline']})" for line in lines], fontsize=8)
     axes.invert_yaxis()
     axes.axvline(1, color="black", lw=1)
-    axes.set_xlabel("time of the best rival ÷ ours; right of the line we are faster")
+    axes.set_xlabel("time of the best baseline ÷ ours (right of the line we are faster)")
     figure.savefig(path)
 
 
@@ -77,14 +77,14 @@ def _name(line: Line) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(prog="python -m bench.overview", description="What was measured, at a glance.")
-    parser.add_argument("files", nargs="+", type=Path, metavar="ROWS.json", help="what `atl bench --json` wrote")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draws the bars, as SVG or PNG")
-    asked = parser.parse_args(arguments)
-    lines = fastest(row for file in asked.files for row in json.loads(file.read_text(encoding="utf-8"))["rows"])
-    if asked.plot is not None:
-        plot(asked.plot, lines)
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m bench.overview", description="Summarise benchmark results.")
+    parser.add_argument("files", nargs="+", type=Path, metavar="ROWS.json", help="files written by `atl bench --json`")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="plot the ratios, as SVG or PNG")
+    options = parser.parse_args(arguments)
+    lines = fastest(row for file in options.files for row in json.loads(file.read_text(encoding="utf-8"))["rows"])
+    if options.plot is not None:
+        plot(options.plot, lines)
     sys.stdout.write(table(lines))
     return 0
 

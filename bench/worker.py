@@ -1,7 +1,7 @@
-"""A contestant in a process of its own, which builds, checks and times it when it is asked, one sample at a time.
+"""Worker processes: each builds, checks and times one candidate, one sample per request.
 
-The process is forked: it has the inputs and the expected result without a copy. What it writes, it writes to pages of
-its own, and a library that crashes there or hangs ends no other measurement.
+A worker is forked, so it shares the inputs and the expected result without a copy. Its writes go to private pages. A
+library that crashes or hangs there does not affect the other measurements.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from multiprocessing.connection import Connection
 from typing import Any, Final, Literal, TypeAlias
 
 from atl.errors import brief
-from bench.contest import Problem
-from bench.settling import settle
+from bench.comparison import Problem
+from bench.cooldown import wait_until_idle
 from bench.threads import THREADS, Pools, settable
 from lowering import Clock, Sampler, TimedFunction
 
 Watch: TypeAlias = Callable[[str], None]
 Prepare: TypeAlias = Callable[[Watch], tuple[Any, TimedFunction | None]]
-"""Builds and checks: gives what is known of the contestant, and what runs it, or None where it does not take part."""
+"""Builds and checks a candidate. Returns its description and a function that runs it, or None if it is left out."""
 
 GRACE: Final = 2.0
-"""Seconds that a process has to end by itself, and to remove its temporary files."""
+"""Seconds for a process to exit and remove its temporary files, before it is killed."""
 
 
 class Gone(Exception):
-    """A contestant that gives no more samples: its process has crashed, or what it runs has failed by an exception."""
+    """A candidate stopped: its process crashed, or it raised an exception."""
 
-    def __init__(self, why: Literal["crashed", "failed"], said: str) -> None:
-        super().__init__(said)
+    def __init__(self, why: Literal["crashed", "failed"], message: str) -> None:
+        super().__init__(message)
         self.why = why
 
 
 class Worker:
-    """A process with one contestant. It waits while others have their turns."""
+    """A process with one candidate. It waits during the turns of the others."""
 
     def __init__(
         self, prepare: Prepare, problem: Problem, clock: Clock, threads: int, timeout: float, others: Sequence[Worker]
     ) -> None:
         context = multiprocessing.get_context("fork")
         self._timeout = timeout
-        self._asked = True
+        self._busy = True
         self.connection, there = context.Pipe()
         inherited = [self.connection, *(other.connection for other in others)]
         self.process = context.Process(
@@ -55,43 +55,43 @@ class Worker:
         there.close()
 
     def ready(self, watch: Watch) -> Any:
-        """Wait for `prepare` and return what it gave; its progress goes to `watch`. Raises `Gone`."""
+        """Wait for `prepare` and return its value; its progress is passed to `watch`. Raises `Gone`."""
         return self._answer(watch)
 
     def sample(self) -> tuple[float | None, float]:
-        """Take a turn: milliseconds if the sample counts, and nanoseconds that it took. Raises `Gone`."""
-        self._asked = True
-        with suppress(OSError):  # it has ended: there is no answer
+        """Take one sample. Return its milliseconds, None if it is invalid, and the nanoseconds used. Raises `Gone`."""
+        self._busy = True
+        with suppress(OSError):  # the process has ended; `_answer` reports that
             self.connection.send(None)
         taken, nanoseconds = self._answer(lambda _: None)
         return taken, nanoseconds
 
     def _answer(self, watch: Watch) -> Any:
-        """Return what the process sends next. Raises `Gone`, and `KeyboardInterrupt` where the process had one."""
+        """Return the next message of the process. Raises `Gone`, or `KeyboardInterrupt` after an interrupt."""
         while True:
             if not self.connection.poll(self._timeout):
                 self.end()
-                raise Gone("crashed", f"no answer for {self._timeout:g} s")
+                raise Gone("crashed", f"no response for {self._timeout:g} s")
             try:
                 kind, value = self.connection.recv()
             except (EOFError, OSError):
                 self.process.join()
                 raise Gone("crashed", _ended(self.process.exitcode)) from None
             match kind:
-                case "said":
+                case "progress":
                     watch(value)
                 case "failed":
                     raise Gone("failed", value)
                 case "interrupted":
                     raise KeyboardInterrupt
                 case _:
-                    self._asked = False
+                    self._busy = False
                     return value
 
     def end(self) -> None:
-        """End the process: one that waits ends by itself, one that works is interrupted, and killed if need be."""
+        """End the process. An idle process exits by itself; a busy one is interrupted, then killed."""
         self.connection.close()
-        if self._asked and self.process.is_alive():
+        if self._busy and self.process.is_alive():
             os.kill(self.process.pid or 0, signal.SIGINT)
         self.process.join(GRACE)
         if self.process.is_alive():
@@ -107,19 +107,19 @@ def _ended(status: int | None) -> str:
 def _served(
     there: Connection, inherited: Sequence[Connection], prepare: Prepare, problem: Problem, clock: Clock, threads: int
 ) -> None:
-    """Prepare a contestant and answer each request with a sample; end where the other side has gone."""
-    # What NumPy freed before the fork would come back as small pages, copied one by one, in place of huge ones.
+    """Prepare a candidate and answer each request with a sample, until the connection is closed."""
+    # Memory that NumPy freed before the fork would be reused as small copied pages, instead of huge pages.
     with suppress(AttributeError):  # not in the GNU C library
         ctypes.CDLL(None).malloc_trim(0)
-    for connection in inherited:  # else no contestant would see that the measuring process has ended
+    for connection in inherited:  # otherwise the candidates would not notice the end of the measuring process
         connection.close()
     try:
         os.environ.update(dict.fromkeys(THREADS, str(threads)))
         if settable():
             Pools().use(threads)
-        value, run = prepare(lambda said: there.send(("said", said)))
+        value, run = prepare(lambda message: there.send(("progress", message)))
         if run is not None:
-            settle()
+            wait_until_idle()
             problem.give_memory_back()
         there.send(("ready", value))
         if run is None:
@@ -129,8 +129,8 @@ def _served(
             there.recv()
             problem.take_memory()
             taken = sampler.sample()
-            # The threads of a library spin for a while: they are not to share the cores with the next contestant.
-            settle()
+            # Spinning threads must not share the cores with the next candidate.
+            wait_until_idle()
             problem.give_memory_back()
             there.send(("sample", taken))
     except KeyboardInterrupt:
@@ -138,6 +138,6 @@ def _served(
             there.send(("interrupted", None))
     except (EOFError, BrokenPipeError):
         pass
-    except Exception as error:  # noqa: BLE001 (whatever goes wrong in another's library is no reason to measure nobody)
+    except Exception as error:  # noqa: BLE001 (an error in one library must not end the whole run)
         with suppress(OSError):
             there.send(("failed", f"{type(error).__name__}: {brief(str(error), 300)}"))

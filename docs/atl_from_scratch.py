@@ -1,10 +1,10 @@
-"""ATL from scratch: the whole of it in small, to be read from top to bottom and run.
+"""ATL from scratch: a miniature of the whole system in one file, to read from top to bottom and run.
 
     python docs/atl_from_scratch.py
 
-Terms, what they mean, rules that are stated once and proved at small sizes, a kernel that makes all theorems, a tactic,
-and lowering by reindexers to C, which is then compiled and compared with the meaning. What ATL has beyond it stands at
-the end. Nothing here imports ATL.
+It has terms and their meaning, rules that are declared once and checked at small sizes, a kernel that makes all
+theorems, a tactic, and lowering by reindexers to C. The C is compiled and compared with the meaning. The end of the
+file lists the other features of ATL. Nothing here imports ATL.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 
 # == 1. Indices =======================================================================================================
 #
-# Sizes and positions are expressions, not numbers: one program is for all sizes. Variables of loops have a number of
-# their own, so that no two of them are confused, whatever they are called.
+# Sizes and positions are expressions, not numbers: one program serves all sizes. Each loop variable gets a unique
+# number, so that variables with the same name differ.
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def variable(name: str = "i") -> Index:
 
 
 def number(of: Index, known: Mapping[Index, int]) -> int:
-    """The value of an index, with numbers for its sizes and variables."""
+    """Return the value of an index, given numbers for its sizes and variables."""
     match of.op:
         case "number":
             return int(of.args[0])
@@ -98,9 +98,9 @@ def ceildiv(n: Index, k: Index) -> Index:
 
 # == 2. Terms =========================================================================================================
 #
-# A term says what each element of a tensor is. `Gen` is ⊞[i < n] e, the tensor of e(0), e(1), …; `Sum` is Σ[i < n] e;
-# `Guard` is [i < j] · e, zero where the condition is false; `Get` is t[i]. The reshape operators change where elements
-# stand, and compute nothing.
+# A term defines each element of a tensor. `Gen` is ⊞[i < n] e, the tensor of e(0), e(1), …; `Sum` is Σ[i < n] e;
+# `Guard` is [i < j] · e, zero where the condition is false; `Get` is t[i]. The reshape operators move elements, and
+# compute nothing.
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Truncate:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Any number with these indices in it: what a rule says nothing about."""
+    """A metavariable of a rule: any number that depends on these indices."""
 
     name: str
     at: tuple[Index, ...]
@@ -173,7 +173,7 @@ Term: TypeAlias = Input | Gen | Sum | Guard | Get | Times | Flatten | Truncate |
 
 
 def shape(term: Term) -> tuple[Index, ...]:
-    """The extents of a tensor; a number has none."""
+    """Return the extents of a tensor; a number has none."""
     match term:
         case Input(_, extents):
             return extents
@@ -203,24 +203,24 @@ def total(n: Index, e: Callable[[Index], Term], name: str = "p") -> Term:
 
 
 def parts(term: Term) -> Iterator[str]:
-    """The names of the fields that hold terms."""
+    """Return the names of the fields that contain terms."""
     return (each.name for each in fields(term) if isinstance(getattr(term, each.name), get_args(Term)))
 
 
-def put(term: Any, where: Mapping[Index, Index]) -> Any:
-    """The term, or index, with other indices in the place of some. Binders are made anew, so that none is captured."""
+def substitute(term: Any, where: Mapping[Index, Index]) -> Any:
+    """Substitute indices in a term or index. Binders get new variables, so that none is captured."""
     if isinstance(term, Index):
         if term in where or term.op not in _OPERATIONS:
             return where.get(term, term)
-        return _simple(term.op, put(term.args[0], where), put(term.args[1], where))
+        return _simple(term.op, substitute(term.args[0], where), substitute(term.args[1], where))
     if isinstance(term, Gen | Sum):
         new = variable(term.i.args[0])
-        return type(term)(new, put(term.n, where), put(term.e, {**where, term.i: new}))
+        return type(term)(new, substitute(term.n, where), substitute(term.e, {**where, term.i: new}))
     if isinstance(term, tuple):
-        return tuple(put(each, where) for each in term)
+        return tuple(substitute(each, where) for each in term)
     if isinstance(term, str):
         return term
-    return type(term)(*(put(getattr(term, each.name), where) for each in fields(term)))
+    return type(term)(*(substitute(getattr(term, each.name), where) for each in fields(term)))
 
 
 def show(term: Term) -> str:
@@ -247,7 +247,7 @@ def show(term: Term) -> str:
 
 # == 3. Meaning =======================================================================================================
 #
-# The definition of every constructor, in NumPy and slowly. All that follows is measured by it.
+# The definition of every constructor, by NumPy. It is slow. Everything else is compared with it.
 
 
 def meaning(term: Term, inputs: Mapping[str, Any], known: Mapping[Index, int]) -> Any:
@@ -262,7 +262,7 @@ def meaning(term: Term, inputs: Mapping[str, Any], known: Mapping[Index, int]) -
             rest = tuple(number(extent, known) for extent in shape(e))
             return sum((meaning(e, inputs, {**known, i: at}) for at in range(number(n, known))), np.zeros(rest))
         case Guard(low, high, e):
-            # What is guarded has no meaning where the condition is false: there it may read outside.
+            # The body is not evaluated where the condition is false, because it may read out of bounds there.
             if number(low, known) < number(high, known):
                 return meaning(e, inputs, known)
             return np.zeros(tuple(number(extent, known) for extent in shape(e)))
@@ -274,18 +274,18 @@ def meaning(term: Term, inputs: Mapping[str, Any], known: Mapping[Index, int]) -
         case Times(a, b):
             return meaning(a, inputs, known) * meaning(b, inputs, known)
         case Flatten(e):
-            held = meaning(e, inputs, known)
-            return held.reshape((held.shape[0] * held.shape[1], *held.shape[2:]))
+            rows = meaning(e, inputs, known)
+            return rows.reshape((rows.shape[0] * rows.shape[1], *rows.shape[2:]))
         case Truncate(n, e):
             return meaning(e, inputs, known)[: number(n, known)]
         case Unknown(name, at):
             return inputs[name](*(number(each, known) for each in at))
 
 
-# == 4. Rules, each stated once =======================================================================================
+# == 4. Rules, each declared once =====================================================================================
 #
-# A law is a function from sizes and unknown terms to two sides. Called with unknowns it is a pattern to be matched;
-# called with numbers it is a claim to be checked. So nothing is said twice, and what is checked is what is used.
+# A law is a function from sizes and metavariables to two sides. Called with metavariables it is a pattern to match;
+# called with numbers it is a claim to check. So the rule that is checked is the rule that is used.
 
 
 @dataclass(frozen=True)
@@ -297,13 +297,13 @@ class Law:
 
 
 class Refuted(Exception):
-    """A law is false, and here are the numbers."""
+    """A law is false; the message has the numbers."""
 
 
 def proved_at_small_sizes(law: Law, most: int = 7) -> None:
-    """Compares both sides at all small sizes, for an e of which every value is different and none is zero.
+    """Compare both sides at all small sizes, for an e with distinct non-zero values.
 
-    That is every e at these sizes: a law cannot look into it. ATL proves most of its rules for all sizes as well.
+    This covers every e at these sizes, because a law cannot inspect e. ATL also proves most of its rules for all sizes.
     """
     n, k = size("n"), size("k")
     lhs, rhs = law.sides(n, k, lambda i: Unknown("e", (i,)))
@@ -330,7 +330,7 @@ TILE = Law(
         Truncate(n, Flatten(gen(ceildiv(n, k), lambda o: gen(k, lambda i: Guard(o * k + i, n, e(o * k + i)))))),
     ),
 )
-"""A loop runs in tiles of k. The last tile may stick out: there it is guarded, and what sticks out is cut off."""
+"""A loop is tiled by k. The last tile may be partial: it is guarded, and the elements past the end are truncated."""
 
 TILE_SUM = Law(
     "tile_sum",
@@ -339,32 +339,32 @@ TILE_SUM = Law(
         total(ceildiv(n, k), lambda o: total(k, lambda i: Guard(o * k + i, n, e(o * k + i)))),
     ),
 )
-"""A sum is added up in tiles of k."""
+"""A sum is tiled by k."""
 
 
 def matched(law: Law, term: Term) -> tuple[Index, Callable[[Index], Term]] | None:
-    """What n and e are, where the term looks like the left side of the law: ⊞[i < n] e(i), or Σ[i < n] e(i)."""
+    """Match a term with the left side of a law, ⊞[i < n] e(i) or Σ[i < n] e(i). Return n and e."""
     pattern, _ = law.sides(size("n?"), size("k?"), lambda i: Unknown("e", (i,)))
     match pattern, term:
-        case (Gen(i, n, e), Gen(own, extent, body)) | (Sum(i, n, e), Sum(own, extent, body)):
+        case (Gen(i, n, e), Gen(j, extent, body)) | (Sum(i, n, e), Sum(j, extent, body)):
             if n == size("n?") and e == Unknown("e", (i,)):
-                return extent, lambda at: put(body, {own: at})
+                return extent, lambda at: substitute(body, {j: at})
         case _:
             pass
     return None
 
 
-Way = tuple[str, ...]
-"""From a term to a part of it: the names of fields."""
+Route = tuple[str, ...]
+"""A path from a term to one of its parts: the names of fields."""
 
 
-def part(term: Term, at: Way) -> Term:
+def part(term: Term, at: Route) -> Term:
     for name in at:
         term = getattr(term, name)
     return term
 
 
-def with_part(term: Any, at: Way, new: Term) -> Any:
+def with_part(term: Any, at: Route, new: Term) -> Any:
     if not at:
         return new
     first, *rest = at
@@ -373,8 +373,9 @@ def with_part(term: Any, at: Way, new: Term) -> Any:
 
 # == 5. The kernel ====================================================================================================
 #
-# A theorem says that two terms are equal, for all sizes and arrays. The kernel makes theorems in two ways, and knows
-# those that it made; so what is wrong elsewhere (in a tactic, in a script) can fail, but can prove nothing false.
+# A theorem states that two terms are equal, for all sizes and arrays. The kernel has two functions that make theorems,
+# and records them. So an error elsewhere (in a tactic, in a script) may cause a failure, but cannot prove anything
+# false.
 
 
 @dataclass(frozen=True)
@@ -393,7 +394,7 @@ class Kernel:
         self._theorems: list[Theorem] = []
 
     def admit(self, law: Law) -> None:
-        """A law becomes a rule once it is checked."""
+        """Check a law, and accept it as a rule."""
         proved_at_small_sizes(law)
         self._rules[law.name] = law
 
@@ -403,8 +404,8 @@ class Kernel:
     def reflexivity(self, term: Term) -> Theorem:
         return self._made(Theorem(term, term, ()))
 
-    def rewrite(self, theorem: Theorem, rule: str, at: Way, k: int) -> Theorem:
-        """The theorem with a part of its right side rewritten by a rule, from left to right."""
+    def rewrite(self, theorem: Theorem, rule: str, at: Route, k: int) -> Theorem:
+        """Rewrite a part of a theorem's right side by a rule, from left to right."""
         if not self.knows(theorem):
             raise ValueError("a theorem that this kernel did not make")
         law = self._rules[rule]
@@ -421,11 +422,11 @@ class Kernel:
 
 # == 6. A tactic ======================================================================================================
 #
-# Finds the place, and asks the kernel. It need not be trusted.
+# It finds the place, and calls the kernel. It need not be trusted.
 
 
 def tile(kernel: Kernel, theorem: Theorem, name: str, k: int) -> Theorem:
-    """Runs the loop of this name in tiles of k."""
+    """Tile the loop of this name by k."""
     for at in places(theorem.rhs):
         loop = part(theorem.rhs, at)
         if isinstance(loop, Gen | Sum) and loop.i.args[0].rstrip("0123456789") == name:
@@ -433,7 +434,7 @@ def tile(kernel: Kernel, theorem: Theorem, name: str, k: int) -> Theorem:
     raise ValueError(f"there is no loop {name} in {show(theorem.rhs)}")
 
 
-def places(term: Term, at: Way = ()) -> Iterator[Way]:
+def places(term: Term, at: Route = ()) -> Iterator[Route]:
     yield at
     for name in parts(term):
         yield from places(getattr(term, name), (*at, name))
@@ -441,15 +442,15 @@ def places(term: Term, at: Way = ()) -> Iterator[Way]:
 
 # == 7. Lowering ======================================================================================================
 #
-# Loops store elements. Where an element goes is a *reindexer*, handed down: from positions in the term at hand to a
-# position in the output, and the tests under which there is one. A reshape operator prints nothing: it changes the
-# reindexer. So no tensor is built only to be taken apart.
+# Loops store elements. A *reindexer* maps positions in the current term to a position in the output, with conditions
+# under which the element is stored. A reshape operator prints nothing, but changes the reindexer. So reshaping needs no
+# temporary tensor.
 
 Reindexer = Callable[[list[Index]], tuple[list[str], Index]]
 
 
 def lower(term: Term, to: Reindexer, store: str = "=") -> list[str]:
-    """The lines of C that store a term's elements; the output is zero before, and sums add to it."""
+    """Return the lines of C that store a term's elements. The output is zero before, and sums add to it."""
     match term:
         case Gen(i, n, e):
             return _loop(i, n, lower(e, lambda at: to([i, *at]), store))
@@ -482,7 +483,7 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _flat(at: list[Index], shape: tuple[Index, ...]) -> Index:
-    """Row by row."""
+    """Return the row-major address."""
     out = at[0]
     for position, extent in zip(at[1:], shape[1:], strict=True):
         out = out * extent + position
@@ -506,13 +507,14 @@ def _scalar(term: Term) -> str:
 
 
 def c_of(name: str, term: Term, inputs: list[Input], sizes: list[Index]) -> str:
-    given = [f"const double *restrict {each.name}" for each in inputs] + [f"long {each}" for each in sizes]
+    parameters = [f"const double *restrict {each.name}" for each in inputs] + [f"long {each}" for each in sizes]
     lines = lower(term, lambda at: ([], _flat(at, shape(term))))
-    return "\n".join([f"void {name}({', '.join([*given, 'double *restrict out'])})", "{", *_indented(lines), "}", ""])
+    head = f"void {name}({', '.join([*parameters, 'double *restrict out'])})"
+    return "\n".join([head, "{", *_indented(lines), "}", ""])
 
 
 def run(source: str, name: str, arrays: list[Any], sizes: list[int], shape: tuple[int, ...]) -> Any:
-    """Compiles and calls."""
+    """Compile and call a C function."""
     out = np.zeros(shape)
     with tempfile.TemporaryDirectory() as folder:
         file, library = Path(folder) / "f.c", Path(folder) / "f.so"
@@ -567,11 +569,14 @@ def main() -> None:
     print("The kernel computes what the formula means, at five sizes.")
 
 
-# What ATL has beyond this miniature, in the order of the sections above: a prover that decides indices for all sizes
-# and finds numbers that refute; element types, lets, selections, folds by other monoids and all reshape operators, each
-# defined in what exists; hundreds of rules, most of them proved for all sizes, and each of them by Rocq;
-# certificates that replay; pad-sets, by which a truncation is known to cut only padding, so that no test is printed for
-# it; loops that are marked to run in lanes, threads and blocks; sparse formats and layouts; and C that is fast.
+# Other features of ATL, in the order of the sections above:
+#
+# - a prover that decides conditions on indices for all sizes, or refutes them with numbers;
+# - element types, lets, selections, folds by other monoids, and more reshape operators;
+# - hundreds of rules, most of them proved for all sizes, and each of them by Rocq;
+# - certificates that can be replayed, sessions, patterns, tactics and searches;
+# - pad-sets, which prove that a truncation removes only padding, so that it needs no condition in C;
+# - marks for vector, parallel and GPU loops; sparse formats; layouts; fast C.
 
 if __name__ == "__main__":
     main()

@@ -1,1 +1,1 @@
-"""Programs to look at: `atl show examples/matmul.py`, `atl run examples/windows.py x=x.npy k=3`."""
+"""Example programs and schedules. Try `atl show examples/matmul.py` or `atl run examples/windows.py x=x.npy k=3`."""

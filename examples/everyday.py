@@ -1,18 +1,18 @@
-"""The programs of `examples.schedules.everyday`, scheduled in sessions: what a person would call, and no more.
+"""Short schedules of the programs in `examples.schedules.everyday`.
 
-Every function returns the session at its end; `.done()` is the theorem. Sizes are symbolic, and any will do. No loop
-that has no other loop inside tests anything; in C, the rows of a tile in registers are tested in the last tile.
+Each function returns a session; `.done()` returns its theorem. Sizes are symbolic, without assumptions. Innermost loops
+have no guards. In C, the last tile guards its rows in registers.
 """
 
 from __future__ import annotations
 
+import atl
 from examples.schedules import everyday
-from rewrites import Session, reschedule
 
 
-def gaussian_by_strips(rows: int = 32) -> Session:
-    """Strips of rows, each with the filtered rows that it reads in a buffer; taps outside, columns inside."""
-    s = reschedule(everyday.gaussian())
+def gaussian_by_strips(rows: int = 32) -> atl.Session:
+    """Compute strips of rows, with the filtered rows that each reads in a buffer, and columns as the inner loop."""
+    s = atl.reschedule(everyday.gaussian())
     s.tile("⊞[y < n] Σ[t < 5] _", rows)
     s.stage("row", at="yo")
     s.interchange("x")
@@ -20,27 +20,27 @@ def gaussian_by_strips(rows: int = 32) -> Session:
     return s
 
 
-def triangular_by_rows() -> Session:
-    """Row by row: each row of the right operand is added to those below, the columns innermost."""
-    s = reschedule(everyday.triangular_product())
+def triangular_by_rows() -> atl.Session:
+    """Make the columns the innermost loop, so that rows of the right operand are accumulated."""
+    s = atl.reschedule(everyday.triangular_product())
     s.interchange("j")
     return s
 
 
-def mttkrp_factored() -> Session:
-    """One product for each element of the cube: the factor that does not depend on q leaves the inner sum."""
-    s = reschedule(everyday.mttkrp())
+def mttkrp_factored() -> atl.Session:
+    """Factor `second` out of the inner sum, which leaves one product for each element of the cube."""
+    s = atl.reschedule(everyday.mttkrp())
     s.factor_out("second[_, _]")
     s.interchange("r")
     return s
 
 
-def product_packed(rows: int = 8, columns: int = 32) -> Session:
-    """Tiles in registers, over panels of the right operand, packed as they are read.
+def product_packed(rows: int = 8, columns: int = 32) -> atl.Session:
+    """Compute register tiles over packed panels of the right operand.
 
-    Of more than eight rows at a time the left operand is packed too: the first cache keeps no more lines of one place.
+    With more than eight rows the left operand is packed too, because of the associativity of the L1 cache.
     """
-    s = reschedule(everyday.product())
+    s = atl.reschedule(everyday.product())
     s.tile(["i", "j"], [rows, columns])
     s.accumulate("p")
     s.mark("acc", "registers")
@@ -51,21 +51,21 @@ def product_packed(rows: int = 8, columns: int = 32) -> Session:
     return s
 
 
-def perceptron_in_blocks(rows: int = 8) -> Session:
-    """Blocks of samples, each with its hidden units in a buffer that stays in the cache."""
-    s = reschedule(everyday.perceptron())
+def perceptron_in_blocks(rows: int = 8) -> atl.Session:
+    """Compute blocks of samples, whose hidden units fit into the cache."""
+    s = atl.reschedule(everyday.perceptron())
     s.tile("⊞[s < S] _ + bias2", rows)
     s.stage("hidden", at="so")
     s.tails()
     return s
 
 
-def softmax_by_rows() -> Session:
-    """Everything for one row at a time, and one division in it: x / t = x * (1 / t), with 1 / t before the loop.
+def softmax_by_rows() -> atl.Session:
+    """Compute one row at a time, with one division per row: x / t = x * (1 / t), and 1 / t hoisted out of the loop.
 
-    A division of vectors takes as long as ten products, and made this loop as long as that of the exponentials.
+    A vector division takes as long as ten products. It made this loop as slow as that of the exponentials.
     """
-    s = reschedule(everyday.softmax())
+    s = atl.reschedule(everyday.softmax())
     s.rw("mul_one", at="_ / _", around="power[_, _]", reverse=True).rw("mul_div")
     row = s.find("⊞[i < n] ⊞[j < m] power[_, _] * _")
     for name in ("total", "power", "top"):
@@ -74,9 +74,9 @@ def softmax_by_rows() -> Session:
     return s
 
 
-def two_steps_in_tiles(x: int = 8, y: int = 8, z: int = 64) -> Session:
-    """Overlapped tiles: each computes what its second step reads of the first, and copies what that reads."""
-    s = reschedule(everyday.two_steps())
+def two_steps_in_tiles(x: int = 8, y: int = 8, z: int = 64) -> atl.Session:
+    """Use overlapped tiles: each computes the cells of the first step that its second step reads."""
+    s = atl.reschedule(everyday.two_steps())
     s.tile(["⊞[x < X] _", "⊞[y < Y] _", "⊞[z < Z] _"], [x, y, z])
     s.stage("once", at="zo")
     s.stage("wide", at="zo")
@@ -84,9 +84,9 @@ def two_steps_in_tiles(x: int = 8, y: int = 8, z: int = 64) -> Session:
     return s
 
 
-def histogram_by_elements() -> Session:
-    """From each bin looking at every element to each element going to its bin."""
-    s = reschedule(everyday.histogram())
+def histogram_by_elements() -> atl.Session:
+    """Turn the gather form, where each bin reads every element, into a scatter of each element to its bin."""
+    s = atl.reschedule(everyday.histogram())
     s.rw("sum_gen_swap")
     s.rw("gen_as_place")
     return s

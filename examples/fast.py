@@ -1,25 +1,25 @@
-"""Schedules that reach what the machine allows, of the work that everybody measures; for every size.
+"""Fast schedules of common programs, for all sizes.
 
-Every function returns the session at its end; `.done()` is the theorem. No loop that computes tests anything: tests
-stand only where a tile is stored, and where an operand is copied with zeros around it.
+Each function returns a session; `.done()` returns its theorem. Compute loops have no guards. Guards remain only where a
+tile is stored, and where an operand is copied with zero padding.
 
-The default tiles are for AVX-512 (32 registers of 64 bytes) and gcc 12. With AVX2 (16 registers of 32 bytes) a product
-is faster with 6 rows and 16 columns.
+The default tiles are for AVX-512 (32 registers of 64 bytes) and gcc 12. With AVX2 (16 registers of 32 bytes), products
+are faster with 6 rows and 16 columns.
 """
 
 from __future__ import annotations
 
+import atl
 from examples.schedules import anchors, blur, convolution, layers
-from rewrites import Session, reschedule
 
 
-def product_blocked(rows: int = 8, columns: int = 32, terms: int = 256, near: int = 64) -> Session:
-    """Both operands packed: blocks of `terms`, of which `near` rows stay in the cache, in tiles kept in registers.
+def product_blocked(rows: int = 8, columns: int = 32, terms: int = 256, near: int = 64) -> atl.Session:
+    """Block the `p` loop by `terms` and the rows by `near`, pack both operands, and compute register tiles.
 
-    Panels hold zeros where tiles stick out; a block of terms that k does not fill is cut short. With 256 terms a panel
-    of the right operand takes 32 KiB, and stays in the first cache.
+    Panels are padded with zeros for partial tiles; the last block of terms is shorter. With 256 terms, a panel of the
+    right operand takes 32 KiB and stays in the L1 cache.
     """
-    s = reschedule(anchors.product())
+    s = atl.reschedule(anchors.product())
     s.tile("p", terms).interchange("j").interchange("i")
     s.tile(["i", "j"], [[near, rows], columns])
     s.accumulate("pi", at="iio").mark("acc", "registers")
@@ -27,36 +27,36 @@ def product_blocked(rows: int = 8, columns: int = 32, terms: int = 256, near: in
     return s
 
 
-def product_by_panels(rows: int = 8, columns: int = 32, dtype: str = "float32") -> Session:
-    """All terms in one sum, over panels of the right operand, packed as they are read; whole tiles without a test."""
-    s = reschedule(anchors.product(dtype))
+def product_by_panels(rows: int = 8, columns: int = 32, dtype: str = "float32") -> atl.Session:
+    """Compute register tiles over packed panels of the right operand, with partial tiles peeled."""
+    s = atl.reschedule(anchors.product(dtype))
     return _by_panels(s, rows, columns)
 
 
-def product_in_square_tiles(tile: int = 64, rows: int = 8, columns: int = 32) -> Session:
-    """The tiles of `derivations.matmul_tiled`, each in smaller ones kept in registers, of rows and columns packed anew.
+def product_in_square_tiles(tile: int = 64, rows: int = 8, columns: int = 32) -> atl.Session:
+    """Split the tiles of `derivations.matmul_tiled` into register tiles, over packed rows and columns.
 
-    All terms of a tile are one sum, as there: of larger products the panels of a tile outgrow the caches.
+    The `p` loop is not blocked, so the panels of large products do not fit into the caches.
     """
-    s = reschedule(anchors.product())
+    s = atl.reschedule(anchors.product())
     s.tile(["i", "j"], [[tile, rows], [tile, columns]])
     s.accumulate("p").mark("acc", "registers")
     s.pack("B", at="jo").pack("A", at="io")
     return s
 
 
-def product_in_double(rows: int = 8, columns: int = 24) -> Session:
-    """The same in float64, of which a register holds half as many."""
+def product_in_double(rows: int = 8, columns: int = 24) -> atl.Session:
+    """Schedule the float64 product in the same way; registers hold half as many elements."""
     return product_by_panels(rows, columns, "float64")
 
 
-def batched_product_by_panels(rows: int = 8, columns: int = 32) -> Session:
-    """The same for each of a batch."""
-    s = reschedule(layers.batched_product())
+def batched_product_by_panels(rows: int = 8, columns: int = 32) -> atl.Session:
+    """Schedule each product of a batch in the same way."""
+    s = atl.reschedule(layers.batched_product())
     return _by_panels(s, rows, columns)
 
 
-def _by_panels(s: Session, rows: int, columns: int) -> Session:
+def _by_panels(s: atl.Session, rows: int, columns: int) -> atl.Session:
     s.interchange("i")
     s.tile(["j", "i"], [columns, rows]).interchange("ji")
     s.accumulate("Σ[_ < _] _ * _").mark("acc", "registers")
@@ -65,12 +65,12 @@ def _by_panels(s: Session, rows: int, columns: int) -> Session:
     return s
 
 
-def convolution_in_registers(channels: int = 8, positions: int = 48) -> Session:
-    """Tiles of channels x positions in registers, over the part of the input that they read, with zeros after it.
+def convolution_in_registers(channels: int = 8, positions: int = 48) -> atl.Session:
+    """Compute register tiles of channels x positions, over a zero-padded copy of the input that they read.
 
-    What sticks out is apart: whole tiles go to the output straight from registers, a twenty-fifth less of the time.
+    Partial tiles are peeled, so full tiles are stored directly from registers, which saves 4 % of the time.
     """
-    s = reschedule(convolution.gather())
+    s = atl.reschedule(convolution.gather())
     s.interchange("k")
     s.tile(["p", "k"], [positions, channels]).interchange("pi")
     s.accumulate("c").mark("acc", "registers")
@@ -80,9 +80,9 @@ def convolution_in_registers(channels: int = 8, positions: int = 48) -> Session:
     return s
 
 
-def convolution_2d_in_registers(channels: int = 8, columns: int = 32) -> Session:
-    """The same of images: tiles of channels x columns of a row."""
-    s = reschedule(anchors.convolution_2d())
+def convolution_2d_in_registers(channels: int = 8, columns: int = 32) -> atl.Session:
+    """Schedule the convolution of images in the same way: tiles of channels x columns of a row."""
+    s = atl.reschedule(anchors.convolution_2d())
     s.interchange("k").interchange("k")
     s.tile(["p", "k"], [columns, channels]).interchange("pi")
     s.accumulate("c").mark("acc", "registers")
@@ -91,31 +91,31 @@ def convolution_2d_in_registers(channels: int = 8, columns: int = 32) -> Session
     return s
 
 
-def filters_in_registers(channels: int = 8, columns: int = 56) -> Session:
-    """Filters on images, without a border: tiles of channels x columns of a row, over the part that they read."""
+def filters_in_registers(channels: int = 8, columns: int = 56) -> atl.Session:
+    """Compute register tiles of channels x columns of a row, over a copy of the input that they read."""
     s = _filters_in_tiles(channels, columns)
     s.pad("x", at="po").pack("w")
     return s
 
 
-def filter_windows_in_registers(channels: int = 8, columns: int = 56) -> Session:
-    """The windows of a tile of columns as a matrix (im2col), which all channels are multiplied with."""
+def filter_windows_in_registers(channels: int = 8, columns: int = 56) -> atl.Session:
+    """Copy the windows of each tile of columns to a matrix (im2col), and multiply it by all channels."""
     s = _filters_in_tiles(channels, columns)
     s.pack("x", at="po", name="windows").pack("w")
     return s
 
 
-def _filters_in_tiles(channels: int, columns: int) -> Session:
-    s = reschedule(anchors.filters())
+def _filters_in_tiles(channels: int, columns: int) -> atl.Session:
+    s = atl.reschedule(anchors.filters())
     s.interchange("k").interchange("k")
     s.tile(["p", "k"], [columns, channels]).interchange("pi")
     s.accumulate("c").mark("acc", "registers")
     return s
 
 
-def windows_in_registers(channels: int = 8, positions: int = 48) -> Session:
-    """The windows of a tile of positions as a matrix (im2col), which all channels are multiplied with."""
-    s = reschedule(convolution.im2col())
+def windows_in_registers(channels: int = 8, positions: int = 48) -> atl.Session:
+    """Copy the windows of each tile of positions to a matrix (im2col), and multiply it by all channels."""
+    s = atl.reschedule(convolution.im2col())
     s.interchange("⊞[k < K] _")
     s.tile(["⊞[p < W] ⊞[k < K] _", "k"], [positions, channels]).interchange("pi")
     s.accumulate("c").mark("acc", "registers")
@@ -124,108 +124,108 @@ def windows_in_registers(channels: int = 8, positions: int = 48) -> Session:
     return s
 
 
-def blur_six_rows(rows: int = 6) -> Session:
-    """Rows together, column by column: what they share, the sums of three neighbours, is computed once.
+def blur_six_rows(rows: int = 6) -> atl.Session:
+    """Compute several rows together, so that the row sums that they share are computed once.
 
-    The columns are marked to run as vectors: of so many rows of one output C compilers do not see that they are apart.
+    The columns are marked as vector loops, because C compilers do not see that the rows of the output do not alias.
     """
-    s = reschedule(blur.two_stage())
+    s = atl.reschedule(blur.two_stage())
     s.unroll_and_jam("⊞[y < n] _", rows, share="buf")
     s.mark("⊞[x < m] _", "vector")
     s.tails(strategy="split")
     return s
 
 
-def blur_streamed(rows: int = 6) -> Session:
-    """The same, whose rows go to memory past the caches: for pictures larger than these.
+def blur_streamed(rows: int = 6) -> atl.Session:
+    """Schedule the same with non-temporal stores, for images larger than the caches.
 
-    Memory is not read then before it is overwritten. It is so where a row begins with a line of the cache as the one
-    above it does: its length is a multiple of 64 bytes.
+    Then memory is not read before it is overwritten. This needs rows whose length is a multiple of 64 bytes, so that
+    all of them begin at the same offset in a cache line.
     """
-    s = reschedule(blur.two_stage())
+    s = atl.reschedule(blur.two_stage())
     s.unroll_and_jam("⊞[y < n] _", rows, share="buf")
     s.mark("⊞[x < m] _", "stream")
     s.tails(strategy="split")
     return s
 
 
-def addition_streamed() -> Session:
-    """The sum goes to memory past the caches, which is not read before it is overwritten."""
-    return reschedule(anchors.addition()).mark("j", "stream")
+def addition_streamed() -> atl.Session:
+    """Use non-temporal stores for the sum, so that its memory is not read before it is overwritten."""
+    return atl.reschedule(anchors.addition()).mark("j", "stream")
 
 
-def blur_by_ring() -> Session:
-    """The sums of three neighbours in a row are computed as the rows go that add them up: three rows of them are kept.
+def blur_by_ring() -> atl.Session:
+    """Keep the last three rows of row sums in a circular buffer (storage folding).
 
-    The first and the last column are apart, so that no loop over columns tests anything.
+    The first and the last column are peeled, so that loops over columns have no guards.
     """
-    s = reschedule(blur.two_stage())
+    s = atl.reschedule(blur.two_stage())
     s.mark("buf", "ring")
     s.tails("x")
     return s
 
 
-def blur_by_rings_in_strips(rows: int = 64) -> Session:
-    """The same in strips of rows, which threads share out: each has a ring of its own. Two rows are computed twice."""
-    s = reschedule(blur.two_stage())
+def blur_by_rings_in_strips(rows: int = 64) -> atl.Session:
+    """Schedule the same in parallel strips of rows, each with a circular buffer. Strips recompute two rows."""
+    s = atl.reschedule(blur.two_stage())
     s.tile("⊞[y < n] _", rows).stage("buf", at="yo")
     s.mark("buf", "ring").mark("yo", "parallel")
     s.tails("x")
     return s
 
 
-def blur_in_tiles(rows: int = 64, columns: int = 64) -> Session:
-    """Tiles with their row sums in a buffer, the last ones cut short: Fig. 8.2 for tiles of a constant size."""
-    s = reschedule(blur.two_stage())
+def blur_in_tiles(rows: int = 64, columns: int = 64) -> atl.Session:
+    """Tile with a buffer of row sums for each tile, and peel partial tiles: Fig. 8.2 for tiles of a constant size."""
+    s = atl.reschedule(blur.two_stage())
     s.tile(["⊞[y < n] _", "⊞[x < m] _"], [rows, columns])
     s.stage("buf", at="xo")
     s.tails(strategy="split")
     return s
 
 
-def blur_in_two_stages() -> Session:
-    """Breadth-first: all row sums, then their sums; the rows of zeros above and below are nowhere stored.
+def blur_in_two_stages() -> atl.Session:
+    """Schedule breadth-first: all row sums, then their sums, without storing rows of zeros above and below.
 
-    Memory decides: the program as written takes 0.98 to 1.07 times as long, and both what Halide's two stages take.
+    Memory bandwidth dominates: the unscheduled program takes 0.98 to 1.07 times as long. Halide's two stages are equal.
     """
-    s = reschedule(blur.two_stage())
+    s = atl.reschedule(blur.two_stage())
     s.tails("⊞[y < n + 2] _")
     s.lbind("⊞[1 <= y < n + 1] _", "sums", over=()).fuse("buf")
     s.tails()
     return s
 
 
-def transpose_in_tiles(tile: int = 16) -> Session:
-    """Square tiles, read along their rows into registers, and stored from there along their columns.
+def transpose_in_tiles(tile: int = 16) -> atl.Session:
+    """Read square tiles row by row into registers, and store them column by column.
 
-    With sixteen a row of a tile of float32 is a line of the cache: each line is read once, and stored once.
+    With 16, a row of a float32 tile is a cache line, so that each line is read once and stored once.
     """
-    s = reschedule(anchors.transpose())
+    s = atl.reschedule(anchors.transpose())
     s.tile(["j", "i"], tile)
     s.tails(strategy="split")
     s.stage("A", at=f"⊞[io < n // {tile}] _", name="tile").mark("tile", "registers")
     return s
 
 
-def seven_points_inside() -> Session:
-    """The border split off: nothing is tested at the cells inside, and each part of the border adds what it has."""
-    s = reschedule(anchors.seven_points())
+def seven_points_inside() -> atl.Session:
+    """Peel the border, so that the inner cells need no guards."""
+    s = atl.reschedule(anchors.seven_points())
     s.tails()
     return s
 
 
-def matrix_vector_by_rows(rows: int = 6) -> Session:
-    """Rows together, so that each element of the vector is loaded once for all of them; a sum in registers for each."""
-    s = reschedule(anchors.matrix_vector())
+def matrix_vector_by_rows(rows: int = 6) -> atl.Session:
+    """Compute several rows together in registers, so that each element of the vector is loaded once for them."""
+    s = atl.reschedule(anchors.matrix_vector())
     s.tile("i", rows)
     s.accumulate("p", at="io").mark("acc", "registers")
     s.tails(strategy="split")
     return s
 
 
-def layer_norm_by_rows() -> Session:
-    """Everything for one row at a time, and one division by its deviation: x / d = x * (1 / d)."""
-    s = reschedule(layers.layer_norm())
+def layer_norm_by_rows() -> atl.Session:
+    """Compute one row at a time, with one division per row: x / d = x * (1 / d)."""
+    s = atl.reschedule(layers.layer_norm())
     s.rw("mul_one", at="_ / deviation[_]", around="x[_, _] - mean[_]", reverse=True).rw("mul_div")
     row = s.find("⊞[i < n] ⊞[j < m] _ * _")
     s.stage("deviation", at=row).stage("mean", at=row)
@@ -233,9 +233,9 @@ def layer_norm_by_rows() -> Session:
     return s
 
 
-def attention_in_registers(rows: int = 8, columns: int = 32) -> Session:
-    """Blocks of rows with their scores in a buffer, both products in tiles kept in registers; the keys are packed."""
-    s = reschedule(layers.attention())
+def attention_in_registers(rows: int = 8, columns: int = 32) -> atl.Session:
+    """Compute blocks of rows with their scores in a buffer, both products in register tiles, and the keys packed."""
+    s = atl.reschedule(layers.attention())
     s.lbind("sqrt(_)", "root", over=())
     s.tile("⊞[i < L] ⊞[e < E] _", rows)
     for name in ("total", "power", "top", "score"):

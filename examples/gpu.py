@@ -1,8 +1,8 @@
-"""Schedules for a GPU, for every size: each step but the marks is a proved rewrite.
+"""GPU schedules for all sizes. Each step except the marks is a proved rewrite.
 
-Every function returns the session at its end. The marks say which loops are the axes of a grid and of its blocks, and
-which tensors the threads of a block share, or keep in their registers; `lower(s.goal, target="cuda")` proves that they
-may, and `lowering.gpu` makes the kernels.
+Each function returns a session. Marks bind loops to the axes of the grid and of its blocks, and place tensors in shared
+memory or registers. `atl.lower(s.goal, target="cuda")` proves that the marks are legal, and `lowering.gpu` outlines the
+kernels.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import atl
 from atl import Program
 from examples.schedules import anchors, blur, convolution, everyday
-from rewrites import Session, reschedule
-from sparse import CSR
 
 n, m = atl.sizes("n m")
 x = atl.tensor("x", n, m)
@@ -20,34 +18,34 @@ v = atl.tensor("v", m)
 
 
 def row_sums() -> Program:
-    """The sum of each row of a matrix."""
+    """Return the sum of each row of a matrix."""
     return atl.program("row_sums", [x], atl.gen(n, lambda i: atl.sum(m, lambda j: x[i, j])))
 
 
 def whole_sum() -> Program:
-    """The sum of all elements of a matrix."""
+    """Return the sum of all elements of a matrix."""
     return atl.program("whole_sum", [x], atl.sum(n, m, lambda i, j: x[i, j]))
 
 
 def spmv() -> Program:
-    """A matrix times a vector."""
+    """Return a matrix times a vector."""
     return atl.program("spmv", [A, v], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j])))
 
 
-def product(side: int = 128, each: tuple[int, int] = (16, 4), terms: int = 32, *, lanes: bool = True) -> Session:
-    """Tiles of side x side, of which every thread keeps rows x columns in registers; both operands in shared memory.
+def product(side: int = 128, each: tuple[int, int] = (16, 4), terms: int = 32, *, lanes: bool = True) -> atl.Session:
+    """Compute tiles of side x side, with rows x columns per thread in registers, and both operands in shared memory.
 
-    What the tiles stick out holds zeros in shared memory, so that the products are computed without a test. A warp has
-    whole rows of a tile: so B is read and the result stored row by row, and all lanes want the same of A. With `lanes`
-    rows of B and of the result are read and stored 16 bytes at a time: m is to be a multiple of 4.
+    Partial tiles are padded with zeros in shared memory, so that the products need no guards. A warp covers whole rows
+    of a tile: B is read and the result is stored row by row, and all lanes read the same element of A. With `lanes`,
+    rows of B and of the result are accessed 16 bytes at a time, which requires that m is a multiple of 4.
     """
     rows, columns = each
-    s = reschedule(anchors.product(), given=[anchors.m % 4 == 0] if lanes else [])
+    s = atl.reschedule(anchors.product(), given=[anchors.m % 4 == 0] if lanes else [])
     s.gpu_map(["i", "j"], [[side, rows], [side, columns]]).stage_registers("p", at="jo")
     s.tile("p", terms)
     s.pack("B", at="po").pack("A", at="po", order=["iio", "iii", "pi"])
     s.mark("Ap", "shared").mark("Bp", "shared")
-    # Four terms of one row of A come at once, and are used for all columns of the thread.
+    # Load four terms of a row of A at once, for all columns of the thread.
     s.tile("Σ[pi < _] _", 4).interchange("pii").interchange("pii").interchange("pii")
     if lanes:
         s.mark("⊞[jii < _] [_] · B[_, _]", "vector").mark("⊞[jii < _] [_] · acc[_, _, _, _]", "vector")
@@ -59,12 +57,12 @@ def product(side: int = 128, each: tuple[int, int] = (16, 4), terms: int = 32, *
     return s
 
 
-def transpose(side: int = 32, rows: int = 8) -> Session:
-    """Tiles in shared memory, so that rows of both matrices are read and written along x; `rows` threads along y.
+def transpose(side: int = 32, rows: int = 8) -> atl.Session:
+    """Transpose tiles in shared memory, so that both matrices are accessed along their rows; `rows` threads along y.
 
-    Rows of a tile are padded: the elements of a column, which a warp stores, are in different banks.
+    Rows of a tile are padded, so that the elements of a column are in different banks.
     """
-    s = reschedule(anchors.transpose())
+    s = atl.reschedule(anchors.transpose())
     s.tile(["j", "i"], [side, side])
     s.stage("A[_, _]", at="io", name="tile").pad_rows("tile").mark("tile", "shared")
     s.tile(f"⊞[ii < {side}] [_] · A[_, _]", rows)
@@ -74,40 +72,40 @@ def transpose(side: int = 32, rows: int = 8) -> Session:
     return s
 
 
-def blur_in_tiles(rows: int = 8, columns: int = 32) -> Session:
-    """A block reads its tile of the picture with a border of one pixel into shared memory, zeros outside of it."""
-    s = reschedule(blur.fused())
+def blur_in_tiles(rows: int = 8, columns: int = 32) -> atl.Session:
+    """Copy a tile of the image with a border of one pixel, zero-padded, to shared memory in each block."""
+    s = atl.reschedule(blur.fused())
     s.tile(["y", "x"], [rows, columns])
     s.pad("v", at="xo").mark("vp", "shared")
     s.mark("yo", "block.y").mark("xo", "block.x").mark("yi", "thread.y").mark("xi", "thread.x")
-    # The border is filled by the same threads once more, so that a warp stays a row of the tile.
+    # The same threads also copy the border, so that a warp remains a row of the tile.
     s.tile("⊞[i < _] ⊞[j < _] _", rows).tile("⊞[j < _] _", columns)
     s.mark("ii", "thread.y").mark("ji", "thread.x")
     return s
 
 
-def row_sums_by_blocks(threads: int = 128) -> Session:
-    """A block for each row: each thread adds up every `threads`-th element, then all of them fold their sums."""
-    s = reschedule(row_sums())
+def row_sums_by_blocks(threads: int = 128) -> atl.Session:
+    """Assign a block to each row. Each thread adds up every `threads`-th element, then the block folds the sums."""
+    s = atl.reschedule(row_sums())
     s.tile("j", threads).interchange("jo")
     s.mark("i", "block.x").mark("ji", "thread.x")
     return s
 
 
-def row_sums_by_warps(rows: int = 4) -> Session:
-    """A warp for each row, so that no thread waits for another one."""
-    s = reschedule(row_sums())
+def row_sums_by_warps(rows: int = 4) -> atl.Session:
+    """Assign a warp to each row, so that no barriers are needed."""
+    s = atl.reschedule(row_sums())
     s.tile("i", rows).tile("j", 32).interchange("jo")
     s.mark("io", "block.x").mark("ii", "thread.y").mark("ji", "thread.x")
     return s
 
 
-def softmax_by_warps(rows: int = 4) -> Session:
-    """A warp for each row: its lanes find the maximum and the sum side by side, and compute each power twice.
+def softmax_by_warps(rows: int = 4) -> atl.Session:
+    """Assign a warp to each row. Its lanes compute the maximum and the sum together, and each power twice.
 
-    A row of any length has no room in shared memory; to read it again and compute again costs less than to store it.
+    Rows of arbitrary length do not fit into shared memory. Recomputing is cheaper than storing them.
     """
-    s = reschedule(everyday.softmax()).fuse("power").fuse("top").fuse("total")
+    s = atl.reschedule(everyday.softmax()).fuse("power").fuse("top").fuse("total")
     s.stage("max[_ < m] _", at="j", name="top").hoist("top", out_of="j")
     s.stage("Σ[_ < m] _", at="⊞[j < m] _", name="total").hoist("total", out_of="j")
     for fold in ("max", "Σ"):
@@ -116,27 +114,27 @@ def softmax_by_warps(rows: int = 4) -> Session:
     return s.tile("i", rows).mark("io", "block.x").mark("ii", "thread.y")
 
 
-def whole_sum_in_two_launches(threads: int = 128, last: int = 1024) -> Session:
-    """The sum of all elements: a block for each row, and one block that adds up the sums of the rows."""
-    s = reschedule(whole_sum())
+def whole_sum_in_two_launches(threads: int = 128, last: int = 1024) -> atl.Session:
+    """Sum all elements: a block for each row, then one block for the sums of the rows."""
+    s = atl.reschedule(whole_sum())
     s.stage("Σ[j < m] _", name="rows").mark("rows", "global")
     s.tile("j", threads).interchange("jo").mark("⊞[i < n] _", "block.x").mark("ji", "thread.x")
     s.tile("Σ[i < n] _", last).interchange("io").mark("ii", "thread.x")
     return s
 
 
-def spmv_by_threads(threads: int = 128) -> Session:
-    """A sparse matrix in rows (CSR) times a vector: a thread for each row."""
-    return reschedule(spmv()).sparsify("A", CSR).gpu_map("i", threads)
+def spmv_by_threads(threads: int = 128) -> atl.Session:
+    """Multiply a CSR matrix by a vector, with a thread for each row."""
+    return atl.reschedule(spmv()).sparsify("A", atl.CSR).gpu_map("i", threads)
 
 
-def spmv_by_warps(rows: int = 4) -> Session:
-    """The same with a warp for each row: its lanes read elements side by side, and fold their sums."""
-    s = reschedule(spmv()).sparsify("A", CSR)
+def spmv_by_warps(rows: int = 4) -> atl.Session:
+    """Multiply a CSR matrix by a vector, with a warp for each row: lanes read adjacent elements and fold their sums."""
+    s = atl.reschedule(spmv()).sparsify("A", atl.CSR)
     s.tile("i", rows).tile("p", 32).interchange("po")
     return s.mark("io", "block.x").mark("ii", "thread.y").mark("pi", "thread.x")
 
 
-def convolution_by_gather(channels: int = 8, positions: int = 32) -> Session:
-    """A thread for each output; those of a warp read positions side by side, and all the same weight."""
-    return reschedule(convolution.gather()).gpu_map(["n", "k", "p"], [1, channels, positions])
+def convolution_by_gather(channels: int = 8, positions: int = 32) -> atl.Session:
+    """Assign a thread to each output. The threads of a warp read adjacent positions, and the same weight."""
+    return atl.reschedule(convolution.gather()).gpu_map(["n", "k", "p"], [1, channels, positions])

@@ -1,4 +1,4 @@
-"""The sum of the k elements that end at each place; k is not the extent of any array, so each call says it."""
+"""Sliding sums of k elements. k is not the extent of an array, so each call passes it."""
 
 import atl
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
-from proofs_tests.mutation.rooms import HERE, ROOMS
+from proofs_tests.mutation.packages import HERE, SCOPES
 
 LIBRARY: Final = ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "pages", "commands")
 FOLDER: Final = HERE / "out" / "coverage"
@@ -89,20 +89,20 @@ def _share(reached: int, of: int) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command: 1 if a test fails, 2 without the package coverage."""
     parser = argparse.ArgumentParser(prog="python -m proofs_tests.coverage", description="What the tests reach.")
-    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"{', '.join(ROOMS)} (default: the whole library)")
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"{', '.join(SCOPES)} (default: the whole library)")
     parser.add_argument("--workers", default="0", help="processes of pytest-xdist (default: none)")
     parser.add_argument("--tests", action="append", default=[], metavar="PATH", help="some of the tests instead")
     parser.add_argument("--add", action="store_true", help="count what earlier runs have reached too")
     parser.add_argument("--missing", action="store_true", help="list what no test reaches")
     asked = parser.parse_args(argv)
-    if unknown := [name for name in asked.rooms if name not in ROOMS]:
-        parser.error(f"there is no room {unknown[0]}; one of {', '.join(ROOMS)}")
+    if unknown := [name for name in asked.rooms if name not in SCOPES]:
+        parser.error(f"there is no room {unknown[0]}; one of {', '.join(SCOPES)}")
     if find_spec("coverage") is None:
         print("the package coverage is not installed: pip install coverage", file=sys.stderr)
         return 2
-    tests = asked.tests or list(dict.fromkeys(test for name in asked.rooms for test in ROOMS[name].tests))
+    tests = asked.tests or list(dict.fromkeys(test for name in asked.rooms for test in SCOPES[name].tests))
     # What is looked at costs time: of a room, its files only. Of the library, those that no test imports too.
-    of_rooms = ",".join(str(HERE / path) for name in asked.rooms for path in ROOMS[name].paths())
+    of_rooms = ",".join(str(HERE / path) for name in asked.rooms for path in SCOPES[name].paths())
     looked_at = f"include = {of_rooms}" if of_rooms else f"source = {','.join(str(HERE / name) for name in LIBRARY)}"
     code, files = measured(tests, looked_at, asked.workers, add=asked.add)
     for reached in by_room(files, asked.rooms):
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for module in () if asked.rooms else not_here():
         print(f"not counted, as {module} is not installed: {len(ABSENT[module])} functions that need it")
     if asked.missing:
-        wanted = {path for name in asked.rooms for path in ROOMS[name].paths()} or set(files)
+        wanted = {path for name in asked.rooms for path in SCOPES[name].paths()} or set(files)
         for path in sorted(wanted & set(files)):
             if not_reached := missing(files[path]):
                 print(f"{path}: {not_reached}")
@@ -155,7 +155,7 @@ def not_here() -> list[str]:
 def by_room(files: Mapping[str, Any], rooms: Sequence[str]) -> list[Reached]:
     """The sums over the rooms that are named, or over the rooms of the library and all of it."""
     if rooms:
-        return [_sum(name, [files[path] for path in ROOMS[name].paths() if path in files]) for name in rooms]
+        return [_sum(name, [files[path] for path in SCOPES[name].paths() if path in files]) for name in rooms]
     found = [_sum(room, [of for path, of in files.items() if path.startswith(f"{room}/")]) for room in LIBRARY]
     return [*found, _sum("the library", list(files.values()))]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from proofs_tests.mutation.planting import nothing_is_remembered
+from proofs_tests.mutation.planting import clear_memos
 
 MOST: Final = 1 << 30
 """The bytes that a test process may have in memory."""
@@ -61,7 +61,7 @@ class Memory:
         """Empty the memos where the process has grown. Raise `AssertionError` where it has grown too much."""
         if self.peak() > self.emptied_at + STEP:
             self.emptied_at = self.peak()
-            nothing_is_remembered(without=OF_COMPILERS)
+            clear_memos(without=OF_COMPILERS)
             gc.collect()
         if (most := self.peak()) > self.allowed:
             self.allowed = most

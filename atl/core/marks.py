@@ -1,8 +1,8 @@
 """Marks: scheduling annotations of loops and lets.
 
 A mark does not change the meaning of a term. Equality, matching and the kernel ignore marks; printing and certificates
-keep them. A rewrite keeps the marks of the binders that it keeps. `lowering.targets.capabilities` lists the marks of
-each target, and lowering decides whether a mark is legal.
+keep them. A rewrite keeps the marks of the binders that it keeps. `lowering.targets.capabilities` lists the marks that
+a target supports, and lowering decides whether a mark is legal.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""`python -m bench.gpu`: the schedules that ship for a GPU, checked on one and timed beside its limits and cuBLAS."""
+"""`python -m bench.gpu` checks the GPU schedules on a GPU, and compares them with its roofline and cuBLAS."""

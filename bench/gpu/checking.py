@@ -1,4 +1,4 @@
-"""Whether kernels compute what the interpreter says: random inputs, poisoned outputs, watched surroundings."""
+"""Checks of GPU kernels against the interpreter: random inputs, poisoned outputs, guard zones around them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ import numpy.typing as npt
 import atl
 from atl.errors import AssumptionError, ATLError, GridTooLarge, OutOfMemory
 from bench.gpu.shipped import Shipped
-from lowering import Device, DeviceArray
+from lowering import DeviceArray
 
 Array = npt.NDArray[Any]
 
 USUAL: Final = (1, 2, 3, 31, 32, 33, 63, 64, 65, 100)
 MANY: Final = (1, 2, 7, 8, 16, 17, 32, 33)
-"""Sizes about the edges of tiles: those of programs with up to two sizes, and with more."""
+"""Sizes near the edges of tiles, for programs with up to two sizes, and with more."""
 ATTEMPTS: Final = 20
-"""Random sizes are drawn so many times as often as checks are asked for: not every program is for each of them."""
+"""Random sizes drawn per requested check. A program's assumptions may exclude some of them."""
 AROUND: Final = 256
-"""So many bytes before and after a result are watched."""
+"""Size in bytes of the guard zones before and after a result."""
 TOLERANCE: Final = 3e-6
-"""Sums of multiples of 1/16 are exact here; what is no sum of products is rounded."""
+"""Relative tolerance. Sums of multiples of 1/16 are exact here; other operations round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came out for one thing that was checked; `said` is empty where all is right."""
+    """The result of one check; `message` is empty if it passed."""
 
     what: str
     checks: int
-    said: str = ""
+    message: str = ""
     absent: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -43,32 +43,32 @@ class Verdict:
 
 
 class NotHere(Exception):
-    """A library that is installed cannot do here what is checked: it is told, and no fault of ours."""
+    """An installed library does not work on this machine. This is reported, and not counted as an error."""
 
 
 class Watched:
-    """An array for a result on the device, poisoned, with poison before and after it."""
+    """An array for a result on the device, poisoned, with poisoned guard zones before and after it."""
 
-    def __init__(self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, device: atl.Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._device = device
         count = prod(shape) * dtype.itemsize
-        self._room = device.empty((2 * AROUND + (count + 255) // 256 * 256,), "uint8")
-        self.array: Final = DeviceArray(self._room.pointer + AROUND, shape, dtype, device.stream)
+        self._memory = device.empty((2 * AROUND + (count + 255) // 256 * 256,), "uint8")
+        self.array: Final = DeviceArray(self._memory.pointer + AROUND, shape, dtype, device.stream)
         self._end = AROUND + count
 
     def read(self) -> tuple[Array, bool]:
-        """The result, and whether nothing around it was changed."""
-        held = self._device.read(self._room)
+        """Return the result, and True if the guard zones are unchanged."""
+        held = self._device.read(self._memory)
         inside = held[AROUND : self._end].copy().view(self.array.dtype).reshape(self.array.shape)
         untouched = bool((held[:AROUND] == 0xFF).all() and (held[self._end :] == 0xFF).all())
         return inside, untouched
 
     def free(self) -> None:
-        self._device.free(self._room)
+        self._device.free(self._memory)
 
 
-def checked(shipped: Shipped, device: Device, *, seed: int, times: int) -> Verdict:
-    """A schedule compared with the interpreter's result of its program, at so many random sizes."""
+def checked(shipped: Shipped, device: atl.Device, *, seed: int, times: int) -> Verdict:
+    """Compare a schedule with the interpreter's result of its program, at `times` random sizes."""
     random = np.random.default_rng(seed)
     done = 0
     for _ in range(ATTEMPTS * times):
@@ -80,20 +80,20 @@ def checked(shipped: Shipped, device: Device, *, seed: int, times: int) -> Verdi
             arrays = sixteenths(shipped.inputs_at(sizes, int(random.integers(2**31))))
             passed: dict[str, Any] = {**arrays, **_free(shipped, sizes)}
             want = atl.evaluate(shipped.program, **passed)
-            said = _compared(shipped, device, sizes, arrays, want)
+            message = _compared(shipped, device, sizes, arrays, want)
         except AssumptionError:
-            continue  # sizes that the program is not for
+            continue  # sizes that the program's assumptions exclude
         except ATLError as error:
-            said = str(error)
-        if said:
-            return Verdict(shipped.name, done, f"at {sizes}, seed {seed}: {said}")
+            message = str(error)
+        if message:
+            return Verdict(shipped.name, done, f"at {sizes}, seed {seed}: {message}")
         done += 1
-    few = f"of {ATTEMPTS * times} random sizes, the program is for {done}; {times} were asked for, seed {seed}"
+    few = f"only {done} of {ATTEMPTS * times} random sizes meet the program's assumptions; {times} needed, seed {seed}"
     return Verdict(shipped.name, done, "" if done == times else few)
 
 
 def sixteenths(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays with multiples of 1/16, of which short sums of products are exact in any order."""
+    """Round the arrays to multiples of 1/16. Short sums of products of these are exact in any order."""
     return {
         name: (np.round(held * 16) / 16).astype(held.dtype) if held.dtype.kind == "f" else held
         for name, held in arrays.items()
@@ -101,12 +101,12 @@ def sixteenths(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _free(shipped: Shipped, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that no array determines."""
+    """Return the sizes that are not determined by the arrays."""
     return {name: sizes[name] for name in shipped.program.free_sizes}
 
 
 def _compared(
-    shipped: Shipped, device: Device, sizes: Mapping[str, int], arrays: Mapping[str, Array], want: Array
+    shipped: Shipped, device: atl.Device, sizes: Mapping[str, int], arrays: Mapping[str, Array], want: Array
 ) -> str:
     there = {name: device.array(held) for name, held in arrays.items()}
     result = Watched(device, want.shape, shipped.dtype)
@@ -116,11 +116,11 @@ def _compared(
     finally:
         device.free(*there.values())
         result.free()
-    return fault(got, want) or ("" if untouched else "memory beside the result was changed")
+    return fault(got, want) or ("" if untouched else "memory next to the result was changed")
 
 
 def fault(got: Array, want: Array, tolerance: float = TOLERANCE) -> str:
-    """What is wrong with a result, if anything is: its worst element."""
+    """Describe the first wrong element of a result; empty if all are right."""
     if got.shape != want.shape:
         return f"the result has the shape {got.shape}, not {want.shape}"
     with np.errstate(invalid="ignore"):
@@ -134,15 +134,15 @@ def fault(got: Array, want: Array, tolerance: float = TOLERANCE) -> str:
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
-def calls(shipped: Shipped, device: Device) -> Iterator[Verdict]:
-    """Calls of one kernel of a matrix in all the ways that arrays are passed; what is not here is absent."""
+def calls(shipped: Shipped, device: atl.Device) -> Iterator[Verdict]:
+    """Call one kernel of a matrix with each kind of array. Libraries that are not installed are reported as absent."""
     a = np.random.default_rng(5).random((67, 45)).astype(np.float32)
     want = atl.evaluate(shipped.program, a)
-    ways: dict[str, tuple[str | None, Callable[[Shipped, Device, Array, Array], str]]] = {
-        "arrays of NumPy's": (None, _of_numpy),
-        "arrays on the GPU, in turn": (None, _in_turn),
-        "PyTorch, in a stream of its own": ("torch", _of_torch),
-        "CuPy, in a stream of its own": ("cupy", _of_cupy),
+    ways: dict[str, tuple[str | None, Callable[[Shipped, atl.Device, Array, Array], str]]] = {
+        "NumPy arrays": (None, _of_numpy),
+        "device arrays, alternating inputs": (None, _in_turn),
+        "PyTorch, in a separate stream": ("torch", _of_torch),
+        "CuPy, in a separate stream": ("cupy", _of_cupy),
         "errors": (None, _errors),
     }
     for what, (package, run) in ways.items():
@@ -153,18 +153,18 @@ def calls(shipped: Shipped, device: Device) -> Iterator[Verdict]:
             yield Verdict(what, 1, run(shipped, device, a, want))
         except NotHere as error:
             yield Verdict(what, 0, str(error), absent=True)
-        except Exception as error:  # noqa: BLE001 (another library's failure is told, and the next way is tried)
+        except Exception as error:  # noqa: BLE001 (a failure of another library is reported)
             yield Verdict(what, 0, f"{type(error).__name__}: {error}")
 
 
-def _of_numpy(shipped: Shipped, _: Device, a: Array, want: Array) -> str:
+def _of_numpy(shipped: Shipped, _: atl.Device, a: Array, want: Array) -> str:
     out = np.full(want.shape, np.nan, want.dtype)
     shipped.kernel(a, out=out)
     return fault(out, want) or fault(shipped.kernel(a), want)
 
 
-def _in_turn(shipped: Shipped, device: Device, a: Array, want: Array) -> str:
-    """A hundred calls whose inputs change in the same stream: each has what was there when it was made."""
+def _in_turn(shipped: Shipped, device: atl.Device, a: Array, want: Array) -> str:
+    """Check a hundred calls in one stream with alternating inputs."""
     first, second = device.array(a), device.array(2 * a)
     results = [device.empty(want.shape, want.dtype) for _ in range(100)]
     try:
@@ -176,7 +176,7 @@ def _in_turn(shipped: Shipped, device: Device, a: Array, want: Array) -> str:
     return next(filter(None, faults), "")
 
 
-def _of_torch(shipped: Shipped, _device: Device, a: Array, want: Array) -> str:
+def _of_torch(shipped: Shipped, _device: atl.Device, a: Array, want: Array) -> str:
     import torch
 
     if not torch.cuda.is_available():
@@ -194,7 +194,7 @@ def _of_torch(shipped: Shipped, _device: Device, a: Array, want: Array) -> str:
     return fault(later.cpu().numpy(), want) or fault(direct, want)
 
 
-def _of_cupy(shipped: Shipped, _device: Device, a: Array, want: Array) -> str:
+def _of_cupy(shipped: Shipped, _device: atl.Device, a: Array, want: Array) -> str:
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -209,17 +209,17 @@ def _of_cupy(shipped: Shipped, _device: Device, a: Array, want: Array) -> str:
     return fault(got, want)
 
 
-def _errors(shipped: Shipped, device: Device, a: Array, want: Array) -> str:
-    """What is refused is told, and the next call is right."""
+def _errors(shipped: Shipped, device: atl.Device, a: Array, want: Array) -> str:
+    """Check that invalid calls raise an error, and that the next call is correct."""
     try:
         device.empty((2**45,), "float32")
         return "128 TB were allocated"
     except OutOfMemory as error:
         if "cudaErrorMemoryAllocation" not in str(error):
-            return f"the error of CUDA is not named: {error}"
+            return f"the message does not name the CUDA error: {error}"
     try:
-        # Along y there are 65535 blocks, and a tile has no more than 1024 rows.
+        # At most 65535 blocks along y, of at most 1024 rows each.
         shipped.kernel(np.broadcast_to(np.float32(1), (1, 2**30)))
-        return "a grid of more blocks than CUDA launches was launched"
+        return "a grid larger than CUDA's limit was launched"
     except GridTooLarge:
         return fault(shipped.kernel(a), want)

@@ -1,7 +1,7 @@
-"""`python -m bench.gpu`: checks, calls, sanitizers and times on the GPU of this machine, in one run.
+"""The command `python -m bench.gpu`: checks, calls, sanitizers and times on this machine's GPU, in one run.
 
-Exit codes: 0, all is right; 1, something computed is wrong, or a sanitizer has found something; 2, what was asked for
-does not exist; 3, there is no GPU, driver or nvcc, and nothing was done.
+Exit codes: 0 if everything is correct; 1 if a result is wrong or a sanitizer found an error; 2 for an unknown schedule;
+3 without a GPU, driver or nvcc.
 """
 
 from __future__ import annotations
@@ -25,58 +25,58 @@ import atl
 from atl.errors import AssumptionError, ATLError
 from bench.environment import packages, processor
 from bench.gpu.checking import Verdict, calls, checked
-from bench.gpu.limits import TAKES, TEXT, Limits, limits
 from bench.gpu.measuring import COPY, OURS, Row, measured
+from bench.gpu.roofline import TAKES, TEXT, Roofline, measure_roofline
 from bench.gpu.shipped import Shipped, names, shipped
 from bench.report import need_writable
-from lowering import Device, Gpu, GpuEnvironment, detect_gpu
+from lowering import GpuEnvironment, detect_gpu
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
 RIGHT, WRONG, REFUSED, ABSENT = 0, 1, 2, 3
 FOUND: Final = 9
-"""The exit code that a sanitizer is told to end with."""
+"""Exit code of a sanitizer that found an error."""
 SANITIZED_WITHIN: Final = 240
 SUMMARY: Final = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit codes stand above."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.gpu",
-        description="Checks and measures the schedules that ship for a GPU.",
-        epilog="Ends with 0 where all is right, 1 where something is wrong, 2 for a schedule that does not exist, "
-        "and 3 where there is no GPU, driver or nvcc.",
+        description="Check and measure the GPU schedules in examples/gpu.py.",
+        epilog="Exit codes: 0 if everything is correct, 1 if a result is wrong or a sanitizer found an error, "
+        "2 for an unknown schedule, 3 without a GPU, driver or nvcc.",
     )
     parser.add_argument("schedules", nargs="*", metavar="SCHEDULE", help=f"some of {', '.join(names())} (default: all)")
-    parser.add_argument("--check-only", action="store_true", help="nothing is timed, and no sanitizer is run")
-    parser.add_argument("--no-sanitizers", action="store_true", help="compute-sanitizer is not run")
-    parser.add_argument("--checks", type=int, default=12, metavar="N", help="of each schedule (default: 12)")
-    parser.add_argument("--rounds", type=int, default=30, metavar="N", help="rounds of each measuring (default: 30)")
-    parser.add_argument("--seed", type=int, default=None, help="of the random inputs (default: a new one)")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="where the results go (default: bench/gpu/results)")
+    parser.add_argument("--check-only", action="store_true", help="do not time, and run no sanitizer")
+    parser.add_argument("--no-sanitizers", action="store_true", help="do not run compute-sanitizer")
+    parser.add_argument("--checks", type=int, default=12, metavar="N", help="checks of each schedule (default: 12)")
+    parser.add_argument("--rounds", type=int, default=30, metavar="N", help="samples of each candidate (default: 30)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the random inputs (default: random)")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="result file (default: in bench/gpu/results)")
     chosen = parser.parse_args(arguments)
     unknown = [name for name in chosen.schedules if name not in names()]
     if unknown or chosen.checks < 0 or chosen.rounds < 1:
-        print(f"bench.gpu: there is no schedule {', '.join(unknown)}; there are {', '.join(names())}" if unknown
-              else "bench.gpu: --checks is 0 or more, and --rounds 1 or more", file=sys.stderr)  # fmt: skip
+        print(f"bench.gpu: unknown schedule {', '.join(unknown)}; choose from {', '.join(names())}" if unknown
+              else "bench.gpu: --checks must be at least 0, and --rounds at least 1", file=sys.stderr)  # fmt: skip
         return REFUSED
     found = detect_gpu()
     if not found.complete:
-        print(f"bench.gpu: nothing is run: it takes nvcc, a driver and a GPU; found: {found}", file=sys.stderr)
+        print(f"bench.gpu: needs nvcc, a driver and a GPU; found: {found}", file=sys.stderr)
         return ABSENT
     try:
-        return run(chosen, found, Gpu())
+        return run(chosen, found, atl.Gpu())
     except ATLError as error:
         print(f"bench.gpu: {error}", file=sys.stderr)
         return WRONG
     except ModuleNotFoundError as error:
-        print(f"bench.gpu: stopped: {error.name} is not installed: python -m pip install .", file=sys.stderr)
+        print(f"bench.gpu: {error.name} is not installed; run: python -m pip install .", file=sys.stderr)
         return ABSENT
 
 
 def run(chosen: argparse.Namespace, found: GpuEnvironment, machine: Any) -> int:
-    """All that was chosen, on a machine; results are written as they come, so that an interrupt loses none."""
+    """Run the selected checks and measurements. Results are written after each, so that an interrupt loses none."""
     seed = secrets.randbelow(2**31) if chosen.seed is None else chosen.seed
     around = environment(found, seed)
     path = chosen.json or HERE / "results" / f"{_slug(around['gpu'])}.json"
@@ -84,31 +84,31 @@ def run(chosen: argparse.Namespace, found: GpuEnvironment, machine: Any) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         need_writable(path)
     print(f"{around['gpu']}, compute capability {around['capability']}, nvcc {around['nvcc']}, seed {seed}", flush=True)
-    device = Device(machine, TEXT, "limits", TAKES)
+    device = atl.Device(machine, TEXT, "roofline", TAKES)
     kernels = [shipped(name).on(machine) for name in (chosen.schedules or names())]
-    told: dict[str, Any] = {"machine": around, "complete": False}
+    results: dict[str, Any] = {"machine": around, "complete": False}
 
     def keep(what: str, value: Any) -> None:
-        told[what] = value
+        results[what] = value
         if not chosen.check_only:
-            path.write_text(json.dumps(told, indent=1), encoding="utf-8")
+            path.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
-    verdicts = [_told(checked(each, device, seed=seed, times=chosen.checks)) for each in kernels]
+    verdicts = [_print_verdict(checked(each, device, seed=seed, times=chosen.checks)) for each in kernels]
     keep("checks", [verdict.as_json() for verdict in verdicts])
-    wrong = [verdict for verdict in verdicts if verdict.said]
+    wrong = [verdict for verdict in verdicts if verdict.message]
     if chosen.check_only:
         return WRONG if wrong else RIGHT
-    of_calls = [_told(verdict) for verdict in calls(shipped("transpose").on(machine), device)]
+    of_calls = [_print_verdict(verdict) for verdict in calls(shipped("transpose").on(machine), device)]
     keep("calls", [verdict.as_json() for verdict in of_calls])
-    wrong += [verdict for verdict in of_calls if verdict.said and not verdict.absent]
+    wrong += [verdict for verdict in of_calls if verdict.message and not verdict.absent]
     if not chosen.no_sanitizers:
-        of_tools = [_told(verdict) for verdict in sanitized([each.name for each in kernels], seed)]
+        of_tools = [_print_verdict(verdict) for verdict in sanitized([each.name for each in kernels], seed)]
         keep("sanitizers", [verdict.as_json() for verdict in of_tools])
-        wrong += [verdict for verdict in of_tools if verdict.said and not verdict.absent]
-    can, how = limits(device, times=chosen.rounds)
-    keep("limits", dict(how))
+        wrong += [verdict for verdict in of_tools if verdict.message and not verdict.absent]
+    can, how = measure_roofline(device, times=chosen.rounds)
+    keep("roofline", dict(how))
     copies, computes = can.bytes_per_second / 1e9, can.operations_per_second / 1e12
-    print(f"limits: {copies:.0f} GB/s read and written by a copy, {computes:.1f} TFLOP/s in float32")
+    print(f"roofline: {copies:.0f} GB/s by a copy (read plus written), {computes:.1f} TFLOP/s in float32")
     rows: list[Row] = []
     for row in _rows(kernels, device, can, chosen.rounds, seed):
         rows.append(row)
@@ -118,43 +118,43 @@ def run(chosen: argparse.Namespace, found: GpuEnvironment, machine: Any) -> int:
     return WRONG if wrong or any(row.faults for row in rows) else RIGHT
 
 
-def _rows(kernels: Sequence[Shipped], device: Device, can: Limits, rounds: int, seed: int) -> Iterator[Row]:
+def _rows(kernels: Sequence[Shipped], device: atl.Device, can: Roofline, rounds: int, seed: int) -> Iterator[Row]:
     for each in kernels:
         for sizes in each.work.sizes:
             try:
                 row = measured(each, dict(sizes), device, can, rounds=rounds, seed=seed)
             except AssumptionError as error:
-                print(f"{each.name} at {sizes}: not measured, it is for {error.required}", flush=True)
+                print(f"{each.name} at {sizes}: not measured, requires {error.required}", flush=True)
                 continue
             print("\n".join(lines(row)), flush=True)
             yield row
 
 
 def lines(row: Row) -> Iterator[str]:
-    """A row as lines of text."""
+    """Return a row as lines of text."""
     sizes = ", ".join(f"{name} = {size}" for name, size in row.sizes.items())
-    yield f"{row.schedule} at {sizes}: the floor is {row.floor_ms:.4f} ms ({row.floor_is})"
+    yield f"{row.schedule} at {sizes}: at least {row.floor_ms:.4f} ms ({row.floor_is})"
     for name in sorted(row.times, key=lambda name: row.ms(name) or 0.0):
         ms = row.ms(name) or 0.0
         moved = f"{row.bytes / ms / 1e6:7.0f} GB/s"
         rate = f"{row.operations / ms / 1e9:7.2f} TFLOP/s" if row.operations and name != COPY else moved
         ratio = row.ratio(name)
         compared = "" if name == OURS or ratio is None else "  takes {:.2f} of our time [{:.2f}-{:.2f}]".format(*ratio)
-        of_floor = f"  {100 * row.floor_ms / ms:.0f} % of the limit" if name != COPY else ""
+        of_floor = f"  {100 * row.floor_ms / ms:.0f} % of the roofline" if name != COPY else ""
         yield f"  {name:28}{ms:10.4f} ms  {rate}{of_floor}{compared}"
-    yield from (f"  {name}: WRONG, and not timed: {said}" for name, said in row.faults.items())
-    yield from (f"  ({name}: {said})" for name, said in row.left_out.items())
+    yield from (f"  {name}: WRONG, not timed: {message}" for name, message in row.faults.items())
+    yield from (f"  ({name}: {message})" for name, message in row.left_out.items())
 
 
-def _told(verdict: Verdict) -> Verdict:
-    said = (
-        f"right ({verdict.checks})"
-        if not verdict.said
-        else verdict.said
+def _print_verdict(verdict: Verdict) -> Verdict:
+    message = (
+        f"correct ({verdict.checks})"
+        if not verdict.message
+        else verdict.message
         if verdict.absent
-        else f"WRONG: {verdict.said}"
+        else f"WRONG: {verdict.message}"
     )
-    print(f"{verdict.what}: {said}", flush=True)
+    print(f"{verdict.what}: {message}", flush=True)
     return verdict
 
 
@@ -162,7 +162,7 @@ def _told(verdict: Verdict) -> Verdict:
 
 
 def sanitized(schedules: Sequence[str], seed: int) -> Iterator[Verdict]:
-    """The checks of these schedules under compute-sanitizer; it is told where it is missing, or does not run."""
+    """Run the checks under compute-sanitizer. Report if it is missing or does not run."""
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     tool = shutil.which("compute-sanitizer") or shutil.which(f"{home}/bin/compute-sanitizer")
     for kind in ("memcheck", "racecheck"):
@@ -184,7 +184,7 @@ def sanitized(schedules: Sequence[str], seed: int) -> Iterator[Verdict]:
 
 
 def judged(kind: str, code: int, output: str, count: int) -> Verdict:
-    """What a run of a sanitizer says: clean, something found, or that it does not run on this machine."""
+    """Interpret the output of a sanitizer: no errors, errors found, or it does not run on this machine."""
     summary = SUMMARY.search(output)
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
     if summary is None:
@@ -198,11 +198,11 @@ def judged(kind: str, code: int, output: str, count: int) -> Verdict:
     return Verdict(kind, count)
 
 
-# -- where ------------------------------------------------------------------------------------------------------------
+# -- environment -------------------------------------------------------------------------------------------------------
 
 
 def environment(found: GpuEnvironment, seed: int) -> dict[str, Any]:
-    """What somebody has to know who reads the figures elsewhere."""
+    """Return a description of the machine and the software, for the result file."""
     gpu = found.names[0] if found.names else "an unnamed GPU"
     capability = ".".join(map(str, found.gpus[0])) if found.gpus else "unknown"
     return {

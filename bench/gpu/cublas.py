@@ -1,4 +1,4 @@
-"""The matrix product of cuBLAS, by ctypes: in float32, in the mode in which it uses no tensor cores for that."""
+"""The float32 matrix product of cuBLAS, called by ctypes, in the mode without tensor cores."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lowering import DeviceArray
 
 NAMES: Final = ("libcublas.so.13", "libcublas.so.12", "libcublas.so.11", "libcublas.so")
 DEFAULT_MATH: Final = 0
-"""Products of floats in single precision; TF32 is another mode, which has to be asked for."""
+"""Math mode for products in single precision. TF32 is another mode."""
 PLAIN: Final = 0
 
 
 class CublasFailed(RuntimeError):
-    """cuBLAS refused a call: the number is its own."""
+    """A cuBLAS call failed, with cuBLAS's status number."""
 
 
 class Cublas:
-    """A handle of cuBLAS that works in one stream. Raises `OSError` where there is no library."""
+    """A cuBLAS handle for one stream. Raises `OSError` if the library is not found."""
 
     def __init__(self, stream: int) -> None:
         self.path: Final = _path()
@@ -37,7 +37,7 @@ class Cublas:
         self.version: Final = version.value
 
     def product(self, a: DeviceArray, b: DeviceArray, out: DeviceArray) -> None:
-        """out = a b, all by rows: cuBLAS, which has columns, is asked for the transposed product b' a'."""
+        """Compute out = a b for row-major arrays. cuBLAS is column-major, so it computes the product bᵀ aᵀ."""
         (n, k), m = a.shape, b.shape[1]
         one, zero = ctypes.c_float(1), ctypes.c_float(0)
         self._call(
@@ -48,18 +48,18 @@ class Cublas:
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)
         if status != 0:
-            raise CublasFailed(f"{name} gives status {status}")
+            raise CublasFailed(f"{name} returned status {status}")
 
 
 def _path() -> str:
-    """Where the library is: what the system finds, CUDA's own, and what comes with PyTorch or CuPy."""
+    """Find the library: on the system path, in CUDA, or among Python's packages (PyTorch, CuPy)."""
     for name in (*NAMES, find_library("cublas") or ""):
         if name and _loads(name):
             return name
     for path in _candidates():
         if _loads(str(path)):
             return str(path)
-    raise OSError(f"none of {', '.join(NAMES)} is found by the system, in CUDA, or among Python's packages")
+    raise OSError(f"none of {', '.join(NAMES)} was found on the system path, in CUDA, or among Python's packages")
 
 
 def _candidates() -> Iterator[Path]:
@@ -75,10 +75,10 @@ def _candidates() -> Iterator[Path]:
 
 def _loads(path: str) -> bool:
     try:
-        # Its other half is loaded first: a library among Python's packages is not found by name.
-        beside = Path(path).parent / Path(path).name.replace("libcublas", "libcublasLt")
-        if beside.is_absolute() and beside.exists():
-            ctypes.CDLL(str(beside), mode=ctypes.RTLD_GLOBAL)
+        # Load libcublasLt first. Among Python's packages it is not on the search path.
+        lt = Path(path).parent / Path(path).name.replace("libcublas", "libcublasLt")
+        if lt.is_absolute() and lt.exists():
+            ctypes.CDLL(str(lt), mode=ctypes.RTLD_GLOBAL)
         ctypes.CDLL(path)
     except OSError:
         return False

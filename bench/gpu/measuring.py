@@ -1,4 +1,4 @@
-"""Schedules timed on the GPU, in turn with a copy of as many bytes and other libraries, beside the floor in time."""
+"""Measurement of schedules on the GPU, in turn with a copy of as many bytes and other libraries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+import atl
 from bench.gpu.checking import fault
 from bench.gpu.cublas import Cublas, CublasFailed
-from bench.gpu.limits import Limits, copying
+from bench.gpu.roofline import Roofline, copying
 from bench.gpu.shipped import Shipped
-from lowering import Device, DeviceArray, spread
+from lowering import DeviceArray, spread
 
 Array = npt.NDArray[Any]
 Run = Callable[[], object]
@@ -22,12 +23,12 @@ Run = Callable[[], object]
 COPY: Final = "copy of as many bytes"
 OURS: Final = "ours"
 LONG_SUMS: Final = 1e-4
-"""How far a sum of thousands of products in single precision may be off, relative to it."""
+"""Relative tolerance for sums of thousands of products in single precision."""
 
 
 @dataclass(slots=True)
 class Row:
-    """A schedule at some sizes: times in milliseconds, and all that they are compared with."""
+    """The times of a schedule and its baselines at given sizes, in milliseconds."""
 
     schedule: str
     program: str
@@ -41,12 +42,12 @@ class Row:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def ms(self, name: str) -> float | None:
-        """The median time of a contestant."""
+        """Return the median time of a candidate."""
         found = spread(self.times.get(name, []))
         return None if found is None else found.middle
 
     def ratio(self, other: str) -> tuple[float, float, float] | None:
-        """Another's time over ours: the median over the rounds, and 10 to 90 % of them."""
+        """Return a baseline's time over ours: the median over the rounds, and their 10 % and 90 % quantiles."""
         pairs = zip(self.times.get(other, []), self.times.get(OURS, []), strict=False)
         found = spread([theirs / ours for theirs, ours in pairs])
         return None if found is None else (found.middle, found.low, found.high)
@@ -70,13 +71,15 @@ class Row:
         }
 
 
-def measured(shipped: Shipped, sizes: dict[str, int], device: Device, limits: Limits, *, rounds: int, seed: int) -> Row:
-    """One schedule at one choice of sizes. Whoever computes something wrong is told, and not timed."""
+def measured(
+    shipped: Shipped, sizes: dict[str, int], device: atl.Device, roofline: Roofline, *, rounds: int, seed: int
+) -> Row:
+    """Measure a schedule at given sizes. Candidates with wrong results are reported and not timed."""
     work = shipped.work
     arrays = shipped.inputs_at(sizes, seed)
     shape = shipped.shape_at(sizes)
     of_bytes, operations = shipped.bytes_at(sizes, arrays), work.operations(sizes) if work.operations else 0.0
-    floor, which = limits.floor(of_bytes, operations)
+    floor, which = roofline.floor(of_bytes, operations)
     row = Row(shipped.name, shipped.program.name, sizes, of_bytes, operations, floor, which, {}, {})
     there = {name: device.array(held) for name, held in arrays.items()}
     out = device.empty(shape, shipped.dtype)
@@ -88,21 +91,21 @@ def measured(shipped: Shipped, sizes: dict[str, int], device: Device, limits: Li
             wanted = work.reference(*(held.astype(np.float64) for held in arrays.values()))
         free = {name: sizes[name] for name in shipped.program.free_sizes}
         prepared = shipped.kernel.prepared(**there, out=out, stream=device.stream, **free)
-        contestants: dict[str, Run] = {OURS: prepared, **_rivals(row, shipped, there, out, device)}
+        candidates: dict[str, Run] = {OURS: prepared, **_baselines(row, shipped, there, out, device)}
         runs: dict[str, Run] = {COPY: copying(device, source, to)}
-        for name, run in contestants.items():
+        for name, run in candidates.items():
             device.poison(out)
             try:
                 run()
                 got = device.read(out)
-            except Exception as error:  # noqa: BLE001 (whatever goes wrong in another's library is told)
-                said = f"{type(error).__name__}: {error}"
+            except Exception as error:  # noqa: BLE001 (any error of another library is reported)
+                fault_text = f"{type(error).__name__}: {error}"
             else:
-                said = "" if wanted is None else fault(got, wanted, LONG_SUMS)
+                fault_text = "" if wanted is None else fault(got, wanted, LONG_SUMS)
                 if wanted is None:
-                    row.left_out[f"check of {name}"] = "no reference at this size: the smaller ones are checked"
-            if said:
-                row.faults[name] = said
+                    row.left_out[f"check of {name}"] = "no reference at this size; smaller sizes are checked"
+            if fault_text:
+                row.faults[name] = fault_text
             else:
                 runs[name] = run
         row.times = device.in_turn(runs, rounds=rounds)
@@ -111,10 +114,10 @@ def measured(shipped: Shipped, sizes: dict[str, int], device: Device, limits: Li
     return row
 
 
-def _rivals(
-    row: Row, shipped: Shipped, there: Mapping[str, DeviceArray], out: DeviceArray, device: Device
+def _baselines(
+    row: Row, shipped: Shipped, there: Mapping[str, DeviceArray], out: DeviceArray, device: atl.Device
 ) -> dict[str, Run]:
-    """The others that do the same work here, each into `out`; why one does not take part stands in the row."""
+    """Return the baselines for this program, each writing into `out`. The row records why others are left out."""
     found: dict[str, Run] = {}
     arrays = list(there.values())
     if shipped.program.name == "product" and shipped.dtype == np.float32:
@@ -143,7 +146,7 @@ TORCH: Final[dict[str, Callable[..., object]]] = {
 
 
 def _of_torch(
-    row: Row, computes: Callable[..., object], arrays: list[DeviceArray], out: DeviceArray, device: Device
+    row: Row, computes: Callable[..., object], arrays: list[DeviceArray], out: DeviceArray, device: atl.Device
 ) -> Run | None:
     import torch
 

@@ -1,4 +1,4 @@
-"""What ships for a GPU: every schedule of `examples/gpu.py`, with the sizes at which it is measured."""
+"""The GPU schedules of `examples/gpu.py`, with the sizes at which they are measured."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+import atl
 from atl.core.index import Leaf, Size, value_of
 from atl.core.program import Program
 from examples import gpu
 from examples.schedules import everyday
-from lowering import GpuKernel, random_inputs
-from lowering import compile as compile_program
-from rewrites import Session
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]
@@ -26,15 +24,15 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How a program is measured: its sizes, what is fast on paper, and the result by NumPy."""
+    """Measurement of a program: its sizes, its number of operations, and a NumPy reference."""
 
     sizes: tuple[dict[str, int], ...]
     operations: Callable[[Sizes], float] | None = None
-    """Floating-point operations, where they and not bytes are the floor."""
+    """Number of floating-point operations, if the program is compute-bound."""
     reference: Callable[..., Array] | None = None
-    """The result in double precision, of the inputs in order."""
+    """Result in double precision, from the inputs in order."""
     inputs: Callable[[Sizes, int], dict[str, Array]] | None = None
-    """The inputs for some sizes and a seed, where random ones are none that anybody has."""
+    """Inputs for given sizes and a seed, if random ones would be unrealistic."""
 
 
 def _blurred(v: Array) -> Array:
@@ -45,7 +43,7 @@ def _blurred(v: Array) -> Array:
 
 
 def _sparse_rows(sizes: Sizes, seed: int) -> dict[str, Array]:
-    """A sparse matrix in rows of random lengths, and a vector."""
+    """Return a sparse matrix with rows of random lengths, and a vector."""
     random, count = np.random.default_rng(seed), sizes["A_nnz"]
     inner = np.sort(random.integers(0, count, max(sizes["n"] - 1, 0), endpoint=True))
     pos = np.concatenate([[0], inner, [count]])[: sizes["n"] + 1].astype(np.int32)
@@ -81,40 +79,40 @@ WORKS: Final[dict[str, Work]] = {
     ),
     "spmv": Work(({"n": 2**20, "m": 2**20, "A_nnz": 2**24},), None, _sparse_product, _sparse_rows),
 }
-"""By the names of programs. One that is not here is measured with sizes of `LARGE`, by its bytes, unchecked there."""
+"""Measurements by program name. Other programs use the sizes of `LARGE` and have no reference there."""
 LARGE: Final = {1: 2**26, 2: 8192, 3: 512, 4: 128}
-"""By how many sizes a program has: what each of them is."""
+"""Value of each size, by the number of sizes of a program."""
 
 
 class Shipped:
-    """A schedule that ships, with its program, its theorem and its kernel."""
+    """A GPU schedule of the examples, with its program and its kernel."""
 
-    def __init__(self, name: str, session: Session) -> None:
+    def __init__(self, name: str, session: atl.Session) -> None:
         self.name: Final = name
         theorem = session.done()
         self.program: Final[Program] = theorem.lhs
-        """What is meant: the program before the first step."""
-        self.kernel: GpuKernel = compile_program(theorem.rhs, target="cuda")
+        """The program before the first step, which defines the result."""
+        self.kernel: atl.GpuKernel = atl.compile(theorem.rhs, target="cuda")
 
     @cached_property
     def work(self) -> Work:
-        """How it is measured."""
+        """Measurement of this program."""
         sizes = self.program.sizes
         usual = {name: LARGE.get(len(sizes), 64) for name in sizes}
         return WORKS.get(self.program.name) or Work((usual,))
 
     def inputs_at(self, sizes: Sizes, seed: int) -> dict[str, Array]:
-        """Random inputs."""
+        """Return random inputs for given sizes."""
         made = self.work.inputs
-        return random_inputs(self.program, sizes, seed) if made is None else made(sizes, seed)
+        return atl.random_inputs(self.program, sizes, seed) if made is None else made(sizes, seed)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The elements of the result."""
+        """Element type of the result."""
         return np.dtype(self.kernel.nest.output.dtype)
 
     def shape_at(self, sizes: Sizes) -> tuple[int, ...]:
-        """The shape of the result."""
+        """Return the shape of the result."""
 
         def leaf(at: Leaf) -> int:
             return sizes[at.name] if isinstance(at, Size) else 0
@@ -122,21 +120,21 @@ class Shipped:
         return tuple(value_of(extent, leaf, lambda *_: 0) for extent in self.program.shape)
 
     def bytes_at(self, sizes: Sizes, inputs: Mapping[str, Array]) -> int:
-        """The fewest bytes to be moved: each input read once, each element of the result written once."""
+        """Return the least number of bytes moved: each input read once, the result written once."""
         return sum(array.nbytes for array in inputs.values()) + prod(self.shape_at(sizes)) * self.dtype.itemsize
 
     def on(self, machine: Any) -> Shipped:
-        """The same kernel for a machine of one's own, as a test has it."""
-        self.kernel = GpuKernel(self.kernel.program, self.kernel.kernels, machine)
+        """Use another machine for the kernel, as the tests do."""
+        self.kernel = atl.GpuKernel(self.kernel.program, self.kernel.kernels, machine)
         return self
 
 
 def names() -> list[str]:
-    """The schedules: the functions of `examples/gpu.py` that give a session."""
+    """Return the names of the schedules: the functions of `examples/gpu.py` that return a session."""
     found = inspect.getmembers(gpu, inspect.isfunction)
-    return [name for name, made in found if made.__annotations__.get("return") == "Session" and name != "reschedule"]
+    return [name for name, made in found if made.__annotations__.get("return") == "atl.Session"]
 
 
 def shipped(name: str) -> Shipped:
-    """The schedule of this name, with the numbers that it has by default."""
+    """Return the schedule of this name, with its default parameters."""
     return Shipped(name, getattr(gpu, name)())

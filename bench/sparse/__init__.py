@@ -1,1 +1,1 @@
-"""Sparse kernels: ours beside TACO-shaped C, scipy and numba: `python -m bench.sparse`."""
+"""Benchmarks of sparse kernels against TACO-shaped C, scipy and numba: `python -m bench.sparse`."""

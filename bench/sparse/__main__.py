@@ -1,4 +1,4 @@
-"""`python -m bench.sparse`: sparse kernels beside their rivals, with geometric means for each format."""
+"""Compare sparse kernels with baselines, and print geometric means for each format."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bench import report as files
 from bench.environment import environment
 from bench.measure import pinned
 from bench.sparse import report
-from bench.sparse.contest import (
+from bench.sparse.comparison import (
     FORMS,
-    Contest,
+    Comparison,
     Line,
     WrongResult,
     lines_of,
@@ -29,19 +29,19 @@ from bench.sparse.contest import (
 from bench.sparse.matrices import EXAMPLES, MATRICES, example, tensor
 from lowering import ThreadClock
 
-Posed = tuple[str, str, Callable[[], tuple[int, Contest]]]
+Posed = tuple[str, str, Callable[[], tuple[int, Comparison]]]
 
 COUNTS = (10**5, 10**6, 10**7)
 QUICK = (10**5,)
 TENSORS = ((1e-3, 1000), (1e-4, 1000), (1e-5, 1000), (1e-6, 2000))
 DIAGONALS = ("banded", "finite elements")
-"""What has few diagonals: in any other matrix nearly all elements would be stored."""
+"""Matrices with few diagonals. For others, DIA would store nearly all elements."""
 BLOCKS = ("banded", "blocks", "finite elements")
-"""What has entries beside each other: of others blocks hold little else than zeros."""
+"""Matrices with adjacent entries. For others, the blocks would contain mostly zeros."""
 
 
-def contests(formats: Sequence[str], counts: Sequence[int], *, quick: bool) -> Iterator[Posed]:
-    """All that are asked for: the kernel, the matrix, and what makes the contest with its number of entries."""
+def comparisons(formats: Sequence[str], counts: Sequence[int], *, quick: bool) -> Iterator[Posed]:
+    """Yield the selected comparisons: kernel, matrix, and a function that returns its entries and setup."""
     for name in (each for each in FORMS if each in formats):
         for kind, make in MATRICES.items():
             if (name == "DIA" and kind not in DIAGONALS) or (name == "BCSR" and kind not in BLOCKS):
@@ -58,39 +58,39 @@ def contests(formats: Sequence[str], counts: Sequence[int], *, quick: bool) -> I
                 yield name, f"density {density:.0e}", partial(_of_tensor, pose, density, side)
 
 
-def _product(name: str, make: Callable[[int], Any], count: int) -> tuple[int, Contest]:
+def _product(name: str, make: Callable[[int], Any], count: int) -> tuple[int, Comparison]:
     matrix = make(count)
     return matrix.nnz, product(name, matrix)
 
 
-def _example(name: str, kind: str) -> tuple[int, Contest]:
+def _example(name: str, kind: str) -> tuple[int, Comparison]:
     matrix = example(kind)
     return matrix.nnz, product(name, matrix)
 
 
-def _sampled(make: Callable[[int], Any], count: int) -> tuple[int, Contest]:
+def _sampled(make: Callable[[int], Any], count: int) -> tuple[int, Comparison]:
     matrix = make(count)
     return matrix.nnz, sampled(matrix)
 
 
-def _of_tensor(pose: Callable[[Any], Contest], density: float, side: int) -> tuple[int, Contest]:
+def _of_tensor(pose: Callable[[Any], Comparison], density: float, side: int) -> tuple[int, Comparison]:
     made = tensor(density, side)
     return len(made.data), pose(made)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 once all was measured, 1 where somebody computed something wrong."""
+    """Run the command. Return 1 if a result was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench.sparse", description=__doc__)
     every = [*FORMS, "SDDMM", "TTV", "MTTKRP"]
-    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"some of {', '.join(every)}; all without any")
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"some of {', '.join(every)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="small matrices only: about a minute")
     parser.add_argument("--entries", type=lambda text: int(float(text)), action="append", help="non-zeros: 1e5, 1e6 …")
-    parser.add_argument("--seconds", type=float, help="of measuring, for each contest")
-    parser.add_argument("--json", type=Path, help="where all lines are written")
-    parser.add_argument("--plot", type=Path, help="a picture of the ratios")
+    parser.add_argument("--seconds", type=float, help="measuring time of each comparison")
+    parser.add_argument("--json", type=Path, help="result file")
+    parser.add_argument("--plot", type=Path, help="plot the ratios")
     chosen = parser.parse_args(arguments)
     if unknown := [name for name in chosen.formats if name not in every]:
-        parser.error(f"there is no format or kernel {unknown[0]!r}: {', '.join(every)}")
+        parser.error(f"unknown format or kernel {unknown[0]!r}; choose from {', '.join(every)}")
     for path in filter(None, (chosen.json, chosen.plot)):
         files.need_writable(path)
     if chosen.plot is not None:
@@ -100,16 +100,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pinned()
     lines: list[Line] = []
     wrong = False
-    for form, matrix, make in contests(chosen.formats or every, counts, quick=chosen.quick):
+    for form, matrix, make in comparisons(chosen.formats or every, counts, quick=chosen.quick):
         try:
-            entries, contest = make()
+            entries, comparison = make()
         except ModuleNotFoundError as missing:
             print(f"{form:9} {matrix:24} SKIPPED: {missing.name} is not installed", flush=True)
             continue
         try:
-            samples = measured(contest, ThreadClock(), seconds=seconds, rounds=301)
+            samples = measured(comparison, ThreadClock(), seconds=seconds, rounds=301)
         except WrongResult as error:
-            print(f"WRONG: {error} computes something else in {form}, {matrix}", file=sys.stderr)
+            print(f"WRONG: the result of {error} differs in {form}, {matrix}", file=sys.stderr)
             wrong = True
             continue
         found = lines_of(samples, form, matrix, entries)

@@ -1,4 +1,4 @@
-"""Matrices and tensors of several kinds, as large as is asked for; the same ones each time."""
+"""Matrices and tensors of several kinds and any size, generated deterministically."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Matrix = Any
 
 
 def uniform(count: int) -> Matrix:
-    """Entries anywhere, ten a row: what is read of the vector is in no order."""
+    """Return a matrix with ten entries per row at random columns."""
     n, random = max(1, count // 10), np.random.default_rng(1)
     return _matrix(n, random.integers(0, n, count), random.integers(0, n, count))
 
 
 def banded(count: int) -> Matrix:
-    """Eleven diagonals around the main one."""
+    """Return a matrix with eleven diagonals around the main one."""
     n = max(6, count // 11)
     row = np.repeat(np.arange(n), 11)
     column = row + np.tile(np.arange(-5, 6), n)
@@ -26,7 +26,7 @@ def banded(count: int) -> Matrix:
 
 
 def power_law(count: int) -> Matrix:
-    """Few rows with very many entries, and many with few."""
+    """Return a matrix with few very long rows, and many short ones."""
     n, random = max(1, count // 10), np.random.default_rng(2)
     lengths = np.minimum(random.pareto(1.1, n) + 0.2, n / 8)
     row = np.repeat(np.arange(n), np.ceil(lengths * (count / lengths.sum())).astype(np.int64))[:count]
@@ -34,7 +34,7 @@ def power_law(count: int) -> Matrix:
 
 
 def blocks(count: int) -> Matrix:
-    """Dense blocks of 4 × 4 anywhere, ten a row of blocks."""
+    """Return a matrix of dense blocks of 4 × 4 at random positions, ten per row of blocks."""
     n, random = max(1, count // 160), np.random.default_rng(3)
     row, column = random.integers(0, n, count // 16), random.integers(0, n, count // 16)
     inner = np.arange(4)
@@ -44,7 +44,7 @@ def blocks(count: int) -> Matrix:
 
 
 def finite_elements(count: int) -> Matrix:
-    """Bilinear elements on a square grid with two unknowns at each node: nine neighbours, blocks of 2 × 2."""
+    """Return the matrix of bilinear elements on a square grid with two unknowns per node, in blocks of 2 × 2."""
     side = max(2, int((count / 36) ** 0.5))
     node = np.arange(side * side)
     rows, columns = [], []
@@ -71,11 +71,11 @@ MATRICES: Final[dict[str, Callable[[int], Matrix]]] = {
 EXAMPLES: Final = (
     "airfoil", "bar", "knot", "local_disc_galerkin_diffusion", "recirc_flow", "unit_cube", "unit_square",
 )  # fmt: skip
-"""The matrices of real numbers that pyamg ships, of 1,243 to 35,338 entries: at these sizes the call counts too."""
+"""Real matrices of pyamg, of 1,243 to 35,338 entries. At these sizes the overhead of a call matters."""
 
 
 def example(name: str) -> Matrix:
-    """One of pyamg's matrices, by rows. Raises `ModuleNotFoundError` where pyamg is not installed."""
+    """Return one of pyamg's matrices as CSR. Raises `ModuleNotFoundError` if pyamg is not installed."""
     import scipy.sparse as sp
     from pyamg.gallery import load_example
 
@@ -86,7 +86,7 @@ def example(name: str) -> Matrix:
 
 
 def _matrix(n: int, row: Any, column: Any) -> Matrix:
-    """The matrix by rows, sorted, with a number between 0 and 1 at each place."""
+    """Return the sorted CSR matrix with these coordinates, and random values between 0 and 1."""
     import scipy.sparse as sp
 
     made = sp.coo_array((np.ones(len(row)), (row.astype(np.int32), column.astype(np.int32))), shape=(n, n)).tocsr()
@@ -96,7 +96,7 @@ def _matrix(n: int, row: Any, column: Any) -> Matrix:
 
 
 def tensor(density: float, side: int) -> Any:
-    """A tensor of three equal dimensions with entries anywhere, by its coordinates."""
+    """Return a tensor of three equal dimensions with random coordinates, as COO."""
     import scipy.sparse as sp
 
     random = np.random.default_rng(4)

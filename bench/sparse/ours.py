@@ -1,4 +1,4 @@
-"""Our schedules: dense formulas, sparse formats, and what is done to the loops then."""
+"""Our schedules: dense formulas in sparse formats, with further rewrites of the loops."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from functools import cache
 from typing import Final
 
 import atl
-import sparse
-from rewrites import Session, reschedule
 
 RANK = 32
 n, m, k = atl.sizes("n m k")
-FIBRES: Final = sparse.CSF.sorted()
-"""Fibres in order, as the rival takes them to be: then each element of a result is stored once, and not added."""
+FIBRES: Final = atl.CSF.sorted()
+"""CSF with sorted fibres, as TACO assumes: each element of a result is stored once instead of accumulated."""
 
 
 @cache
@@ -21,20 +19,20 @@ def _spmv() -> atl.Program:
     return atl.program("spmv", [matrix, x], atl.gen(n, lambda i: atl.sum(m, lambda j: matrix[i, j] * x[j])))
 
 
-def by_entries(form: sparse.Format) -> Session:
-    """A matrix times a vector, as the format gives it."""
-    return reschedule(_spmv()).sparsify("A", form)
+def by_entries(form: atl.Format) -> atl.Session:
+    """Derive a matrix times a vector in the loop order of the format."""
+    return atl.reschedule(_spmv()).sparsify("A", form)
 
 
-def in_runs(form: sparse.Format) -> Session:
-    """The same by coordinates: what entries of one row that stand together add is stored once."""
+def in_runs(form: atl.Format) -> atl.Session:
+    """Derive the same for coordinates, as a segmented reduction: adjacent entries of a row are stored once."""
     return by_entries(form).mark("p", "runs")
 
 
-def by_blocks(form: sparse.Format) -> Session:
-    """The same by blocks of constant extents: the vector with zeros behind it, rows that hang over the edge apart.
+def by_blocks(form: atl.Format) -> atl.Session:
+    """Derive the same for blocks of constant extents, with a zero-padded vector and the partial rows peeled.
 
-    What the blocks of a row of blocks add is kept in registers, element by element, and stored at the end of the row.
+    The sums of a row of blocks are kept in registers, and stored at the end of the row.
     """
     s = by_entries(form).pad("x").tails(strategy="split")
     s.interchange("p1").rw("place_of_sum", reverse=True).interchange("p2")
@@ -42,23 +40,23 @@ def by_blocks(form: sparse.Format) -> Session:
 
 
 COLUMNS: Final = 1024
-"""Of so many columns the elements of both vectors stay in the first cache."""
+"""Columns of a tile. The elements of both vectors for them fit into the L1 cache."""
 
 
-def by_diagonals(form: sparse.Format) -> Session:
-    """The same by some columns of all diagonals after the others, each from where it enters them to where it leaves."""
+def by_diagonals(form: atl.Format) -> atl.Session:
+    """Derive the same for diagonals, tiled by columns: all diagonals of one tile, then of the next."""
     return by_entries(form).tile("j", COLUMNS).interchange("ji").tails()
 
 
-def ttv() -> Session:
-    """A tensor times a vector along its last dimension."""
+def ttv() -> atl.Session:
+    """Derive a tensor times a vector along its last dimension."""
     tensor, x = atl.tensor("T", n, m, k, dtype="float64"), atl.tensor("x", k, dtype="float64")
     body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: tensor[i, j, p] * x[p]))
-    return reschedule(atl.program("ttv", [tensor, x], body)).sparsify("T", FIBRES)
+    return atl.reschedule(atl.program("ttv", [tensor, x], body)).sparsify("T", FIBRES)
 
 
-def mttkrp() -> Session:
-    """A matricised tensor times two matrices of a constant rank; rows of the result are added up in registers."""
+def mttkrp() -> atl.Session:
+    """Derive MTTKRP of a constant rank, with the rows of the result accumulated in registers."""
     tensor = atl.tensor("T", n, m, k, dtype="float64")
     last, middle = atl.tensor("D", k, RANK, dtype="float64"), atl.tensor("C", m, RANK, dtype="float64")
     body = atl.gen(
@@ -66,13 +64,13 @@ def mttkrp() -> Session:
         RANK,
         lambda i, r: atl.sum(m, lambda j: atl.sum(k, lambda p: tensor[i, j, p] * last[p, r] * middle[j, r])),
     )
-    s = reschedule(atl.program("mttkrp", [tensor, last, middle], body)).sparsify("T", sparse.CSF)
+    s = atl.reschedule(atl.program("mttkrp", [tensor, last, middle], body)).sparsify("T", atl.CSF)
     return s.accumulate("p1", name="row").mark("row", "registers")
 
 
-def sddmm() -> Session:
-    """A product of dense matrices where a sparse one has entries, times these; stored as that one is."""
+def sddmm() -> atl.Session:
+    """Derive SDDMM, with the result in the format of the sparse operand."""
     pattern = atl.tensor("A", n, m, dtype="float64")
     left, right = atl.tensor("U", n, RANK, dtype="float64"), atl.tensor("V", m, RANK, dtype="float64")
     body = atl.gen(n, m, lambda i, j: pattern[i, j] * atl.sum(RANK, lambda r: left[i, r] * right[j, r]))
-    return reschedule(atl.program("sddmm", [pattern, left, right], body)).sparsify("A", sparse.CSR, result=True)
+    return atl.reschedule(atl.program("sddmm", [pattern, left, right], body)).sparsify("A", atl.CSR, result=True)

@@ -1,7 +1,7 @@
-"""C in the shape in which the tensor algebra compiler (TACO) emits kernels, under flags of its own.
+"""C kernels in the form that the tensor algebra compiler (TACO) emits.
 
-Loops over levels from the outside in, indices of 32 bits, one scalar for a sum along the innermost loop, and for
-coordinates a search for the end of each segment. Extents of blocks and ranks are parameters there.
+They have loops over levels from the outside in, 32-bit indices, and a scalar for a sum along the innermost loop. For
+coordinates they search for the end of each segment. Extents of blocks and ranks are parameters.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from lowering import TimedFunction, build_shared, find_compiler, load_shared
 
 NATIVE: Final = ("-ffast-math", "-fno-wrapv")
-"""What makes of the flags of our kernels those of the rival: integers that overflow are undefined, as it has them."""
+"""Flags added to those of our kernels. Integer overflow is undefined, as in TACO's kernels."""
 OF_GCC: Final = ("-fthread-jumps",)
-"""What our kernels go without, with gcc: clang knows no such flag."""
+"""An optimisation of gcc that our kernels disable. clang has no such flag."""
 FLAGS: Final = {
     "TACO-shaped C": (*NATIVE, "-march=x86-64", "-mtune=generic"),
     "TACO-shaped C, -march=native": NATIVE,
@@ -135,18 +135,18 @@ KERNELS: Final[dict[str, tuple[str, str]]] = {
     }""",
     ),
 }
-"""For each kernel its parameters in order, the result after them, and its body."""
+"""Parameters and body of each kernel. The result `y` follows the parameters."""
 
 
 def shaped(kernel: str, flags: Sequence[str]) -> Callable[..., TimedFunction]:
-    """A kernel under flags: called with its arrays, numbers and the result, it gives what runs it on them."""
+    """Compile a kernel. The result binds arrays, numbers and the result, and returns a function that runs it."""
     words, body = KERNELS[kernel]
     declared = ", ".join(_kind(word) + word for word in words.split())
     head = f"void {kernel.lower()}({declared}, double *restrict y)"
     source = f"#include <stdint.h>\n#include <string.h>\n\n{head}\n{{{body}\n}}\n"
-    undone = OF_GCC if find_compiler().kind == "gcc" else ()
+    gcc_flags = OF_GCC if find_compiler().kind == "gcc" else ()
     ffi, library = load_shared(
-        build_shared(source, name=f"taco_{kernel.lower()}", extra_flags=(*flags, *undone)),
+        build_shared(source, name=f"taco_{kernel.lower()}", extra_flags=(*flags, *gcc_flags)),
         head.replace("restrict ", "") + ";",
     )
     function = getattr(library, kernel.lower())
@@ -159,7 +159,7 @@ def shaped(kernel: str, flags: Sequence[str]) -> Callable[..., TimedFunction]:
             for value in values
         ]
 
-        def run(_held: Any = library) -> Any:  # a library that nobody holds is closed
+        def run(_library: Any = library) -> Any:  # keeps the library open
             return function(*kept)
 
         return run

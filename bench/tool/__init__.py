@@ -1,1 +1,1 @@
-"""What the tool itself costs: as programs grow, and part by part, each run as `python -m bench.tool.NAME`."""
+"""Benchmarks of ATL itself (rewriting, checking, lowering, search), each run as `python -m bench.tool.NAME`."""

@@ -1,4 +1,4 @@
-"""`python -m bench.tool`: what the tool itself costs as programs grow."""
+"""`python -m bench.tool`: the cost of ATL itself as programs grow."""
 
 from bench.tool.growth import main
 

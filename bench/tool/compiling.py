@@ -1,8 +1,8 @@
-"""How long programs take to be checked and lowered: `python -m bench.tool.compiling`.
+"""Time to check and lower programs: `python -m bench.tool.compiling`.
 
-The programs of Fig. 8.6, a program of twenty loops, and the import of the package. Times are medians of several rounds,
-with the prover's memo emptied before each; a second column gives the time with a warm memo. `bench.tool.growth`
-says how such times grow.
+Measures the programs of Fig. 8.6, a program of twenty loops, and the import of the package. Times are medians of
+several rounds, each with an empty prover cache; a second column has the time with a warm cache. `bench.tool.growth`
+measures how such times grow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import padtypes
 from atl import Program, Tensor
 from atl.prove import forget
 from examples.schedules import blur, convolution, matmul, tensor_addition
-from lowering import ThreadClock, alternate, lower, print_c, spread
+from lowering import ThreadClock, alternate, spread
 
 ROUNDS: Final = 7
 
@@ -42,7 +42,7 @@ PROGRAMS: Final[tuple[Callable[[], Program], ...]] = (
 
 
 def milliseconds(work: Callable[[], object], *, cold: bool) -> float:
-    """The median CPU time of some work, with the prover's memo empty or not."""
+    """Return the median CPU time of `work`, with an empty prover cache if `cold`."""
 
     def run() -> None:
         if cold:
@@ -54,7 +54,7 @@ def milliseconds(work: Callable[[], object], *, cold: bool) -> float:
 
 
 def twenty_loops() -> Program:
-    """Ten stages of two loops, each reading its neighbours in the stage before."""
+    """Return ten stages of two loops, each reading neighbours in the stage before."""
     n, m = atl.sizes("n m")
     x = atl.tensor("x", n, m)
 
@@ -69,7 +69,7 @@ def twenty_loops() -> Program:
 
 
 def import_time() -> float:
-    """The median time of `import atl` in a fresh interpreter, less that of an interpreter that imports nothing."""
+    """Return the median time of `import atl` in a fresh interpreter, minus that of an empty program."""
 
     def run(code: str) -> float:
         times = []
@@ -84,7 +84,7 @@ def import_time() -> float:
 
 def main() -> None:
     print(f"Python {platform.python_version()} on {platform.machine()}, medians of {ROUNDS} rounds, in milliseconds")
-    print(f"{'program':24}{'pad-sets':>10}{'warm':>8}{'lower + C':>12}{'warm':>8}")
+    print(f"{'program':24}{'pad-sets':>10}{'warm':>8}{'atl.lower + C':>12}{'warm':>8}")
     slowest = ("", 0.0)
     for make in (*PROGRAMS, twenty_loops):
         program = make()
@@ -93,7 +93,7 @@ def main() -> None:
             padtypes.check(program)
 
         def print_it(program: Program = program) -> str:
-            return print_c(lower(program))
+            return atl.print_c(atl.lower(program))
 
         pads = milliseconds(check, cold=True)
         slowest = max(slowest, (program.name, pads), key=lambda pair: pair[1])
@@ -104,7 +104,7 @@ def main() -> None:
             milliseconds(print_it, cold=False),
         )
         print(f"{program.name:24}{row[0]:10.1f}{row[1]:8.1f}{row[2]:12.1f}{row[3]:8.1f}")
-    print(f"the slowest check of pad-sets: {slowest[0]}, {slowest[1]:.1f} ms")
+    print(f"slowest check of pad-sets: {slowest[0]}, {slowest[1]:.1f} ms")
     print(f"import atl: {import_time():.0f} ms")
 
 

@@ -1,8 +1,8 @@
-"""What a search costs: e-nodes and instances per second, memory and time, over stages and over the depth of a nest.
+"""Cost of a search: e-nodes and instances per second, memory and time, by number of stages and depth of a nest.
 
     python -m bench.tool.egraph [--ranks]
 
-`--ranks` compiles schedules of the matrix product spread over their modelled costs, and compares with measured times.
+`--ranks` compiles schedules of the matrix product of different modelled costs, and compares these with measured times.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ import atl
 from atl.core.program import Program
 from examples import beyond_the_paper, derivations
 from examples.schedules import blur, convolution, matmul
-from rewrites import Session, reschedule
 
 FAR = 8_000
-"""Terms of a graph."""
+"""Maximum number of terms of a graph."""
 
 
 def stages(count: int) -> Program:
-    """So many stages of a pipeline, each of which adds its neighbour to each element."""
+    """Return a pipeline of `count` stages, each of which adds to each element its neighbour."""
     n = atl.sizes("n", min=1)
     f = atl.tensor("f", n)
 
@@ -42,7 +41,7 @@ def stages(count: int) -> Program:
 
 
 def sums(depth: int) -> Program:
-    """So many nested sums: their orders are d!."""
+    """Return `depth` nested sums, which have depth! orders."""
     names = " ".join(f"n{level}" for level in range(depth))
     extents = [atl.sizes(name) for name in names.split()]
     inputs = [atl.tensor(f"x{level}", extent) for level, extent in enumerate(extents)]
@@ -54,9 +53,9 @@ def sums(depth: int) -> Program:
 
 
 def searched(name: str, program: Program, rules: list[str] | None = None) -> None:
-    """A search to its end, in a line."""
+    """Run a search to its end, and print a line about it."""
     begun = time.process_time()
-    found = reschedule(program).saturate(rules=rules, limit=FAR)
+    found = atl.reschedule(program).saturate(rules=rules, limit=FAR)
     spent = time.process_time() - begun
     at, nodes = found.progress, sum(map(len, found.nodes.values()))
     begun = time.process_time()
@@ -69,10 +68,10 @@ def searched(name: str, program: Program, rules: list[str] | None = None) -> Non
     )
 
 
-def compared(made: Callable[[], Session]) -> None:
-    """A derivation of the examples, proved anew from its start and end."""
+def compared(made: Callable[[], atl.Session]) -> None:
+    """Prove the equation of an example derivation by search, from its start and end."""
     derived = made().done()
-    s = reschedule(derived.lhs)
+    s = atl.reschedule(derived.lhs)
     begun = time.process_time()
     try:
         result = f"{len(s.equal_to(derived.rhs).steps):5} steps"
@@ -82,19 +81,18 @@ def compared(made: Callable[[], Session]) -> None:
 
 
 def ranks(extent: int = 1_000, kept: int = 400, count: int = 16) -> None:
-    """Modelled costs of schedules of the product against the times of their kernels.
+    """Compare modelled costs of schedules of the product with the times of their kernels.
 
-    Of the best that are kept, those are run that are nearest to costs spread evenly between the least and the greatest.
+    Runs `count` of the `kept` cheapest schedules, with costs spread evenly between the least and the greatest.
     """
-    from lowering import compile as compiled
 
-    found = reschedule(matmul.naive()).saturate(limit=FAR)
+    found = atl.reschedule(matmul.naive()).saturate(limit=FAR)
     every = found.best(k=kept, sizes=dict.fromkeys("MNK", extent))
     rng = np.random.default_rng(0)
     a, b = (rng.random((extent, extent), dtype=np.float32) for _ in range(2))
     measured: list[tuple[float, float]] = []
     for choice in _spread(every, count):
-        kernel = compiled(reschedule(matmul.naive()).take(choice).goal)
+        kernel = atl.compile(atl.reschedule(matmul.naive()).take(choice).goal)
         times = []
         for _ in range(3):
             begun = time.thread_time()
@@ -104,12 +102,12 @@ def ranks(extent: int = 1_000, kept: int = 400, count: int = 16) -> None:
         print(f"{choice.label:60} {min(times) * 1e3:8.1f} ms", flush=True)
     by_cost, by_time = (np.argsort(np.argsort([pair[side] for pair in measured])) for side in (0, 1))
     fastest = min(spent for _, spent in measured)
-    print(f"ranks agree to {np.corrcoef(by_cost, by_time)[0, 1]:.2f} (Spearman), of {len(every)} schedules")
-    print(f"the choice takes {measured[0][1] / fastest:.2f} times the least")
+    print(f"rank correlation {np.corrcoef(by_cost, by_time)[0, 1]:.2f} (Spearman), of {len(every)} schedules")
+    print(f"the cheapest schedule takes {measured[0][1] / fastest:.2f} times as long as the fastest")
 
 
 def _spread(choices: Sequence[Any], count: int) -> list[Any]:
-    """So many of the choices, the cheapest among them, with costs spread evenly on a scale of ratios."""
+    """Select `count` choices, including the cheapest, with costs spread evenly on a logarithmic scale."""
     left = list(choices)
     spread: list[Any] = []
     for wanted in np.geomspace(left[0].cost, left[-1].cost, count):
@@ -120,7 +118,7 @@ def _spread(choices: Sequence[Any], count: int) -> list[Any]:
 
 
 def main() -> None:
-    """Prints what searches cost."""
+    """Print the costs of searches."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", action="store_true")
     if parser.parse_args().ranks:
@@ -137,16 +135,16 @@ def main() -> None:
 
 
 def alone(name: str, program: Program, rules: list[str] | None = None) -> None:
-    """`searched` in a process of its own: the most memory that it had is then that of this search."""
+    """Run `searched` in a separate process, so that its peak memory is that of this search."""
     process = multiprocessing.get_context("spawn").Process(target=searched, args=(name, program, rules))
     process.start()
     process.join()
 
 
-def _made_in(module: Any) -> list[Callable[[], Session]]:
+def _made_in(module: Any) -> list[Callable[[], atl.Session]]:
     skipped = ("pipeline", "shifting_convolution")
-    own = (value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
-    return [value for value in own if value.__name__[0] != "_" and value.__name__ not in skipped]
+    defined = (value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
+    return [value for value in defined if value.__name__[0] != "_" and value.__name__ not in skipped]
 
 
 if __name__ == "__main__":

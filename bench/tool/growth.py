@@ -1,8 +1,8 @@
-"""What the tool itself costs as programs grow, and how the cost grows: `python -m bench.tool`.
+"""Growth of the cost of ATL itself with the size of programs: `python -m bench.tool`.
 
-Programs are pipelines of so many stages, one let within the next. CPU time, medians of several rounds in which the
-sizes take turns. The exponent is the slope between the logarithms of the nodes and of the times: 1 where twice as large
-a program costs twice as much. The prover's memo is warm, as in a session, except where it is said.
+Programs are pipelines of stages, one let within the next. Times are medians of CPU time over several rounds in which
+the sizes take turns. The exponent is the slope between the logarithms of nodes and times: 1 means linear growth. The
+prover's cache is warm, as in a session, unless a row says that it is empty.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from atl.core.terms import Expr
 from atl.core.traversal import children
 from atl.prove import forget
 from examples import beyond_the_paper
-from lowering import Clock, ThreadClock, TimedFunction, alternate, lower, print_c, spread
-from rewrites import reschedule
+from lowering import Clock, ThreadClock, TimedFunction, alternate, spread
 
 STAGES: Final = (10, 20, 40, 80)
 ROUNDS: Final = 7
 
 
 def stages(count: int) -> Program:
-    """So many stages, each of which adds to each element the one before it in the stage before."""
+    """Return a pipeline of `count` stages, each of which adds to each element its left neighbour."""
     n = atl.sizes("n")
     x = atl.tensor("x", n)
 
@@ -41,13 +40,13 @@ def stages(count: int) -> Program:
 
 
 def nodes(term: Expr) -> int:
-    """How many nodes a term has, as a tree."""
+    """Return the number of nodes of a term, as a tree."""
     return 1 + sum(nodes(child.expr) for child in children(term))
 
 
 def rewriting(count: int) -> TimedFunction:
-    """One step at the innermost stage, and the whole program that it leads to."""
-    work, path = reschedule(stages(count)).begin(), (*[1] * (count - 1), 0)
+    """Rewrite the innermost stage, and build the resulting program."""
+    work, path = atl.reschedule(stages(count)).begin(), (*[1] * (count - 1), 0)
 
     def rewritten() -> Program:
         work.rewrite("add_comm", path)
@@ -57,19 +56,19 @@ def rewriting(count: int) -> TimedFunction:
 
 
 def searching(count: int) -> TimedFunction:
-    """A search that passes over all places but the last, and takes a step there."""
-    s = reschedule(stages(count))
+    """Search for the last match, and rewrite it."""
+    s = atl.reschedule(stages(count))
     return lambda: s.rw("add_comm", nth=count - 1)
 
 
 def rewriting_everywhere(count: int) -> TimedFunction:
-    """A step at every stage."""
+    """Rewrite every stage."""
     program = stages(count)
-    return lambda: reschedule(program).rw("add_comm", all=True).goal
+    return lambda: atl.reschedule(program).rw("add_comm", all=True).goal
 
 
 def checking(count: int) -> TimedFunction:
-    """Accesses and truncations, with an empty memo."""
+    """Check accesses and truncations, with an empty cache."""
     program = stages(count)
 
     def check() -> None:
@@ -81,29 +80,29 @@ def checking(count: int) -> TimedFunction:
 
 
 def lowering(count: int) -> TimedFunction:
-    """Lowering to a loop nest and printing C, with an empty memo."""
+    """Lower to a loop nest and print C, with an empty cache."""
     return _lowered(stages(count))
 
 
 def _lowered(program: Program) -> TimedFunction:
     def lowered() -> None:
         forget()
-        print_c(lower(program))
+        atl.print_c(atl.lower(program))
 
     return lowered
 
 
 WORK: Final[tuple[tuple[str, Callable[[int], TimedFunction]], ...]] = (
     ("a rewrite within all lets", rewriting),
-    ("a search for the last place", searching),
-    ("a rewrite at every place", rewriting_everywhere),
-    ("checks, empty memo", checking),
-    ("lowering and C, empty memo", lowering),
+    ("a search for the last match", searching),
+    ("a rewrite of every match", rewriting_everywhere),
+    ("checks, empty cache", checking),
+    ("lowering and C, empty cache", lowering),
 )
 
 
 def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
-    """The power of the size that the times grow with: the slope of a line through the logarithms.
+    """Return the exponent of growth: the slope of a line through the logarithms.
 
     >>> exponent([10, 20, 40], [3.0, 12.0, 48.0])
     2.0
@@ -113,7 +112,7 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
 
 
 def grown(make: Callable[[int], TimedFunction], clock: Clock, counts: Sequence[int] = STAGES) -> list[float]:
-    """Milliseconds for each count of stages."""
+    """Measure the milliseconds for each number of stages."""
     runs = {str(count): make(count) for count in counts}
     samples = alternate(runs, rounds=ROUNDS, seconds=20, clock=clock)
     found = [spread(samples.clean(name)) for name in runs]
@@ -121,7 +120,7 @@ def grown(make: Callable[[int], TimedFunction], clock: Clock, counts: Sequence[i
 
 
 def main() -> None:
-    """Prints a row for each kind of work, and what the largest of the examples costs."""
+    """Print a row for each kind of work, and the time of the largest example."""
     clock = ThreadClock()
     sizes = [nodes(stages(count).body) for count in STAGES]
     print(f"Python {platform.python_version()} on {platform.machine()}; milliseconds of CPU time, medians")

@@ -1,4 +1,4 @@
-"""How long the prover takes, over a fixed collection of questions of programs: `python -m bench.tool.prover`."""
+"""Time of the prover on a fixed collection of questions from programs: `python -m bench.tool.prover`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question with its known answer: true, false, or neither to be proved nor to be refuted."""
+    """A question with its known answer: true, false, or open (not decided by the prover)."""
 
     name: str
     facts: tuple[Predicate, ...]
@@ -50,7 +50,7 @@ def positive(*expressions: Index) -> tuple[Predicate, ...]:
 
 
 def affine() -> Iterator[Query]:
-    """Bounds that linear reasoning decides."""
+    """Yield bounds that linear arithmetic decides."""
     yield Query("i < n |- i < n + 1", (within(ZERO, i, n),), less(i, n + 1))
     yield Query("i < n |- n > 0", (within(ZERO, i, n),), less(ZERO, n))
     yield Query("i < n |- n - 1 - i in range", (within(ZERO, i, n),), within(ZERO, n - 1 - i, n))
@@ -73,7 +73,7 @@ def affine() -> Iterator[Query]:
 
 
 def nonlinear() -> Iterator[Query]:
-    """Products of sizes: flattening, and tiles of symbolic size."""
+    """Yield products of sizes: flattening, and tiles of symbolic size."""
     rows, columns, planes = within(ZERO, i, n), within(ZERO, j, m), within(ZERO, p, depth)
     tile = positive(k)
     up = ceildiv(n, k)
@@ -121,7 +121,7 @@ def nonlinear() -> Iterator[Query]:
 
 
 def cases() -> Iterator[Query]:
-    """Minima, maxima, disjunctions and disequalities."""
+    """Yield minima, maxima, disjunctions and disequalities."""
     rows, columns = within(ZERO, i, n), within(ZERO, j, m)
     shear = (within(ZERO, i, n + m - 1), at_most(imax(ZERO, i - m + 1), j), less(j, imin(n, i + 1)))
     yield Query("unshear stays within", shear, within(ZERO, i - j, m))
@@ -142,7 +142,7 @@ def cases() -> Iterator[Query]:
 
 
 def reads() -> Iterator[Query]:
-    """Elements of integer arrays: a row of CSR, and coordinates."""
+    """Yield facts about elements of integer arrays: a row of CSR, and coordinates."""
     row = (within(ZERO, i, n),)
     slot = within(read(POS, (i,)), p, read(POS, (i + 1,)))
     yield Query("p < nnz", (*row, slot), within(ZERO, p, size("nnz")))
@@ -157,7 +157,7 @@ def reads() -> Iterator[Query]:
 
 
 def false_ones() -> Iterator[Query]:
-    """Questions with a counterexample, and two that have none and cannot be proved."""
+    """Yield questions with a counterexample, and an open one."""
     rows, columns = within(ZERO, i, n), within(ZERO, j, m)
     tile = positive(k)
     wrong: list[tuple[str, tuple[Predicate, ...], Predicate]] = [
@@ -182,13 +182,13 @@ def false_ones() -> Iterator[Query]:
 
 
 def queries() -> tuple[Query, ...]:
-    """All of them, in a fixed order."""
+    """Return all questions, in a fixed order."""
     return (*affine(), *nonlinear(), *cases(), *reads(), *false_ones())
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The best of some runs of one query, in milliseconds, and what answered."""
+    """The best time of some runs of one query, in milliseconds, and the layer that answered."""
 
     query: Query
     milliseconds: float
@@ -196,7 +196,7 @@ class Timing:
 
 
 def measured(query: Query, rounds: int = ROUNDS) -> Timing:
-    """The query from nothing: no memo, its facts new."""
+    """Time the query with an empty cache and new facts."""
     best, layer = float("inf"), ""
     for _ in range(rounds):
         forget()
@@ -215,7 +215,7 @@ def measured(query: Query, rounds: int = ROUNDS) -> Timing:
 
 
 def main() -> None:
-    """Prints the distribution for each layer, and the slowest queries."""
+    """Print the distribution of times for each layer, and the slowest queries."""
     timings = [measured(query) for query in queries()]
     print(f"{'answered by':<12}{'queries':>8}{'median ms':>11}{'p95 ms':>9}{'worst ms':>10}")
     layers = sorted({timing.layer for timing in timings})
@@ -228,7 +228,7 @@ def main() -> None:
         print(f"  {timing.milliseconds:8.2f}  {timing.layer:<9} {timing.query.name}")
     wrong = [timing for timing in timings if not _agrees(timing)]
     for timing in wrong:
-        print(f"NOT AS EXPECTED: {timing.query.name} is {timing.query.answer}, answered {timing.layer}")
+        print(f"WRONG: {timing.query.name} is {timing.query.answer}, but the answer was {timing.layer}")
 
 
 def _agrees(timing: Timing) -> bool:

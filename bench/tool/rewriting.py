@@ -1,4 +1,4 @@
-"""How long derivations take, call by call, certificates to replay, long ones: `python -m bench.tool.rewriting`."""
+"""Time of derivations by call, of replaying certificates, and of long derivations: `python -m bench.tool.rewriting`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 from typing import Final
 from unittest.mock import patch
 
+import atl
 from atl.prove import forget
 from examples import derivations
-from rewrites import Derivation, Session, load
 
 RUNS: Final = 9
 LONG: Final = (250, 500, 1000, 2000)
 
-DERIVATIONS: Final[tuple[Callable[[], Session], ...]] = (
+DERIVATIONS: Final[tuple[Callable[[], atl.Session], ...]] = (
     derivations.pipeline_fused,
     derivations.pipeline_split,
     derivations.pipeline_tiled,
@@ -37,10 +37,8 @@ DERIVATIONS: Final[tuple[Callable[[], Session], ...]] = (
 
 
 def main() -> None:
-    print(
-        f"Python {platform.python_version()} on {platform.machine()}; milliseconds, medians of {RUNS} runs, each with"
-    )
-    print("an empty memo of the prover")
+    print(f"Python {platform.python_version()} on {platform.machine()}; milliseconds, medians of {RUNS} runs,")
+    print("each with an empty prover cache")
     print(f"{'derivation':32}{'calls':>6}{'kernel steps':>14}{'whole':>9}{'median call':>13}{'worst call':>12}")
     for derive in DERIVATIONS:
         derive()
@@ -58,7 +56,7 @@ def main() -> None:
 
 
 def replay() -> None:
-    """Loads a certificate of every derivation: each is replayed by the kernel alone."""
+    """Load a certificate of every derivation. Each is replayed by the kernel alone."""
     theorems = [derive().done() for derive in DERIVATIONS]
     with TemporaryDirectory() as folder:
         files = [Path(folder) / f"{place}.atl.json" for place in range(len(theorems))]
@@ -67,12 +65,12 @@ def replay() -> None:
         forget()
         start = time.perf_counter()
         for file in files:
-            load(file)
+            atl.load(file)
         print(f"\nall {len(files)} certificates replayed in {time.perf_counter() - start:.2f} s")
 
 
 def long_derivation(steps: int) -> None:
-    """As many steps as this, there and back again; one step should cost the same however many came before."""
+    """Apply a rule and its inverse in alternation. The time of a step should not depend on the number before it."""
     forget()
     session = derivations.blur_fused()
     start = time.perf_counter()
@@ -83,17 +81,17 @@ def long_derivation(steps: int) -> None:
     print(f"{steps:6} calls of rw: {took:6.2f} s, {1e3 * took / steps:.2f} ms each")
 
 
-def _timed(derive: Callable[[], Session]) -> tuple[Session, list[float]]:
-    """A session and how long each of its calls took, in milliseconds; what lies between them counts to the later."""
+def _timed(derive: Callable[[], atl.Session]) -> tuple[atl.Session, list[float]]:
+    """Return a session and the milliseconds of each call, including the time since the call before."""
     ends: list[float] = []
-    record = Session.record
+    record = atl.Session.record
 
-    def recorded(self: Session, text: str, work: Derivation) -> Session:
+    def recorded(self: atl.Session, text: str, work: atl.Derivation) -> atl.Session:
         ends.append(time.perf_counter())
         return record(self, text, work)
 
     forget()
-    with patch.object(Session, "record", recorded):
+    with patch.object(atl.Session, "record", recorded):
         start = time.perf_counter()
         session = derive()
     return session, [1e3 * (end - begin) for begin, end in pairwise([start, *ends])]

@@ -1,4 +1,4 @@
-"""How long the LEGO paper's kernels take to be generated, beside Table III: `python -m bench.tool.templates`."""
+"""Time to generate the LEGO paper's kernels, compared with Table III: `python -m bench.tool.templates`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TABLE_III: Final[dict[str, tuple[Callable[[], Any], float]]] = {
     "transposition, naive": (lambda: transpose.in_cuda(staged=False), 1.07),
     "transposition, staged": (transpose.in_cuda, 1.15),
 }
-"""What is generated, with the seconds that the paper prints (on another machine)."""
+"""The generators, with the seconds printed in the paper (on another machine)."""
 RUNS: Final = 15
 
 
 def main() -> None:
-    """Prints the median of CPU seconds, layouts and proofs included, once all modules are loaded."""
+    """Print median CPU times, including layouts and proofs, without the time to load modules."""
     for make, _ in TABLE_III.values():
         make()
     for name, (make, printed) in TABLE_III.items():

@@ -1,10 +1,10 @@
-"""The workloads: a table each, in which a schedule of ours is one line and a rival another."""
+"""The workloads. Each is a table with a line for each of our schedules and each baseline."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from bench.contest import Workload
+from bench.comparison import Workload
 from bench.workloads import networks, products, stencils
 
 WORKLOADS: Final[dict[str, Workload]] = {

@@ -1,4 +1,4 @@
-"""What neural networks are made of: convolutions, rows that are normalised, attention, layers."""
+"""Workloads of neural networks: convolutions, softmax, layer norm, attention, dense layers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
-from bench.rivals import halide, loops, shapes
-from bench.rivals.c import by_hand
-from bench.rivals.libraries import numba, numpy, scipy, torch
+from bench.baselines import halide, loops, shapes
+from bench.baselines.c import by_hand
+from bench.baselines.libraries import numba, numpy, scipy, torch
+from bench.comparison import Array, Baseline, Ours, Problem, Roofline, Workload, moved, posed
 from examples import beyond_the_paper, derivations, fast
 from examples import everyday as schedules
 from examples.schedules import anchors, convolution, everyday, layers
@@ -22,7 +22,7 @@ windows = np.lib.stride_tricks.sliding_window_view
 
 
 def _gathered(x: Array, w: Array) -> Array:
-    """The convolution of an input that is zero behind its end."""
+    """Convolve an input that is zero past its end."""
     return _direct(np.pad(x, ((0, 0), (0, 0), (0, R))), w)
 
 
@@ -47,7 +47,7 @@ def _softmax_of_scipy(x: Array, _: Array) -> Any:
 
 
 def _torch_conv(library: Any, x: Any, w: Any, out: Any) -> Any:
-    """Padded behind by the convolution itself, which pads in front as well: the first elements are not asked for."""
+    """Convolve with padding at both ends, and drop the elements before the first."""
     return library.nn.functional.conv1d(x, w, padding=R - 1)[:, :, R - 1 : R - 1 + out.shape[2]]
 
 
@@ -56,8 +56,8 @@ def _macs(problem: Problem) -> float:
 
 
 def _one_dimension(name: str, outer: int, size: int, quick: int | None = None) -> Workload:
-    """Return the convolution to `outer` channels. There is C by hand for 64."""
-    by_c = (Rival("C tiles in registers", by_hand("convolution", shapes.CONVOLUTION)),) if outer == K else ()
+    """Return the convolution to `outer` channels. The hand-written C exists for 64 only."""
+    by_c = (Baseline("C tiles in registers", by_hand("convolution", shapes.CONVOLUTION)),) if outer == K else ()
     return Workload(
         name,
         f"a convolution of n positions, {B} samples, {C} channels to {outer}, {R} taps",
@@ -78,8 +78,8 @@ def _one_dimension(name: str, outer: int, size: int, quick: int | None = None) -
             numpy("NumPy im2col with its BLAS", lambda x, w, _: _gathered(x, w), allocates=True),
             *by_c,
         ),
-        Limit("fma", _macs),
-        most=100_000,
+        Roofline("fma", _macs),
+        max_size=100_000,
         quick=quick,
     )
 
@@ -89,20 +89,20 @@ CONV1D_ODD: Final = _one_dimension("conv1d-odd", 60, 4093)
 
 IM2COL: Final = Workload(
     "im2col",
-    "the same convolution of an input that is long enough for every window",
+    "the same convolution, of an input that contains every window",
     (4096,),
     posed(_direct, lambda n: ((B, C, n + R), (K, C, R), (B, K, n)), terms=lambda _: C * R),
     (
-        Ours(fast.windows_in_registers, size_as=("W",), parallel=("n",)),
-        Ours(derivations.im2col, size_as=("W",)),
-        Ours(convolution.direct, size_as=("W",)),
+        Ours(fast.windows_in_registers, size_parameters=("W",), parallel=("n",)),
+        Ours(derivations.im2col, size_parameters=("W",)),
+        Ours(convolution.direct, size_parameters=("W",)),
     ),
     (
         torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv1d(x, w)[:, :, :-1], allocates=True),
         numpy("NumPy im2col with its BLAS", lambda x, w, _: _direct(x, w), allocates=True),
     ),
-    Limit("fma", _macs),
-    most=100_000,
+    Roofline("fma", _macs),
+    max_size=100_000,
 )
 
 CONV2D: Final = Workload(
@@ -115,18 +115,18 @@ CONV2D: Final = Workload(
         terms=lambda _: C * SQUARE**2,
     ),
     (
-        Ours(fast.filters_in_registers, size_as=("H", "W"), parallel=("y",)),
-        Ours(fast.filter_windows_in_registers, size_as=("H", "W"), parallel=("y",)),
-        Ours(anchors.filters, size_as=("H", "W"), most=64),
+        Ours(fast.filters_in_registers, size_parameters=("H", "W"), parallel=("y",)),
+        Ours(fast.filter_windows_in_registers, size_parameters=("H", "W"), parallel=("y",)),
+        Ours(anchors.filters, size_parameters=("H", "W"), max_size=64),
     ),
     (
         torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w), allocates=True),
         numpy("NumPy im2col with its BLAS", lambda x, w, _: _filtered(x, w), allocates=True),
         halide.FILTERS,
-        Rival("C tiles in registers", by_hand("filters", shapes.FILTERS)),
+        Baseline("C tiles in registers", by_hand("filters", shapes.FILTERS)),
     ),
-    Limit("fma", lambda problem: 2.0 * K * C * SQUARE**2 * problem.size**2),
-    most=2_000,
+    Roofline("fma", lambda problem: 2.0 * K * C * SQUARE**2 * problem.size**2),
+    max_size=2_000,
 )
 
 SOFTMAX: Final = Workload(
@@ -140,14 +140,14 @@ SOFTMAX: Final = Workload(
         numpy("NumPy", lambda x, _: everyday.numpy_softmax(x), allocates=True),
         scipy("SciPy", _softmax_of_scipy, allocates=True),
     ),
-    Limit("copy", moved),
-    most=200_000,
+    Roofline("copy", moved),
+    max_size=200_000,
     quick=2000,
 )
 
 LAYER_NORM: Final = Workload(
     "layer-norm",
-    "n rows of 1000, each less its mean and over its deviation",
+    "layer norm of n rows of 1000",
     (2000,),
     posed(layers.numpy_layer_norm, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
     (Ours(fast.layer_norm_by_rows, parallel=("i",)), Ours(layers.layer_norm)),
@@ -155,10 +155,10 @@ LAYER_NORM: Final = Workload(
         torch("PyTorch", lambda library, x, _: library.nn.functional.layer_norm(x, (1000,)), allocates=True),
         numpy("NumPy", lambda x, _: layers.numpy_layer_norm(x), allocates=True),
         numba("numba", loops.layer_norm),
-        Rival("C three passes", by_hand("layer_norm", shapes.LAYER_NORM)),
+        Baseline("C three passes", by_hand("layer_norm", shapes.LAYER_NORM)),
     ),
-    Limit("copy", moved),
-    most=200_000,
+    Roofline("copy", moved),
+    max_size=200_000,
 )
 
 ATTENTION: Final = Workload(
@@ -182,8 +182,8 @@ ATTENTION: Final = Workload(
         ),
         numpy("NumPy with its BLAS", lambda q, k, v, _: layers.numpy_attention(q, k, v), allocates=True),
     ),
-    Limit("fma", lambda problem: 4.0 * problem.size * 2048 * HEAD),
-    most=20_000,
+    Roofline("fma", lambda problem: 4.0 * problem.size * 2048 * HEAD),
+    max_size=20_000,
 )
 
 PERCEPTRON: Final = Workload(
@@ -197,8 +197,8 @@ PERCEPTRON: Final = Workload(
     ),
     (Ours(schedules.perceptron_in_blocks, parallel=("so",)), Ours(everyday.perceptron)),
     (numpy("NumPy with its BLAS", lambda *arrays: everyday.numpy_perceptron(*arrays[:-1]), allocates=True),),
-    Limit("fma", lambda problem: 2.0 * problem.size * (256 * 512 + 512 * 64)),
-    most=100_000,
+    Roofline("fma", lambda problem: 2.0 * problem.size * (256 * 512 + 512 * 64)),
+    max_size=100_000,
 )
 
 MTTKRP: Final = Workload(
@@ -212,8 +212,8 @@ MTTKRP: Final = Workload(
     ),
     (Ours(schedules.mttkrp_factored, parallel=("i",)), Ours(everyday.mttkrp)),
     (numpy("NumPy", lambda *arrays: everyday.numpy_mttkrp(*arrays[:-1]), allocates=True),),
-    Limit("fma", lambda problem: 2.0 * problem.size * 128 * 128 * 32),
-    most=4_000,
+    Roofline("fma", lambda problem: 2.0 * problem.size * 128 * 128 * 32),
+    max_size=4_000,
 )
 
 TRIANGULAR: Final = Workload(
@@ -223,8 +223,8 @@ TRIANGULAR: Final = Workload(
     posed(everyday.numpy_triangular, lambda n: ((n, n),) * 3, terms=lambda n: n),
     (Ours(schedules.triangular_by_rows, parallel=("i",)), Ours(everyday.triangular_product)),
     (numpy("NumPy with its BLAS", lambda a, b, _: everyday.numpy_triangular(a, b), allocates=True),),
-    Limit("fma", lambda problem: float(problem.size**3)),
-    most=8_000,
+    Roofline("fma", lambda problem: float(problem.size**3)),
+    max_size=8_000,
 )
 
 WORKLOADS: Final = (CONV1D, CONV1D_ODD, IM2COL, CONV2D, SOFTMAX, LAYER_NORM, ATTENTION, PERCEPTRON, MTTKRP, TRIANGULAR)

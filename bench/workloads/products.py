@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from bench.contest import Limit, Ours, Problem, Rival, Tuning, Workload, moved, posed
-from bench.rivals import halide, loops, shapes
-from bench.rivals.c import by_hand
-from bench.rivals.libraries import numba, numpy, torch
+from bench.baselines import halide, loops, shapes
+from bench.baselines.c import by_hand
+from bench.baselines.libraries import numba, numpy, torch
+from bench.comparison import Baseline, Ours, Problem, Roofline, Tuning, Workload, moved, posed
 from bench.workloads import programs
 from examples import beyond_the_paper, derivations, everyday, fast
 from examples.schedules import layers, matmul
@@ -24,14 +24,14 @@ def _operations(problem: Problem) -> float:
 
 
 PACKED_SHARED: Final = ("io", "⊞[jo < _] ⊞[p < _] _")
-"""The loops of a packed product that threads share: over tiles of rows, and over the panels that are packed."""
+"""Parallel loops of a packed product: over tiles of rows, and over the panels that are packed."""
 
-RIVALS: Final[tuple[Rival, ...]] = (
+BASELINES: Final[tuple[Baseline, ...]] = (
     BLAS,
     TORCH,
     halide.PRODUCT,
     halide.PRODUCT_IN_TILES,
-    Rival("C packed", by_hand("product", shapes.PRODUCT)),
+    Baseline("C packed", by_hand("product", shapes.PRODUCT)),
 )
 
 PRODUCT: Final = Workload(
@@ -44,13 +44,13 @@ PRODUCT: Final = Workload(
         Ours(fast.product_blocked, parallel=("io", "⊞[jo < _] ⊞[pi < _] _")),
         Ours(fast.product_in_square_tiles, parallel=("io",)),
         Ours(everyday.product_packed, parallel=PACKED_SHARED),
-        Ours(derivations.matmul_tiled, {"C": 64}, most=1024),
-        Ours(derivations.matmul_tiled_with_tails, {"C": 64}, most=1024),
-        Ours(matmul.naive, most=1024),
+        Ours(derivations.matmul_tiled, {"C": 64}, max_size=1024),
+        Ours(derivations.matmul_tiled_with_tails, {"C": 64}, max_size=1024),
+        Ours(matmul.naive, max_size=1024),
     ),
-    RIVALS,
-    Limit("fma", _operations),
-    most=16_000,
+    BASELINES,
+    Roofline("fma", _operations),
+    max_size=16_000,
     quick=512,
     tuned=(
         Tuning(fast.product_by_panels, {"rows": (8, 6, 14), "columns": (32, 16, 64)}),
@@ -70,8 +70,8 @@ PRODUCT_TILES: Final = Workload(
         for rows, columns in TILES
     ),
     (BLAS,),
-    Limit("fma", _operations),
-    most=16_000,
+    Roofline("fma", _operations),
+    max_size=16_000,
 )
 
 PRODUCT_FLOAT64: Final = Workload(
@@ -79,10 +79,10 @@ PRODUCT_FLOAT64: Final = Workload(
     "a product of n x n matrices, float64",
     (512, 1024, 2048),
     posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n, dtype="float64"),
-    (Ours(fast.product_in_double, parallel=("jo",)), Ours(programs.product_float64, most=1024)),
-    RIVALS,
-    Limit("fma", _operations),
-    most=12_000,
+    (Ours(fast.product_in_double, parallel=("jo",)), Ours(programs.product_float64, max_size=1024)),
+    BASELINES,
+    Roofline("fma", _operations),
+    max_size=12_000,
 )
 
 BATCHED: Final = Workload(
@@ -94,12 +94,12 @@ BATCHED: Final = Workload(
         Ours(fast.batched_product_by_panels, parallel=("b",)),
         Ours(beyond_the_paper.batched_product_blocked),
         Ours(beyond_the_paper.batched_product_one_row),
-        Ours(beyond_the_paper.batched_product_flat, most=512),
-        Ours(layers.batched_product, most=512),
+        Ours(beyond_the_paper.batched_product_flat, max_size=512),
+        Ours(layers.batched_product, max_size=512),
     ),
     (BLAS, TORCH),
-    Limit("fma", lambda problem: BATCH * _operations(problem)),
-    most=8_000,
+    Roofline("fma", lambda problem: BATCH * _operations(problem)),
+    max_size=8_000,
 )
 
 MATRIX_VECTOR: Final = Workload(
@@ -111,11 +111,11 @@ MATRIX_VECTOR: Final = Workload(
     (
         BLAS,
         torch("PyTorch", lambda library, a, x, out: library.mv(a, x, out=out)),
-        Rival("C four rows at a time", by_hand("applied", shapes.MATRIX_VECTOR)),
+        Baseline("C four rows at a time", by_hand("applied", shapes.MATRIX_VECTOR)),
         numba("numba", loops.matrix_vector),
     ),
-    Limit("read", moved),
-    most=40_000,
+    Roofline("read", moved),
+    max_size=40_000,
     quick=1000,
 )
 

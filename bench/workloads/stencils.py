@@ -1,4 +1,4 @@
-"""Work on neighbours in a plane and in space, and moving and adding what stands there."""
+"""Workloads on grids: stencils in two and three dimensions, transposition and addition."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.contest import Array, Limit, Ours, Rival, Tuning, Workload, moved, posed
-from bench.rivals import halide, loops, shapes
-from bench.rivals.c import by_hand
-from bench.rivals.libraries import numba, numpy, scipy, torch
+from bench.baselines import halide, loops, shapes
+from bench.baselines.c import by_hand
+from bench.baselines.libraries import numba, numpy, scipy, torch
+from bench.comparison import Array, Baseline, Ours, Roofline, Tuning, Workload, moved, posed
 from bench.workloads import programs
 from examples import beyond_the_paper, derivations, fast
 from examples import everyday as schedules
 from examples.schedules import anchors, blur, everyday
 from examples.schedules.layers import numpy_stencils, stencils
 
-COPIED: Final = Limit("copy", moved)
+COPIED: Final = Roofline("copy", moved)
 
 
 def _blurred(v: Array) -> Array:
@@ -45,7 +45,7 @@ CROSS: Final = np.array([SIDE, [[0, 0.1, 0], [0.1, 0.4, 0.1], [0, 0.1, 0]], SIDE
 
 BLUR: Final = Workload(
     "blur",
-    "3 x 3 sums of an n x n picture, outside of which is zero",
+    "3 x 3 sums of an n x n image, with zeros outside",
     (2000, 8000),
     posed(_blurred, lambda n: ((n, n),) * 2),
     (
@@ -63,30 +63,30 @@ BLUR: Final = Workload(
     ),
     (
         *halide.BLURS,
-        Rival("C fused", by_hand("blur_fused", shapes.BLUR_FUSED)),
-        Rival("C ring of three rows", by_hand("blur_ring", shapes.BLUR_RING)),
+        Baseline("C fused", by_hand("blur_fused", shapes.BLUR_FUSED)),
+        Baseline("C ring of three rows", by_hand("blur_ring", shapes.BLUR_RING)),
         numba("numba fused", loops.blur),
         scipy("SciPy correlate", lambda v, out: _correlated(v, np.ones((3, 3), np.float32), out)),
     ),
     COPIED,
-    most=30_000,
+    max_size=30_000,
     quick=2000,
     tuned=(Tuning(fast.blur_six_rows, {"rows": (6, 4, 2, 8)}),),
 )
 
 STENCIL: Final = Workload(
     "stencil",
-    "a cell and its six neighbours in n x n x n",
+    "seven-point stencil on n x n x n",
     (200, 320),
     posed(_around, lambda n: ((n, n, n),) * 2),
     (Ours(fast.seven_points_inside, parallel=("x",)), Ours(anchors.seven_points)),
     (
-        Rival("C plain loops", by_hand("stencil", shapes.STENCIL)),
+        Baseline("C plain loops", by_hand("stencil", shapes.STENCIL)),
         numba("numba", loops.stencil),
         scipy("SciPy correlate", lambda v, out: _correlated(v, CROSS, out)),
     ),
     COPIED,
-    most=1_000,
+    max_size=1_000,
     quick=200,
 )
 
@@ -99,11 +99,11 @@ TRANSPOSE: Final = Workload(
     (
         numpy("NumPy", lambda x, out: np.copyto(out, x.T)),
         torch("PyTorch", lambda _, x, out: out.copy_(x.t())),
-        Rival("C tiles of 16 x 16", by_hand("transposed", shapes.TRANSPOSE)),
+        Baseline("C tiles of 16 x 16", by_hand("transposed", shapes.TRANSPOSE)),
         numba("numba tiles of 16 x 16", loops.transpose),
     ),
     COPIED,
-    most=30_000,
+    max_size=30_000,
     quick=1000,
 )
 
@@ -116,11 +116,11 @@ ADDITION: Final = Workload(
     (
         numpy("NumPy", lambda a, b, out: np.add(a, b, out=out)),
         torch("PyTorch", lambda library, a, b, out: library.add(a, b, out=out)),
-        Rival("C", by_hand("added", shapes.ADDITION)),
+        Baseline("C", by_hand("added", shapes.ADDITION)),
         numba("numba", loops.addition),
     ),
     COPIED,
-    most=30_000,
+    max_size=30_000,
     quick=2000,
 )
 
@@ -137,29 +137,29 @@ LAYERS: Final = Workload(
     ),
     (numpy("NumPy", lambda v, _: numpy_stencils(v), allocates=True),),
     COPIED,
-    most=20_000,
+    max_size=20_000,
 )
 
 GAUSSIAN: Final = Workload(
     "gaussian",
-    "a filter of five taps across and down an n x n picture",
+    "separable five-tap filter of an n x n image",
     (4000,),
     posed(everyday.numpy_gaussian, lambda n: ((n, n), (5,), (n, n)), terms=lambda _: 32),
     (Ours(schedules.gaussian_by_strips, parallel=("yo",)), Ours(everyday.gaussian)),
     (numpy("NumPy", lambda v, taps, _: everyday.numpy_gaussian(v, taps), allocates=True),),
     COPIED,
-    most=20_000,
+    max_size=20_000,
 )
 
 HEAT: Final = Workload(
     "heat",
-    "two steps in time of a cell and its six neighbours, n x n x n",
+    "two time steps of a seven-point stencil on n x n x n",
     (200,),
     posed(everyday.numpy_two_steps, lambda n: ((n, n, n),) * 2, terms=lambda _: 32),
     (Ours(schedules.two_steps_in_tiles, parallel=("xo",)), Ours(everyday.two_steps)),
     (numpy("NumPy", lambda v, _: everyday.numpy_two_steps(v), allocates=True),),
     COPIED,
-    most=800,
+    max_size=800,
 )
 
 WORKLOADS: Final = (BLUR, STENCIL, TRANSPOSE, ADDITION, LAYERS, GAUSSIAN, HEAT)

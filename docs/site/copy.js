@@ -1,4 +1,4 @@
-// What is copied from an example is what one types: without prompts, and without what was printed.
+// Copy examples without prompts and output.
 document.addEventListener("copy", (event) => {
   const text = String(document.getSelection());
   if (/^>>> /m.test(text)) {

@@ -1,6 +1,6 @@
-"""LaTeX, as `atl.text.latex` writes it, as MathML: browsers show that without a script, and without a network.
+"""Conversion of the LaTeX of `atl.text.latex` to MathML, which browsers show without scripts and without a network.
 
-Only the commands that the notation uses are known; another one is an error, which the strict build of the site shows.
+Only the commands of the notation are supported. Others raise an error, which fails the strict build of the site.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ _FONTS: Final = {"mathit": "italic", "mathsf": "normal", "mathbf": "bold", "text
 _SPACES: Final = {",": 0.17, " ": 0.33, "quad": 1.0, "!": -0.17}
 _LETTERS: Final = {"_": "_", "&": "&", "%": "%", "$": "$", "#": "#", "{": "{", "}": "}", "backslash": "\\", "sim": "~"}
 _ENDS_OF_A_CELL: Final = ("&", r"\\", r"\end")
-_ALONE: Final = ' display="block"'
+_BLOCK: Final = ' display="block"'
 _FIXED: Final = ' stretchy="false"'
 _UNDER: Final = frozenset("⊞∑∏") | {"max", "min"}
-"""What has its range below it."""
+"""Operators with their range below them."""
 
 
 class NoFormula(ValueError):
-    """A text is no LaTeX of the kind that is read here."""
+    """A text is not LaTeX of the supported kind."""
 
 
 def mathml(latex: str) -> str:
-    r"""The MathML of a formula between dollar signs; two of them make it one that stands by itself.
+    r"""Return the MathML of a formula between dollar signs; two dollar signs make a displayed formula.
 
     >>> mathml(r"$n \le 8$")
     '<math><mrow><mi>n</mi><mo>≤</mo><mn>8</mn></mrow></math>'
     """
-    alone = latex.startswith("$$")
+    displayed = latex.startswith("$$")
     inside = latex.strip().strip("$")
     reader = _Reader(inside)
     row = reader.row(lambda token: False)
     if reader.at < len(reader.tokens):
         raise NoFormula(f"{reader.tokens[reader.at]!r} in {latex!r}")
-    return f"<math{_ALONE if alone else ''}>{row}</math>"
+    return f"<math{_BLOCK if displayed else ''}>{row}</math>"
 
 
 def _kept(text: str) -> str:
-    """A word as it is: browsers drop spaces at its ends, unless they do not break."""
+    """Escape a word, with non-breaking spaces, because browsers drop others at its ends."""
     return escape(text).replace(" ", "\u00a0")
 
 
 class _Reader:
-    """Reads tokens, one behind the other."""
+    """A reader of a sequence of tokens."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = _TOKEN.findall(text)
@@ -67,7 +67,7 @@ class _Reader:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def row(self, ends: Callable[[str], bool]) -> str:
-        """Everything up to a token that ends it, which is left."""
+        """Read up to a token for which `ends` is true, and do not consume it."""
         parts: list[str] = []
         while self.at < len(self.tokens) and not ends(self.peek()):
             if self.peek().isspace():
@@ -79,17 +79,17 @@ class _Reader:
         return f"<mrow>{''.join(parts)}</mrow>"
 
     def _script(self, parts: list[str]) -> None:
-        """A range below an operator, or an index beside what stands before it."""
+        """Read a range below an operator, or a subscript or superscript of the part before."""
         sign = self.next()
         if not parts:
-            raise NoFormula(f"nothing stands before {sign}")
+            raise NoFormula(f"nothing before {sign}")
         base, script = parts.pop(), self.one()
         below = any(f">{operator}<" in base for operator in _UNDER) and base.startswith("<mo")
         kind = ("munder" if below else "msub") if sign == "_" else ("mover" if below else "msup")
         parts.append(f"<{kind}>{base}{script}</{kind}>")
 
     def one(self) -> str:
-        """One group, command, number or letter."""
+        """Read one group, command, number or letter."""
         token = self.next()
         if token == "{":
             inside = self.row(lambda t: t == "}")
@@ -102,7 +102,7 @@ class _Reader:
         if token.isalpha():
             return f"<mi>{token}</mi>"
         if token in "}&":
-            raise NoFormula(f"{token} stands alone")
+            raise NoFormula(f"unexpected {token}")
         if token == "-":
             return "<mo>−</mo>"
         return f"<mo{_FIXED if token in '()[]|' else ''}>{escape(token)}</mo>"
@@ -132,17 +132,17 @@ class _Reader:
             case _ if name in _LETTERS:
                 return f"<mi>{escape(_LETTERS[name])}</mi>"
             case _:
-                raise NoFormula(f"the command \\{name} is not known")
+                raise NoFormula(f"unknown command \\{name}")
 
     def _operator(self) -> str:
-        r"""\mathop{\boxplus}\limits, \mathbin{+\!\!+}: what is in it is one sign."""
+        r"""Read the argument of \mathop{\boxplus}\limits or \mathbin{+\!\!+} as one operator."""
         inside = re.sub(r"<mspace[^>]*/>|</?m(?:row|o)>", "", self.one())
         if self.peek() == r"\limits":
             self.at += 1
         return f"<mo>{inside}</mo>"
 
     def _letters(self) -> str:
-        """What stands in the braces of a word, letter by letter."""
+        """Read the letters of a word in braces."""
         if self.next() != "{":
             raise NoFormula("a word without braces")
         out: list[str] = []
@@ -164,7 +164,7 @@ class _Reader:
         return f"<mo>{escape(_SIGNS.get(token[1:], token))}</mo>"
 
     def _table(self) -> str:
-        r"""Lines and columns, up to \end."""
+        r"""Read lines and columns, up to \end."""
         of = self._letters()
         rows: list[str] = []
         while True:

@@ -1,4 +1,4 @@
-"""What the site has beyond `docs/`: the guide for contributors as a page, and the files that pages link to, as text."""
+"""Additional pages of the site: CONTRIBUTING.md, and the files outside of `docs/` that pages link to, as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_THE_DOCUMENTS: Final = re.compile(r"\]\(docs/([^)]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the guide as `extending.md`, and under `project/` the files outside of the documents that pages link to."""
+    """Add CONTRIBUTING.md as `extending.md`, and linked files outside of `docs/` under `project/`."""
     from mkdocs.structure.files import File
 
     guide = _OF_THE_DOCUMENTS.sub(r"](\1)", (ROOT / GUIDE).read_text(encoding="utf-8"))
@@ -31,7 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Leads links out of the documents to the copies in the site."""
+    """Change links to files outside of `docs/` into links to their copies in the site."""
     return markdown if "/" in page.file.src_uri else _OUTSIDE.sub(_inside, markdown)
 
 

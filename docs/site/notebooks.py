@@ -1,4 +1,4 @@
-"""The notebooks as pages of the site: what is stored in them is shown, nothing is executed."""
+"""The notebooks as pages of the site, with their stored outputs. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OUT_OF_THE_DOCUMENTS: Final = re.compile(r"\]\(\.\./\.\./([^)]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds a page for each notebook, beside the notebook itself, which can be downloaded."""
+    """Add a page for each notebook, next to the notebook itself, which can be downloaded."""
     from mkdocs.structure.files import File
 
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
@@ -39,7 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def page_of(cells: Sequence[Mapping[str, Any]], name: str) -> str:
-    """The page in Markdown, with what was shown as HTML."""
+    """Return the page in Markdown, with outputs as HTML."""
     return "\n\n".join([*_blocks(cells), f"[This page as a notebook]({name})"]) + "\n"
 
 

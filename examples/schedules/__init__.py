@@ -1,1 +1,1 @@
-"""The programs of Fig. 8.6 (corrected), each schedule written out by hand."""
+"""Programs without rewrites: those of Fig. 8.6 (corrected) with each schedule written by hand, and others."""

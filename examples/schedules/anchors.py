@@ -1,4 +1,4 @@
-"""Work that is measured beside the systems people use, as its formulas stand; each with its NumPy."""
+"""Unscheduled programs that are benchmarked against other systems, each with a NumPy reference."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ n, m, k = atl.sizes("n m k")
 
 
 def product(dtype: str = "float32") -> Program:
-    """A matrix product."""
+    """Return a matrix product."""
     a, b = atl.tensor("A", n, k, dtype=dtype), atl.tensor("B", k, m, dtype=dtype)
     return atl.program("product", [a, b], atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: a[i, p] * b[p, j])))
 
 
 def numpy_product(a: Array, b: Array) -> Array:
-    """What `product` computes."""
+    """Compute `product` by NumPy."""
     out: Array = a @ b
     return out
 
 
 def matrix_vector() -> Program:
-    """A matrix times a vector."""
+    """Return a matrix times a vector."""
     a, x = atl.tensor("A", n, k), atl.tensor("x", k)
     return atl.program("matrix_vector", [a, x], atl.gen(n, lambda i: atl.sum(k, lambda p: a[i, p] * x[p])))
 
 
 def addition() -> Program:
-    """The sum of two matrices."""
+    """Return the sum of two matrices."""
     a, b = atl.tensor("A", n, m), atl.tensor("B", n, m)
     return atl.program("added", [a, b], atl.gen(n, m, lambda i, j: a[i, j] + b[i, j]))
 
 
 def numpy_addition(a: Array, b: Array) -> Array:
-    """What `addition` computes."""
+    """Compute `addition` by NumPy."""
     out: Array = a + b
     return out
 
 
 def transpose() -> Program:
-    """The transpose of a matrix."""
+    """Return the transpose of a matrix."""
     a = atl.tensor("A", n, m)
     return atl.program("transposed", [a], atl.gen(m, n, lambda j, i: a[i, j]))
 
 
 def numpy_transpose(a: Array) -> Array:
-    """What `transpose` computes."""
+    """Compute `transpose` by NumPy."""
     return a.T
 
 
@@ -61,7 +61,7 @@ heat = atl.tensor("heat", X, Y, Z)
 
 
 def seven_points() -> Program:
-    """One time step of heat that spreads in space: a cell and its six neighbours; outside it is cold."""
+    """Return a time step of heat diffusion: a seven-point stencil with zeros outside."""
 
     def cell(x: IndexExpr, y: IndexExpr, z: IndexExpr) -> Tensor:
         across = atl.guard(x >= 1, heat[x - 1, y, z]) + atl.guard(x + 1 < X, heat[x + 1, y, z])
@@ -73,7 +73,7 @@ def seven_points() -> Program:
 
 
 def numpy_seven_points(heat: Array) -> Array:
-    """What `seven_points` computes."""
+    """Compute `seven_points` by NumPy."""
     wide, inside = np.pad(heat, 1), slice(1, -1)
     around = sum(np.roll(wide, by, axis)[inside, inside, inside] for axis in range(3) for by in (1, -1))
     out: Array = 0.4 * heat + 0.1 * around
@@ -84,7 +84,7 @@ B, K, C, H, W, R, S = atl.sizes("B K C H W R S")
 
 
 def convolution_2d() -> Program:
-    """Images, of some channels each, with filters of R x S; what lies below and to the right of an image is zero."""
+    """Return a convolution of images with filters of R x S, with zeros below and to the right of each image."""
     x, w = atl.tensor("x", B, C, H, W), atl.tensor("w", K, C, R, S)
 
     def term(n: IndexExpr, k: IndexExpr, y: IndexExpr, p: IndexExpr) -> Tensor:
@@ -97,7 +97,7 @@ def convolution_2d() -> Program:
 
 
 def numpy_convolution_2d(x: Array, w: Array) -> Array:
-    """What `convolution_2d` computes."""
+    """Compute `convolution_2d` by NumPy."""
     rows, columns, high, wide = *x.shape[2:], *w.shape[2:]
     around = np.pad(x, ((0, 0), (0, 0), (0, high), (0, wide)))
     out: Array = np.zeros((x.shape[0], w.shape[0], rows, columns), x.dtype)
@@ -111,7 +111,7 @@ tall, long = atl.sizes("R S", min=1)
 
 
 def filters() -> Program:
-    """Images with filters of R x S, wherever a whole filter lies within the image."""
+    """Return a convolution of images with filters of R x S, only where the filter is inside of the image."""
     x, w = atl.tensor("x", B, C, H + tall - 1, W + long - 1), atl.tensor("w", K, C, tall, long)
 
     def element(n: IndexExpr, k: IndexExpr, y: IndexExpr, p: IndexExpr) -> Tensor:
@@ -121,20 +121,20 @@ def filters() -> Program:
 
 
 def numpy_filters(x: Array, w: Array) -> Array:
-    """What `filters` computes."""
+    """Compute `filters` by NumPy."""
     rows, columns = x.shape[2] - w.shape[2] + 1, x.shape[3] - w.shape[3] + 1
     out: Array = numpy_convolution_2d(x, w)[:, :, :rows, :columns]
     return out
 
 
 def numpy_whole_windows(x: Array, w: Array) -> Array:
-    """What the convolutions compute whose input is longer than their output, by as much as a window is."""
+    """Compute `direct` and `im2col` of `examples.schedules.convolution`, whose input contains all windows."""
     out: Array = numpy_convolution(x, w)[:, :, : x.shape[2] - w.shape[2]]
     return out
 
 
 def numpy_convolution(x: Array, w: Array) -> Array:
-    """What the convolutions of `examples.schedules.convolution` compute: zeros follow each row."""
+    """Compute `gather` and `scatter` of `examples.schedules.convolution`, with zeros after each row."""
     width, taps = x.shape[2], w.shape[2]
     wide = np.pad(x, ((0, 0), (0, 0), (0, taps)))
     out: Array = np.zeros((x.shape[0], w.shape[0], width), x.dtype)
@@ -144,7 +144,7 @@ def numpy_convolution(x: Array, w: Array) -> Array:
 
 
 def numpy_blur(picture: Array) -> Array:
-    """What the blurs of `examples.schedules.blur` compute: nine neighbours added."""
+    """Compute the blur of `examples.schedules.blur`: the sum of nine neighbours."""
     rows, columns = picture.shape
     wide = np.pad(picture, 1)
     out: Array = np.zeros_like(picture)

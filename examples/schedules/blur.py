@@ -1,7 +1,7 @@
 """The unnormalised 3x3 box blur of §8.1.1, in the schedules of Figs. 8.1, 8.2 and 8.6.
 
-What lies outside of the picture counts as zero. The corrections of E14 and E31 are made: the tails of the tiled
-schedule start where its main loops end, and a transpose stands around the truncated columns.
+Pixels outside of the image count as zero. E14 and E31 are corrected: the tails of the tiled schedule start where its
+main loops end, and the truncated columns are transposed.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ v = atl.tensor("v", n, m)
 
 
 def row_sum(y: IndexExpr, x: IndexExpr) -> Tensor:
-    """Three neighbours in a row of the picture (blur_x), zero to its left and right."""
+    """Return the sum of three neighbours in a row (blur_x), with zeros outside of the image."""
     return atl.guard(x >= 1, v[y, x - 1]) + v[y, x] + atl.guard(x + 1 < m, v[y, x + 1])
 
 
 def inner_row_sum(y: IndexExpr, x: IndexExpr) -> Tensor:
-    """Three neighbours in a row, for a pixel that is neither the first nor the last."""
+    """Return the sum of three neighbours in a row, for a pixel that is neither the first nor the last."""
     return v[y, x - 1] + v[y, x] + v[y, x + 1]
 
 
 def two_stage() -> Program:
-    """Breadth-first (Fig. 8.1 without tails): all row sums into a buffer with a row of zeros above and below."""
+    """Return the breadth-first schedule (Fig. 8.1 without tails): all row sums in a buffer with zero rows around it."""
     rows = atl.gen(n + 2, m, lambda y, x: atl.guard((y >= 1) & (y - 1 < n), row_sum(y - 1, x)))
     body = atl.let(
         rows,
@@ -38,7 +38,7 @@ def two_stage() -> Program:
 
 
 def fused() -> Program:
-    """All in one loop nest, nine guarded reads a pixel."""
+    """Return a single loop nest with nine guarded reads per pixel."""
 
     def nine(y: IndexExpr, x: IndexExpr) -> Tensor:
         above, below = atl.guard(y >= 1, row_sum(y - 1, x)), atl.guard(y + 1 < n, row_sum(y + 1, x))
@@ -48,32 +48,32 @@ def fused() -> Program:
 
 
 def first_row() -> Tensor:
-    """The first row of the picture, which has none above."""
+    """Return the first row of the result."""
     return atl.gen(1, m, lambda y, x: row_sum(y, x) + row_sum(y + 1, x))
 
 
 def last_row() -> Tensor:
-    """The last row of the picture, which has none below."""
+    """Return the last row of the result."""
     return atl.gen((n - 1, n), lambda y: atl.gen(m, lambda x: row_sum(y - 1, x) + row_sum(y, x)))
 
 
 def first_pixel(y: IndexExpr) -> Tensor:
-    """The first pixel of a row between the first and the last."""
+    """Return the first pixel of an inner row."""
     return atl.gen(1, lambda x: sum_of(lambda row: v[row, x] + v[row, x + 1], y))
 
 
 def last_pixel(y: IndexExpr) -> Tensor:
-    """The last pixel of such a row."""
+    """Return the last pixel of an inner row."""
     return atl.gen((m - 1, m), lambda x: sum_of(lambda row: v[row, x - 1] + v[row, x], y))
 
 
 def sum_of(of_row: Callable[[IndexExpr], Tensor], y: IndexExpr) -> Tensor:
-    """What is computed of the rows above, at and below y."""
+    """Return the sum of a function of the rows y - 1, y and y + 1."""
     return of_row(y - 1) + of_row(y) + of_row(y + 1)
 
 
 def fused_with_tails() -> Program:
-    """Fused, with the border split off: the interior is computed without a test. For n, m >= 2."""
+    """Return the fused schedule with the border peeled, so that the interior has no guards. For n, m >= 2."""
 
     def row(y: IndexExpr) -> Tensor:
         inside = atl.gen((1, m - 1), lambda x: sum_of(lambda at: inner_row_sum(at, x), y))
@@ -84,12 +84,12 @@ def fused_with_tails() -> Program:
 
 
 def row_of_three(y: IndexExpr, x: IndexExpr) -> Tensor:
-    """Three neighbours of the interior pixel (y, x - 1), counted from the corner of the picture."""
+    """Return the sum of v[y, x], v[y, x + 1] and v[y, x + 2]."""
     return v[y, x] + v[y, x + 1] + v[y, x + 2]
 
 
 def tile(yo: IndexExpr, xo: IndexExpr, *, last: bool) -> Tensor:
-    """A tile of k_n rows of the interior, transposed; only the columns of the last one need a guard."""
+    """Return a transposed tile of k_n rows of the interior. Only the columns of the last tile need a guard."""
 
     def column(e: Tensor, xi: IndexExpr) -> Tensor:
         return atl.guard(xo * k_m + xi < m - 2, e) if last else e
@@ -111,7 +111,7 @@ def tile(yo: IndexExpr, xo: IndexExpr, *, last: bool) -> Tensor:
 
 
 def row_of_no_tile(yo: IndexExpr) -> Tensor:
-    """The rows of the interior that fill no tile, over the whole width."""
+    """Return the remaining rows of the interior, over the whole width."""
     rows, columns = n - 2, m - 2
     staged = atl.gen(k_n + 2, columns, lambda yi, x: atl.guard(yo * k_n + yi < n, row_of_three(yo * k_n + yi, x)))
     return atl.let(
@@ -126,9 +126,9 @@ def row_of_no_tile(yo: IndexExpr) -> Tensor:
 
 
 def tiled_staged_with_tails() -> Program:
-    """Fig. 8.2: the border split off, the interior in tiles of k_n x k_m, each with a buffer of its row sums.
+    """Return Fig. 8.2: the border peeled, and the interior in tiles of k_n x k_m with buffers of row sums.
 
-    For n, m >= 2 and any tile sizes; the last tile of rows and the last of columns are guarded.
+    For n, m >= 2 and any tile sizes. The last tile of rows and the last of columns are guarded.
     """
     rows, columns = n - 2, m - 2
 

@@ -11,7 +11,7 @@ padded = atl.tensor("x", B, C, W + R)
 
 
 def gather() -> Program:
-    """Each output reads the inputs of its window."""
+    """Return the gather form: each output reads the inputs of its window."""
     body = atl.gen(
         B, K, W, lambda n, k, p: atl.sum(C, R, lambda c, r: atl.guard(p + r < W, x[n, c, p + r] * w[k, c, r]))
     )
@@ -19,7 +19,7 @@ def gather() -> Program:
 
 
 def scatter() -> Program:
-    """Each input adds to the outputs that it reaches: the sum over inputs is outermost (E15)."""
+    """Return the scatter form: each input is added to its outputs, with the sum over inputs outermost (E15)."""
     body = atl.sum(
         W,
         lambda i: atl.gen(
@@ -33,13 +33,13 @@ def scatter() -> Program:
 
 
 def direct() -> Program:
-    """The convolution of an input that is long enough for every window."""
+    """Return the convolution of an input that contains every window."""
     body = atl.gen(B, K, W, lambda n, k, p: atl.sum(C, R, lambda c, r: w[k, c, r] * padded[n, c, p + r]))
     return atl.program("convolution", [padded, w], body)
 
 
 def im2col() -> Program:
-    """The windows marshalled into a matrix first; what is left is a matrix product."""
+    """Return the im2col form: the windows are copied to a matrix, which leaves a matrix product."""
     body = atl.let(
         atl.gen(B, W, C, R, lambda n, p, c, r: padded[n, c, p + r]),
         lambda a: atl.gen(B, K, W, lambda n, k, p: atl.sum(C, R, lambda c, r: w[k, c, r] * a[n, p, c, r])),

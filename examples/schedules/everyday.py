@@ -1,4 +1,4 @@
-"""Eight programs that people write: filters, products, layers, a stencil in time, a histogram; each with its NumPy."""
+"""Eight common programs (filters, products, layers, a stencil in time, a histogram), each with a NumPy reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ picture, taps = atl.tensor("picture", n, m), atl.tensor("taps", TAPS)
 
 
 def gaussian() -> Program:
-    """Five taps across, then five rows down; what lies outside of the picture counts as zero."""
+    """Return a separable five-tap filter, with zeros outside of the image."""
 
     def tap(t: IndexExpr, at: IndexExpr, end: IndexExpr, value: Callable[[IndexExpr], Tensor]) -> Tensor:
         near = at + t - 2
@@ -39,7 +39,7 @@ def gaussian() -> Program:
 
 
 def numpy_gaussian(picture: Array, taps: Array) -> Array:
-    """What `gaussian` computes."""
+    """Compute `gaussian` by NumPy."""
     rows, columns = picture.shape
     wide = np.pad(picture, ((0, 0), (2, 2)))
     row = np.pad(np.sum([taps[t] * wide[:, t : t + columns] for t in range(TAPS)], axis=0), ((2, 2), (0, 0)))
@@ -53,13 +53,13 @@ lower, right = atl.tensor("lower", n, n), atl.tensor("right", n, m)
 
 
 def triangular_product() -> Program:
-    """The product with a lower triangle: row i of the result needs the first i + 1 rows of the right operand."""
+    """Return the product with a lower triangle: row i reads the first i + 1 rows of the right operand."""
     body = atl.gen(n, m, lambda i, j: atl.sum(i + 1, lambda p: lower[i, p] * right[p, j]))
     return atl.program("triangular", [lower, right], body)
 
 
 def numpy_triangular(lower: Array, right: Array) -> Array:
-    """What `triangular_product` computes."""
+    """Compute `triangular_product` by NumPy."""
     out: Array = np.tril(lower) @ right
     return out
 
@@ -70,7 +70,7 @@ second, third = atl.tensor("second", J, R), atl.tensor("third", K, R)
 
 
 def mttkrp() -> Program:
-    """The matricised tensor times a Khatri-Rao product, as its formula stands: two products for each element."""
+    """Return the matricised tensor times a Khatri-Rao product, with two products for each element."""
 
     def element(i: IndexExpr, r: IndexExpr) -> Tensor:
         return atl.sum(J, K, lambda p, q: cube[i, p, q] * second[p, r] * third[q, r])
@@ -79,7 +79,7 @@ def mttkrp() -> Program:
 
 
 def numpy_mttkrp(cube: Array, second: Array, third: Array) -> Array:
-    """What `mttkrp` computes."""
+    """Compute `mttkrp` by NumPy."""
     out: Array = np.einsum("ijk,jr,kr->ir", cube, second, third, optimize=True)
     return out
 
@@ -88,12 +88,12 @@ A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
 
 
 def product() -> Program:
-    """A matrix product."""
+    """Return a matrix product."""
     return atl.program("product", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * B[p, j])))
 
 
 def numpy_product(a: Array, b: Array) -> Array:
-    """What `product` computes."""
+    """Compute `product` by NumPy."""
     out: Array = a @ b
     return out
 
@@ -107,7 +107,7 @@ weights2, bias2 = atl.tensor("weights2", H, C), atl.tensor("bias2", C)
 
 
 def perceptron() -> Program:
-    """Two layers, of all samples at once: max(samples weights1 + bias1, 0) weights2 + bias2, a row for each sample."""
+    """Return two dense layers, max(samples weights1 + bias1, 0) weights2 + bias2, with a row for each sample."""
 
     def unit(s: IndexExpr) -> Tensor:
         return atl.sum(D, lambda d: samples[s, d] * weights1[d]) + bias1
@@ -120,7 +120,7 @@ def perceptron() -> Program:
 
 
 def numpy_perceptron(samples: Array, weights1: Array, bias1: Array, weights2: Array, bias2: Array) -> Array:
-    """What `perceptron` computes."""
+    """Compute `perceptron` by NumPy."""
     out: Array = np.maximum(samples @ weights1 + bias1, 0) @ weights2 + bias2
     return out
 
@@ -129,7 +129,7 @@ logits = atl.tensor("logits", n, m)
 
 
 def softmax() -> Program:
-    """exp(x - max x) / Σ exp(x - max x) of each row, stage by stage, each for all rows."""
+    """Return exp(x - max x) / Σ exp(x - max x) of each row, in stages that each compute all rows."""
     tops = atl.gen(n, lambda i: atl.reduce("max", m, lambda j: logits[i, j]))
 
     def powers(top: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ def softmax() -> Program:
 
 
 def numpy_softmax(logits: Array) -> Array:
-    """What `softmax` computes."""
+    """Compute `softmax` by NumPy."""
     if logits.size == 0:
         return logits
     powers = np.exp(logits - logits.max(1, keepdims=True))
@@ -158,7 +158,7 @@ heat = atl.tensor("heat", X, Y, Z)
 
 
 def _bordered(of: Callable[[IndexExpr, IndexExpr, IndexExpr], Tensor]) -> Tensor:
-    """A field with a border of zeros, one cell wide on each side."""
+    """Return a field with a border of zeros, one cell wide."""
 
     def cell(x: IndexExpr, y: IndexExpr, z: IndexExpr) -> Tensor:
         inside = (x >= 1) & (x <= X) & (y >= 1) & (y <= Y) & (z >= 1) & (z <= Z)
@@ -168,14 +168,14 @@ def _bordered(of: Callable[[IndexExpr, IndexExpr, IndexExpr], Tensor]) -> Tensor
 
 
 def _seven(of: Tensor, x: IndexExpr, y: IndexExpr, z: IndexExpr) -> Tensor:
-    """Cell (x, y, z) of a field with a border, and its six neighbours."""
+    """Return the seven-point stencil at cell (x, y, z) of a field with a border."""
     a, b, c = x + 1, y + 1, z + 1
     around = of[a - 1, b, c] + of[a + 1, b, c] + of[a, b - 1, c] + of[a, b + 1, c] + of[a, b, c - 1] + of[a, b, c + 1]
     return 0.4 * of[a, b, c] + 0.1 * around
 
 
 def two_steps() -> Program:
-    """Two time steps of heat that spreads in space; outside it is cold."""
+    """Return two time steps of heat diffusion, with zeros outside."""
 
     def second(wide: Tensor) -> Tensor:
         first = _bordered(lambda x, y, z: _seven(wide, x, y, z))
@@ -186,7 +186,7 @@ def two_steps() -> Program:
 
 
 def numpy_two_steps(heat: Array) -> Array:
-    """What `two_steps` computes."""
+    """Compute `two_steps` by NumPy."""
 
     def step(of: Array) -> Array:
         wide = np.pad(of, 1)
@@ -205,12 +205,12 @@ level = atl.tensor("level", n, dtype="int64", range=(0, bins))
 
 
 def histogram() -> Program:
-    """How often each level occurs, as its formula stands: each bin looks at every element."""
+    """Return the number of occurrences of each level, where each bin reads every element."""
     body = atl.gen(bins, lambda b: atl.sum(n, lambda p: atl.guard(level[p] == b, 1.0)))
     return atl.program("histogram", [level], body)
 
 
 def numpy_histogram(level: Array, bins: int) -> Array:
-    """What `histogram` computes."""
+    """Compute `histogram` by NumPy."""
     out: Array = np.bincount(level, minlength=bins)
     return out

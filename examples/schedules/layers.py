@@ -1,4 +1,4 @@
-"""Programs that the paper does not have: a two-layer stencil, a batch of products, attention, layer norm."""
+"""Programs that are not in the paper: a two-layer stencil, a batched product, attention, layer norm."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ picture = atl.tensor("picture", n, m)
 
 
 def _five(of: Tensor, y: IndexExpr, x: IndexExpr) -> Tensor:
-    """A pixel and its four neighbours, added; what lies outside of the picture counts as zero."""
+    """Return the sum of a pixel and its four neighbours, with zeros outside of the image."""
     above, below = atl.guard(y >= 1, of[y - 1, x]), atl.guard(y + 1 < n, of[y + 1, x])
     left, right = atl.guard(x >= 1, of[y, x - 1]), atl.guard(x + 1 < m, of[y, x + 1])
     return above + left + of[y, x] + right + below
 
 
 def stencils() -> Program:
-    """A five-point stencil of a five-point stencil, the first into a buffer of the whole picture."""
+    """Return a five-point stencil of a five-point stencil, with a buffer of the whole image between them."""
     first = atl.gen(n, m, lambda y, x: _five(picture, y, x))
     body = atl.let(first, lambda once: atl.gen(n, m, lambda y, x: _five(once, y, x)), name="once")
     return atl.program("stencils", [picture], body)
@@ -35,7 +35,7 @@ left, right = atl.tensor("left", B, M, K), atl.tensor("right", B, K, N)
 
 
 def batched_product() -> Program:
-    """A matrix product for each of a batch."""
+    """Return a batch of matrix products."""
     body = atl.gen(B, M, N, lambda b, i, j: atl.sum(K, lambda k: left[b, i, k] * right[b, k, j]))
     return atl.program("batched", [left, right], body)
 
@@ -45,7 +45,7 @@ query, key, weight = atl.tensor("query", L, D), atl.tensor("key", S, D), atl.ten
 
 
 def attention() -> Program:
-    """softmax(query keyᵀ / √D) weight of one head, stage by stage, each for all rows (the scores are L x S)."""
+    """Return softmax(query keyᵀ / √D) weight of one head, in stages that each compute all rows."""
     root = atl.sqrt(atl.cast("float32", atl.value(D)))
     scores = atl.gen(L, S, lambda i, j: atl.sum(D, lambda d: query[i, d] * key[j, d]) / root)
 
@@ -70,7 +70,7 @@ def _weighed(score: Tensor, top: Tensor) -> Tensor:
 
 
 def layer_norm() -> Program:
-    """Each row less its mean, over its standard deviation."""
+    """Return each row minus its mean, divided by its standard deviation."""
     x = atl.tensor("x", n, m)
     count = atl.cast("float32", atl.value(m))
     means = atl.gen(n, lambda i: atl.sum(m, lambda j: x[i, j]) / count)
@@ -85,7 +85,7 @@ def layer_norm() -> Program:
     return atl.program("layer_norm", [x], atl.let(means, scaled, name="mean"))
 
 
-# -- the same by NumPy ------------------------------------------------------------------------------------------------
+# -- NumPy references ------------------------------------------------------------------------------------------------
 
 
 def _five_of(of: Array) -> Array:
@@ -95,17 +95,17 @@ def _five_of(of: Array) -> Array:
 
 
 def numpy_stencils(picture: Array) -> Array:
-    """What `stencils` computes."""
+    """Compute `stencils` by NumPy."""
     return _five_of(_five_of(picture))
 
 
 def numpy_batched(left: Array, right: Array) -> Array:
-    """What `batched_product` computes."""
+    """Compute `batched_product` by NumPy."""
     return left @ right
 
 
 def numpy_attention(query: Array, key: Array, weight: Array) -> Array:
-    """What `attention` computes."""
+    """Compute `attention` by NumPy."""
     scores = query @ key.T / np.sqrt(query.shape[1])
     powers = np.exp(scores - scores.max(1, keepdims=True))
     out: Array = powers @ weight / powers.sum(1, keepdims=True)
@@ -113,7 +113,7 @@ def numpy_attention(query: Array, key: Array, weight: Array) -> Array:
 
 
 def numpy_layer_norm(x: Array) -> Array:
-    """What `layer_norm` computes."""
+    """Compute `layer_norm` by NumPy."""
     centred = x - x.mean(1, keepdims=True)
     out: Array = centred / np.sqrt((centred * centred).mean(1, keepdims=True) + 1e-5)
     return out

@@ -1,4 +1,4 @@
-"""Matrix products of §8.2.1: naive, tiled, and tiled with the tails split off (with E10 and E11)."""
+"""Matrix products of §8.2.1: naive, tiled, and tiled with peeled tails (with E10 and E11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def naive() -> Program:
 
 
 def _tiles(low: IndexExpr | int, high: IndexExpr, io: IndexExpr, guarded: str) -> Tensor:
-    """Tiles jo of C columns of the row tile io, in the order jo, ji, ii (E11); guarded where they may stick out."""
+    """Return the tiles jo of C columns of the row tile io, in the order jo, ji, ii (E11), with guards if needed."""
 
     def element(jo: IndexExpr, ji: IndexExpr, ii: IndexExpr) -> Tensor:
         i, j = io * C + ii, jo * C + ji
@@ -35,7 +35,7 @@ def _tiles(low: IndexExpr | int, high: IndexExpr, io: IndexExpr, guarded: str) -
 
 
 def tiled() -> Program:
-    """C x C tiles; what sticks out is guarded, and cut as padding. For every C >= 1, dividing or not."""
+    """Return a product in tiles of C x C. Partial tiles are guarded, and their padding is truncated. For C >= 1."""
     rows, columns = atl.ceildiv(M, C), atl.ceildiv(N, C)
     body = atl.gen(
         rows,
@@ -45,7 +45,7 @@ def tiled() -> Program:
 
 
 def tiled_with_tails() -> Program:
-    """Whole tiles run without a test; the last columns and the last rows are loops of their own."""
+    """Return a product in tiles without guards, with separate loops for the last columns and rows."""
     rows, columns = atl.ceildiv(M, C), atl.ceildiv(N, C)
 
     def whole_rows(io: IndexExpr) -> Tensor:

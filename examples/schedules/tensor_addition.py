@@ -1,6 +1,6 @@
-"""Element-wise work on 4-dimensional tensors (§8.2.2): four loops, or one flat loop that is split in storage (E12).
+"""Addition of 4-dimensional tensors (§8.2.2): four loops, or one flat loop that is split in storage (E12).
 
-The paper calls it addition and prints a product; this is the addition.
+The paper says addition but prints a product.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def nested() -> Program:
 
 
 def flat() -> Program:
-    """One loop over all elements; three splits give the result its four dimensions. For N, K, C >= 1."""
+    """Return one loop over all elements, split three times into four dimensions. For N, K, C >= 1."""
 
     def element(i: atl.IndexExpr) -> atl.Tensor:
         at = (i // (N * K * C), i // (K * C) % N, i // C % K, i % C)

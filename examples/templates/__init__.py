@@ -1,1 +1,1 @@
-"""The LEGO paper's kernels as templates: layouts say where everything lies, and fill the text of each language."""
+"""The LEGO paper's kernels as templates, whose index expressions are filled in from layouts."""

@@ -1,4 +1,4 @@
-"""Stencils in C on an array that lies in bricks: cubes of neighbours side by side (the last row of Table I)."""
+"""Stencils in C on an array stored in bricks: small cubes, each contiguous in memory (the last row of Table I)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ void stencil(const float *x, float *y, int64_t n)
 
 
 def bricks(shape: str = "star", reach: int = 1, b: int = 4, *, in_bricks: bool = True) -> Filled:
-    """The sum of the neighbours up to `reach` steps away, along the axes ("star") or in a cube, over bricks of b."""
+    """Return a stencil over neighbours up to `reach` steps away, in a "star" or a "cube", stored in bricks of b."""
     n, side = sizes("n b")
     fact = [n % side == 0]
     cube = [n // side] * 3

@@ -1,4 +1,4 @@
-"""Many products of matrices of different sizes, in one launch of Triton: a program takes tiles of them in turn."""
+"""Grouped matrix products of different sizes in one Triton launch, where each program loops over tiles."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def grouped(a_ptr, b_ptr, c_ptr, extents_ptr, starts_ptr, G, P, BM: tl.constexpr
 
 
 def grouped() -> Filled:
-    """The kernel: extents and starts of each product stand three in a row; P programs run.
+    """Return the kernel. Its tables have three extents and three offsets per product; P programs run.
 
     >>> print(grouped().text.splitlines()[19].strip(), "|", grouped().text.splitlines()[20].strip())
     at = tile - done | i = at // nt_n

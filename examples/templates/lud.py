@@ -1,7 +1,7 @@
-"""The inner step of an LU decomposition in CUDA, with threads that do more: coarsening is a layout (Table I, 12b).
+"""LU decomposition in CUDA with thread coarsening expressed as a layout (Table I, 12b).
 
-A block of R T x R T elements is the work of T x T threads, each of which has R x R of them: that is what the layout
-GroupBy([R, R], [T, T]) says. So one text serves all degrees of coarsening.
+T x T threads compute a block of R T x R T elements, so R x R per thread: the layout GroupBy([R, R], [T, T]). The same
+template serves all degrees of coarsening.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ extern "C" int decompose(float *a, int n)
 
 
 def lud(R: int = 4, T: int = 16) -> Filled:
-    """The decomposition by blocks of R T x R T, in blocks of T x T threads."""
+    """Return the decomposition by blocks of R T x R T elements and T x T threads."""
     n, r, q, ty, tx = sizes("n r q ty tx")
     inside = [r < R, q < R, ty < T, tx < T]
     work = GroupBy([R, R], [T, T]).OrderBy(RegP([R, R, T, T], [1, 3, 2, 4])).OrderBy(Row(R * T, R * T))

@@ -1,7 +1,7 @@
-"""A product of matrices in Triton, for four layouts of its operands: one template, and another layout (Figs. 1 and 10).
+"""Matrix product in Triton for four layouts of its operands, from one template (Figs. 1 and 10).
 
-Programs run in groups of GM rows of tiles. As it is printed in the paper, that layout loses tiles where GM does not
-divide their number; here that it does is a fact of the layout, without which it is not made.
+Programs run in groups of GM rows of tiles. The layout printed in the paper loses tiles if GM does not divide their
+number. Here the layout requires that GM divides it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK:
 
 
 def matmul(a: str = "row", b: str = "row") -> Filled:
-    """The kernel for operands that lie row by row, or column by column.
+    """Return the kernel for row-major or column-major operands.
 
     >>> print(matmul("row", "column").text.splitlines()[14].strip())
     b = tl.load(b_ptr + K*(BN*pid_n + tl.arange(0, BN)[None, :]) + BK*k + tl.arange(0, BK)[:, None])

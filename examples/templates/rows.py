@@ -1,6 +1,6 @@
-"""Kernels over the rows of a matrix in Triton: softmax, and the normalization of layers with its way back.
+"""Kernels over the rows of a matrix in Triton: softmax, and layer normalization with its backward pass.
 
-Rows are covered by blocks, the last of which may stick out: each load has the condition that the layout gives.
+Rows are covered by blocks, and the last block may be partial. The layout provides the mask of each load.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def backward_w(dw_ptr, db_ptr, dy_ptr, x_ptr, mean_ptr, rstd_ptr, M, N, BM: tl.c
 
 
 def softmax() -> Filled:
-    """The softmax of each row, which one block holds.
+    """Return the softmax of rows that fit into one block.
 
     >>> print(softmax().text.splitlines()[7].strip())
     x = tl.load(x_ptr + N*row + tl.arange(0, BS), mask=(tl.arange(0, BS) < N), other=-float("inf"))
@@ -91,7 +91,7 @@ def softmax() -> Filled:
 
 
 def layer_norm() -> tuple[Filled, Filled, Filled]:
-    """The normalization of each row; the way back to its input, and to its weights."""
+    """Return layer normalization: the forward pass, and the gradients of the input and of the weights."""
     M, N, BM, BS, row, rows, block = sizes("M N BM BS row rows block")
     matrix, vector = CoverBy([M, N], [1, BS]), CoverBy([N], [BS])
     column = vector[block, :]

@@ -1,11 +1,11 @@
-"""A transposition, as it is written and through a tile in shared memory: in CUDA, and in MLIR."""
+"""Transposition in CUDA and MLIR, directly and through a tile in shared memory."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import atl
 from atl import sizes
-from layouts import swizzled
 from layouts.lego import GroupBy, Row, TileInto
 from layouts.templates import Filled, fill, part_of
 
@@ -88,7 +88,7 @@ def _places(T: int) -> dict[str, object]:
     N, M, by, bx, ty, tx, i, j = sizes("N M by bx ty tx i j")
     x = TileInto([N, M], [T, T]).OrderBy(Row(N, M))
     y = TileInto([M, N], [T, T]).OrderBy(Row(M, N))
-    tile = part_of(swizzled(T)((T, T)), slice(None), slice(None))
+    tile = part_of(atl.swizzled(T)((T, T)), slice(None), slice(None))
     return {
         "x": x.apply(by, bx, ty, tx), "out": y.apply(bx, by, tx, ty), "staged": y.apply(bx, by, ty, tx),
         "tile": tile, "places": T * T, "T": T,
@@ -97,10 +97,10 @@ def _places(T: int) -> dict[str, object]:
 
 
 def in_cuda(T: int = 32, *, staged: bool = True) -> Filled:
-    """The kernel in tiles of T x T, each by as many threads."""
+    """Return the CUDA kernel in tiles of T x T, with one thread per element of a tile."""
     return fill((CUDA_STAGED if staged else CUDA_NAIVE) + CUDA_HOST, "cuda", _places(T))
 
 
 def in_mlir(T: int = 4, *, staged: bool = True) -> Filled:
-    """The same by loops of MLIR's, through a buffer in its layout."""
+    """Return the same as MLIR loops."""
     return fill(MLIR_STAGED if staged else MLIR_NAIVE, "mlir", _places(T))

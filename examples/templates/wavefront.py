@@ -1,7 +1,7 @@
-"""Needleman and Wunsch's alignment in CUDA: a tile in shared memory, which is filled along its antidiagonals.
+"""Needleman-Wunsch alignment in CUDA: a tile in shared memory is filled along its antidiagonals.
 
-What the threads of a step touch stands on one antidiagonal. Row by row those places are as far apart as the tile is
-wide, less one; laid down by antidiagonals they are side by side, and the text of the kernel is the same.
+The threads of a step access one antidiagonal. In a row-major tile these elements are a stride of the width minus one
+apart. If the layout orders the tile by antidiagonals, they are adjacent, and the kernel template is the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ extern "C" int align(int *score, const int *gain, int n, int penalty)
 
 
 def antidiagonals(n: int) -> GenP:
-    """The elements of a square along its antidiagonals, from its first corner on (Fig. 7, without its two cases).
+    """Return the layout of a square by antidiagonals, from its first corner (Fig. 7, without its two cases).
 
     >>> [antidiagonals(3).apply((i, j)) for i in range(3) for j in range(3)]
     [0, 1, 3, 2, 4, 6, 5, 7, 8]
@@ -63,19 +63,19 @@ def antidiagonals(n: int) -> GenP:
 
     def place(i: Any, j: Any) -> Any:
         d = i + j
-        # Diagonals past the main one are shorter, and begin further down.
+        # Antidiagonals past the main one are shorter, and start further down.
         over = max(d - n + 1, 0) if isinstance(d, int) else imax(d - n + 1, 0)
         return d * (d + 1) // 2 - over * (over - 1) + i - over
 
     def element(x: int) -> tuple[int, int]:
-        return back[x]
+        return inverse[x]
 
-    back = {int(place(i, j)): (i, j) for i in range(n) for j in range(n)}
+    inverse = {int(place(i, j)): (i, j) for i in range(n) for j in range(n)}
     return GenP([n, n], place, element)
 
 
 def wavefront(B: int = 16, *, by_diagonals: bool = True) -> Filled:
-    """The kernel for tiles of B x B, whose buffer lies along its antidiagonals or row by row."""
+    """Return the kernel for tiles of B x B, stored by antidiagonals or row-major."""
     n, by, bx, i, t = sizes("n by bx i t")
     side = B + 1
     buffer = GroupBy([side, side]).OrderBy(antidiagonals(side) if by_diagonals else Row(side, side))

@@ -30,8 +30,8 @@ class Relation:
     `bits=True`, for functions that are linear over F2, each bit is a digit, lowest first. Relations can express values
     that are not layouts: unions, complements, overlapping replicas. Each operation is bounded.
 
-    Raises `InvalidArgument` if islpy is not installed, and `NoLayout` if isl cannot express the function (a product of
-    two sizes, for instance) or exceeds its bound.
+    Raises `InvalidArgument` if islpy is not installed, and `NoLayout` if isl cannot express the function (for instance
+    a product of two sizes) or exceeds its bound.
 
     >>> from layouts import Layout
     >>> rows, columns = Relation(Layout((4, 3), (3, 1))), Relation(Layout((4, 3), (1, 4)))

@@ -108,7 +108,7 @@ def machine() -> Machine:
         vector_bytes=compiler.vector_bytes, vector_registers=compiler.vector_registers, fma=compiler.fma,
         cores=cores(), l1=l1, l2=l2, l3=l3, line=line,
     )  # fmt: skip
-    return replace(found, **_overrides(os.environ.get(VARIABLE, "")))
+    return replace(found, **_overrides(os.environ.get("ATL_MACHINE", "")))
 
 
 def cores() -> int:

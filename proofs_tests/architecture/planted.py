@@ -1,4 +1,4 @@
-"""Workloads with contestants that crash, hang or fail, for `bench.measure` to measure in processes of their own."""
+"""Workloads with candidates that crash, hang or fail, for `bench.measure` to measure in processes of their own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from threadpoolctl import threadpool_info
 
 import atl
 from bench import threads, workloads
-from bench.contest import Limit, Ours, Problem, Rival, Workload, moved, posed
+from bench.comparison import Baseline, Ours, Problem, Roofline, Workload, moved, posed
 from lowering import TimedFunction
 from rewrites import Session, reschedule
+
+COPIED: Final = Roofline("copy", moved)
 
 
 def doubled() -> atl.Program:
@@ -81,10 +83,12 @@ def with_threads(problem: Problem, wanted: int) -> TimedFunction:
     return run
 
 
-def planted(*rivals: Rival, ours: tuple[Ours, ...] = (Ours(doubled),)) -> Workload:
-    """A workload with these rivals."""
+def planted(*baselines: Baseline, ours: tuple[Ours, ...] = (Ours(doubled),)) -> Workload:
+    """A workload with these baselines."""
     pose = posed(lambda values: 2 * values, lambda size: ((size,), (size,)))
-    return Workload("doubling", "twice n numbers", (100,), pose, ours, rivals, Limit("copy", moved), most=1000)
+    return Workload(
+        "doubling", "twice n numbers", (100,), pose, ours, baselines, Roofline("copy", moved), max_size=1000
+    )
 
 
 def _unsettable(size: int) -> Problem:
@@ -93,24 +97,31 @@ def _unsettable(size: int) -> Problem:
 
 
 ADDITION: Final = workloads.WORKLOADS["addition"]
-GOOD: Final = Rival("good", by_numpy)
+GOOD: Final = Baseline("good", by_numpy)
 CRASHING: Final = planted(
     GOOD,
-    Rival("bad at once", after(0, illegal)),
-    Rival("bad when timed", after(3, illegal)),
-    Rival("failing when timed", after(3, fail)),
+    Baseline("bad at once", after(0, illegal)),
+    Baseline("bad when timed", after(3, illegal)),
+    Baseline("failing when timed", after(3, fail)),
 )
 THREADED: Final = planted(
-    Rival("with threads", with_threads),
+    Baseline("with threads", with_threads),
     ours=(Ours(doubled_in_tiles, tiles={"by": 4}, fixed=lambda size: {"n": size}, parallel=("io",)),),
 )
 WORKLOADS: Final = {
     **workloads.WORKLOADS,
-    "addition": replace(ADDITION, rivals=(Rival("crashing", after(0, illegal)), *ADDITION.rivals)),
+    "addition": replace(ADDITION, baselines=(Baseline("crashing", after(0, illegal)), *ADDITION.baselines)),
     "crashing": CRASHING,
-    "hanging": planted(GOOD, Rival("hanging", after(3, hang)), ours=()),
+    "hanging": planted(GOOD, Baseline("hanging", after(3, hang)), ours=()),
     "threaded": THREADED,
     "unsettable": Workload(
-        "doubling", "twice n numbers", (100,), _unsettable, (Ours(doubled),), (GOOD,), Limit("copy", moved), most=1000
+        "doubling",
+        "twice n numbers",
+        (100,),
+        _unsettable,
+        (Ours(doubled),),
+        (GOOD,),
+        Roofline("copy", moved),
+        max_size=1000,
     ),
 }

@@ -21,13 +21,13 @@ import pytest
 import atl
 from atl.cli import main as command_line
 from atl.cli.command import FAILED, REFUSED
-from bench import command, report, settling
-from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
-from bench.limits import limit_of
+from bench import command, cooldown, report
+from bench.comparison import Array, Baseline, Ours, Problem, Roofline, Workload, moved, posed
+from bench.cooldown import TASKS, wait_until_idle
 from bench.measure import measured
-from bench.outcome import LIMIT, Case, Contestant, Outcome, concluded
+from bench.outcome import ROOFLINE, Candidate, Case, Outcome, concluded
 from bench.overview import fastest, table
-from bench.settling import TASKS, settle
+from bench.roofline import roofline_of
 from bench.tool import growth
 from bench.workloads import WORKLOADS
 from lowering import lower, print_nest
@@ -35,14 +35,14 @@ from lowering.timing.harness import LONG_SAMPLE, MIN_SAMPLES, Samples, Spread, a
 from proofs_tests.compilers import lacking
 from rewrites import Session, reschedule
 
-# Python warns of a fork where there are threads, as those of pytest-xdist: no contestant waits for one of them.
+# Python warns of a fork where there are threads, as those of pytest-xdist: no candidate waits for one of them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 HERE = Path(__file__).resolve().parents[2]
 MS = 1_000_000
 
 
 class Fake:
-    """A clock that stands still except where a contestant runs, and a core that is taken away where one says so."""
+    """A clock that stands still except where a candidate runs, and a core that is taken away where one says so."""
 
     def __init__(self) -> None:
         self.time = 0
@@ -56,7 +56,7 @@ class Fake:
         return self.switched
 
     def running(self, name: str, *took: int, preempted: Callable[[int], bool] = lambda _: False) -> Callable[[], None]:
-        """A contestant that takes so many nanoseconds, one number for each run and the last for all others."""
+        """A candidate that takes so many nanoseconds, one number for each run and the last for all others."""
         count = 0
 
         def run() -> None:
@@ -125,36 +125,36 @@ def test_settling_waits_for_other_threads_that_want_a_core_and_for_none_that_sle
         (tmp_path / f"{thread}").mkdir(exist_ok=True)
         (tmp_path / f"{thread}" / "stat").write_text(f"{thread} (a) R b) {state} 1 2", encoding="ascii")
 
-    monkeypatch.setattr(settling, "TASKS", tmp_path)
+    monkeypatch.setattr(cooldown, "TASKS", tmp_path)
     own = get_native_id()
     tells(own, "R")
     tells(own + 1, "S")
     (tmp_path / "ended").mkdir()
     (tmp_path / "ending").mkdir()
     (tmp_path / "ending" / "stat").touch()
-    assert settle(0)
+    assert wait_until_idle(0)
     tells(own + 1, "R")
-    assert not settle(0.002)
+    assert not wait_until_idle(0.002)
     monkeypatch.setattr(time, "sleep", lambda _: tells(own + 1, "S"))
-    assert settle(60)
+    assert wait_until_idle(60)
 
 
 @pytest.mark.skipif(not TASKS.is_dir(), reason="what threads do is told by Linux")
 def test_a_thread_that_runs_is_seen() -> None:
-    assert (settling.wanting_a_core("nobody") or 0) >= 1
+    assert (cooldown.running_threads("nobody") or 0) >= 1
 
 
 def test_settling_waits_for_nothing_where_nobody_tells_what_threads_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(settling, "TASKS", tmp_path / "absent")
-    assert not settle(5)
+    monkeypatch.setattr(cooldown, "TASKS", tmp_path / "absent")
+    assert not wait_until_idle(5)
 
 
 def test_ratios_are_of_one_round_and_so_a_drift_of_the_machine_is_none_of_theirs() -> None:
-    drifting = Samples({"ours": [1.0, 2.0, 4.0, None], "rival": [2.0, 4.0, 8.0, 100.0]})
-    assert ratio(drifting, "rival", "ours") == Spread(2.0, 2.0, 2.0, 3)
-    assert ratio(drifting, "rival", "ours", scale=0.5) == Spread(1.0, 1.0, 1.0, 3)
+    drifting = Samples({"ours": [1.0, 2.0, 4.0, None], "baseline": [2.0, 4.0, 8.0, 100.0]})
+    assert ratio(drifting, "baseline", "ours") == Spread(2.0, 2.0, 2.0, 3)
+    assert ratio(drifting, "baseline", "ours", scale=0.5) == Spread(1.0, 1.0, 1.0, 3)
     assert ratio(Samples({"a": [None, 1.0], "b": [1.0, None]}), "a", "b") is None
     coarse = Samples({"a": [2.0, 3.0], "b": [0.0, 1.0]})  # a clock that does not see so short a run
     assert ratio(coarse, "a", "b") == Spread(3.0, 3.0, 3.0, 1)
@@ -238,9 +238,11 @@ def _twice(values: Array) -> Array:
     return result
 
 
-def workload(ours: tuple[Ours, ...], rivals: tuple[Rival, ...]) -> Workload:
+def workload(ours: tuple[Ours, ...], baselines: tuple[Baseline, ...]) -> Workload:
     pose = posed(_twice, lambda size: ((size,), (size,)))
-    return Workload("doubling", "twice n numbers", (100,), pose, ours, rivals, Limit("copy", moved), most=1000)
+    return Workload(
+        "doubling", "twice n numbers", (100,), pose, ours, baselines, Roofline("copy", moved), max_size=1000
+    )
 
 
 def outcome(*tables: tuple[Any, ...]) -> Outcome:
@@ -249,9 +251,9 @@ def outcome(*tables: tuple[Any, ...]) -> Outcome:
 
 @pytest.mark.long
 def test_each_of_ours_is_compared_with_each_rival_and_the_best_is_marked() -> None:
-    rivals = (Rival("NumPy", _by_numpy), Rival("NumPy anew", _anew, allocates=True))
-    found = outcome((Ours(doubled_after_a_step), Ours(doubled)), rivals)
-    assert [(row.schedule, row.derived, row.rival) for row in found.rows] == [
+    baselines = (Baseline("NumPy", _by_numpy), Baseline("NumPy anew", _anew, allocates=True))
+    found = outcome((Ours(doubled_after_a_step), Ours(doubled)), baselines)
+    assert [(row.schedule, row.derived, row.baseline) for row in found.rows] == [
         ("doubled_after_a_step", True, "NumPy"),
         ("doubled_after_a_step", True, "NumPy anew"),
         ("doubled", False, "NumPy"),
@@ -262,60 +264,62 @@ def test_each_of_ours_is_compared_with_each_rival_and_the_best_is_marked() -> No
 
 
 def test_the_rows_say_what_the_samples_do() -> None:
-    who = (Contestant("mine", ours=True, derived=True), Contestant("quick", ours=False), Contestant("slow", ours=False))
-    samples = Samples({"mine": [2.0] * 4, "quick": [1.0, 3.0, 3.0, 1.0], "slow": [8.0] * 4, LIMIT: [0.5] * 4})
+    who = (Candidate("mine", ours=True, derived=True), Candidate("quick", ours=False), Candidate("slow", ours=False))
+    samples = Samples({"mine": [2.0] * 4, "quick": [1.0, 3.0, 3.0, 1.0], "slow": [8.0] * 4, ROOFLINE: [0.5] * 4})
     found = concluded(Case("w", 7), "says", ("fma", 2.0), who, samples, ())
     quick, slow = found.rows
-    assert (quick.ours_ms, quick.rival_ms, quick.ratio, quick.spread) == (2.0, 2.0, 1.0, (0.5, 1.5))
+    assert (quick.ours_ms, quick.baseline_ms, quick.ratio, quick.spread) == (2.0, 2.0, 1.0, (0.5, 1.5))
     assert (quick.best, slow.best, slow.ratio) == (True, False, 4.0)
-    assert (found.limit_ms, quick.limit_ratio) == (1.0, 0.5)
+    assert (found.roofline_ms, quick.roofline_ratio) == (1.0, 0.5)
     assert Outcome.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
 def test_without_a_rival_there_is_a_row_all_the_same() -> None:
-    found = outcome((Ours(doubled),), (Rival("absent", _never, ("no_such_module",)),))
+    found = outcome((Ours(doubled),), (Baseline("absent", _never, ("no_such_module",)),))
     (row,) = found.rows
-    assert (row.rival, row.ratio, row.rival_ms) == (None, None, None)
+    assert (row.baseline, row.ratio, row.baseline_ms) == (None, None, None)
     assert row.ours_ms is not None
     (absent,) = found.left_out
-    assert (absent.name, absent.why, absent.said) == ("absent", "absent", "no_such_module is not installed")
-    assert "absent: absent, since no_such_module is not installed" in report.table(found)
+    assert (absent.name, absent.why, absent.detail) == ("absent", "absent", "no_such_module is not installed")
+    assert "absent: absent: no_such_module is not installed" in report.table(found)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rival", [Rival("almost", _almost), Rival("nothing", _nothing)], ids=lambda rival: rival.name)
-def test_a_rival_that_computes_something_wrong_is_not_timed(rival: Rival) -> None:
-    found = outcome((Ours(doubled),), (rival, Rival("NumPy", _by_numpy)))
+@pytest.mark.parametrize(
+    "baseline", [Baseline("almost", _almost), Baseline("nothing", _nothing)], ids=lambda baseline: baseline.name
+)
+def test_a_rival_that_computes_something_wrong_is_not_timed(baseline: Baseline) -> None:
+    found = outcome((Ours(doubled),), (baseline, Baseline("NumPy", _by_numpy)))
     assert [entry.name for entry in found.entries] == ["NumPy", "doubled"]
     (wrong,) = found.faults
-    assert (wrong.name, wrong.ours, wrong.why) == (rival.name, False, "wrong")
-    assert "WRONG, so not timed" in report.table(found)
+    assert (wrong.name, wrong.ours, wrong.why) == (baseline.name, False, "wrong")
+    assert "WRONG, not timed" in report.table(found)
 
 
 def test_where_a_result_is_wrong_is_said() -> None:
-    (wrong,) = outcome((), (Rival("almost", _almost),)).faults
-    assert wrong.said.startswith("the element at (3,) is ")
+    (wrong,) = outcome((), (Baseline("almost", _almost),)).faults
+    assert wrong.detail.startswith("the element at (3,) is ")
 
 
 @pytest.mark.long
 def test_a_schedule_of_ours_that_computes_something_wrong_is_not_timed() -> None:
-    found = outcome((Ours(tripled), Ours(doubled)), (Rival("NumPy", _by_numpy),))
+    found = outcome((Ours(tripled), Ours(doubled)), (Baseline("NumPy", _by_numpy),))
     (wrong,) = found.faults
     assert (wrong.name, wrong.ours, wrong.why) == ("tripled", True, "wrong")
     assert {row.schedule for row in found.rows} == {"doubled"}
-    assert "WRONG, so not timed: our tripled: the element at (0,)" in report.table(found)
+    assert "WRONG, not timed: our tripled: the element at (0,)" in report.table(found)
 
 
 def test_who_cannot_be_built_is_told_and_keeps_nobody_from_being_measured() -> None:
-    found = outcome((Ours(beyond), Ours(doubled)), (Rival("broken", _broken), Rival("NumPy", _by_numpy)))
+    found = outcome((Ours(beyond), Ours(doubled)), (Baseline("broken", _broken), Baseline("NumPy", _by_numpy)))
     assert [(fault.name, fault.why) for fault in found.faults] == [("broken", "failed"), ("beyond", "failed")]
-    assert "its licence has run out" in found.faults[0].said
-    assert "UnsafeAccess" in found.faults[1].said
+    assert "its licence has run out" in found.faults[0].detail
+    assert "UnsafeAccess" in found.faults[1].detail
     assert [entry.name for entry in found.entries] == ["NumPy", "doubled"]
 
 
 def test_what_nobody_would_wait_for_is_left_out_and_that_is_no_fault() -> None:
-    found = outcome((Ours(doubled), Ours(tripled, most=99)), ())
+    found = outcome((Ours(doubled), Ours(tripled, max_size=99)), ())
     assert [(one.name, one.why) for one in found.left_out] == [("tripled", "size")]
     assert found.faults == ()
 
@@ -324,7 +328,7 @@ def test_an_interrupt_while_somebody_is_built_keeps_the_others() -> None:
     def stopped(_: Problem, __: int) -> Callable[[], object]:
         raise KeyboardInterrupt
 
-    found = outcome((Ours(doubled),), (Rival("NumPy", _by_numpy), Rival("stopped", stopped)))
+    found = outcome((Ours(doubled),), (Baseline("NumPy", _by_numpy), Baseline("stopped", stopped)))
     assert found.interrupted
     assert "INTERRUPTED" in report.table(found)
 
@@ -335,7 +339,7 @@ def test_an_interrupt_while_somebody_is_built_keeps_the_others() -> None:
 @pytest.mark.parametrize("kind", ["copy", "read"])
 def test_a_limit_moves_the_bytes_of_the_problem(kind: Any) -> None:
     problem = posed(_twice, lambda size: ((size,), (size,)))(1000)
-    run, scale = limit_of(Limit(kind, moved), problem, 1)
+    run, scale = roofline_of(Roofline(kind, moved), problem, 1)
     run()
     assert scale == 1.0
 
@@ -343,7 +347,7 @@ def test_a_limit_moves_the_bytes_of_the_problem(kind: Any) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_peak_counts_every_operation_of_chains_that_are_not_merged(dtype: str) -> None:
     problem = posed(_twice, lambda size: ((size,), (size,)), dtype=dtype)(8)
-    run, scale = limit_of(Limit("fma", lambda _: 1.0), problem, 1)
+    run, scale = roofline_of(Roofline("fma", lambda _: 1.0), problem, 1)
     done = run()
     assert isinstance(done, int)
     assert scale == 1 / done
@@ -356,13 +360,13 @@ def test_the_peak_counts_every_operation_of_chains_that_are_not_merged(dtype: st
 
 def test_everybody_in_the_tables_has_a_name_of_its_own() -> None:
     for each in WORKLOADS.values():
-        names = [LIMIT, *(ours.name for ours in each.ours), *(rival.name for rival in each.rivals)]
+        names = [ROOFLINE, *(ours.name for ours in each.ours), *(baseline.name for baseline in each.baselines)]
         assert len(set(names)) == len(names)
         assert each.ours
-        assert each.rivals
+        assert each.baselines
 
 
-# Of the rivals those that are installed: the others are checked whenever they are measured.
+# Of the baselines those that are installed: the others are checked whenever they are measured.
 @pytest.mark.long
 @pytest.mark.parametrize("size", [3, 37])
 @pytest.mark.parametrize("name", WORKLOADS)  # the slower one: so both sizes of a workload come to one process
@@ -370,10 +374,10 @@ def test_everybody_computes_what_the_reference_does(name: str, size: int) -> Non
     each = WORKLOADS[name]
     problem = each.pose(size)
     for ours in each.ours:
-        ours.contestant(problem)  # built once for both sizes: each contestant's process is forked from this one
+        ours.candidate(problem)  # built once for both sizes: each candidate's process is forked from this one
     found = measured(each, Case(name, size, rounds=0), watch=lambda _: None)
     assert found.faults == ()
-    if any("OpenMP" in one.said for one in found.left_out) and (reason := lacking("OpenMP")):
+    if any("OpenMP" in one.detail for one in found.left_out) and (reason := lacking("OpenMP")):
         pytest.skip(reason)
     assert {one.why for one in found.left_out} <= {"absent", "size"}
     assert any(entry.ours for entry in found.entries)
@@ -405,7 +409,7 @@ def test_each_work_that_has_a_schedule_has_one_for_several_threads() -> None:
 def test_a_schedule_that_is_not_for_this_size_is_left_out_and_that_is_no_fault() -> None:
     found = measured(WORKLOADS["stencils"], Case("stencils", 37, rounds=0), watch=lambda _: None)
     (tiled,) = (one for one in found.left_out if one.ours)
-    assert (tiled.name, tiled.why, tiled.said) == ("stencils_tiled", "size", "it is for 130 <= m")
+    assert (tiled.name, tiled.why, tiled.detail) == ("stencils_tiled", "size", "requires 130 <= m")
     assert found.faults == ()
 
 
@@ -424,11 +428,11 @@ def test_the_command_measures_prints_and_writes_rows(tmp_path: Path, capsys: pyt
     assert "addition@40 (1 of 1)" in said.err
     content = json.loads(file.read_text(encoding="utf-8"))
     assert content["complete"]
-    asked = {"workload", "schedule", "rival", "ours_ms", "rival_ms", "ratio", "spread", "limit_ratio"}
+    asked = {"workload", "schedule", "baseline", "ours_ms", "baseline_ms", "ratio", "spread", "roofline_ratio"}
     assert content["rows"]
     assert all(asked <= set(row) for row in content["rows"])
     assert {"addition"} == {row["workload"] for row in content["rows"]}
-    assert {"NumPy", "C"} <= {row["rival"] for row in content["rows"]}
+    assert {"NumPy", "C"} <= {row["baseline"] for row in content["rows"]}
     around = content["environment"]
     assert around["compiler"]
     assert "-O3" in around["flags"]
@@ -438,18 +442,18 @@ def test_the_command_measures_prints_and_writes_rows(tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("blurr",), "there is no workload called 'blurr' [ATL801]"),
+        (("blurr",), "there is no workload named 'blurr' [ATL801]"),
         (("blurr",), "did you mean blur"),
-        (("blur@0",), "'0' is no size of blur [ATL802]"),
-        (("blur@",), "'' is no size of blur [ATL802]"),
+        (("blur@0",), "'0' is not a size of blur [ATL802]"),
+        (("blur@",), "'' is not a size of blur [ATL802]"),
         (("blur@x",), "required: a number from 1 to"),
         (("blur@99999999",), "blur@2000 is 3 x 3 sums"),
-        (("--threads", "0"), "--threads is 0 [ATL802]"),
-        (("--rounds", "-1"), "--rounds is -1 [ATL802]"),
-        (("--seconds", "nan"), "--seconds is nan [ATL802]"),
+        (("--threads", "0"), "--threads is out of range: 0 [ATL802]"),
+        (("--rounds", "-1"), "--rounds is out of range: -1 [ATL802]"),
+        (("--seconds", "nan"), "--seconds is out of range: nan [ATL802]"),
         (("--json", "no/such/folder/rows.json"), "cannot be written [ATL805]"),
         (("--json", "/proc/rows.json"), "cannot be written [ATL805]"),
-        (("--plot", "plot"), "the picture plot has no kind [ATL805]"),
+        (("--plot", "plot"), "unknown picture format: plot [ATL805]"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(
@@ -464,14 +468,14 @@ def test_a_plot_without_what_draws_it_is_refused_before_anything_is_measured(
 ) -> None:
     monkeypatch.setattr(report, "find_spec", lambda _: None)
     assert command_line(["bench", *TINY, "--plot", "plot.svg"]) == REFUSED
-    assert "--plot draws with matplotlib, which is not installed [ATL803]" in capsys.readouterr().err
+    assert "--plot needs matplotlib, which is not installed [ATL803]" in capsys.readouterr().err
 
 
 def test_the_list_names_everybody(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["bench", "--list"]) == 0
     said = capsys.readouterr().out
     for each in WORKLOADS.values():
-        assert all(name in said for name in (*(one.name for one in each.ours), *(one.name for one in each.rivals)))
+        assert all(name in said for name in (*(one.name for one in each.ours), *(one.name for one in each.baselines)))
 
 
 @pytest.mark.long
@@ -490,13 +494,13 @@ def test_nobody_is_told_of_another_processor_than_there_is(monkeypatch: pytest.M
         given.update(env)
         raise KeyboardInterrupt
 
-    for name in command.PRETENDED:
+    for name in command.CPU_OVERRIDES:
         monkeypatch.setenv(name, "Haswell")
     monkeypatch.setattr(subprocess, "Popen", run)
     with pytest.raises(KeyboardInterrupt):
         command.in_own_process(Case("addition", 40, 1, 1, 0.1), lambda _: None)
     assert given["OPENBLAS_NUM_THREADS"] == "1"
-    assert not given.keys() & set(command.PRETENDED)
+    assert not given.keys() & set(command.CPU_OVERRIDES)
 
 
 @pytest.fixture
@@ -525,8 +529,8 @@ def test_an_interrupt_keeps_what_was_measured_and_says_so(tmp_path: Path, starte
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert process.returncode == command.INTERRUPTED
-    assert "INTERRUPTED: what was measured until then is shown" in out
-    assert "interrupted; measured until then: 1 of 2 cases" in err
+    assert "INTERRUPTED: results so far" in out
+    assert "interrupted after 1 of 2 cases" in err
     content = json.loads(file.read_text(encoding="utf-8"))
     assert not content["complete"]
     assert [case["interrupted"] for case in content["cases"]] == [True]
@@ -557,13 +561,14 @@ def test_the_pipelines_grow_by_the_same_for_each_stage() -> None:
 
 @pytest.mark.long
 def test_the_overview_has_the_fastest_of_ours_beside_the_rival_that_it_leads_least() -> None:
-    def row(schedule: str, ours: float, rival: str, theirs: float, threads: int = 1) -> dict[str, Any]:
+    def row(schedule: str, ours: float, baseline: str, theirs: float, threads: int = 1) -> dict[str, Any]:
         return {
-            "workload": "blur", "size": 8, "threads": threads, "schedule": schedule, "ours_ms": ours, "rival": rival,
-            "rival_ms": theirs, "ratio": theirs / ours, "spread": [0.9, 1.1], "limit_ratio": 0.5,
+            "workload": "blur", "size": 8, "threads": threads, "schedule": schedule, "ours_ms": ours,
+            "baseline": baseline, "baseline_ms": theirs, "ratio": theirs / ours,
+            "spread": [0.9, 1.1], "roofline_ratio": 0.5,
         }  # fmt: skip
 
     rows = [row("slow", 4.0, "C", 2.0), row("fast", 2.0, "numba", 3.0), row("fast", 2.0, "C", 2.5)]
-    assert [(line["schedule"], line["rival"]) for line in fastest(rows)] == [("fast", "C")]
+    assert [(line["schedule"], line["baseline"]) for line in fastest(rows)] == [("fast", "C")]
     assert len(fastest([*rows, row("fast", 2.0, "C", 1.0, threads=2)])) == 2
     assert "| blur 8 | `fast` | 2.000 | 50 % | C | 1.25 [0.90–1.10] |  |" in table(fastest(rows))

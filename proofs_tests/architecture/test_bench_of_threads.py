@@ -8,7 +8,7 @@ import pytest
 
 from bench import report
 from bench.command import in_own_process
-from bench.outcome import ALONE, LIMIT, Case, Contestant, Outcome, concluded
+from bench.outcome import ALONE, ROOFLINE, Candidate, Case, Outcome, concluded
 from bench.overview import fastest, table
 from bench.threads import Pools
 from lowering import Samples
@@ -20,7 +20,7 @@ PLANTED = "proofs_tests.architecture.planted"
 def pools() -> Iterator[Pools]:
     """The libraries' threads, which afterwards are as many as before."""
     found = Pools()
-    before = max((pool["num_threads"] for pool in found.told()), default=1)
+    before = max((pool["num_threads"] for pool in found.info()), default=1)
     yield found
     found.use(before)
 
@@ -28,12 +28,12 @@ def pools() -> Iterator[Pools]:
 def test_libraries_use_as_many_threads_as_they_are_told(pools: Pools) -> None:
     for threads in (1, 2, 1):
         pools.use(threads)
-        assert {pool["num_threads"] for pool in pools.told()} == {threads}
+        assert {pool["num_threads"] for pool in pools.info()} == {threads}
 
 
 @pytest.mark.long
 def test_everybody_takes_turns_with_one_thread_too() -> None:
-    """The rival fails where the libraries do not use as many threads as it was made for."""
+    """The baseline fails where the libraries do not use as many threads as it was made for."""
     found, _ = in_own_process(Case("threaded", 100, 2, rounds=4, seconds=0.2), lambda _: None, PLANTED)
     assert (found.faults, found.left_out) == ((), ())
     assert [entry.name for entry in found.entries] == ["with threads", "doubled_in_tiles (by = 4, sizes fixed)"]
@@ -41,13 +41,13 @@ def test_everybody_takes_turns_with_one_thread_too() -> None:
 
 
 def test_the_table_has_each_one_s_speed_up_and_so_has_the_file() -> None:
-    who = (Contestant("mine", ours=True, derived=True), Contestant("theirs", ours=False))
+    who = (Candidate("mine", ours=True, derived=True), Candidate("theirs", ours=False))
     times: dict[str, list[float | None]] = {
-        "mine": [2.0, 1.0], "mine" + ALONE: [3.8, 1.9], "theirs": [4.0, 4.0], LIMIT: [1.0, 1.0]
+        "mine": [2.0, 1.0], "mine" + ALONE: [3.8, 1.9], "theirs": [4.0, 4.0], ROOFLINE: [1.0, 1.0]
     }  # fmt: skip
     found = concluded(Case("w", 7, threads=2), "says", ("fma", 1.0), who, Samples(times), ())
     (row,) = found.rows
-    assert (row.speed_up, row.rival_speed_up) == (1.9, None)
+    assert (row.speed_up, row.baseline_speed_up) == (1.9, None)
     assert Outcome.from_json(found.as_json()) == found
     (line,) = table(fastest(found.as_json()["rows"])).splitlines()[2:]
     assert line.endswith("| 1.90, – |")

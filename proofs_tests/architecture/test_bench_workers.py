@@ -1,4 +1,4 @@
-"""Contestants in processes of their own: they take turns, and one that crashes or hangs ends no other measurement."""
+"""Candidates in processes of their own: they take turns, and one that crashes or hangs ends no other measurement."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import pytest
 from atl.cli import main as command_line
 from atl.cli.command import FAILED
 from bench import command, report, worker
-from bench.contest import Problem, Rival
-from bench.limits import limit_of
+from bench.baselines import c, halide
+from bench.comparison import Baseline, Problem
 from bench.measure import measured
-from bench.outcome import LIMIT, Case, Outcome
-from bench.rivals import c, halide
+from bench.outcome import ROOFLINE, Case, Outcome
+from bench.roofline import roofline_of
 from bench.worker import Gone, Worker
 from lowering import TimedFunction
 from proofs_tests.architecture.planted import CRASHING, GOOD, WORKLOADS, by_numpy, hang, illegal, planted
 
-# Python warns of a fork where there are threads, as those of pytest-xdist: no contestant waits for one of them.
+# Python warns of a fork where there are threads, as those of pytest-xdist: no candidate waits for one of them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 MS = 1_000_000
 PLANTED = "proofs_tests.architecture.planted"
 
 
 class Clock:
-    """It goes on only where a contestant says so; each process has its own."""
+    """It goes on only where a candidate says so; each process has its own."""
 
     def __init__(self) -> None:
         self.time = 0
@@ -43,8 +43,8 @@ class Clock:
         return 0
 
 
-def noting(name: str, file: Path, clock: Clock) -> Rival:
-    """A rival that takes 150 ms by the clock, and writes its name where it runs."""
+def noting(name: str, file: Path, clock: Clock) -> Baseline:
+    """A baseline that takes 150 ms by the clock, and writes its name where it runs."""
 
     def make(problem: Problem, _: int) -> TimedFunction:
         right = by_numpy(problem, 1)
@@ -57,11 +57,11 @@ def noting(name: str, file: Path, clock: Clock) -> Rival:
 
         return run
 
-    return Rival(name, make)
+    return Baseline(name, make)
 
 
 def said(found: Outcome) -> dict[str, tuple[str, str]]:
-    return {one.name: (one.why, one.said) for one in found.left_out}
+    return {one.name: (one.why, one.detail) for one in found.left_out}
 
 
 def started(
@@ -74,10 +74,10 @@ def started(
 @pytest.mark.long
 def test_contestants_in_processes_take_turns_and_only_runs_are_timed(tmp_path: Path) -> None:
     clock, file = Clock(), tmp_path / "ran"
-    rivals = [noting(name, file, clock) for name in "abc"]
+    baselines = [noting(name, file, clock) for name in "abc"]
     case = Case("doubling", 100, rounds=3, seconds=100)
-    found = measured(planted(*rivals, ours=()), case, watch=lambda _: None, clock=clock)
-    # The checks, and then three rounds of the limit, which notes nothing, a, b and c, each begun one further.
+    found = measured(planted(*baselines, ours=()), case, watch=lambda _: None, clock=clock)
+    # The checks, and then three rounds of the roofline, which notes nothing, a, b and c, each begun one further.
     assert file.read_text(encoding="utf-8") == "abc" + "abc" + "abc" + "bca"
     assert [(entry.ms, entry.samples) for entry in found.entries] == [(150.0, 3)] * 3
 
@@ -92,7 +92,7 @@ def test_a_crash_is_noted_and_the_others_are_measured() -> None:
     }
     assert [entry.name for entry in found.entries] == ["good", "doubled"]
     assert all(entry.samples >= 3 for entry in found.entries)
-    assert [row.rival for row in found.rows] == ["good"]
+    assert [row.baseline for row in found.rows] == ["good"]
     assert found.faults == found.left_out
     assert "bad when timed crashed: SIGILL while it was timed" in report.table(found)
     assert Outcome.from_json(found.as_json()) == found
@@ -112,10 +112,10 @@ def test_the_command_goes_on_after_a_crash(monkeypatch: pytest.MonkeyPatch, caps
 @pytest.mark.long
 def test_a_contestant_that_hangs_is_stopped_and_the_others_are_measured() -> None:
     hanging = WORKLOADS["hanging"]
-    limit_of(hanging.limit, hanging.pose(100), 1)  # so that nobody waits for the compiler
+    roofline_of(hanging.roofline, hanging.pose(100), 1)  # so that nobody waits for the compiler
     case = Case("hanging", 100, rounds=4, seconds=0.1, timeout=5)
     found, _ = command.in_own_process(case, lambda _: None, PLANTED)
-    assert said(found) == {"hanging": ("crashed", "no answer for 5 s while it was timed")}
+    assert said(found) == {"hanging": ("crashed", "no response for 5 s while it was timed")}
     assert [entry.name for entry in found.entries] == ["good"]
 
 
@@ -131,7 +131,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "GRACE", 0.1)
     before = multiprocessing.active_children()
     hanging, _ = started(lambda _: hang(), timeout=0.05)  # type: ignore[arg-type,return-value]
-    with pytest.raises(Gone, match=r"^no answer for 0\.05 s$"):
+    with pytest.raises(Gone, match=r"^no response for 0\.05 s$"):
         hanging.ready(lambda _: None)
     assert multiprocessing.active_children() == before
 
@@ -162,7 +162,7 @@ def test_threads_settle_and_memory_is_given_back_before_the_next_turn(
         return run
 
     clock = Clock()
-    monkeypatch.setattr(worker, "settle", noted("s"))
+    monkeypatch.setattr(worker, "wait_until_idle", noted("s"))
     monkeypatch.setattr(Problem, "take_memory", noted("t"))
     monkeypatch.setattr(Problem, "give_memory_back", noted("g"))
     run = noted("r", also=lambda: setattr(clock, "time", clock.time + 150 * MS))
@@ -195,15 +195,15 @@ def test_no_interrupt_is_lost_that_a_contestant_had() -> None:
 
 
 def test_the_limit_of_a_machine_may_crash_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.measure.limit_of", lambda *_: illegal())
+    monkeypatch.setattr("bench.measure.roofline_of", lambda *_: illegal())
     case = Case("doubling", 100, rounds=3, seconds=0.1)
     found = measured(planted(GOOD, ours=()), case, watch=lambda _: None)
-    assert said(found) == {LIMIT: ("crashed", "SIGILL while it was built and checked")}
-    assert (found.limit_ms, [entry.limit_ratio for entry in found.entries]) == (None, [None])
+    assert said(found) == {ROOFLINE: ("crashed", "SIGILL while it was built and checked")}
+    assert (found.roofline_ms, [entry.roofline_ratio for entry in found.entries]) == (None, [None])
     assert "good" in report.table(found)
 
 
-# -- what rivals are built for ----------------------------------------------------------------------------------------
+# -- what baselines are built for -------------------------------------------------------------------------------------
 
 V2 = {"__SSE4_1__", "__POPCNT__"}
 V3 = {*V2, "__AVX__", "__F16C__", "__FMA__", "__AVX2__", "__BMI__", "__BMI2__", "__LZCNT__", "__MOVBE__"}

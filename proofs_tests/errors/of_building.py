@@ -153,7 +153,7 @@ OF_BUILDING: Final = (
     ),
     Entry(
         "ATL601",
-        "from proofs_tests.nests.test_machine import AT_I, OUT, X, cell, every, nest\n"
+        "from proofs_tests.nests.test_interpreter import AT_I, OUT, X, cell, every, nest\n"
         "from lowering.nest.loopnest import Assign, Load\n"
         "from lowering.nest.interpreter import run\n"
         "copied = nest(every(Assign(cell(OUT, AT_I + 1), Load(cell(X, AT_I)))))\n"
@@ -220,15 +220,15 @@ OF_BUILDING: Final = (
         "f\"echo '{said}'\"",
         "a process that ends with a result",
         shown=("$ atl bench addition@8\n"),
-        cure="look at what the process printed, such as that there was no memory left, and measure again",
+        cure="fix the cause that the process printed, such as missing memory, and measure again",
     ),
     Entry(
         "ATL805",
         "from pathlib import Path\nfrom bench.report import need_writable\nneed_writable(Path('none/speed.json'))\n",
         "none/",
         "",
-        "in a folder that is there",
+        "in an existing directory",
         shown=("$ atl bench --json none/speed.json\n"),
-        cure="name a file in a folder that is there",
+        cure="name a file in an existing directory",
     ),
 )

@@ -30,12 +30,12 @@ import layouts
 import lowering
 import padtypes
 import rewrites
-from rewrites.tactics import TACTICS
 import sparse
 from atl.files import programs
 from atl.files.arrays import parse_values
 from lowering import toolchain
 from rewrites.certificates.certificate import dumps
+from rewrites.tactics import TACTICS
 
 n, m, k = atl.sizes("n"), atl.sizes("m"), atl.sizes("k", min=1)
 x, y, A = atl.tensor("x", n), atl.tensor("y", n), atl.tensor("A", n, m, dtype="float64")

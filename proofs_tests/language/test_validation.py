@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from atl.checks import validation
 from atl.checks.validation import validated_array, validated_index, validated_predicate, validated_term
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, size
 from atl.core.predicate import All, NonNegative, at_most
@@ -72,6 +71,6 @@ def test_a_fault_in_making_is_not_told_as_one_of_the_node(monkeypatch: pytest.Mo
     def planted(*_: object) -> Index:
         raise TypeError("planted")
 
-    monkeypatch.setattr(validation.ix, "linear", planted)
+    monkeypatch.setattr("atl.core.index.linear", planted)
     with pytest.raises(TypeError, match="planted"):
         validated_index(forged(N))

@@ -1,4 +1,4 @@
-"""Layouts by their definition, written again from scratch: lists of extents and strides, and every index looked at."""
+"""Reference implementation of layouts: lists of extents and strides, evaluated at every index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Flat: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def value(flat: Flat, at: int) -> int:
-    """The value at an index: digits in the extents, the last one taking what is left, times the strides."""
+    """Return the value at an index: its digits times the strides; the last digit takes the rest."""
     total = 0
     extents, strides = flat
     for extent, stride in zip(extents[:-1], strides[:-1], strict=True):
@@ -22,12 +22,12 @@ def value(flat: Flat, at: int) -> int:
 
 
 def values(flat: Flat) -> list[int]:
-    """The value at each index of the domain."""
+    """Return the value at each index of the domain."""
     return [value(flat, at) for at in range(prod(flat[0]))]
 
 
 def shapes(places: int, modes: int) -> Iterator[tuple[int, ...]]:
-    """All flat shapes of up to so many places and modes; extents of 1 stand last, or first, but not both."""
+    """Yield all flat shapes up to these numbers of elements and modes, with at most one extent of 1."""
     for count in range(1, modes + 1):
         for extents in product(range(1, places + 1), repeat=count):
             if prod(extents) <= places and sum(extent == 1 for extent in extents) <= 1:
@@ -35,7 +35,7 @@ def shapes(places: int, modes: int) -> Iterator[tuple[int, ...]]:
 
 
 def flats(places: int, modes: int) -> Iterator[Flat]:
-    """All layouts on those shapes whose strides are 0 or products of extents."""
+    """Yield all layouts on these shapes whose strides are 0 or products of extents."""
     for extents in shapes(places, modes):
         steps = {0, 1}
         for chosen in product((0, 1), repeat=len(extents)):
@@ -45,7 +45,7 @@ def flats(places: int, modes: int) -> Iterator[Flat]:
 
 
 def factorisations(n: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write n as a product of factors above 1, in every order."""
+    """Yield all factorisations of n into factors above 1, in every order."""
     if n == 1:
         yield ()
         return
@@ -56,9 +56,9 @@ def factorisations(n: int) -> Iterator[tuple[int, ...]]:
 
 
 def is_expressed(wanted: Sequence[int], extents: Sequence[int]) -> bool:
-    """Whether some layout that refines these extents has these values, and an offset: every refinement is tried.
+    """Return whether a layout with an offset that refines these extents has these values.
 
-    The strides of a refinement are forced: they are the values where one digit is 1.
+    The strides of a refinement are the values where one digit is 1.
     """
     for chosen in product(*(list(factorisations(extent)) for extent in extents)):
         refined = [factor for factors in chosen for factor in factors] or [1]
@@ -73,7 +73,7 @@ def is_expressed(wanted: Sequence[int], extents: Sequence[int]) -> bool:
 
 
 def largest_right_inverse(flat: Flat) -> int:
-    """The size of the largest layout R with flat(R(i)) = i and its places in the domain: all are tried."""
+    """Return the size of the largest layout R with flat(R(i)) = i, by trying all."""
     table = values(flat)
     best = 1
 

@@ -1,7 +1,7 @@
 """Random operations on random layouts, each compared with plain enumeration; `atl fuzz layouts`.
 
-Layouts are larger and stranger than those that are tried one by one: nested shapes, extents of 1 anywhere, strides that
-are negative, zero, equal or products of extents, an offset; and layouts over symbolic sizes, compared at numbers.
+Layouts are larger and less regular than in the exhaustive tests: nested shapes, extents of 1, offsets, strides that are
+negative, zero, equal or products of extents. Layouts over symbolic sizes are compared at numbers.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from proofs_tests.storages.fuzz import tried
 
 EXTENTS: Final = (1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16)
 MOST: Final = 240
-"""Random layouts have up to so many places."""
+"""Maximum number of elements of a random layout."""
 
 
 @dataclass(slots=True)
 class Report(Tally[str]):
-    """What was tried, what came of it, and what is wrong."""
+    """Counts of the operations tried, and findings."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -40,13 +40,13 @@ class Report(Tally[str]):
 
 
 def number(value: object) -> int:
-    """A size of a layout that has no symbolic ones."""
+    """Return a size of a layout without symbolic sizes."""
     assert isinstance(value, int)
     return value
 
 
 def by_hand(layout: Layout, at: int) -> int:
-    """The value at an index, by the definition."""
+    """Return the value at an index, by definition."""
     total = layout.offset
     for n, d in layout.modes[:-1]:
         at, digit = divmod(at, n)  # type: ignore[operator]
@@ -55,19 +55,19 @@ def by_hand(layout: Layout, at: int) -> int:
 
 
 def table(layout: Layout) -> list[int]:
-    """The values of the domain, by the definition."""
+    """Return the values of the domain, by definition."""
     return [by_hand(layout, at) for at in range(number(layout.size))]
 
 
 @dataclass(slots=True)
 class Case:
-    """One operation: what it is called, and what is wrong with its result, if anything."""
+    """One random case: source of random layouts, and check of results."""
 
     random: Random
     report: Report
 
     def shape(self, modes: int) -> Any:
-        """A shape of so many leaves, nested by chance, with not too many places."""
+        """Return a random shape with this number of leaves, nested at random, of bounded size."""
         extents: list[int] = []
         places = 1
         for _ in range(modes):
@@ -87,7 +87,7 @@ class Case:
         return extents
 
     def layout(self, modes: int = 4, *, compact: float = 0.4) -> Layout:
-        """A random layout; compact in some order by chance, so that inverses and complements exist."""
+        """Return a random layout, often compact in some order, so that inverses and complements exist."""
         made = Layout(self.shape(self.random.randint(1, modes)))
         extents = [n for n, _ in made.modes]
         if self.random.random() < compact:
@@ -103,7 +103,7 @@ class Case:
         return Layout(made.shape, like(made.shape, iter(steps)), offset=offset)
 
     def stride(self, extents: Sequence[Any]) -> int:
-        """0, 1, a product of extents, or anything; negative by chance."""
+        """Return a random stride: 0, 1, a product of extents, or any number; at times negative."""
         kind = self.random.random()
         if kind < 0.1:
             return 0
@@ -116,21 +116,18 @@ class Case:
         return -value if self.random.random() < 0.05 else value
 
     def need(self, holds: bool, what: str) -> None:
-        """Notes a finding where this does not hold."""
+        """Record a finding if this does not hold."""
         if not holds:
             self.report.findings.append(what)
 
 
 def like(shape: Any, values: Any) -> Any:
-    """Values nested as a shape is."""
+    """Return the values nested like the shape."""
     return tuple(like(part, values) for part in shape) if isinstance(shape, tuple) else next(values)
 
 
-# -- the operations ---------------------------------------------------------------------------------------------------
-
-
 def composes(case: Case) -> str:
-    """The value at every index; "no layout" only where every refinement fails."""
+    """Compare the values; "no layout" must mean that every refinement fails."""
     a, b = case.layout(), case.layout()
     wanted = [by_hand(a, place) for place in table(b)]
     made = layouts.composition(a, b)
@@ -182,7 +179,7 @@ def inverts(case: Case) -> str:
     return "inverses"
 
 
-def judges(case: Case) -> str:
+def decides(case: Case) -> str:
     a, b = case.layout(), case.layout()
     values = table(a)
     answer = layouts.injective(a)
@@ -205,7 +202,7 @@ def judges(case: Case) -> str:
 
 
 def digits(answer: Refuted, letter: str) -> tuple[int, ...]:
-    """The digits of one of the coordinates that a witness names."""
+    """Return the digits of one coordinate of a counterexample."""
     return tuple(value for name, value in answer.model.numbers.items() if name[0] == letter)
 
 
@@ -253,7 +250,7 @@ def recasts(case: Case) -> str:
 
 
 def symbols(case: Case) -> str:
-    """A composition over symbolic sizes, at numbers that meet its facts."""
+    """Compare a composition over symbolic sizes at numbers that satisfy its facts."""
     n, m, k = atl.sizes("N M K")
     pick = case.random.choice
     unit, other = pick((2, 3, 4)), pick((1, 2, 5))
@@ -277,7 +274,7 @@ def symbols(case: Case) -> str:
 
 
 def adds_without_carries(case: Case) -> str:
-    """Strides over F2: what is composed, coalesced, inverted and called injective."""
+    """Compose, coalesce, invert and check injectivity with strides over F2."""
     pick = case.random.choice
     extents = tuple(pick((2, 2, 4, 8)) for _ in range(case.random.randint(1, 3)))
     a = Layout(extents, tuple(F2(pick((1, 2, 3, 4, 8, 9, 16, case.random.randint(0, 63)))) for _ in extents))
@@ -301,12 +298,12 @@ def adds_without_carries(case: Case) -> str:
 
 
 def parts(value: Any) -> tuple[Any, ...]:
-    """A coordinate as a tuple; of a layout without a stride that moves the value is 0."""
+    """Return a coordinate as a tuple; a layout without nonzero strides gives 0."""
     return () if isinstance(value, int) and value == 0 else tuple(value)
 
 
 def moves_along_axes(case: Case) -> str:
-    """Coordinates: what is composed, coalesced and called injective."""
+    """Compose, coalesce and check injectivity with coordinate strides."""
     a = Layout(case.shape(case.random.randint(1, 3)))
     strides = [case.random.randint(1, 4) * E(case.random.randint(0, 2)) for _ in a.modes]
     if case.random.random() < 0.2:
@@ -323,7 +320,7 @@ def moves_along_axes(case: Case) -> str:
 
 
 def associates(case: Case) -> str:
-    """(a after b) after c is a after (b after c), whatever of it is a layout."""
+    """Check that composition is associative, even if results are not layouts."""
     a, b, c = case.layout(3), case.layout(3), case.layout(2)
     left = layouts.composition(layouts.composition(a, b), c)
     right = layouts.composition(a, layouts.composition(b, c))
@@ -335,27 +332,25 @@ def associates(case: Case) -> str:
 
 
 def stores(case: Case) -> str:
-    """A tensor of a program stored through a layout, or loops that run in its order: the program is what it was."""
+    """Store a tensor of a program through a layout, or reorder loops, and check the program's results."""
     done, wrong = tried(case.random, case.random.choice(("stored", "by elements", "reordered")))
     case.need(not wrong, wrong)
     return done
 
 
 KINDS: Final[tuple[Callable[[Case], str], ...]] = (
-    composes, composes, composes, coalesces, complements, inverts, judges, divides, multiplies, recasts, symbols,
+    composes, composes, composes, coalesces, complements, inverts, decides, divides, multiplies, recasts, symbols,
     adds_without_carries, moves_along_axes, associates,
 )  # fmt: skip
-"""What is tried of CuTe's algebra; what is tried of all families stands beside it."""
-
-
+"""Operations of CuTe's algebra; `texts.fuzzing` has those of all families."""
 PROGRAMS: Final = 50
-"""One operation of so many stores a tensor of a program, which takes as long as hundreds of the others."""
+"""Period of the operations that store a tensor of a program, which are slow."""
 
 
 def run_layouts(
     numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, first: bool = False
 ) -> Report:
-    """These operations of a seed."""
+    """Run these operations of a seed."""
     report = Report(seed, wanted=len(numbers))
 
     def one(number: int) -> None:
@@ -369,7 +364,7 @@ def run_layouts(
                 report.counts[random.choice(KINDS)(case)] += 1
             else:
                 report.counts[random.choice(fuzzing.KINDS)(random, case.need)] += 1
-        except Exception as error:  # noqa: BLE001 (whatever is raised where a result was due is a finding)
+        except Exception as error:  # noqa: BLE001 (any exception is a finding)
             report.findings.append(f"{type(error).__name__}: {error}")
         for place in range(before, len(report.findings)):
             report.findings[place] = f"operation {number} of seed {seed}: {report.findings[place]}"
@@ -379,9 +374,9 @@ def run_layouts(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 without findings, 1 with some, 130 when interrupted."""
-    said = "Random operations on layouts, compared with plain enumeration."
-    return command(arguments, run_layouts, name="layouts", what="operations", description=said)
+    """Run the command; return 0 without findings, 1 with some, 130 if interrupted."""
+    text = "Random operations on layouts, compared with plain enumeration."
+    return command(arguments, run_layouts, name="layouts", what="operations", description=text)
 
 
 if __name__ == "__main__":

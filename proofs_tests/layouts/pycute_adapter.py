@@ -1,7 +1,4 @@
-"""The names that pycute's tests use, over our layouts: what `from pycute import *` would give them.
-
-Functions on nested tuples of integers are pycute's own vocabulary, so they are written here, from what they mean.
-"""
+"""The names that pycute's tests use, over our layouts; functions on nested tuples are defined here."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ __all__ = [
 coalesce, composition = layouts.coalesce, layouts.composition
 complement, left_inverse, right_inverse = layouts.complement, layouts.left_inverse, layouts.right_inverse
 Layout = layouts.Layout
-"""The same functions under the same names."""
 
 
 class _IntegerMeta(ABCMeta):
@@ -32,26 +28,26 @@ class _IntegerMeta(ABCMeta):
 
 
 class Integer(metaclass=_IntegerMeta):
-    """Of this class are integers, and Booleans are not."""
+    """The class of integers without Booleans."""
 
 
 def size(value: Any) -> Any:
-    """The number of places of a layout, or of a shape."""
+    """Return the number of elements of a layout or a shape."""
     return value.size if isinstance(value, Layout) else product(value)
 
 
 def inner_product(a: Any, b: Any) -> int:
-    """The sum of the products of leaves that stand in one place."""
+    """Return the sum of the products of corresponding leaves."""
     return sum(map(inner_product, a, b)) if isinstance(a, tuple) else int(a * b)
 
 
 def prefix_product(shape: Any) -> Any:
-    """For each leaf the product of all before it: the strides of a compact layout."""
+    """Return for each leaf the product of all earlier ones: compact strides."""
     return compact(shape)
 
 
 def shape_div(shape: Any, by: int) -> Any:
-    """What is left of each extent when groups of so many places become one, from the first extent on."""
+    """Divide the extents by `by`, first extent first, rounding up."""
     left: list[int] = []
     for extent in leaves(shape):
         left.append(-(-extent // by))

@@ -1,4 +1,4 @@
-"""The ways between the families keep every place of every coordinate, or refuse with an element that is in the way."""
+"""Conversions between layout families keep all locations, or name an element that prevents the conversion."""
 
 from __future__ import annotations
 
@@ -11,22 +11,8 @@ from typing import Any
 import pytest
 
 import atl
+import layouts
 from atl.prove import Proved, Refuted
-from layouts import (
-    F2,
-    Layout,
-    LinearLayout,
-    NoLayout,
-    as_axe,
-    as_function,
-    as_layout,
-    as_lego,
-    as_linear,
-    bank_conflicts,
-    bijective,
-    conflict_free,
-    equal,
-)
 from layouts.axe import Axe, Iter, R, S, axis
 from layouts.axe import locations as locations_of
 from layouts.foundation.function import Function
@@ -35,20 +21,20 @@ from layouts.foundation.tuples import modes_of
 from layouts.foundation.tuples import product as size_of
 from layouts.lego import GenP, GroupBy, RegP
 from proofs_tests.layouts.axe.test_enumeration import drawn
-from proofs_tests.layouts.lego.by_hand import any_chain
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.lego.reference import any_chain
+from proofs_tests.layouts.linear import random_layouts
 
-WAYS: dict[str, Callable[[Function], Any]] = {
-    "layout": as_layout,
-    "linear": as_linear,
-    "axe": as_axe,
-    "lego": as_lego,
-    "function": as_function,
+CONVERSIONS: dict[str, Callable[[Function], Any]] = {
+    "layout": layouts.as_layout,
+    "linear": layouts.as_linear,
+    "axe": layouts.as_axe,
+    "lego": layouts.as_lego,
+    "function": layouts.as_function,
 }
 
 
 def drawn_of(family: str, random: Random) -> Function:
-    """A random layout of a family."""
+    """Return a random layout of a family."""
     match family:
         case "layout":
             extents = [random.choice((1, 2, 3, 4, 8)) for _ in range(random.randint(1, 3))]
@@ -57,12 +43,12 @@ def drawn_of(family: str, random: Random) -> Function:
                 strides, step = [0] * len(extents), 1
                 for place in order:
                     strides[place], step = step, step * extents[place]
-                return Layout(tuple(extents), tuple(strides), offset=random.choice((0, 0, 3)))
+                return layouts.Layout(tuple(extents), tuple(strides), offset=random.choice((0, 0, 3)))
             if random.random() < 0.3:
-                return Layout(tuple(extents), tuple(F2(random.randrange(16)) for _ in extents))
-            return Layout(tuple(extents), tuple(random.randint(0, 8) for _ in extents))
+                return layouts.Layout(tuple(extents), tuple(layouts.F2(random.randrange(16)) for _ in extents))
+            return layouts.Layout(tuple(extents), tuple(random.randint(0, 8) for _ in extents))
         case "linear":
-            return drawing.any_layout(random, 2)
+            return random_layouts.any_layout(random, 2)
         case "axe":
             return drawn(random)
         case _:
@@ -70,7 +56,7 @@ def drawn_of(family: str, random: Random) -> Function:
 
 
 def place(function: Function, at: tuple[int, ...]) -> object:
-    """The place of a coordinate, in a form that all families share: nonzero steps by number, or by axis."""
+    """Return the location of a coordinate as its nonzero steps, comparable across families."""
     if isinstance(function, Axe):
         (only,) = locations_of(function, at if len(at) > 1 else at[0])
         return tuple(step for _, step in only.parts.items())
@@ -88,10 +74,10 @@ def test_conversions_keep_every_location(family: str) -> None:
         function = drawn_of(family, Random(seed))
         extents = [size_of(mode) for mode in modes_of(function.shape)]
         coordinates = list(product(*(range(n) for n in extents if isinstance(n, int))))
-        for name, way in WAYS.items():
+        for name, way in CONVERSIONS.items():
             try:
                 made = way(function)
-            except NoLayout:
+            except layouts.NoLayout:
                 came[f"no {name}"] += 1
                 continue
             came[name] += 1
@@ -99,109 +85,116 @@ def test_conversions_keep_every_location(family: str) -> None:
                 assert name == "axe"
                 continue
             if name == "axe" and made is not function:
-                made = as_layout(made)
+                made = layouts.as_layout(made)
                 digits = product(*(range(n) for n, _ in made.modes if isinstance(n, int)))
                 assert [place(made, at) for at in digits] == [place(function, at) for at in coordinates], function
                 continue
             kept = [place(made, at) for at in coordinates] == [place(function, at) for at in coordinates]
             assert kept, (function, made)
-    assert all(came[name] >= 2 for name in WAYS), came
+    assert all(came[name] >= 2 for name in CONVERSIONS), came
 
 
 def test_refusals_name_the_obstacle() -> None:
     lane = axis("lane")
-    with pytest.raises(NoLayout, match=r"element 0 of .* has the locations"):
-        as_layout(S[4:1] + R[2 : 4 @ lane])
-    with pytest.raises(NoLayout, match=r"maps \(0,\) and \(1,\) to 0"):
-        as_lego(Layout(4, 0))
-    with pytest.raises(NoLayout, match=r"maps \(2,\) to 4"):
-        as_lego(Layout(4, 2))
-    with pytest.raises(NoLayout, match=r"4:0 in"):
-        as_axe(Layout((4, 2), (0, 1)))
-    with pytest.raises(NoLayout, match="not a sum of steps"):
-        as_axe(Layout((4, 4), (F2(5), F2(1))))
-    with pytest.raises(NoLayout, match="is not linear over F2"):
-        as_linear(as_lego(Layout((2, 2), (2, 1), offset=0)).OrderBy(shifted(4)))
+    with pytest.raises(layouts.NoLayout, match=r"element 0 of .* has the locations"):
+        layouts.as_layout(S[4:1] + R[2 : 4 @ lane])
+    with pytest.raises(layouts.NoLayout, match=r"maps \(0,\) and \(1,\) to 0"):
+        layouts.as_lego(layouts.Layout(4, 0))
+    with pytest.raises(layouts.NoLayout, match=r"maps \(2,\) to 4"):
+        layouts.as_lego(layouts.Layout(4, 2))
+    with pytest.raises(layouts.NoLayout, match=r"4:0 in"):
+        layouts.as_axe(layouts.Layout((4, 2), (0, 1)))
+    with pytest.raises(layouts.NoLayout, match="not a sum of steps"):
+        layouts.as_axe(layouts.Layout((4, 4), (layouts.F2(5), layouts.F2(1))))
+    with pytest.raises(layouts.NoLayout, match="is not linear over F2"):
+        layouts.as_linear(layouts.as_lego(layouts.Layout((2, 2), (2, 1), offset=0)).OrderBy(shifted(4)))
 
 
 def shifted(size: int) -> GenP:
-    """Everything moved on by one, in a ring."""
+    """Return a rotation by one."""
     return GenP([size], lambda i: (i + 1) % size, lambda x: ((x - 1) % size,))
 
 
 def test_symbolic_conversions() -> None:
     n, m = atl.sizes("n m")
-    lego = as_lego(Layout((n, m), (m, 1)))
+    lego = layouts.as_lego(layouts.Layout((n, m), (m, 1)))
     assert str(lego) == "GroupBy([n,m]).OrderBy(RegP([n,m], [1,2]))"
-    assert str(as_layout(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])))) == "(n,m):(1,n)"
-    assert as_layout(Layout((n, m), (m, 1))) == Layout((n, m), (m, 1))
+    assert str(layouts.as_layout(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])))) == "(n,m):(1,n)"
+    assert layouts.as_layout(layouts.Layout((n, m), (m, 1))) == layouts.Layout((n, m), (m, 1))
 
 
 def test_a_triton_tile_as_an_axe_layout() -> None:
-    tile = LinearLayout.from_bases([("reg", [1, 8]), ("lane", [2, 4, 16])], ["at"])
-    assert isinstance(as_axe(as_layout(tile)), Axe)
-    assert as_axe(LinearLayout.identity_1d(8, "lane", "i"), ["lane"]) == Axe([Iter(8, 1, axis("lane"))])
+    tile = layouts.LinearLayout.from_bases([("reg", [1, 8]), ("lane", [2, 4, 16])], ["at"])
+    assert isinstance(layouts.as_axe(layouts.as_layout(tile)), Axe)
+    assert layouts.as_axe(layouts.LinearLayout.identity_1d(8, "lane", "i"), ["lane"]) == Axe([Iter(8, 1, axis("lane"))])
 
 
-@pytest.mark.parametrize("layout", [Layout((4, 8), (8, 1)), Layout((4, 8)), Layout((2, 3, 4), (1, 8, 2)), Layout(6)])
-def test_a_layout_equals_its_row_major_conversions(layout: Layout) -> None:
-    assert isinstance(equal(as_axe(layout), layout), Proved)
-    assert isinstance(equal(layout, as_axe(layout)), Proved)
-    if isinstance(bijective(layout), Proved):
-        assert isinstance(equal(as_lego(layout), layout), Proved)
-        assert isinstance(equal(as_layout(as_lego(layout)), as_lego(layout)), Proved)
+@pytest.mark.parametrize(
+    "layout",
+    [layouts.Layout((4, 8), (8, 1)), layouts.Layout((4, 8)), layouts.Layout((2, 3, 4), (1, 8, 2)), layouts.Layout(6)],
+)
+def test_a_layout_equals_its_row_major_conversions(layout: layouts.Layout) -> None:
+    assert isinstance(layouts.equal(layouts.as_axe(layout), layout), Proved)
+    assert isinstance(layouts.equal(layout, layouts.as_axe(layout)), Proved)
+    if isinstance(layouts.bijective(layout), Proved):
+        assert isinstance(layouts.equal(layouts.as_lego(layout), layout), Proved)
+        assert isinstance(layouts.equal(layouts.as_layout(layouts.as_lego(layout)), layouts.as_lego(layout)), Proved)
 
 
 def test_row_major_families_are_compared_by_coordinate() -> None:
     n, m = atl.sizes("n m")
     by_columns = GroupBy([4, 8]).OrderBy(RegP([4, 8], [2, 1]))
-    assert equal(by_columns, Layout((4, 8), (8, 1))).model.numbers == {"i0": 1, "i1": 0}  # type: ignore[union-attr]
-    assert isinstance(equal(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])), Layout((n, m))), Proved)
-    assert isinstance(equal(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])), Layout((n, m), (m, 1))), Refuted)
+    assert layouts.equal(by_columns, layouts.Layout((4, 8), (8, 1))).model.numbers == {"i0": 1, "i1": 0}  # type: ignore[union-attr]
+    assert isinstance(layouts.equal(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])), layouts.Layout((n, m))), Proved)
+    assert isinstance(
+        layouts.equal(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])), layouts.Layout((n, m), (m, 1))), Refuted
+    )
 
 
-FRAGMENT = Layout(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128)))
-"""Which element of a 16 x 16 tile each thread of a warp holds, as which value: the left operand of a tensor core."""
+FRAGMENT = layouts.Layout(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128)))
+"""Left operand of a tensor core: (thread, value) to element of a 16 x 16 tile."""
 
 
-@pytest.mark.parametrize("layout", [FRAGMENT, Layout((4, (2, 4)), (8, (1, 2))), Layout(((3, 2), 1, (1, 5)))])
-def test_nested_layouts_equal_their_flat_conversions(layout: Layout) -> None:
-    assert isinstance(equal(layout, as_axe(layout)), Proved)
-    assert isinstance(equal(as_axe(layout), layout), Proved)
-    moved = Layout(layout.shape, layout.stride, offset=1)
-    assert isinstance(equal(as_axe(layout), moved), Refuted)
+@pytest.mark.parametrize(
+    "layout", [FRAGMENT, layouts.Layout((4, (2, 4)), (8, (1, 2))), layouts.Layout(((3, 2), 1, (1, 5)))]
+)
+def test_nested_layouts_equal_their_flat_conversions(layout: layouts.Layout) -> None:
+    assert isinstance(layouts.equal(layout, layouts.as_axe(layout)), Proved)
+    assert isinstance(layouts.equal(layouts.as_axe(layout), layout), Proved)
+    moved = layouts.Layout(layout.shape, layout.stride, offset=1)
+    assert isinstance(layouts.equal(layouts.as_axe(layout), moved), Refuted)
 
 
 def test_differences_within_a_mode_are_found() -> None:
-    layout, other = Layout((4, 8), (8, 1)), S[(4, 2, 4) : (8, 4, 2)]
+    layout, other = layouts.Layout((4, 8), (8, 1)), S[(4, 2, 4) : (8, 4, 2)]
     for a, b in ((layout, other), (other, layout)):
-        digits = tuple(equal(a, b).model.numbers.values())  # type: ignore[union-attr]
+        digits = tuple(layouts.equal(a, b).model.numbers.values())  # type: ignore[union-attr]
         row, column = digits if a is layout else (digits[0], 4 * digits[1] + digits[2])
-        assert layout(row, column) != as_layout(other)(row, column // 4, column % 4)
+        assert layout(row, column) != layouts.as_layout(other)(row, column // 4, column % 4)
     n, m = atl.sizes("n m")
     split = S[(3, 2, n) : (2 * n, n, 1)]
-    assert isinstance(equal(split, Layout((6, n), (n, 1))), Proved)
-    assert isinstance(equal(split, Layout((6, n), (n, 2))), Refuted)
-    assert isinstance(equal(Layout((n, (2, m)), (2 * m, (1, 2))), S[(n, m, 2) : (2 * m, 2, 1)]), Proved)
+    assert isinstance(layouts.equal(split, layouts.Layout((6, n), (n, 1))), Proved)
+    assert isinstance(layouts.equal(split, layouts.Layout((6, n), (n, 2))), Refuted)
+    assert isinstance(layouts.equal(layouts.Layout((n, (2, m)), (2 * m, (1, 2))), S[(n, m, 2) : (2 * m, 2, 1)]), Proved)
 
 
 def test_indices_are_compared_where_coordinates_are_not_the_same() -> None:
-    assert isinstance(equal(S[(4, 8) : (8, 1)], Layout(32)), Proved)
-    assert isinstance(equal(GroupBy([32]), GroupBy([4, 8])), Proved)
+    assert isinstance(layouts.equal(S[(4, 8) : (8, 1)], layouts.Layout(32)), Proved)
+    assert isinstance(layouts.equal(GroupBy([32]), GroupBy([4, 8])), Proved)
 
 
 def test_chains_of_permutations_are_bijective_for_all_sizes() -> None:
     p, q, g = atl.sizes("p q g")
     grouped = GroupBy([p, q], given=[p % g == 0]).OrderBy(RegP([p // g, g, q], [1, 3, 2]))
-    assert isinstance(bijective(grouped), Proved)
-    assert isinstance(bijective(grouped, (p, q)), Proved)
-    assert isinstance(bijective(grouped, p + q), Refuted)
-    assert isinstance(bijective(GroupBy([4]).OrderBy(GenP([4], lambda i: 2 * i))), Refuted)
+    assert isinstance(layouts.bijective(grouped), Proved)
+    assert isinstance(layouts.bijective(grouped, (p, q)), Proved)
+    assert isinstance(layouts.bijective(grouped, p + q), Refuted)
+    assert isinstance(layouts.bijective(GroupBy([4]).OrderBy(GenP([4], lambda i: 2 * i))), Refuted)
 
 
 def test_conflict_counts_do_not_depend_on_the_family() -> None:
-    storage, down, across = Layout((32, 32), (32, 1)), Layout(32, 1), Layout(32, 32)
+    storage, down, across = layouts.Layout((32, 32), (32, 1)), layouts.Layout(32, 1), layouts.Layout(32, 32)
     for access in (down, across):
-        ways = bank_conflicts(storage, access).ways
-        assert bank_conflicts(as_lego(storage), access).ways == ways
-        assert isinstance(conflict_free(as_lego(storage), access), Proved) == (ways == 1)
+        ways = layouts.bank_conflicts(storage, access).ways
+        assert layouts.bank_conflicts(layouts.as_lego(storage), access).ways == ways
+        assert isinstance(layouts.conflict_free(layouts.as_lego(storage), access), Proved) == (ways == 1)

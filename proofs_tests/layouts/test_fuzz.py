@@ -1,4 +1,4 @@
-"""The fuzzer of layouts: a short run finds nothing, and each of some planted faults is found."""
+"""The layout fuzzer: a short run finds nothing, and planted faults are found."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def test_an_operation_is_reproduced_by_its_number(capsys: pytest.CaptureFixture[
 
 
 def unchecked_carries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Composition as printed in §6.4.3, without the check for carries between modes (erratum E33)."""
+    """Compose as printed in §6.4.3, without the check for carries between modes (erratum E33)."""
     monkeypatch.setattr(composition.Walk, "require_no_carry", lambda *_: None)
 
 
 def carries_over_f2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Multiples over F2 are computed as multiples of integers."""
+    """Multiply over F2 as over the integers."""
     monkeypatch.setattr(composition.Walk, "require_disjoint_bits", lambda *_: None)
 
 
 def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inexact divisions are rounded down."""
+    """Round inexact divisions down."""
 
     def quotient(_: Known, a: Any, b: Any) -> Any:
         return a // b if isinstance(a, int) and isinstance(b, int) and 0 < b <= a else None
@@ -50,7 +50,7 @@ def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A last mode of extent 1 is dropped before composition."""
+    """Drop a last mode of extent 1 before composition."""
     monkeypatch.setattr(composition, "coalesced", partial(shortened, coalesce.coalesced))
 
 
@@ -59,21 +59,21 @@ def shortened(coalesced: Callable[..., Any], modes: Any, known: Any, *, endless:
 
 
 def in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modes of a complement are not sorted."""
+    """Do not sort the modes of a complement."""
     monkeypatch.setattr(complement, "_ascending", lambda _layout, modes, _known: modes)
 
 
 def all_injective(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modes that overlap are not looked at."""
+    """Ignore overlapping modes."""
     monkeypatch.setattr(injectivity, "groups", lambda modes: [[mode] for mode in modes])
 
 
-SEEN_LATE: Final[dict[Callable[[pytest.MonkeyPatch], None], int]] = {in_any_order: 1_100}
-"""Where the run begins, as no operation before shows the fault; it goes round, should what is drawn change."""
+FIRST_CASE: Final[dict[Callable[[pytest.MonkeyPatch], None], int]] = {in_any_order: 1_100}
+"""First case of the run, since no earlier one shows the fault; the run wraps around."""
 
 
 def first_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An inverse strings modes together without looking at their strides."""
+    """Chain modes in an inverse regardless of their strides."""
 
     def chain(layout: Any) -> Any:
         return [(n, d) for n, d in layout.modes if n != 1]
@@ -87,5 +87,5 @@ def first_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    begin = SEEN_LATE.get(plant, 0)
+    begin = FIRST_CASE.get(plant, 0)
     assert run_layouts([*range(begin, 4_000), *range(begin)], 11, first=True).findings

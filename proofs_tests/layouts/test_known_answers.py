@@ -1,4 +1,4 @@
-"""Answers that are known: what other systems get wrong is right here, and what they agree on is the same."""
+"""Known answers: cases that other systems get wrong, and examples from CuTe's documentation."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from layouts import (
     right_inverse,
 )
 
-# -- wrong elsewhere --------------------------------------------------------------------------------------------------
-
 
 def test_a_carry_between_modes_is_not_a_layout() -> None:
     """NVIDIA/cutlass#2955: pycute, CuTe and tensor-layouts give (3,2):(2,3), whose value at (2, 1) is 7."""
@@ -34,7 +32,7 @@ def test_a_carry_between_modes_is_not_a_layout() -> None:
     assert "(2, 1)" in made.reason
 
 
-def test_a_step_that_does_not_divide_a_mode_is_not_rounded() -> None:
+def test_inexact_steps_are_not_rounded() -> None:
     """NVIDIA/cutlass#3177: CuTe gives a layout with another function."""
     a = Layout((4, 6, 8), (2, 3, 5))
     made = composition(a, Layout(6, 3))
@@ -51,13 +49,13 @@ def test_a_step_that_does_not_divide_a_mode_is_not_rounded() -> None:
     ],
     ids=str,
 )
-def test_a_composition_that_has_strides_is_not_refused(outer: Layout, inner: Layout, expected: Layout) -> None:
+def test_composition_with_strides_is_not_refused(outer: Layout, inner: Layout, expected: Layout) -> None:
     """Refused by pycute, by all three, and by PyCuTe."""
     assert composition(outer, inner) == expected
 
 
 @pytest.mark.parametrize("inner", [Layout(2, 3), Layout(7, 1)], ids=str)
-def test_what_cute_does_not_admit_is_refused_when_asked(inner: Layout) -> None:
+def test_strict_composition_refuses_what_cute_does_not_admit(inner: Layout) -> None:
     with pytest.raises(NoLayout, match="does not admit"):
         composition(Layout((5, 3), (7, 1)), inner, strict=True)
 
@@ -81,7 +79,7 @@ def test_coalescing_by_mode_keeps_the_modes() -> None:
 
 
 def test_a_slice_across_rows_is_found() -> None:
-    """TVM finds none for the flat region from 5 to 25 of rows of ten, seven apart."""
+    """TVM finds none for the flat region from 5 to 25 of rows of ten at pitch seven."""
     made = composition(Layout((10, 6), (1, 7)), Layout(20, 1, offset=5))
     assert made == Layout((5, 2, 2), (1, 2, 7), offset=5)
 
@@ -90,9 +88,6 @@ def test_a_trailing_mode_of_extent_one_matters_beyond_the_domain() -> None:
     a = Layout((4, 1), (1, 7))
     assert coalesce(a) == Layout(4, 1)
     assert composition(a, Layout(2, 4)) == Layout(2, 7)
-
-
-# -- known conditions -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -125,7 +120,7 @@ def test_right_inverses_over_f2(layout: Layout, expected: Layout) -> None:
     assert left_inverse(layout) == expected
 
 
-def test_a_right_inverse_over_f2_reaches_as_far_as_the_rank() -> None:
+def test_right_inverse_over_f2_has_full_rank() -> None:
     """PyCuTe stops at 8 places; all 64 can be undone."""
     found = right_inverse(Layout((8, 8), (F2(1), F2(13))))
     assert found.size == 64
@@ -133,7 +128,7 @@ def test_a_right_inverse_over_f2_reaches_as_far_as_the_rank() -> None:
 
 
 def test_carrying_steps_are_not_multiples_over_f2() -> None:
-    """Steps of three in a mode over F2: at 2 the digit is 6, and 3 times 2 without carries; at 3 it is 9, not 5."""
+    """With steps of three over F2 the digit at 3 is 9, not 5 as without carries."""
     a = Layout(16, F2(1))
     made = composition(a, Layout(4, 3))
     assert not made.is_layout
@@ -154,11 +149,8 @@ def test_complements_and_coalescing_with_symbolic_extents() -> None:
     assert str(complement(Layout((4, n), (1, 4)))) == "1:4*N"
     assert str(complement(Layout(n, x, given=[x >= 1]))) == "(X,1):(1,N*X)"
     assert str(coalesce(Layout((n, m), (1, n)))) == "M*N:1"
-    assert str(coalesce(Layout((4, n), (1, 4)))) == "4*N:1"  # the 4 is in the extent, for whoever divides by it
+    assert str(coalesce(Layout((4, n), (1, 4)))) == "4*N:1"  # the extent keeps the 4 for later divisions
     assert str(composition(Layout((4, n), (1, 4)), Layout((4, n), (n, 1)))) == "(4,N):(N,1)"
-
-
-# -- the words of CuTe's documentation --------------------------------------------------------------------------------
 
 
 def test_divisions_of_the_documentation() -> None:
@@ -184,7 +176,7 @@ def test_products_of_the_documentation() -> None:
 
 
 def test_coordinates_are_tiled_like_integers() -> None:
-    """A predicate tensor: the identity, tiled; its comparison with the extents guards a partial tile."""
+    """A predicate tensor is the tiled identity; its comparison with the extents guards a partial tile."""
     tiled = layouts.zipped_divide(layouts.coordinates((10, 6)), (4, 4))
     inside = [all(part < n for part, n in zip(_pair(tiled(at)), (10, 6), strict=True)) for at in range(12 * 8)]
     assert tiled.size == 12 * 8
@@ -214,11 +206,8 @@ def test_collisions_near_zero_are_found_in_large_modes() -> None:
     assert layout(one) == layout(other)
 
 
-# -- by mode ----------------------------------------------------------------------------------------------------------
-
-
 def test_products_do_not_depend_on_grouping_of_modes() -> None:
-    """Of tilers that go by mode, the copies of each lie in what that mode alone leaves out: of 2:10 in its gap."""
+    """A by-mode tiler puts copies into the gaps of its own mode: of 2:10 into its gap."""
     block, tiler = Layout((2, 2), (1, 10)), (3, 5)
     zipped = layouts.zipped_product(block, tiler)
     assert zipped == Layout(((2, 2), (3, 5)), ((1, 10), (2, 1)))
@@ -230,7 +219,7 @@ def test_products_do_not_depend_on_grouping_of_modes() -> None:
     assert layouts.flat_product(block, copies)(1, 1, 3) == logical_product(block, copies)((1, 1), 3)
 
 
-def test_a_tiler_of_fewer_modes_leaves_the_others_as_they_are() -> None:
+def test_tiler_of_fewer_modes_keeps_the_others() -> None:
     rows = Layout((4, 8), (8, 1))
     assert layouts.zipped_divide(rows, (2,)) == Layout(((2,), (2, 8)), ((8,), (16, 1)))
     assert layouts.logical_divide(rows, (None, 2)) == Layout(((4, 1), (2, 4)), ((8, 0), (1, 2)))
@@ -238,7 +227,7 @@ def test_a_tiler_of_fewer_modes_leaves_the_others_as_they_are() -> None:
     assert coalesce(Layout(((2, 3), 4), ((1, 2), 6)), (1,)) == Layout((6, 4), (1, 6))
 
 
-def test_a_mode_that_is_no_layout_after_its_tiler_is_the_function_all_the_same() -> None:
+def test_tiled_mode_without_strides_keeps_its_values() -> None:
     outer = Layout((6, (2, 4)), (8, (7, 1)))
     for tiler in ((None, Layout(3, 1)), (Layout(2, 3), Layout((3,), (1,)))):
         made = composition(outer, tiler)
@@ -290,7 +279,7 @@ def test_coordinates_beyond_machine_integers_are_in_an_image() -> None:
     assert layouts.image(Layout((2, 2), (E(0) * high, E(1)))).tolist() == [[0, 0], [0, 1], [high, 0], [high, 1]]
 
 
-def test_slices_keep_the_digits_that_are_left_open() -> None:
+def test_slices_keep_open_digits() -> None:
     nested = Layout(((2, 2, 2), 4), ((1, 2, 4), 8))
     kept = nested((None, 1, None), 1)
     assert kept == Layout((2, 2), (1, 4), offset=10)
@@ -299,7 +288,7 @@ def test_slices_keep_the_digits_that_are_left_open() -> None:
     ]
 
 
-def test_steps_backwards_count_in_how_far_a_layout_reaches() -> None:
+def test_cosize_counts_negative_strides() -> None:
     n = sizes("n")
     layout = Layout((n, 4), (-4, 1))
     assert str(layouts.cosize(layout)) == "4*n"

@@ -1,4 +1,4 @@
-"""What cannot be is refused, each with the sentence that a person reads, and what is required."""
+"""Error messages of layout operations, each with its requirement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SWIZZLED = layouts.composition(layouts.Swizzle(3, 3, 3), Layout((8, 64), (64, 1)
 LINEAR = layouts.LinearLayout.identity_1d(4, "lane", "i")
 LANE = axis("lane")
 of: Any = layouts
-"""To be called with what its annotations exclude."""
+"""The package, for calls with arguments of wrong types."""
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Layout(0), "an extent of 0 in a shape"),
@@ -88,10 +88,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         r"apply the operation to \(8,64\):\(64,1\), then composition\(Swizzle<3,3,3>",
     ),
     (lambda: layouts.coalesce(GroupBy([4])), r"layouts\.as_layout"),  # type: ignore[arg-type]
-]
-
-
-REFUSED += [
     (lambda: layouts.logical_divide(L, (2, 2, 2)), "a tiler of 3 modes for"),
     (lambda: layouts.composition(SWIZZLED, (2, 2)), "has no modes to tile"),
     (lambda: layouts.complement(Layout((N, M), (M, N))), "no complement of .* is known"),
@@ -148,20 +144,20 @@ REFUSED += [
 ]
 
 
-@pytest.mark.parametrize(("call", "said"), REFUSED, ids=[f"{k} {said[:40]}" for k, (_, said) in enumerate(REFUSED)])
-def test_invalid_arguments_are_refused(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(ATLError, match=said) as caught:
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[f"{k} {text[:40]}" for k, (_, text) in enumerate(REFUSED)])
+def test_invalid_arguments_are_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ATLError, match=message) as caught:
         call()
     assert caught.value.required
 
 
-def test_of_numbers_no_fact_is_asked_for() -> None:
+def test_numeric_sizes_suggest_no_facts() -> None:
     with pytest.raises(ATLError) as caught:
         GroupBy([6, 4]).OrderBy(Row(4, 4))
     assert caught.value.suggestions == ("ExpandBy, for partial tiles",)
 
 
-def test_what_is_neither_added_nor_multiplied_is_left_to_python() -> None:
+def test_unsupported_operands_raise_type_error() -> None:
     place: Any = Coordinate((1, 2))
     bits: Any = LINEAR
     with pytest.raises(TypeError):
@@ -181,7 +177,7 @@ def test_what_is_neither_added_nor_multiplied_is_left_to_python() -> None:
     ],
     ids=["strides", "axes", "bits"],
 )
-def test_a_layout_equals_only_layouts_and_those_that_are_equal_have_one_hash(made: object, same: object) -> None:
+def test_equal_layouts_have_equal_hashes(made: object, same: object) -> None:
     assert made == same
     assert made is not same
     assert len({made, same}) == 1

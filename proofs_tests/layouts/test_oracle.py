@@ -1,4 +1,4 @@
-"""Beside the package tensor-layouts, where it is installed: where both answer, both answer the same."""
+"""Comparison with the package tensor-layouts, if it is installed."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def values(made: Any) -> list[int]:
     return [made(at) for at in range(size)]
 
 
-def over_there(name: str, *operands: Any) -> Any:
-    """Their result, or None where they refuse."""
+def their_result(name: str, *operands: Any) -> Any:
+    """Return the result of tensor-layouts, or None if it refuses."""
     try:
         return getattr(theirs, name)(
             *(theirs.Layout(part.shape, part.stride) if isinstance(part, Layout) else part for part in operands)
@@ -62,10 +62,10 @@ def test_operations_on_two_layouts_agree(name: str) -> None:
     for a, drawn in cases(1, 400):
         b = drawn
         if name.endswith("product"):
-            b = Layout(drawn.shape)  # of other tilers the copies are a composition, which is wrong there at times
+            b = Layout(drawn.shape)  # for other tilers theirs is a composition, which is at times wrong
             if name == "blocked_product" and not isinstance(layouts.bijective(a), Proved):
-                continue  # there copies lie a cosize apart, here they fill the gaps, as CuTe's do
-        there = over_there(known_as, a, b)
+                continue  # theirs puts copies a cosize apart; ours fills gaps, as CuTe does
+        there = their_result(known_as, a, b)
         try:
             here = ours(a, b)
         except layouts.NoLayout:
@@ -78,7 +78,7 @@ def test_operations_on_two_layouts_agree(name: str) -> None:
             assert name in ("composition", "logical_divide"), (a, b, here, there)
             tile = [a(place) for place in values(b)]
             assert values(here)[: len(tile)] == tile
-            assert values(there)[: len(tile)] != tile, (a, b, here, there)  # it is theirs that is another function
+            assert values(there)[: len(tile)] != tile, (a, b, here, there)  # theirs is another function
             wrong += 1
     assert agreed > 60
     assert wrong < agreed / 10
@@ -89,7 +89,7 @@ def test_operations_on_one_layout_agree(name: str) -> None:
     ours, known_as = UNARY[name]
     agreed = 0
     for a, _ in cases(2, 400):
-        there = over_there(known_as, a, *([a.size] if name == "complement" else []))
+        there = their_result(known_as, a, *([a.size] if name == "complement" else []))
         try:
             here = ours(a)
         except layouts.NoLayout:

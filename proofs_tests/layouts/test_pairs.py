@@ -1,4 +1,4 @@
-"""Operations on two layouts, on pairs of small ones: the value at every index, and that "no layout" is a fact."""
+"""Binary operations on pairs of small layouts, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proofs_tests.layouts.enumeration import Flat, flats, is_expressed, value, v
 from proofs_tests.sampling import few_and_rest
 
 SMALL = list(flats(8, 3))
-"""All layouts of up to eight places in up to three modes, with strides 0 and products of extents."""
+"""All layouts of up to eight elements in up to three modes, with strides 0 or products of extents."""
 
 
 def check_composition(a: Flat, b: Flat) -> None:
@@ -31,7 +31,7 @@ def check_composition(a: Flat, b: Flat) -> None:
 
 
 def check_admitted(a: Flat, b: Flat) -> None:
-    """What CuTe admits is a layout with the right values; what is refused with strict=True is no worse off without."""
+    """Check that a strict composition is a layout with the right values."""
     wanted = [value(a, at) for at in values(b)]
     try:
         made = layouts.composition(Layout(*a), Layout(*b), strict=True)

@@ -1,4 +1,4 @@
-"""Pictures, texts that are read, explanations, and the command line: what a person sees."""
+"""Pictures, parsing, explanations and the command line."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_svg_cells_are_coloured_by_location() -> None:
     assert picture._repr_svg_() == picture.svg()
 
 
-def test_a_layout_of_threads_and_values_is_drawn_on_its_tile() -> None:
-    """The accumulator of the tensor core's 16 × 8 product: which thread holds what."""
+def test_thread_value_layout_is_drawn_on_its_tile() -> None:
+    """The accumulator of the tensor core's 16 × 8 product, by thread and value."""
     held = Layout(((4, 8), (2, 2)), ((32, 1), (16, 8)))
     picture = draw(held, onto=(16, 8))
     assert picture.cells[0][:4] == ("T0V0", "T0V1", "T1V0", "T1V1")
@@ -201,9 +201,9 @@ def test_explanations_end_with_the_result() -> None:
 def test_the_command_shows_a_layout_and_an_operation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     drawn = tmp_path / "tiles.svg"
     assert command_line(["layout", "(4,8):(8,1)", "logical_divide", "(2):(2)", "--svg", str(drawn)]) == 0
-    said = capsys.readouterr().out
-    assert "injective  proved" in said
-    assert "divided by" in said
+    text = capsys.readouterr().out
+    assert "injective  proved" in text
+    assert "divided by" in text
     assert drawn.exists()
     assert command_line(["layout", "(4,8):(8,1)", "equal", "(4,8):(1,4)"]) == 0
     assert capsys.readouterr().out == "no: i0 = 1, i1 = 0\n"

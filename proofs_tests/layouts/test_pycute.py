@@ -1,4 +1,4 @@
-"""The ten tests of pycute, as post-conditions over lists of layouts, through the names of the adapter."""
+"""The ten tests of pycute, through the adapter."""
 
 from __future__ import annotations
 
@@ -6,23 +6,10 @@ from typing import Any
 
 import pytest
 
-from proofs_tests.layouts.pycute_adapter import (
-    Integer,
-    Layout,
-    coalesce,
-    complement,
-    composition,
-    inner_product,
-    left_inverse,
-    prefix_product,
-    product,
-    right_inverse,
-    shape_div,
-    size,
-)
+from proofs_tests.layouts import pycute_adapter as pycute
 
 Written = tuple[Any, ...]
-"""A shape, and strides after it where it is not compact."""
+"""A shape, followed by strides if the layout is not compact."""
 
 TWOS = ((2, 2, 2), (2, 2, 2)), ((1, 16, 4), (8, 2, 32))
 
@@ -54,73 +41,73 @@ UNDONE: list[Written] = [
 UNDONE_BEFORE: list[Written] = [*UNDONE, ((3, 7), (0, 0)), (4, 0), ((2, 4), (0, 2))]
 
 
-def made(written: Written) -> Layout:
-    return Layout(*written)
+def made(written: Written) -> pycute.Layout:
+    return pycute.Layout(*written)
 
 
 def test_coalesce() -> None:
     for written in COALESCED:
         layout = made(written)
-        merged = coalesce(layout)
-        assert size(merged) == size(layout)
-        assert [merged(i) for i in range(size(layout))] == [layout(i) for i in range(size(layout))]
+        merged = pycute.coalesce(layout)
+        assert pycute.size(merged) == pycute.size(layout)
+        assert [merged(i) for i in range(pycute.size(layout))] == [layout(i) for i in range(pycute.size(layout))]
 
 
 def test_complement() -> None:
     for written in COMPLEMENTED:
         layout = made(written)
-        places = {layout(i) for i in range(size(layout))}
-        rest = complement(layout)
-        assert places & {rest(i) for i in range(size(rest))} <= {0}
+        places = {layout(i) for i in range(pycute.size(layout))}
+        rest = pycute.complement(layout)
+        assert places & {rest(i) for i in range(pycute.size(rest))} <= {0}
 
 
 def test_composition() -> None:
     for outer, inner in COMPOSED:
         a, b = made(outer), made(inner)
-        both = composition(a, b)
+        both = pycute.composition(a, b)
         assert both.is_layout
-        assert [both(i) for i in range(size(b))] == [a(b(i)) for i in range(size(b))]
+        assert [both(i) for i in range(pycute.size(b))] == [a(b(i)) for i in range(pycute.size(b))]
 
 
 def test_left_inverse() -> None:
     for written in UNDONE:
         layout = made(written)
-        back = left_inverse(layout)
-        assert [back(layout(i)) for i in range(size(layout))] == list(range(size(layout)))
+        back = pycute.left_inverse(layout)
+        assert [back(layout(i)) for i in range(pycute.size(layout))] == list(range(pycute.size(layout)))
 
 
 def test_right_inverse() -> None:
     for written in UNDONE_BEFORE:
         layout = made(written)
-        back = right_inverse(layout)
-        assert [layout(back(i)) for i in range(size(back))] == list(range(size(back)))
+        back = pycute.right_inverse(layout)
+        assert [layout(back(i)) for i in range(pycute.size(back))] == list(range(pycute.size(back)))
 
 
 def test_product() -> None:
-    assert (product(2), product((3, 2)), product(((2, 3), 4))) == (2, 6, 24)
+    assert (pycute.product(2), pycute.product((3, 2)), pycute.product(((2, 3), 4))) == (2, 6, 24)
 
 
 def test_inner_product() -> None:
-    assert inner_product(2, 3) == 6
-    assert inner_product((1, 2), (3, 2)) == 7
-    assert inner_product(((2, 3), 4), ((2, 1), 2)) == 15
+    assert pycute.inner_product(2, 3) == 6
+    assert pycute.inner_product((1, 2), (3, 2)) == 7
+    assert pycute.inner_product(((2, 3), 4), ((2, 1), 2)) == 15
 
 
 def test_shape_div() -> None:
-    assert [shape_div((3, 4), by) for by in (6, 12, 36)] == [(1, 2), (1, 1), (1, 1)]
-    assert shape_div(((3, 4), 6), 36) == ((1, 1), 2)
-    assert shape_div((6, (3, 4)), 36) == (1, (1, 2))
+    assert [pycute.shape_div((3, 4), by) for by in (6, 12, 36)] == [(1, 2), (1, 1), (1, 1)]
+    assert pycute.shape_div(((3, 4), 6), 36) == ((1, 1), 2)
+    assert pycute.shape_div((6, (3, 4)), 36) == (1, (1, 2))
 
 
 def test_prefix_product() -> None:
-    assert prefix_product(2) == 1
-    assert prefix_product((3, 2, 4)) == (1, 3, 6)
+    assert pycute.prefix_product(2) == 1
+    assert pycute.prefix_product((3, 2, 4)) == (1, 3, 6)
     nested = (2, 3), (2, 1, 2), (5, 2, 1)
-    assert prefix_product(nested) == ((1, 2), (6, 12, 12), (24, 120, 240))
+    assert pycute.prefix_product(nested) == ((1, 2), (6, 12, 12), (24, 120, 240))
 
 
 @pytest.mark.parametrize(("kind", "value", "is_one"), [(int, 1, True), (float, 1.0, False), (str, "", False)])
 def test_typing(kind: type, value: object, is_one: bool) -> None:
-    assert issubclass(kind, Integer) == is_one
-    assert isinstance(value, Integer) == is_one
-    assert not isinstance(False, Integer)
+    assert issubclass(kind, pycute.Integer) == is_one
+    assert isinstance(value, pycute.Integer) == is_one
+    assert not isinstance(False, pycute.Integer)

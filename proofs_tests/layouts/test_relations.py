@@ -1,4 +1,4 @@
-"""What isl decides for every size, where it is installed, and that it is bounded."""
+"""Proofs by isl for all sizes, and its limits (if isl is installed)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OVERLAPPING = Layout((2, 3, N), (3, 2, 8))
 """Injective for every N, though its strides have no order."""
 
 
-def test_what_overlaps_for_numbers_is_proved_for_every_size() -> None:
+def test_isl_proves_unordered_strides_injective() -> None:
     assert injective(OVERLAPPING) == Proved("isl")
     assert isinstance(injective(Layout((2, 3, N), (3, 2, 5))), Refuted)
 
 
-def test_facts_go_to_isl() -> None:
+def test_isl_uses_facts() -> None:
     open_ended = Layout((N, M), (2, 3))
     assert isinstance(injective(open_ended), Refuted)
     assert injective(Layout((N, M), (2, 3), given=[N <= 3, M <= 2])) == Proved("isl")
@@ -36,7 +36,7 @@ def test_layouts_that_merge_are_equal() -> None:
     assert not one.is_equal(Relation(Chain(Layout((2, N), (3, 7)), Layout(2 * N))))
 
 
-def test_a_relation_is_the_pairs_of_a_table() -> None:
+def test_relation_has_the_pairs_of_the_table() -> None:
     layout = Layout((4, 3), (5, 2))
     pairs = Relation(layout)
     assert pairs.count() == 12

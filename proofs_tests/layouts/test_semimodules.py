@@ -1,4 +1,4 @@
-"""The laws of Figs. 6.2 and 6.3: they hold of what ships, over the right semiring, and are found broken elsewhere."""
+"""The laws of Figs. 6.2 and 6.3 hold for our semimodules, and violations are found."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SAMPLES: list[tuple[Semimodule[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("module", "strides"), SAMPLES, ids=["integers", "coordinates", "F2"])
-def test_every_law_holds_over_the_semiring_of_coordinates(module: Semimodule[Any], strides: list[Any]) -> None:
+def test_all_laws_hold(module: Semimodule[Any], strides: list[Any]) -> None:
     assert list(broken(module, range(6), strides)) == []
 
 
 class OverTheIntegers(Bits):
-    """Strides over F2 with integers for coordinates: what Fig. 6.3 asks for to the letter (erratum E35)."""
+    """Strides over F2 with integer coordinates, as Fig. 6.3 literally says (erratum E35)."""
 
     def plus(self, x: int, y: int) -> int:
         return x + y
@@ -34,27 +34,27 @@ class OverTheIntegers(Bits):
 
 
 class Rounding(Integers):
-    """A division that loses the remainder."""
+    """Division without remainder."""
 
     def divmod(self, n: int, a: int) -> tuple[int, int]:
         return a // n, 0
 
 
-def test_over_the_integers_strides_over_f2_break_two_laws() -> None:
+def test_f2_strides_over_the_integers_break_two_laws() -> None:
     found = [fault.split()[0] for fault in broken(OverTheIntegers(), range(6), SAMPLES[2][1])]
     assert found == ["MULASSOC", "ADDMULDISTR"]
 
 
-def test_a_division_that_loses_the_remainder_is_found() -> None:
+def test_division_without_remainder_breaks_a_law() -> None:
     assert [fault.split()[0] for fault in broken(Rounding(), range(5), SAMPLES[0][1])] == ["DIVMODSOUND"]
 
 
-def test_there_is_a_law_for_each_of_the_figures() -> None:
+def test_number_of_laws() -> None:
     assert len(LAWS) == 13
 
 
 @pytest.mark.parametrize("module", [INTEGERS, COORDINATES, BITS], ids=["integers", "coordinates", "F2"])
-def test_an_order_is_one(module: Semimodule[Any]) -> None:
+def test_orders_are_total(module: Semimodule[Any]) -> None:
     strides = next(strides for known, strides in SAMPLES if known is module)
     assert all(module.at_most(a, a) for a in strides)
     assert all(module.at_most(a, b) or module.at_most(b, a) for a in strides for b in strides)
@@ -70,7 +70,7 @@ def test_an_order_is_one(module: Semimodule[Any]) -> None:
     ],
     ids=str,
 )
-def test_tables_are_the_values_one_by_one(layout: Layout) -> None:
+def test_table_has_the_values(layout: Layout) -> None:
     table = layout.table()
     for at in range(len(table)):
         value = layout(at)

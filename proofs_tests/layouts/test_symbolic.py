@@ -1,4 +1,4 @@
-"""Layouts over symbolic sizes: what is found holds at every size that meets the facts, and each carries its facts."""
+"""Layouts over symbolic sizes: results hold at all sizes that satisfy the facts, and carry the facts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_symbolic_compositions_agree_at_sampled_sizes(outer: Layout, inner: Layo
         assert fact.node in made.known.facts.predicates, "the result carries what it rests on"
 
 
-def test_the_unproved_condition_is_the_reason() -> None:
+def test_unproved_condition_is_reported() -> None:
     made = composition(Layout((N, 8), (8, 1)), Layout((4, 2), (1, N)))
     assert not made.is_layout
     assert "4 divides N" in made.reason or "4 < N" in made.reason or "N divides" in made.reason
@@ -120,7 +120,7 @@ def test_storages_are_injective_for_every_size(layout: Layout) -> None:
 
 @pytest.mark.parametrize("layout", [case[1] for case in STORAGES], ids=[case[0] for case in STORAGES])
 def test_a_planted_fault_causes_a_collision(layout: Layout) -> None:
-    """The greatest stride is made one too small to hold what is before it."""
+    """The greatest stride becomes 1."""
     greatest = max(range(len(layout.modes)), key=lambda k: layout.where(N=3, M=5, K=2, B=7).modes[k][1])  # type: ignore[arg-type, return-value]
     strides = [d for _, d in layout.modes]
     smaller = [1 if k == greatest else d for k, d in enumerate(strides)]
@@ -149,7 +149,7 @@ def test_equal_layouts_of_other_shapes_are_proved_equal() -> None:
     assert isinstance(equal(row_major((N, M)), Layout((N, M))), Refuted)
 
 
-def test_one_extent_or_stride_that_is_changed_is_found_with_numbers() -> None:
+def test_changed_strides_are_refuted_with_numbers() -> None:
     a = Layout((4, N), (N, 1))
     for wrong in (Layout((4, N), (N + 1, 1)), Layout((4, N), (N, 2)), Layout((4, N), (N, 1), offset=1)):
         answer = equal(a, wrong)
@@ -187,12 +187,12 @@ def bricks(i: Any, j: Any) -> Any:
 
 
 def morton(i: Any, j: Any) -> Any:
-    """Within tiles of four by four, the bits of both indices take turns."""
+    """Interleave the bits of both indices within tiles of four by four."""
     return i // 4, j // 4, i // 2 % 2, j // 2 % 2, i % 2, j % 2
 
 
 def grouped(i: Any, j: Any) -> Any:
-    """Program ids in groups of eight rows, column by column within a group."""
+    """Group program ids by eight rows, column by column within a group."""
     return i // 8, j, i % 8
 
 
@@ -201,7 +201,7 @@ def boxed(*extents: object) -> Box:
 
 
 TALL, WIDE = (N + 7) // 8, (M + 3) // 4
-WAYS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], Box]] = {
+STORAGE_FUNCTIONS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], Box]] = {
     "padded pitch": ((N, M), lambda i, j: (i, j), lambda i, j: (i, j), boxed(N, M + 1)),
     "reversed": ((N,), lambda i: (N - 1 - i,), lambda p: (N - 1 - p,), boxed(N)),
     "skewed": ((N, M), skewed, unskewed, boxed(N, M)),
@@ -214,19 +214,19 @@ WAYS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], B
     ),
     "program ids in groups": ((8 * N, M), grouped, lambda i, j, k: (8 * i + k, j), boxed(N, M, 8)),
 }  # fmt: skip
-"""Storages by name: the shape, where digits go, the way back, and the box of the places."""
+"""Storages by name: shape, function of digits, inverse, and box of locations."""
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", STORAGE_FUNCTIONS)
 def test_an_inverse_on_digits_proves_injectivity_for_every_size(name: str) -> None:
-    shape, to, back, onto = WAYS[name]
+    shape, to, back, onto = STORAGE_FUNCTIONS[name]
     assert injective(IndexFunction(shape, to, back, onto=onto)) == Proved("linear")
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", STORAGE_FUNCTIONS)
 def test_faults_in_function_inverse_or_extent_are_not_proved(name: str) -> None:
-    shape, to, back, onto = WAYS[name]
+    shape, to, back, onto = STORAGE_FUNCTIONS[name]
 
     def elsewhere(*digits: Any) -> Any:
         place = to(*digits)
@@ -250,7 +250,7 @@ def test_faults_in_function_inverse_or_extent_are_not_proved(name: str) -> None:
 
 
 def proved_by_the_inverse(function: IndexFunction) -> bool:
-    """Where isl is installed, it may prove that no two places meet, and looks at no way back."""
+    """Return whether injectivity is proved without isl, which ignores the inverse."""
     answer = injective(function)
     return isinstance(answer, Proved) and answer.layer != "isl"
 
@@ -264,7 +264,7 @@ def test_a_wrong_inverse_proves_nothing() -> None:
     assert isinstance(injective(folded), Refuted)
 
 
-def test_facts_that_are_given_with_a_question_count() -> None:
+def test_facts_given_with_a_query_are_used() -> None:
     meets = Layout((N, M), (1, 1))
     assert isinstance(injective(meets), Refuted)
     assert not isinstance(injective(meets, given=[N <= 1]), Refuted)
@@ -274,9 +274,9 @@ def test_facts_that_are_given_with_a_question_count() -> None:
     assert not isinstance(equal(Layout(N, M), Layout(N, 3 * M), given=[N <= 1]), Refuted)
     assert isinstance(bijective(Layout(N, M)), Refuted)
     assert not isinstance(bijective(Layout(N, M), given=[M == 1]), Refuted)
-    stands = Layout((2, N), (0, 1))
-    assert isinstance(injective(stands), Refuted)
-    assert not isinstance(injective(stands, given=[N >= 5, N <= 4]), Refuted)
+    broadcast = Layout((2, N), (0, 1))
+    assert isinstance(injective(broadcast), Refuted)
+    assert not isinstance(injective(broadcast, given=[N >= 5, N <= 4]), Refuted)
 
 
 def test_symbolic_values_on_numeric_boxes_are_compared() -> None:
@@ -300,28 +300,19 @@ def test_symbolic_values_on_numeric_boxes_are_compared() -> None:
         pitch.table()
 
 
-# -- what is not known, and why ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("question", "why"),
     [
-        (
-            lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)),
-            "is not a formula over index expressions",
-        ),
-        (
-            lambda: equal(Layout((N, 2), (E(0), E(1))), IndexFunction((N, 2), lambda i, j: Coordinate((i, j)))),
-            "the values are not index expressions",
-        ),
-        (
-            lambda: injective(composition(Swizzle(3, 3, 3), Layout((N, 8), (8, 1)))),
-            "are not proved to be in the domain of Swizzle",
-        ),
+        (lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)),
+            "is not a formula over index expressions"),
+        (lambda: equal(Layout((N, 2), (E(0), E(1))), IndexFunction((N, 2), lambda i, j: Coordinate((i, j)))),
+            "the values are not index expressions"),
+        (lambda: injective(composition(Swizzle(3, 3, 3), Layout((N, 8), (8, 1)))),
+            "are not proved to be in the domain of Swizzle"),
         (lambda: injective(IndexFunction((N,), lambda i: (i, i), lambda x, y: (x,))), "is not a formula over index"),
     ],
     ids=["no formula", "coordinates", "domain", "the inverse is not proved"],
-)
+)  # fmt: skip
 def test_unknown_answers_give_the_reason(question: Callable[[], object], why: str) -> None:
     found = question()
     assert isinstance(found, Unknown)
@@ -335,7 +326,7 @@ def test_unknown_answers_give_the_reason(question: Callable[[], object], why: st
         (Layout((N, 2), (-1 * E(0), E(1))), (N, 2), {"N": 2, "i0": 1, "i1": 0}),
         (Layout((2, 2), (E(0), E(0))), (4, 1), {"i0": 0, "i1": 1, "j0": 1, "j1": 0}),
     ],
-    ids=["beyond", "below", "meets"],
+    ids=["beyond", "below", "collides"],
 )
 def test_steps_that_collide_or_leave_the_box_are_not_bijective(function: Layout, onto: Any, numbers: object) -> None:
     found = bijective(function, onto)
@@ -343,8 +334,8 @@ def test_steps_that_collide_or_leave_the_box_are_not_bijective(function: Layout,
     assert found.model.numbers == numbers
 
 
-def test_steps_backwards_stay_in_the_domain_of_what_follows_or_leave_it() -> None:
-    """Where they leave it, what is known of the outer function on its domain proves nothing."""
+def test_negative_strides_may_leave_the_outer_domain() -> None:
+    """Outside its domain, facts about the outer function prove nothing."""
     outer = IndexFunction((N,), lambda i: i, lambda x: (x,))
     within = injective(Chain(outer, Layout(N, -1, offset=N - 1, given=[N >= 2])))
     beyond = injective(Chain(outer, Layout(N, -1, offset=N - 2, given=[N >= 2])))
@@ -354,7 +345,7 @@ def test_steps_backwards_stay_in_the_domain_of_what_follows_or_leave_it() -> Non
 
 
 def _cut(extent: Any, stride: Any, random: Random) -> list[tuple[Any, Any]]:
-    """A mode, or two that mean the same."""
+    """Return a mode, or two equivalent ones."""
     ways = {"2*N": [2, N], "4": [2, 2], "M*N": [M, N], "K*M": [K, M]}
     if str(extent) not in ways or random.random() < 0.3:
         return [(extent, stride)]
@@ -362,8 +353,7 @@ def _cut(extent: Any, stride: Any, random: Random) -> list[tuple[Any, Any]]:
     return [(first, stride), (second, stride * first)]
 
 
-def test_modes_cut_in_two_ways_are_merged_to_the_same() -> None:
-    """So no common refinement of two layouts is looked for."""
+def test_differently_split_modes_are_proved_equal() -> None:
     random = Random(5)
     cut_apart = 0
     for _ in range(60):

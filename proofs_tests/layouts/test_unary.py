@@ -1,4 +1,4 @@
-"""Operations on one layout, on all small layouts: each is compared with what enumeration says."""
+"""Unary operations on all small layouts, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -14,25 +14,17 @@ from layouts import Layout
 from proofs_tests.layouts.enumeration import Flat, flats, largest_right_inverse, value, values
 
 STEP = 97
-"""Of the layouts of three modes the default run takes one in so many."""
+"""The default run takes one in STEP layouts of three modes."""
 
 
 def some() -> Iterator[Flat]:
-    """All layouts of up to two modes and 24 places, and some of three modes."""
+    """Yield all layouts of up to two modes and 24 elements, and some of three modes."""
     yield from flats(24, 2)
     yield from islice((flat for flat in flats(24, 3) if len(flat[0]) == 3), 0, None, STEP)
 
 
-def all_of_them() -> Iterator[Flat]:
-    return flats(24, 3)
-
-
-def laid_out(flat: Flat) -> Layout:
-    return Layout(flat[0], flat[1])
-
-
 def check(flat: Flat) -> None:
-    layout, table = laid_out(flat), values(flat)
+    layout, table = Layout(*flat), values(flat)
     assert layout.table().tolist() == table
     beyond = len(table) + 5
     assert [layout(at) for at in range(beyond)] == [value(flat, at) for at in range(beyond)]
@@ -106,7 +98,7 @@ def check_complement(layout: Layout, table: list[int]) -> None:
 
 
 def has_gaps(layout: Layout) -> bool:
-    """Whether some stride is no multiple of what the modes of smaller strides reach."""
+    """Return whether a stride is not a multiple of the reach of the modes with smaller strides."""
     reach = 1
     for n, d in sorted(layout.modes, key=lambda mode: mode[1]):  # type: ignore[arg-type, return-value]
         if n != 1 and d % reach:  # type: ignore[operator]
@@ -116,7 +108,7 @@ def has_gaps(layout: Layout) -> bool:
 
 
 def tiles(places: set[int], reach: object) -> bool:
-    """Whether copies of these places, each put at the first place that is free, never overlap up to the last one."""
+    """Return whether copies of these locations, each at the first free one, tile the range."""
     assert isinstance(reach, int)
     free = set(range(reach))
     hit: set[int] = set()
@@ -159,11 +151,11 @@ def test_small_layouts_agree_with_enumeration() -> None:
 
 @pytest.mark.slow
 def test_all_layouts_of_three_modes_agree_with_enumeration() -> None:
-    for flat in all_of_them():
+    for flat in flats(24, 3):
         check(flat)
 
 
-def test_a_refutation_shows_its_numbers_by_name() -> None:
+def test_refutation_shows_its_numbers_by_name() -> None:
     found = layouts.injective(Layout((2, 2), (1, 1)))
     assert isinstance(found, Refuted)
     assert repr(found) == f"Refuted(model=Model({found.model.numbers}))"

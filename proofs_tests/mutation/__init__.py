@@ -1,1 +1,1 @@
-"""Faults planted in the trusted rooms, one at a time: whether the tests find them."""
+"""Mutation testing of the trusted packages."""

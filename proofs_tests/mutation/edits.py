@@ -1,9 +1,8 @@
-"""The mutants of a file: small changes to its syntax, each of which some test should notice.
+"""Mutants of a file: small changes to its syntax, each of which some test should detect.
 
-A comparison is turned or weakened, a condition is dropped or forced, one side of and/or is forgotten, a constant moves
-by one, a statement that checks or raises is left out, a result is replaced by nothing. A loop sees its first element
-only, or misses it; one part of what is compared is ignored; a call misses an argument, or gives back what it is given.
-Words of messages stay.
+A comparison is negated or weakened, a condition dropped or forced, an operand dropped, a constant incremented, a
+checking statement deleted, a result replaced by None. A loop runs for its first element only, or skips it; a comparison
+ignores one component; a call loses an argument, or returns its argument. Messages are not changed.
 """
 
 from __future__ import annotations
@@ -44,40 +43,40 @@ _COMPUTED: Final[dict[type[ast.operator], type[ast.operator]]] = {
 }
 _OTHER_WORD: Final = {"any": "all", "all": "any", "min": "max", "max": "min", "at_most": "less", "less": "at_most"}
 _GIVEN_BACK: Final = frozenset({"negation", "predicate", "shape", "shift", "substitute"})
-"""Functions and methods whose result may be confused with what they are given."""
+"""Functions and methods with a result of the type of their first argument."""
 PARTS: Final = 5
-"""So many parts of what is compared are ignored, one at a time: a program has as many."""
+"""Number of components that comparisons ignore, one at a time: those of a program."""
 IGNORED: Final = "ignored"
-"""The last word of such a change, after the number of the part."""
+"""Last word of such a change, after the number of the component."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A change in a function of a file: `function` is its dotted name there, `line` where the change is."""
+    """A change at a line of a function, given by its dotted name in the file."""
 
     file: str
     function: str
     line: int
     change: str
     number: int
-    """Which of the changes of the function that are called so."""
+    """Index among the equal changes of the function."""
     place: int
-    """Which of the changes of the file it is."""
+    """Index among the changes of the file."""
 
     @property
     def key(self) -> str:
-        """What it is remembered by: it does not move when lines are added elsewhere."""
+        """Key for verdicts, independent of line numbers."""
         return f"{self.file}::{self.function}::{self.change}::{self.number}"
 
     @property
     def part(self) -> int | None:
-        """Which part of two values a comparison ignores, if the change is of this kind."""
+        """Component that a comparison ignores, if the change is of this kind."""
         before, _, last = self.change.rpartition(" ")
         return int(before.rpartition(" ")[2]) if last == IGNORED else None
 
     @property
     def with_an_earlier_part(self) -> Mutant | None:
-        """The mutant that ignores the part before. Values without that part do not have this one either."""
+        """The mutant that ignores the previous component; if no values have that one, none have this."""
         if not self.part:
             return None
         change = self.change.removesuffix(f"{self.part} {IGNORED}") + f"{self.part - 1} {IGNORED}"
@@ -85,7 +84,7 @@ class Mutant:
 
 
 def mutants(file: str, text: str) -> list[Mutant]:
-    """All mutants of a file, function by function."""
+    """Return all mutants of a file, function by function."""
     seen: dict[tuple[str, str], int] = {}
     out = []
     for place, (function, line, change, _) in enumerate(_edits(ast.parse(text))):
@@ -95,29 +94,29 @@ def mutants(file: str, text: str) -> list[Mutant]:
 
 
 def functions(text: str) -> dict[str, str]:
-    """The functions of a file by their dotted names, each as text without comments."""
+    """Return the text of the functions of a file without comments, by dotted name."""
     return {name: ast.unparse(node) for name, node in _functions(ast.parse(text))}
 
 
 class Alike:
-    """A comparison that ignores one part of two values."""
+    """A comparison that ignores one component of two values."""
 
     def __init__(self) -> None:
-        self.met = False
-        """Whether two values with such a part have been compared."""
+        self.used = False
+        """True once two values with this component have been compared."""
 
     def __call__(self, left: Any, right: Any, part: int) -> Any:
-        """Return `right` if the values differ in this part at most, else `left`."""
+        """Return `right` if the values differ at most in this component, else `left`."""
         ours, others = _parts(left), _parts(right)
         if type(left) is not type(right) or not part < len(ours) == len(others):
             return left
-        self.met = True
+        self.used = True
         ours[part] = others[part]
         return right if ours == others else left
 
 
 def _parts(value: Any) -> list[Any]:
-    """Return what decides whether two values are equal; nothing of a value that has no parts."""
+    """Return the components that equality compares; none for an atomic value."""
     if isinstance(value, Node):
         key: Any = value.identity.key
         value = key[1]
@@ -128,18 +127,18 @@ def _parts(value: Any) -> list[Any]:
 
 ALIKE: Final = Alike()
 NAMES: Final[dict[str, Any]] = {"alike": ALIKE, "islice": islice}
-"""What the text of a mutant refers to."""
+"""Names that mutants use."""
 
 
 class Syntax:
-    """The syntax of a file, in which one change can be made, once: a process of its own has all of them to itself."""
+    """The syntax of a file, for a single change per process."""
 
     def __init__(self, text: str) -> None:
         self._tree = ast.parse(text)
         self._edits = [edit for *_, edit in _edits(self._tree)]
 
     def changed(self, mutant: Mutant) -> ast.Module:
-        """The syntax with the change."""
+        """Return the changed syntax."""
         self._edits[mutant.place]()
         return ast.fix_missing_locations(self._tree)
 
@@ -151,7 +150,7 @@ def _edits(tree: ast.Module) -> Iterator[tuple[str, int, str, Edit]]:
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The functions of a module and the methods of its classes; what is nested in them is part of them."""
+    """Yield the functions of a module and the methods of its classes, including nested code."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             yield node.name, node
@@ -166,7 +165,7 @@ def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, str, Edit]]:
 
 
 def _line(node: ast.AST, change: str, function: ast.FunctionDef) -> int:
-    """Where a change is seen: a part of a comprehension or of a match has no line of its own, a function two."""
+    """Return the line of a change; parts of comprehensions and matches have none, functions two."""
     if isinstance(node, ast.FunctionDef):
         return next(part.lineno for part in node.body if change.startswith(ast.unparse(part).splitlines()[0][:60]))
     inside = node.target if isinstance(node, ast.comprehension) else getattr(node, "pattern", node)
@@ -174,7 +173,7 @@ def _line(node: ast.AST, change: str, function: ast.FunctionDef) -> int:
 
 
 def _below(node: ast.AST) -> Iterator[ast.AST]:
-    """What is run of a function: no annotations, no docstring, no words of what is raised."""
+    """Yield the executed nodes of a function, without annotations, docstrings and messages."""
     if isinstance(node, ast.FunctionDef | ast.Lambda):
         parts: list[ast.AST] = list(node.body) if isinstance(node, ast.FunctionDef) else [node.body]
         if isinstance(node, ast.FunctionDef):
@@ -196,9 +195,9 @@ Change: TypeAlias = tuple[str, ast.AST, str, object]
 
 
 def _of(node: ast.AST) -> Iterator[Change]:
-    """The changes of one node: in words, and the field of a node that gets another value."""
+    """Yield the changes of a node: description, node, field and new value."""
     said = ast.unparse(node).split("\n")[0][:70] if isinstance(node, ast.expr | ast.stmt) else ""
-    said = said.replace('"', "'")  # versions of Python write other quotes around text that has quotes in it
+    said = said.replace('"', "'")  # quotes around strings with quotes depend on the Python version
     match node:
         case ast.Compare(ops=[op]):
             for other in _COMPARED[type(op)]:
@@ -246,7 +245,7 @@ def _of(node: ast.AST) -> Iterator[Change]:
 
 
 def _without_parts(compared: ast.Compare, said: str) -> Iterator[Change]:
-    """A comparison of two values that ignores one of their parts."""
+    """Yield comparisons that ignore one component."""
     left, (op,), (right,) = compared.left, compared.ops, compared.comparators
     if isinstance(op, ast.Eq | ast.NotEq) and not any(_has_no_parts(side) for side in (left, right)):
         for part in range(PARTS):
@@ -260,7 +259,7 @@ def _has_no_parts(side: ast.expr) -> bool:
 
 
 def _fewer(node: ast.AST, said: str) -> Iterator[Change]:
-    """One element of many, all but one, an argument less: of loops, of displays and calls whose length varies."""
+    """Yield loops, displays and calls with fewer elements or arguments."""
     if isinstance(node, ast.For | ast.comprehension):
         loop = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"[:70]
         yield f"{loop}: the first alone", node, "iter", _called("islice", node.iter, ast.Constant(1))
@@ -295,7 +294,7 @@ def _nothing_given() -> ast.YieldFrom:
 
 
 def _left_out(node: ast.AST) -> Iterator[Change]:
-    """Statements of a block that are left out: what checks, raises or writes."""
+    """Yield blocks without one statement that checks, raises or writes."""
     for name in ("body", "orelse"):
         block = getattr(node, name, None)
         if not isinstance(block, list):
@@ -304,10 +303,10 @@ def _left_out(node: ast.AST) -> Iterator[Change]:
             if isinstance(statement, ast.Raise | ast.AugAssign) or (
                 isinstance(statement, ast.Expr)
                 and not isinstance(statement.value, ast.Constant)
-                and not ast.unparse(statement).startswith("assert_never(")  # which mypy has seen that nothing comes to
+                and not ast.unparse(statement).startswith("assert_never(")  # unreachable, as mypy has checked
             ):
                 kept = statement.value if isinstance(statement, ast.Expr) else None
-                # A generator stays one: that nothing can be iterated is found by any test.
+                # A generator remains a generator, else every test would fail.
                 instead = ast.Expr(_nothing_given()) if isinstance(kept, ast.Yield | ast.YieldFrom) else ast.Pass()
                 left = [*block[:place], instead, *block[place + 1 :]]
                 yield f"{ast.unparse(statement).splitlines()[0][:60]}: left out", node, name, left

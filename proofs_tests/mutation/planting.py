@@ -1,7 +1,7 @@
-"""A mutant in a running process: the code of the changed function takes the place of the one that is loaded.
+"""Plants a mutant in a running process by replacing the code of the changed function.
 
-So that nothing is imported anew for a mutant, tests are collected once, and a child process is forked for each. What
-is remembered of answers that the function gave before is forgotten: a test would be told those.
+Tests are collected once, and a child process is forked for each mutant, so that nothing is imported again. Memos are
+cleared, since they may hold results of the original function.
 """
 
 from __future__ import annotations
@@ -17,18 +17,15 @@ from typing import Any, Final
 from atl.checks import validation
 from atl.prove import forget
 from proofs_tests.mutation.edits import NAMES, Mutant
-from proofs_tests.mutation.rooms import HERE
+from proofs_tests.mutation.packages import HERE
 from rewrites.rules import RULES
 
 PACKAGES: Final = frozenset(path.name for path in HERE.iterdir())
-"""The names at the top of the checkout, those of its packages among them."""
+"""Names of the files and folders at the top of the checkout, including its packages."""
 
 
 def planted(mutant: Mutant, syntax: ast.Module) -> bool:
-    """Plants a mutant, which is in the syntax of its file already; False where there is no such function.
-
-    What was remembered is forgotten.
-    """
+    """Plant a mutant, given the syntax of its changed file, and clear memos; return False without such a function."""
     module = sys.modules.get(mutant.file.removesuffix(".py").replace("/", "."))
     if module is None:
         return False
@@ -44,12 +41,12 @@ def planted(mutant: Mutant, syntax: ast.Module) -> bool:
         warnings.simplefilter("ignore", DeprecationWarning)
         function.__code__ = code
     function.__globals__.update(NAMES)
-    nothing_is_remembered()
+    clear_memos()
     return True
 
 
 def _is_needed(part: ast.stmt, name: str) -> bool:
-    """Whether it is what is called so, or says how annotations are read; all else of a file costs time."""
+    """Return whether the statement has this name or is a `__future__` import; the rest is not compiled, for speed."""
     if isinstance(part, ast.ImportFrom):
         return part.module == "__future__"
     return isinstance(part, ast.FunctionDef | ast.ClassDef) and part.name == name
@@ -72,10 +69,10 @@ def _with_methods(held: object) -> Iterator[object]:
         yield from vars(held).values()
 
 
-def nothing_is_remembered(*, without: str | None = None) -> None:
-    """Forget the answers of functions and of the prover, what rules state, and which nodes were made here.
+def clear_memos(*, without: str | None = None) -> None:
+    """Clear the memos of functions, the prover, rules and validation.
 
-    The memos of the modules whose names begin with `without` are kept.
+    Memos of modules whose names begin with `without` are kept.
     """
     for memo in memos():
         if without is None or not memo.__module__.startswith(without):

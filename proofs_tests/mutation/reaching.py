@@ -1,4 +1,4 @@
-"""Which test reaches which line: by the package coverage where it is installed, else by a trace in Python."""
+"""Finds the lines that each test reaches, by the package coverage if installed, else by a trace function."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Lines: TypeAlias = set[tuple[str, int]]
 
 
 class Reaching(Protocol):
-    """Looks at one test after another; `files` of its maker are the names of files by their places on disk."""
+    """Records the lines that tests reach."""
 
     def of(self, test: str) -> AbstractContextManager[None]:
-        """What runs in the block belongs to this test."""
+        """Attribute the code in the block to this test."""
 
     def lines(self) -> Mapping[str, Lines]:
-        """The lines of the files that each test has reached."""
+        """Return the lines that each test has reached."""
 
 
 def reaching(files: Mapping[str, str]) -> Reaching:
-    """The fastest way to look that there is here."""
+    """Return the fastest available recorder for `files`, names by path on disk."""
     return _Traced(files) if find_spec("coverage") is None else _Covered(files)
 
 

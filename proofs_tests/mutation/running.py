@@ -1,8 +1,7 @@
-"""The tests of a room against its mutants: collected once, run once to see who reaches which line, then a child each.
+"""Runs tests on mutants: collected once, run once to record the lines that each reaches, then a child per mutant.
 
-A child plants its mutant and runs the tests that reach the changed line until one fails: first those that have found
-another mutant of the function, then the fastest. It is limited by what it uses, so that other work on the machine does
-not change the verdict.
+A child plants its mutant and runs the tests that reach the changed line until one fails: first those that have killed
+another mutant of the function, then the fastest. Limits are in processor time, so that load does not change verdicts.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from typing import Final, Literal, TypeAlias
 import pytest
 
 from proofs_tests.mutation.edits import ALIKE, Mutant, Syntax, functions
-from proofs_tests.mutation.planting import nothing_is_remembered, planted
+from proofs_tests.mutation.packages import HERE
+from proofs_tests.mutation.planting import clear_memos, planted
 from proofs_tests.mutation.reaching import Lines, reaching
-from proofs_tests.mutation.rooms import HERE
 
 Timed: TypeAlias = tuple[pytest.Item, float]
-"""A test, and the seconds that it takes where nothing is planted."""
+"""A test, and its seconds without a mutant."""
 Verdict: TypeAlias = Literal["killed", "survived", "timeout", "unreached", "not planted"]
 
 SECONDS: Final = 30.0
-"""So long the tests that are asked for one mutant take together, without it."""
+"""Maximum total seconds of the tests for one mutant."""
 PATIENCE: Final = 6.0
-"""A mutant with which a test takes so many times as long runs for ever."""
+"""A test that takes this many times as long counts as an infinite loop."""
 AT_LEAST: Final = 5
-"""So many seconds of its processor each test has; a mutant is not judged by how busy the machine is."""
+"""Minimum limit of a test, in seconds of processor time."""
 TO_PLANT: Final = 60
-"""So many a fault takes at most before the first test: all that was remembered is forgotten."""
+"""Limit for planting a mutant and clearing memos, in seconds."""
 AT_MOST: Final = 600.0
-"""One that waits for something is left after so many seconds in which it uses no processor."""
-ROOM: Final = 4 << 30
-"""So much more memory than there was may be used by a mutant."""
+"""Limit for a child that uses no processor time, in seconds."""
+MEMORY: Final = 4 << 30
+"""Additional memory that a mutant may use, in bytes."""
 _CODES: Final[dict[int, Verdict]] = {
     10: "killed",
     11: "survived",
@@ -58,7 +57,7 @@ _CODES: Final[dict[int, Verdict]] = {
 
 
 class Verdicts:
-    """What is known of mutants, on disk: a line each, with a hash of the function that is changed."""
+    """Verdicts on disk, one line each, with a hash of the changed function."""
 
     def __init__(self, path: Path, texts: Mapping[str, str]) -> None:
         self._path = path
@@ -71,18 +70,18 @@ class Verdicts:
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 key, of, verdict, _ = json.loads(line)
-                if self._known.get((key, of)) != "killed":  # which it stays
+                if self._known.get((key, of)) != "killed":  # killed mutants remain killed
                     self._known[key, of] = verdict
 
     def of(self, mutant: Mutant) -> Verdict | None:
-        """The verdict, if the function has not changed since."""
+        """Return the verdict, if the function has not changed since."""
         return self._known.get((mutant.key, self._hash(mutant)))
 
     def _hash(self, mutant: Mutant) -> str:
         return self._hashes[mutant.file, mutant.function]
 
     def keep(self, mutant: Mutant, verdict: Verdict, by: str) -> None:
-        """Notes a verdict, and the test that found the mutant."""
+        """Store a verdict, and the test that killed the mutant."""
         self._known[mutant.key, self._hash(mutant)] = verdict
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as stream:
@@ -91,20 +90,20 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A process that judges a mutant, the end of the pipe that it writes to, and until when it is waited for.
+    """A process that tests a mutant, the reading end of its pipe, and the end of its time limit.
 
-    `used` is what it had used of the processor when that was said: where others have it, it is waited for longer.
+    `used` is its processor time when the limit was set; the limit is extended if it has used more since.
     """
 
     number: int
     mutant: Mutant
-    said: int
+    pipe: int
     until: float
     used: int = 0
 
 
 class Runner:
-    """A plugin of pytest that runs, in the place of all tests once, some of them for each mutant."""
+    """A pytest plugin that runs selected tests for each mutant instead of all tests once."""
 
     def __init__(
         self,
@@ -121,28 +120,28 @@ class Runner:
         self._texts = texts
         self._verdicts = verdicts
         self._failed = False
-        self._found_by: Counter[tuple[str, str]] = Counter()
-        """How often a test has found a mutant of a function: it is asked first for the next one."""
+        self._kills: Counter[tuple[str, str]] = Counter()
+        """Number of mutants of a function that a test has killed; such tests run first."""
         self._at_work: dict[int, _Child] = {}
         self.broken: list[str] = []
 
     def pytest_configure(self) -> None:
-        """A case that fails is enough: nobody reads the smallest one."""
-        from hypothesis import Phase, settings  # here: pytest warns of what was imported before it
+        """Turn off shrinking, since nobody reads the failing case."""
+        from hypothesis import Phase, settings  # pytest warns about earlier imports
 
         phases = [Phase.explicit, Phase.generate]
         settings.register_profile("mutants", phases=phases, report_multiple_bugs=False)
         settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Notes that a test has failed."""
+        """Record that a test has failed."""
         self._failed |= report.failed
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Runs each test once, and then those that reach it for each mutant."""
-        if session.testsfailed:  # a file that cannot be imported finds nothing, which is no survival
-            self.broken.append("some that cannot be collected")
+        """Run each test once, and then for each mutant the tests that reach it."""
+        if session.testsfailed:  # an import error is not survival
+            self.broken.append("collection errors")
             return True
         seen = self._seen(session.items)
         self.broken += seen.broken
@@ -150,24 +149,24 @@ class Runner:
             return True
         _imported(seen.modules)
         gc.collect()
-        gc.freeze()  # a child that collects what its parent holds has to copy it
+        gc.freeze()  # avoids copying pages in children
         syntax = "", Syntax("")
         for number, mutant in enumerate(self._mutants, 1):
             if mutant.file != syntax[0]:
                 syntax = mutant.file, Syntax(self._texts[mutant.file])
             before = mutant.with_an_earlier_part
-            nothing_there = before is not None and self._verdicts.of(before) == "unreached"
-            items = [] if nothing_there else self._chosen(session.items, mutant, seen)
+            missing = before is not None and self._verdicts.of(before) == "unreached"
+            items = [] if missing else self._chosen(session.items, mutant, seen)
             if items:
                 self._send(number, mutant, syntax[1], [(item, seen.seconds[item.nodeid]) for item in items])
             else:
-                self._judged(number, mutant, "unreached", "")
+                self._record(number, mutant, "unreached", "")
         while self._at_work:
             self._receive()
         return True
 
     def _chosen(self, tests: Sequence[pytest.Item], mutant: Mutant, seen: Seen) -> list[pytest.Item]:
-        """The fastest tests that reach the mutant, for as long as is allowed; first those that are known to find."""
+        """Return the fastest tests that reach the mutant within the limit, ordered by kills."""
         found = [item for item in tests if (mutant.file, mutant.line) in seen.lines[item.nodeid]]
         chosen: list[pytest.Item] = []
         left = self._seconds
@@ -177,25 +176,23 @@ class Runner:
             chosen.append(item)
             left -= seen.seconds[item.nodeid]
         function = f"{mutant.file}::{mutant.function}"
-        return sorted(chosen, key=lambda item: -self._found_by[function, item.nodeid])
-
-    # -- which test reaches what -------------------------------------------------------------------------------------
+        return sorted(chosen, key=lambda item: -self._kills[function, item.nodeid])
 
     def _seen(self, tests: Sequence[pytest.Item]) -> Seen:
-        """What each test reaches, and how long it takes: looked at by processes of their own."""
+        """Run all tests in worker processes; return the lines that each reaches and its time."""
         pipes: list[int] = []
         for worker in range(self._workers):
-            asked, said = os.pipe()
+            reader, writer = os.pipe()
             if os.fork() == 0:
                 code = 1
                 try:
-                    with os.fdopen(said, "wb") as stream:
+                    with os.fdopen(writer, "wb") as stream:
                         pickle.dump(self._seen_here(tests[worker :: self._workers]), stream)
                     code = 0
                 finally:
                     os._exit(code)
-            os.close(said)
-            pipes.append(asked)
+            os.close(writer)
+            pipes.append(reader)
         seen = Seen({}, {}, [], set())
         for pipe in pipes:
             with os.fdopen(pipe, "rb") as stream:
@@ -208,7 +205,7 @@ class Runner:
         before = set(sys.modules)
         seen = Seen({}, {}, [], set())
         for item in tests:
-            nothing_is_remembered()  # by which it would reach less than in a process of its own
+            clear_memos()  # else it would reach less than in a fresh process
             begun = _used()
             with look.of(item.nodeid):
                 self._run(item)
@@ -220,22 +217,20 @@ class Runner:
         seen.modules.update(set(sys.modules) - before)
         return seen
 
-    # -- what becomes of a mutant ------------------------------------------------------------------------------------
-
     def _send(self, number: int, mutant: Mutant, syntax: Syntax, items: Sequence[Timed]) -> None:
-        """Has a mutant judged by a process of its own, once there is room for one."""
+        """Test a mutant in a child process, once a worker is free."""
         while len(self._at_work) >= self._workers:
             self._receive()
         sys.stdout.flush()
-        asked, said = os.pipe()
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            self._in_the_child(mutant, syntax, items, said)
-        os.close(said)
-        self._at_work[child] = _Child(number, mutant, asked, time.monotonic() + AT_MOST)
+            self._in_the_child(mutant, syntax, items, writer)
+        os.close(writer)
+        self._at_work[child] = _Child(number, mutant, reader, time.monotonic() + AT_MOST)
 
     def _receive(self) -> None:
-        """Waits for a process that has judged its mutant, or that is waited for no longer."""
+        """Wait until a child ends or exceeds its limit."""
         while True:
             for pid, child in list(self._at_work.items()):
                 ended, status = os.waitpid(pid, os.WNOHANG)
@@ -247,29 +242,29 @@ class Runner:
                     ended, status = os.waitpid(pid, 0)
                 if ended:
                     del self._at_work[pid]
-                    with os.fdopen(child.said, "rb") as stream:
+                    with os.fdopen(child.pipe, "rb") as stream:
                         by = stream.read().decode()
                     verdict = _CODES.get(os.waitstatus_to_exitcode(status), "killed")
-                    self._judged(child.number, child.mutant, verdict, by)
+                    self._record(child.number, child.mutant, verdict, by)
                     return
             time.sleep(0.005)
 
-    def _judged(self, number: int, mutant: Mutant, verdict: Verdict, by: str) -> None:
+    def _record(self, number: int, mutant: Mutant, verdict: Verdict, by: str) -> None:
         self._verdicts.keep(mutant, verdict, by)
         if by:
-            self._found_by[f"{mutant.file}::{mutant.function}", by] += 1
+            self._kills[f"{mutant.file}::{mutant.function}", by] += 1
         if verdict != "killed":
             place = f"{mutant.file}:{mutant.line}"
             print(f"{number}/{len(self._mutants)} {verdict}: {place} {mutant.change}", file=sys.stderr, flush=True)
 
-    def _in_the_child(self, mutant: Mutant, syntax: Syntax, items: Sequence[Timed], said: int) -> None:
+    def _in_the_child(self, mutant: Mutant, syntax: Syntax, items: Sequence[Timed], writer: int) -> None:
         code = 10
         try:
             _limited_in_memory()
             _limited(TO_PLANT)
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 1)
-            os.dup2(nowhere, 2)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
             if not planted(mutant, syntax.changed(mutant)):
                 code = 12
             else:
@@ -278,10 +273,10 @@ class Runner:
                     _limited(AT_LEAST + PATIENCE * usual)
                     self._run(item)
                     if self._failed:
-                        os.write(said, item.nodeid.encode())
+                        os.write(writer, item.nodeid.encode())
                         break
                 else:
-                    code = 13 if mutant.part is not None and not ALIKE.met else 11
+                    code = 13 if mutant.part is not None and not ALIKE.used else 11
         finally:
             os._exit(code)
 
@@ -292,7 +287,7 @@ class Runner:
 
 @dataclass(slots=True)
 class Seen:
-    """Of tests: the lines that each reaches, its seconds, those that fail, and the modules that they import."""
+    """A run of tests: lines and seconds of each, failures, and imported modules."""
 
     lines: dict[str, Lines]
     seconds: dict[str, float]
@@ -300,7 +295,7 @@ class Seen:
     modules: set[str]
 
     def add(self, other: Seen) -> None:
-        """Adds what was seen of other tests."""
+        """Add the results of other tests."""
         self.lines.update(other.lines)
         self.seconds.update(other.seconds)
         self.broken += other.broken
@@ -308,31 +303,31 @@ class Seen:
 
 
 def _imported(modules: Iterable[str]) -> None:
-    """Imports what tests will, once for all of them. The threads of egglog do not survive a fork."""
+    """Import the modules of the tests once. The threads of egglog do not survive a fork."""
     for name in sorted(module for module in modules if module.partition(".")[0] != "egglog"):
-        with suppress(Exception):  # what only a test makes to be imported
+        with suppress(Exception):  # modules that a test creates
             import_module(name)
 
 
 def _used() -> float:
-    """The seconds of processors that this process, and what it has started and waited for, has used."""
+    """Return the processor time of this process and its finished children, in seconds."""
     return sum(os.times()[:4])
 
 
 def _used_by(process: int) -> int:
-    """What a process, and what it has started and waited for, has used of the processor, in ticks."""
-    told = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return sum(map(int, told[11:15]))
+    """Return the processor time of a process and its finished children, in ticks."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15]))
 
 
 def _limited(seconds: float) -> None:
-    """Ends this process when it has used the processor for so long from now on."""
+    """End this process after this much more processor time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 1, most))
 
 
 def _limited_in_memory() -> None:
-    """Gives this process no more than `ROOM`."""
+    """Limit this process to `MEMORY` more bytes."""
     held = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, held + ROOM))
+    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))

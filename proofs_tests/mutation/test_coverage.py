@@ -1,4 +1,4 @@
-"""What the tests reach is counted, whatever becomes of the processes that run them."""
+"""The coverage tool: reached lines and branches, counted also if test processes are killed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from proofs_tests import coverage
 from proofs_tests.coverage import ABSENT, LIBRARY, Reached, measured, missing
+from proofs_tests.mutation.packages import HERE
 from proofs_tests.mutation.reaching import _Traced
-from proofs_tests.mutation.rooms import HERE
 
 ENDED: str = """
 import os
@@ -33,10 +33,8 @@ SIGN: str = "def of(a):\n    if a < 0:\n        return -1\n    return 1\n"
 
 
 @pytest.mark.long
-def test_what_a_process_has_reached_is_kept_where_its_end_is_cut_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As that of a process of pytest-xdist is which needs more than ten seconds for it."""
+def test_coverage_survives_a_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest-xdist kills workers that take more than ten seconds to end."""
     monkeypatch.setattr(coverage, "FOLDER", tmp_path / "found")
     (tmp_path / "sign.py").write_text(SIGN, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(ENDED, encoding="utf-8")
@@ -50,27 +48,27 @@ def test_what_a_process_has_reached_is_kept_where_its_end_is_cut_short(
 
 
 def test_shares_are_rounded_down() -> None:
-    said = " ".join(str(Reached("room", 9_999, 10_000, 199_999, 200_000)).split())
-    assert said == "room 99.99 % of 200000 branches, 99.99 % of 10000 statements"
+    text = " ".join(str(Reached("scope", 9_999, 10_000, 199_999, 200_000)).split())
+    assert text == "scope 99.99 % of 200000 branches, 99.99 % of 10000 statements"
 
 
-def test_who_looks_on_goes_on_after_a_test_was_traced() -> None:
-    def looks_on(frame: FrameType, event: str, argument: object) -> Any:
+def test_trace_function_is_restored() -> None:
+    def tracer(frame: FrameType, event: str, argument: object) -> Any:
         return None
 
     before = sys.gettrace()
-    sys.settrace(looks_on)
+    sys.settrace(tracer)
     try:
         with _Traced({}).of("a test"):
-            assert sys.gettrace() is not looks_on
+            assert sys.gettrace() is not tracer
         after = sys.gettrace()
     finally:
         sys.settrace(before)
-    assert after is looks_on
+    assert after is tracer
 
 
-def test_what_is_not_counted_where_a_module_is_absent_is_one_function_each() -> None:
-    texts = {path: path.read_text(encoding="utf-8") for room in LIBRARY for path in (HERE / room).rglob("*.py")}
+def test_uncounted_patterns_match_one_function_each() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for package in LIBRARY for path in (HERE / package).rglob("*.py")}
     for pattern in (line for lines in ABSENT.values() for line in lines):
-        met = [path.name for path, text in texts.items() for _ in re.finditer(pattern, text, re.MULTILINE)]
-        assert met == ["operators.py"], pattern
+        found = [path.name for path, text in texts.items() for _ in re.finditer(pattern, text, re.MULTILINE)]
+        assert found == ["operators.py"], pattern

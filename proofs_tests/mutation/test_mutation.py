@@ -1,4 +1,4 @@
-"""The tool that plants faults: what it changes, that the change is what runs, and what it says of the tests."""
+"""The mutation tester: its mutants, planting, limits and verdicts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hypothesis import given, settings, strategies
 
 import atl
 from atl.prove.prover import _smt, without_smt
-from proofs_tests.mutation.__main__ import told
+from proofs_tests.mutation.__main__ import report
 from proofs_tests.mutation.edits import NAMES, PARTS, Alike, Mutant, Syntax, mutants
-from proofs_tests.mutation.explained import EXPLAINED
-from proofs_tests.mutation.planting import nothing_is_remembered, planted
+from proofs_tests.mutation.equivalent import EQUIVALENT
+from proofs_tests.mutation.packages import HERE, SCOPES
+from proofs_tests.mutation.planting import clear_memos, planted
 from proofs_tests.mutation.reaching import Reaching, _Traced, reaching
-from proofs_tests.mutation.rooms import HERE, ROOMS
 from proofs_tests.mutation.running import Runner, Verdicts, _used_by
 
 TEXT = '''
@@ -34,13 +34,13 @@ def inside(low: int, at: int, high: int) -> bool:
 
 class Box:
     @property
-    def room(self) -> int:
+    def size(self) -> int:
         self.check()
         return 2 - 1
 '''
 
 
-def test_every_kind_of_change_is_made_and_words_are_left_alone() -> None:
+def test_all_kinds_of_mutants_are_made() -> None:
     made = mutants("box.py", TEXT)
     changes = "\n".join(mutant.change for mutant in made)
     for kind in ("never", "always", "left out", "exchanged", "forgotten", "becomes", "one more", "nothing", "dropped"):
@@ -51,7 +51,7 @@ def test_every_kind_of_change_is_made_and_words_are_left_alone() -> None:
     assert len({mutant.key for mutant in made}) == len(made)
 
 
-def test_each_mutant_differs_from_the_file_in_its_change_alone() -> None:
+def test_mutant_differs_only_in_its_change() -> None:
     plain = ast.unparse(ast.parse(TEXT)).splitlines()
     for mutant in mutants("box.py", TEXT):
         text = ast.unparse(Syntax(TEXT).changed(mutant)).splitlines()
@@ -72,7 +72,7 @@ def all_of(left, right, extents, known=()):
 """
 
 
-def test_faults_of_loops_displays_calls_and_comparisons_are_made() -> None:
+def test_mutants_of_loops_displays_calls_and_comparisons() -> None:
     changes = {mutant.change for mutant in mutants("many.py", MANY)}
     assert {
         "for extent in extents: the first alone",
@@ -98,7 +98,7 @@ def test_faults_of_loops_displays_calls_and_comparisons_are_made() -> None:
         ("left != right: part 1 ignored", [1, 2, 3]),
     ],
 )
-def test_a_fault_of_a_loop_or_a_comparison_does_what_it_says(change: str, given: list[object]) -> None:
+def test_mutants_behave_as_described(change: str, given: list[object]) -> None:
     (mutant,) = (mutant for mutant in mutants("many.py", MANY) if mutant.change == change)
     names = {**NAMES, "less": lambda _, extent: extent, "shift": lambda left, by: by if "ignored" in change else left}
     exec(compile(Syntax(MANY).changed(mutant), "many.py", "exec"), names)
@@ -114,7 +114,7 @@ def test_a_fault_of_a_loop_or_a_comparison_does_what_it_says(change: str, given:
         (program, replace(program, assumptions=((n > 1).node,)), 3),
     ],
 )
-def test_a_comparison_may_ignore_each_part_of_what_it_compares(left: Any, right: Any, differing: int) -> None:
+def test_comparisons_ignore_one_component(left: Any, right: Any, differing: int) -> None:
     for part in range(PARTS):
         alike = Alike()
         assert alike(left, left, part) == left
@@ -123,32 +123,24 @@ def test_a_comparison_may_ignore_each_part_of_what_it_compares(left: Any, right:
 
 
 @pytest.mark.long
-def test_a_planted_fault_is_what_runs() -> None:
-    """In a process of its own, as a fault is not taken back."""
-    file = "padtypes/__init__.py"
-    mutant = Mutant(file, "no_such_function", 1, "", 0, 0)
+def test_planted_mutant_runs() -> None:
+    mutant = Mutant("padtypes/__init__.py", "no_such_function", 1, "", 0, 0)
     assert not planted(mutant, ast.parse("def other(a):\n    return a + 1\n"))
-    file = "proofs_tests/mutation/rooms.py"
-    text = (HERE / file).read_text(encoding="utf-8")
-    nothing = next(each for each in mutants(file, text) if each.function == "Room.paths" and "dropped" in each.change)
-    child = os.fork()
+    child = os.fork()  # a mutant is never removed
     if child == 0:
-        done = planted(nothing, Syntax(text).changed(nothing)) and any(
-            path.endswith("__init__.py") for path in ROOMS["padtypes"].paths()
-        )
-        os._exit(0 if done else 1)
+        os._exit(0 if planted(UNFILTERED, Syntax(SCOPE_TEXT).changed(UNFILTERED)) and not is_filtered() else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert not any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
+    assert is_filtered()
 
 
 @pytest.mark.long
-def test_a_fault_is_planted_in_what_a_decorator_has_wrapped() -> None:
+def test_mutant_is_planted_in_a_decorated_function() -> None:
     file = "atl/prove/prover.py"
     text = (HERE / file).read_text(encoding="utf-8")
-    asked = next(each for each in mutants(file, text) if each.function == "without_smt" and "negated" in each.change)
+    mutant = next(each for each in mutants(file, text) if each.function == "without_smt" and "negated" in each.change)
     child = os.fork()
     if child == 0:
-        done = planted(asked, Syntax(text).changed(asked))
+        done = planted(mutant, Syntax(text).changed(mutant))
         with without_smt():
             os._exit(0 if done and _smt.get() else 1)
     assert os.waitpid(child, 0)[1] == 0
@@ -156,8 +148,24 @@ def test_a_fault_is_planted_in_what_a_decorator_has_wrapped() -> None:
         assert not _smt.get()
 
 
-class _Asked:
-    """A test as pytest has it, as far as the runner asks."""
+SCOPE_FILE = "proofs_tests/mutation/packages.py"
+SCOPE_TEXT = (HERE / SCOPE_FILE).read_text(encoding="utf-8")
+FIRST, *_ = _MUTANTS = mutants(SCOPE_FILE, SCOPE_TEXT)
+UNFILTERED = next(each for each in _MUTANTS if each.function == "Scope.paths" and "dropped" in each.change)
+
+
+def is_filtered() -> bool:
+    """Return whether `Scope.paths` leaves `__init__.py` out, which UNFILTERED breaks."""
+    return not any(path.endswith("__init__.py") for path in SCOPES["padtypes"].paths())
+
+
+def runner_of(folder: Path, *tested: Mutant, workers: int = 1) -> Runner:
+    texts = {SCOPE_FILE: SCOPE_TEXT}
+    return Runner(tested, texts, Verdicts(folder / "verdicts", texts), workers=workers)
+
+
+class _Item:
+    """The part of pytest's test items that the runner uses."""
 
     def __init__(self, name: str, runner: Runner, passes: Callable[[], bool]) -> None:
         self.nodeid, self.config, self.hook = name, self, self
@@ -168,63 +176,49 @@ class _Asked:
 
 
 @pytest.mark.long
-def test_a_mutant_is_killed_by_the_test_that_fails_and_one_that_runs_for_ever_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mutants_are_killed_survive_or_time_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proofs_tests.mutation.running.AT_LEAST", 2)
-    nothing_is_remembered()  # what other tests here have left would be forgotten by each child, at its expense
-    file = "proofs_tests/mutation/rooms.py"
-    text = (HERE / file).read_text(encoding="utf-8")
-    nothing = next(each for each in mutants(file, text) if each.function == "Room.paths" and "dropped" in each.change)
-    runner = Runner([nothing], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}), workers=2)
-
-    def same() -> bool:
-        return not any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
+    clear_memos()  # else each child would clear the memos of earlier tests
+    runner = runner_of(tmp_path, UNFILTERED, workers=2)
 
     def for_ever() -> bool:
-        while not same():
+        while not is_filtered():
             pass
         return True
 
     def sent(*tests: Callable[[], bool]) -> None:
-        items: Any = [(_Asked(test.__name__, runner, test), 0.0) for test in tests]
-        runner._send(1, nothing, Syntax(text), items)
+        items: Any = [(_Item(test.__name__, runner, test), 0.0) for test in tests]
+        runner._send(1, UNFILTERED, Syntax(SCOPE_TEXT), items)
 
     sent(lambda: True)
-    sent(lambda: True, same, for_ever)
-    sent(for_ever, same)
+    sent(lambda: True, is_filtered, for_ever)
+    sent(for_ever, is_filtered)
     while runner._at_work:
         runner._receive()
-    kept = [json.loads(line)[2:] for line in (tmp_path / "rooms.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert sorted(kept) == [["killed", "same"], ["survived", ""], ["timeout", ""]]
-    assert same(), "nothing is planted here"
+    kept = [json.loads(line)[2:] for line in (tmp_path / "verdicts").read_text(encoding="utf-8").splitlines()]
+    assert sorted(kept) == [["killed", "is_filtered"], ["survived", ""], ["timeout", ""]]
+    assert is_filtered(), "this process has no mutant"
 
 
-def test_a_mutant_is_waited_for_as_long_as_it_uses_the_processor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """How busy the machine is gives no verdict; nothing is waited for that waits itself."""
+def test_child_times_out_only_when_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used = iter((1, 2, 3, 3))
     monkeypatch.setattr("proofs_tests.mutation.running.AT_MOST", 0.01)
     monkeypatch.setattr("proofs_tests.mutation.running._used_by", lambda _: next(used))
-    file = "proofs_tests/mutation/rooms.py"
-    text = (HERE / file).read_text(encoding="utf-8")
-    mutant = mutants(file, text)[0]
-    runner = Runner([mutant], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}))
+    runner = runner_of(tmp_path, FIRST)
 
     def waits() -> bool:
         signal.pause()
         return True
 
-    waiting: list[Any] = [(_Asked("waiting", runner, waits), 0.0)]
-    runner._send(1, mutant, Syntax(text), waiting)
+    waiting: list[Any] = [(_Item("waiting", runner, waits), 0.0)]
+    runner._send(1, FIRST, Syntax(SCOPE_TEXT), waiting)
     runner._receive()
     assert list(used) == []
-    ((*_, verdict, _),) = map(json.loads, (tmp_path / "rooms.jsonl").read_text(encoding="utf-8").splitlines())
+    ((*_, verdict, _),) = map(json.loads, (tmp_path / "verdicts").read_text(encoding="utf-8").splitlines())
     assert verdict == "timeout"
 
 
-def test_a_property_that_fails_is_not_tried_on_smaller_cases(tmp_path: Path) -> None:
+def test_failing_properties_are_not_shrunk(tmp_path: Path) -> None:
     tried: list[int] = []
     before = settings.get_current_profile_name()
     Runner([], {}, Verdicts(tmp_path / "none.jsonl", {})).pytest_configure()
@@ -240,17 +234,13 @@ def test_a_property_that_fails_is_not_tried_on_smaller_cases(tmp_path: Path) -> 
     with pytest.raises(AssertionError):
         small()
     assert all(abs(number) < 100 for number in tried[:-2])
-    assert tried[-2] == tried[-1], "the case that fails is run once more, to say it"
+    assert tried[-2] == tried[-1], "the failing case is run once more for the report"
 
 
 @pytest.mark.long
-def test_each_test_has_its_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is slow without the fault too leaves no more of it to the others."""
+def test_each_test_has_its_own_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proofs_tests.mutation.running.AT_LEAST", 0)
-    file = "proofs_tests/mutation/rooms.py"
-    text = (HERE / file).read_text(encoding="utf-8")
-    mutant = mutants(file, text)[0]
-    runner = Runner([mutant], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}))
+    runner = runner_of(tmp_path, FIRST)
 
     def slow() -> bool:
         until = _used_by(os.getpid()) + 3 * os.sysconf("SC_CLK_TCK") // 2
@@ -259,41 +249,36 @@ def test_each_test_has_its_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return True
 
     def verdict(usual: float) -> str:
-        waits: Any = _Asked("slow", runner, slow)
-        runner._send(1, mutant, Syntax(text), [(waits, 100.0), (waits, usual)])
+        waits: Any = _Item("slow", runner, slow)
+        runner._send(1, FIRST, Syntax(SCOPE_TEXT), [(waits, 100.0), (waits, usual)])
         runner._receive()
-        return str(runner._verdicts.of(mutant))
+        return str(runner._verdicts.of(FIRST))
 
     assert verdict(0.0) == "timeout"
     assert verdict(100.0) == "survived"
 
 
-def test_what_a_process_has_used_is_read() -> None:
+def test_processor_time_is_read() -> None:
     before = _used_by(os.getpid())
     while _used_by(os.getpid()) == before:
         pass
-    asked, said = os.pipe()
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(said)
-        os.read(asked, 1)
+        os.close(writer)
+        os.read(reader, 1)
         os._exit(0)
-    os.close(asked)
+    os.close(reader)
     assert _used_by(child) <= before
-    os.close(said)
+    os.close(writer)
     os.waitpid(child, 0)
 
 
 @pytest.mark.long
-def test_what_tests_reach_is_put_together_by_several_processes(tmp_path: Path) -> None:
-    file = "proofs_tests/mutation/rooms.py"
-    text = (HERE / file).read_text(encoding="utf-8")
-    runner = Runner([], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}), workers=2)
-
-    def looks() -> bool:
-        return bool(list(ROOMS["padtypes"].paths()))
-
-    tests: list[Any] = [_Asked(f"test {n}", runner, passes) for n, passes in enumerate((looks, lambda: False, looks))]
+def test_reached_lines_are_merged_over_processes(tmp_path: Path) -> None:
+    runner = runner_of(tmp_path, workers=2)
+    passes = is_filtered, lambda: False, is_filtered
+    tests: list[Any] = [_Item(f"test {n}", runner, test) for n, test in enumerate(passes)]
     seen = runner._seen(tests)
     assert [bool(seen.lines[f"test {number}"]) for number in range(3)] == [True, False, True]
     assert set(seen.seconds) == {"test 0", "test 1", "test 2"}
@@ -301,7 +286,7 @@ def test_what_tests_reach_is_put_together_by_several_processes(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("way", [reaching, _Traced])
-def test_which_test_reaches_which_line_is_seen(way: Callable[[dict[str, str]], Reaching], tmp_path: Path) -> None:
+def test_reached_lines_are_recorded_by_test(way: Callable[[dict[str, str]], Reaching], tmp_path: Path) -> None:
     place = tmp_path / "reached_here.py"
     place.write_text("def sign(a):\n    if a < 0:\n        return -1\n    return 1\n", encoding="utf-8")
     names: dict[str, Any] = {}
@@ -315,9 +300,7 @@ def test_which_test_reaches_which_line_is_seen(way: Callable[[dict[str, str]], R
     assert reached == {"below": {2, 3}, "above": {2, 4}, "neither": set(), "both": {2, 3, 4}}
 
 
-def test_verdicts_are_kept_and_hold_for_the_function_as_it_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verdicts_are_cached_until_the_function_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second, *_ = mutants("box.py", TEXT)
     kept = Verdicts(tmp_path / "box.jsonl", {"box.py": TEXT})
     kept.keep(first, "killed", "")
@@ -328,14 +311,14 @@ def test_verdicts_are_kept_and_hold_for_the_function_as_it_was(
     assert Verdicts(tmp_path / "box.jsonl", other).of(first) == "killed"
     other = {"box.py": TEXT.replace("at + 1", "at + 0")}
     assert Verdicts(tmp_path / "box.jsonl", other).of(first) is None
-    assert told([first, second], again) == 1
+    assert report([first, second], again) == 1
     assert "NOT EXPLAINED" in capsys.readouterr().out
-    assert told([first], again) == 0
+    assert report([first], again) == 0
     assert "1 killed; 100.0% found" in capsys.readouterr().out
 
 
 @pytest.mark.long
-def test_what_is_explained_is_still_a_mutant() -> None:
-    texts = {file: (HERE / file).read_text(encoding="utf-8") for room in ROOMS.values() for file in room.paths()}
-    named = {file: text for file, text in texts.items() if any(key.startswith(file) for key in EXPLAINED)}
-    assert set(EXPLAINED) <= {mutant.key for file, text in named.items() for mutant in mutants(file, text)}
+def test_equivalent_mutants_exist() -> None:
+    texts = {file: (HERE / file).read_text(encoding="utf-8") for scope in SCOPES.values() for file in scope.paths()}
+    named = {file: text for file, text in texts.items() if any(key.startswith(file) for key in EQUIVALENT)}
+    assert set(EQUIVALENT) <= {mutant.key for file, text in named.items() for mutant in mutants(file, text)}

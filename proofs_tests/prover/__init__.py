@@ -1,1 +1,1 @@
-"""The prover: what it proves has no counterexample, and what it refutes has the one it shows."""
+"""Tests of the prover: proved goals have no counterexample, refutations show one."""

@@ -1,11 +1,11 @@
-"""What the prover answers to some hundreds of questions of every kind, by which layer and with which numbers.
+"""Baseline of the prover: its answers to some hundreds of queries, with the deciding layer and the numbers.
 
-`answers.txt` holds them, a line each, and a test asks again: so a bound that moves by one, or a layer that no longer
-sees what it saw, is noticed though no answer is wrong. Where the prover has become better, or its numbers others,
+`answers.txt` has one answer per line, and a test compares. The test notices a bound that moves by one or a layer that
+proves less, even if no answer is wrong. After an improvement, rewrite the file and review the difference:
 
     python -m proofs_tests.prover.census --write
 
-writes the file anew, and the difference is looked at. z3 is not asked: what it gives up on is its version's affair.
+z3 is not used, since its limits depend on its version.
 """
 
 from __future__ import annotations
@@ -18,15 +18,7 @@ from random import Random
 from typing import Final
 
 from atl.core.index import ZERO, Array, Index, Var, constant, exclusive_or, index, read, size
-from atl.core.predicate import (
-    at_most,
-    conjunction,
-    disjunction,
-    equal,
-    less,
-    negation,
-    within,
-)
+from atl.core.predicate import at_most, conjunction, disjunction, equal, less, negation, within
 from atl.errors import ATLError
 from atl.prove import (
     Answer,
@@ -50,11 +42,11 @@ from proofs_tests.prover import census_of_parts as parts
 FILE: Final = Path(__file__).with_name("answers.txt")
 
 Kind = Callable[[Random], str]
-"""Makes a question of a kind, and says what is answered."""
+"""Makes a query of one kind and returns the answer as text."""
 
 
-def said(answer: Answer) -> str:
-    """An answer in few words: the layer, or the numbers."""
+def answer_text(answer: Answer) -> str:
+    """Return the answer as text: the layer, or the numbers of the counterexample."""
     match answer:
         case Proved(layer, vacuous):
             return f"{layer}, vacuous" if vacuous else layer
@@ -66,21 +58,21 @@ def said(answer: Answer) -> str:
 
 def _plain(rng: Random) -> str:
     facts, goal = random_query(rng)
-    return said(prove(given(*facts), goal))
+    return answer_text(prove(given(*facts), goal))
 
 
 def _of_every_kind(rng: Random) -> str:
-    asked = question(rng)
-    if asked.bounded is None:
-        return said(prove(given(*asked.facts), asked.goal))
-    known = given(*asked.facts[len(asked.ranges) :])
-    found = (bound(known, asked.bounded, asked.ranges) for bound in (lower_bound, upper_bound))
+    query = question(rng)
+    if query.bounded is None:
+        return answer_text(prove(given(*query.facts), query.goal))
+    known = given(*query.facts[len(query.ranges) :])
+    found = (bound(known, query.bounded, query.ranges) for bound in (lower_bound, upper_bound))
     return " … ".join("none" if each is None else show_index(each) for each in found)
 
 
 def _quick(rng: Random) -> str:
-    asked = question(rng)
-    return said(prove(given(*asked.facts), asked.goal, thorough=False))
+    query = question(rng)
+    return answer_text(prove(given(*query.facts), query.goal, thorough=False))
 
 
 def _simplified(rng: Random) -> str:
@@ -92,13 +84,11 @@ def _simplified(rng: Random) -> str:
     return "; ".join((show_index(one), show_index(other), show_predicate(simplify_predicate(known, joined))))
 
 
-# -- bits, addresses, segments ----------------------------------------------------------------------------------------
-
 _X: Final = tuple(index(Var(1 + at, name)) for at, name in enumerate("xyz"))
 
 
 def _bits(rng: Random) -> str:
-    """Equations and bounds of exclusive ors of variables of a few bits, shifted, cut and multiplied."""
+    """Query equations and bounds of xor of small variables, shifted, truncated and multiplied."""
     extents = [rng.choice((2, 4, 8, 6, 16)) for _ in _X]
     facts = [
         within(ZERO, each, constant(extent)) for each, extent in zip(_X, extents, strict=True) if rng.random() < 0.8
@@ -119,11 +109,11 @@ def _bits(rng: Random) -> str:
     if rng.random() < 0.3:
         facts.append(equal(some(1), some(1)))
     goal = rng.choice((equal(a, b), equal(a, b), less(a, constant(rng.choice((4, 8, 16)))), at_most(ZERO, a)))
-    return said(prove(given(*facts), goal))
+    return answer_text(prove(given(*facts), goal))
 
 
 def _addresses(rng: Random) -> str:
-    """Whether an address of two to three digits lies in its array, at times one too far; quotients give digits back."""
+    """Query whether an address of two or three digits, at times off by one, is in range."""
     digits = [index(Var(10 + at, name)) for at, name in enumerate(("a", "b", "c"))]
     extents = [rng.choice((n, m, k, n + 1, constant(3), constant(4))) for _ in digits]
     rank = rng.choice((2, 3))
@@ -145,11 +135,11 @@ def _addresses(rng: Random) -> str:
             equal((flat + last * 2) // last, flat // last + 2),
         )
     )
-    return said(prove(given(*facts), goal))
+    return answer_text(prove(given(*facts), goal))
 
 
 def _segments(rng: Random) -> str:
-    """Elements of an array that rises between the positions that another one gives."""
+    """Query elements of an array with ordered segments."""
     total = size("t")
     pos = Array("pos", (n + 1,), "int64", low=ZERO, high=total + 1, monotonic="nondecreasing")
     crd = Array(
@@ -164,23 +154,20 @@ def _segments(rng: Random) -> str:
     goal = rng.choice(
         (equal(j, k), less(one, other), at_most(one, other), less(j, k), within(ZERO, one, m), less(j, total))
     )
-    return said(prove(given(*facts), goal))
-
-
-# -- the parts of it --------------------------------------------------------------------------------------------------
+    return answer_text(prove(given(*facts), goal))
 
 
 def _read(rng: Random) -> tuple[Table, System, System]:
-    asked = question(rng)
+    query = question(rng)
     table, known, denied = Table(), System(), System()
-    for fact in asked.facts:
+    for fact in query.facts:
         read_predicate(table, fact, known)
-    read_predicate(table, negation(asked.goal), denied)
+    read_predicate(table, negation(query.goal), denied)
     return table, known, denied
 
 
 def _rows(rng: Random) -> str:
-    """Which ways to refute see it, and what intervals are left to the columns."""
+    """Show which refutation procedures succeed, and the intervals of the columns."""
     table, known, denied = _read(rng)
     seen = (
         refuted(table, known, denied, splits=0),
@@ -198,7 +185,7 @@ def _rows(rng: Random) -> str:
 
 
 def _sampled(rng: Random) -> str:
-    """The numbers that the search finds first, and of later tries the last."""
+    """Show the samples found in the first and in later tries."""
     table, known, denied = _read(rng)
     whole = known.copy()
     whole.add(denied)
@@ -227,7 +214,7 @@ KINDS: Final[dict[str, tuple[int, Kind]]] = {
     "bits by themselves": (120, parts.bits),
     "cases": (60, parts.cases),
     "limits": (60, parts.limits),
-    "relevant": (40, parts.said_of),
+    "relevant": (40, parts.relevance),
     "elements": (80, parts.elements),
     "bounds": (70, parts.bounds),
     "smaller": (100, parts.smaller),
@@ -237,36 +224,36 @@ KINDS: Final[dict[str, tuple[int, Kind]]] = {
     "intervals": (40, parts.intervals),
     "z3": (5, parts.by_z3),
 }
-"""How many questions of each kind are asked."""
+"""Number of queries, and the function that runs one, by kind."""
 
 
 def answered(kind: str) -> Iterator[str]:
-    """A line for each question of a kind: its number, and what is answered."""
-    count, asked = KINDS[kind]
+    """Yield a line for each query of a kind: its number and the answer."""
+    count, run = KINDS[kind]
     with without_smt():
         for number in range(count):
             try:
-                answer = asked(Random(f"{kind} {number}"))
+                answer = run(Random(f"{kind} {number}"))
             except ATLError as error:
                 answer = type(error).__name__
             yield f"{kind} {number}: {answer}"
 
 
 def stored() -> list[str]:
-    """The lines of the file."""
+    """Return the lines of the file."""
     return FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: prints what differs, or writes the file; 1 if anything differs."""
+    """Print the differences, or write the file; return 1 if anything differs."""
     parser = argparse.ArgumentParser(prog="python -m proofs_tests.prover.census", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write what is answered now")
-    asked = parser.parse_args(arguments)
+    parser.add_argument("--write", action="store_true", help="write the current answers")
+    options = parser.parse_args(arguments)
     before, now = stored(), [line for kind in KINDS for line in answered(kind)]
     for old, new in zip(before, now, strict=False):
         if old != new:
             print(f"- {old}\n+ {new}")
-    if asked.write:
+    if options.write:
         FILE.write_text("\n".join([*now, ""]), encoding="utf-8")
         return 0
     return int(before != now)

@@ -1,6 +1,6 @@
-"""The census of what the prover is made of: bits, cases, elements, ends of ranges, rows and what follows from them.
+"""Baseline of the prover's layers: bits, cases, elements, ends of ranges, rows and their consequences.
 
-Each kind asks one part by itself, with questions that the layers above it would have taken away.
+Each kind calls one layer directly, with queries that earlier layers would have answered.
 """
 
 from __future__ import annotations
@@ -27,17 +27,7 @@ from atl.core.index import (
     read,
     size,
 )
-from atl.core.predicate import (
-    Predicate,
-    at_most,
-    conjunction,
-    disjunction,
-    equal,
-    holds,
-    less,
-    negation,
-    within,
-)
+from atl.core.predicate import Predicate, at_most, conjunction, disjunction, equal, holds, less, negation, within
 from atl.prove import Facts, lower_bound, upper_bound
 from atl.prove.answer import model_of
 from atl.prove.bits import Form, Value, _Reading, _relations, _shifted, _string, by_bits
@@ -62,7 +52,7 @@ x, y, z = map(index, X)
 
 
 def short(value: Any) -> str:
-    """A value in a few letters, where it would be long."""
+    """Return the value as text, or a digest if it is long."""
     text = json.dumps(value, sort_keys=True)
     return text if len(text) < 60 else sha256(text.encode()).hexdigest()[:10]
 
@@ -75,7 +65,7 @@ def shown(predicate: Predicate | None) -> str:
 
 
 def of_bits(rng: Random, depth: int) -> Index:
-    """An expression of bits, with numbers, quotients and multiples, some of them of more bits than there are."""
+    """Return a random expression of bits, constants, quotients and multiples."""
     if depth == 0:
         return rng.choice((x, x, y, y, z, n, constant(rng.randrange(-3, 20))))
     a, b = of_bits(rng, depth - 1), of_bits(rng, rng.randrange(depth))
@@ -89,7 +79,7 @@ def of_bits(rng: Random, depth: int) -> Index:
 
 
 def bits(rng: Random) -> str:
-    """What a goal says of bits, and how its expression is read: weights of sums of bits, a string of them, a rest."""
+    """Show a goal reduced by bits, and its expression as weights, bit string and remainder."""
     facts = []
     for leaf in (x, y, z, n):
         low, high = rng.choice((0, 0, 0, 1, -1)), rng.choice((2, 4, 8, 8, 7, 9, 1, 1 << 24, 1 << 25))
@@ -110,15 +100,17 @@ def bits(rng: Random) -> str:
     reading = _Reading(known, goal)
     value = reading.value(a)
     string = _string(value)
-    told: list[Any] = [weights(value), weights(reading.folded(value)), show_index(value.least())]
-    told += [[weights(each) if each else None for each in (_shifted(value, 1), _shifted(value, 3))]]
-    told += [None if string is None else [show_index(string.high), [[form_of(form), odd] for form, odd in string.bits]]]
-    told += [sorted([str(bit), form_of(form)] for bit, form in _relations(reading, known).items())]
-    return f"{shown(by_bits(known, goal))}; {short(told)}"
+    parts: list[Any] = [weights(value), weights(reading.folded(value)), show_index(value.least())]
+    parts += [[weights(each) if each else None for each in (_shifted(value, 1), _shifted(value, 3))]]
+    parts += [
+        None if string is None else [show_index(string.high), [[form_of(form), odd] for form, odd in string.bits]]
+    ]
+    parts += [sorted([str(bit), form_of(form)] for bit, form in _relations(reading, known).items())]
+    return f"{shown(by_bits(known, goal))}; {short(parts)}"
 
 
 def weights(value: Value) -> list[Any]:
-    """A value as data."""
+    """Return the value as JSON data."""
     return [show_index(value.rest), sorted([form_of(form), weight] for form, weight in value.weights.items())]
 
 
@@ -126,11 +118,11 @@ def form_of(form: Form) -> list[str]:
     return sorted(f"{leaf}:{place}" for leaf, place in form)
 
 
-# -- cases, facts that say nothing ------------------------------------------------------------------------------------
+# -- cases and relevance ----------------------------------------------------------------------------------------------
 
 
 def cases(rng: Random) -> str:
-    """Into which questions a question falls."""
+    """Show the cases of a query."""
     leaves = [n, k, i, j]
     divisor = constant(rng.choice((1, 2, 3, 4, 5)))
     turned = rng.choice((i, -i, i + 1, 2 * i, i + j, n)) // divisor
@@ -141,26 +133,28 @@ def cases(rng: Random) -> str:
     facts = given(within(ZERO, i, n), random_predicate(rng, leaves, 1))
     found = split_alternatives(facts, goal)
     split = [] if found is None else [found]
-    told = [f"{' & '.join(map(show_predicate, of.predicates))} => {show_predicate(to)}" for of, to in split]
-    told += [short([show_predicate(part) for part in (*of.predicates, to)]) for of, to in split_remainders(facts, goal)]
-    return " | ".join(told) or "none"
+    parts = [f"{' & '.join(map(show_predicate, of.predicates))} => {show_predicate(to)}" for of, to in split]
+    parts += [
+        short([show_predicate(part) for part in (*of.predicates, to)]) for of, to in split_remainders(facts, goal)
+    ]
+    return " | ".join(parts) or "none"
 
 
 def limits(rng: Random) -> str:
-    """Facts with maxima, of which some choices cannot be meant."""
+    """Show facts with clamps made plain."""
     low = rng.randrange(-2, 3)
     facts = [at_most(constant(low), i), at_most(constant(rng.randrange(3)), k)][: rng.randrange(3)]
     facts.append(rng.choice((less(n, j), less(i + j, n), at_most(i, 2 * j))))
     most = imax(constant(rng.randrange(-3, 4)), rng.choice((n, n - 1, j, n * k)))
     reach = rng.choice((i, i + 1, i - 2, i + k, 2 * i, i + j, constant(3)))
     facts.append(rng.choice((less(reach, most), at_most(reach, most), at_most(most, reach), less(reach, most + k))))
-    asked = given(*facts)
-    plain = with_plain_limits(asked)
-    return "the same" if plain is asked else " & ".join(map(show_predicate, plain.predicates))
+    known = given(*facts)
+    plain = with_plain_limits(known)
+    return "the same" if plain is known else " & ".join(map(show_predicate, plain.predicates))
 
 
-def said_of(rng: Random) -> str:
-    """Which of many facts are looked at."""
+def relevance(rng: Random) -> str:
+    """Show which facts are relevant to a goal."""
     leaves = [i, j, n, k]
     facts: list[Predicate] = []
     for _ in range(rng.randrange(5, 11)):
@@ -173,27 +167,27 @@ def said_of(rng: Random) -> str:
             about if rng.random() < 0.9 else rng.choice((less(i, n), equal(of % by, constant(1)), negation(about)))
         )
     goal = rng.choice((less(i, n), less(i // 2, n), equal(j % 3, k), less((i + 1) // 4, (j + 1) // 3)))
-    asked = given(*facts)
-    left = relevant(asked, goal)
-    near, rest = asked.about(frozenset(rng.sample([VI, VJ, Size("n")], rng.randrange(1, 3))))
-    numbered, to, variables = renumbered(asked, goal)
-    parts = [[asked.predicates.index(fact) for fact in of.predicates] for of in (left, near, rest)]
+    known = given(*facts)
+    left = relevant(known, goal)
+    near, rest = known.about(frozenset(rng.sample([VI, VJ, Size("n")], rng.randrange(1, 3))))
+    numbered, to, variables = renumbered(known, goal)
+    parts = [[known.predicates.index(fact) for fact in of.predicates] for of in (left, near, rest)]
     text = [show_predicate(part) for part in (*numbered.predicates, to)]
-    return f"{parts} of {len(asked.predicates)}, {short(text)} {[one.name for one in variables]}"
+    return f"{parts} of {len(known.predicates)}, {short(text)} {[one.name for one in variables]}"
 
 
 # -- elements ---------------------------------------------------------------------------------------------------------
 
 
 def elements(rng: Random) -> str:
-    """Which of some models could be of arrays, elements outside among them; between the positions of others too."""
+    """Show which models arrays could satisfy, with out-of-range elements and segments."""
     monotonic: Monotonicity = rng.choice(("", "nondecreasing", "increasing"))
     low, high = rng.choice((None, ZERO, index(1))), rng.choice((None, m, m + 1, index(5)))
     positions = Array("pos", (n,), "int64", monotonic=rng.choice(("", "nondecreasing", "increasing")))
     between = positions if monotonic and rng.random() < 0.5 else None
     shape = rng.choice(((k,), (k,), (n, k), ())) if between is None else (k,)
     row = Array("row", shape, "int64", low, high, monotonic if shape else "", between=between)
-    told = []
+    parts = []
     for _ in range(16):
         leaves = [(Size("k"), rng.randrange(6)), (Size("m"), rng.randrange(2, 7)), (Size("n"), rng.randrange(1, 5))]
         first, step = rng.randrange(-1, 3), rng.choice((0, 1, 1, 2))
@@ -207,17 +201,17 @@ def elements(rng: Random) -> str:
             ends_of = sorted(rng.randrange(-1, 7) for _ in range(4))
             held |= {("pos", (at,)): value for at, value in enumerate(ends_of) if rng.random() < 0.85}
         try:
-            told.append(str(int(realisable((row,), model_of(leaves, [(*key, value) for key, value in held.items()])))))
+            parts.append(str(int(realisable((row,), model_of(leaves, [(*key, value) for key, value in held.items()])))))
         except ZeroDivisionError:
-            told.append("-")
-    return "".join(told)
+            parts.append("-")
+    return "".join(parts)
 
 
 # -- bounds, smaller expressions, ends --------------------------------------------------------------------------------
 
 
 def bounds(rng: Random) -> str:
-    """Bounds over ranges of expressions in which everything occurs that can."""
+    """Show bounds over ranges of expressions of all kinds."""
     rows = Array("rows", (n,), "int64", rng.choice((None, ZERO, index(-2))), rng.choice((None, m, index(5))))
     leaves = [n, i, j, i, j, k, i * j, (i * k + j) // k, i % 3, j % k, (i + j) // 2, i // k, exclusive_or(i, j)]
     leaves += [read(rows, (i,)), read(rows, (ZERO,)), imin(i, j), imax(i, constant(2)), exclusive_or(i, constant(5))]
@@ -240,7 +234,7 @@ BOX: Final = [
 
 
 def seen_in_the_box(facts: Facts) -> Any:
-    """An oracle that is right on a few points, where the facts hold: quick, and not the prover."""
+    """Return an oracle that evaluates predicates at a few points where the facts hold."""
     meets = [point for point in BOX if all(_is(fact, point) for fact in facts.predicates)]
     return lambda predicate: all(_is(predicate, point) for point in meets)
 
@@ -253,7 +247,7 @@ def _is(predicate: Predicate, point: Any) -> bool:
 
 
 def smaller(rng: Random) -> str:
-    """Expressions made smaller by what an oracle shows; and quotients without a rest."""
+    """Show expressions simplified by an oracle, and exact quotients."""
     oracle = seen_in_the_box(given(*(random_predicate(rng, [n, k, i, j], 1) for _ in range(2))))
     leaves = [n, k, i, j, i * k + j, k * m, 4 * i + j % 4, i * n * k, exclusive_or(4 * i, j), (i * k + j) // k]
     a, b = random_index(rng, leaves, 2), rng.choice((k, k * m, n * k, constant(4), constant(6), k + 1, 2 * k))
@@ -263,21 +257,21 @@ def smaller(rng: Random) -> str:
 
 
 def ends(rng: Random) -> str:
-    """Whether expressions are least at ends of ranges, digits of quotients among them."""
+    """Show which expressions have their minimum at ends of ranges, with digits of quotients."""
     a, b, c = (index(Var(10 + at, name)) for at, name in enumerate("abc"))
     facts = given(within(ZERO, a, n), within(ZERO, b, rng.choice((m, m, n))), within(ZERO, c, k), less(ZERO, k))
     oracle = seen_in_the_box(Facts())
     flat = rng.choice((a * m + b, (a * m + b) * k + c, a * k * m + b * k + c, a // k * k * m + b, a * m + c // k))
     whole = rng.choice((n * m, n * m * k, n * k * m + k, n // k * k * m + m))
-    asked = (whole - 1 - flat, whole - flat, flat, flat - 1, whole - flat * rng.choice((1, 2)), bound(0) * n + flat)
-    return "".join(str(int(is_least_at_ends(facts, each, oracle))) for each in asked)
+    goals = (whole - 1 - flat, whole - flat, flat, flat - 1, whole - flat * rng.choice((1, 2)), bound(0) * n + flat)
+    return "".join(str(int(is_least_at_ends(facts, each, oracle))) for each in goals)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
 def lines(rng: Random) -> str:
-    """Rows that contradict each other, what follows of some columns, and whether nothing does."""
+    """Show contradictions and projections of random rows."""
 
     def row() -> Row:
         columns = rng.sample(range(1, 6), rng.randrange(1, 4))
@@ -302,13 +296,13 @@ def lines(rng: Random) -> str:
 
 
 def multiples(rng: Random) -> str:
-    """What follows from rows by multiplying them, and by dividing out what is common."""
-    asked = question(rng)
+    """Show consequences of rows by multiplication, and by division by common factors."""
+    query = question(rng)
     flat, other = i * k + j, n * k
-    facts = [*asked.facts, less(flat * rng.choice((ZERO + 1, m)), other * rng.choice((ZERO + 1, m))), less(ZERO, k)]
+    facts = [*query.facts, less(flat * rng.choice((ZERO + 1, m)), other * rng.choice((ZERO + 1, m))), less(ZERO, k)]
     facts += [equal(k * (i - j), ZERO), at_most(k * i, k * n - 1), less(k * k * i + k, k * n * m)][: rng.randrange(4)]
     table, system = Table(), System()
-    for fact in (*facts, negation(asked.goal)):
+    for fact in (*facts, negation(query.goal)):
         read_predicate(table, fact, system)
     intervals = Intervals(table)
     if propagate(intervals, system.rows, system.equalities):
@@ -317,32 +311,32 @@ def multiples(rng: Random) -> str:
     factor(system, intervals)
     wide = bool(rng.randrange(2))
     more = products(table, system, intervals, wide=wide)
-    told = [[sorted(row.items()) for row in rows] for rows in (follows, system.rows, more.rows, more.equalities)]
-    return f"{[len(each) for each in told]} {short(told)}"
+    parts = [[sorted(row.items()) for row in rows] for rows in (follows, system.rows, more.rows, more.equalities)]
+    return f"{[len(each) for each in parts]} {short(parts)}"
 
 
 def intervals(rng: Random) -> str:
-    """Products of intervals, open ones among them, and bounds of sums."""
-    told = []
+    """Show products of intervals, some open, and bounds of sums."""
+    parts = []
     for _ in range(24):
         ends_of: list[int | None] = []
         for _ in range(2):
             low = rng.choice((None, -3, -1, 0, 0, 1, 2))
             high = rng.choice((None, 0, 0, 1, 4)) if low is None else rng.choice((None, low, low + 1, low + 4))
             ends_of += [low, high]
-        told.append(_interval_product(*ends_of))
+        parts.append(_interval_product(*ends_of))
     known = Intervals(Table(), {1: -2, 2: 3, 3: 0}, {1: 4, 2: 3, 4: -1})
     row = {column: rng.choice((-2, -1, 1, 3)) for column in rng.sample(range(5), 3)}
     least_opposite = known.least(opposite(row))
     greatest = None if least_opposite is None else -least_opposite
-    return f"{short(told)} {known.least(row)} {greatest} {known.empty()}"
+    return f"{short(parts)} {known.least(row)} {greatest} {known.empty()}"
 
 
 def by_z3(rng: Random) -> str:
-    """Whether z3 sees a contradiction, numbers, or neither: which numbers is its version's affair."""
-    asked = question(rng)
+    """Show whether z3 finds a contradiction, a model or neither; its numbers depend on its version."""
+    query = question(rng)
     table, system = Table(), System()
-    for fact in (*asked.facts, negation(asked.goal)):
+    for fact in (*query.facts, negation(query.goal)):
         read_predicate(table, fact, system)
     bits_of = exclusive_or(i, j)
     read_predicate(table, less(bits_of, rng.choice((ZERO, i - j, constant(4), size("t")))), system)

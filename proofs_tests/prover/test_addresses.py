@@ -1,4 +1,4 @@
-"""Addresses that are in range are proved to be: of any rank, in tiles of symbolic size, by the order of elements."""
+"""Proofs that addresses are in range: any rank, tiles of symbolic size, ordered index arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import atl
 from atl import IndexExpr, Program
-from atl.core.index import ZERO, Array, Index, Leaf, Quotient, Size, Var, ceildiv, index, read, size
+from atl.core.index import ZERO, Array, Index, Quotient, Size, Var, ceildiv, index, read, size
 from atl.core.predicate import NonNegative, Predicate, at_most, holds, less, within
 from atl.errors import ExtentError, UnsafeAccess
 from atl.prove import Facts, Proved, Refuted, prove
@@ -37,83 +37,58 @@ def flat(indices: Sequence[Any], extents: Sequence[Any]) -> Any:
 
 
 def read_at(extents: Sequence[Any], loops: Sequence[Any], address: Callable[..., Any]) -> Program:
-    """The elements of an array of one dimension at computed addresses."""
+    """Return a program that reads a one-dimensional array at computed addresses."""
     x = atl.tensor("x", product(extents))
     return atl.program("read", [x], atl.gen(*loops, lambda *i: x[address(*i)]))
 
 
-# -- rank -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rank", [2, 5, 6, 7, 8, 9])
-def test_addresses_by_rows_and_by_columns_are_in_range_at_any_rank(rank: int) -> None:
+def test_row_and_column_major_addresses_are_in_range(rank: int) -> None:
     extents = SIZES[:rank]
     atl.check_safe(read_at(extents, extents, lambda *i: flat(i, extents)))
     atl.check_safe(read_at(extents, extents, lambda *i: flat(i[::-1], extents[::-1])))
 
 
-def test_an_address_with_two_extents_exchanged_is_refused() -> None:
+def test_address_with_exchanged_extents_is_refused() -> None:
     extents = SIZES[:6]
     exchanged = [*extents[:3], extents[4], extents[3], extents[5]]
     with pytest.raises(UnsafeAccess):
         atl.check_safe(read_at(extents, extents, lambda *i: flat(i, exchanged)))
 
 
-# -- tiles ------------------------------------------------------------------------------------------------------------
-
 BLOCKED: dict[str, tuple[Sequence[Any], Sequence[Any], Callable[..., Any]]] = {
-    "loops over tiles": (
-        (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        lambda *i: flat(i, (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L)),
-    ),
-    "elements of tiles": (
-        (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        (n, m),
-        lambda i, j: flat((i // K, j // L, i % K, j % L), (n, atl.ceildiv(m, L), K, L)),
-    ),
-    "one tile size": (
-        (atl.ceildiv(n, K), atl.ceildiv(m, K), K, K),
-        (n, m),
-        lambda i, j: flat((i // K, j // K, i % K, j % K), (n, atl.ceildiv(m, K), K, K)),
-    ),
-    "tiles without tails": (
-        (n, m, K, L),
-        (n * K, m * L),
-        lambda i, j: flat((i // K, j // L, i % K, j % L), (n, m, K, L)),
-    ),
-    "tiles of a batch": (
-        (b, atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        (b, n, m),
-        lambda c, i, j: flat((c, i // K, j // L, i % K, j % L), (b, atl.ceildiv(n, K), atl.ceildiv(m, L), K, L)),
-    ),
-    "tiles by columns": (
-        (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        (n, m),
-        lambda i, j: flat((j // L, i // K, j % L, i % K), (m, atl.ceildiv(n, K), L, K)),
-    ),
-}
+    "loops over tiles": ((atl.ceildiv(n, K), atl.ceildiv(m, L), K, L), (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
+        lambda *i: flat(i, (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L))),
+    "elements of tiles": ((atl.ceildiv(n, K), atl.ceildiv(m, L), K, L), (n, m), lambda i,
+        j: flat((i // K, j // L, i % K, j % L), (n, atl.ceildiv(m, L), K, L))),
+    "one tile size": ((atl.ceildiv(n, K), atl.ceildiv(m, K), K, K), (n, m), lambda i,
+        j: flat((i // K, j // K, i % K, j % K), (n, atl.ceildiv(m, K), K, K))),
+    "tiles without tails":
+        ((n, m, K, L), (n * K, m * L), lambda i, j: flat((i // K, j // L, i % K, j % L), (n, m, K, L))),
+    "tiles of a batch": ((b, atl.ceildiv(n, K), atl.ceildiv(m, L), K, L), (b, n, m), lambda c, i,
+        j: flat((c, i // K, j // L, i % K, j % L), (b, atl.ceildiv(n, K), atl.ceildiv(m, L), K, L))),
+    "tiles by columns": ((atl.ceildiv(n, K), atl.ceildiv(m, L), K, L), (n, m), lambda i,
+        j: flat((j // L, i // K, j % L, i % K), (m, atl.ceildiv(n, K), L, K))),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BLOCKED)
-def test_addresses_in_tiles_of_symbolic_size_are_in_range(name: str) -> None:
+def test_tiled_addresses_are_in_range(name: str) -> None:
     atl.check_safe(read_at(*BLOCKED[name]))
 
 
-def test_a_layout_in_tiles_is_read_by_its_kernel() -> None:
+def test_kernel_reads_a_tiled_layout() -> None:
     kernel = compile_program(read_at(*BLOCKED["elements of tiles"]))
     tiles = np.arange(3 * 2 * 2 * 4, dtype=np.float32)
     wanted = tiles.reshape(3, 2, 2, 4).transpose(0, 2, 1, 3).reshape(6, 8)[:5, :7]
     np.testing.assert_array_equal(kernel(tiles, n=5, m=7, K=2, L=4), wanted)
 
 
-def test_a_tile_more_than_there_are_is_refused() -> None:
+def test_address_beyond_the_last_tile_is_refused() -> None:
     extents = (n // K, m // L, K, L)
     with pytest.raises(UnsafeAccess):
         atl.check_safe(read_at(extents, (n, m), lambda i, j: flat((i // K, j // L, i % K, j % L), extents)))
 
-
-# -- no address is proved that is not in range ------------------------------------------------------------------------
 
 LEAVES = [Var(1, "i"), Var(2, "j"), Var(3, "k")]
 EXTENTS = [Size("n"), Size("m"), Size("l")]
@@ -132,7 +107,7 @@ def _some(chosen: random.Random, leaves: Sequence[Index]) -> Index:
 
 
 def _address_in_range(chosen: random.Random, variables: Sequence[Index], extents: Sequence[Index]) -> Predicate:
-    """Often one of an address that is right, or nearly so."""
+    """Return a bound of an address that is often correct, or nearly."""
     i, j, _ = variables
     tile = extents[1]
     digits = chosen.choice(([i, j], variables, [i // tile, i % tile], [j, i // tile, i % tile]))
@@ -146,7 +121,7 @@ def _address_in_range(chosen: random.Random, variables: Sequence[Index], extents
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
-def test_what_holds_at_the_ends_of_ranges_holds_everywhere(seed: int) -> None:
+def test_bounds_at_range_ends_hold_everywhere(seed: int) -> None:
     chosen = random.Random(seed)
     extents = [index(extent) for extent in EXTENTS]
     variables = [index(leaf) for leaf in LEAVES]
@@ -155,8 +130,7 @@ def test_what_holds_at_the_ends_of_ranges_holds_everywhere(seed: int) -> None:
         ends[0] = chosen.choice(extents)
         lows = [chosen.choice((ZERO, ZERO, index(-1), index(1))) for _ in variables]
         facts = Facts().assume(
-            less(ZERO, extents[1]),
-            *(within(low, i, end) for low, i, end in zip(lows, variables, ends, strict=True)),
+            less(ZERO, extents[1]), *(within(low, i, end) for low, i, end in zip(lows, variables, ends, strict=True))
         )
         atoms = [*variables, *extents, variables[0] // extents[1], ceildiv(extents[0], extents[1]), variables[0] // 3]
         goal = at_most(_some(chosen, atoms), _some(chosen, atoms))
@@ -171,7 +145,7 @@ def test_what_holds_at_the_ends_of_ranges_holds_everywhere(seed: int) -> None:
                     assert _true(goal, at), (facts, goal, at)
 
 
-def test_a_quotient_is_bounded_only_where_its_divisor_is_positive() -> None:
+def test_quotient_bound_needs_a_positive_divisor() -> None:
     i, extent, tile = index(LEAVES[0]), index(EXTENTS[0]), index(EXTENTS[1])
     inside = Facts().assume(within(ZERO, i, extent))
     for goal in (at_most(ZERO, i // tile * extent), less(i // tile * tile, ceildiv(extent, tile) * tile)):
@@ -183,20 +157,15 @@ def test_a_quotient_is_bounded_only_where_its_divisor_is_positive() -> None:
 
 
 def _true(predicate: Predicate, at: dict[Any, int]) -> bool:
-    def leaf(asked: Leaf) -> int:
-        return at[asked]
+    return holds(predicate, at.__getitem__, lambda _array, _at: 0)
 
-    return holds(predicate, leaf, lambda _array, _at: 0)
-
-
-# -- orders -----------------------------------------------------------------------------------------------------------
 
 P, N, M = index(Var(1, "p")), size("n"), size("m")
 STRICT = Array("so", (N,), "int64", low=ZERO, high=M, monotonic="increasing")
 INSIDE = Facts().assume(within(ZERO, P, N))
 
 
-def test_an_element_of_a_strict_order_is_as_far_from_the_bounds_as_its_place() -> None:
+def test_increasing_elements_are_bounded_by_their_positions() -> None:
     so = read(STRICT, (P,))
     for goal in (at_most(P, so), at_most(so - P, M - N), within(ZERO, so - P, M - N + 1)):
         assert isinstance(prove(INSIDE, goal), Proved)
@@ -208,7 +177,7 @@ def test_an_element_of_a_strict_order_is_as_far_from_the_bounds_as_its_place() -
 
 @pytest.mark.parametrize("low", [-3, 0, 2])
 @pytest.mark.parametrize("off", [-1, 0, 1])
-def test_a_counterexample_about_ordered_elements_can_be_completed(low: int, off: int) -> None:
+def test_counterexamples_about_ordered_elements_are_completable(low: int, off: int) -> None:
     ordered = Array("so", (N,), "int64", low=index(low), high=M, monotonic="increasing")
     goals = (at_most(P + low + off, read(ordered, (P,))), at_most(read(ordered, (P,)) + N + off, M + P))
     for goal in goals:
@@ -220,16 +189,13 @@ def test_a_counterexample_about_ordered_elements_can_be_completed(low: int, off:
             assert low + position <= value < at["m"] - (at["n"] - 1 - position)
 
 
-def test_elements_less_their_places_are_read_without_a_guard() -> None:
+def test_increasing_index_minus_position_needs_no_guard() -> None:
     so = atl.tensor("so", n, dtype="int64", range=(0, m), monotonic="increasing")
     z = atl.tensor("z", m - n + 1)
     program = atl.program("gaps", [so, z], atl.gen(n, lambda i: z[so[i] - i]), given=[n <= m])
     ordered = np.array([0, 3, 4, 7], np.int64)
     held = np.arange(5, dtype=np.float32)
     np.testing.assert_array_equal(compile_program(program)(ordered, held, m=8), held[ordered - np.arange(4)])
-
-
-# -- sizes that are fixed ---------------------------------------------------------------------------------------------
 
 
 def divided() -> dict[str, Program]:
@@ -255,13 +221,13 @@ def divided() -> dict[str, Program]:
 
 @pytest.mark.parametrize("name", divided())
 @pytest.mark.parametrize("fixed", [0, 2])
-def test_a_size_may_be_fixed_to_zero_where_what_divides_by_it_is_not_computed(name: str, fixed: int) -> None:
+def test_unused_divisor_may_be_fixed_to_zero(name: str, fixed: int) -> None:
     program, held = divided()[name], np.arange(1, 6, dtype=np.float32)
     found = compile_program(program, sizes={"c": fixed})(held)
     np.testing.assert_array_equal(found, atl.evaluate(program, held, c=fixed))
 
 
-def test_a_divisor_that_is_fixed_to_zero_and_needed_is_refused() -> None:
+def test_used_divisor_fixed_to_zero_is_refused() -> None:
     x = atl.tensor("x", n)
     program = atl.program("divided", [x], atl.gen(n, lambda i: x[i // K]))
     with pytest.raises((ExtentError, atl.ATLError)):

@@ -1,4 +1,4 @@
-"""Expressions by their bits: what is proved over F2, and that nothing false is."""
+"""Bit-level reasoning over F2: proofs, refutations, random queries and planted faults."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Final
 
 import pytest
 
-from atl.core.index import ZERO, Index, Var, constant, exclusive_or, floordiv, index, size
+from atl.core.index import ZERO, Index, Var, constant, exclusive_or, floordiv, index
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, equal, holds, less, within
 from atl.prove import Facts, Proved, Refuted, bits, prove, without_smt
 from atl.prove.bits import by_bits
+from proofs_tests.prover.common import VX, VY, VZ, n, x, y, z
 
-VARIABLES: Final = tuple(Var(1 + k, name) for k, name in enumerate("xyz"))
-x, y, z = map(index, VARIABLES)
-n = size("n")
+VARIABLES: Final = (VX, VY, VZ)
 
 
 def bit(e: Index, k: int) -> Index:
@@ -28,47 +27,29 @@ def inside(*extents: int) -> Facts:
 
 
 KNOWN: Final[dict[str, tuple[Facts, Predicate]]] = {
-    "the exclusive or of single bits is a bit": (
-        inside(16, 16, 16),
-        within(ZERO, exclusive_or(bit(x, 0), bit(x, 3), bit(y, 1), bit(z, 2)), constant(2)),
-    ),
-    "a number is the sum of its bits": (
-        inside(64),
-        equal(x, sum((2**k * bit(x, k) for k in range(6)), ZERO)),
-    ),
-    "an exclusive or is taken apart bit by bit": (
-        inside(16, 16),
-        equal(exclusive_or(x, y), sum((2**k * exclusive_or(bit(x, k), bit(y, k)) for k in range(4)), ZERO)),
-    ),
-    "the high half of an exclusive or is that of the high halves": (
-        Facts(),
-        equal(exclusive_or(x, y) // 8, exclusive_or(x // 8, y // 8)),
-    ),
-    "a swizzle stays within a multiple of its group": (
-        Facts().assume(within(ZERO, x, 8 * n)),
-        within(ZERO, exclusive_or(x, y % 8), 8 * n),
-    ),
-    "a swizzle of addresses is its own way back": (
-        Facts().assume(within(ZERO, x, n), within(ZERO, y, constant(64))),
-        equal(64 * x + y, exclusive_or(a := exclusive_or(64 * x + y, 8 * (x % 8)), 8 * (a // 64 % 8))),
-    ),
-    "a Gray code tells its number": (
-        inside(8),
-        equal(x, exclusive_or(g := exclusive_or(x, x // 2), g // 2, g // 4)),
-    ),
-    "equal exclusive ors with one number are of equal numbers": (
-        inside(8, 8, 8).assume(equal(exclusive_or(x, z), exclusive_or(y, z))),
-        equal(x, y),
-    ),
-    "and where the number is another one that is equal": (
-        Facts().assume(equal(exclusive_or(x % 8, z % 4), exclusive_or(y % 8, z % 4)), equal(x // 8, y // 8)),
-        equal(x, y),
-    ),
-}
+    "xor of single bits is a bit":
+        (inside(16, 16, 16), within(ZERO, exclusive_or(bit(x, 0), bit(x, 3), bit(y, 1), bit(z, 2)), constant(2))),
+    "a number is the sum of its bits": (inside(64), equal(x, sum((2**k * bit(x, k) for k in range(6)), ZERO))),
+    "xor works bit by bit": (inside(16, 16),
+        equal(exclusive_or(x, y), sum((2**k * exclusive_or(bit(x, k), bit(y, k)) for k in range(4)), ZERO))),
+    "the high half of xor is xor of the high halves":
+        (Facts(), equal(exclusive_or(x, y) // 8, exclusive_or(x // 8, y // 8))),
+    "a swizzle stays within a multiple of its group":
+        (Facts().assume(within(ZERO, x, 8 * n)), within(ZERO, exclusive_or(x, y % 8), 8 * n)),
+    "a swizzle of addresses is its own inverse": (Facts().assume(within(ZERO, x, n), within(ZERO, y, constant(64))),
+        equal(64 * x + y, exclusive_or(a := exclusive_or(64 * x + y, 8 * (x % 8)), 8 * (a // 64 % 8)))),
+    "a Gray code determines its number":
+        (inside(8), equal(x, exclusive_or(g := exclusive_or(x, x // 2), g // 2, g // 4))),
+    "xor with one number can be cancelled":
+        (inside(8, 8, 8).assume(equal(exclusive_or(x, z), exclusive_or(y, z))), equal(x, y)),
+    "equal parts of a number can be cancelled":
+        (Facts().assume(equal(exclusive_or(x % 8, z % 4), exclusive_or(y % 8, z % 4)), equal(x // 8, y // 8)),
+        equal(x, y)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_over_f2_it_is_known_that(name: str) -> None:
+def test_bit_facts_are_proved(name: str) -> None:
     facts, goal = KNOWN[name]
     with without_smt():
         assert isinstance(prove(facts, goal), Proved)
@@ -77,9 +58,9 @@ def test_over_f2_it_is_known_that(name: str) -> None:
 UNKNOWN: Final[dict[str, tuple[Facts, Predicate]]] = {
     "a bit too many": (inside(16, 32), less(exclusive_or(x, y), constant(16))),
     "another bit": (inside(16), equal(bit(x, 1), bit(x, 2))),
-    "no sum": (inside(8, 8), equal(exclusive_or(x, y), x + y)),
-    "a group that is cut": (Facts().assume(within(ZERO, x, n)), less(exclusive_or(x, y % 8), n)),
-    "numbers that differ in what is cancelled": (
+    "xor is the sum": (inside(8, 8), equal(exclusive_or(x, y), x + y)),
+    "a swizzle in a partial group": (Facts().assume(within(ZERO, x, n)), less(exclusive_or(x, y % 8), n)),
+    "cancelling different numbers": (
         inside(8, 8, 8).assume(equal(exclusive_or(x, z), exclusive_or(y, x))),
         equal(x, y),
     ),
@@ -88,17 +69,15 @@ UNKNOWN: Final[dict[str, tuple[Facts, Predicate]]] = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_it_is_refuted_that(name: str) -> None:
+def test_false_bit_claims_are_refuted(name: str) -> None:
     assert isinstance(prove(*UNKNOWN[name]), Refuted)
 
 
-def test_without_bits_there_is_nothing_to_say() -> None:
+def test_by_bits_needs_bits() -> None:
     assert by_bits(Facts(), equal(x, y)) is None
     assert by_bits(Facts(), equal(x // 3, y)) is None
     assert by_bits(Facts(), at_most(ZERO, x // 2)) is None
 
-
-# -- nothing false ----------------------------------------------------------------------------------------------------
 
 SEED: Final = 14
 
@@ -122,7 +101,7 @@ def expression(numbers: Random, depth: int) -> Index:
 
 
 def question(numbers: Random) -> tuple[Facts, Predicate, list[range]]:
-    """Facts, a goal, and the values of the variables, one of which may be of either sign."""
+    """Return facts, a goal, and the ranges of the variables, of which one may be signed."""
     extents = [numbers.choice((2, 4, 5, 8)) for _ in VARIABLES]
     free = numbers.random() < 0.2
     ranges = [range(-9, 17) if free and not k else range(extent) for k, extent in enumerate(extents)]
@@ -156,21 +135,21 @@ def breaks(facts: Facts, goal: Predicate, ranges: list[range]) -> bool:
 
 
 def false_steps(count: int) -> int:
-    """How many questions that bits answer, or make another of, are false though what they are made of holds."""
-    numbers, wrong, told = Random(SEED), 0, 0
+    """Count the random goals that `by_bits` proves, or replaces by a true goal, though they are false."""
+    numbers, wrong, changed = Random(SEED), 0, 0
     for _ in range(count):
         facts, goal, ranges = question(numbers)
         left = by_bits(facts, goal)
         if left is None or left == FALSE:
             continue
-        told += 1
+        changed += 1
         wrong += (left == TRUE or not breaks(facts, left, ranges)) and breaks(facts, goal, ranges)
-    assert told >= count // 20
+    assert changed >= count // 20
     return wrong
 
 
 @pytest.mark.long
-def test_no_random_question_is_answered_wrongly() -> None:
+def test_random_bit_queries_have_no_wrong_answer() -> None:
     assert false_steps(600) == 0
 
 
@@ -185,14 +164,14 @@ def whole_string(value: bits.Value) -> bits._String:
 
 FAULTS: Final = {
     "a carry is lost": ("_shifted", bits_value),
-    "all numbers are strings of bits": ("_string", whole_string),
-    "bits are equal, whatever stands above them": ("_equal_bits", lambda value: iter(value.weights)),
+    "every number is a bit string": ("_string", whole_string),
+    "the high part of equal numbers is ignored": ("_equal_bits", lambda value: iter(value.weights)),
 }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, wrong = FAULTS[fault]
     monkeypatch.setattr(bits, name, wrong)
     assert false_steps(600) > 0

@@ -1,4 +1,4 @@
-"""The prover answers a fixed set of questions as it has answered them: with the same layers, numbers and bounds."""
+"""Regression test: the prover answers a fixed set of queries with the same layers, numbers and bounds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from proofs_tests.prover.census import FILE, KINDS, answered, stored
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
-def test_questions_are_answered_as_before(kind: str) -> None:
-    """Where the prover has become better: `python -m proofs_tests.prover.census --write`."""
+def test_answers_match_the_baseline(kind: str) -> None:
+    """If the prover has improved, run `python -m proofs_tests.prover.census --write`."""
     forget()
     before = [line for line in stored() if line.partition(":")[0].rpartition(" ")[0] == kind]
     assert list(answered(kind)) == before
 
 
-def test_the_file_holds_every_kind_of_question_and_every_kind_of_answer() -> None:
+def test_baseline_covers_all_kinds() -> None:
     lines = stored()
     assert len(lines) == sum(count for count, _ in KINDS.values())
     answers = [line.partition(": ")[2] for line in lines]

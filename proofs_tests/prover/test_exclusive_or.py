@@ -1,4 +1,4 @@
-"""Exclusive ors of indices: their canonical form, what is proved of them, and that nothing false is."""
+"""Exclusive or of indices: canonical form, proofs and refutations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from random import Random
 import pytest
 
 import atl
-from atl.core.index import ZERO, Index, Leaf, Var, Xor, constant, exclusive_or, index, size, value_of
+from atl.core.index import ZERO, Index, Leaf, Xor, constant, exclusive_or, size, value_of
 from atl.core.predicate import Predicate, at_most, equal, holds, less, within
 from atl.prove import Facts, Proved, Refuted, prove, upper_bound, without_smt
-
-X, Y = Var(1, "x"), Var(2, "y")
-x, y = index(X), index(Y)
+from proofs_tests.prover.common import VX, VY, refutation, x, y
 
 
 def value(expression: Index, at: dict[Leaf, int]) -> int:
@@ -22,11 +20,11 @@ def value(expression: Index, at: dict[Leaf, int]) -> int:
 
 
 def values(a: int, b: int) -> Callable[[Leaf], int]:
-    at: dict[Leaf, int] = {X: a, Y: b}
+    at: dict[Leaf, int] = {VX: a, VY: b}
     return at.__getitem__
 
 
-def test_equal_parts_cancel_and_numbers_are_gathered() -> None:
+def test_xor_is_canonical() -> None:
     assert exclusive_or(exclusive_or(x, y), y) == x
     assert exclusive_or(x, x) == ZERO
     assert exclusive_or(y, x) == exclusive_or(x, y)
@@ -35,26 +33,25 @@ def test_equal_parts_cancel_and_numbers_are_gathered() -> None:
     assert isinstance(exclusive_or(x, y).atom, Xor)
 
 
-def test_it_is_the_exclusive_or_of_whole_numbers_negative_ones_too() -> None:
+def test_xor_evaluates_on_negative_numbers() -> None:
     for a, b in product(range(-9, 10), repeat=2):
         for extra in (0, 1, 6, -3):
-            assert value(exclusive_or(x, y + 1, constant(extra)), {X: a, Y: b}) == a ^ (b + 1) ^ extra
+            assert value(exclusive_or(x, y + 1, constant(extra)), {VX: a, VY: b}) == a ^ (b + 1) ^ extra
 
 
-def test_it_is_bounded_by_a_power_of_two() -> None:
+def test_xor_is_bounded_by_a_power_of_two() -> None:
     eight = Facts().assume(within(ZERO, x, constant(8)), within(ZERO, y, constant(6)))
     inside = exclusive_or(x, y)
     assert isinstance(prove(eight, within(ZERO, inside, constant(8))), Proved)
     assert isinstance(prove(eight, at_most(inside, x + y)), Proved)
-    refuted = prove(eight, less(inside, constant(7)))
-    assert isinstance(refuted, Refuted)
-    assert refuted.model.leaf(X) ^ refuted.model.leaf(Y) == 7
-    assert upper_bound(Facts(), exclusive_or(x, constant(4)), [(X, ZERO, constant(6))]) == constant(7)
+    refuted = refutation(eight, less(inside, constant(7)))
+    assert refuted.model.leaf(VX) ^ refuted.model.leaf(VY) == 7
+    assert upper_bound(Facts(), exclusive_or(x, constant(4)), [(VX, ZERO, constant(6))]) == constant(7)
     unsigned = Facts().assume(less(x, constant(8)), less(y, constant(8)))
     assert isinstance(prove(unsigned, within(ZERO, inside, constant(8))), Refuted)
 
 
-def test_a_swizzle_is_its_own_way_back_and_stays_in_its_group() -> None:
+def test_swizzle_is_its_own_inverse_within_a_group() -> None:
     n = atl.sizes("n").node
     facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, constant(8)))
     there = exclusive_or(y, x % 8)
@@ -64,7 +61,7 @@ def test_a_swizzle_is_its_own_way_back_and_stays_in_its_group() -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_proved_holds_and_what_is_refuted_does_not(seed: int) -> None:
+def test_random_xor_claims_agree_with_brute_force(seed: int) -> None:
     random = Random(seed)
     for _ in range(40):
         most = random.randint(1, 9), random.randint(1, 9)
@@ -90,7 +87,7 @@ def _some_claim(random: Random) -> Predicate:
     return random.choice([at_most(inside, other), at_most(ZERO, inside), equal(inside % 2, (x + y) % 2)])
 
 
-def test_it_is_printed_read_and_evaluated() -> None:
+def test_xor_round_trips_through_text() -> None:
     program = atl.parse("f (x : float32[8]) : float32[8] := ⊞[i < 8] x[xor(i, 5)]")
     assert "x[xor(i, 5)]" in str(program)
     assert atl.parse(str(program)) == program
@@ -100,10 +97,7 @@ def test_it_is_printed_read_and_evaluated() -> None:
     assert repr((i ^ j) ^ j) == "i"
 
 
-# -- cases ------------------------------------------------------------------------------------------------------------
-
-
-def test_rows_that_turn_at_every_second_line_are_decided_by_the_remainder() -> None:
+def test_alternating_rows_are_decided_by_remainder_cases() -> None:
     n, m = size("n"), size("m")
     facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, m))
 
@@ -118,15 +112,15 @@ def test_rows_that_turn_at_every_second_line_are_decided_by_the_remainder() -> N
     assert not wrong.model.satisfies(equal(turned(y), y))
 
 
-def test_a_case_that_does_not_hold_leaves_the_question_unproved() -> None:
+def test_false_case_prevents_proof() -> None:
     n = atl.sizes("n").node
     facts = Facts().assume(within(ZERO, x, n))
     for goal in (equal((x % 3) * (x % 3 - 1), ZERO), less((x % 2) * n, n), equal((x % 2) * (n - x), ZERO)):
         assert not isinstance(prove(facts, goal), Proved)
 
 
-def test_an_exclusive_or_that_is_too_small_for_another_part_is_zero() -> None:
-    """In a tile of 3 columns chunk x ^ y of three is the first one only where x is y; found by a random storage."""
+def test_small_xor_is_zero() -> None:
+    """Found by random storages: in a tile of 3 columns, chunk x ^ y is the first only if x == y."""
     facts = Facts().assume(*(within(ZERO, part, constant(4)) for part in (x, y)))
     there = exclusive_or(x, y)
     assert isinstance(prove(facts.assume(less(3 * there, constant(3))), equal(x, y)), Proved)

@@ -1,4 +1,4 @@
-"""Orders of arrays: what calls check of them, in Python and in C, and what the prover believes, beside all arrays."""
+"""Ordered arrays: checks at calls in Python and C, and proofs compared with all small arrays."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def ordered(monotonic: Monotonicity, between: Array | None) -> Array:
 
 
 def worlds(monotonic: Monotonicity, between: Array | None) -> Iterator[dict[str, tuple[int, ...]]]:
-    """All arrays that hold what is declared, found by trying."""
+    """Yield all arrays that satisfy the declaration, by brute force."""
     for pos, crd in product(product(range(LENGTH + 1), repeat=ENDS), product(range(LENGTH), repeat=LENGTH)):
         if in_order(crd, monotonic, None if between is None else pos):
             yield {"pos": pos, "crd": crd}
 
 
 def in_order(row: tuple[int, ...], monotonic: Monotonicity, ends: tuple[int, ...] | None) -> bool:
-    """The law of an order, by its words."""
+    """Return whether the row is in order, by definition."""
     for p in range(len(row) - 1):
         counts = ends is None or any(ends[r] <= p and p + 1 < ends[r + 1] for r in range(len(ends) - 1))
         if counts and not (row[p] < row[p + 1] or (monotonic == "nondecreasing" and row[p] == row[p + 1])):
@@ -51,7 +51,7 @@ def in_order(row: tuple[int, ...], monotonic: Monotonicity, ends: tuple[int, ...
 
 
 def summed(monotonic: str, *, between: bool) -> Program:
-    """A program that reads an ordered row at positions."""
+    """Return a program that reads an ordered row."""
     n, z = atl.sizes("n z")
     pos = atl.tensor("pos", n, dtype="int32")
     crd = atl.tensor("crd", z, dtype="int64", monotonic=(monotonic, pos) if between else monotonic)
@@ -62,10 +62,10 @@ def summed(monotonic: str, *, between: bool) -> Program:
 @pytest.mark.sampled
 @pytest.mark.parametrize("between", [False, True])
 @pytest.mark.parametrize("monotonic", ["nondecreasing", "increasing"])
-def test_a_call_takes_the_rows_that_are_in_order_and_no_others(monotonic: Monotonicity, between: bool) -> None:
+def test_calls_accept_only_ordered_rows(monotonic: Monotonicity, between: bool) -> None:
     program = summed(monotonic, between=between)
     kernel = compiled(program)
-    kernel(np.arange(3), np.zeros(3, np.int32))  # from here on C looks at them
+    kernel(np.arange(3), np.zeros(3, np.int32))  # later calls are checked in C
     for ends in product((-2, 0, 2, 9), repeat=3):
         if not between and ends != (0, 0, 0):
             continue
@@ -80,13 +80,13 @@ def test_a_call_takes_the_rows_that_are_in_order_and_no_others(monotonic: Monoto
                         call(*given)
 
 
-def test_a_refusal_says_which_neighbours_and_between_which_positions() -> None:
+def test_order_error_shows_elements_and_positions() -> None:
     with pytest.raises(ArrayError) as refused:
         atl.evaluate(summed("increasing", between=True), crd=np.array([5, 7, 1, 1]), pos=np.array([0, 2, 4], np.int32))
-    said = str(refused.value)
-    assert "the elements of crd are not strictly increasing" in said
-    assert "each element of crd above the one before it, from pos[r] to pos[r + 1] - 1, for each r" in said
-    assert "crd[2] = 1, crd[3] = 1, pos[1] = 2, pos[2] = 4" in said
+    message = str(refused.value)
+    assert "the elements of crd are not strictly increasing" in message
+    assert "each element of crd above the one before it, from pos[r] to pos[r + 1] - 1, for each r" in message
+    assert "crd[2] = 1, crd[3] = 1, pos[1] = 2, pos[2] = 4" in message
 
 
 FACTS: Final = (
@@ -108,9 +108,7 @@ def goals(crd: Array) -> tuple[Predicate, ...]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("monotonic", "between"), ORDERS)
-def test_what_is_proved_of_ordered_elements_holds_in_all_arrays_and_what_is_refuted_breaks_in_one(
-    monotonic: Monotonicity, between: Array | None
-) -> None:
+def test_answers_agree_with_all_small_arrays(monotonic: Monotonicity, between: Array | None) -> None:
     crd = ordered(monotonic, between)
     every = list(worlds(monotonic, between))
     proved = refuted = 0
@@ -135,7 +133,7 @@ def test_what_is_proved_of_ordered_elements_holds_in_all_arrays_and_what_is_refu
 
 
 def breaks(world: Mapping[str, tuple[int, ...]], facts: Facts, goal: Predicate) -> bool:
-    """Whether some positions meet the facts and not the goal."""
+    """Return whether some positions satisfy the facts and not the goal."""
 
     def element(array: Array, at: tuple[int, ...]) -> int:
         row = world[array.name]
@@ -152,7 +150,7 @@ def breaks(world: Mapping[str, tuple[int, ...]], facts: Facts, goal: Predicate) 
     return False
 
 
-def test_an_order_between_positions_is_one_of_what_stands_between_two_of_them_alone() -> None:
+def test_segment_order_holds_within_one_segment_only() -> None:
     crd = ordered("increasing", POS)
     first, last = read(POS, (ZERO,)), read(POS, (constant(1),))
     inside = Facts().assume(within(first, a, last), within(first, b, last), less(a, b))
@@ -162,10 +160,7 @@ def test_an_order_between_positions_is_one_of_what_stands_between_two_of_them_al
     assert isinstance(prove(across, goal), Refuted)
 
 
-# -- declarations -----------------------------------------------------------------------------------------------------
-
-
-def test_orders_are_kept_in_texts_also_where_the_positions_are_declared_later() -> None:
+def test_orders_round_trip_through_text() -> None:
     text = "p (crd : int32[z] in [0, m) strict between `let`, `let` : int32[n + 1] rising, x : float32[m]) := x"
     program = atl.parse(text)
     crd, pos, _ = program.inputs
@@ -174,30 +169,27 @@ def test_orders_are_kept_in_texts_also_where_the_positions_are_declared_later() 
     assert "strict between `let`" in str(program)
 
 
+IN_SEGMENTS = atl.tensor("x", 2, dtype="int32", monotonic=("nondecreasing", atl.tensor("y", 2, dtype="int32")))
+
+
 @pytest.mark.parametrize(
-    ("order", "told"),
+    ("order", "message"),
     [
         ("falling", "monotonic='falling'"),
         (("increasing", "pos"), "monotonic=('increasing', 'pos')"),
         (("increasing",), "monotonic=('increasing',)"),
         (("increasing", atl.tensor("x", atl.sizes("n"))), "of integers"),
         (("increasing", atl.tensor("x", 2, 2, dtype="int32")), "of integers"),
-        (
-            (
-                "increasing",
-                atl.tensor("x", 2, dtype="int32", monotonic=("nondecreasing", atl.tensor("y", 2, dtype="int32"))),
-            ),
-            "not itself ordered in segments",
-        ),
+        (("increasing", IN_SEGMENTS), "not itself ordered in segments"),
     ],
 )
-def test_orders_that_there_are_not_are_refused(order: Any, told: str) -> None:
+def test_invalid_orders_are_refused(order: Any, message: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         atl.tensor("crd", 4, dtype="int32", monotonic=order)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_positions_of_an_order_are_an_input_too_and_declared_once() -> None:
+def test_positions_of_an_order_must_be_an_input() -> None:
     n = atl.sizes("n")
     pos, other = atl.tensor("pos", n, dtype="int32"), atl.tensor("pos", n, dtype="int32", monotonic="nondecreasing")
     crd = atl.tensor("crd", n, dtype="int32", monotonic=("increasing", pos))
@@ -215,6 +207,6 @@ def test_positions_of_an_order_are_an_input_too_and_declared_once() -> None:
     ["pos : int32[n], crd : int32[n] strict between other", "pos : int32[n], crd : int32[n] between pos",
      "pos : float32[n], crd : int32[n] strict between pos", "crd : int32[n] strict between crd"],
 )  # fmt: skip
-def test_texts_with_orders_between_nothing_are_refused_at_their_place(declared: str) -> None:
+def test_texts_with_invalid_segment_orders_are_refused(declared: str) -> None:
     with pytest.raises(atl.ATLError, match="ATL106"):
         atl.parse(f"p ({declared}, x : float32[n]) := x")

@@ -1,4 +1,4 @@
-"""Many facts that have nothing to do with a question do not make it slow."""
+"""Relevance filter: irrelevant facts do not slow a query down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INSIDE = Facts().assume(within(ZERO, i, n))
 
 
 def nested(depth: int) -> Program:
-    """As many guards, one in the other, each about a quotient and a remainder of its own."""
+    """Return nested guards, each with its own quotient and remainder."""
     x = atl.tensor("x", atl.sizes("n"))
 
     def element(k: IndexExpr) -> atl.Tensor:
@@ -34,7 +34,7 @@ def nested(depth: int) -> Program:
     return atl.program("nested", [x], atl.gen(atl.sizes("n"), element))
 
 
-def test_each_of_forty_nested_guards_is_decided_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nested_guards_are_decided_independently(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
     eliminate = _Lines.eliminate
 
@@ -46,23 +46,23 @@ def test_each_of_forty_nested_guards_is_decided_without_the_others(monkeypatch: 
     monkeypatch.setattr(_Lines, "eliminate", counted)
     forget()
     lower(nested(40))
-    assert 0 < steps < 6_000, "59,000 where every question looks at all facts"
+    assert 0 < steps < 6_000, "59,000 if every query uses all facts"
 
 
-def test_facts_about_quotients_of_their_own_are_left_out() -> None:
+def test_facts_about_other_quotients_are_dropped() -> None:
     facts = INSIDE.assume(*EVEN, *ODD)
     assert relevant(facts, less(i, n + 1)).predicates == INSIDE.predicates
     assert relevant(facts, less(i // 4, n)).predicates == (*INSIDE.predicates, EVEN[1])
-    # i // 9 is in the conditions for 3, 9 and 27.
+    # i // 9 occurs in the conditions for 3, 9 and 27.
     assert relevant(facts, less(i // 9, n)).predicates == (*INSIDE.predicates, ODD[0], ODD[3], ODD[12])
 
 
-def test_a_few_facts_are_all_looked_at() -> None:
+def test_few_facts_are_all_kept() -> None:
     facts = INSIDE.assume(*EVEN[:5])
     assert relevant(facts, less(i, n)) is facts
 
 
-def test_facts_that_bound_what_else_there_is_are_kept() -> None:
+def test_facts_that_bound_other_variables_are_kept() -> None:
     bounding = (less(i // 64, n // 64), at_most(j, i // 128), equal(i % 256, ZERO), less(i // n, j))
     facts = INSIDE.assume(*EVEN, *bounding)
     assert relevant(facts, less(i, n)).predicates == (*INSIDE.predicates, *bounding)
@@ -70,8 +70,8 @@ def test_facts_that_bound_what_else_there_is_are_kept() -> None:
     assert isinstance(prove(facts, at_most(j, n), thorough=False), Proved)
 
 
-def test_what_is_left_out_makes_no_counterexample() -> None:
-    # With i = 1, which the question does not look at, i % 2 < 1 is false: it is no counterexample.
+def test_dropped_facts_prevent_refutation() -> None:
+    # i = 1 violates i % 2 < 1, a fact that the quick query drops.
     facts = Facts().assume(within(ZERO, i, index(2)), *EVEN)
     assert not isinstance(prove(facts, less(i, ZERO), thorough=False), Proved)
     answer = prove(facts, equal(i, ZERO))
@@ -81,14 +81,12 @@ def test_what_is_left_out_makes_no_counterexample() -> None:
 
 
 def element(low: Index | None) -> Index:
-    """The element at i of an array that is declared to hold no less than this."""
+    """Return the element at i of an array with the declared minimum `low`."""
     return index(Read(Array("crd", (n,), "int32", low=low), (i,)))
 
 
-def test_a_sum_of_what_is_not_negative_is_seen_at_once_among_many_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "atl.prove.prover._Query._divided_out", lambda *_, **__: pytest.fail("it was looked at closely")
-    )
+def test_natural_sum_is_proved_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atl.prove.prover._Query._divided_out", lambda *_, **__: pytest.fail("a slow layer was used"))
     forget()
     before = statistics.snapshot()
     facts = INSIDE.assume(*EVEN, at_most(ZERO, j))
@@ -96,7 +94,7 @@ def test_a_sum_of_what_is_not_negative_is_seen_at_once_among_many_facts(monkeypa
     assert statistics.since(before).z3 == 0
 
 
-def test_what_may_be_negative_adds_no_naturals() -> None:
+def test_possibly_negative_sum_is_not_natural() -> None:
     facts = INSIDE.assume(at_most(index(-1), j))
     assert has_only_non_negative_terms(facts, n * i + element(ZERO) + element(n) + 2)
     for wrong in (j, i - n, -element(ZERO), element(None), element(index(-1)), i - 1, n * j):

@@ -1,4 +1,4 @@
-"""What z3 decides is seen, and can be refused; none of what is shipped rests on it."""
+"""Proofs by z3 are reported and can be refused; no shipped example needs z3."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ x = atl.tensor("x", n)
 SQUARE = 2 * n * m <= n * n + m * m
 
 
-def rests_on_z3() -> Session:
-    """A guard is put around x[0] that always holds, by the square of n - m."""
+def needs_z3() -> Session:
+    """Add a guard to x[0] that always holds, since (n - m)² >= 0."""
     start = atl.program("p", [x], atl.gen(n, lambda i: x[i]), given=[m >= 1])
     return reschedule(start).rw("guard_true", around=(0,), reverse=True, p=SQUARE)
 
 
 def shipped() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Every function of the examples that takes nothing: those that derive something give a session."""
+    """Yield the functions of the examples without parameters; derivations return a session."""
     for found in pkgutil.walk_packages(examples.__path__, "examples."):
         module = importlib.import_module(found.name)
         for name, function in vars(module).items():
@@ -40,7 +40,7 @@ def shipped() -> Iterator[tuple[str, Callable[[], object]]]:
                 yield f"{found.name}.{name}", function
 
 
-def test_what_only_z3_proves_is_unknown_where_it_is_not_asked() -> None:
+def test_z3_goals_are_unknown_without_smt() -> None:
     assert prove(Facts(), SQUARE.node) == Proved("z3")
     with without_smt():
         assert prove(Facts(), SQUARE.node) == Unknown("z3 was not used")
@@ -48,48 +48,48 @@ def test_what_only_z3_proves_is_unknown_where_it_is_not_asked() -> None:
     assert prove(Facts(), SQUARE.node) == Proved("z3")
 
 
-def test_what_z3_was_not_asked_is_not_remembered_for_where_it_is() -> None:
+def test_answers_without_smt_are_not_memoized_for_z3() -> None:
     goal = (2 * n * m <= n * n + m * m + 1).node
     with without_smt():
         assert isinstance(prove(Facts(), goal), Unknown)
     assert prove(Facts(), goal) == Proved("z3")
 
 
-def test_a_session_says_which_premises_z3_decided() -> None:
-    session = rests_on_z3()
+def test_session_reports_premises_decided_by_z3() -> None:
+    session = needs_z3()
     assert "2*m*n <= m*m + n*n: by z3" in str(session.explain(-1))
-    said = describe(session.done())
-    assert "1 by z3" in said
-    assert "z3 alone, at step 1, guard_true: 2*m*n <= m*m + n*n" in said
+    text = describe(session.done())
+    assert "1 by z3" in text
+    assert "z3 alone, at step 1, guard_true: 2*m*n <= m*m + n*n" in text
 
 
-def test_a_session_takes_no_step_that_needs_z3_where_it_is_not_asked() -> None:
+def test_session_rejects_z3_steps_without_smt() -> None:
     with without_smt(), pytest.raises(atl.ATLError, match=r"z3 was not used|premise"):
-        rests_on_z3()
+        needs_z3()
 
 
-def test_a_certificate_that_needs_z3_is_refused_without_it() -> None:
-    text = dumps(rests_on_z3().done())
+def test_certificate_that_needs_z3_is_refused_without_it() -> None:
+    text = dumps(needs_z3().done())
     assert loads(text).steps[0].premises[0].layer == "z3"
     with pytest.raises(CertificateError):
         loads(text, smt=False)
 
 
-def test_the_command_refuses_what_only_z3_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_command_refuses_z3_proofs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     needs, plain = tmp_path / "needs.json", tmp_path / "plain.json"
-    rests_on_z3().done().save(needs)
+    needs_z3().done().save(needs)
     reschedule(atl.program("p", [x], 2 * x)).rw("mul_comm").done().save(plain)
     assert main(["check", str(needs)]) == 0
     assert "z3 decided 1 question; --no-smt checks without z3" in capsys.readouterr().out
     assert main(["check", "--no-smt", str(needs), str(plain)]) == 1
-    said = capsys.readouterr()
-    assert f"{needs}: refused" in said.err
-    assert "(z3 was not used: --no-smt)" in said.err
-    assert f"{plain}: Proved by 1 step" in said.out
+    output = capsys.readouterr()
+    assert f"{needs}: refused" in output.err
+    assert "(z3 was not used: --no-smt)" in output.err
+    assert f"{plain}: Proved by 1 step" in output.out
 
 
 @pytest.mark.long
-def test_a_claim_that_is_checked_is_printed_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_the_whole_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     total = x[0] * 1.5
     for number in range(300):
         total = total + x[number] * 1.5
@@ -97,13 +97,13 @@ def test_a_claim_that_is_checked_is_printed_whole(tmp_path: Path, capsys: pytest
         tmp_path / "long.json"
     )
     assert main(["check", str(tmp_path / "long.json")]) == 0
-    said = capsys.readouterr().out
-    assert "…" not in said
-    assert said.count("x[299]") == 2
+    output = capsys.readouterr().out
+    assert "…" not in output
+    assert output.count("x[299]") == 2
 
 
 @pytest.mark.long
-def test_no_shipped_derivation_needs_z3() -> None:
+def test_shipped_derivations_need_no_z3() -> None:
     derived: dict[str, Theorem] = {}
     for name, function in shipped():
         made = function()

@@ -1,4 +1,4 @@
-"""`make rocq`: what Rocq checks, as a table; without `coqc` one line that says how to get it.
+"""`make rocq`: a table of what Rocq checks; without `coqc` a line on how to install it.
 
 python -m proofs_tests.rocq rules [NAME ...]    every rule is proved (`make rocq` does this, and the next three)
 python -m proofs_tests.rocq definitions         what the operators mean, against the reference interpreter
@@ -27,7 +27,7 @@ PARTS: Final[dict[str, Callable[[Sequence[str]], tuple[object, bool]]]] = {
     "mutants": lambda names: _judged(mutants.try_all(names), lambda report: not report.wrong),
     "figure": lambda names: _judged(figure.check_all(names), lambda report: not report.refused),
 }
-"""What can be run, and whether it went well."""
+"""The parts by name; each returns whether it succeeded."""
 USUAL: Final = ("rules", "definitions", "faults", "nests")
 
 
@@ -36,9 +36,9 @@ def _judged(report: Report, good: Callable[[Report], bool]) -> tuple[object, boo
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """0 where all is as expected, and where there is no Rocq."""
+    """Run the parts; return 0 if all is as expected or Rocq is not installed."""
     if arguments and arguments[0] not in PARTS:
-        print(f"there is no {arguments[0]} here, but {', '.join(PARTS)}", file=sys.stderr)
+        print(f"unknown part {arguments[0]}; choose from {', '.join(PARTS)}", file=sys.stderr)
         return 2
     if coqc.found() is None:
         print(coqc.HOW_TO_GET, file=sys.stderr)

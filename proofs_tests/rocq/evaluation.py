@@ -1,4 +1,4 @@
-"""The definitions of `Meaning.v` compared with the reference interpreter: both compute the same numbers.
+"""The definitions of `Meaning.v`, compared with the reference interpreter.
 
 Random programs over the integers (no roots, quotients or casts), at the sizes and arrays of a call.
 """
@@ -24,15 +24,15 @@ from rewrites.rocq import coqc
 from rewrites.rocq.notation import Notation, positions, word
 
 OUTSIDE: Final = ("div", "sqrt", "exp", "log", "tanh")
-"""Operations that integers do not have."""
+"""Operations that are not defined on integers."""
 LARGEST: Final = 400
-"""How many elements a result has at most."""
+"""Maximum number of elements of a result."""
 SMALL: Final = 100
 
 
 @dataclass(slots=True)
 class Report:
-    """How many programs and elements were compared, and where the numbers differ."""
+    """Number of compared programs and elements, and the differences."""
 
     programs: int = 0
     elements: int = 0
@@ -48,7 +48,7 @@ class Report:
 
 
 def of_integers(t: Expr) -> bool:
-    """Whether integers are all that a program needs."""
+    """Return whether a program needs only integers."""
     for part in subterms(t):
         match part:
             case Cast():
@@ -63,7 +63,7 @@ def of_integers(t: Expr) -> bool:
 
 
 def some_cases(count: int, seed: int) -> Iterator[tuple[Case, npt.NDArray[Any]]]:
-    """Calls with whole numbers, and what the reference interpreter makes of them."""
+    """Yield calls with integers, and their results in the reference interpreter."""
     random = Random(seed)
     number = found = 0
     while found < count:
@@ -76,14 +76,14 @@ def some_cases(count: int, seed: int) -> Iterator[tuple[Case, npt.NDArray[Any]]]
         try:
             expected = atl.evaluate(case.program, exact=True, **arrays, **_unsaid(case))
         except (ATLError, ValueError, ZeroDivisionError):
-            continue  # the call is refused: an access outside, or a number that is too large
+            continue  # the call is refused: out of range, or too large a number
         if expected.size <= LARGEST:
             found += 1
             yield case, expected
 
 
 def _is_small(array: npt.NDArray[Any]) -> bool:
-    """Whether an array holds integers that no sum or product of a few takes round the end of machine integers.
+    """Return whether the integers of an array are small enough for sums and products without overflow.
 
     Those that are read as indices are so; the others may be anything, and Rocq's integers have no end.
     """
@@ -100,7 +100,7 @@ def _unsaid(case: Case) -> dict[str, int]:
 
 
 def definition(number: int, case: Case, shape: tuple[int, ...]) -> str:
-    """A program at its sizes and arrays, and all of its elements, as Rocq computes them."""
+    """Return the program at sizes and arrays, and all of its elements, as Rocq text."""
     program = case.program
     lines = [f"Module Case{number}."]
     lines += [f"Definition {word(name)} : Z := {value}." for name, value in case.sizes.items()]
@@ -117,7 +117,7 @@ def definition(number: int, case: Case, shape: tuple[int, ...]) -> str:
 def compare(
     count: int, seed: int = 1, folder: Path | None = None, *, changed: Sequence[tuple[str, str]] = ()
 ) -> Report:
-    """Compares programs; `changed` plants a fault in what is printed: words, and what stands for them."""
+    """Compare programs; `changed` plants a fault by replacing printed words."""
     report, at = Report(), coqc.library(folder)
     listed = list(some_cases(count, seed))
     text = "Require Import Meaning Numbers.\nImport Computed.\nSet Printing Width 1000000.\n"

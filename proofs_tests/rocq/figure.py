@@ -1,4 +1,4 @@
-"""The derivations of Fig. 8.6, each as a theorem that Rocq checks step by step."""
+"""The derivations of Fig. 8.6 as theorems, checked step by step by Rocq."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rewrites.rocq.certificates import derivation, text_of
 
 @dataclass(slots=True)
 class Report:
-    """The seconds of processor time that each took, and why what is refused is so."""
+    """Processor seconds of each derivation, and reasons of refusals."""
 
     accepted: dict[str, tuple[int, float]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -28,17 +28,17 @@ class Report:
 
 
 def sessions() -> dict[str, Callable[[], Session]]:
-    """Every derivation of `examples.derivations`."""
+    """Return the derivations of `examples.derivations`."""
     found = inspect.getmembers(derivations, inspect.isfunction)
     return {
         name: make
         for name, make in found
-        if make.__module__ == derivations.__name__ and inspect.signature(make).return_annotation == "Session"
+        if make.__module__ == derivations.__name__ and inspect.signature(make).return_annotation == "atl.Session"
     }
 
 
 def check_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
-    """Checks the derivations of these names, or all."""
+    """Check the derivations with these names, or all."""
     report, at = Report(), coqc.library(folder)
     for name, make in sessions().items():
         if names and name not in names:

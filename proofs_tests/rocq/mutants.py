@@ -1,4 +1,4 @@
-"""Rocq can say no: mutants of every declaration are exported, and none that is found false is proved.
+"""Rocq refuses false rules: mutants of every declaration are exported, and no false one is proved.
 
 `python -m proofs_tests.rocq mutants` tries the one proof on every mutant; what it proves is then decided at every size
 of the window of `rewrites.rule_checking.exhaustion`. With names, the mutants of these rules only.
@@ -25,14 +25,14 @@ from rewrites.rule import Equation, Rule
 from rewrites.rule_checking.exhaustion import decide, found_spelled_out
 
 SECONDS_EACH: Final = 2
-"""What the proof of one mutant may take; no rule takes as long."""
+"""Limit for the proof of a mutant; every rule takes less."""
 TOGETHER: Final = 60
-"""How many mutants stand in one file."""
+"""Number of mutants in a file."""
 
 
 @dataclass(slots=True)
 class Report:
-    """How the mutants fared: `wrong` are those that Rocq proves and that are found false."""
+    """Results for mutants; `wrong` lists false ones that Rocq proves."""
 
     rules: int = 0
     tried: int = 0
@@ -52,7 +52,7 @@ class Report:
 
 
 def exported(names: Sequence[str], report: Report) -> Iterator[tuple[str, Mutant, str]]:
-    """Each mutant that states something: what it is called, and its statement."""
+    """Yield the mutants with a statement, by name."""
     for rule in declared_once(names):
         report.rules += 1
         for mutant in mutants(rule):
@@ -65,7 +65,7 @@ def exported(names: Sequence[str], report: Report) -> Iterator[tuple[str, Mutant
 
 
 def proved_of(texts: Sequence[str], file: str, folder: Path, seconds: int = SECONDS_EACH) -> set[int]:
-    """Which of these statements the one proof proves."""
+    """Return the statements that the common proof proves."""
     goals = (
         f"Goal {text}.\n"
         f'Proof. first [ timeout {seconds} (solve [by_the_rule]); idtac "PROVED {number} ." | idtac ]. Abort.\n'
@@ -78,7 +78,7 @@ def proved_of(texts: Sequence[str], file: str, folder: Path, seconds: int = SECO
 
 
 def try_all(names: Sequence[str] = (), folder: Path | None = None, *, every: int = 1) -> Report:
-    """Tries the mutants of these rules, or of all declarations; of them one in `every`."""
+    """Try one in `every` mutants of these rules, or of all declarations."""
     begun, report = time.monotonic(), Report()
     at = coqc.library(folder)
     listed = list(exported(names, report))[::every]
@@ -95,7 +95,7 @@ def try_all(names: Sequence[str] = (), folder: Path | None = None, *, every: int
 
 
 def is_false(mutant: Mutant) -> bool:
-    """Whether some choice of sizes, indices and elements makes the sides of a mutant differ."""
+    """Return whether sizes, indices and elements exist for which the sides of a mutant differ."""
     try:
         rule = as_stated(mutant.rule)
         return decide(rule, 2400).counterexample is not None or any(
@@ -106,7 +106,7 @@ def is_false(mutant: Mutant) -> bool:
 
 
 def as_stated(rule: Rule) -> Rule:
-    """The rule with what its statement asks of indices as premises.
+    """Return the rule with the conditions on indices as premises.
 
     A divisor that is written must be positive, also where it leaves the terms when it is given: 0 // -1 is 0 there.
     """
@@ -125,6 +125,6 @@ def as_stated(rule: Rule) -> Rule:
 
 
 def _of_indices(goal: Predicate, names: Collection[int]) -> bool:
-    """Whether a condition speaks of these variables only."""
+    """Return whether a condition contains only these variables."""
     plain = [atom for atom in atoms_of(goal) if not isinstance(atom, Quotient | Extremum | Xor)]
     return all(isinstance(atom, Var) and atom.uid in names for atom in plain)

@@ -1,4 +1,4 @@
-"""Rocq refuses what is wrong although nothing of ours was asked: certificates and definitions with a fault in each."""
+"""Rocq refuses certificates and definitions with planted faults."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rewrites.rocq import coqc
 from rewrites.rocq.certificates import Derivation, derivation, text_of
 
 SECONDS_EACH: Final = 20
-"""What the proof of one wrong step may take."""
+"""Limit for the proof of a wrong step."""
 OTHER_MEANINGS: Final = (
     ("padl ", "padr "), ("truncl ", "padl "), ("transpose ", "truncr "), ("0 <=?", "1 <=?"), ("greatest ", "least "),
 )  # fmt: skip
-"""Faults in the printing of programs: what is printed, and what is printed in its place."""
+"""Faults in printing: text, and its replacement."""
 
 
 @dataclass(slots=True)
 class Report:
-    """How many faults were planted, and which of them Rocq did not see."""
+    """Number of planted faults, and those that Rocq accepted."""
 
     planted: int = 0
     unseen: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Report:
 
 
 def swapped(derived: Derivation) -> Iterator[tuple[str, str]]:
-    """Each two steps exchanged, the programs left as they are, where both paths lead somewhere in them still."""
+    """Yield certificates with two steps exchanged, if both paths are still valid."""
     for k in range(len(derived.steps) - 1):
         steps = list(derived.steps)
         steps[k], steps[k + 1] = steps[k + 1], steps[k]
@@ -50,14 +50,14 @@ def swapped(derived: Derivation) -> Iterator[tuple[str, str]]:
 
 
 def with_arguments(derived: Derivation, k: int, arguments: Arguments) -> Derivation:
-    """Other arguments of a step, the programs left as they are."""
+    """Yield certificates with other arguments of a step."""
     steps = list(derived.steps)
     steps[k] = replace(steps[k], arguments=arguments)
     return replace(derived, steps=tuple(steps))
 
 
 def exchanged(derived: Derivation) -> Iterator[tuple[str, Derivation]]:
-    """Each step with two of its index arguments exchanged."""
+    """Yield steps with two index arguments exchanged."""
     for k, step in enumerate(derived.steps):
         indices = [name for name, value in step.arguments.items() if isinstance(value, Index)]
         for a, b in pairwise(indices):
@@ -67,7 +67,7 @@ def exchanged(derived: Derivation) -> Iterator[tuple[str, Derivation]]:
 
 
 def edited(text: str, program: int, pattern: str, other: str) -> str | None:
-    """A file with one change in what a program is printed as, if there is such a thing in it."""
+    """Return the file with one change in a printed program, or None."""
     begun = text.index(f"Definition program_{program} ")
     ended = text.index("\n\n", begun)
     changed, times = re.subn(pattern, other, text[begun:ended], count=1)
@@ -81,11 +81,11 @@ EDITS: Final = (
     ("a guard dropped", r"guard \((?:[^()]|\([^()]*\))*\)", "guard true"),
     ("another bound", r"gen 0 ", "gen 1 "),
 )
-"""Changes of the text of a program."""
+"""Changes of the text of a program by name."""
 
 
 def wrong_certificates() -> Iterator[tuple[str, str]]:
-    """Certificates with a fault in each, and what the fault is."""
+    """Yield certificates with a fault, and its description."""
     for session in (pipeline_tiled(), pipeline_split()):
         derived = derivation(session.done())
         name, last = derived.programs[0].name, len(derived.steps)
@@ -102,12 +102,12 @@ def wrong_certificates() -> Iterator[tuple[str, str]]:
 
 
 def all_faults(folder: Path | None = None) -> Report:
-    """Plants every fault."""
+    """Plant every fault."""
     report, at = Report(), coqc.library(folder)
     for what, text in wrong_certificates():
         report.planted += 1
         answer = coqc.check("Wrong", text, at)
-        # A fault is seen by a proof that fails, not by a word that Rocq does not know.
+        # A proof must fail; an unknown word does not count.
         if answer.line is None or not PROOF_FAILED.search(answer.reason):
             report.unseen.append(f"{what}: {answer.reason}")
     for changed in OTHER_MEANINGS:

@@ -1,4 +1,4 @@
-"""Every rule proved by Rocq, by the one proof of `Lemmas.v`."""
+"""The rules, proved in Rocq by the common proof of `Lemmas.v`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rewrites.rocq.statements import lemma
 from rewrites.rules import RULES
 
 EXCEPTIONS: Final[dict[str, str]] = {}
-"""The rules that the one proof does not reach, and why."""
+"""Rules that the common proof does not prove, and why."""
 ROWS: Final = 60
-"""How many rules stand in one file."""
+"""Number of rules in a file."""
 
 OPENING: Final = "Require Import Lemmas.\nModule Rules (S : SCALARS).\nModule Import L := Lemmas.Make S.\n"
 
 
 @dataclass(slots=True)
 class Report:
-    """How the rules fared."""
+    """Results for the rules."""
 
     exported: int = 0
     seconds: float = 0.0
@@ -48,12 +48,12 @@ class Report:
 
     @property
     def as_expected(self) -> bool:
-        """Whether no rule is missing but the exceptions, and nothing is assumed beyond the signature."""
+        """True if all rules but the exceptions are proved, with no axiom beyond the signature."""
         return set(self.refused) == set(EXCEPTIONS) and self.assumed <= coqc.allowed()
 
 
 def prove_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
-    """Proves the rules of these names, or all."""
+    """Prove the rules with these names, or all."""
     begun = time.monotonic()
     report, at = Report(), coqc.library(folder)
     lemmas = {name: lemma(RULES[name]) for name in names or RULES}
@@ -72,7 +72,7 @@ def prove_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
 
 
 def _prove_part(report: Report, file: str, lemmas: dict[str, str], folder: Path) -> None:
-    """Proves lemmas in one file; where one is refused, the others are tried without it."""
+    """Prove lemmas in one file; if one is refused, try the others without it."""
     left = dict(lemmas)
     while left:
         starts: dict[str, int] = {}

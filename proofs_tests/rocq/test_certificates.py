@@ -1,4 +1,4 @@
-"""What is printed of certificates is well-formed, and a fault is one in the text too: these tests need no Rocq."""
+"""Exported certificates are well-formed, and faults change the text; no Rocq needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tiled() -> Derivation:
     return derivation(derivations.pipeline_tiled().done())
 
 
-def test_a_file_has_the_rules_the_programs_a_lemma_for_each_step_and_the_theorem(tiled: Derivation) -> None:
+def test_file_has_rules_programs_lemmas_and_theorem(tiled: Derivation) -> None:
     text = text_of(tiled)
     used = {step.rule.name for step in tiled.steps}
     assert all(f"Lemma {name} :" in text for name in used)
@@ -47,7 +47,7 @@ def test_every_name_in_a_program_is_bound(tiled: Derivation) -> None:
             assert not unbound(" ".join([*(f"({name} : Z)" for name in given), Notation().term(program.body)]))
 
 
-def test_what_is_declared_of_sizes_and_arrays_is_given() -> None:
+def test_declarations_of_sizes_and_arrays_are_hypotheses() -> None:
     n, m = atl.sizes("n m", min=1)
     at = atl.tensor("at", n, dtype="int64", range=(0, m), monotonic="increasing")
     x = atl.tensor("x", m)
@@ -60,7 +60,7 @@ def test_what_is_declared_of_sizes_and_arrays_is_given() -> None:
     assert "forall p''0 : Z, 0 <= p''0 < n' -> at' (p''0::nil) < m'." in " ".join(given)
 
 
-def test_a_theorem_without_steps_is_written_too() -> None:
+def test_theorem_without_steps_is_exported() -> None:
     n = atl.sizes("n")
     x = atl.tensor("x", n)
     text = text_of(derivation(reflexivity(atl.program("same", [x], atl.gen(n, lambda i: x[i])))))
@@ -78,11 +78,11 @@ def test_each_fault_changes_the_file() -> None:
     assert len(set(faults.values())) == len(faults)
 
 
-def test_all_derivations_of_the_figure_are_tried() -> None:
+def test_all_derivations_of_the_figure_are_checked() -> None:
     assert len(sessions()) == 13
 
 
-def test_a_certificate_is_written_where_there_is_no_rocq(
+def test_certificate_is_exported_without_rocq(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coqc, "found", lambda: None)
@@ -96,9 +96,7 @@ def test_a_certificate_is_written_where_there_is_no_rocq(
     assert default_output(Path("3 × 3.json")).name == "_3___3.v"
 
 
-def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_certify_does_not_overwrite_certificates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "fused.atl.json"
     derivations.pipeline_fused().done().save(file)
     before = file.read_text()
@@ -109,7 +107,7 @@ def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
     assert file.read_text() == before
 
 
-def test_names_of_the_exporters_hide_none_of_a_program() -> None:
+def test_exporter_names_do_not_shadow_program_names() -> None:
     j, q, p, n = atl.sizes("j q p n")
     pos = atl.tensor("pos", q + 1, dtype="int64", range=(0, j + 1))
     idx = atl.tensor("idx", j, dtype="int64", range=(0, n), monotonic=("increasing", pos))
@@ -126,7 +124,7 @@ def test_names_of_the_exporters_hide_none_of_a_program() -> None:
     assert not set(bound) & set(binders)
 
 
-def test_what_is_trusted_names_rocq_where_it_has_checked() -> None:
+def test_trusted_list_names_rocq_after_a_check() -> None:
     n = atl.sizes("n")
     x = atl.tensor("x", n)
     session = reschedule(atl.program("same", [x], atl.gen(n, lambda i: x[i])))
@@ -138,7 +136,7 @@ def test_what_is_trusted_names_rocq_where_it_has_checked() -> None:
     assert "prover" not in by_rocq
 
 
-def test_orders_within_rows_and_truth_values_are_given() -> None:
+def test_row_orders_and_booleans_are_hypotheses() -> None:
     n, k = atl.sizes("n k")
     pos = atl.tensor("pos", n + 1, dtype="int64", range=(0, k + 1), monotonic="nondecreasing")
     idx = atl.tensor("idx", k, dtype="int64", range=(0, n), monotonic=("increasing", pos))
@@ -154,9 +152,6 @@ def test_orders_within_rows_and_truth_values_are_given() -> None:
     assert "kept' (i'1::nil)" in Notation().term(program.body)
 
 
-# -- atl certify -----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def fused(tmp_path: Path) -> Path:
     file = tmp_path / "fused.atl.json"
@@ -164,7 +159,7 @@ def fused(tmp_path: Path) -> Path:
     return file
 
 
-def test_two_files_of_one_name_are_checked_each_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_of_one_name_are_checked_separately(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     read: list[str] = []
 
     def run(command: list[str], cwd: Path, **_: Any) -> subprocess.CompletedProcess[str]:
@@ -179,7 +174,7 @@ def test_two_files_of_one_name_are_checked_each_by_itself(monkeypatch: pytest.Mo
     assert read == ["", "the other", "this one"]
 
 
-def test_no_file_is_named_as_one_of_the_library(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_do_not_clash_with_the_library(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert default_output(Path("a/Lemmas.atl.json")) == Path("a/_Lemmas.v")
     assert default_output(Path("my fused.json")) == Path("my_fused.v")
     for name in ("Lemmas.v", "my-own.v"):
@@ -188,12 +183,12 @@ def test_no_file_is_named_as_one_of_the_library(fused: Path, capsys: pytest.Capt
         assert not fused.with_name(name).exists()
 
 
-def test_a_place_that_cannot_be_written_is_said(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_path_is_reported(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["certify", str(fused), "--out", str(fused.parent / "nowhere" / "x.v")]) == REFUSED
     assert "x.v cannot be written" in capsys.readouterr().err
 
 
-def test_a_nest_without_a_proof_leaves_the_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unprovable_nest_keeps_the_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     n, m = atl.sizes("n m")
     a = atl.tensor("a", n, m)
     largest = atl.program("largest", [a], atl.gen(n, lambda i: atl.reduce("max", m, lambda j: a[i, j])))
@@ -211,14 +206,14 @@ def test_a_refusal_names_the_lemma_and_its_step() -> None:
     assert refusal(text, coqc.Answer("Error: more than 600 s", 600.0, 0)).startswith("Rocq refused the proof, line 0")
 
 
-def test_what_is_believed_is_named_as_it_is_in_the_file() -> None:
+def test_trusted_assumptions_are_named_as_in_the_file() -> None:
     theorem = derivations.pipeline_fused().done()
     last = f"program_{len(theorem.steps)}"
     assert f"Definition {last} " in text_of(derivation(theorem))
     assert f"that program_0 and {last} of the Rocq file are these" in describe(theorem, checked_by_rocq=True)
 
 
-def test_an_accepted_nest_is_shown_whole(
+def test_accepted_nest_is_shown_whole(
     fused: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coqc, "found", lambda: "coqc")

@@ -1,4 +1,4 @@
-"""What is printed for Rocq is well-formed and says something: these tests need no Rocq."""
+"""Exported statements are well-formed and not vacuous; no Rocq needed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def of_family(family: str) -> list[Rule]:
 
 
 def unbound(text: str) -> set[str]:
-    """The names of ours that stand somewhere in the text and that no binder around binds."""
+    """Return our names that occur unbound in the text."""
     loose: set[str] = set()
     scopes: list[list[str]] = [[]]
     for match in re.finditer(r"fun ([\w']+) =>|\(([\w']+) : |forall ([\w' ]+) : Z,|[()]|" + _PRIMED.pattern, text):
         token = match[0]
         if match[1]:
             scopes[-1].append(match[1])
-        elif match[2]:  # a binder of the statement: the parenthesis that opens it closes at once
+        elif match[2]:  # a binder of the statement
             scopes[0].append(match[2])
             scopes.append([])
         elif match[3]:
@@ -53,7 +53,7 @@ def unbound(text: str) -> set[str]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_rule_is_exported_with_all_of_its_names_bound(family: str) -> None:
+def test_exported_rules_have_no_unbound_names(family: str) -> None:
     for rule in of_family(family):
         stated = statement(rule)
         assert not unbound(stated.text()), rule.name
@@ -61,11 +61,11 @@ def test_every_rule_is_exported_with_all_of_its_names_bound(family: str) -> None
         assert [of for of, _ in stated.binders[: len(given)]] == given
 
 
-def test_a_name_that_nothing_binds_is_found() -> None:
+def test_unbound_name_is_found() -> None:
     assert unbound("forall (n' : Z), (gen 0 (fun i'1 => e' i'1)) (i'1)") == {"e'", "i'1"}
 
 
-def test_names_of_ours_are_told_apart_in_rocq() -> None:
+def test_names_are_distinct_in_rocq() -> None:
     names = ["n", "n'", "α", "a_1", "_x", "x'", "fun", "gen", "é", "e9"]
     assert len({word(name) for name in names}) == len(names)
     assert all("'" in word(name) for name in names)
@@ -87,11 +87,8 @@ def test_index_expressions_are_printed_with_their_signs() -> None:
     assert Notation().index((0 - n).node) == "(- n')"
 
 
-# -- something is said -------------------------------------------------------------------------------------------------
-
-
 def meets(hypothesis: Hypothesis, numbers: dict[Leaf, int], truths: dict[str, int]) -> bool:
-    """Whether a hypothesis holds at these numbers; what is under binders is tried from -1 to 5."""
+    """Return whether a hypothesis holds at these numbers; bound variables range from -1 to 5."""
     variables = [index.atom for index in hypothesis.indices]
 
     def at(predicate: Predicate, chosen: dict[Leaf, int]) -> bool:
@@ -109,7 +106,7 @@ def _truth(array: Array, truths: dict[str, int]) -> int:
 
 
 def some_sizes(stated: Statement, tries: int = 4000) -> dict[str, int] | None:
-    """Numbers, drawn by a seed, that meet all hypotheses of a statement."""
+    """Return random numbers that satisfy all hypotheses of a statement."""
     named = [(Var(uid, ""), name) for uid, name in stated.equation.names.items()]
     named += [(Var(uid, ""), f"{of}.{dimension}") for uid, (of, dimension) in stated.equation.extents.items()]
     random = Random(1)
@@ -122,7 +119,7 @@ def some_sizes(stated: Statement, tries: int = 4000) -> dict[str, int] | None:
             if all(meets(hypothesis, numbers, truths) for hypothesis in stated.hypotheses):
                 return {name: numbers[variable] for variable, name in named}
         except ZeroDivisionError:
-            continue  # a quotient by zero, of which another hypothesis says that there is none
+            continue  # a quotient by zero, which another hypothesis excludes
     return None
 
 
@@ -132,14 +129,14 @@ def test_no_statement_is_vacuous(family: str) -> None:
     assert not [rule.name for rule in of_family(family) if some_sizes(statement(rule)) is None]
 
 
-def test_a_statement_without_a_case_is_found() -> None:
+def test_vacuous_statement_is_found() -> None:
     stated = statement(RULES["split_sum"])
     assert some_sizes(stated) is not None
     never = replace(stated, hypotheses=(*stated.hypotheses, Hypothesis(FALSE)))
     assert some_sizes(never, tries=100) is None
 
 
-def test_the_library_is_short_and_nothing_in_it_is_admitted() -> None:
+def test_library_is_short_without_admitted_proofs() -> None:
     texts = [path.read_text(encoding="utf-8") for path in coqc.HERE.glob("*.v")]
     assert sum(text.count("\n") for text in texts) <= 1000
     assert {path.stem for path in coqc.HERE.glob("*.v")} == set(coqc.LIBRARY)
@@ -147,7 +144,7 @@ def test_the_library_is_short_and_nothing_in_it_is_admitted() -> None:
     assert max(len(line) for text in texts for line in text.splitlines()) <= 120
 
 
-def test_what_a_theorem_rests_on_is_read_and_more_than_the_signature_is_seen() -> None:
+def test_axioms_of_a_theorem_are_parsed() -> None:
     said = "Axioms:\nS.add : scalar ->\n  scalar : odd\nfunctional_extensionality_dep : forall A\nfalse_ : False\n"
     assert coqc.assumed(said) == {"add", "functional_extensionality_dep", "false_"}
     assert coqc.assumed(said) - coqc.allowed() == {"false_"}

@@ -1,1 +1,1 @@
-"""The searches: for schedules in a graph of equal programs, and for parameters by measuring."""
+"""Tests of the search for schedules by equality saturation, and of autotuning."""

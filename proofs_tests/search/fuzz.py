@@ -1,4 +1,4 @@
-"""Random programs sent through a search: what comes back is proved, safe to lower, and has the same values.
+"""Random programs through the search: results are proved, safe and equal in value.
 
 `python -m proofs_tests.search.fuzz --n 1000 --seed 1` prints how many came back, and every failure with its number
 (`--only`). A chain that the kernel refuses is a failure too: the search has believed something that does not hold.
@@ -38,7 +38,7 @@ CHOICES: Final = 3
 
 @dataclass(slots=True)
 class Report:
-    """What a run has found: how programs came out, and what is wrong with some."""
+    """Counts and failures of a run."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Report:
 
 
 def run(numbers: Sequence[int], seed: int) -> Report:
-    """Sends the programs of these numbers through a search."""
+    """Search for schedules of the programs with these numbers."""
     report = Report()
     for number in numbers:
         made = case_by_seed(seed, number)
@@ -80,7 +80,7 @@ def _compare(made: Case, s: Session, choices: Sequence[Choice], number: int, rep
         try:
             s.take(choice)
         except UnsafeTruncation:
-            continue  # its truncations cut what is computed, as far as can be proved
+            continue  # its truncations are not proved safe
         except ATLError as error:
             report.failures.append(f"{number}: a schedule is refused: {error.summary}")
             return
@@ -88,7 +88,7 @@ def _compare(made: Case, s: Session, choices: Sequence[Choice], number: int, rep
         if theorem.rhs.body != choice.body:
             report.failures.append(f"{number}: the goal is not the schedule that was chosen")
         if loads(dumps(theorem)).rhs != theorem.rhs:
-            report.failures.append(f"{number}: the certificate says something else")
+            report.failures.append(f"{number}: the certificate has another theorem")
         try:
             same = _values(made, theorem.lhs.body) == _values(made, theorem.rhs.body)
         except NotExact:
@@ -107,8 +107,6 @@ def _values(made: Case, body: Any) -> list[Any]:
     return list(np.asarray(values).ravel())
 
 
-# -- back to what is cheap --------------------------------------------------------------------------------------------
-
 STARTS: Final = (
     blur.fused,
     matmul.naive,
@@ -124,11 +122,11 @@ STEPS: Final = (
     ("add_nothing", True), ("mul_one", True), ("add_zero", True), ("neg_neg", True), ("guard_gen", True),
     ("guard_mul_left", True), ("ll_gen_indep", True), ("ll_guard", True),
 )  # fmt: skip
-"""Steps that lead away from what is cheap, at places drawn at random; buffers are bound as well."""
+"""Rules that make programs more expensive; buffers are bound too."""
 
 
 def recovered(count: int, seed: int) -> tuple[int, list[str]]:
-    """How many programs, made dear from a cheap one by two to five random steps, a search brings back to its cost.
+    """Count the programs that a search returns to their cost after two to five random steps.
 
     What the normal form alone brings back is not counted. Each result is proved.
     """
@@ -159,7 +157,7 @@ def _least(s: Session, rounds: int = 8) -> float:
 
 
 def _step(s: Session, random: Random) -> None:
-    """One random step, of those that can be made."""
+    """Make a random step that applies."""
     for _ in range(60):
         cursor = random.choice(list(cursors(s.goal)))
         work = s.begin()
@@ -176,12 +174,14 @@ def _step(s: Session, random: Random) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs and prints what was found; 1 where something is wrong."""
+    """Run and print the report; return 1 if there are failures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int)
-    parser.add_argument("--back", type=int, help="lead so many cheap programs astray, and count those brought back")
+    parser.add_argument(
+        "--back", type=int, help="make this number of cheap programs expensive, and count those recovered"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.back:
         back, lost = recovered(chosen.back, chosen.seed)

@@ -1,4 +1,4 @@
-"""Autotuning: which candidate is chosen and why, what is listed and kept; with times by hand, and on this machine."""
+"""Autotuning: choice of the candidate, report, stored results; with fixed times and on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import atl
 from atl import Program
 from atl.errors import ArgumentError, InvalidArgument, OutOfMemory
-from bench.contest import Limit, Tuning, Workload, moved, posed
+from bench.comparison import Roofline, Tuning, Workload, moved, posed
 from bench.measure import measured
 from bench.outcome import Case
 from examples.schedules import anchors, blur
@@ -34,7 +34,7 @@ SIZES = {"n": 1000}
 
 
 class ByHand:
-    """A contest whose times are written down: milliseconds by the size of the tile, which the program's text tells."""
+    """A measurement with fixed milliseconds by tile size, read from the program."""
 
     def __init__(self, folder: Path, times: Mapping[int, float], noise: Sequence[float] = (1.0,)) -> None:
         self.folder = folder
@@ -84,10 +84,10 @@ def _tuned(contest: ByHand, choices: Sequence[int] = (2, 4, 8), budget: float = 
     return autotune(_tiled, {"by": choices}, SIZES, budget, measure=contest, **options)
 
 
-# -- what is chosen ---------------------------------------------------------------------------------------------------
+# -- choice -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_fastest_is_chosen_with_its_theorem_and_speeds_are_those_beside_the_start(tmp_path: Path) -> None:
+def test_fastest_candidate_is_chosen_with_its_theorem(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 16.0})
     found = _tuned(contest)
     assert found.stopped == "exhausted"
@@ -101,18 +101,18 @@ def test_the_fastest_is_chosen_with_its_theorem_and_speeds_are_those_beside_the_
     assert found.theorem is not None
     assert found.theorem.lhs == TWICE
     assert found.theorem.rhs == _tiled(4).goal
-    # Everybody takes turns with the best so far, and not with the start.
+    # Each candidate alternates with the best so far, not with the start.
     assert contest.raced == [("code of 2", "code of 1"), ("code of 4", "code of 2"), ("code of 8", "code of 4")]
 
 
-def test_the_theorem_of_the_best_is_saved_and_replayed_as_any_other(tmp_path: Path) -> None:
+def test_best_theorem_is_saved_and_replayed(tmp_path: Path) -> None:
     found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 16.0}))
     assert found.theorem is not None
     found.theorem.save(tmp_path / "best.atl.json")
     assert load(tmp_path / "best.atl.json").rhs == found.theorem.rhs
 
 
-def test_where_nothing_is_faster_the_start_stays(tmp_path: Path) -> None:
+def test_start_stays_if_nothing_is_faster(tmp_path: Path) -> None:
     found = _tuned(ByHand(tmp_path, {1: 1.0, 2: 4.0, 4: 1.0, 8: 0.995}))
     assert found.best is None
     assert found.session is None
@@ -120,7 +120,7 @@ def test_where_nothing_is_faster_the_start_stays(tmp_path: Path) -> None:
     assert "*   1.00" in str(found)
 
 
-def test_a_candidate_that_is_the_program_as_it_stands_has_its_time_and_stands_below_it(tmp_path: Path) -> None:
+def test_candidate_equal_to_the_start_ranks_below_it(tmp_path: Path) -> None:
     found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (1, 2))
     assert found.tried[0].ms == found.start_ms
     assert [line.split("  ")[-2:] for line in str(found).split("\n")[3:]] == [
@@ -129,31 +129,31 @@ def test_a_candidate_that_is_the_program_as_it_stands_has_its_time_and_stands_be
     ]
 
 
-def test_what_is_faster_only_within_the_noise_is_not_chosen(tmp_path: Path) -> None:
+def test_gain_within_noise_is_not_chosen(tmp_path: Path) -> None:
     noise = (0.8, 1.3, 0.9, 1.2, 0.7, 1.25, 0.85)
     contest = ByHand(tmp_path, {1: 1.0, 2: 0.97, 4: 1.0, 8: 1.0}, noise)
     found = _tuned(contest)
     assert found.best is None
     assert found.tried[0].speed is not None
     assert found.tried[0].speed.low < 1 < found.tried[0].speed.middle
-    # What seven rounds do not tell is measured again, with more of them.
+    # If seven rounds are not enough, more follow.
     assert contest.raced.count(("code of 2", "code of 1")) == 2
 
 
-def test_of_two_that_are_as_fast_the_first_stays(tmp_path: Path) -> None:
+def test_first_of_equally_fast_candidates_stays(tmp_path: Path) -> None:
     found = _tuned(ByHand(tmp_path, {1: 2.0, 2: 1.0, 4: 1.0, 8: 0.999}))
     assert found.best is not None
     assert found.best.parameters == {"by": 2}
 
 
-def test_an_interval_of_few_rounds_is_all_of_them_and_of_many_is_narrow() -> None:
+def test_confidence_interval_narrows_with_rounds() -> None:
     assert (interval([1.0, 3.0, 2.0]).low, interval([1.0, 3.0, 2.0]).high) == (1.0, 3.0)
     many = interval([float(k) for k in range(1, 32)])
-    # The tenth and the twenty-second of 31, as tables of the sign test have it.
+    # The 10th and 22nd of 31, as in tables of the sign test.
     assert (many.middle, many.low, many.high, many.rounds) == (16.0, 10.0, 22.0, 31)
 
 
-def test_a_session_stands_at_the_best_afterwards_and_every_call_can_be_undone(tmp_path: Path) -> None:
+def test_session_ends_at_the_best_and_can_be_undone(tmp_path: Path) -> None:
     s = reschedule(TWICE)
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 16.0})
 
@@ -167,10 +167,10 @@ def test_a_session_stands_at_the_best_afterwards_and_every_call_can_be_undone(tm
     assert s.undo().goal == TWICE
 
 
-# -- what is listed ---------------------------------------------------------------------------------------------------
+# -- report -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_refused_is_listed_with_its_reason_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_refused_candidates_are_listed_with_reasons(tmp_path: Path) -> None:
     found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (0, 2))
     refused = found.tried[0]
     assert (refused.outcome, refused.note) == ("refused", "a tile of 0 iterations [ATL102]")
@@ -180,7 +180,7 @@ def test_what_is_refused_is_listed_with_its_reason_and_nothing_is_lost(tmp_path:
     assert found.best.parameters == {"by": 2}
 
 
-def test_a_wrong_result_is_told_and_never_timed(tmp_path: Path) -> None:
+def test_wrong_result_is_reported_and_not_timed(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 0.1})
     contest.wrong = {4}
     found = _tuned(contest, (2, 4))
@@ -189,7 +189,7 @@ def test_a_wrong_result_is_told_and_never_timed(tmp_path: Path) -> None:
     assert ("code of 4", "code of 2") not in contest.raced
 
 
-def test_candidates_of_the_same_machine_code_are_measured_once(tmp_path: Path) -> None:
+def test_equal_machine_code_is_measured_once(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
     found = autotune(lambda by, _again: _tiled(by), {"by": [1, 2], "_again": [0, 1]}, SIZES, measure=contest)
     assert sorted(one.outcome for one in found.tried) == ["measured", "same", "same", "same"]
@@ -198,13 +198,16 @@ def test_candidates_of_the_same_machine_code_are_measured_once(tmp_path: Path) -
     assert found.best.outcome == "measured"
 
 
-def test_a_watcher_is_told_of_every_candidate(tmp_path: Path) -> None:
-    told: list[str] = []
-    _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (0, 2), watch=lambda one: told.append(str(one)))
-    assert told == ["by=0: refused: a tile of 0 iterations [ATL102]", "by=2: 2.00 [2.00-2.00] times as fast, 4.000 ms"]
+def test_progress_callback_receives_every_candidate(tmp_path: Path) -> None:
+    progress: list[str] = []
+    _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (0, 2), watch=lambda one: progress.append(str(one)))
+    assert progress == [
+        "by=0: refused: a tile of 0 iterations [ATL102]",
+        "by=2: 2.00 [2.00-2.00] times as fast, 4.000 ms",
+    ]
 
 
-def test_a_picture_has_a_bar_for_every_time(tmp_path: Path) -> None:
+def test_picture_has_a_bar_for_each_time(tmp_path: Path) -> None:
     found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 16.0}), (2, 4, 0))
     found.picture(tmp_path / "tuned.svg")
     text = (tmp_path / "tuned.svg").read_text(encoding="utf-8")
@@ -217,13 +220,13 @@ def test_a_picture_has_a_bar_for_every_time(tmp_path: Path) -> None:
 # -- why it ends, and how it goes on ----------------------------------------------------------------------------------
 
 
-def test_when_the_time_is_over_the_rest_is_named(tmp_path: Path) -> None:
+def test_untried_candidates_are_listed_at_timeout(tmp_path: Path) -> None:
     found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), budget=0)
     assert (found.stopped, found.tried, len(found.waiting)) == ("budget", (), 3)
     assert "3 not tried" in str(found)
 
 
-def test_an_interrupt_keeps_the_best_until_then(tmp_path: Path) -> None:
+def test_interrupt_keeps_the_best_so_far(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0})
     contest.interrupt_at = 4
     found = _tuned(contest)
@@ -232,7 +235,7 @@ def test_an_interrupt_keeps_the_best_until_then(tmp_path: Path) -> None:
     assert found.best.parameters == {"by": 2}
 
 
-def test_a_second_run_begins_with_the_best_of_the_first_and_measures_only_what_is_new(tmp_path: Path) -> None:
+def test_second_run_reuses_results_of_the_first(tmp_path: Path) -> None:
     times = {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}
     _tuned(ByHand(tmp_path, times), (2, 4))
     again = ByHand(tmp_path, times)
@@ -246,21 +249,21 @@ def test_a_second_run_begins_with_the_best_of_the_first_and_measures_only_what_i
     assert found.best is not None
     assert found.best.speed is not None
     assert found.best.speed.middle == 8.0
-    # Without any time, what was found is derived again, and proved again.
+    # With no time left, the stored result is derived and proved again.
     short = _tuned(ByHand(tmp_path, times), budget=0)
     assert short.best is not None
     assert short.best.parameters == {"by": 8}
     assert short.theorem is not None
 
 
-def test_times_of_another_machine_or_of_other_sizes_are_not_taken(tmp_path: Path) -> None:
+def test_stored_times_apply_to_one_machine_and_size(tmp_path: Path) -> None:
     times = {1: 8.0, 2: 4.0}
     first = _tuned(ByHand(tmp_path, times), (2,))
     other = ByHand(tmp_path, times)
     other.conditions = {"machine": "another"}
     assert _tuned(other, (2,)).tried[0].outcome == "measured"
     assert len(list(tmp_path.iterdir())) == 2
-    # A file that is about something else, or is none of ours, is not believed.
+    # A file for another program or in another format is ignored.
     for spoilt in (
         "{",
         "[]",
@@ -272,14 +275,14 @@ def test_times_of_another_machine_or_of_other_sizes_are_not_taken(tmp_path: Path
         assert _tuned(ByHand(tmp_path, times), (2,)).tried[0].outcome == "measured"
 
 
-def test_a_table_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+def test_unwritable_table_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.warns(RuntimeWarning, match="cannot be written"):
         found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (2,), folder=tmp_path / "file")
     assert found.best is not None
 
 
-def test_the_candidates_nearest_to_the_best_come_first() -> None:
+def test_candidates_near_the_best_come_first() -> None:
     waiting = candidates({"rows": [1, 2, 4], "columns": [8, 16]})
     assert waiting[:2] == [{"rows": 1, "columns": 8}, {"rows": 1, "columns": 16}]
     assert next_of(waiting, None) == waiting[0]
@@ -290,7 +293,7 @@ def test_the_candidates_nearest_to_the_best_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"choices": {"by": []}}, "the choices by=[]"),
         ({"choices": {"by": 8}}, "the choices by=8"),
@@ -307,15 +310,15 @@ def test_the_candidates_nearest_to_the_best_come_first() -> None:
         ({"measure": lambda *_: 8}, "measure returned 8"),
     ],
 )
-def test_what_is_asked_for_is_checked_first(change: dict[str, Any], says: str, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"schedule": _tiled, "choices": {"by": [2]}, "budget": 1, **change}
+def test_arguments_are_checked_first(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"schedule": _tiled, "choices": {"by": [2]}, "budget": 1, **change}
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
     with pytest.raises(InvalidArgument) as refused:
-        autotune(asked.pop("schedule"), asked.pop("choices"), SIZES, **{"measure": contest, **asked})
-    assert says in str(refused.value)
+        autotune(options.pop("schedule"), options.pop("choices"), SIZES, **{"measure": contest, **options})
+    assert message in str(refused.value)
 
 
-def test_choices_are_of_the_parameters_that_a_schedule_has(tmp_path: Path) -> None:
+def test_choices_must_be_schedule_parameters(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
     with pytest.raises(InvalidArgument, match="does not take rows"):
         autotune(_tiled, {"rows": [2]}, SIZES, 1, measure=contest)
@@ -323,7 +326,7 @@ def test_choices_are_of_the_parameters_that_a_schedule_has(tmp_path: Path) -> No
         _tiled(2).autotune(SIZES, 1, measure=lambda *_: contest, schedule=lambda s: s, choices={"by": [2]})
 
 
-def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> None:
+def test_schedule_of_another_program_is_refused_and_listed(tmp_path: Path) -> None:
     other = atl.parse("other (x : float32[n]) : float32[n] := ⊞[i < n] x[i]")
     nothing: Any = None
     made: Mapping[int, Any] = {2: _tiled(2), 3: reschedule(other), 0: nothing}
@@ -334,19 +337,19 @@ def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("size", [2**46, 2**61, 2**63 - 1])
-def test_sizes_that_no_memory_holds_are_refused(size: int) -> None:
+def test_huge_sizes_are_refused(size: int) -> None:
     twice = atl.parse("twice (x : float32[n, n]) : float32[n, n] := ⊞[i < n] ⊞[j < n] 2 * x[i, j]")
     with pytest.raises(OutOfMemory, match="out of memory for random elements of x"):
         reschedule(twice).autotune({"n": size}, 1)
 
 
-def test_sizes_are_those_that_the_program_has() -> None:
+def test_sizes_must_be_those_of_the_program() -> None:
     with pytest.raises(InvalidArgument, match="twice has no size m") as refused:
         measure(TWICE, {"n": 10, "m": 3})
     assert "values for the sizes n" in str(refused.value)
 
 
-def test_a_fault_of_the_schedule_itself_is_no_refusal(tmp_path: Path) -> None:
+def test_error_in_the_schedule_is_not_a_refusal(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         autotune(lambda by: _tiled(8 // by), {"by": [2, 0]}, SIZES, measure=ByHand(tmp_path, {1: 8.0, 4: 4.0}))
 
@@ -365,7 +368,7 @@ def test_tiles_of_a_product_are_derived_built_checked_and_timed(tmp_path: Path) 
     choices: Mapping[str, Sequence[Any]] = {"by": [0, 32], "order": ["ijp", "ipj"]}
     found = s.autotune(sizes, 30, schedule=tiled, choices=choices, folder=tmp_path)
     assert sorted(one.outcome for one in found.tried) == ["measured", "measured", "refused", "refused"]
-    # A sum outside of the columns is what vectors are made of: at least twice as fast, by experience ten times.
+    # With the sum outside the columns the loop vectorises: at least twice as fast, typically ten times.
     assert found.best is not None
     assert found.best.parameters["order"] == "ipj"
     a, b = np.random.default_rng(1).random((2, 96, 96), np.float32)
@@ -373,7 +376,7 @@ def test_tiles_of_a_product_are_derived_built_checked_and_timed(tmp_path: Path) 
 
 
 @pytest.mark.long
-def test_a_result_that_is_wrong_anywhere_is_found() -> None:
+def test_result_wrong_anywhere_is_found() -> None:
     contest = measure(TWICE, SIZES)
     right = contest.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
     assert contest.fault_of(right) is None
@@ -397,7 +400,7 @@ def _centred(body: str) -> Program:
 
 
 def _far_from_zero(body: str) -> KernelComparison:
-    """Elements that are small beside those that they are differences of."""
+    """Return a program whose results are small differences of large elements."""
     x = 1000 + np.random.default_rng(1).random((200, 8), np.float32)
     return partial(measure, inputs={"x": x, "c": np.array(1000, np.float32)})(_centred(body), {"m": 200, "n": 8})
 
@@ -405,18 +408,18 @@ def _far_from_zero(body: str) -> KernelComparison:
 @pytest.mark.long
 @pytest.mark.parametrize(("left", "right"), list(permutations(SQUARES.values())), ids=list(SQUARES))
 @pytest.mark.parametrize("around", ["{}", "{0} * {0}", "1 / {}", "sqrt({})", "exp({})", "log({})", "tanh({})"])
-def test_a_schedule_that_cancels_is_not_wrong(left: str, right: str, around: str) -> None:
+def test_cancellation_is_not_an_error(left: str, right: str, around: str) -> None:
     contest = _far_from_zero(around.format(left))
     assert contest.fault_of(contest.candidate(_centred(around.format(right)))) is None
 
 
-def test_a_small_fault_among_elements_that_cancel_is_found() -> None:
+def test_small_error_among_cancelling_elements_is_found() -> None:
     contest = _far_from_zero(SQUARES["differences"])
     fault = contest.fault_of(contest.candidate(_centred(f"{SQUARES['cancelling']} + [j = 7] · 0.01")))
     assert "the element at (7)" in str(fault)
 
 
-def test_machine_code_that_rounding_does_not_explain_is_found() -> None:
+def test_difference_beyond_rounding_is_found() -> None:
     contest = _far_from_zero(SQUARES["differences"])
     right, wrong = (_centred(f"{SQUARES['cancelling']} + [j = 7] · {more}") for more in (0, 1000))
     candidate = contest.candidate(right)
@@ -432,13 +435,13 @@ def test_integers_are_compared_exactly() -> None:
     assert "the element at (5)" in str(contest.fault_of(contest.candidate(off)))
 
 
-def test_a_result_may_have_a_quotient_of_sizes_as_its_extent() -> None:
+def test_result_extent_may_be_a_quotient() -> None:
     halves = atl.parse("f (x : float32[n]) : float32[n // 2] := ⊞[i < n // 2] Σ[p < 2] x[2*i + p]")
     contest = measure(halves, {"n": 1001})
     assert contest.fault_of(contest.candidate(halves)) is None
 
 
-def test_inputs_meet_what_is_declared_of_them() -> None:
+def test_inputs_satisfy_their_declarations() -> None:
     n, m = atl.sizes("n m")
     keys = atl.tensor("keys", 3, n, dtype="int64", range=(0, m), monotonic="increasing")
     at = atl.tensor("at", n, dtype="int32", range=(0, m))
@@ -455,7 +458,7 @@ def test_inputs_meet_what_is_declared_of_them() -> None:
         random_inputs(program, {"n": 5})
 
 
-def test_inputs_of_ones_own_are_taken_and_checked() -> None:
+def test_custom_inputs_are_accepted_and_checked() -> None:
     x = np.zeros(1000, np.float32)
     contest = partial(measure, inputs={"x": x})(TWICE, SIZES)
     assert contest.fault_of(contest.candidate(TWICE)) is None
@@ -467,14 +470,11 @@ def test_inputs_of_ones_own_are_taken_and_checked() -> None:
         measure(TWICE, {"n": -1})
 
 
-# -- where nobody says what to try ------------------------------------------------------------------------------------
+# -- default candidates -----------------------------------------------------------------------------------------------
 
 USUAL: Mapping[str, tuple[Program, dict[str, Any], str]] = {
-    "tiles of a sum in registers": (
-        anchors.product(),
-        {"rows": 4, "columns": 16, "swapped": False},
-        "let acc | registers := Σ[p < k] ⊞[ii < 4] ⊞[ji < 16] A[4*io + ii, p] * B[p, 16*jo + ji] in",
-    ),
+    "tiles of a sum in registers": (anchors.product(), {"rows": 4, "columns": 16, "swapped": False},
+        "let acc | registers := Σ[p < k] ⊞[ii < 4] ⊞[ji < 16] A[4*io + ii, p] * B[p, 16*jo + ji] in"),
     "the same by columns": (
         anchors.product(),
         {"rows": 4, "columns": 16, "swapped": True},
@@ -483,20 +483,17 @@ USUAL: Mapping[str, tuple[Program, dict[str, Any], str]] = {
             "Σ[p < k] ⊞[ii < 4] ⊞[ji < 16]"
         ),
     ),
-    "rows together, with the let that they share": (
-        blur.two_stage(),
-        {"rows": 4, "vector": False},
-        "let buf := ⊞[y < 6] ⊞[i < 1]",
-    ),
+    "rows together, with the let that they share":
+        (blur.two_stage(), {"rows": 4, "vector": False}, "let buf := ⊞[y < 6] ⊞[i < 1]"),
     "lanes of a single loop": (TWICE, {"lanes": 8}, "⊞[io < n // 8] ⊞[ii < 8 | vector] 2 * x[8*io + ii]"),
     "a loop as it is, in lanes": (TWICE, {"lanes": 0}, "⊞[i < n | vector] 2 * x[i]"),
     "what has no tests": (anchors.transpose(), {"rows": 1, "vector": True}, "⊞[j < m] ⊞[i < n | vector] A[i, j]"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", USUAL)
-def test_what_is_tried_where_nobody_says_fits_the_form_of_the_goal(name: str) -> None:
+def test_default_candidates_fit_the_goal(name: str) -> None:
     program, numbers, expected = USUAL[name]
     schedule, choices = default_schedule(program)
     assert set(choices) == set(numbers)
@@ -506,7 +503,7 @@ def test_what_is_tried_where_nobody_says_fits_the_form_of_the_goal(name: str) ->
     assert not s.check().diagnostics
 
 
-def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:
+def test_session_is_tuned_by_default_candidates(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 8: 4.0, 16: 2.0, 64: 3.0})
     s = reschedule(TWICE)
     found = s.autotune(SIZES, 60, measure=contest)
@@ -514,7 +511,7 @@ def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:
     assert [call.text for call in s.steps] == ["vectorize((), 16, tails='split')"]
 
 
-def test_what_has_no_loop_is_refused_with_what_to_say() -> None:
+def test_program_without_loops_is_refused_with_a_suggestion() -> None:
     with pytest.raises(InvalidArgument, match="no loop with a default schedule"):
         reschedule(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i]")).autotune(SIZES)
     cut = reschedule(anchors.transpose()).tile(["j", "i"], [64, 8]).tails(strategy="split")
@@ -534,34 +531,34 @@ def _by_tiles(by: int) -> Session:
 
 def _doing(*tuned: Tuning) -> Workload:
     pose = posed(np.transpose, lambda size: ((size, size),) * 2)
-    return Workload("turning", "a transpose", (64,), pose, (), (), Limit("copy", moved), most=4000, tuned=tuned)
+    return Workload("turning", "a transpose", (64,), pose, (), (), Roofline("copy", moved), max_size=4000, tuned=tuned)
 
 
 @pytest.mark.long
-def test_what_was_tuned_takes_part_in_the_benchmark_and_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Faster than the start or not is chance at this size: here whoever comes is.
+def test_tuned_schedule_is_benchmarked_and_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    # At this size the winner is random, so every candidate counts as faster.
     monkeypatch.setattr("rewrites.session.tuning.search.compared", lambda *_: (interval([2.0] * 7), 0.5))
     turning = _doing(Tuning(_by_tiles, {"by": (9, 0)}))
-    told: list[str] = []
-    first = measured(turning, Case("turning", 64, rounds=1, tune=60), watch=told.append)
+    progress: list[str] = []
+    first = measured(turning, Case("turning", 64, rounds=1, tune=60), watch=progress.append)
     assert [entry.name for entry in first.entries] == ["_by_tiles(by=9), tuned"]
     assert first.entries[0].derived
-    assert any("tuning _by_tiles, by=0: refused" in said for said in told)
+    assert any("tuning _by_tiles, by=0: refused" in output for output in progress)
     monkeypatch.undo()
-    again = measured(turning, Case("turning", 64, rounds=1), watch=told.append)
+    again = measured(turning, Case("turning", 64, rounds=1), watch=progress.append)
     assert [entry.name for entry in again.entries] == ["_by_tiles(by=9), tuned"]
 
 
 @pytest.mark.long
-def test_where_nothing_was_tuned_the_benchmark_says_how() -> None:
+def test_benchmark_explains_tuning_if_none_exists() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (5,)})), Case("turning", 65, rounds=1), watch=lambda _: None)
-    ((name, why, said),) = [(one.name, one.why, one.said) for one in found.left_out]
+    ((name, why, output),) = [(one.name, one.why, one.detail) for one in found.left_out]
     assert (name, why) == ("_by_tiles, tuned", "absent")
-    assert "--tune 60" in said
+    assert "--tune 60" in output
 
 
-def test_a_tuning_that_fails_is_a_fault_of_the_benchmark() -> None:
+def test_failed_tuning_fails_the_benchmark() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (0,)})), Case("turning", 64, rounds=1), watch=lambda _: None)
-    ((why, said),) = [(one.why, one.said) for one in found.left_out]
+    ((why, output),) = [(one.why, one.detail) for one in found.left_out]
     assert why == "failed"
-    assert "a tile of 0 iterations" in said
+    assert "a tile of 0 iterations" in output

@@ -1,4 +1,4 @@
-"""`equal_to`: two programs unfolded to their elements and looked for in one graph; the kernel proves the way."""
+"""`equal_to`: proofs by equality saturation on the elements of two programs, checked by the kernel."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ PAIRS: dict[str, Callable[[], Session]] = {
     )
 }
 WITHOUT_HASTE = replace(LIMIT, seconds=600.0)
-"""The limits that a user has, on a machine however slow."""
+"""The default limits, without a time limit."""
 
 
 @pytest.mark.long
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_start_of_a_derivation_is_proved_equal_to_its_end(name: str, tmp_path: Path) -> None:
+def test_start_and_end_of_derivations_are_proved_equal(name: str, tmp_path: Path) -> None:
     derived = PAIRS[name]().done()
     theorem = reschedule(derived.lhs).equal_to(derived.rhs, limit=WITHOUT_HASTE)
     assert theorem.rhs.body == derived.rhs.body
@@ -68,7 +68,7 @@ def test_the_start_of_a_derivation_is_proved_equal_to_its_end(name: str, tmp_pat
 
 
 @pytest.mark.long
-def test_a_proof_that_is_found_is_one_call_of_a_session() -> None:
+def test_found_proof_is_one_session_call() -> None:
     s = reschedule(blur.two_stage())
     s.equal_to(blur.fused())
     assert len(s.steps) == 1
@@ -77,7 +77,7 @@ def test_a_proof_that_is_found_is_one_call_of_a_session() -> None:
 
 
 @pytest.mark.long
-def test_programs_that_differ_are_shown_with_their_forms_and_an_input() -> None:
+def test_different_programs_show_forms_and_an_input() -> None:
     n = atl.sizes("n")
     f = atl.tensor("f", n)
     one, two = (atl.program("sum", [f], atl.gen(n, lambda i, k=k: atl.guard(i >= k, f[i - 1]) + f[i])) for k in (1, 2))
@@ -111,7 +111,7 @@ ALIKE: dict[str, tuple[list[Any], Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_programs_that_the_laws_of_rings_make_equal_are_proved_equal(name: str) -> None:
+def test_ring_laws_prove_programs_equal(name: str) -> None:
     inputs, left, right = ALIKE[name]
     other = atl.program("right", inputs, right)
     assert reschedule(atl.program("left", inputs, left)).equal_to(other).rhs.body == other.body
@@ -125,7 +125,7 @@ def test_programs_that_the_laws_of_rings_make_equal_are_proved_equal(name: str) 
     ],
     ids=["beyond a constant of the program", "no sizes and no position"],
 )
-def test_numbers_are_told_for_which_programs_differ(inputs: Any, left: Any, right: Any, wanted: set[str]) -> None:
+def test_counterexample_sizes_are_reported(inputs: Any, left: Any, right: Any, wanted: set[str]) -> None:
     with pytest.raises(NotFound, match="the programs differ") as raised:
         reschedule(atl.program("left", inputs, left)).equal_to(atl.program("right", inputs, right))
     assert isinstance(raised.value.numbers, dict)
@@ -133,7 +133,7 @@ def test_numbers_are_told_for_which_programs_differ(inputs: Any, left: Any, righ
 
 
 def _under_assumptions(random: Random) -> tuple[Program, Program]:
-    """Two programs that differ in all elements, of inputs whose extents need what is assumed of the sizes."""
+    """Return two different programs whose extents need the assumptions."""
 
     def extent() -> Any:
         one, other, few = random.choice((N, M, K)), random.choice((N, M, K)), random.randint(1, 12)
@@ -149,7 +149,7 @@ def _under_assumptions(random: Random) -> tuple[Program, Program]:
 
 
 @pytest.mark.long
-def test_numbers_are_told_that_meet_the_assumptions() -> None:
+def test_counterexample_sizes_satisfy_the_assumptions() -> None:
     random, found, tried = Random(1), 0, 0
     while tried < 60:
         try:
@@ -165,7 +165,7 @@ def test_numbers_are_told_that_meet_the_assumptions() -> None:
     assert found > 30
 
 
-def test_programs_whose_extents_need_assumptions_are_told_to_differ() -> None:
+def test_difference_with_assumed_extents_is_reported() -> None:
     x = atl.tensor("x", N - 2, M - 2)
     one, other = (atl.program("it", [x], x + more, given=[N >= 2, M >= 2]) for more in (0, 1))
     with pytest.raises(NotFound, match="the programs differ"):
@@ -176,7 +176,7 @@ def test_a_program_equals_itself_within_any_limit() -> None:
     assert reschedule(matmul.tiled()).equal_to(matmul.tiled(), limit=Limit(seconds=0.0)).steps == ()
 
 
-def test_a_refusal_does_not_wait_for_long_sums_and_large_arrays() -> None:
+def test_refusal_is_quick_for_long_sums_and_large_arrays() -> None:
     x = atl.tensor("x", 2**32, 2**32)
     long = atl.gen(N, lambda i: atl.sum(10**9, lambda _: F[i]))
     longer = atl.gen(N, lambda i: atl.sum(10**9, lambda _: F[i] * F[i]))
@@ -188,7 +188,7 @@ def test_a_refusal_does_not_wait_for_long_sums_and_large_arrays() -> None:
             reschedule(atl.program("left", inputs, left)).equal_to(atl.program("right", inputs, right), limit=SHORT)
 
 
-def test_a_program_that_has_no_meaning_under_the_assumptions_is_refused() -> None:
+def test_program_undefined_under_the_assumptions_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="not well-defined under the assumptions") as raised:
         reschedule(matmul.naive()).equal_to(matmul.tiled())
     assert raised.value.required == "1 <= C"
@@ -198,8 +198,6 @@ def test_programs_of_other_inputs_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="same inputs"):
         reschedule(matmul.naive()).equal_to(blur.fused())
 
-
-# -- programs that differ ---------------------------------------------------------------------------------------------
 
 SHORT = Limit(nodes=250, rounds=2, seconds=2.0)
 STARTS = (
@@ -222,7 +220,7 @@ def _places(term: Expr, path: Place = ()) -> Iterator[Place]:
 
 
 def _changed(term: Expr, random: Random) -> Expr:
-    """The node with one bound, index or condition moved by one."""
+    """Return the node with one bound, index or condition changed by one."""
     by = random.choice((1, -1))
     match term:
         case Gen(high=high) | Reduce(high=high):
@@ -238,7 +236,7 @@ def _changed(term: Expr, random: Random) -> Expr:
 
 
 def _differing(count: int, seed: int) -> Iterator[tuple[Program, Program]]:
-    """Pairs of programs that differ in one bound, index or guard, and in their values for some input."""
+    """Yield pairs of programs that differ in one bound, index or guard, and in value."""
     random = Random(seed)
     while count:
         start = random.choice(STARTS)()
@@ -260,10 +258,10 @@ def _never_proved(count: int, seed: int) -> None:
 
 
 @pytest.mark.long
-def test_programs_that_differ_in_one_place_are_never_proved_equal() -> None:
+def test_programs_differing_in_one_place_are_not_proved_equal() -> None:
     _never_proved(6, seed=0)
 
 
 @pytest.mark.slow
-def test_two_hundred_pairs_that_differ_in_one_place_are_never_proved_equal() -> None:
+def test_many_pairs_differing_in_one_place_are_not_proved_equal() -> None:
     _never_proved(200, seed=1)

@@ -1,4 +1,4 @@
-"""The search for schedules: what it finds is proved and safe, and wrong questions are refused."""
+"""The search for schedules: results are proved and safe, and invalid arguments are refused."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ SMALL = Limit(nodes=900, rounds=5)
 
 @pytest.fixture(scope="module")
 def product() -> Saturated:
-    """The matrix product with all three loops tiled and sums moving, until nothing is new."""
+    """Saturate the matrix product with tiling of all loops and moving sums."""
     return saturate(matmul.naive(), limit=Limit(nodes=6_000, rounds=20, seconds=120.0))
 
 
-# -- what is found ----------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
-def test_the_product_saturates(product: Saturated) -> None:
+def test_product_saturates(product: Saturated) -> None:
     assert product.stopped == "saturated"
     assert product.progress.classes < 5_000
 
 
 @pytest.mark.long
-def test_the_product_in_tiles_costs_at_most_a_fifth_of_the_plain_one(product: Saturated) -> None:
+def test_tiled_product_costs_at_most_a_fifth(product: Saturated) -> None:
     plain = saturate(matmul.naive(), limit=Limit(rounds=0)).best()[0]
     (best,) = product.best(k=1, tiles=(16,))
     assert best.cost * 5 <= plain.cost
 
 
 @pytest.mark.long
-def test_the_tiled_product_of_the_paper_is_among_what_may_be_chosen(product: Saturated) -> None:
+def test_tiled_product_of_the_paper_can_be_extracted(product: Saturated) -> None:
     rows, columns = (index(Size(name)) for name in ("tile_i", "tile_j"))
     m, n, k = matmul.M, matmul.N, matmul.K
     by_rows, by_columns = (atl.IndexExpr(size) for size in (rows, columns))
@@ -74,7 +74,7 @@ def test_the_tiled_product_of_the_paper_is_among_what_may_be_chosen(product: Sat
 
 
 @pytest.mark.long
-def test_auto_takes_the_best_with_numbers_in_place_and_saves_its_proof(tmp_path: Path) -> None:
+def test_auto_applies_the_best_and_saves_its_proof(tmp_path: Path) -> None:
     s = reschedule(matmul.naive())
     s.auto(limit=SMALL, tiles=(8,), k=4)
     assert not s.goal.assumptions
@@ -93,7 +93,7 @@ def test_auto_fuses_the_stages_of_the_blur() -> None:
     assert s.goal.body != blur.two_stage().body
 
 
-def test_auto_cuts_loops_where_their_guards_flip_when_it_is_asked_to() -> None:
+def test_auto_peels_loops_at_guard_changes_on_request() -> None:
     n = atl.sizes("n")
     f = atl.tensor("f", n)
     body = atl.gen(n, lambda i: atl.guard(i >= 1, f[i - 1]) + f[i] + atl.guard(i + 1 < n, f[i + 1]))
@@ -122,7 +122,7 @@ def test_the_k_best_are_distinct_and_each_is_proved(product: Saturated) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("model", [traffic, lines, code_size])
-def test_a_whole_costs_more_than_its_parts(model: Any) -> None:
+def test_terms_cost_more_than_their_parts(model: Any) -> None:
     found = saturate(blur.two_stage(), limit=Limit(nodes=300, rounds=3))
     wrapped = model(dict.fromkeys((*found.program.sizes, *found.tile_sizes), 50.0))
     inner = wrapped.result
@@ -144,7 +144,7 @@ def _rows_summed(dtype: str) -> Program:
     return atl.program("rows", [x], atl.gen(m, lambda i: atl.sum(n, lambda j: x[j] * atl.cast(dtype, atl.value(i)))))
 
 
-def test_arrays_of_wider_elements_fill_a_level_of_the_memory_sooner() -> None:
+def test_wider_elements_fill_caches_sooner() -> None:
     costs = []
     for dtype in ("float32", "float64"):
         found = saturate(_rows_summed(dtype), limit=Limit(rounds=0), tile=False)
@@ -156,7 +156,7 @@ def test_arrays_of_wider_elements_fill_a_level_of_the_memory_sooner() -> None:
     assert double[1] > 50 * double[0]
 
 
-def test_of_programs_of_as_many_nodes_the_one_with_less_traffic_is_chosen() -> None:
+def test_less_traffic_wins_at_equal_size() -> None:
     found = saturate(matmul.naive(), limit=SMALL, tile=False)
     by_traffic = {choice.body: choice.cost for choice in found.best(k=40)}
     smallest, *others = found.best(k=40, cost="code size")
@@ -166,7 +166,7 @@ def test_of_programs_of_as_many_nodes_the_one_with_less_traffic_is_chosen() -> N
 
 
 @pytest.mark.long
-def test_pricing_that_is_out_of_time_ends_with_what_it_has() -> None:
+def test_pricing_timeout_returns_the_best_so_far() -> None:
     found = saturate(matmul.naive(), limit=SMALL)
     assert found.best(k=3)
     assert not found.out_of_time
@@ -176,7 +176,7 @@ def test_pricing_that_is_out_of_time_ends_with_what_it_has() -> None:
 
 
 class _Ordered:
-    """A result as egglog compares and keeps it."""
+    """Return a result as an egglog term."""
 
     def __init__(self, result: Any) -> None:
         self.result = result
@@ -196,7 +196,7 @@ class _Ordered:
 
 
 def _entered_again(found: Saturated) -> Store:
-    """A store with the graph of a search, whose own is closed."""
+    """Return an e-graph with the graph of a search."""
     store, terms = Store(), found.search.terms
     for number, term in enumerate(terms.term):
         store.node(number, term.size, terms.kind[number], terms.head[number], terms.parts[number])
@@ -208,7 +208,7 @@ def _entered_again(found: Saturated) -> Store:
 
 @pytest.mark.long
 @pytest.mark.parametrize("program", [blur.two_stage(), matmul.naive()], ids=lambda p: str(p.name))
-def test_the_extractor_of_egglog_with_the_same_model_has_the_same_least_cost(program: Program) -> None:
+def test_least_cost_agrees_with_egglog(program: Program) -> None:
     from egglog import bindings
 
     found = saturate(program, limit=SMALL)
@@ -222,10 +222,10 @@ def test_the_extractor_of_egglog_with_the_same_model_has_the_same_least_cost(pro
         return _Ordered(model.result(at.context, at.sample, [part.result for part in parts[2:]]))
 
     nothing = _Ordered(own._best[found.class_of[found.root]][0].result)
-    told = bindings.CostModel(
+    costs = bindings.CostModel(
         fold, lambda _, arguments: graph.value_to_i64(arguments[1]), lambda *_: nothing, lambda *_: nothing
     )
-    extractor = bindings.Extractor(["E"], graph, told)
+    extractor = bindings.Extractor(["E"], graph, costs)
     span = bindings.RustSpan("test", 1, 1)
     (_, number) = graph.eval_expr(bindings.Lit(span, bindings.Int(found.root)))
     value = graph.lookup_function("T", [number])
@@ -235,7 +235,7 @@ def test_the_extractor_of_egglog_with_the_same_model_has_the_same_least_cost(pro
     assert cost.cost == pytest.approx(float(own._best[found.class_of[found.root]][0].result.costs[0]))
 
 
-def test_what_is_not_safe_or_not_stored_is_never_chosen() -> None:
+def test_unsafe_or_unstored_terms_are_never_chosen() -> None:
     n = atl.sizes("n")
     f = atl.tensor("f", n)
     program = atl.program("f", [f], atl.gen(n, lambda i: atl.gen(n, lambda j: atl.guard(i + j < n, f[i + j]))[i]))
@@ -251,7 +251,7 @@ def _cheapest(body: Any, inputs: Any, **sizes: int) -> float:
     return saturate(program, limit=Limit(rounds=0)).best(sizes=sizes)[0].cost
 
 
-def test_traffic_knows_nests_neighbours_orders_and_vectors() -> None:
+def test_traffic_model_counts_nests_neighbours_orders_and_vectors() -> None:
     n, m = atl.sizes("n m")
     x, y = atl.tensor("x", n, m), atl.tensor("y", m, n)
     big = {"n": 2_000, "m": 2_000}
@@ -264,14 +264,14 @@ def test_traffic_knows_nests_neighbours_orders_and_vectors() -> None:
     twice = _cheapest(
         atl.gen(n, lambda i: atl.sum(m, lambda j: x[i, j]) + atl.sum(m, lambda j: x[i, j] * x[i, j])), [x], **big
     )
-    assert twice > 1.7 * rows, "two nests read their lines apart"
+    assert twice > 1.7 * rows, "two nests read their lines separately"
     near = _cheapest(
         atl.gen(n, m, lambda i, j: atl.guard((j >= 1) & (j + 1 < m), x[i, j - 1] + x[i, j] + x[i, j + 1])), [x], **big
     )
     assert near < 2 * copied, "neighbours are read once"
 
 
-def test_a_read_in_a_condition_that_is_not_safe_is_never_chosen() -> None:
+def test_unsafe_read_in_a_condition_is_never_chosen() -> None:
     n = atl.sizes("n")
     idx, g = atl.tensor("idx", n, dtype="int64"), atl.tensor("g", n)
     program = atl.program("p", [idx, g], atl.gen(n, lambda i: atl.guard(idx[i + 1] >= 1, g[i])))
@@ -306,7 +306,7 @@ def test_unknown_models_sizes_and_tiles_are_refused(product: Saturated) -> None:
         (Limit(nodes=5_000, rounds=30, seconds=100.0), "saturated"),
     ],
 )
-def test_a_search_says_why_it_ended(limit: Limit, why: str) -> None:
+def test_search_reports_why_it_ended(limit: Limit, why: str) -> None:
     program = convolution.direct() if why != "saturated" else blur.two_stage()
     found = saturate(program, rules=["gen_interchange", "unfold_let"], limit=limit)
     assert found.stopped == why
@@ -329,7 +329,7 @@ def test_an_interrupt_leaves_the_best_so_far() -> None:
     assert found.best()
 
 
-def test_an_interrupt_within_a_round_leaves_a_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_within_a_round_keeps_the_graph_consistent(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     hang = Forest._reroot
 
@@ -350,7 +350,7 @@ def test_an_interrupt_within_a_round_leaves_a_whole_graph(monkeypatch: pytest.Mo
     assert reschedule(matmul.naive()).take(found.best()[0]).steps
 
 
-def test_a_choice_is_taken_only_for_the_goal_that_was_searched() -> None:
+def test_choice_applies_only_to_the_searched_goal() -> None:
     (choice,) = saturate(matmul.naive(), limit=Limit(rounds=1)).best()
     other = reschedule(blur.two_stage())
     with pytest.raises(InvalidArgument, match="found for another goal"):
@@ -358,7 +358,7 @@ def test_a_choice_is_taken_only_for_the_goal_that_was_searched() -> None:
     assert not other.steps
 
 
-def test_a_chain_that_leads_elsewhere_is_no_proof_of_a_choice() -> None:
+def test_proof_of_another_term_is_rejected() -> None:
     (choice,) = saturate(matmul.naive(), limit=Limit(rounds=1)).best()
     wrong = replace(choice, body=blur.two_stage().body)
     with pytest.raises(SearchFailed, match="do not lead to the schedule"):
@@ -366,12 +366,12 @@ def test_a_chain_that_leads_elsewhere_is_no_proof_of_a_choice() -> None:
 
 
 @pytest.mark.parametrize("cost", [lambda _: 5, lambda _, __: 5, len], ids=["a number", "of two arguments", "len"])
-def test_a_cost_model_that_is_none_is_refused(cost: Any) -> None:
+def test_invalid_cost_model_is_refused(cost: Any) -> None:
     with pytest.raises(InvalidArgument, match="cost="):
         reschedule(matmul.naive()).auto(cost=cost, limit=1)
 
 
-def test_what_is_wrong_with_the_question_is_told_before_the_search() -> None:
+def test_invalid_arguments_are_refused_before_search() -> None:
     looks: list[object] = []
     for wrong in ({"k": 0}, {"k": "2"}, {"tiles": ()}, {"sizes": {"no": 3}}, {"cost": "time"}):
         with pytest.raises(InvalidArgument):
@@ -380,7 +380,7 @@ def test_what_is_wrong_with_the_question_is_told_before_the_search() -> None:
 
 
 class _Costs:
-    """A model of which the costs are whatever is said."""
+    """A cost model with a constant cost."""
 
     candidates = 1
 
@@ -399,7 +399,7 @@ class _Costs:
     [1.0, "dear", None, np.ones(7), np.ones(1, complex)],
     ids=lambda c: type(c).__name__ + str(np.shape(c)) + str(getattr(c, "dtype", "")),
 )
-def test_costs_that_are_no_floats_for_each_choice_are_refused(costs: Any) -> None:
+def test_costs_must_be_floats_for_each_choice(costs: Any) -> None:
     found = saturate(blur.two_stage(), limit=Limit(rounds=0), tile=False)
     with pytest.raises(InvalidArgument, match="a cost model returned the costs"):
         found.best(cost=lambda _: _Costs(costs))
@@ -412,7 +412,7 @@ def test_a_choice_is_pickled_without_the_graph() -> None:
 
 
 @pytest.mark.long
-def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_unwritable_picture_is_refused(tmp_path: Path) -> None:
     product = saturate(matmul.naive(), limit=Limit(rounds=1))
     for path in (tmp_path / "no" / "where.svg", tmp_path, 7):
         with pytest.raises(InvalidArgument, match="cannot be written"):
@@ -421,14 +421,14 @@ def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         product.picture(tmp_path / "g.svg", most=0)
 
 
-def test_a_failure_of_egglog_is_one_of_ours() -> None:
+def test_egglog_failures_are_wrapped() -> None:
     store = Store()
     with pytest.raises(SearchFailed, match="egglog failed"):
         store._run("(rule ((nothing x)) ())")
     store.close()
 
 
-def test_without_egglog_a_search_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_egglog_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "egglog", None)
     monkeypatch.setitem(sys.modules, "egglog.bindings", None)
     with pytest.raises(SearchFailed, match="not installed") as raised:
@@ -459,7 +459,7 @@ def test_the_forest_has_the_classes_of_egglog(program: Program) -> None:
 
 
 @pytest.mark.long
-def test_the_look_inside_tells_rules_contexts_and_classes(product: Saturated, tmp_path: Path) -> None:
+def test_graph_summary_shows_rules_contexts_and_classes(product: Saturated, tmp_path: Path) -> None:
     assert product.top_rules(1)[0][0] == "gen_interchange+"
     assert any("i0 < M" in text for text in product.contexts())
     product.picture(tmp_path / "graph.svg", most=30)

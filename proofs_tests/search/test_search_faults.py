@@ -1,4 +1,4 @@
-"""Random programs come back proved from a search, and what keeps it right is caught when it is left out."""
+"""Random programs through the search; planted faults in the search are found."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ SMALL = Limit(nodes=900, rounds=5)
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(10))
-def test_random_programs_come_back_proved_and_with_the_same_values(numbers: range) -> None:
+def test_random_programs_keep_values_with_proof(numbers: range) -> None:
     report = search_fuzz.run(numbers, seed=3)
     assert report.failures == []
     assert report.outcomes["proved"] >= len(numbers) // 3
 
 
 @pytest.mark.long
-def test_what_random_steps_made_dear_is_brought_back() -> None:
+def test_search_undoes_random_expensive_steps() -> None:
     back, lost = search_fuzz.recovered(3, seed=0)
     assert back == 3, lost
 
 
 @pytest.mark.slow
-def test_nine_of_ten_programs_that_random_steps_made_dear_are_brought_back() -> None:
+def test_search_recovers_nine_of_ten_expensive_programs() -> None:
     back, _ = search_fuzz.recovered(200, seed=1)
     assert back >= 180
 
 
 @pytest.mark.slow
-def test_a_thousand_random_programs_come_back_proved_and_with_the_same_values() -> None:
+def test_thousand_random_programs_keep_values_with_proof() -> None:
     report = search_fuzz.run(range(1_700), seed=1)
     assert report.failures == []
     assert len(report.seconds) >= 1_000
@@ -67,7 +67,7 @@ def _folded() -> Program:
 
 
 def _refused(program: Program) -> list[str]:
-    """What the kernel and the checks have against the results of a search."""
+    """Return the errors that kernel and checks find in the results of a search."""
     s = reschedule(program)
     found = saturate(program, limit=SMALL)
     refused = []
@@ -80,7 +80,7 @@ def _refused(program: Program) -> list[str]:
 
 
 def _without_guards(patch: pytest.MonkeyPatch) -> None:
-    """Places that differ in their guards only are one."""
+    """Ignore guards when comparing places."""
     first = dict[object, int]()
 
     def place(_: Terms, at: Context) -> int:
@@ -90,12 +90,12 @@ def _without_guards(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_folds(patch: pytest.MonkeyPatch) -> None:
-    """Whether something is folded in does not count."""
+    """Ignore folds."""
     patch.setattr(Contexts, "_folding", lambda _, at, __, ___: at)
 
 
 def _without_types(patch: pytest.MonkeyPatch) -> None:
-    """Nodes that differ in the types of their parts only are one."""
+    """Ignore types of parts when comparing nodes."""
     patch.setattr(egraph_terms, "label", lambda term: label(term)[: len(label(term)) - len(children(term))])
 
 
@@ -114,11 +114,8 @@ def _two_extents() -> Program:
         pytest.param(_without_types, _two_extents(), {"ATL301"}, id="types"),
     ],
 )
-def test_a_search_that_leaves_something_out_is_caught(
-    leave_out: Callable[[pytest.MonkeyPatch], None],
-    program: Program,
-    codes: set[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_planted_faults_of_the_search_are_caught(
+    leave_out: Callable[[pytest.MonkeyPatch], None], program: Program, codes: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _refused(program) == []
     leave_out(monkeypatch)

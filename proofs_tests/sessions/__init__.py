@@ -1,1 +1,1 @@
-"""Sessions: what each call does to a goal, what a refusal says, and random derivations."""
+"""Tests of sessions: effect of each call, error messages, random derivations."""

@@ -1,4 +1,4 @@
-"""Random derivations: rules and tactics at random places, and after every step the same values on random arrays.
+"""Random derivations: rules and tactics at random places; each step must keep the values on random arrays.
 
 Each derivation starts either from a program of the schedules or from an instance of one rule within some context, so
 that every rule has its turn. After each call the goal is well-formed, computes what the start does, and is read back
@@ -48,7 +48,7 @@ from rewrites.rule_checking.samples import Sample, drawn_statement
 
 
 def spread() -> Program:
-    """Every third element, from the second on, is one of c: the guard is to be solved for the index of the sum."""
+    """Return a program whose guard must be solved for the index of the sum."""
     n, m = atl.sizes("n m")
     c = atl.tensor("c", m)
     body = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(i == 3 * j + 1, c[j])))
@@ -69,16 +69,16 @@ STARTS: Final = (
     tensor_addition.nested,
 )
 LARGEST: Final = 260
-"""A program of more nodes is not rewritten further."""
+"""Maximum number of nodes of a program that is rewritten further."""
 TRIES: Final = 160
 SAMPLES: Final = 400
-"""How many instances of a rule are drawn until one has a meaning."""
+"""Number of random instances of a rule until one is well-formed."""
 TACTIC_SHARE: Final = 0.3
 
 
 @dataclass(slots=True)
 class Report:
-    """What became of the derivations of a run."""
+    """Counts and findings of a run."""
 
     derivations: int = 0
     steps: int = 0
@@ -106,12 +106,9 @@ class Report:
         )
 
 
-# -- what programs compute --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Sizes that meet a program's assumptions, and arrays; rational, or symbols where a function is not rational."""
+    """Return sizes that satisfy the assumptions, and arrays of rationals, or of symbols for irrational functions."""
 
     sizes: dict[str, int]
     arrays: dict[str, npt.NDArray[Any]]
@@ -136,7 +133,7 @@ class Inputs:
         return exact
 
     def values(self, program: Program) -> npt.NDArray[Any]:
-        """What the program computes."""
+        """Return the result of the program."""
         return denote(program, self.sizes, self.arrays, self.scalars).to_numpy(object)
 
 
@@ -148,19 +145,16 @@ def leaves(sizes: dict[str, int]) -> Any:
 
 
 def sizes_for(program: Program, random: Random) -> dict[str, int]:
-    """Small sizes that meet the assumptions."""
+    """Return small sizes that satisfy the assumptions."""
     while True:
         chosen = {name: random.randint(0, 3) for name in program.sizes}
         if all(holds(assumption, leaves(chosen), lambda array, at: 0) for assumption in program.assumptions):
             return chosen
 
 
-# -- starts -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A program; and a rule, with its direction, place and arguments, that is to be among the steps."""
+    """A program, and a rule that must be among the steps, with direction, place and arguments."""
 
     program: Program
     rule: Rule | None = None
@@ -170,7 +164,7 @@ class Start:
 
 
 def start_of(number: int, random: Random) -> Start:
-    """Every third derivation starts from a schedule's program, the others from an instance of the next rule."""
+    """Return a start: every third time a schedule's program, else an instance of the next rule."""
     turn, kind = divmod(number, 3)
     if kind == 0:
         return Start(STARTS[turn % len(STARTS)]())
@@ -193,7 +187,7 @@ def start_of(number: int, random: Random) -> Start:
 
 
 class _Same(Sample):
-    """A sample whose arguments have been drawn."""
+    """Return a sample with random arguments."""
 
     def __init__(self, sample: Sample, drawn: dict[str, Argument]) -> None:
         self.stated, self.arrays, self.inputs, self.drawn = sample.stated, sample.arrays, sample.inputs, drawn
@@ -204,7 +198,7 @@ class _Same(Sample):
 
 
 def _within_context(side: Any, sample: Sample, random: Random) -> tuple[Program, Path]:
-    """A program that holds this closed term, and where."""
+    """Return a program that contains this closed term, and its position."""
     e = Tensor(side)
     n = atl.sizes("n")
     body: Tensor
@@ -225,11 +219,8 @@ def _within_context(side: Any, sample: Sample, random: Random) -> tuple[Program,
     return make_program("start", tuple(sample.inputs), body.node), path
 
 
-# -- steps ------------------------------------------------------------------------------------------------------------
-
-
 def step_of_rule(s: Session, random: Random) -> str | None:
-    """Some rule at some place, if one applies within the tries; its name."""
+    """Apply a random rule at a random place; return its name, or None."""
     names = list(rules)
     for _ in range(TRIES):
         rule, reverse = rules[random.choice(names)], random.random() < 0.3
@@ -244,7 +235,7 @@ def step_of_rule(s: Session, random: Random) -> str | None:
 
 
 def step_of_tactic(s: Session, random: Random) -> str | None:
-    """Some tactic, if one of those tried applies; its name."""
+    """Apply a random tactic; return its name, or None."""
     for name in random.sample(list(TACTICS), 4):
         trial = s.branch()
         try:
@@ -265,7 +256,7 @@ def _may_go_on(s: Session, goal: Program) -> bool:
 
 
 def derive(number: int, seed: int, report: Report) -> None:
-    """One derivation of 5 to 30 calls, each compared with the start."""
+    """Run a derivation of 5 to 30 calls, comparing each goal with the start."""
     random = Random(f"derivation {seed} {number}")
     start = start_of(number, random)
     s = reschedule(start.program)
@@ -304,7 +295,7 @@ def _next(s: Session, start: Start | None, random: Random) -> str | None:
 
 
 def _wrong(s: Session, inputs: Sequence[Inputs], expected: Sequence[npt.NDArray[Any]]) -> str | None:
-    """What is wrong with the goal, if anything is."""
+    """Return a difference between goal and start, or None."""
     try:
         check_wellformed(s.goal)
         if atl.parse(str(s.goal)) != s.goal:
@@ -319,7 +310,7 @@ def _wrong(s: Session, inputs: Sequence[Inputs], expected: Sequence[npt.NDArray[
 
 
 def _back_and_forth(s: Session, random: Random) -> str | None:
-    """Undo and redo are identities: the same theorems, and the same text."""
+    """Check that undo and redo restore theorems and text."""
     before = [(call.theorem, str(call.theorem.rhs)) for call in s.steps]
     count = random.randint(0, len(s.steps))
     s.undo(count)
@@ -328,12 +319,12 @@ def _back_and_forth(s: Session, random: Random) -> str | None:
         return f"undo({count}) led elsewhere"
     s.redo(count)
     if [(call.theorem, str(call.theorem.rhs)) for call in s.steps] != before:
-        return f"undo({count}) and redo({count}) are no identity"
+        return f"undo({count}) and redo({count}) are not an identity"
     return None
 
 
 def _replayed(s: Session) -> str | None:
-    """The certificate is replayed by the kernel to the same theorem."""
+    """Check that the certificate replays to the same theorem."""
     theorem = s.done()
     try:
         again = loads(dumps(theorem))
@@ -345,7 +336,7 @@ def _replayed(s: Session) -> str | None:
 
 
 def _written(s: Session) -> str | None:
-    """The script of the theorem derives it again, with all names and marks."""
+    """Check that the script derives the theorem again, with names and marks."""
     theorem = s.done()
     names: dict[str, Any] = {}
     try:
@@ -358,7 +349,7 @@ def _written(s: Session) -> str | None:
 
 
 def run(numbers: Sequence[int], seed: int) -> Report:
-    """Random derivations; interrupted, those made so far."""
+    """Run random derivations; return those finished if interrupted."""
     report = Report()
     shown = sys.stderr.isatty()
     try:

@@ -20,7 +20,7 @@ from rewrites.tactics import arg
 from rewrites.tactics.tactic import Tactic
 
 Call = Callable[[Session, Random], Session | None]
-"""A call of a tactic; None when the goal has nothing for it."""
+"""A call of a tactic, or None if the goal does not fit."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Draws:
     """The loops that the first argument selects."""
 
     def argument(self, kind: Any) -> Any:
-        """An argument of this kind; None where the goal has none."""
+        """Draw an argument of this kind, or None if the goal has none."""
         if get_origin(kind) in (Union, type(int | None)):
             return self.argument(self.random.choice([each for each in get_args(kind) if each is not type(None)]))
         if get_origin(kind) is Literal:
@@ -45,7 +45,7 @@ class Draws:
         return KINDS[kind](self)
 
     def place(self, fits: Callable[[Cursor], bool]) -> tuple[int, ...] | None:
-        """A path that fits. The first one drawn is the place that other arguments depend on."""
+        """Draw a path that fits. The first one drawn is the place that other arguments depend on."""
         found = [cursor for cursor in cursors(self.s.goal, top_down=True) if fits(cursor)]
         if not found:
             return None
@@ -55,19 +55,19 @@ class Draws:
         return chosen.path
 
     def nested_loops(self) -> tuple[int, ...] | list[tuple[int, ...]] | None:
-        """A loop, or that loop and loops directly inside it."""
+        """Draw a loop, or that loop and loops directly inside it."""
         one = self.place(is_loop)
         while self.loops and isinstance(inner(self.loops[-1]), Gen | Reduce) and self.random.random() < 0.6:
             self.loops.append(self.loops[-1].child(0))
         return one if len(self.loops) < 2 else [cursor.path for cursor in self.loops]
 
     def around(self, *kinds: type[Term]) -> tuple[int, ...] | None:
-        """A term around the first argument; sometimes any loop."""
+        """Draw a term around the first argument; sometimes any loop."""
         above = [] if self.first is None else [at.path for at in self.first.spine()[:-1] if isinstance(at.term, kinds)]
         return self.random.choice(above) if above and self.random.random() < 0.8 else self.place(is_loop)
 
     def bound(self) -> IndexExpr | None:
-        """An index within the range of the first loop, if sizes and small numbers give one."""
+        """Draw an index near the range of the first loop."""
         if self.first is None or not isinstance(self.first.term, Gen | Reduce):
             return None
         low, high = self.first.term.low, self.first.term.high
@@ -76,7 +76,7 @@ class Draws:
         return IndexExpr(self.random.choice(choices))
 
     def factors(self) -> Any:
-        """A factor for each loop, or factors on two levels."""
+        """Draw a tile size for each loop, or tile sizes on two levels."""
         each = [self.factor() for _ in self.loops]
         sizes = each if self.random.random() < 0.7 else [[2 * factor, 2] for factor in each]
         return sizes if len(sizes) > 1 else sizes[0]
@@ -96,14 +96,14 @@ class Draws:
         return self.random.choice(words) if words and self.random.random() < 0.5 else self.place(is_a(Let))
 
     def mark(self) -> Any:
-        """A mark that the first argument accepts, or its word."""
+        """Draw a mark that the first argument accepts, or its word."""
         if self.first is None or self.first.term.form.mark is None:
             return None
         chosen = self.random.choice(list(self.first.term.form.mark.of))
         return self.random.choice([chosen, chosen.value])
 
     def layout(self) -> Any:
-        """A layout for the rank of the first argument, mostly."""
+        """Draw a layout, mostly for the rank of the first argument."""
         rank = len(self.loops)
         if self.first is not None and isinstance(self.first.term, Let | Input):
             rank = (self.first.term.value if isinstance(self.first.term, Let) else self.first.term).type.rank
@@ -146,12 +146,12 @@ KINDS: Final[dict[Any, Callable[[Draws], Any]]] = {
     arg.Mark: Draws.mark,
     arg.Layout: Draws.layout,
 }
-"""How an argument of each kind is drawn."""
+"""The function that draws an argument, for each kind."""
 
 
 @cache
 def parameters(tactic: Tactic[Any]) -> list[tuple[inspect.Parameter, Any]]:
-    """The parameters of a tactic after the derivation, each with its kind."""
+    """Return the parameters of a tactic after the derivation, each with its kind."""
     kinds = get_type_hints(tactic.function, include_extras=True)
     return [(each, kinds[each.name]) for each in list(inspect.signature(tactic).parameters.values())[1:]]
 
@@ -176,4 +176,4 @@ def call_randomly(tactic: Tactic[Any], s: Session, random: Random) -> Session | 
 
 
 TACTICS: Final[dict[str, Call]] = {name: partial(call_randomly, tactic) for name, tactic in BY_NAME.items()}
-"""Every tactic of a session by its name."""
+"""The random calls by name of the tactic."""

@@ -1,4 +1,4 @@
-"""The small programs that sessions are tested on, and what is asked of the goals."""
+"""Small programs for tests of sessions, and checks of goals."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
 
 
 def pipeline() -> atl.Program:
-    """The two-stage pipeline of §4.1."""
+    """Return the two-stage pipeline of §4.1."""
     return atl.program(
         "pipeline",
         [f],
-        atl.let(
-            atl.gen(n, lambda i: f[i]),
-            lambda buf: atl.gen(n, lambda i: atl.guard(i >= 1, buf[i - 1]) + buf[i]),
-        ),
+        atl.let(atl.gen(n, lambda i: f[i]), lambda buf: atl.gen(n, lambda i: atl.guard(i >= 1, buf[i - 1]) + buf[i])),
     )
 
 
@@ -35,17 +32,17 @@ def matmul() -> atl.Program:
 
 
 SIZES: Final = tuple({"n": a, "m": b, "k": c, "T": 3} for a, b, c in ((1, 2, 3), (4, 6, 8), (9, 5, 7)))
-"""Sizes that tiles divide, and others."""
+"""Sizes that are and are not multiples of tiles."""
 
 
 def body(session: Session) -> str:
-    """The goal without its first line, in one line."""
+    """Return the goal without its first line, as one line."""
     _, _, shown = str(session.goal).partition(":=\n")
     return " ".join(shown.split())
 
 
 def assert_agrees(session: Session, sizes: Iterable[Mapping[str, int]] = SIZES) -> None:
-    """The goal is safe, and its kernel computes what the start means, at these sizes."""
+    """Check that the goal is safe, and that its kernel agrees with the start at these sizes."""
     start, goal = session.theorem.lhs, session.goal
     atl.check_safe(goal)
     padtypes.check(goal)
@@ -63,5 +60,5 @@ def assert_agrees(session: Session, sizes: Iterable[Mapping[str, int]] = SIZES) 
 
 
 def extent_at(extent: Any, values: Mapping[str, int]) -> int:
-    """An extent at these sizes."""
+    """Return the value of an extent at these sizes."""
     return value_of(extent, lambda leaf: values[leaf.name] if isinstance(leaf, Size) else 0, lambda *_: 0)

@@ -1,4 +1,4 @@
-"""What is offered at a place: it applies, it gives what is shown, and what is left out is said."""
+"""`applicable`: offered calls apply and give the shown result; omissions are reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def session(text: str) -> Session:
 
 @cache
 def tried(text: str) -> tuple[Session, Suggestions]:
-    """A session, and all that applies in it."""
+    """Return a session, and all calls that apply."""
     s = session(text)
     return s, s.applicable(seconds=ALL)
 
@@ -41,7 +41,7 @@ def of_matmul() -> Suggestions:
 
 @pytest.mark.long
 @pytest.mark.parametrize("text", [MATMUL, STAGES, ROWS])
-def test_each_offer_gives_what_is_shown(text: str) -> None:
+def test_each_offer_gives_the_shown_result(text: str) -> None:
     s, offers = tried(text)
     assert not offers.untried
     assert str(s.goal) == str(atl.parse(text))
@@ -60,7 +60,7 @@ def test_each_offer_gives_what_is_shown(text: str) -> None:
 
 
 @pytest.mark.long
-def test_a_product_is_offered_tiles_stages_and_swaps_first(of_matmul: Suggestions) -> None:
+def test_product_offers_tiling_staging_and_swaps_first(of_matmul: Suggestions) -> None:
     calls = [offer.call for offer in of_matmul]
     assert calls[0] == "s.tile(['i', 'j'], [8, 8])"
     assert {"s.stage('A', at='i')", "s.interchange('i')", "s.rw('sum_gen_swap')", "s.rw('tile_gen', k=…)"} <= {*calls}
@@ -69,7 +69,7 @@ def test_a_product_is_offered_tiles_stages_and_swaps_first(of_matmul: Suggestion
     assert len(calls) == len({*calls})
 
 
-def test_the_list_is_short_enough_for_a_terminal(of_matmul: Suggestions) -> None:
+def test_offers_fit_a_terminal(of_matmul: Suggestions) -> None:
     lines = repr(of_matmul).split("\n")
     assert lines[0].startswith("  0  s.tile(['i', 'j'], [8, 8])  -- Tile a loop by")
     assert max(map(len, lines)) <= 120
@@ -87,7 +87,7 @@ def test_offers_are_data_and_html(of_matmul: Suggestions) -> None:
 
 
 @pytest.mark.long
-def test_at_a_place_only_what_applies_there_is_offered() -> None:
+def test_offers_at_a_place_apply_there() -> None:
     offers = session(STAGES).applicable("buf", seconds=ALL)
     assert offers.where == "at buf"
     assert offers[0].call == "s.inline('buf')"
@@ -98,21 +98,21 @@ def test_at_a_place_only_what_applies_there_is_offered() -> None:
     assert "s.interchange('i')" not in [offer.call for offer in inside]
 
 
-def test_a_handle_says_where_too() -> None:
+def test_handle_selects_the_place_of_offers() -> None:
     s = session(MATMUL)
     sums = s.find("p")
     s.interchange("i")
     assert "s.tile('p', 8)" in [offer.call for offer in s.applicable(sums, seconds=ALL)]
 
 
-def test_what_time_was_too_short_for_is_said() -> None:
+def test_calls_skipped_for_time_are_reported() -> None:
     offers = session(MATMUL).applicable(seconds=1e-9)
     assert "tile" in offers.untried
     assert "left to try: tile" in repr(offers)
     assert "not_tried" in offers.data
 
 
-def test_a_rule_that_asks_is_not_taken_without_an_answer(of_matmul: Suggestions) -> None:
+def test_offer_with_missing_arguments_needs_them(of_matmul: Suggestions) -> None:
     asking = next(offer for offer in of_matmul if offer.name == "split_sum")
     assert asking.call == "s.rw('split_sum', k=…)"
     with pytest.raises(InvalidArgument, match="needs k") as refused:
@@ -123,34 +123,34 @@ def test_a_rule_that_asks_is_not_taken_without_an_answer(of_matmul: Suggestions)
     assert len(given.steps) == 1
 
 
-def test_a_rule_the_same_both_ways_is_offered_once(of_matmul: Suggestions) -> None:
+def test_symmetric_rule_is_offered_once(of_matmul: Suggestions) -> None:
     assert [offer.call for offer in of_matmul if offer.name == "mul_comm"] == ["s.rw('mul_comm')"]
 
 
-def test_where_nothing_applies_that_is_said() -> None:
+def test_no_applicable_call_is_reported() -> None:
     offers = session("f (x : float32) : float32 := x").applicable((), seconds=ALL)
     assert len(offers) == 0
     assert repr(offers) == "nothing applies at ()"
 
 
-def test_only_the_rules_of_the_session_are_offered() -> None:
+def test_only_rules_of_the_session_are_offered() -> None:
     s = Session(session(WHOLE).theorem, rules={"add_zero": RULES["add_zero"]})
     assert [offer.name for offer in s.applicable(seconds=ALL) if offer.kind == "rule"] == ["add_zero"]
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "3", True, float("nan"), None])
-def test_a_time_that_is_none_is_refused(seconds: object) -> None:
+def test_invalid_time_limit_is_refused(seconds: object) -> None:
     with pytest.raises(InvalidArgument, match="seconds="):
         session(MATMUL).applicable(seconds=seconds)  # type: ignore[arg-type]
 
 
-def test_a_place_that_is_not_there_is_refused() -> None:
+def test_missing_place_is_refused() -> None:
     with pytest.raises(DoesNotApply, match="no loop, sum or let in the goal is named q"):
         session(MATMUL).applicable("q")
 
 
 @pytest.mark.long
-def test_an_offer_of_another_goal_is_refused_where_it_does_not_apply(of_matmul: Suggestions) -> None:
+def test_offer_for_another_goal_is_refused(of_matmul: Suggestions) -> None:
     with pytest.raises(ATLError):
         session(WHOLE).take(of_matmul[0])
     with pytest.raises(InvalidArgument, match=r"take\("):

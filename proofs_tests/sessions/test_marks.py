@@ -1,4 +1,4 @@
-"""Marks: closed sets that theorems ignore, that text, certificates and sessions keep, and that targets answer for."""
+"""Marks: ignored by theorems, kept by text, certificates and sessions, checked by targets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, statements
 from lowering.targets.capabilities import SUPPORT, marked_binders
 from lowering.targets.stack import storage_of
-from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
+from proofs_tests.sessions.session_programs import body, f, k, m, matmul, n, pipeline
 from rewrites import Derivation, DoesNotApply, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.cursors.cursor import binders
@@ -40,20 +40,14 @@ EVERY_LOOP_MARK = [mark for mark in LoopMark if mark is not LoopMark.NONE]
 NOT_IN_C = [mark for mark in EVERY_LOOP_MARK if mark not in SUPPORT["c"].loops]
 
 
-def body(session: Session) -> str:
-    """The goal without its first line, in one line."""
-    _, _, shown = str(session.goal).partition(":=\n")
-    return " ".join(shown.split())
-
-
 def marked(session: Session) -> dict[str, str]:
-    """The marks of the goal by the names of what is marked, from the outside in."""
+    """Return the marks of the goal by name, outermost first."""
     terms = [(cursor.called[-1], cursor.term) for cursor in binders(session.goal)]
     return {name: e.mark.value for name, e in terms if isinstance(e, Gen | Reduce | Let) and e.mark.value}
 
 
 def pointed_at(error: ATLError) -> str:
-    """What the carets of an error are under."""
+    """Return the text above the carets of an error."""
     assert error.place is not None
     return error.place.text[error.place.start : error.place.stop]
 
@@ -64,7 +58,7 @@ def programs_of(theorem: Any) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair(Term):
-    """A constructor that binds two things."""
+    """A test constructor with two binders."""
 
     form: ClassVar = Form(
         "pair",
@@ -84,7 +78,7 @@ class Pair(Term):
 # -- closed sets ------------------------------------------------------------------------------------------------------
 
 
-def test_every_mark_is_read_from_its_text_and_no_other_text_is_a_mark() -> None:
+def test_marks_parse_and_other_text_does_not() -> None:
     assert all(loop_mark(mark.value) is mark for mark in LoopMark)
     assert all(let_mark(mark.value) is mark for mark in LetMark)
     assert not set(marks(LoopMark)) & set(marks(LetMark))
@@ -106,9 +100,7 @@ def test_every_mark_is_read_from_its_text_and_no_other_text_is_a_mark() -> None:
     ],
     ids=["gen", "reduce", "let"],
 )
-def test_a_constructor_takes_marks_of_its_own_set_only(
-    make: Callable[[Any], Any], own: type[Mark], called: str
-) -> None:
+def test_constructor_accepts_only_its_marks(make: Callable[[Any], Any], own: type[Mark], called: str) -> None:
     for mark in own:
         assert make(mark).mark is mark
     for wrong in ("", "parallel", None, LetMark.NONE if own is LoopMark else LoopMark.NONE):
@@ -116,7 +108,7 @@ def test_a_constructor_takes_marks_of_its_own_set_only(
             make(wrong)
 
 
-def test_a_mark_is_no_part_of_what_a_term_is() -> None:
+def test_marks_do_not_affect_term_identity() -> None:
     for mark in LoopMark:
         one, other = Gen(ZERO, constant(3), ONE, "i", mark), Gen(ZERO, constant(3), ONE, "j")
         assert one == other
@@ -124,7 +116,7 @@ def test_a_mark_is_no_part_of_what_a_term_is() -> None:
 
 
 @pytest.mark.parametrize("mark", [*LoopMark, *LetMark], ids=str)
-def test_a_mark_is_printed_and_read_back_and_stands_in_latex(mark: Mark) -> None:
+def test_marks_round_trip_and_appear_in_latex(mark: Mark) -> None:
     start = reschedule(matmul()).lbind("A[_, _]", "a")
     s = start.mark("a" if isinstance(mark, LetMark) else "p", mark)
     assert str(atl.parse(str(s.goal))) == str(s.goal)
@@ -135,7 +127,7 @@ def test_a_mark_is_printed_and_read_back_and_stands_in_latex(mark: Mark) -> None
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_mark_is_a_call_without_a_step() -> None:
+def test_mark_is_a_call_without_a_step() -> None:
     s = reschedule(matmul()).mark("j", "parallel")
     assert body(s) == "⊞[i < n] ⊞[j < m | parallel] Σ[p < k] A[i, p] * B[p, j]"
     assert repr(s.steps) == "  0  mark('j', 'parallel')   -- no step"
@@ -158,13 +150,13 @@ def test_marks_are_undone_redone_and_branched_like_any_call() -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", None, LoopMark.NONE], ids=["text", "None", "mark"])
-def test_a_mark_is_taken_away_again(nothing: Any) -> None:
+def test_marks_can_be_removed(nothing: Any) -> None:
     s = reschedule(matmul()).mark("j", "parallel").mark("j", nothing)
     assert body(s) == "⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
     assert s.steps[1].text == f"mark('j', {None if nothing is None else ''!r})"
 
 
-def test_places_are_chosen_as_everywhere_and_all_that_are_meant_are_marked() -> None:
+def test_mark_applies_to_all_selected_places() -> None:
     s = reschedule(matmul())
     p = s.find("p")
     assert marked(s.branch().mark((0,), "vector")) == {"j": "vector"}
@@ -176,7 +168,7 @@ def test_places_are_chosen_as_everywhere_and_all_that_are_meant_are_marked() -> 
     assert str(pieces.goal).count("| unroll]") == 2
 
 
-def test_a_pattern_asks_for_the_mark_that_is_written_in_it() -> None:
+def test_pattern_with_a_mark_matches_that_mark() -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a").mark("j", "vector").mark("i", "block.x").mark("a", "registers")
     assert s.find("⊞[_ < _ | vector] _").path == (0,)
     assert s.find("⊞[_ < _] _").path == ()
@@ -188,7 +180,7 @@ def test_a_pattern_asks_for_the_mark_that_is_written_in_it() -> None:
         s.find("⊞[_ < _ | vectr] _")
 
 
-def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
+def test_mark_selects_the_binder_that_accepts_it() -> None:
     s = reschedule(atl.program("t", [f], atl.let(atl.gen(n, lambda x: f[x]), lambda x: x + x)))
     assert marked(s.rename("let _ := _ in _", "x").rename("⊞[_ < _] _", "x").mark("x", "parallel")) == {"x": "parallel"}
     assert body(s).startswith("let x := ⊞[x < n | parallel]")
@@ -205,9 +197,7 @@ def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
         ("q", "vector", DoesNotApply, "no loop, sum or let in the goal is named q"),
     ],
 )
-def test_what_cannot_be_marked_so_is_refused_with_what_can(
-    what: str, mark: Any, kind: type[ATLError], said: str
-) -> None:
+def test_unsuitable_marks_are_refused_with_alternatives(what: str, mark: Any, kind: type[ATLError], said: str) -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a")
     with pytest.raises(kind) as caught:
         s.mark(what, mark)
@@ -216,7 +206,7 @@ def test_what_cannot_be_marked_so_is_refused_with_what_can(
     assert len(s.steps) == 1
 
 
-def test_a_tactic_that_only_renames_is_a_call() -> None:
+def test_renaming_tactic_is_a_call() -> None:
     def called(work: Derivation, name: str) -> None:
         work.rename((), name)
 
@@ -228,7 +218,7 @@ def test_a_tactic_that_only_renames_is_a_call() -> None:
         s.rename("j", "two words")
 
 
-def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
+def test_only_binders_are_marked_and_renamed() -> None:
     work = reschedule(matmul()).begin()
     for path, shown in (((0, 0, 0), "A[i, p] * B[p, j]"), ((0, 0, 0, 0), "A[i, p]")):
         with pytest.raises(DoesNotApply, match="there is no loop, sum or let here to mark") as caught:
@@ -244,7 +234,7 @@ def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
     assert str(work.goal) == str(matmul())
 
 
-def test_each_thing_that_is_bound_at_a_place_has_a_name_of_its_own() -> None:
+def test_binders_of_one_node_are_named_separately() -> None:
     def two(first: str, second: str) -> Any:
         return Pair(ONE, ONE, first, second)
 
@@ -256,7 +246,7 @@ def test_each_thing_that_is_bound_at_a_place_has_a_name_of_its_own() -> None:
     assert [call.text for call in s.steps] == ["rename((), 'row', binder=0)"]
 
 
-def test_a_name_chosen_before_the_first_step_of_a_call_is_taken_back_with_it() -> None:
+def test_rollback_restores_names() -> None:
     def renamed_and_swapped(work: Derivation) -> None:
         work.rename((), "row")
         work.rewrite("sum_gen_swap", (0,))
@@ -273,14 +263,14 @@ def test_a_name_chosen_before_the_first_step_of_a_call_is_taken_back_with_it() -
 
 
 def scheduled() -> Session:
-    """A derivation whose last calls are marks, whose marks are moved by steps, and of which one was taken away."""
+    """Return a derivation with moved, removed and final marks."""
     s = reschedule(matmul()).mark("i", "parallel").mark("p", "vector").tile(["i", "j", "p"], [4, 4, 8])
     s.stage("Σ[po < _] _", at="jo", name="acc").mark("po", "unroll").mark("po", None)
     return s.mark("acc", "stack").mark("ji", "thread.x").rename("jo", "column")
 
 
 @pytest.mark.long
-def test_a_certificate_keeps_the_marks_of_a_session_that_ends_with_them(tmp_path: Path) -> None:
+def test_certificate_keeps_final_marks(tmp_path: Path) -> None:
     theorem = scheduled().done()
     theorem.save(tmp_path / "marked.atl.json")
     assert programs_of(load(tmp_path / "marked.atl.json")) == programs_of(theorem)
@@ -290,7 +280,7 @@ def test_a_certificate_keeps_the_marks_of_a_session_that_ends_with_them(tmp_path
 
 
 @pytest.mark.parametrize("mark", ["vectr", "shared", ""])
-def test_a_mark_in_a_certificate_is_one_that_there_is(mark: str) -> None:
+def test_invalid_mark_in_a_certificate_is_refused(mark: str) -> None:
     s = reschedule(matmul()).mark("p", "vector").lbind("Σ[_ < _] _", "x")
     text = dumps(s.done())
     assert text.count('"p", "vector"') == 1
@@ -310,7 +300,7 @@ def test_a_mark_in_a_certificate_is_one_that_there_is(mark: str) -> None:
 
 
 @pytest.mark.long
-def test_a_script_gives_the_names_and_marks_that_its_steps_do_not() -> None:
+def test_script_restores_names_and_marks() -> None:
     for s in (scheduled(), reschedule(matmul()).mark("i", "block.x"), reschedule(scheduled().goal).mark("io", None)):
         names: dict[str, Any] = {}
         exec(s.done().as_python(), names)
@@ -324,9 +314,7 @@ def test_a_script_gives_the_names_and_marks_that_its_steps_do_not() -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("mark", EVERY_LOOP_MARK)
 @pytest.mark.parametrize(("loop", "names"), [("j", ("jo", "ji")), ("p", ("po", "pi"))])
-def test_a_mark_goes_to_the_loop_over_tiles_or_to_the_one_within(
-    mark: LoopMark, loop: str, names: tuple[str, str]
-) -> None:
+def test_split_loops_pass_on_their_mark(mark: LoopMark, loop: str, names: tuple[str, str]) -> None:
     inner = mark.value.startswith(("vector", "stream", "unroll", "thread."))
     s = reschedule(matmul()).mark(loop, mark)
     assert marked(s.branch().tile(loop, 4)) == {names[inner]: mark.value}
@@ -337,7 +325,7 @@ def test_a_mark_goes_to_the_loop_over_tiles_or_to_the_one_within(
 
 
 @pytest.mark.long
-def test_the_marks_of_a_nest_stay_with_its_loops_when_it_is_tiled() -> None:
+def test_tiling_keeps_marks() -> None:
     s = reschedule(matmul()).mark("i", "block.x").mark("j", "thread.x").mark("p", "unroll").tile(["i", "j", "p"], 4)
     assert marked(s) == {"io": "block.x", "ji": "thread.x", "pi": "unroll"}
     y = atl.tensor("y", n, m, k)
@@ -350,14 +338,14 @@ def test_the_marks_of_a_nest_stay_with_its_loops_when_it_is_tiled() -> None:
     assert marked(s) == {"jo": "parallel", "bi": "vector", "ii": "unroll"}
 
 
-def test_all_pieces_of_a_split_loop_keep_its_mark() -> None:
+def test_split_pieces_keep_the_mark() -> None:
     s = reschedule(pipeline(), given=[n > 2]).fuse("buf").mark("i", "parallel")
     assert str(s.branch().split_loop("i", 1, n - 1).goal).count("| parallel]") == 3
-    # The rule alone keeps it too, though only the first piece keeps the name.
+    # The rule keeps the mark too, but only the first piece keeps the name.
     assert str(s.rw("split_gen", around="i", k=1).goal).count("| parallel]") == 2
 
 
-def test_loops_and_lets_that_a_tactic_keeps_keep_their_marks() -> None:
+def test_tactics_keep_marks_of_kept_binders() -> None:
     s = reschedule(matmul()).mark("i", "block.x").mark("j", "thread.x").mark("p", "unroll")
     everything = marked(s)
     assert marked(s.branch().interchange("i")) == everything
@@ -372,7 +360,7 @@ def test_loops_and_lets_that_a_tactic_keeps_keep_their_marks() -> None:
     assert marked(square.branch().mark("i", "parallel").flatten_loops("i")) == {"ij": "parallel"}
 
 
-def test_a_let_that_is_staged_as_a_whole_takes_its_mark_along() -> None:
+def test_fully_staged_let_keeps_its_mark() -> None:
     s = reschedule(pipeline()).mark("buf", "heap").tile("⊞[_ < _] _ + _", 8)
     assert marked(s.branch().stage("buf", at="io")) == {"buf": "heap"}
     both = atl.let(atl.gen(n, lambda i: f[i]), lambda b: atl.concat(atl.gen(n, lambda j: b[j]), b), name="b")
@@ -380,7 +368,7 @@ def test_a_let_that_is_staged_as_a_whole_takes_its_mark_along() -> None:
     assert marked(s) == {"b": "heap"}
 
 
-def test_a_let_that_rises_out_of_arithmetic_keeps_its_mark() -> None:
+def test_lifted_let_keeps_its_mark() -> None:
     doubled = atl.gen(n, lambda i: 3 * atl.let(f[i], lambda x: x * x, name="x"))
     s = reschedule(atl.program("t", [f], doubled)).mark("x", "registers").normalize()
     assert marked(s) == {"x": "registers"}
@@ -389,7 +377,7 @@ def test_a_let_that_rises_out_of_arithmetic_keeps_its_mark() -> None:
 # -- lowering ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_loop_nest_shows_marks_and_its_interpreter_ignores_them() -> None:
+def test_loop_nest_shows_marks_and_interpreter_ignores_them() -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").mark("j", "parallel").mark("a", "shared")
     text = print_nest(lower(s.goal))
     assert "for j in 0..m:  # parallel" in text
@@ -400,7 +388,7 @@ def test_the_loop_nest_shows_marks_and_its_interpreter_ignores_them() -> None:
 
 
 @pytest.mark.parametrize("mark", NOT_IN_C)
-def test_c_refuses_the_marks_of_loops_that_it_does_not_carry_out_at_their_place(mark: LoopMark) -> None:
+def test_c_refuses_unsupported_loop_marks(mark: LoopMark) -> None:
     s = reschedule(matmul()).mark("j", mark)
     with pytest.raises(UnsupportedMark, match=rf"the loop j is marked {mark.value}, which the C target") as caught:
         compiled(s.goal)
@@ -415,12 +403,12 @@ def test_c_refuses_the_marks_of_loops_that_it_does_not_carry_out_at_their_place(
 
 
 def small(mark: str) -> atl.Program:
-    """Tiles of 8 elements in a buffer."""
+    """Return a derivation with tiles of 8 elements in a buffer."""
     s = reschedule(pipeline()).fuse("buf").tile("i", 8).stage("_ + _", at="io", name="v")
     return s.mark("v", mark).goal
 
 
-def test_c_keeps_a_buffer_on_the_heap_or_on_the_stack_as_it_is_marked() -> None:
+def test_c_allocates_buffers_as_marked() -> None:
     assert "float v[8]" in compiled(small("")).source
     assert "float v[8]" in compiled(small("stack")).source
     kernel = compiled(small("heap"))
@@ -429,7 +417,7 @@ def test_c_keeps_a_buffer_on_the_heap_or_on_the_stack_as_it_is_marked() -> None:
     np.testing.assert_array_equal(kernel(x), atl.evaluate(pipeline(), x))
 
 
-def test_c_refuses_a_buffer_on_the_stack_whose_size_is_not_constant_or_too_large() -> None:
+def test_c_refuses_unsuitable_stack_buffers() -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").mark("a", "stack")
     with pytest.raises(UnsupportedMark, match="the buffer a is marked stack") as caught:
         compiled(s.goal)
@@ -442,13 +430,13 @@ def test_c_refuses_a_buffer_on_the_stack_whose_size_is_not_constant_or_too_large
 
 
 @pytest.mark.parametrize("mark", ["shared", "global"])
-def test_c_refuses_memory_that_it_has_not(mark: str) -> None:
+def test_c_refuses_unsupported_memory(mark: str) -> None:
     with pytest.raises(UnsupportedMark, match=f"the buffer v is marked {mark}, which the C target does not"):
         compiled(small(mark))
 
 
 @pytest.mark.parametrize("mark", list(LetMark))
-def test_a_scalar_of_c_is_a_variable(mark: LetMark) -> None:
+def test_scalar_buffer_is_a_c_variable(mark: LetMark) -> None:
     once = atl.gen(n, lambda i: atl.let(f[i], lambda x: x * x, name="x"))
     program = reschedule(atl.program("square", [f], once)).mark("x", mark).goal
     if mark in (LetMark.NONE, LetMark.REGISTERS, LetMark.STACK):
@@ -471,7 +459,7 @@ NOTHING_OF_IT = {
 
 
 @pytest.mark.parametrize("body", NOTHING_OF_IT.values(), ids=NOTHING_OF_IT)
-def test_c_refuses_a_mark_of_which_the_loop_nest_has_nothing(body: str) -> None:
+def test_c_refuses_marks_missing_in_the_loop_nest(body: str) -> None:
     shape = "" if body.startswith("(") else "[n]"
     program = atl.parse(f"t (f : float32[n]) : float32{shape}\n    given 1 <= n :=\n  {body}")
     (marked_one,) = [mark for mark in (*marks(LoopMark), *marks(LetMark)) if f"| {mark}" in body]
@@ -491,7 +479,7 @@ def test_c_refuses_a_mark_of_which_the_loop_nest_has_nothing(body: str) -> None:
         assert pointed_at(caught.value)[:3] in ("let", "⊞[i", "Σ[j")
 
 
-def test_c_refuses_the_very_binder_and_not_one_of_its_name_and_mark() -> None:
+def test_c_refusal_names_the_exact_binder() -> None:
     program = atl.parse(
         """t (f : float32[n]) : float32[n] :=
           let t | heap := ⊞[i < n] f[i] in ⊞[i < n] let t | heap := t[i] * t[i] in t + t"""
@@ -502,7 +490,7 @@ def test_c_refuses_the_very_binder_and_not_one_of_its_name_and_mark() -> None:
 
 
 @pytest.mark.parametrize("print_it", [compiled, lambda program: print_c(lower(program))], ids=["compile", "print_c"])
-def test_a_buffer_that_is_too_large_for_the_stack_is_shown_at_its_own_let(print_it: Callable[[Any], Any]) -> None:
+def test_oversized_stack_buffer_is_shown_at_its_let(print_it: Callable[[Any], Any]) -> None:
     program = atl.parse(
         """t (f : float32[n]) : float32[n]
               given 1 <= n :=
@@ -517,11 +505,11 @@ def test_a_buffer_that_is_too_large_for_the_stack_is_shown_at_its_own_let(print_
 
 @pytest.mark.parametrize("mark", [mark for mark in LetMark if mark is not LetMark.RING])
 @pytest.mark.parametrize("extent", ["8", "n", "8193"])
-def test_where_a_buffer_is_kept_follows_from_its_mark_and_its_size(mark: LetMark, extent: str) -> None:
+def test_buffer_memory_follows_from_mark_and_size(mark: LetMark, extent: str) -> None:
     called = f"b | {mark.value}" if mark.value else "b"
     rows = f"⊞[r < n] let {called} := ⊞[i < {extent}] f[r] in ⊞[i < {extent}] b[{extent} - 1 - i]"
-    for body, shape in ((rows, f"n, {extent}"), (rows.partition("] ")[2].replace("[r]", "[0]"), extent)):
-        program = atl.parse(f"t (f : float32[n]) : float32[{shape}]\n    given 1 <= n :=\n  {body}")
+    for text, shape in ((rows, f"n, {extent}"), (rows.partition("] ")[2].replace("[r]", "[0]"), extent)):
+        program = atl.parse(f"t (f : float32[n]) : float32[{shape}]\n    given 1 <= n :=\n  {text}")
         (kept,) = [s for s in statements(lower(program).body) if isinstance(s, Allocate)]
         size = None if extent == "n" else int(extent) * 4
         in_registers = mark is LetMark.REGISTERS and extent == "8"
@@ -532,7 +520,7 @@ def test_where_a_buffer_is_kept_follows_from_its_mark_and_its_size(mark: LetMark
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Planted(Term):
-    """A constructor that lowering has never heard of."""
+    """A test constructor that lowering does not know."""
 
     form: ClassVar = Form(
         "planted",
@@ -550,7 +538,7 @@ class Planted(Term):
         return made
 
 
-def test_the_marks_of_a_program_are_found_by_the_forms_of_its_constructors() -> None:
+def test_marks_are_found_by_forms() -> None:
     inner: Any = Planted(ONE, ONE, "c", LetMark.RING)
     body: Any = Planted(Gen(ZERO, constant(3), inner, "i", LoopMark.VECTOR), ONE, "b", LetMark.SHARED)
     found = marked_binders(replace(atl.program("t", [f], f), body=body))
@@ -561,7 +549,7 @@ def test_the_marks_of_a_program_are_found_by_the_forms_of_its_constructors() -> 
     ]
 
 
-def test_atl_show_refuses_to_print_c_that_leaves_a_mark_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_atl_show_refuses_c_without_a_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = NOTHING_OF_IT["an unused let"]
     (tmp_path / "marked.py").write_text(
         f'import atl\nt = atl.parse("""t (f : float32[n]) : float32[n] :=\n  {text}""")\n', encoding="utf-8"

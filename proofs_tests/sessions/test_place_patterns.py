@@ -1,4 +1,4 @@
-"""Patterns of places, written as programs are printed: what each word of the language fits, and what is refused."""
+"""Patterns of places in program notation: matches, near misses and refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ f (p : int64[n + 1], x : float32[n], y : float32[n]) : float32[2 * n] :=
         ("x[xor(_, 1) % n]", 1), ("x[xor(_, 2) % n]", 0), ("x[xor(_, 1, 2) % n]", 0),
     ],
 )  # fmt: skip
-def test_each_word_of_the_language_fits_what_is_written_with_it(text: str, count: int) -> None:
+def test_each_construct_matches_its_pattern(text: str, count: int) -> None:
     wanted = pattern(text)
     assert sum(fits(wanted, cursor) for cursor in cursors(PROGRAM)) == count
 
@@ -52,12 +52,10 @@ def test_each_word_of_the_language_fits_what_is_written_with_it(text: str, count
         ("select(_ < 3 ∧ _, _, _)", "expected a condition, found an index expression"),
     ],
 )
-def test_what_is_no_pattern_is_refused_at_its_place(text: str, said: str) -> None:
+def test_invalid_patterns_are_refused_at_their_position(text: str, said: str) -> None:
     with pytest.raises(ParseError, match=said):
         pattern(text)
 
-
-# -- the nearest miss -------------------------------------------------------------------------------------------------
 
 CHAIN = atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n] [1 <= i] · 2 * x[i] * y[i - 1] + x[i]")
 
@@ -65,16 +63,11 @@ CHAIN = atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n]
 @pytest.mark.parametrize(
     ("text", "says", "advice"),
     [
-        (
-            "x[_] * y[_]",
-            "has 2 * x[i] in place of x[_]; operators group to the left: it is (2 * x[i]) * y[i - 1]",
-            '"_ * y[_]" fits it',
-        ),
-        (
-            "2 * (x[_] * y[_])",
+        ("x[_] * y[_]", "has 2 * x[i] in place of x[_]; operators group to the left: it is (2 * x[i]) * y[i - 1]",
+            '"_ * y[_]" fits it'),
+        ("2 * (x[_] * y[_])",
             "2 * x[i], has x[i] in place of (x[_] * y[_]); operators group to the left: a * b * c is (a * b) * c",
-            '"2 * _" fits it',
-        ),
+            '"2 * _" fits it'),
         ("_ * z[_]", "the nearest, 2 * x[i] * y[i - 1], has y in place of z", '"_ * _[_]" fits it'),
         ("x[_ + 1]", "the nearest, x[i], has the index i in place of _ + 1", "write _ for what does not matter"),
         ("⊞[j < n] _", "has the name i in place of j", ""),
@@ -83,8 +76,8 @@ CHAIN = atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n]
         ("_ - x[_]", "has + in place of -", ""),
         ("⊞[_ < n] x[_]", "has [1 <= i] · 2 * x[i] * y[i - 1] + x[i] in place of x[_]", ""),
     ],
-)
-def test_a_pattern_that_fits_nothing_shows_the_nearest_place(text: str, says: str, advice: str) -> None:
+)  # fmt: skip
+def test_unmatched_pattern_shows_the_nearest_place(text: str, says: str, advice: str) -> None:
     with pytest.raises(DoesNotApply) as caught:
         reschedule(CHAIN).find(text)
     assert f"nothing in the goal fits the pattern {text}; the nearest" in caught.value.summary
@@ -97,7 +90,7 @@ def test_a_pattern_that_fits_nothing_shows_the_nearest_place(text: str, says: st
 
 
 @pytest.mark.parametrize("text", ["Σ[_ < n] _", "exp(_)", "_ ++ _"])
-def test_a_pattern_of_a_kind_that_is_not_there_has_no_nearest_place(text: str) -> None:
+def test_pattern_of_a_missing_kind_has_no_near_miss(text: str) -> None:
     with pytest.raises(DoesNotApply) as caught:
         reschedule(CHAIN).find(text)
     assert caught.value.summary == f"nothing in the goal fits the pattern {text}"

@@ -31,11 +31,8 @@ def two_lets() -> Session:
     )
 
 
-# -- the number of arguments ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_refuses_arguments_that_it_has_no_parameters_for(name: str) -> None:
+def test_methods_refuse_unknown_arguments(name: str) -> None:
     method = getattr(two_lets(), name)
     parameters = list(inspect.signature(method).parameters.values())
     required = [each for each in parameters if each.default is each.empty and each.kind not in (2, 4)]
@@ -53,7 +50,7 @@ def test_every_method_refuses_arguments_that_it_has_no_parameters_for(name: str)
 
 
 @pytest.mark.parametrize(
-    ("call", "says", "advice"),
+    ("call", "message", "advice"),
     [
         (lambda s: s.tile("i", "j", 8, 8), "takes 2 positional arguments, got 4", "try: s.tile(['i', 'j'], [8, 8])"),
         (lambda s: s.tile("i"), "missing argument 'by' of s.tile", "s.tile(name, by, *, in_=None)"),
@@ -64,15 +61,15 @@ def test_every_method_refuses_arguments_that_it_has_no_parameters_for(name: str)
         (lambda s: s.branch(1), "s.branch takes no positional arguments, got 1", "s.branch()"),
     ],
 )
-def test_the_message_says_which_argument_is_wrong(call: Callable[[Any], object], says: str, advice: str) -> None:
+def test_message_names_the_wrong_argument(call: Callable[[Any], object], message: str, advice: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         call(two_lets())
-    assert says in caught.value.summary
+    assert message in caught.value.summary
     assert advice in str(caught.value)
     assert __file__.rpartition("/")[2] in str(caught.value)
 
 
-def test_an_error_within_a_tactic_is_not_taken_for_wrong_arguments() -> None:
+def test_error_inside_a_tactic_is_not_an_argument_error() -> None:
     def tactic(work: Any) -> None:
         len(3)  # type: ignore[arg-type]
 
@@ -85,9 +82,6 @@ def test_help_shows_the_parameters_and_the_examples_are_run() -> None:
     assert list(inspect.signature(two_lets().tile).parameters) == ["name", "by", "in_"]
     assert Session.undo.__globals__ is inspect.unwrap(Session.undo).__globals__
     assert ">>>" in (two_lets().rename.__doc__ or "")
-
-
-# -- loops of one name ------------------------------------------------------------------------------------------------
 
 
 def test_a_loop_is_chosen_inside_of_a_let() -> None:
@@ -111,7 +105,7 @@ def test_a_place_inside_of_a_let_is_found_and_followed() -> None:
     assert s.steps[0].text == "inline('a')"
 
 
-def test_a_call_with_a_let_to_look_in_is_written_as_python() -> None:
+def test_call_with_in_is_printed_as_python() -> None:
     s = two_lets().tile("i", 8, in_="b")
     assert s.steps[0].text == "tile('i', 8, in_='b')"
     again = two_lets()
@@ -119,7 +113,7 @@ def test_a_call_with_a_let_to_look_in_is_written_as_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "inside", "says"),
+    ("what", "inside", "message"),
     [
         ("i", "zz", "no loop, sum or let in the goal is named zz"),
         ("b", "a", "no loop, sum or let inside of a is named b"),
@@ -127,6 +121,6 @@ def test_a_call_with_a_let_to_look_in_is_written_as_python() -> None:
         ("j", "j", "no loop, sum or let inside of j is named j"),
     ],
 )
-def test_a_loop_that_is_not_inside_is_refused(what: str, inside: str, says: str) -> None:
-    with pytest.raises(DoesNotApply, match=says.replace("[", r"\[")):
+def test_loop_outside_the_let_is_refused(what: str, inside: str, message: str) -> None:
+    with pytest.raises(DoesNotApply, match=message.replace("[", r"\[")):
         two_lets().tile(what, 8, in_=inside)

@@ -1,4 +1,4 @@
-"""`s.check()`: whether a goal compiles, and what stands in its way; no suggestion leads to a goal that does not."""
+"""`s.check()` reports all obstacles to compilation; no suggestion leads to a goal that does not compile."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def doubled() -> atl.Program:
     return atl.program("doubled", [f], atl.gen(n, lambda i: 2 * f[i]))
 
 
-# Each buffer on the stack is as large as it may be there; two of them are as much as the stack holds.
+# Each buffer has the maximum size on the stack; two of them fill the stack.
 MADE = "let {name} | stack := ⊞[i < 8192] x[i] in "
 
 
 def stacked(count: int, *, within: bool) -> atl.Program:
-    """Buffers that are there at one time: each in the last one, or all in one block, one after the other."""
+    """Return buffers that are live together: nested, or consecutive in one block."""
     called = [f"t{k}" for k in range(count)]
     made = [MADE.format(name=name) for name in called]
     if within:
@@ -48,13 +48,13 @@ def stacked(count: int, *, within: bool) -> atl.Program:
 
 
 def added(count: int) -> atl.Program:
-    """Buffers of the addends of each element, where they are lifted out of an arithmetic."""
+    """Return a program whose lets are lifted out of a sum of terms."""
     addends = [f"({MADE.format(name=f't{k}')}t{k}[8191 - j])" for k in range(count)]
     return atl.parse(f"t (x : float32[8192]) : float32[8192] := ⊞[j < 8192] {' * '.join(addends)}")
 
 
 def parts(count: int, each: int) -> atl.Program:
-    """Loops after each other, in which there are so many buffers."""
+    """Return consecutive loops, each with this number of buffers."""
     lets = "".join(MADE.format(name=f"t{k}") for k in range(each))
     body = f"(⊞[r < 4] {lets}Σ[j < 8192] {' * '.join(f't{k}[j]' for k in range(each))})"
     return atl.parse(f"t (x : float32[8192]) : float32[{4 * count}] := {' ++ '.join([body] * count)}")
@@ -66,47 +66,32 @@ def names(session: Session) -> list[str]:
 
 IN_THE_WAY: dict[str, tuple[Callable[[], Session], list[str]]] = {
     "nothing": (lambda: reschedule(matmul()).tile(["i", "j"], [4, 8]), []),
-    "an access": (
-        lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))),
-        ["UnsafeAccess"],
-    ),
-    "every access": (
-        lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i - 1] + f[i + 1]))),
-        ["UnsafeAccess", "UnsafeAccess"],
-    ),
-    "a truncation": (
-        lambda: reschedule(doubled()).tile("i", 8).rw("guard_mul_right", reverse=True),
-        ["UnsafeTruncation"],
-    ),
+    "an access": (lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))), ["UnsafeAccess"]),
+    "every access": (lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i - 1] + f[i + 1]))),
+        ["UnsafeAccess", "UnsafeAccess"]),
+    "a truncation":
+        (lambda: reschedule(doubled()).tile("i", 8).rw("guard_mul_right", reverse=True), ["UnsafeTruncation"]),
     "a mark": (lambda: reschedule(matmul()).mark("i", "block.x"), ["UnsupportedMark"]),
-    "two marks and what they are on": (
-        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "registers").mark("p", "block.x"),
-        ["UnsupportedMark"] * 3,
-    ),
-    "a buffer that the stack does not hold": (
-        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "stack"),
-        ["UnsupportedMark"],
-    ),
-    "a buffer that the stack holds": (
-        lambda: reschedule(matmul()).tile("p", 8).stage("A[_, _]", at="po", name="a").mark("a", "stack"),
-        [],
-    ),
+    "two marks and what they are on":
+        (lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "registers").mark("p", "block.x"),
+        ["UnsupportedMark"] * 3),
+    "a buffer that the stack does not hold":
+        (lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "stack"), ["UnsupportedMark"]),
+    "a buffer that the stack holds":
+        (lambda: reschedule(matmul()).tile("p", 8).stage("A[_, _]", at="po", name="a").mark("a", "stack"), []),
     "buffers that the stack does not hold together": (lambda: reschedule(stacked(3, within=True)), ["UnsupportedMark"]),
     "buffers that the stack holds together": (lambda: reschedule(stacked(2, within=True)), []),
     "buffers of one statement": (lambda: reschedule(stacked(3, within=False)), ["UnsupportedMark"]),
     "buffers of one sum of elements": (lambda: reschedule(added(3)), ["UnsupportedMark"]),
     "buffers of loops that follow each other": (lambda: reschedule(parts(3, 2)), []),
     "one part too many of them": (lambda: reschedule(parts(3, 3)), ["UnsupportedMark"] * 3),
-    "a name": (
-        lambda: reschedule(atl.program("p", [atl.tensor("out", n)], 2 * atl.tensor("out", n))),
-        ["InvalidName"],
-    ),
-}
+    "a name": (lambda: reschedule(atl.program("p", [atl.tensor("out", n)], 2 * atl.tensor("out", n))), ["InvalidName"]),
+}  # fmt: skip
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", IN_THE_WAY)
-def test_a_check_names_all_that_stands_in_the_way_and_compile_refuses_just_then(name: str) -> None:
+def test_check_reports_all_obstacles_iff_compile_refuses(name: str) -> None:
     make, expected = IN_THE_WAY[name]
     s = make()
     before, steps = s.goal, len(s.steps)
@@ -122,7 +107,7 @@ def test_a_check_names_all_that_stands_in_the_way_and_compile_refuses_just_then(
     assert s.done().rhs == before
 
 
-def test_a_report_has_the_places_and_what_helps() -> None:
+def test_report_has_places_and_suggestions() -> None:
     s = reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))).mark("i", "thread.x")
     shown = repr(s.check())
     assert shown.startswith("2 problems in compiling p for target='c':\n1. UnsupportedMark: the loop i")
@@ -133,7 +118,7 @@ def test_a_report_has_the_places_and_what_helps() -> None:
     assert repr(reschedule(matmul()).check()) == "no problems found in compiling matmul for target='c'"
 
 
-def test_a_check_lowers_the_goal_and_finds_loops_that_may_not_run_as_marked() -> None:
+def test_check_lowers_and_verifies_marked_loops() -> None:
     s = reschedule(matmul()).mark("i", "parallel").mark("p", "vector")
     assert s.check()
     assert repr(s.check()) == "no problems found in compiling matmul for target='c'"
@@ -146,7 +131,7 @@ def test_a_check_lowers_the_goal_and_finds_loops_that_may_not_run_as_marked() ->
     assert str(refused.value) == str(obstacle)
 
 
-def test_a_check_is_of_the_target_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_uses_the_named_target(monkeypatch: pytest.MonkeyPatch) -> None:
     s = reschedule(pipeline())
     assert s.check()
     with pytest.raises(InvalidArgument, match="target='metal'"):
@@ -155,15 +140,15 @@ def test_a_check_is_of_the_target_that_is_named(monkeypatch: pytest.MonkeyPatch)
     assert s.mark("i", "block.x").check(target="cuda")
     assert s.check(target="c").diagnostics
 
-    asked: list[atl.Program] = []
+    lowered_goals: list[atl.Program] = []
 
     def refused(program: atl.Program, target: str) -> None:
-        asked.append(program)
+        lowered_goals.append(program)
         raise InvalidArgument(f"not for {target} on this machine")
 
     monkeypatch.setattr("lowering.check", refused)
     assert [obstacle.summary for obstacle in s.check(target="cuda").diagnostics] == ["not for cuda on this machine"]
-    assert asked == [s.goal]
+    assert lowered_goals == [s.goal]
 
 
 def test_a_session_compiles_and_times_its_goal() -> None:
@@ -177,19 +162,13 @@ def test_a_session_compiles_and_times_its_goal() -> None:
         s.mark("_", "block.x").compile()
 
 
-# -- suggestions ------------------------------------------------------------------------------------------------------
-
-
 def guarded_twice() -> atl.Program:
     both = atl.gen(n, k, lambda i, j: atl.guard((i == j) & (i < 3), f[i]))
     return atl.program("guarded_twice", [f], atl.gen(n, lambda i: atl.sum(k, lambda j: both[i, j])))
 
 
 FOLLOWED: dict[str, tuple[Callable[[], Session], str]] = {
-    "tiles, whose padding a truncation cuts": (
-        lambda: reschedule(doubled()).tile("i", 8),
-        "reverse=True",
-    ),
+    "tiles, whose padding a truncation cuts": (lambda: reschedule(doubled()).tile("i", 8), "reverse=True"),
     "a scatter in tiles": (lambda: reschedule(histogram()).tile("b", 8), 's.rw("sum_guard")'),
     "a let": (lambda: reschedule(pipeline()), 's.inline("buf")'),
     "a guard by two conditions": (lambda: reschedule(guarded_twice()).rw("get_gen", all=True), "around=("),
@@ -198,8 +177,7 @@ FOLLOWED: dict[str, tuple[Callable[[], Session], str]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FOLLOWED)
-def test_no_suggestion_leads_to_a_goal_that_is_refused(name: str) -> None:
-    """Each call that a refused rewrite suggests is made, with its arguments, and what it leads to is lowered."""
+def test_suggestions_lead_to_compilable_goals(name: str) -> None:
     make, among_them = FOLLOWED[name]
     s = make()
     suggestions: set[str] = set()
@@ -212,7 +190,7 @@ def test_no_suggestion_leads_to_a_goal_that_is_refused(name: str) -> None:
     followed: list[str] = []
     for calls in map(calls_in, sorted(suggestions)):
         if not calls or any("…" in call for call in calls):
-            continue  # something is for the user to say
+            continue  # the user must fill in an argument
         tried = s.branch()
         for call in calls:
             eval(call, {"s": tried})
@@ -223,17 +201,17 @@ def test_no_suggestion_leads_to_a_goal_that_is_refused(name: str) -> None:
 
 
 def lowered(s: Session) -> None:
-    """What `compile` does before it asks a C compiler."""
+    """Lower the goal and print C, as `compile` does."""
     check_program(s.goal, "c")
     print_c(lower(s.goal))
 
 
 def calls_in(suggestion: str) -> list[str]:
-    """The calls of a session in a suggestion; "…" stands in them for what is not told."""
+    """Return the calls in a suggestion; "…" stands for unknown arguments."""
     found: list[str] = []
     end = 0
     for start in (match.start() for match in re.finditer(r"\bs\.\w+\(", suggestion)):
-        if start >= end:  # and not within the arguments of the one before
+        if start >= end:  # not within the arguments of the previous call
             end = next(end for end in range(start, len(suggestion) + 1) if _is_whole(suggestion[start:end]))
             found.append(suggestion[start:end])
     return found
@@ -248,7 +226,7 @@ def _is_whole(text: str) -> bool:
 
 
 def staged() -> atl.Program:
-    """A buffer of a row within a loop, and a sum over it."""
+    """Return a program with a row buffer in a loop, and a sum over it."""
     return atl.program(
         "staged",
         [A],
@@ -265,7 +243,7 @@ def scalar() -> atl.Program:
 
 
 def joined() -> atl.Program:
-    """Two sums whose terms count where keys are equal."""
+    """Return a program with two sums joined by equal keys."""
     rows = [atl.tensor(name, n, dtype="int64", monotonic="increasing") for name in "ab"]
     terms = atl.sum(n, lambda i: atl.sum(n, lambda j: atl.guard(rows[0][i] == rows[1][j], f[i] * f[j])))
     return atl.program("joined", [*rows, f], terms)
@@ -292,13 +270,13 @@ ANSWERED: dict[str, Callable[[], Session]] = {
     r"s\.split_loop": lambda: reschedule(matmul(), given=[n >= 1]),
     "": lambda: reschedule(matmul()),
 }
-"""Sessions in which a call can be made that a hint shows: the first one that fits."""
+"""Sessions for the calls in hints; the first that fits is used."""
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted({*ELSEWHERE, *(mark.value for of in (LoopMark, LetMark) for mark in of)}))
-def test_a_hint_leads_to_a_kernel_or_says_that_it_leads_to_none(name: str) -> None:
-    """Of every name of other systems, and of every mark, the calls are made that it is answered with."""
+def test_hints_lead_to_kernels_or_report_otherwise(name: str) -> None:
+    """Make the calls suggested for each name of other systems and for each mark."""
     if not name or hasattr(Session, name):
         return
     with pytest.raises(NoSuchAttribute) as caught:
@@ -316,14 +294,14 @@ def test_a_hint_leads_to_a_kernel_or_says_that_it_leads_to_none(name: str) -> No
             lowered(s)
 
 
-def test_the_hints_that_lead_to_a_refused_goal_are_those_with_marks_that_c_does_not_carry_out() -> None:
+def test_only_hints_with_unsupported_marks_are_refused() -> None:
     assert "which the C target does not support yet" in str(no_such_name("bind", []))
     assert "does not support" not in str(no_such_name("store_in", []))
     assert str(no_such_name("paralel", [])).endswith('did you mean s.mark("i", "parallel")?')
     assert str(no_such_name("merg", [])).endswith('did you mean s.mark("i", "merge")?')
 
 
-def test_a_goal_on_its_way_that_is_refused_already_still_gets_suggestions() -> None:
+def test_uncompilable_goal_still_gets_suggestions() -> None:
     s = reschedule(atl.program("p", [A], atl.gen(n, lambda i: (atl.gen(k, lambda j: 2 * A[i, j]))[i])))
     assert names(s) == ["UnsafeAccess"]
     with pytest.raises(ATLError) as refused:

@@ -1,4 +1,4 @@
-"""What a session says to one who takes it for another system, mixes up two of them, or misses by a little."""
+"""Messages for names of other systems, mixed-up sessions and near misses."""
 
 from __future__ import annotations
 
@@ -26,13 +26,10 @@ def rows() -> atl.Program:
     return atl.program("rows", [A], atl.gen(n, lambda row: atl.sum(m, lambda col: A[row, col] * (1 + A[row, col]))))
 
 
-def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
+def message_of(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
     with pytest.raises(of) as caught:
         call()
     return str(caught.value)
-
-
-# -- names that a session does not have -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -47,29 +44,26 @@ def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
         ("interchnge", "did you mean s.interchange?"),
     ],
 )
-def test_a_name_that_a_session_does_not_have_is_answered_with_what_to_write(name: str, hint: str) -> None:
-    message = said(lambda: getattr(reschedule(rows()), name), NoSuchAttribute)
+def test_unknown_session_name_suggests_a_call(name: str, hint: str) -> None:
+    message = message_of(lambda: getattr(reschedule(rows()), name), NoSuchAttribute)
     assert f"a session has no {name}" in message
     assert "required" not in message
     assert f"try: {hint}" in message
 
 
-def test_names_of_other_systems_are_none_of_a_session() -> None:
+def test_names_of_other_systems_are_not_session_methods() -> None:
     assert not [name for name in ELSEWHERE if hasattr(Session, name) or name in rules]
     assert [name for name in dir(Session) if not name.startswith("_")]
 
 
-def test_what_python_looks_for_is_told_in_its_own_way() -> None:
+def test_python_protocol_names_raise_plain_attribute_errors() -> None:
     s = reschedule(rows())
     assert not hasattr(s, "_repr_svg_")
     assert not hasattr(s, "vectorise")
     assert copy.copy(s).goal == s.goal
 
 
-# -- handles ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_handle_of_another_session_is_refused() -> None:
+def test_handle_of_another_session_is_refused() -> None:
     s, other = reschedule(rows()), reschedule(rows())
     for use in (
         lambda handle: other.tile(handle, 4),
@@ -77,12 +71,12 @@ def test_a_handle_of_another_session_is_refused() -> None:
         other.find,
         lambda handle: other.tile(["row", handle], 4),
     ):
-        message = said(lambda use=use: use(s.find("col")), DoesNotApply)  # type: ignore[misc]
+        message = message_of(lambda use=use: use(s.find("col")), DoesNotApply)  # type: ignore[misc]
         assert "the handle col belongs to another session" in message
         assert "try: find it here: s.find('col')" in message
 
 
-def test_a_handle_of_the_parent_is_followed_into_a_branch() -> None:
+def test_parent_handle_works_in_a_branch() -> None:
     s = reschedule(rows())
     col = s.find("col")
     s.tile("row", 4)
@@ -93,39 +87,33 @@ def test_a_handle_of_the_parent_is_followed_into_a_branch() -> None:
     assert "colo" in str(s.branch().tile([col], 8).goal)
 
 
-def test_a_handle_found_in_a_branch_is_no_place_of_the_parent() -> None:
+def test_branch_handle_is_refused_in_the_parent() -> None:
     s = reschedule(rows())
     branch = s.branch().tile("row", 4)
-    message = said(lambda: s.unroll(branch.find("col")), DoesNotApply)
+    message = message_of(lambda: s.unroll(branch.find("col")), DoesNotApply)
     assert "after calls that were undone or made in another branch" in message
 
 
-# -- quotients in texts -----------------------------------------------------------------------------------------------
-
-
-def test_a_quotient_in_a_bound_is_answered_with_the_sign_for_it() -> None:
+def test_true_division_suggests_floor_division() -> None:
     s = reschedule(rows())
     for call in (lambda: s.rw("split_gen", around="row", k="n / 2"), lambda: s.split_loop("row", "n / 2")):
-        assert "write n // 2 to round down" in said(call, ParseError)
-    assert "write ⊞[_ < n // 2] _ to round down" in said(lambda: s.find("⊞[_ < n / 2] _"), ParseError)
-    assert "write a // b to round down" in said(lambda: atl.parse("p (x : float32[n]) := gen[i < n / 2] x[i]"))
+        assert "write n // 2 to round down" in message_of(call, ParseError)
+    assert "write ⊞[_ < n // 2] _ to round down" in message_of(lambda: s.find("⊞[_ < n / 2] _"), ParseError)
+    assert "write a // b to round down" in message_of(lambda: atl.parse("p (x : float32[n]) := gen[i < n / 2] x[i]"))
 
     def halves(x: Any) -> Any:
         return x
 
     halves.__annotations__ = {"x": TensorSpec.parse("n/2")}
-    assert "write n//2 to round down" in said(lambda: atl.program(halves))
+    assert "write n//2 to round down" in message_of(lambda: atl.program(halves))
 
 
-# -- near misses ------------------------------------------------------------------------------------------------------
-
-
-def test_a_near_miss_tells_the_rules_names_from_the_users() -> None:
-    message = said(lambda: reschedule(rows()).rw("sum_mul_right"), DoesNotApply)
+def test_near_miss_distinguishes_rule_and_program_names() -> None:
+    message = message_of(lambda: reschedule(rows()).rw("sum_mul_right"), DoesNotApply)
     assert "expected the rule's c, which does not depend on your col (the rule's i)" in message
 
 
-def test_a_place_is_printed_whole_where_its_program_takes_several_lines() -> None:
+def test_multiline_place_is_printed_whole() -> None:
     long = [atl.tensor(f"a_tensor_with_a_long_name_{which}", n, m) for which in range(5)]
     total = sum((each[0, 0] for each in long[1:]), start=long[0][0, 0])
     s = reschedule(atl.program("long", long, total, given=[n > 0, m > 0]))
@@ -133,7 +121,7 @@ def test_a_place_is_printed_whole_where_its_program_takes_several_lines() -> Non
     assert repr(whole).endswith(" + ".join(f"a_tensor_with_a_long_name_{which}[0, 0]" for which in range(3)))
 
 
-def test_the_line_of_an_error_is_that_of_the_call_that_failed() -> None:
+def test_error_has_the_line_of_the_failed_call() -> None:
     s = reschedule(rows())
     s.tile("row", 4)
     line = inspect.currentframe().f_lineno + 2  # type: ignore[union-attr]
@@ -148,34 +136,29 @@ def test_the_line_of_an_error_is_that_of_the_call_that_failed() -> None:
     assert f"test_session_messages.py:{line + 6}" in str(again.value) or again.value.place is None
 
 
-def test_a_guard_of_several_conditions_is_answered_with_how_to_take_it_apart() -> None:
+def test_guard_of_several_conditions_suggests_splitting() -> None:
     body = atl.gen(n, lambda i: atl.sum(n, lambda j: atl.guard((i == j) & (i < 3), D[j, j])))
     s = reschedule(atl.program("diagonal", [D], body))
-    message = said(lambda: s.rw("sum_delta_only"), DoesNotApply)
+    message = message_of(lambda: s.rw("sum_delta_only"), DoesNotApply)
     assert "s.rw(\"guard_guard\", reverse=True, around=(0, 0), p='i = j', q='i < 3') first" in message
     s.rw("guard_guard", reverse=True, around=(0, 0), p="i = j", q="i < 3").rw("sum_delta_only")
 
 
-# -- marks ------------------------------------------------------------------------------------------------------------
-
-
-def test_all_refused_marks_are_told_at_once() -> None:
+def test_all_refused_marks_are_reported_together() -> None:
     s = reschedule(rows()).mark("row", "block.x").mark("col", "thread.x")
     for call in (lambda: lowering.compile(s.goal), lambda: lowering.print_c(lowering.lower(s.goal))):
-        message = said(call, UnsupportedMark)
+        message = message_of(call, UnsupportedMark)
         assert "the loop row is marked block.x" in message
         assert "mark is refused: thread.x of col" in message
         assert 's.mark("row", None)' in message
         assert 's.mark("col", None)' in message
 
 
-# -- arguments --------------------------------------------------------------------------------------------------------
-
 ODD: tuple[Any, ...] = (None, 1.5, "x", [], (), {}, object(), x, b"i")
 
 
 @pytest.mark.parametrize("given", ODD, ids=lambda given: type(given).__name__)
-def test_odd_arguments_of_a_session_are_refused_in_words(given: Any) -> None:
+def test_unusual_session_arguments_are_refused_with_a_message(given: Any) -> None:
     s = reschedule(rows())
     nothing: Any = lambda: None  # noqa: E731 (it takes no derivation, and no program)
     calls = (
@@ -217,7 +200,7 @@ CALLS: dict[str, Callable[[Session], object]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_a_session_refuses_is_told_with_the_line_of_the_call(name: str) -> None:
+def test_refusals_have_the_line_of_the_call(name: str) -> None:
     with pytest.raises(ATLError) as refused:
         CALLS[name](reschedule(rows()))
     assert refused.value.place is not None
@@ -226,13 +209,13 @@ def test_what_a_session_refuses_is_told_with_the_line_of_the_call(name: str) -> 
     assert source.file == __file__
 
 
-def test_an_operand_that_is_not_there_is_answered_with_the_inputs_too() -> None:
-    message = said(lambda: reschedule(rows()).stage("Q", at="row"), DoesNotApply)
+def test_missing_operand_lists_the_inputs() -> None:
+    message = message_of(lambda: reschedule(rows()).stage("Q", at="row"), DoesNotApply)
     assert "required: one of the names row, col, A" in message
 
 
 @pytest.mark.parametrize("watch", [7, atl.Size, lambda: None])
-def test_what_cannot_be_told_of_progress_is_refused_before_a_search(watch: Any) -> None:
+def test_invalid_progress_callback_is_refused_before_search(watch: Any) -> None:
     with pytest.raises(ATLError, match="watch="):
         reschedule(rows()).saturate(limit=30, watch=watch)
 
@@ -243,7 +226,7 @@ def test_a_session_is_made_of_calls_only() -> None:
         Session(reschedule(rows()).theorem, calls)
 
 
-def test_two_loops_of_one_name_are_told_apart_in_errors_as_they_are_printed() -> None:
+def test_errors_distinguish_loops_of_one_name_as_printed() -> None:
     x = atl.tensor("x", atl.sizes("n"))
     program = atl.program("twice", [x], atl.gen(3, lambda i: atl.sum(i + 1, lambda i: x[i])))
     with pytest.raises(ATLError) as refused:

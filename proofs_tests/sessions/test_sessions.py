@@ -1,4 +1,4 @@
-"""Interactive sessions: every tactic on a small program, what refusals say, and the state of a session.
+"""Interactive sessions: tactics on small programs, places, undo, handles and printing.
 
 Whatever a tactic makes is compared with the program that it started from, element by element at several sizes, and is
 checked for safe accesses and truncations.
@@ -26,13 +26,13 @@ from rewrites.cursors.text_pattern import fits, pattern
 
 
 def body(session: Session) -> str:
-    """The goal without its first line, and without what stands before every line."""
+    """Return the goal without its first line and common indentation."""
     _, _, shown = str(session.goal).partition(":=\n")
     return "\n".join(line.removeprefix("  ") for line in shown.split("\n"))
 
 
 def assert_agrees(session: Session, *, least: int = 0, safe: bool = True) -> None:
-    """The goal equals the start at small sizes, and compiles as far as safety is concerned."""
+    """Check that the goal equals the start at small sizes, and is safe."""
     start, goal = session.theorem.lhs, session.goal
     if safe:
         atl.check_safe(goal)
@@ -56,7 +56,7 @@ def assert_agrees(session: Session, *, least: int = 0, safe: bool = True) -> Non
 # -- the derivations of the paper -------------------------------------------------------------------------------------
 
 
-def test_the_pipeline_is_fused_in_three_steps() -> None:
+def test_pipeline_is_fused_in_three_steps() -> None:
     """§4.2.3: unfold_let, then get_gen at each of the two uses."""
     s = reschedule(pipeline()).rw("unfold_let").rw("get_gen").rw("get_gen")
     assert body(s) == "⊞[i < n] [1 <= i] · f[i - 1] + f[i]"
@@ -65,7 +65,7 @@ def test_the_pipeline_is_fused_in_three_steps() -> None:
     assert_agrees(s)
 
 
-def test_the_pipeline_is_tiled_by_the_script_of_the_thesis() -> None:
+def test_pipeline_is_tiled_by_the_thesis_script() -> None:
     """§4.1, with the guard around the buffer's elements that its text shows and its script loses (erratum E13)."""
     s = reschedule(pipeline())
     s.inline("buf")
@@ -94,7 +94,7 @@ def test_the_same_tiling_by_composite_tactics() -> None:
     assert_agrees(s)
 
 
-def test_a_loop_is_split_at_its_borders() -> None:
+def test_loop_is_split_at_its_borders() -> None:
     """§4.5.2: guards that become true drop, one that becomes false leaves the node that stores nothing (E24, E29)."""
     s = reschedule(pipeline(), given=[n > 1]).fuse("buf").split_loop("i", 1, n - 1)
     assert body(s) == (
@@ -105,7 +105,7 @@ def test_a_loop_is_split_at_its_borders() -> None:
     assert_agrees(s, least=2)
 
 
-def test_the_pieces_of_a_loop_have_names_by_which_they_are_found() -> None:
+def test_loop_pieces_are_found_by_name() -> None:
     s = reschedule(pipeline(), given=[n > 1]).fuse("buf").split_loop("i", 1, names=["first", "rest"])
     assert body(s) == "(⊞[first < 1] padding(float32) + f[first]) ++ ⊞[1 <= rest < n] f[rest - 1] + f[rest]"
     s.tile("rest", 8)
@@ -113,7 +113,7 @@ def test_the_pieces_of_a_loop_have_names_by_which_they_are_found() -> None:
     assert_agrees(s, least=2)
 
 
-def test_the_blur_is_tiled_with_a_buffer_for_each_tile_in_two_calls() -> None:
+def test_blur_is_tiled_and_buffered_in_two_calls() -> None:
     """§8.1.1 without its tails: 4 x 4 tiles, each with the 6 x 4 elements of the first stage that it reads."""
     s = reschedule(blur.two_stage()).tile(("⊞[y < n] _", "x"), (4, 4)).stage("buf", at="xo")
     assert body(s).startswith(
@@ -258,8 +258,8 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
 }  # fmt: skip
 
 
-def test_simpl_guard_leaves_what_a_read_is_guarded_by() -> None:
-    """That t[c[i]] = 1 implies it, since outside of t are zeros, of which there are none in memory."""
+def test_simpl_guard_keeps_guards_of_reads() -> None:
+    """t[c[i]] = 1 implies the guard, since elements outside t are zero, but memory has none there."""
     text = """g (c : int32[n] in [-1, n), t : int32[n] in [0, 2), f : float32[n]) : float32[n] :=
       gen[i < n] [0 <= c[i] ∧ i < n ∧ t[c[i]] = 1] · f[i]"""
     s = reschedule(atl.parse(text)).simpl_guard()
@@ -269,14 +269,14 @@ def test_simpl_guard_leaves_what_a_read_is_guarded_by() -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", TACTICS)
-def test_a_tactic_makes_what_it_says_and_an_equal_program(name: str) -> None:
+def test_tactics_give_the_documented_equal_program(name: str) -> None:
     make, expected = TACTICS[name]
     session = make()
     assert body(session) == expected
     assert_agrees(session, least=3 if session.goal.assumptions else 0)
 
 
-def test_a_derivation_is_the_same_in_every_run() -> None:
+def test_derivations_are_reproducible() -> None:
     one, two = (reschedule(pipeline()).fuse("buf").tile("i", 8).stage("_ + _", at="io") for _ in range(2))
     assert str(one.goal) == str(two.goal)
     assert repr(one.steps) == repr(two.steps)
@@ -285,7 +285,7 @@ def test_a_derivation_is_the_same_in_every_run() -> None:
     ]
 
 
-def test_a_tactic_of_ones_own_is_one_call() -> None:
+def test_custom_tactic_is_one_call() -> None:
     def fused_and_split(work: Derivation, name: str) -> None:
         work.rewrite("unfold_let", work.cursor().path)
         work.sweep(["get_gen"])
@@ -299,7 +299,7 @@ def test_a_tactic_of_ones_own_is_one_call() -> None:
 # -- where to rewrite -------------------------------------------------------------------------------------------------
 
 
-def test_bottom_up_takes_the_innermost_and_nth_passes_over() -> None:
+def test_bottom_up_and_nth_select_places() -> None:
     s = reschedule(pipeline()).inline("buf")
     assert len(s.cursors("get_gen")) == 2
     assert body(s.branch().rw("get_gen")) == "⊞[i < n] [1 <= i] · f[i - 1] + (⊞[i1 < n] f[i1])[i]"
@@ -314,12 +314,12 @@ def test_bottom_up_takes_the_innermost_and_nth_passes_over() -> None:
         {"k": "i - 1"}, {"at": (0, 0)},
     ],
 )  # fmt: skip
-def test_a_place_is_chosen_by_path_by_pattern_or_by_a_parameter(chosen: dict[str, Any]) -> None:
+def test_places_are_selected_by_path_pattern_or_parameter(chosen: dict[str, Any]) -> None:
     s = reschedule(pipeline()).inline("buf").rw("get_gen", **chosen)
     assert body(s) == "⊞[i < n] [1 <= i] · f[i - 1] + (⊞[i1 < n] f[i1])[i]"
 
 
-def test_top_down_takes_the_outermost() -> None:
+def test_top_down_selects_the_outermost_place() -> None:
     nested = atl.program("t", [A], atl.gen(n, k, lambda i, j: A[i, j]))
     below = reschedule(nested).rw("gen_eta")
     above = reschedule(nested).rw("gen_eta", top_down=True, nth=0)
@@ -338,7 +338,7 @@ def test_top_down_takes_the_outermost() -> None:
         ("max[_ < _] _", 0), ("let _ := _ in _", 0), ("transpose _", 0), ("sqrt(_)", 0), ("2.0", 0),
     ],
 )  # fmt: skip
-def test_a_pattern_fits_what_is_printed_like_it(text: str, count: int) -> None:
+def test_patterns_match_printed_terms(text: str, count: int) -> None:
     wanted = pattern(text)
     found = [cursor for cursor in cursors(matmul()) if fits(wanted, cursor)]
     assert len(found) == (count if text != "_" else len(list(cursors(matmul()))))
@@ -352,18 +352,18 @@ def test_a_pattern_fits_what_is_printed_like_it(text: str, count: int) -> None:
         ("[_] · buf[_] + _", 1), ("f[_]", 1),
     ],
 )  # fmt: skip
-def test_a_pattern_has_names_of_lets_and_parts_of_indices(text: str, count: int) -> None:
+def test_patterns_contain_let_names_and_index_parts(text: str, count: int) -> None:
     assert len([cursor for cursor in cursors(pipeline()) if fits(pattern(text), cursor)]) == count
 
 
-def test_sites_are_listed_with_what_stands_there() -> None:
+def test_sites_are_listed_with_their_terms() -> None:
     s = reschedule(pipeline()).inline("buf")
     assert repr(s.cursors("get_gen")) == ("[[0, 0, 0]  (⊞[i1 < n] f[i1])[i - 1], [0, 1]  (⊞[i1 < n] f[i1])[i]]")
 
 
 def test_all_rewrites_each_place_once() -> None:
     twice = reschedule(matmul()).rw("transpose_transpose", around="⊞[_ < _] _", reverse=True, all=True)
-    assert str(twice.goal).count("transpose transpose") == 1  # of ranks two and one, only the first has a transpose
+    assert str(twice.goal).count("transpose transpose") == 1  # rank one has no transpose
     assert_agrees(twice)
 
 
@@ -388,7 +388,7 @@ def test_undo_redo_and_branch_are_identities() -> None:
         s.undo(9)
 
 
-def test_a_long_derivation_does_not_slow_down() -> None:
+def test_long_derivation_does_not_slow_down() -> None:
     s = reschedule(pipeline()).fuse("buf")
     times = []
     for _ in range(150):
@@ -399,7 +399,7 @@ def test_a_long_derivation_does_not_slow_down() -> None:
     assert statistics.median(times[-50:]) < 3 * statistics.median(times[:50])
 
 
-def test_a_refused_call_leaves_the_session_as_it_was() -> None:
+def test_refused_call_leaves_the_session_unchanged() -> None:
     s = reschedule(pipeline()).fuse("buf")
     before = s.goal, len(s.steps)
     with pytest.raises(DoesNotApply):
@@ -430,7 +430,7 @@ def test_a_handle_follows_the_binder_it_names() -> None:
     assert (a.path, j.path) == ((0,), (0, 1))
 
 
-def test_a_handle_says_when_its_place_is_gone() -> None:
+def test_handle_reports_a_removed_place() -> None:
     s = reschedule(pipeline())
     buf = s.find("buf")
     s.inline("buf")
@@ -444,7 +444,7 @@ def test_a_handle_says_when_its_place_is_gone() -> None:
 # -- what is printed --------------------------------------------------------------------------------------------------
 
 
-def test_a_session_prints_its_goal_and_a_difference_marks_what_changed() -> None:
+def test_session_prints_goal_and_diff() -> None:
     s = reschedule(pipeline()).inline("buf").rw("get_gen")
     assert repr(s) == str(s.goal)
     assert str(s.diff()) == (
@@ -460,7 +460,7 @@ def test_a_session_prints_its_goal_and_a_difference_marks_what_changed() -> None
     assert str(reschedule(pipeline()).diff()) == "nothing has changed"
 
 
-def test_explain_says_rule_place_arguments_and_how_each_premise_was_proved() -> None:
+def test_explain_shows_rule_place_arguments_and_premises() -> None:
     s = reschedule(pipeline()).fuse("buf")
     text = str(s.explain())
     assert text.startswith("fuse('buf')\n1. unfold_let (§4.2.1, unfold_let): ")
@@ -484,7 +484,7 @@ def test_a_notebook_shows_folded_states_and_mathematics() -> None:
     assert "<pre>" in s.diff()._repr_html_()
 
 
-def test_on_a_terminal_the_changed_lines_are_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_lines_are_coloured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     s = reschedule(pipeline()).fuse("buf")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
@@ -494,7 +494,7 @@ def test_on_a_terminal_the_changed_lines_are_in_colour(monkeypatch: pytest.Monke
     assert repr(s) == str(s.goal)
 
 
-def test_no_rule_has_a_parameter_that_rw_takes_itself() -> None:
+def test_rule_parameters_do_not_clash_with_rw() -> None:
     own = set(inspect.signature(Session.rw).parameters)
     assert not [(rule.name, name) for rule in rules.values() for name in rule.metavariables if name in own]
 

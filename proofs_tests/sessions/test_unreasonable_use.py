@@ -1,4 +1,4 @@
-"""What nobody means to ask for: it is refused in words, and what is saved or followed stays right."""
+"""Unusual arguments are refused with a message, or handled correctly."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ def corner() -> atl.Program:
     return atl.program("corner", [x], atl.gen(n, lambda i: atl.guard(i == 0, x[i])))
 
 
-# -- handles ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_handle_follows_a_place_into_the_value_of_a_let() -> None:
+def test_handle_follows_into_a_let_value() -> None:
     s = reschedule(atl.program("p", [x], atl.place(3, 1, atl.sum(n, lambda i: x[i]))))
     inside = s.find("i")
     s.lbind("place _ _ _", "lb")
@@ -41,7 +38,7 @@ def test_a_handle_follows_a_place_into_the_value_of_a_let() -> None:
     assert "| vector" in str(s.mark(inside, "vector").goal)
 
 
-def test_a_handle_on_what_is_bound_goes_to_the_value_and_not_to_a_use() -> None:
+def test_handle_on_a_bound_term_follows_the_value() -> None:
     body = atl.gen(n, lambda j: atl.gen(n, lambda k: atl.sum(n, lambda i: x[i]) * 2))
     s = reschedule(atl.program("p", [x], body))
     total = s.find("Σ[_ < _] _")
@@ -50,24 +47,18 @@ def test_a_handle_on_what_is_bound_goes_to_the_value_and_not_to_a_use() -> None:
     assert getattr(subterm(s.goal.body, total.path), "name", "") == "i"
 
 
-# -- paths ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("path", [(False,), ("0",), (0.0,), (-1,), (1,)])
-def test_a_position_is_an_integer_and_no_truth_value(path: Any) -> None:
+def test_booleans_are_not_positions(path: Any) -> None:
     with pytest.raises(NotEqual, match="no subterm"):
         rewrite(reflexivity(corner()), RULES["guard_twice"], path, {})
     with pytest.raises(atl.ATLError):
         reschedule(corner()).rw("guard_twice", around=path)
 
 
-def test_what_a_session_saves_is_loaded(tmp_path: Path) -> None:
+def test_saved_sessions_load(tmp_path: Path) -> None:
     s = reschedule(corner()).rw("place_access", reverse=True, n="n", i="0", k="i", around=(0,))
     s.done().save(tmp_path / "corner.atl.json")
     assert load(tmp_path / "corner.atl.json").rhs == s.goal
-
-
-# -- functions --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at", [lambda: 0, lambda p, q: 0], ids=["none", "two"])
@@ -83,7 +74,7 @@ def test_a_generation_refuses_a_function_of_nothing() -> None:
 
 @pytest.mark.parametrize("body", [lambda: 1.0, lambda *, b: b, lambda a, b: a], ids=["none", "by name", "two"])
 @pytest.mark.parametrize("name", [None, "b"])
-def test_a_let_refuses_a_function_that_does_not_take_one_tensor(body: Any, name: str | None) -> None:
+def test_let_needs_a_function_of_one_tensor(body: Any, name: str | None) -> None:
     with pytest.raises(atl.ATLError, match="let over 1 range got a function"):
         atl.let(x, body, name=name)
 
@@ -95,7 +86,7 @@ def test_an_element_of_an_integer_input_divides_and_is_divided() -> None:
     assert str(seven % u[0]) == "7 % u[0]"
 
 
-def test_a_scatter_that_calls_itself_is_refused() -> None:
+def test_recursive_scatter_is_refused() -> None:
     def endless() -> atl.Tensor:
         return atl.scatter(n, n, lambda p: 0, lambda p: endless())
 
@@ -103,39 +94,33 @@ def test_a_scatter_that_calls_itself_is_refused() -> None:
         endless()
 
 
-# -- marks and sizes --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("given", [False, 0, [], {}, np.zeros(2)], ids=repr)
-def test_only_none_and_the_empty_text_take_a_mark_away(given: Any) -> None:
+def test_only_none_and_empty_text_remove_a_mark(given: Any) -> None:
     s = reschedule(corner()).mark("i", "parallel")
     with pytest.raises(atl.ATLError, match="there is no mark"):
         s.mark("i", given)
     assert getattr(s.mark("i", "").goal.body, "mark", None) is LoopMark.NONE
 
 
-def test_a_result_beyond_any_memory_is_refused_by_the_interpreter() -> None:
+def test_interpreter_refuses_huge_results() -> None:
     huge = atl.program("huge", [], atl.place(n, 0, 1.0), given=[n >= 1])
     with pytest.raises(atl.ATLError, match="does not fit in memory"):
         atl.evaluate(huge, n=2**62)
 
 
-def test_a_binder_is_not_called_by_the_sign_for_anything() -> None:
+def test_wildcard_is_not_a_binder_name() -> None:
     with pytest.raises(atl.ATLError, match="'_' cannot name a loop"):
         reschedule(corner()).rename("i", "_")
 
 
-def test_a_position_read_from_an_array_is_answered_with_the_range_to_declare() -> None:
+def test_unsafe_array_position_suggests_a_range() -> None:
     k = atl.sizes("k")
     u = atl.tensor("u", n, dtype="int64")
     with pytest.raises(atl.ATLError, match=r"declare the range of u, .*: atl.tensor\(…, range=\(0, k\)\)"):
         atl.program("p", [u], atl.scatter(k, n, lambda i: u[i], lambda i: 1.0))
 
 
-# -- rules ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_second_rule_of_one_name_and_a_function_to_indices_are_refused() -> None:
+def test_duplicate_rules_and_index_functions_are_refused() -> None:
     scope: dict[str, Any] = {}
     text = "from atl import guard\nfrom rewrites.rule import *\n" + 2 * (
         "@rule(family='guards')\ndef twice(p: Cond, e: Elem) -> Equation:\n"
@@ -145,9 +130,6 @@ def test_a_second_rule_of_one_name_and_a_function_to_indices_are_refused() -> No
         exec(text, scope)
     with pytest.raises(atl.ATLError, match="a metavariable cannot be a function that returns an index"):
         exec("from rewrites.rule import Index\nIndex[Index]", {})
-
-
-# -- what is no program -----------------------------------------------------------------------------------------------
 
 
 def wanting_a_program() -> dict[str, Callable[[Any], object]]:
@@ -165,7 +147,7 @@ def wanting_a_program() -> dict[str, Callable[[Any], object]]:
 
 
 @pytest.mark.parametrize("name", wanting_a_program())
-def test_whoever_wants_a_program_says_how_to_come_to_one(name: str) -> None:
+def test_non_programs_are_refused_with_a_suggestion(name: str) -> None:
     call = wanting_a_program()[name]
     s = reschedule(corner())
     given = {
@@ -176,14 +158,14 @@ def test_whoever_wants_a_program_says_how_to_come_to_one(name: str) -> None:
         "@atl.program": lambda: x,
         "with the decorator": None,
     }
-    for said, value in given.items():
+    for output, value in given.items():
         with pytest.raises(atl.ATLError, match="is not a program") as caught:
             call(value)
-        assert said in str(caught.value)
+        assert output in str(caught.value)
 
 
 @pytest.mark.parametrize("given", [corner(), None, 3, "f(x) -> out"], ids=repr)
-def test_whoever_wants_a_loop_nest_says_how_to_come_to_one(given: Any) -> None:
+def test_non_nests_are_refused_with_a_suggestion(given: Any) -> None:
     for call in (lowering.print_c, lowering.print_nest):
         with pytest.raises(atl.ATLError, match="is not a loop nest") as caught:
             call(given)
@@ -191,18 +173,15 @@ def test_whoever_wants_a_loop_nest_says_how_to_come_to_one(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [None, 3, b"p := 1", corner()], ids=repr)
-def test_what_is_no_text_is_not_parsed(given: Any) -> None:
+def test_non_strings_are_not_parsed(given: Any) -> None:
     with pytest.raises(atl.ATLError, match="is not a string"):
         atl.parse(given)
 
 
 @pytest.mark.parametrize("given", [[("n", 3)], 3, "n", {3: 3}, {"n": "3"}, {"n": 10**5000}], ids=brief)
-def test_sizes_that_are_none_are_refused(given: Any) -> None:
+def test_invalid_sizes_are_refused(given: Any) -> None:
     with pytest.raises(atl.ATLError, match="size"):
         lowering.compile(corner(), sizes=given)
-
-
-# -- calls ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled
@@ -215,12 +194,12 @@ def test_an_input_may_have_any_name_in_a_call(name: str) -> None:
     assert lowering.compile(twice)(**{name: held}).tolist() == [0, 2, 4]
 
 
-def test_a_program_of_225_letters_is_compiled() -> None:
+def test_long_program_name_compiles() -> None:
     named = atl.program("p" * 225, [x], 2 * x)
     assert lowering.compile(named)(np.ones(2, np.float32)).tolist() == [2, 2]
 
 
-def test_a_result_of_more_dimensions_than_numpy_has_is_refused() -> None:
+def test_result_with_too_many_dimensions_is_refused() -> None:
     deep: Any = 1.0
     for _ in range(70):
         deep = atl.gen(1, lambda i, deep=deep: deep)
@@ -230,13 +209,13 @@ def test_a_result_of_more_dimensions_than_numpy_has_is_refused() -> None:
             call(program)
 
 
-def test_a_number_beyond_what_floats_hold_is_no_literal() -> None:
+def test_number_beyond_float_range_is_refused() -> None:
     for number in (10**400, -(10**400), 10**5000):
         with pytest.raises(atl.ATLError):
             atl.program("p", [x], x * number)
 
 
-def test_what_was_given_is_shown_with_its_type_where_it_does_not_show_that_itself() -> None:
+def test_argument_is_shown_with_its_type_if_unclear() -> None:
     assert [brief(value, kind=True) for value in (3, "3", 10**5000, range(2))] == [
         "3 (int)",
         "'3' (str)",
@@ -246,7 +225,7 @@ def test_what_was_given_is_shown_with_its_type_where_it_does_not_show_that_itsel
     assert len(brief("ab" * 40)) == 60
 
 
-def test_a_handle_is_what_a_session_gives() -> None:
+def test_handles_are_made_by_sessions_only() -> None:
     made: Any = Handle
     for origin in (3, None, lambda: ()):
         with pytest.raises(InvalidArgument, match=r"invalid handle on 'i'"):

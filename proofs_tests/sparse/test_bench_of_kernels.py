@@ -13,9 +13,9 @@ import pytest
 
 import sparse
 from bench.sparse import __main__ as command
-from bench.sparse import contest, ours, report
-from bench.sparse.__main__ import contests, main
-from bench.sparse.contest import Contest, Line, WrongResult
+from bench.sparse import comparison, ours, report
+from bench.sparse.__main__ import comparisons, main
+from bench.sparse.comparison import Comparison, Line, WrongResult
 from bench.sparse.matrices import MATRICES, example, tensor
 from bench.sparse.taco import KERNELS, NATIVE, shaped
 from lowering import Samples, ThreadClock, TimedFunction
@@ -38,12 +38,12 @@ def test_generated_matrices_are_reproducible(kind: str) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["CSR", "DCSC", "COO", "COO-cells", "DIA"])
 def test_all_spmv_implementations_agree(name: str) -> None:
-    made = contest.product(name, MATRICES["banded"](3_000))
-    samples = contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
-    lines = contest.lines_of(samples, name, "banded", 3_000)
+    made = comparison.product(name, MATRICES["banded"](3_000))
+    samples = comparison.measured(made, ThreadClock(), seconds=0.01, rounds=3)
+    lines = comparison.lines_of(samples, name, "banded", 3_000)
     assert lines[0].name == "ours"
-    assert lines[1].name == contest.PREPARED
-    assert len(lines) == 2 + len(made.rivals)
+    assert lines[1].name == comparison.PREPARED
+    assert len(lines) == 2 + len(made.baselines)
 
 
 @pytest.mark.long
@@ -68,9 +68,13 @@ def test_register_blocks_and_tiled_diagonals_agree_with_dense(
 @pytest.mark.long
 def test_tensor_and_sddmm_kernels_agree_with_baselines() -> None:
     cube = tensor(1e-3, 40)
-    poses = (contest.tensor_times_vector(cube), contest.matricised(cube), contest.sampled(MATRICES["uniform"](2_000)))
+    poses = (
+        comparison.tensor_times_vector(cube),
+        comparison.matricised(cube),
+        comparison.sampled(MATRICES["uniform"](2_000)),
+    )
     for made in poses:
-        contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
+        comparison.measured(made, ThreadClock(), seconds=0.01, rounds=3)
 
 
 @pytest.mark.long
@@ -88,26 +92,26 @@ def test_wrong_baseline_results_are_reported() -> None:
     }
     for name, run in theirs.items():
         ours = (lambda: out.fill(1.0),) * 2
-        made = Contest(*ours, {name: run}, out, lambda made: out if made is None else made, right)
+        made = Comparison(*ours, {name: run}, out, lambda made: out if made is None else made, right)
         with pytest.raises(WrongResult, match=name):
-            contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
+            comparison.measured(made, ThreadClock(), seconds=0.01, rounds=3)
 
 
 def test_ratios_are_baseline_time_over_atl_time() -> None:
     taken: dict[str, list[float | None]] = {
         "ours": [1.0, 2.0, 4.0],
-        contest.PREPARED: [0.5, 1.0, 2.0],
+        comparison.PREPARED: [0.5, 1.0, 2.0],
         "theirs": [2.0, 4.0, 8.0],
     }
-    lines = contest.lines_of(Samples(taken), "CSR", "banded", 7)
+    lines = comparison.lines_of(Samples(taken), "CSR", "banded", 7)
     found = [(line.name, line.ratio, line.of_minima, line.of_prepared) for line in lines]
-    assert found == [("ours", 1.0, 1.0, 2.0), (contest.PREPARED, 0.5, 0.5, 1.0), ("theirs", 2.0, 2.0, 4.0)]
+    assert found == [("ours", 1.0, 1.0, 2.0), (comparison.PREPARED, 0.5, 0.5, 1.0), ("theirs", 2.0, 2.0, 4.0)]
 
 
 def test_faster_flags_of_a_baseline_count(tmp_path: Path) -> None:
     lines = [
         Line("CSR", "banded", 7, "ours", 1.0, 1.0, 1.0, 1.5),
-        Line("CSR", "banded", 7, contest.PREPARED, 0.7, 0.7, 0.7, 1.0),
+        Line("CSR", "banded", 7, comparison.PREPARED, 0.7, 0.7, 0.7, 1.0),
         Line("CSR", "banded", 7, "TACO-shaped C", 3.0, 3.0, 3.0, 4.0),
         Line("CSR", "banded", 7, "TACO-shaped C, -march=native", 2.0, 2.0, 2.0, 4.5),
         Line("CSR", "uniform", 7, "TACO-shaped C", 8.0, 8.0, 8.0, 8.0),
@@ -125,26 +129,26 @@ def test_uninstalled_matrices_are_reported_as_skipped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyamg.gallery", None)
-    monkeypatch.setattr(command, "contests", lambda *_, **__: [("CSR", "pyamg bar", lambda: example("bar"))])
+    monkeypatch.setattr(command, "comparisons", lambda *_, **__: [("CSR", "pyamg bar", lambda: example("bar"))])
     assert main(["CSR"]) == 0
-    assert "pyamg bar" in (said := capsys.readouterr().out)
-    assert "SKIPPED: pyamg.gallery is not installed" in said
+    assert "pyamg bar" in (output := capsys.readouterr().out)
+    assert "SKIPPED: pyamg.gallery is not installed" in output
 
 
 def test_small_matrices_have_separate_means() -> None:
     lines = [
         Line("CSR", matrix, 7, "scipy", 1.0, ratio, ratio, ratio) for matrix, ratio in (("pyamg bar", 0.5), ("a", 2.0))
     ]
-    said = report.means(lines).splitlines()
-    assert "2.00" in said[-2]
-    assert said[-1].startswith("CSR, pyamg")
-    assert "0.50" in said[-1]
+    output = report.means(lines).splitlines()
+    assert "2.00" in output[-2]
+    assert output[-1].startswith("CSR, pyamg")
+    assert "0.50" in output[-1]
 
 
 def test_benchmarks_are_selected_by_name_and_size(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [(name, matrix) for name, matrix, _ in contests(["BCSR", "DIA"], [1000], quick=True)]
+    asked = [(name, matrix) for name, matrix, _ in comparisons(["BCSR", "DIA"], [1000], quick=True)]
     assert ("BCSR", "blocks 1e+03") in asked
     assert ("DIA", "uniform 1e+03") not in asked
     with pytest.raises(SystemExit):
         main(["CSRX"])
-    assert "there is no format or kernel 'CSRX'" in capsys.readouterr().err
+    assert "unknown format or kernel 'CSRX'" in capsys.readouterr().err

@@ -205,9 +205,6 @@ def test_packed_values_are_validated_in_each_call() -> None:
     assert np.array_equal(kernel(packed, vector), matrix @ vector)
 
 
-# -- vector length of gather loops -----------------------------------------------------------------------------------
-
-
 @pytest.mark.long
 def test_gather_loops_have_short_vectors() -> None:
     s = reschedule(SPMV)

@@ -115,9 +115,6 @@ def test_csr_arrays_of_a_small_matrix() -> None:
     assert (pos.tolist(), crd.tolist(), val.tolist()) == ([0, 3, 3, 5], [0, 2, 3, 0, 3], [6, 9, 8, 5, 7])
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
-
-
 def refused(error: type[Exception], form: sparse.Format, value: Any) -> str:
     with pytest.raises(error) as caught:
         pack(value, form)

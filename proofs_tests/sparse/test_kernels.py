@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import atl
 import sparse
 from lowering import compile as compiled
+from proofs_tests.sessions.session_programs import body
 from proofs_tests.sparse.matrices import MATRICES, dense
 from rewrites import Session, reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -22,16 +23,9 @@ B = atl.tensor("B", m, 3, dtype="float64")
 U, V = atl.tensor("U", n, 3, dtype="float64"), atl.tensor("V", 3, m, dtype="float64")
 D = atl.tensor("D", n, m, dtype="float64")
 FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
-    "A @ B": (
-        [A, B],
-        atl.gen(n, 3, lambda i, k: atl.sum(m, lambda j: A[i, j] * B[j, k])),
-        lambda a, b: a @ b,
-    ),
-    "A * (U @ V)": (
-        [A, U, V],
-        atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])),
-        lambda a, u, w: a * (u @ w),
-    ),
+    "A @ B": ([A, B], atl.gen(n, 3, lambda i, k: atl.sum(m, lambda j: A[i, j] * B[j, k])), lambda a, b: a @ b),
+    "A * (U @ V)": ([A, U, V], atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])), lambda a,
+        u, w: a * (u @ w)),
     "-3 A / 2": ([A], atl.gen(n, m, lambda i, j: -(3.0 * A[i, j]) / 2.0), lambda a: -1.5 * a),
     "A * D": ([A, D], atl.gen(n, m, lambda i, j: A[i, j] * D[i, j]), lambda a, d: a * d),
     "A + D": ([A, D], atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), lambda a, d: a + d),
@@ -40,7 +34,7 @@ FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
     "sums of columns": ([A], atl.gen(m, lambda j: atl.sum(n, lambda i: A[i, j])), lambda a: a.sum(axis=0)),
     "A transposed": ([A], atl.transpose(A), lambda a: a.T),
     "A transposed by elements": ([A], atl.gen(m, n, lambda j, i: A[i, j]), lambda a: a.T),
-}
+}  # fmt: skip
 
 
 FORMULAS["(A - D) @ v"] = (
@@ -54,17 +48,8 @@ FORMULAS["rows added"] = (
     lambda a: a + np.concatenate([np.zeros((1, a.shape[1])), a])[: a.shape[0]],
 )
 FORMULAS["A * A"] = ([A], atl.gen(n, m, lambda i, j: A[i, j] * A[i, j]), lambda a: a * a)
-FORMULAS["A @ A.T"] = (
-    [A],
-    atl.gen(n, n, lambda i, k: atl.sum(m, lambda j: A[i, j] * A[k, j])),
-    lambda a: a @ a.T,
-)
+FORMULAS["A @ A.T"] = ([A], atl.gen(n, n, lambda i, k: atl.sum(m, lambda j: A[i, j] * A[k, j])), lambda a: a @ a.T)
 FORMS = (sparse.CSR, sparse.CSC, sparse.COO, sparse.BCSR(2, 3))
-
-
-def body(s: Session) -> str:
-    """Return the body of the goal on one line."""
-    return " ".join(str(s.goal).partition(":=\n")[2].split())
 
 
 def entries_are_searched_for(s: Session) -> bool:
@@ -95,8 +80,6 @@ def test_formulas_with_one_sparse_operand(form: sparse.Format, formula: str) -> 
         assert np.array_equal(kernel(*passed), expected(*arrays)), name
 
 
-# -- several sparse operands ------------------------------------------------------------------------------------------
-
 x = atl.tensor("x", m, dtype="float64")
 E = atl.tensor("E", m, q, dtype="float64")
 T, z = atl.tensor("T", n, m, q, dtype="float64"), atl.tensor("z", q, dtype="float64")
@@ -110,21 +93,12 @@ MTTKRP = atl.program(
     atl.gen(n, 4, lambda i, r: atl.sum(m, lambda j: atl.sum(q, lambda k: T[i, j, k] * R[k, r] * C[j, r]))),
 )
 SCHEDULES: dict[str, tuple[atl.Program, list[tuple[str, sparse.Format]], str]] = {
-    "a dense workspace": (
-        SPMSPV,
-        [("A", sparse.CSR)],
-        "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] A_val[p] * x[A_crd[p]]",
-    ),
-    "entries of both that meet": (
-        SPMSPV,
-        [("A", sparse.CSR), ("x", sparse.VECTOR)],
-        "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] Σ[p1 < x_nnz] [A_crd[p] = x_crd[p1]] · A_val[p] * x_val[p1]",
-    ),
-    "the columns that x has": (
-        SPMSPV,
-        [("x", sparse.VECTOR), ("A", sparse.CSC)],
-        "Σ[p < x_nnz] Σ[A_pos[x_crd[p]] <= p1 < A_pos[x_crd[p] + 1]] place n A_crd[p1] (A_val[p1] * x_val[p])",
-    ),
+    "a dense workspace":
+        (SPMSPV, [("A", sparse.CSR)], "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] A_val[p] * x[A_crd[p]]"),
+    "entries of both that meet": (SPMSPV, [("A", sparse.CSR), ("x", sparse.VECTOR)],
+        "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] Σ[p1 < x_nnz] [A_crd[p] = x_crd[p1]] · A_val[p] * x_val[p1]"),
+    "the columns that x has": (SPMSPV, [("x", sparse.VECTOR), ("A", sparse.CSC)],
+        "Σ[p < x_nnz] Σ[A_pos[x_crd[p]] <= p1 < A_pos[x_crd[p] + 1]] place n A_crd[p1] (A_val[p1] * x_val[p])"),
     "rows times rows": (
         SPMSPM,
         [("A", sparse.CSR), ("E", sparse.CSR)],
@@ -190,11 +164,8 @@ SCHEDULES: dict[str, tuple[atl.Program, list[tuple[str, sparse.Format]], str]] =
             "Σ[T_pos_3[p1] <= p2 < T_pos_3[p1 + 1]] T_val[p2] * z[T_crd_3[p2]]"
         ),
     ),
-    "a tensor of dense fibres times a vector": (
-        TTV,
-        [("T", sparse.MODE_GENERIC)],
-        "Σ[p < T_nnz] place n T_crd0[p] ⊞[j < m] T_val[p*m + j] * z[T_crd1[p]]",
-    ),
+    "a tensor of dense fibres times a vector":
+        (TTV, [("T", sparse.MODE_GENERIC)], "Σ[p < T_nnz] place n T_crd0[p] ⊞[j < m] T_val[p*m + j] * z[T_crd1[p]]"),
     "a matricised tensor times two matrices": (
         MTTKRP,
         [("T", sparse.CSF)],
@@ -203,7 +174,7 @@ SCHEDULES: dict[str, tuple[atl.Program, list[tuple[str, sparse.Format]], str]] =
             "Σ[T_pos_3[p1] <= p2 < T_pos_3[p1 + 1]] T_val[p2] * R[T_crd_3[p2], r] * C[T_crd_2[p1], r]"
         ),
     ),
-}
+}  # fmt: skip
 MEANT: dict[str, Callable[..., Any]] = {
     "spmspv": lambda a, b: a @ b,
     "spmspm": lambda a, b: a @ b,
@@ -253,19 +224,13 @@ def test_interchange_enables_vectorised_rows() -> None:
 @pytest.mark.parametrize(
     ("form", "steps", "wanted"),
     [
-        (
-            sparse.BCSR,
-            lambda s: s.tails(strategy="min"),
-            "Σ[p3 < min(m - 4*A_crd[p1], 4)] A_val[16*p1 + 4*p2 + p3] * v[4*A_crd[p1] + p3]",
-        ),
-        (
-            sparse.DIA,
-            lambda s: s.interchange("j").tails(),
-            "Σ[p < A_nnz] Σ[max(0, A_crd[p] - n + 1) <= j < min(m, A_crd[p] + 1)] place n (j + n - A_crd[p] - 1)",
-        ),
+        (sparse.BCSR, lambda s: s.tails(strategy="min"),
+            "Σ[p3 < min(m - 4*A_crd[p1], 4)] A_val[16*p1 + 4*p2 + p3] * v[4*A_crd[p1] + p3]"),
+        (sparse.DIA, lambda s: s.interchange("j").tails(),
+            "Σ[p < A_nnz] Σ[max(0, A_crd[p] - n + 1) <= j < min(m, A_crd[p] + 1)] place n (j + n - A_crd[p] - 1)"),
     ],
     ids=["blocks", "diagonals"],
-)
+)  # fmt: skip
 def test_tails_turn_guards_into_loop_bounds(
     form: sparse.Format, steps: Callable[[Session], Session], wanted: str
 ) -> None:
@@ -279,8 +244,6 @@ def test_tails_turn_guards_into_loop_bounds(
         vector = np.arange(1.0, matrix.shape[1] + 1)
         assert np.array_equal(kernel(matrix, vector), matrix @ vector), name
 
-
-# -- sums of several --------------------------------------------------------------------------------------------------
 
 Added = Callable[[Any, Any, Any], Any]
 ADDED: dict[str, Added] = {

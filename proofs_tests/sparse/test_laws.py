@@ -48,9 +48,6 @@ def test_builtin_levels_satisfy_the_laws(number: int) -> None:
     assert len(LAWS) == 16
 
 
-# -- faults -----------------------------------------------------------------------------------------------------------
-
-
 class ShortDense(Dense):
     def pos_bounds(self, m: Metadata, parent: Number) -> tuple[Number, Number]:
         return 0, max(m.extents[0] - 1, 0)
@@ -149,9 +146,6 @@ def test_laws_detect_an_inconsistent_structure() -> None:
     assert {name for name, law in LAWS.items() if not law(wrong)} == {
         "MONOIDSTRUCT", "CRDBOUND", "CRDPOSAPP", "APPGET", "ENCODEAPP",
     }  # fmt: skip
-
-
-# -- a user-defined level ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

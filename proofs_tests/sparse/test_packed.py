@@ -101,8 +101,6 @@ def test_sparse_operand_fields() -> None:
     assert (PACKED.name, PACKED.arrays, PACKED.format) == ("A", ("A_pos", "A_crd", "A_val"), "CSR")
 
 
-# -- invalid matrices ------------------------------------------------------------------------------------------------
-
 DAMAGE: dict[str, Callable[[Any], object]] = {
     "coordinate too large": lambda a: a.indices.__setitem__(3, 10**6),
     "coordinate below zero": lambda a: a.indices.__setitem__(3, -1),
@@ -234,8 +232,6 @@ def test_ragged_lists_types_and_masked_arrays_are_refused(value: object) -> None
     with pytest.raises(sparse.NotPackable):
         sparse.pack(value, sparse.CSR)
 
-
-# -- scipy matrices in the format of the operand ----------------------------------------------------------------------
 
 HELD = {"csr": sparse.CSR, "csc": sparse.CSC, "coo": sparse.COO, "bsr": sparse.BCSR(2, 3), "dia": sparse.DIA}
 

@@ -11,8 +11,9 @@ import scipy.sparse as sp
 import atl
 import sparse
 from lowering import compile as compiled
+from proofs_tests.sessions.session_programs import body
 from proofs_tests.sparse.matrices import MATRICES, Matrix, dense
-from proofs_tests.sparse.test_kernels import SPMSPM, body
+from proofs_tests.sparse.test_kernels import SPMSPM
 from rewrites import Session, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import DoesNotApply

@@ -27,18 +27,12 @@ U, V, w = (
     atl.tensor("w", n, dtype="float64"),
 )
 FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
-    "A * (U @ V)": (
-        [A, U, V],
-        atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])),
-        lambda a, u, v: a * (u @ v),
-    ),
+    "A * (U @ V)": ([A, U, V], atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])), lambda a,
+        u, v: a * (u @ v)),
     "-3 A / 2": ([A], atl.gen(n, m, lambda i, j: -(3.0 * A[i, j]) / 2.0), lambda a: -1.5 * a),
-    "rows scaled, below the diagonal": (
-        [w, A],
-        atl.gen(n, m, lambda i, j: atl.guard(j <= i, w[i] * A[i, j])),
-        lambda scale, a: np.tril(scale[:, None] * a),
-    ),
-}
+    "rows scaled, below the diagonal": ([w, A], atl.gen(n, m, lambda i, j: atl.guard(j <= i, w[i] * A[i, j])),
+        lambda scale, a: np.tril(scale[:, None] * a)),
+}  # fmt: skip
 CASES = [
     *((form, "A * (U @ V)") for form in (sparse.CSR, sparse.DCSC, sparse.COO)),
     *((form, "-3 A / 2") for form in (sparse.CSC, sparse.BCSR(2, 3), sparse.DIA, sparse.HASH, sparse.BITMASK)),
@@ -179,9 +173,6 @@ def test_specialised_program_keeps_the_sparse_result() -> None:
         result = compiled(goal, sizes=sizes)(matrix)
         assert np.shares_memory(result.indices, matrix.indices)
         assert np.array_equal(result.toarray(), -1.5 * dense(matrix))
-
-
-# -- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled

@@ -13,8 +13,9 @@ import atl
 import sparse
 from atl.errors import ArgumentError, ArrayError, ATLError
 from lowering import compile as compiled
+from proofs_tests.sessions.session_programs import body
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
-from rewrites import Session, load, reschedule
+from rewrites import load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import DoesNotApply
 
@@ -23,11 +24,6 @@ pytestmark = pytest.mark.sampled
 n, m = atl.sizes("n m")
 A, v = atl.tensor("A", n, m, dtype="float64"), atl.tensor("v", m, dtype="float64")
 SPMV = atl.program("spmv", [A, v], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j])))
-
-
-def body(s: Session) -> str:
-    """Return the body of the goal on one line."""
-    return " ".join(str(s.goal).partition(":=\n")[2].split())
 
 
 # -- matrix times vector, in every format -----------------------------------------------------------------------------
@@ -232,20 +228,14 @@ def refused(error: type[ATLError], act: Any) -> str:
 @pytest.mark.parametrize(
     ("formula", "form", "message"),
     [
-        (
-            atl.gen(n, m, lambda i, j: atl.exp(A[i, j])),
-            sparse.CSR,
-            "the loop j is still dense: entries are found below exp",
-        ),
+        (atl.gen(n, m, lambda i, j: atl.exp(A[i, j])), sparse.CSR,
+            "the loop j is still dense: entries are found below exp"),
         (atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])), sparse.CSR, "it is a max, not a sum"),
-        (
-            atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])),
-            sparse.CSC,
-            "the loop i is still dense: entries are found below a max",
-        ),
+        (atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])), sparse.CSC,
+            "the loop i is still dense: entries are found below a max"),
         (atl.gen(n, m, lambda i, j: atl.maximum(A[i, j], v[j])), sparse.COO, "entries are found below max"),
     ],
-)
+)  # fmt: skip
 def test_error_names_the_dense_loop_and_the_reason(formula: Any, form: sparse.Format, message: str) -> None:
     s = reschedule(atl.program("formula", [A, v], formula))
     text = refused(DoesNotApply, lambda: s.sparsify("A", form))

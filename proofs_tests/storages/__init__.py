@@ -1,1 +1,1 @@
-"""Tensors of programs stored through layouts, and loops in the order of places."""
+"""Tests of tensors stored through layouts, and of loops in the order of storage."""

@@ -1,7 +1,7 @@
-"""Random storages: tensors stored, loops run in their order, inputs viewed; each compared with the program as it was.
+"""Random storages: store tensors or reorder loops, and compare with the original program.
 
-Drawn are the words of `layouts.storages`, strides, layouts over F2, swizzles after strides, LEGO's chains and Axe's
-layouts, of one that is one to one and of others. What is refused has to be no storage, by enumeration of its places.
+Storages are the named ones of `layouts`, strides, layouts over F2, swizzles after strides and Axe layouts, injective or
+not. A refused layout must not be injective, by enumeration.
 """
 
 from __future__ import annotations
@@ -13,28 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+import layouts
 from atl.core.index import constant
 from atl.core.program import Program
 from atl.errors import ATLError
-from layouts import (
-    F2,
-    Function,
-    IndexFunction,
-    Layout,
-    LinearLayout,
-    Segments,
-    Swizzle,
-    antidiagonal,
-    backwards,
-    blocked,
-    column_major,
-    compact_antidiagonal,
-    composition,
-    morton,
-    padded,
-    skewed,
-    swizzled,
-)
 from layouts.axe import S, axis
 from lowering import lower
 from lowering.nest.interpreter import execute
@@ -55,40 +37,42 @@ REORDERED: Final = (
     "f (A : float32[{0}, {1}]) : float32[{0}, {1}] := ⊞[i < {0}] ⊞[j < {1}] A[i, j] * A[i, j]",
     "f (A : float32[{0}, {1}]) : float32 := Σ[i < {0}] Σ[j < {1}] A[i, j] * A[i, j]",
 )
-WORDS: Final[tuple[Callable[[Random], Any], ...]] = (
-    lambda _: column_major,
-    lambda r: blocked(r.randint(1, 4), r.randint(1, 5)),
-    lambda r: padded(r.randint(0, 3)),
-    lambda _: skewed,
-    lambda r: swizzled(r.choice((1, 2, 4)), r.choice((1, 2, 3))),
-    lambda r: morton(r.choice((1, 2, 4))),
-    lambda _: backwards,
-    lambda _: antidiagonal,
-    lambda _: compact_antidiagonal,
+NAMED: Final[tuple[Callable[[Random], Any], ...]] = (
+    lambda _: layouts.column_major,
+    lambda r: layouts.blocked(r.randint(1, 4), r.randint(1, 5)),
+    lambda r: layouts.padded(r.randint(0, 3)),
+    lambda _: layouts.skewed,
+    lambda r: layouts.swizzled(r.choice((1, 2, 4)), r.choice((1, 2, 3))),
+    lambda r: layouts.morton(r.choice((1, 2, 4))),
+    lambda _: layouts.backwards,
+    lambda _: layouts.antidiagonal,
+    lambda _: layouts.compact_antidiagonal,
     lambda r: in_segments(r.randint(0, 2), r.randint(0, 2)),
 )
 
 
-def in_segments(apart: int, growing: int) -> Callable[[Any], IndexFunction]:
-    """Rows one after the other, with room between them that grows."""
+def in_segments(gap: int, growing: int) -> Callable[[Any], layouts.IndexFunction]:
+    """Return a storage of consecutive rows, with growing gaps between them."""
 
-    def storage(shape: Any) -> IndexFunction:
+    def storage(shape: Any) -> layouts.IndexFunction:
         rows, columns = shape
-        segments = Segments(rows, lambda i: i * (columns + apart + growing * i), lambda _: columns)
-        return IndexFunction((rows, columns), lambda i, j: (i, j), lambda i, q: (i, q), onto=segments, name="segments")
+        segments = layouts.Segments(rows, lambda i: i * (columns + gap + growing * i), lambda _: columns)
+        return layouts.IndexFunction(
+            (rows, columns), lambda i, j: (i, j), lambda i, q: (i, q), onto=segments, name="segments"
+        )
 
     return storage
 
 
-def by_word(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
-    """A word, and a shape: numbers, or sizes with numbers for them."""
+def named_storage(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
+    """Return a named storage, and a shape of numbers or of sizes with numbers."""
     at = [random.randint(1, 6), random.randint(1, 9)]
     named = [f"{name}" if random.random() < 0.5 else extent for name, extent in zip("nm", at, strict=True)]
-    return random.choice(WORDS)(random), named, {"n": at[0], "m": at[1]}
+    return random.choice(NAMED)(random), named, {"n": at[0], "m": at[1]}
 
 
 def of_powers(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
-    """A function of powers of two: over F2, along axes, or rows after which a swizzle comes."""
+    """Return a function on powers of two: over F2, along axes, or a swizzle after rows."""
     a, b = random.randint(0, 3), random.randint(0, 4)
     rows, columns = 1 << a, 1 << b
     made: Any
@@ -100,13 +84,16 @@ def of_powers(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
                 given = [1 << k for k in random.sample(range(width), a + b)]
                 for k in range(1, len(given)):
                     given[k] ^= given[random.randrange(k)] if random.random() < 0.5 else 0
-            made = LinearLayout.from_bases([("i", given[:a]), ("j", given[a:])], [("at", 1 << width)])
+            made = layouts.LinearLayout.from_bases([("i", given[:a]), ("j", given[a:])], [("at", 1 << width)])
         case 1:
-            made = Layout((rows, columns), (F2(random.randint(1, 2 * columns)), F2(random.choice((1, 1, 2, 3)))))
+            made = layouts.Layout(
+                (rows, columns), (layouts.F2(random.randint(1, 2 * columns)), layouts.F2(random.choice((1, 1, 2, 3))))
+            )
         case 2:
             bits, base = random.randint(0, 2), random.randint(0, 2)
-            made = composition(
-                Swizzle(bits, base, random.randint(max(bits, 1), 4)), Layout((rows, columns), (columns, 1))
+            made = layouts.composition(
+                layouts.Swizzle(bits, base, random.randint(max(bits, 1), 4)),
+                layouts.Layout((rows, columns), (columns, 1)),
             )
         case _:
             lane = axis("lane")
@@ -117,28 +104,28 @@ def of_powers(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
 
 
 def by_strides(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
-    """Any strides of two modes, most of which store."""
+    """Return strides of two modes, often injective."""
     rows, columns = random.randint(1, 5), random.randint(1, 5)
     strides = (
         (columns + random.randint(-1, 2), 1) if random.random() < 0.6 else (random.randint(0, 6), random.randint(0, 6))
     )
-    return Layout((rows, columns), strides), [rows, columns], {}
+    return layouts.Layout((rows, columns), strides), [rows, columns], {}
 
 
 def is_storage(layout: Any, rows: int, columns: int) -> bool:
-    """Whether each element has a place of its own, by enumeration; words always give each one."""
-    if not isinstance(layout, Function):
+    """Return whether the layout is injective, by enumeration; named storages always are."""
+    if not isinstance(layout, layouts.Function):
         return True
     values = layout.table().reshape(rows * columns, -1)
     return len(np.unique(values, axis=0)) == rows * columns
 
 
-def draw(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
-    return random.choice((by_word, by_word, of_powers, of_powers, by_strides))(random)
+def random_storage(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
+    return random.choice((named_storage, named_storage, of_powers, of_powers, by_strides))(random)
 
 
 def compare(program: Program, session: Session, sizes: dict[str, int], rows: int, columns: int) -> str:
-    """What the goal computes that the program does not, in the interpreter and by its loop nest."""
+    """Return a difference between goal and program, in the interpreter or the loop nest, or an empty text."""
     given = np.arange(1, rows * columns + 1, dtype=np.float32).reshape(rows, columns)
     wanted = atl.evaluate(program, A=given)
     if not np.array_equal(atl.evaluate(session.goal, A=given), wanted):
@@ -152,8 +139,8 @@ def compare(program: Program, session: Session, sizes: dict[str, int], rows: int
 
 
 def tried(random: Random, what: str) -> tuple[str, str]:
-    """One storage in one program: what came of it, and what is wrong, if anything."""
-    layout, shape, sizes = draw(random)
+    """Try a random storage in a random program; return the outcome, and a finding or an empty text."""
+    layout, shape, sizes = random_storage(random)
     rows, columns = (sizes[e] if isinstance(e, str) else e for e in shape)
     program = atl.parse(random.choice(REORDERED if what == "reordered" else PROGRAMS).format(*shape))
     session = reschedule(program)
@@ -166,15 +153,15 @@ def tried(random: Random, what: str) -> tuple[str, str]:
     except ATLError as refused:
         if what == "by elements" and "places in segments" in refused.summary:
             return "places in segments, not by elements", ""
-        if is_storage(layout, rows, columns) and (what != "reordered" or _leads_back(layout, rows, columns)):
+        if is_storage(layout, rows, columns) and (what != "reordered" or _has_inverse(layout, rows, columns)):
             return "refused", f"{layout} of {shape} is refused: {refused.args[0]}"
         return f"no storage, not {what}", ""
     wrong = compare(program, session, sizes, rows, columns)
     return what, f"{what} through {layout} of {shape} at {sizes}: {wrong}\n{session.goal}" if wrong else ""
 
 
-def _leads_back(layout: Any, rows: int, columns: int) -> bool:
-    """Whether a formula leads back from places: strides in no order may store, and loops in their order need one."""
-    if not isinstance(layout, Layout):
+def _has_inverse(layout: Any, rows: int, columns: int) -> bool:
+    """Return whether the inverse has a formula, which reordered loops need."""
+    if not isinstance(layout, layouts.Layout):
         return True
     return layout.stored((constant(rows), constant(columns))).inverse is not None

@@ -1,4 +1,4 @@
-"""Tensors of programs stored by LEGO's chains: the same values in C, with a certificate, or a refusal."""
+"""Tensors stored by LEGO chains: values in C, certificates and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHOLE = atl.parse("f (A : float32[8*a, 8*b]) : float32[8*a, 8*b] := ⊞[i < 8*a]
 
 
 def turned(tile: int) -> GenP:
-    """The elements of a square from the last to the first."""
+    """Return the reversed order of a square."""
     last = tile - 1
     return GenP(
         [tile, tile],
@@ -41,7 +41,7 @@ def turned(tile: int) -> GenP:
     ],
     ids=["columns", "tiles", "turned tiles", "halves"],
 )
-def test_a_tensor_is_stored_by_a_chain(made: Callable[[], GroupBy], tmp_path: Path) -> None:
+def test_tensor_is_stored_by_a_chain(made: Callable[[], GroupBy], tmp_path: Path) -> None:
     theorem = reschedule(WHOLE).store("A", made()).done()
     theorem.save(tmp_path / "stored.atl.json")
     assert load(tmp_path / "stored.atl.json").rhs == theorem.rhs
@@ -51,7 +51,7 @@ def test_a_tensor_is_stored_by_a_chain(made: Callable[[], GroupBy], tmp_path: Pa
         assert np.array_equal(kernel(given), 2 * given)
 
 
-def test_what_stores_nothing_is_refused() -> None:
+def test_unsuitable_lego_layouts_are_refused() -> None:
     with pytest.raises(NoLayout, match="required: 2, as the tensor"):
         reschedule(WHOLE).store("A", TileBy([a, b], [8, 8]))
     with pytest.raises(ATLError, match=r"the layout is for n x m elements, the tensor has 8\*a x 8\*b"):

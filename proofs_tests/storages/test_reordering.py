@@ -1,4 +1,4 @@
-"""Loops in the order of places (§6.5): sums and generations, proved by rules that stand, and what is refused."""
+"""Loops in the order of storage (§6.5): sums and generations, and refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import atl
 from atl.errors import InvalidArgument
 from layouts import Box, IndexFunction, Layout, antidiagonal, backwards, blocked, column_major, skewed
 from proofs_tests.sessions.session_programs import body, matmul
-from proofs_tests.storages.ways import WAYS, T, faults_in_c
+from proofs_tests.storages.storages import STORAGES, T, faults_in_c
 from rewrites import DoesNotApply, Session, load, reschedule
 from rewrites.errors import NotInjective
 
@@ -30,14 +30,14 @@ def doubled() -> Session:
 
 @cache
 def ordered(start: Callable[[], Session], name: str) -> Session:
-    """Both loops in the order of a way: derived once for the tests, none of which goes on with it."""
-    return start().reorder(["i", "j"], WAYS[name])
+    """Reorder both loops; cached, so tests must not modify the session."""
+    return start().reorder(["i", "j"], STORAGES[name])
 
 
 @pytest.mark.thinned(2)
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", WAYS)
-def test_sums_and_generations_run_in_the_order_of_places(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", STORAGES)
+def test_sums_and_generations_run_in_storage_order(name: str, tmp_path: Path) -> None:
     for start in (total, doubled):
         theorem = ordered(start, name).done()
         theorem.save(tmp_path / "ordered.atl.json")
@@ -45,21 +45,21 @@ def test_sums_and_generations_run_in_the_order_of_places(name: str, tmp_path: Pa
 
 
 @pytest.mark.long
-def test_all_of_these_orders_agree_in_c_under_sanitizers() -> None:
-    """Sums in three of these orders: what is not in the order is the same in all of them."""
-    made = [ordered(doubled, name) for name in WAYS]
+def test_reordered_loops_agree_in_c() -> None:
+    """Three orders suffice for sums, whose kernels otherwise agree."""
+    made = [ordered(doubled, name) for name in STORAGES]
     made += [ordered(total, name) for name in ("blocked by a size", "swizzled", "antidiagonal")]
     assert faults_in_c(made) == []
 
 
-def test_places_that_are_numbers_are_summed_over_too() -> None:
-    """A tile of one element has a digit that is always 0."""
+def test_constant_extents_are_summed_too() -> None:
+    """The digit of a tile of one element is always 0."""
     s = total().reorder(["i", "j"], blocked(1, 4))
     assert "Σ[p2 < 1]" in body(s)
     assert faults_in_c([s]) == []
 
 
-def test_places_that_no_iteration_has_are_left_out() -> None:
+def test_unused_locations_are_skipped() -> None:
     assert body(total().reorder(["i", "j"], antidiagonal)) == (
         "Σ[d < max(0, k + m - 1)] Σ[i < k] [i <= d < i + m] · A[i, d - i]"
     )
@@ -68,7 +68,7 @@ def test_places_that_no_iteration_has_are_left_out() -> None:
     )
 
 
-def test_one_loop_of_a_nest_is_reordered() -> None:
+def test_single_loop_is_reordered() -> None:
     s = reschedule(matmul()).reorder("p", backwards)
     assert body(s) == "⊞[i < n] ⊞[j < m] Σ[p0 < k] A[i, k - p0 - 1] * B[k - p0 - 1, j]"
     s = reschedule(matmul()).reorder("p", blocked(4))
@@ -76,7 +76,7 @@ def test_one_loop_of_a_nest_is_reordered() -> None:
     assert faults_in_c([s]) == []
 
 
-def test_what_has_no_common_order_is_refused() -> None:
+def test_loops_without_a_common_order_are_refused() -> None:
     s = reschedule(matmul())
     with pytest.raises(DoesNotApply, match="a sum and a generation cannot be reordered together"):
         s.reorder(["j", "p"], skewed)
@@ -92,15 +92,15 @@ def test_what_has_no_common_order_is_refused() -> None:
         s.reorder("p", _folded)
 
 
-def test_an_order_from_which_no_way_leads_back_is_refused_before_a_step_is_taken() -> None:
+def test_order_without_a_known_inverse_is_refused() -> None:
     s = reschedule(atl.parse("doubled (A : float32[2, 3]) : float32[2, 3] := ⊞[i < 2] ⊞[j < 3] 2 * A[i, j]"))
     with pytest.raises(InvalidArgument, match=r"^this layout has no known inverse .* loop indices \[ATL102\]"):
         s.reorder(["i", "j"], Layout((2, 3), (3, 2)))
     assert "p % 7" in body(s.reorder(["i", "j"], Layout((2, 3), (7, 2))))
 
 
-def test_numbers_that_break_a_storage_are_of_what_is_outside_of_it() -> None:
-    """The element is told by its indices; `i` in the numbers is the loop around, and not the index of the element."""
+def test_counterexample_numbers_use_outer_variables() -> None:
+    """`i` in the numbers is the outer loop, not the index of the element."""
     s = reschedule(atl.parse("f (A : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j]"))
     with pytest.raises(NotInjective) as refused:
         s.reorder("j", _folded)

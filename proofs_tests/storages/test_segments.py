@@ -1,4 +1,4 @@
-"""Places in segments: the antidiagonals of a square one after the other, proved for every size, and faults in them."""
+"""Storages in segments, such as the antidiagonals of a square: proofs for all sizes, and planted faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atl.prove import Proved, Refuted, Unknown
 from atl.surface.reindexing import Packing, Reindexing
 from layouts import CannotTabulate, IndexFunction, NoLayout, Segments, bijective, injective
 from layouts.errors import LayoutError
-from proofs_tests.storages.ways import faults_in_c
+from proofs_tests.storages.storages import faults_in_c
 from rewrites import reschedule
 from rewrites.errors import NotInjective
 
@@ -22,7 +22,7 @@ n, m = atl.sizes("n m")
 
 
 def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0, places: int = 0) -> IndexFunction:
-    """Antidiagonal d has min(d, n - 1) - max(0, d - n + 1) + 1 elements, and begins after those before it."""
+    """Return consecutive antidiagonals; number d has min(d, n - 1) - max(0, d - n + 1) + 1 elements."""
 
     def first(d: Any) -> Any:
         return atl.imax(0, d - size + 1)
@@ -46,7 +46,7 @@ def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0, places
 
 
 @pytest.mark.long
-def test_the_antidiagonals_of_a_square_have_places_of_their_own_for_every_size() -> None:
+def test_antidiagonals_are_injective_for_all_sizes() -> None:
     assert isinstance(injective(square(n)), Proved)
     assert isinstance(injective(square(4)), Proved)
     assert isinstance(bijective(square(n)), Proved)
@@ -54,14 +54,14 @@ def test_the_antidiagonals_of_a_square_have_places_of_their_own_for_every_size()
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_they_lie_one_after_the_other(size: int) -> None:
+def test_antidiagonals_are_consecutive(size: int) -> None:
     elements = sorted(((i, j) for i in range(size) for j in range(size)), key=lambda at: (sum(at), at[0]))
     layout = square(n).where(n=size)
     assert [layout(i, j) for i, j in elements] == list(range(size * size))
     assert sorted(layout.table().tolist()) == list(range(size * size))
 
 
-def test_segments_that_meet_are_refuted_and_room_between_them_is_none_of_a_proof_s_concern() -> None:
+def test_overlapping_segments_are_refuted_and_gaps_allowed() -> None:
     met = injective(square(n, begins=-1))
     assert isinstance(met, Refuted)
     numbers = {name: int(str(value)) for name, value in met.model.numbers.items()}
@@ -81,39 +81,39 @@ def test_segments_that_meet_are_refuted_and_room_between_them_is_none_of_a_proof
     ],
     ids=["too long", "too short", "back"],
 )
-def test_what_does_not_follow_is_not_proved(fault: dict[str, int], reason: str) -> None:
-    """The functions are injective all the same: what is wrong is what is said of them."""
+def test_wrong_segments_or_inverses_are_not_proved(fault: dict[str, int], reason: str) -> None:
+    """The functions are injective, but their declared segments or inverse are wrong."""
     answer = injective(square(n, **fault))
     assert isinstance(answer, Unknown)
     assert reason in answer.reason
 
 
-def test_a_key_that_is_none_of_a_segment_is_not_proved() -> None:
+def test_segment_key_out_of_range_is_not_proved() -> None:
     rows = Segments(n - 1, lambda i: m * i, lambda _: m)
     answer = injective(IndexFunction((n, m), lambda i, j: (i, j), lambda i, j: (i, j), onto=rows))
     assert isinstance(answer, Unknown)
     assert "i0 + 1 < n on the segments" in answer.reason
 
 
-def test_rows_whose_pitch_grows_are_segments() -> None:
+def test_rows_with_growing_pitch_are_segments() -> None:
     growing = Segments(n, lambda i: i * m + i * i, lambda _: m)
     rows = IndexFunction((n, m), lambda i, j: (i, j), lambda i, j: (i, j), onto=growing)
     assert injective(rows) == Proved("linear")
     assert [rows.where(n=3, m=2)(i, j) for i in range(3) for j in range(2)] == [0, 1, 3, 4, 8, 9]
     with pytest.raises(CannotTabulate, match="the value of m is unknown"):
         IndexFunction((n, 2), lambda i, j: (i, j), onto=growing).where(n=3).table()
-    shrinking = Segments(n, lambda i: -2 * i * m, lambda _: 2)  # made of a size that the shape has not
+    shrinking = Segments(n, lambda i: -2 * i * m, lambda _: 2)  # depends on a size that is not in the shape
     met = injective(IndexFunction((n, 2), lambda i, j: (i, m * j), lambda i, q: (i, q), onto=shrinking))
     assert isinstance(met, Refuted)
 
 
 def of_shape(function: Callable[..., IndexFunction], **fault: int) -> Callable[[Sequence[Any]], IndexFunction]:
-    """The function as a storage: of the extents of a tensor."""
+    """Return the function as a storage, from the shape of a tensor."""
     return lambda shape: function(atl.IndexExpr(shape[0]), **fault)
 
 
 @pytest.mark.long
-def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
+def test_tensor_is_stored_in_segments() -> None:
     program = atl.parse(
         "f (A : float32[n, n]) : float32[n, n] := let y := 2 * A in ⊞[i < n] ⊞[j < n] y[j, i] + y[i, j]"
     )
@@ -132,7 +132,7 @@ def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ({"begins": -1}, "each segment ends before the next begins"),
         ({"length": 1}, "each segment is within the places"),
@@ -142,13 +142,13 @@ def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
     ],
     ids=["begins", "too long", "too short", "places", "back"],
 )
-def test_a_fault_in_segments_is_refused_with_numbers(fault: dict[str, int], said: str) -> None:
+def test_faulty_segments_are_refused_with_numbers(fault: dict[str, int], message: str) -> None:
     program = atl.parse("f (A : float32[n, n]) : float32[n, n] := 2 * A")
-    with pytest.raises(NotInjective, match=said):
+    with pytest.raises(NotInjective, match=message):
         reschedule(program).store("A", of_shape(square, **fault))
 
 
-def test_an_array_that_lies_in_segments_is_read_as_it_lies() -> None:
+def test_input_in_segments_is_read_in_place() -> None:
     def lower(size: Any) -> IndexFunction:
         rows = Segments(size, lambda i: i * (i + 1) // 2, lambda i: i + 1)
         return IndexFunction((size, size), lambda i, j: (atl.imax(i, j), atl.imin(i, j)), onto=rows)
@@ -163,7 +163,7 @@ def test_an_array_that_lies_in_segments_is_read_as_it_lies() -> None:
     assert np.array_equal(atl.evaluate(s.goal, A_laid=packed, x=x), whole @ x)
 
 
-def test_formulas_of_segments_are_read_as_they_lie_and_have_a_key_and_a_position() -> None:
+def test_segment_formulas_have_a_key_and_a_position() -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
     shape = (n.node, m.node)
     pitch = Packing(lambda k: k * (m + 1), lambda _: m, (n * (m + 1)).node)
@@ -176,7 +176,7 @@ def test_formulas_of_segments_are_read_as_they_lie_and_have_a_key_and_a_position
             Reindexing(shape, places, lambda i, j: (i, j, 0), None, packing)  # type: ignore[arg-type]
 
 
-def test_what_is_no_segment_is_refused() -> None:
+def test_invalid_segments_are_refused() -> None:
     with pytest.raises(atl.errors.InvalidArgument, match="3 is not callable"):
         Segments(n, 3, lambda _: m)  # type: ignore[arg-type]
     with pytest.raises(LayoutError, match="3 digits for a location in segments"):
@@ -187,8 +187,7 @@ def test_what_is_no_segment_is_refused() -> None:
         reschedule(program).store("A", forward)
 
 
-def test_a_formula_that_chooses_is_computed_for_arrays_as_for_numbers() -> None:
-    """The greater of two indices, a quotient by an index, an exclusive or, put for sizes."""
+def test_array_and_scalar_evaluation_agree() -> None:
     made = IndexFunction((n, m), lambda i, j: atl.imax(i, 2 * j) * 5 + (i + 7) // (j + 1) + (i ^ j)).where(n=4, m=3)
     wanted = [max(i, 2 * j) * 5 + (i + 7) // (j + 1) + (i ^ j) for j in range(3) for i in range(4)]
     assert made.table().tolist() == wanted

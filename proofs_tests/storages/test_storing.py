@@ -1,4 +1,4 @@
-"""Tensors stored through layouts: products derived by a call each, in C under sanitizers, and what is refused."""
+"""Tensors stored through layouts: derived kernels, C under sanitizers, and refusals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from layouts import (
 )
 from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import body, matmul, pipeline
-from proofs_tests.storages.ways import WAYS, T, faults_in_c
+from proofs_tests.storages.storages import STORAGES, T, faults_in_c
 from rewrites import DoesNotApply, Session, load, reschedule
 from rewrites.errors import NotInjective
 from rewrites.tactics.reindexing.wellformed import check_reindexing
@@ -43,17 +43,17 @@ n, m = atl.sizes("n m")
 
 @cache
 def products(name: str) -> Session:
-    """The product with both operands stored so: derived once for the tests, none of which goes on with it."""
-    return reschedule(matmul(), given=[T >= 1]).store("B", WAYS[name]).store("A", WAYS[name])
+    """Store both operands of the product; cached, so tests must not modify the session."""
+    return reschedule(matmul(), given=[T >= 1]).store("B", STORAGES[name]).store("A", STORAGES[name])
 
 
 @pytest.mark.parametrize("way", [blocked, padded, swizzled, morton])
-def test_a_storage_that_lacks_its_own_numbers_says_so(way: Any) -> None:
+def test_storage_without_parameters_is_refused(way: Any) -> None:
     with pytest.raises(InvalidArgument, match=f"{way.__name__} is called with the shape .*instead of its parameters"):
         reschedule(matmul()).store("B", way)
 
 
-def test_strides_of_sizes_are_stored_by_facts_of_the_layout_and_of_the_program() -> None:
+def test_symbolic_strides_need_facts_in_layout_and_program() -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
     p = atl.sizes("p")
     with pytest.raises(NoLayout, match="in both places"):
@@ -64,8 +64,8 @@ def test_strides_of_sizes_are_stored_by_facts_of_the_layout_and_of_the_program()
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", WAYS)
-def test_a_product_with_stored_operands_is_derived_by_a_call_each(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", STORAGES)
+def test_product_operands_are_stored_by_one_call_each(name: str, tmp_path: Path) -> None:
     s = products(name)
     assert str(s.check()).startswith("no problems found")
     theorem = s.done()
@@ -75,12 +75,12 @@ def test_a_product_with_stored_operands_is_derived_by_a_call_each(name: str, tmp
 
 
 @pytest.mark.long
-def test_all_of_these_products_agree_in_c_under_sanitizers() -> None:
-    assert faults_in_c([products(name) for name in WAYS]) == []
+def test_products_agree_in_c() -> None:
+    assert faults_in_c([products(name) for name in STORAGES]) == []
 
 
 @pytest.mark.long
-def test_a_tensor_is_read_where_its_elements_went() -> None:
+def test_reads_use_stored_locations() -> None:
     assert body(reschedule(matmul()).store("B", blocked(4, 8))) == (
         "let Bs := ⊞[p0 < ⌈k / 4⌉] ⊞[p1 < ⌈m / 8⌉] ⊞[p2 < 4] ⊞[p3 < 8] [4*p0 + p2 < k ∧ 8*p1 + p3 < m] · "
         "B[4*p0 + p2, 8*p1 + p3] in ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * Bs[p // 4, j // 8, p % 4, j % 8]"
@@ -90,7 +90,7 @@ def test_a_tensor_is_read_where_its_elements_went() -> None:
     )
 
 
-def test_a_let_keeps_its_name_and_its_mark() -> None:
+def test_stored_let_keeps_its_name_and_mark() -> None:
     s = reschedule(pipeline()).mark("buf", "heap").store("buf", blocked(8))
     assert body(s) == (
         "let buf | heap := ⊞[p0 < ⌈n / 8⌉] ⊞[p1 < 8] [8*p0 + p1 < n] · f[8*p0 + p1] in "
@@ -99,7 +99,7 @@ def test_a_let_keeps_its_name_and_its_mark() -> None:
     assert faults_in_c([s]) == []
 
 
-def test_a_tensor_that_is_used_as_a_whole_is_read_back() -> None:
+def test_whole_tensor_use_is_read_back() -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := let y := 2 * A in y + y")
     s = reschedule(program).store("y", column_major)
     assert body(s) == (
@@ -109,7 +109,7 @@ def test_a_tensor_that_is_used_as_a_whole_is_read_back() -> None:
 
 
 @pytest.mark.long
-def test_a_let_within_loops_is_stored_there() -> None:
+def test_let_inside_loops_is_stored_there() -> None:
     program = atl.parse(
         "f (A : float32[n, m]) : float32[n, m] := "
         "⊞[i < n] let y := ⊞[j < m] A[i, j] + 1 in ⊞[j < m] y[m - 1 - j] * y[j]"
@@ -120,7 +120,7 @@ def test_a_let_within_loops_is_stored_there() -> None:
 
 
 @pytest.mark.long
-def test_strides_store_where_they_are_a_box_of_digits() -> None:
+def test_compact_strides_store_like_named_storages() -> None:
     s = reschedule(matmul())
     k = atl.sizes("k")
     assert s.branch().store("B", Layout((k, m), (1, k))).goal == s.branch().store("B", column_major).goal
@@ -132,32 +132,29 @@ def test_strides_store_where_they_are_a_box_of_digits() -> None:
 REFUSED = {
     "zero stride": (Layout((n, m), (0, 1)), NoLayout, "stores all elements along mode 0, of extent n, at one location"),
     "overlap": (Layout((n, m), (1, 1)), NoLayout, "stores two elements at one location"),
-    "no box": (Layout((2, 4), (5, 1)), NotInjective, r"the element at \(\d+, \d+\) would be lost"),
+    "beyond the box": (Layout((2, 4), (5, 1)), NotInjective, r"the element at \(\d+, \d+\) would be lost"),
     "offset": (Layout((n, m), (m, 1), offset=3), NoLayout, "begins at 3"),
     "not addresses": (Layout((n, m), (F2(9), F2(1))), NoLayout, "the values of .* are not addresses"),
     "rank": (row_major(n), NoLayout, "has 1 mode"),
-    "no box of places": (IndexFunction((n, m), lambda i, j: i * m + j), NoLayout, "onto=Box"),
-    "half": (
-        IndexFunction((n, m), lambda i, j: (i, j // 2), lambda i, q: (i, 2 * q), onto=Box((n, m), row_major=True)),
-        NotInjective,
-        r"the elements \(0, 0\) and \(0, 1\) would both be stored at \(0, 0\)",
-    ),
+    "no box": (IndexFunction((n, m), lambda i, j: i * m + j), NoLayout, "onto=Box"),
+    "half": (IndexFunction((n, m), lambda i, j: (i, j // 2), lambda i, q: (i, 2 * q), onto=Box((n, m), row_major=True)),
+        NotInjective, r"the elements \(0, 0\) and \(0, 1\) would both be stored at \(0, 0\)"),
     "a class": (Layout, InvalidArgument, "is not a layout"),
-    "no layout": (3, InvalidArgument, "is not a layout"),
+    "a number": (3, InvalidArgument, "is not a layout"),
     "function of nothing": (lambda: 3, InvalidArgument, "is not a layout"),
     "function to nothing": (lambda shape: shape, InvalidArgument, "is not a layout"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_store_is_refused(case: str) -> None:
+def test_unsuitable_layouts_are_refused(case: str) -> None:
     layout, error, text = REFUSED[case]
     with pytest.raises(error, match=text) as refused:
         reschedule(atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")).store("A", layout)  # type: ignore[arg-type]
     assert isinstance(refused.value, ATLError)
 
 
-def test_what_has_no_storage_is_refused() -> None:
+def test_invalid_store_arguments_are_refused() -> None:
     s = reschedule(matmul())
     with pytest.raises(DoesNotApply, match="neither a let nor an input"):
         s.store("j", skewed)
@@ -168,7 +165,7 @@ def test_what_has_no_storage_is_refused() -> None:
     assert s.goal == matmul()
 
 
-def test_what_is_no_reindexing_is_refused_where_it_is_made() -> None:
+def test_invalid_reindexings_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="3 are not extents"):
         Reindexing(3, (), tuple, tuple)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="5 is not a function"):
@@ -178,7 +175,7 @@ def test_what_is_no_reindexing_is_refused_where_it_is_made() -> None:
 
 
 @pytest.mark.long
-def test_strides_that_do_not_divide_store_at_addresses() -> None:
+def test_non_dividing_strides_use_flat_addresses() -> None:
     program = atl.parse("f (A : float32[2, 4]) : float32[2, 4] := ⊞[i < 2] ⊞[j < 4] 2 * A[i, j]")
     s = reschedule(program).store("A", Layout((2, 4), (7, 2)))
     assert body(s) == (
@@ -191,7 +188,7 @@ def test_strides_that_do_not_divide_store_at_addresses() -> None:
     assert faults_in_c([wide], [{"n": a, "m": b} for a, b in ((3, 5), (0, 2), (2, 0), (1, 1))]) == []
 
 
-def test_strides_that_meet_are_refused_with_two_elements() -> None:
+def test_colliding_strides_are_refused_with_two_elements() -> None:
     program = atl.parse("f (A : float32[2, 4]) : float32[2, 4] := 2 * A")
     with pytest.raises(NoLayout, match=r"two elements at one location: those with the digits \(0, 3\) and \(1, 0\)"):
         reschedule(program).store("A", Layout((2, 4), (3, 1)))
@@ -199,7 +196,7 @@ def test_strides_that_meet_are_refused_with_two_elements() -> None:
     assert "As[0]" in body(reschedule(one).store("A", Layout((1, 1), (1, 1))))
 
 
-def test_a_program_that_ends_in_a_stored_tensor_is_what_it_was() -> None:
+def test_result_of_a_stored_tensor_is_unchanged() -> None:
     program: Program = atl.parse("f (A : float32[n, m]) : float32[n, m] := let y := 2 * A in y")
     s = reschedule(program).store("y", skewed)
     assert body(s).endswith("⊞[i0 < n] ⊞[i1 < m] y[i0, (i0 + i1) % m]")
@@ -207,7 +204,7 @@ def test_a_program_that_ends_in_a_stored_tensor_is_what_it_was() -> None:
 
 
 @pytest.mark.parametrize("shape", ["2, 3", "3, 6", "4, m"])
-def test_fewer_rows_than_a_swizzle_turns_are_stored_with_a_tail(shape: str) -> None:
+def test_swizzle_of_few_rows_has_a_tail(shape: str) -> None:
     s = reschedule(atl.parse(f"scaled (A : float32[{shape}]) : float32[{shape}] := 2 * A"))
     s.store("A", swizzled(4))
     rows, columns = (6 if part == "m" else int(part) for part in shape.split(", "))
@@ -216,7 +213,7 @@ def test_fewer_rows_than_a_swizzle_turns_are_stored_with_a_tail(shape: str) -> N
 
 
 @pytest.mark.long
-def test_loops_over_fewer_columns_than_a_swizzle_exchanges_run_in_its_order() -> None:
+def test_loops_over_few_columns_run_in_swizzle_order() -> None:
     given = np.arange(6, dtype=np.float32).reshape(2, 3)
     s = reschedule(atl.parse("total (A : float32[2, 3]) : float32 := Σ[i < 2] Σ[j < 3] A[i, j]"))
     s.reorder(["i", "j"], swizzled(4, 3))
@@ -224,7 +221,7 @@ def test_loops_over_fewer_columns_than_a_swizzle_exchanges_run_in_its_order() ->
 
 
 @pytest.mark.long
-def test_loops_stay_those_over_the_elements_and_each_is_stored_where_it_goes() -> None:
+def test_element_loops_store_at_computed_locations() -> None:
     program = atl.parse(
         "f (A : float32[n, m]) : float32[m, n] := let t := ⊞[i < n] ⊞[j < m] 2 * A[i, j] in ⊞[j < m] ⊞[i < n] t[i, j]"
     )
@@ -239,7 +236,7 @@ def test_loops_stay_those_over_the_elements_and_each_is_stored_where_it_goes() -
 
 
 @pytest.mark.long
-def test_loops_over_elements_leave_places_without_one_alone() -> None:
+def test_element_loops_skip_padding() -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[m, n] := let t := 2 * A in ⊞[j < m] ⊞[i < n] t[i, j]")
     s = reschedule(program).store("t", blocked(4, 8), loops="elements")
     stored = "place ⌈n / 4⌉ (i // 4) place ⌈m / 8⌉ (j // 8) place 4 (i % 4) place 8 (j % 8) (2 * A[i, j])"
@@ -249,7 +246,7 @@ def test_loops_over_elements_leave_places_without_one_alone() -> None:
 
 
 @pytest.mark.long
-def test_more_digits_than_rules_reach_through_are_joined_for_loops_over_elements() -> None:
+def test_element_loops_join_many_digits() -> None:
     bits = LinearLayout.from_bases([("i", [1]), ("j", [8, 16, 12, 2])], [("at", 32)])
     s = reschedule(atl.parse("f (A : float32[2, 16]) : float32[2, 16] := 2 * A")).store("A", bits, loops="elements")
     assert "place 4 (2*(i1 // 8) + i0) A[i0, i1]" in body(s)
@@ -262,14 +259,14 @@ def test_more_digits_than_rules_reach_through_are_joined_for_loops_over_elements
 
 @pytest.mark.long
 @pytest.mark.parametrize("strides", [(3, 2), (4, 3)])
-def test_without_a_way_back_it_is_proved_that_no_two_elements_meet(strides: tuple[int, int]) -> None:
+def test_injectivity_is_proved_without_an_inverse(strides: tuple[int, int]) -> None:
     s = reschedule(atl.parse("f (A : float32[2, 3]) : float32[2, 3] := let y := 2 * A in ⊞[i < 2] ⊞[j < 3] y[i, j]"))
     s.store("y", Layout((2, 3), strides))
     a, b = strides
-    room = a + 2 * b + 1
-    assert f"place {room} " in body(s)
+    size = a + 2 * b + 1
+    assert f"place {size} " in body(s)
     assert faults_in_c([s], [{}]) == []
-    onto = IndexFunction((2, 3), lambda i, j: (a * i + b * j,), onto=Box((room,), row_major=True))
+    onto = IndexFunction((2, 3), lambda i, j: (a * i + b * j,), onto=Box((size,), row_major=True))
     made = onto.stored((constant(2), constant(3)))
     assert made.inverse is None
     check_reindexing(made, Facts())

@@ -1,4 +1,4 @@
-"""Inputs that a call gives in a layout: read as they lie, copies too, with the theorem about what they mean."""
+"""Inputs passed in a layout: read at their locations, copies too, with a theorem about their meaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atl.errors import ATLError, InvalidArgument
 from layouts import Box, IndexFunction, Layout, blocked, column_major
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import body, k, m, matmul
-from proofs_tests.storages.ways import WAYS, T, at_sizes, variables
+from proofs_tests.storages.storages import STORAGES, T, at_sizes, variables
 from rewrites import DoesNotApply, load, reschedule
 from rewrites.errors import NotInjective
 
@@ -23,9 +23,9 @@ B = np.random.default_rng(1).integers(-4, 5, (9, 13)).astype(np.float32)
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", WAYS)
-def test_an_operand_that_lies_so_is_read_where_its_elements_are(name: str) -> None:
-    layout = WAYS[name]
+@pytest.mark.parametrize("name", STORAGES)
+def test_viewed_operand_is_read_in_place(name: str) -> None:
+    layout = STORAGES[name]
     s = reschedule(matmul(), given=[T >= 1]).view("B", layout)
     made = _stored(layout)
     known = {"k": 9, "m": 13, "T": 3}
@@ -35,7 +35,7 @@ def test_an_operand_that_lies_so_is_read_where_its_elements_are(name: str) -> No
 
 
 def _stored(layout: Any) -> np.ndarray[Any, Any]:
-    """B as it lies, element by element."""
+    """Return B in the layout, element by element."""
     formulas = layout((k.node, m.node)).stored((k.node, m.node))
     sizes = {"k": 9, "m": 13, "T": 3}
     laid = np.full([at_sizes(extent, sizes) for extent in formulas.places], np.nan, np.float32)
@@ -44,7 +44,7 @@ def _stored(layout: Any) -> np.ndarray[Any, Any]:
     return laid
 
 
-def test_the_steps_taken_before_are_taken_again(tmp_path: Path) -> None:
+def test_view_replays_earlier_steps(tmp_path: Path) -> None:
     s = reschedule(matmul()).tile("p", 4).view("B", column_major)
     assert body(s).endswith("[4*po + pi < k] · A[i, 4*po + pi] * B_laid[j, 4*po + pi]")
     theorem = s.done()
@@ -55,7 +55,7 @@ def test_the_steps_taken_before_are_taken_again(tmp_path: Path) -> None:
     assert np.array_equal(kernel(A=A, B_laid=np.asfortranarray(B).T), A @ B)
 
 
-def test_copies_may_be_read() -> None:
+def test_view_may_read_copies() -> None:
     row = compiled(reschedule(matmul()).view("B", Layout((k, m), (0, 1))).goal)
     assert np.array_equal(row(A=A, B_laid=B[0]), A @ np.broadcast_to(B[0], B.shape))
     shared = IndexFunction((k, m), lambda i, j: (i // 2, j), onto=Box(((k + 1) // 2, m), row_major=True))
@@ -63,7 +63,7 @@ def test_copies_may_be_read() -> None:
     assert np.array_equal(pairs(A=A, B_laid=B[:5], k=9), A @ B[np.arange(9) // 2])
 
 
-def test_strides_that_meet_or_begin_elsewhere_are_read_at_addresses() -> None:
+def test_overlapping_or_offset_strides_use_flat_addresses() -> None:
     hankel = compiled(reschedule(matmul()).view("B", Layout((k, m), (1, 1))).goal)
     row = np.arange(21, dtype=np.float32)
     assert np.array_equal(hankel(A=A, B_laid=row, k=9, m=13), A @ np.lib.stride_tricks.sliding_window_view(row, 13))
@@ -80,13 +80,13 @@ def test_strides_that_meet_or_begin_elsewhere_are_read_at_addresses() -> None:
         reschedule(small).view("x", Layout((2, 4), (4, -1)))
 
 
-def test_what_cannot_be_read_is_refused() -> None:
+def test_invalid_views_are_refused() -> None:
     outside = IndexFunction((k, m), lambda i, j: (i + 1, j), onto=Box((k, m), row_major=True))
     with pytest.raises(NotInjective, match=r"the element at \(0, 0\) would be lost"):
         reschedule(matmul()).view("B", outside)
-    apart = IndexFunction((k, m), lambda i, j: (i // 2 + 1, j), onto=Box(((k + 1) // 2, m), row_major=True))
+    shifted = IndexFunction((k, m), lambda i, j: (i // 2 + 1, j), onto=Box(((k + 1) // 2, m), row_major=True))
     with pytest.raises(NotInjective, match=r"would be lost: its place \(\d+, \d+\) is not within"):
-        reschedule(matmul()).view("B", apart)  # two elements meet too, which they may
+        reschedule(matmul()).view("B", shifted)  # elements may share a location
     with pytest.raises(InvalidArgument, match="no layout"):
         reschedule(atl.parse("f (x : float32) : float32 := 2 * x")).view("x", blocked(4))
     with pytest.raises(ATLError, match="input"):

@@ -1,1 +1,1 @@
-"""Tactics: what they make of programs of every day, and that no test is left in an inner loop."""
+"""Tests of tactics on common programs."""

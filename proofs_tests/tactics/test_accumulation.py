@@ -1,4 +1,4 @@
-"""Sums of a tile in one buffer, rows side by side, tiles on several levels: what a register tile is made of."""
+"""Register tiles: accumulation of tiles in buffers, unroll-and-jam, multi-level tiling."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rows() -> atl.Program:
 
 
 def shrinking() -> atl.Program:
-    """A divisor that is zero beyond the last row."""
+    """Return a program whose divisor is zero after the last row."""
     return atl.program("shrinking", [square], atl.gen(
         n, lambda i: atl.sum(n, lambda p: atl.value(p // (n - i)) * square[i, p])))  # fmt: skip
 
@@ -130,7 +130,7 @@ ACCUMULATED: dict[str, tuple[Callable[[], Session], str]] = {
 
 
 @pytest.mark.parametrize("name", ACCUMULATED)
-def test_the_sums_of_a_tile_are_added_up_side_by_side(name: str) -> None:
+def test_sums_of_a_tile_are_accumulated_together(name: str) -> None:
     make, expected = ACCUMULATED[name]
     s = make()
     assert expected in body(s)
@@ -138,21 +138,19 @@ def test_the_sums_of_a_tile_are_added_up_side_by_side(name: str) -> None:
     assert_agrees(s)
 
 
-def test_the_loops_of_the_tile_are_innermost_in_the_kernel() -> None:
+def test_tile_loops_are_innermost_in_the_kernel() -> None:
     s = reschedule(matmul()).tile(["i", "j"], [2, 4]).accumulate("p").pack("A", at="io").pack("B", at="jo")
     shown = [line.strip() for line in print_nest(lower(s.goal)).split("\n")]
     at = next((at for at, line in enumerate(shown) if line.startswith("acc[ii, ji] +=")), 0)
     assert shown[at - 3 : at] == ["for p in 0..k:", "for ii in 0..2:", "for ji in 0..4:"]
 
 
-def test_a_sum_that_ends_up_beside_its_tile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: loops that change places do not."""
+def test_misplaced_sum_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault disables loop interchange."""
     monkeypatch.setattr(accumulation, "interchange_at", lambda work, path: None)
     with pytest.raises(AssertionError):
-        test_the_loops_of_the_tile_are_innermost_in_the_kernel()
+        test_tile_loops_are_innermost_in_the_kernel()
 
-
-# -- rows side by side ------------------------------------------------------------------------------------------------
 
 JAMMED: dict[str, tuple[Callable[[], Session], str]] = {
     "rows inside of the columns": (
@@ -176,15 +174,13 @@ JAMMED: dict[str, tuple[Callable[[], Session], str]] = {
 
 
 @pytest.mark.parametrize("name", JAMMED)
-def test_rows_run_side_by_side_with_what_they_share(name: str) -> None:
+def test_jammed_rows_share_loads(name: str) -> None:
     make, expected = JAMMED[name]
     s = make()
     assert expected in body(s)
     assert s.check()
     assert_agrees(s)
 
-
-# -- tiles on several levels ------------------------------------------------------------------------------------------
 
 LEVELS: dict[str, tuple[Callable[[], Session], list[str]]] = {
     "of one loop": (lambda: reschedule(matmul()).tile("i", [4, 2]), ["io", "iio", "iii", "j", "p"]),
@@ -207,7 +203,7 @@ LEVELS: dict[str, tuple[Callable[[], Session], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", LEVELS)
-def test_tiles_have_tiles(name: str) -> None:
+def test_multilevel_tiles(name: str) -> None:
     make, order = LEVELS[name]
     s = make()
     lines = print_nest(lower(s.goal)).split("\n")
@@ -216,14 +212,14 @@ def test_tiles_have_tiles(name: str) -> None:
     assert_agrees(s)
 
 
-def test_nothing_is_cut_off_of_tiles_that_divide() -> None:
+def test_dividing_tiles_have_no_tails() -> None:
     shown = body(reschedule(matmul()).tile(["i", "j"], [[8, 4], 2]).interchange("iii").interchange("ji"))
     assert "truncr 0" not in shown
     assert "transpose transpose" not in shown
 
 
 def shifted() -> Session:
-    """Tiles of which the padding is told by the lengths of loops within the sum."""
+    """Return tiles whose padding follows from lengths of loops in the sum."""
     s = reschedule(atl.parse(
         "f (x : float32[n], w : float32[m]) : float32[n] := ⊞[i < n] Σ[q < m] [i + q < n] · x[i + q] * w[q]"
     ))  # fmt: skip
@@ -231,7 +227,7 @@ def shifted() -> Session:
 
 
 @pytest.mark.long
-def test_after_tails_a_buffer_is_read_within_what_any_term_of_a_sum_tells_of_padding() -> None:
+def test_padding_of_any_term_bounds_buffer_reads() -> None:
     s = shifted().tails().accumulate("q", at="ioo")
     assert "⊞[ii < 4] [ii < min(n - 16*ioo - 4*ioi, 4)] · acc[ioi, ii]" in body(s)
     assert s.check()
@@ -240,19 +236,19 @@ def test_after_tails_a_buffer_is_read_within_what_any_term_of_a_sum_tells_of_pad
 
 
 @pytest.mark.long
-def test_a_buffer_that_would_be_cut_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where no bound of a condition is found that does not speak of the sum."""
+def test_truncated_buffer_is_refused_with_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault finds no bound without the index of the sum."""
     monkeypatch.setattr(padding, "_weakened", lambda *_: None)
     with pytest.raises(DoesNotApply, match="with the sum q in a buffer the goal would not compile") as refused:
         shifted().tails().accumulate("q", at="ioo")
     assert "s.accumulate(…) before s.tails()" in str(refused.value)
     assert shifted().accumulate("q", at="ioo").tails().check()
-    # The planted fault: whatever comes to stand in the way is taken for nothing new.
+    # The planted fault treats new obstacles as old.
     monkeypatch.setattr(accumulation, "new_diagnostics", lambda before, after: [])
     assert not shifted().tails().accumulate("q", at="ioo").check()
 
 
-def test_a_refusal_names_what_stands_in_the_way_anew_and_not_what_did_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusal_names_only_new_obstacles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(padding, "_weakened", lambda *_: None)
     s = shifted().tails().mark("ioo", "block.x")
     (before,) = diagnostics(s.goal)
@@ -260,8 +256,6 @@ def test_a_refusal_names_what_stands_in_the_way_anew_and_not_what_did_before(mon
         s.accumulate("q", at="ioo")
     assert before.summary not in str(refused.value)
 
-
-# -- refusals ---------------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
     "a maximum": (lambda: reschedule(maxima()).tile("i", 4).accumulate("j"), "j is not a sum"),
@@ -285,13 +279,13 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_makes_no_tile_is_refused(name: str) -> None:
+def test_unsuitable_loops_are_not_accumulated(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(DoesNotApply, match=message):
         call()
 
 
-def test_factors_are_counted_loop_by_loop() -> None:
+def test_unroll_factors_are_counted_by_loop() -> None:
     s = reschedule(matmul())
     wrong: list[tuple[Any, Any, str]] = [
         ("i", [], "a loop without a factor"),

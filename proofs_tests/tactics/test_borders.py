@@ -1,4 +1,4 @@
-"""Operands copied with zeros around them: no read of them is guarded then, and no element of the result has a tail."""
+"""Zero-padded copies of operands, which remove guards and tails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def corners() -> Program:
 
 
 def half_meant() -> Program:
-    """A guard that says more than that the element is there."""
+    """Return a program with a guard stronger than the bounds."""
     return atl.program("half", [f], atl.gen(n, lambda i: atl.guard(i >= 2, f[i - 1]) + atl.guard(i >= 1, f[i - 1])))
 
 
@@ -102,7 +102,7 @@ PADDED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: summed("⊞[i < n] [2 <= i] · (f[i - 2] * v[0] + ([i < 8] · f[i - 2] * w[0]))").pad("f"),
         "⊞[i < n] fp[i] * v[0] + [i < 8] · fp[i] * w[0]",
     ),
-    "only what says that the element is there": (
+    "bounds only": (
         lambda: reschedule(half_meant()).pad("f"),
         "⊞[i < n] [2 <= i] · fp[i] + fp[i]",
     ),
@@ -111,7 +111,7 @@ PADDED: dict[str, tuple[Callable[[], Session], str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", PADDED)
-def test_zeros_stand_in_the_place_of_guards(name: str) -> None:
+def test_padding_replaces_guards(name: str) -> None:
     make, expected = PADDED[name]
     s = make()
     assert expected in body(s)
@@ -119,7 +119,7 @@ def test_zeros_stand_in_the_place_of_guards(name: str) -> None:
     assert_agrees(s)
 
 
-def test_the_convolution_is_padded_at_every_size() -> None:
+def test_convolution_is_padded_at_every_size() -> None:
     s = reschedule(convolution.gather()).pad("x")
     assert not any(isinstance(cursor.term, Guard) for cursor in cursors(s.goal) if cursor.path[:1] == (1,))
     kernel, numbers = compiled(s.goal), np.random.default_rng(3)
@@ -140,13 +140,13 @@ def test_the_convolution_is_padded_at_every_size() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
-    "an operand that no guard stands around": (
+    "an unguarded operand": (
         lambda: reschedule(matmul()).pad("B"), "no guard around a read of B only states that the element is in range",
     ),
     "a tail that a truncation needs": (
         lambda: reschedule(matmul()).tile("j", 8).pad("B"), "no guard around a read of B only states",
     ),
-    "a guard that says more": (
+    "a stronger guard": (
         lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: atl.guard(i >= 2, f[i - 1])))).pad("f"),
         "no guard around a read of f only states",
     ),
@@ -154,20 +154,20 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: summed("⊞[i < n] [1 <= i ∧ i + 1 < n] · (f[i - 1] + f[i] + f[i + 1])").pad("f"),
         "no guard around a read of f only states",
     ),
-    "what is not read there": (lambda: reschedule(pipeline()).pad("f"), "f is not read there"),
+    "no read": (lambda: reschedule(pipeline()).pad("f"), "f is not read there"),
     "nothing that is known": (lambda: reschedule(matmul()).pad("C"), "no loop, sum or let in the goal is named C"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_zeros_cannot_stand_for_is_refused(name: str) -> None:
+def test_unsuitable_padding_is_refused(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(DoesNotApply, match=message):
         call()
 
 
-def test_a_guard_that_a_truncation_needs_is_found_by_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: whatever comes to stand in the way is taken for nothing new."""
+def test_guard_needed_by_a_truncation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault treats new obstacles as old."""
     monkeypatch.setattr(borders, "new_diagnostics", lambda before, after: [])
     s = reschedule(matmul()).tile("j", 8).pad("B")
     assert not s.check()

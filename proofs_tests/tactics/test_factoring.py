@@ -1,4 +1,4 @@
-"""Factors that leave sums: from any place of a product, through guards, and past sums on which they depend."""
+"""Factors move out of sums: from any position in a product, through guards and inner sums."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ P, t, V = atl.tensor("P", n, k), atl.tensor("t", n), atl.tensor("V", k, m)
 
 def mttkrp() -> atl.Program:
     return atl.program(
-        "mttkrp",
-        [X, B, C],
-        atl.gen(n, r, lambda i, j: atl.sum(k, m, lambda p, q: X[i, p, q] * B[p, j] * C[q, j])),
+        "mttkrp", [X, B, C], atl.gen(n, r, lambda i, j: atl.sum(k, m, lambda p, q: X[i, p, q] * B[p, j] * C[q, j]))
     )
 
 
@@ -33,7 +31,7 @@ def weighted() -> atl.Program:
 
 
 def masked() -> atl.Program:
-    """A factor with a sign and a guard, and guards of which some speak of the sum."""
+    """Return a factor with a sign and guards, some on the index of the sum."""
 
     def term(i: atl.IndexExpr, j: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
         return -(V[q, j] * atl.guard((q <= i) & (j <= i), -t[i] * P[i, q]))
@@ -42,11 +40,9 @@ def masked() -> atl.Program:
 
 
 def counted() -> atl.Program:
-    """A factor that is all of the term, and whose access is safe only by a guard that speaks of the sum."""
+    """Return a factor whose access is safe only by a guard on the index of the sum."""
     return atl.program(
-        "counted",
-        [t],
-        atl.gen(n, lambda i: atl.sum(n, k, lambda q, c: atl.guard(c + i + q < n, t[c + i]))),
+        "counted", [t], atl.gen(n, lambda i: atl.sum(n, k, lambda q, c: atl.guard(c + i + q < n, t[c + i])))
     )
 
 
@@ -96,7 +92,7 @@ FACTORED: dict[str, tuple[Callable[[], Session], str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", FACTORED)
-def test_a_factor_leaves_the_sums_that_it_does_not_depend_on(name: str) -> None:
+def test_factor_leaves_independent_sums(name: str) -> None:
     make, expected = FACTORED[name]
     s = make()
     assert body(s) == expected
@@ -112,7 +108,7 @@ def test_a_factor_leaves_the_sums_that_it_does_not_depend_on(name: str) -> None:
         np.testing.assert_allclose(kernel(**given), atl.evaluate(start, **given), rtol=1e-5)
 
 
-def test_a_factor_stays_inside_of_a_sum_whose_bounds_are_in_the_way() -> None:
+def test_factor_stays_inside_a_dependent_sum() -> None:
     triangle = atl.program("p", [P, t], atl.sum(n, lambda i: atl.sum((0, i + 1), lambda j: t[j] * t[i] * t[0])))
     s = reschedule(triangle, given=[n >= 1])
     with pytest.raises(DoesNotApply, match="depends on the sum j, which cannot be moved out of i"):

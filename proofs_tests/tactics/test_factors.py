@@ -1,4 +1,4 @@
-"""Factors leave sums from wherever they stand in a product; and what a tactic is not asked for is refused."""
+"""Factors move out of signs, quotients and guards; tactics refuse unsuitable terms."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def session(body: str, of: str = "") -> Session:
         ("Σ[i < n] Σ[j < n] [1 <= j] · y * x[j]", "y * Σ[i < n] Σ[j < n] [1 <= j] · x[j]"),
     ],
 )
-def test_a_factor_leaves_through_signs_quotients_and_guards(body: str, taken: str) -> None:
+def test_factor_leaves_through_signs_quotients_and_guards(body: str, taken: str) -> None:
     leaves("y", body, taken)
 
 
@@ -51,7 +51,7 @@ def test_a_factor_leaves_through_signs_quotients_and_guards(body: str, taken: st
         ("Σ[i < n] [1 <= i] · Σ[j < n] [j < 3] · x[i] * x[j]", "Σ[j < n] [j < 3] · x[j] * Σ[i < n] [1 <= i] · x[i]"),
     ],
 )
-def test_a_factor_of_the_inner_sum_leaves_the_outer_one(body: str, taken: str) -> None:
+def test_inner_factor_leaves_the_outer_sum(body: str, taken: str) -> None:
     leaves("x[j]", body, taken)
 
 
@@ -94,7 +94,7 @@ REFUSED: list[tuple[Call, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "said"), REFUSED, ids=[f"{k} {said[:40]}" for k, (_, said) in enumerate(REFUSED)])
-def test_what_a_tactic_cannot_do_is_refused_with_the_reason(call: Call, said: str) -> None:
-    with pytest.raises(atl.ATLError, match=said):
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[f"{k} {text[:40]}" for k, (_, text) in enumerate(REFUSED)])
+def test_inapplicable_tactics_are_refused_with_a_reason(call: Call, message: str) -> None:
+    with pytest.raises(atl.ATLError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Loops that change places past reshape operators and in triangles, and maxima in tiles."""
+"""Loop interchange past reshape operators and in triangles, and tiled maxima."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZES = [{"n": 0, "m": 2, "k": 1}, {"n": 1, "m": 1, "k": 1}, {"n": 5, "m": 7, "k
 
 
 def loops_run(session: Session) -> list[str]:
-    """The loops of the kernel, in the order in which they are nested."""
+    """Return the loops of the kernel, outermost first."""
     lines = print_nest(lower(session.goal)).split("\n")
     return [line.split()[1] for line in lines if line.lstrip().startswith("for ")]
 
@@ -30,8 +30,6 @@ def loops_run(session: Session) -> list[str]:
 def doubled() -> Program:
     return atl.program("doubled", [z], atl.gen(n, m, lambda i, j: 2 * z[i, j]))
 
-
-# -- past a reshape operator ------------------------------------------------------------------------------------------
 
 PAST: dict[str, tuple[Callable[[], Session], list[str]]] = {
     "tiles, the columns first": (
@@ -69,14 +67,14 @@ PAST: dict[str, tuple[Callable[[], Session], list[str]]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", PAST)
-def test_a_loop_goes_past_what_tiles_leave_between(name: str) -> None:
+def test_loop_moves_past_terms_between_tiles(name: str) -> None:
     make, order = PAST[name]
     session = make()
     assert loops_run(session) == order
     assert_agrees(session, SIZES) if name != "generations that are not flattened" else padtypes.check(session.goal)
 
 
-def test_a_guard_in_front_of_a_reshape_operator_goes_inside_too() -> None:
+def test_guard_moves_into_reshape_operators() -> None:
     s = reschedule(atl.program("p", [z], atl.gen(n, lambda i: atl.guard(i >= 1, atl.gen(m, lambda j: z[i, j])))))
     s.tile("j", 4).interchange("i")
     assert body(s).endswith("⊞[i < n] [1 <= i] · ⊞[ji < 4] [4*jo + ji < m] · z[i, 4*jo + ji]")
@@ -88,8 +86,6 @@ def test_loops_past_a_transpose_keep_their_marks() -> None:
     assert "⊞[jo < ⌈m / 4⌉ | unroll]" in str(s.goal)
     assert "⊞[io < ⌈n / 4⌉ | parallel]" in str(s.goal)
 
-
-# -- triangles --------------------------------------------------------------------------------------------------------
 
 TRIANGLES: dict[str, tuple[Callable[[], Session], str]] = {
     "the lower one": (
@@ -119,20 +115,18 @@ TRIANGLES: dict[str, tuple[Callable[[], Session], str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", TRIANGLES)
-def test_the_loops_of_a_triangle_change_places(name: str) -> None:
+def test_triangular_loops_interchange(name: str) -> None:
     make, expected = TRIANGLES[name]
     s = make().interchange("i")
     assert body(s) == expected
     assert_agrees(s, SIZES)
 
 
-def test_the_loops_of_a_triangle_change_places_again() -> None:
+def test_triangular_loops_interchange_back() -> None:
     s = TRIANGLES["sums of rows"][0]().interchange("i").interchange("j")
     assert body(s) == "⊞[i < n] Σ[j < i + 1] square[i, j]"
     assert_agrees(s, SIZES)
 
-
-# -- maxima in tiles --------------------------------------------------------------------------------------------------
 
 MAXIMA: dict[str, tuple[list[str], str]] = {
     "the maximum": (
@@ -147,7 +141,7 @@ MAXIMA: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("name", MAXIMA)
-def test_a_maximum_is_computed_in_tiles(name: str) -> None:
+def test_maximum_is_tiled(name: str) -> None:
     loops, expected = MAXIMA[name]
     rows = atl.program("top", [z], atl.gen(n, lambda i: atl.reduce("max", m, lambda j: z[i, j])))
     s = reschedule(rows).tile(loops, 4)
@@ -158,13 +152,13 @@ def test_a_maximum_is_computed_in_tiles(name: str) -> None:
 
 
 @pytest.mark.parametrize("monoid", ["min", "product"])
-def test_other_folds_are_tiled_too(monoid: Monoid) -> None:
+def test_other_folds_are_tiled(monoid: Monoid) -> None:
     rows = atl.program("fold", [z], atl.gen(n, lambda i: atl.reduce(monoid, m, lambda j: z[i, j])))
     assert_agrees(reschedule(rows).tile("j", 3), SIZES)
 
 
 @pytest.mark.parametrize("by", [[4, 4], [4, 1], [1, 3]])
-def test_a_generation_and_a_maximum_are_tiled_together_where_the_tiles_divide_the_range(by: list[int]) -> None:
+def test_generation_and_maximum_are_tiled_together(by: list[int]) -> None:
     w = atl.tensor("w", 8 * n, m)
     rows = atl.program("whole", [w], atl.gen(8 * n, lambda i: atl.reduce("max", m, lambda j: w[i, j])))
     s = reschedule(rows).tile(["i", "j"], by)
@@ -173,7 +167,7 @@ def test_a_generation_and_a_maximum_are_tiled_together_where_the_tiles_divide_th
 
 
 @pytest.mark.parametrize("monoid", ["max", "min"])
-def test_the_last_block_of_an_extremum_takes_its_last_term_again_to_be_as_long_as_the_others(monoid: Monoid) -> None:
+def test_last_block_of_an_extremum_repeats_its_last_term(monoid: Monoid) -> None:
     rows = atl.program("rows", [z], atl.gen(n, lambda i: atl.reduce(monoid, m, lambda j: z[i, j])))
     s = reschedule(rows).tile("j", 4).interchange("jo")
     assert str(body(s)) == f"⊞[i < n] {monoid}[ji < 4] {monoid}[jo < ⌈m / 4⌉] z[i, 4*jo + min(m - 4*jo, ji + 1) - 1]"
@@ -186,7 +180,7 @@ def test_the_last_block_of_an_extremum_takes_its_last_term_again_to_be_as_long_a
 
 
 @pytest.mark.parametrize("monoid", ["max", "min"])
-def test_a_triangle_of_extrema_is_turned(monoid: Monoid) -> None:
+def test_triangular_extrema_interchange(monoid: Monoid) -> None:
     rows = atl.program("rows", [square], atl.gen(n, lambda i: atl.reduce(monoid, i + 1, lambda j: square[i, j])))
     s = reschedule(rows).interchange("i")
     assert str(body(s)) == f"{monoid}[j < n] ⊞[i < n] square[i, min(j + 1, i + 1) - 1]"

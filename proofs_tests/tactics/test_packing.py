@@ -1,4 +1,4 @@
-"""Operands packed into blocks: in the order of the loops that read them, with padding in the place of guards."""
+"""Operands packed into blocks in the order of their loops, with padding instead of guards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ D = atl.tensor("D", m, k)
 
 
 def register_tiles() -> Session:
-    """A product in steps of 16 terms, in tiles that are accumulated in a buffer, with the columns innermost."""
+    """Return a product tiled with 16 terms and a buffer, columns innermost."""
     s = reschedule(matmul())
     s.tile("p", 16).interchange("j").interchange("i").tile(["i", "j"], [2, 4])
     s.stage("Σ[pi < _] _", at="jo", name="acc")
@@ -49,7 +49,7 @@ def quotients() -> atl.Program:
 
 
 def banded() -> atl.Program:
-    """A guard that ties the loops of the right operand to one that it does not depend on."""
+    """Return a guard that relates loops of the right operand to another loop."""
     return atl.program("banded", [A, B], atl.gen(
         n, m, lambda i, j: atl.sum(k, lambda p: atl.guard(p <= i, A[i, p] * -B[p, j]))))  # fmt: skip
 
@@ -76,7 +76,7 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: register_tiles().pack("B", at="po").pack("A", at="io"),
         "let acc := Σ[pi < 16] ⊞[ii < 2] ⊞[ji < 4] Ap[pi, ii] * Bp[jo, pi, ji] in",
     ),
-    "one operand: the other is still read where there is something": (
+    "one operand, with bounds for the other": (
         lambda: register_tiles().pack("B", at="po"),
         "[2*io + ii < n] · [16*po + pi < k] · A[2*io + ii, 16*po + pi] * Bp[jo, pi, ji] in",
     ),
@@ -97,11 +97,11 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(gram()).tile(["i", "j"], [4, 8]).pack("A[_, _]", at="jo", nth=1),
         "· Σ[p < k] A[4*io + ii, p] * Ap[ji, p]",
     ),
-    "what overlaps, as rows of its own": (
+    "overlapping rows, copied": (
         lambda: reschedule(convolution()).tile("i", 8).pack("f", at="io"),
         "let fp := ⊞[ii < 8] ⊞[r < m] [8*io + ii + r < n] · f[8*io + ii + r] in",
     ),
-    "what is stored as it is": (
+    "unchanged order": (
         lambda: reschedule(atl.program("copy", [f], atl.gen(n, lambda i: f[i]))).tile("i", 8).pack("f"),
         ("let fp := ⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · f[8*io + ii] in truncr (8*⌈n / 8⌉ - n) flatten "
         "⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · fp[io, ii]"),
@@ -111,7 +111,7 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
         .lbind("A[_, _]", "a").pack("B", at="i"),
         "let acc := Σ[p < k] ⊞[ji < 8] (let a := A[i, p] in a) * -Bp[jo, p, ji] / 2 in",
     ),
-    "below a let that stands inside of a guard": (
+    "below a let inside a guard": (
         lambda: reschedule(matmul()).tile("j", 8).stage("Σ[p < _] _", at="jo", name="acc")
         .lbind("A[i]", "a", over="Σ[p < k] _").pack("B", at="i"),
         "let acc := ⊞[ji < 8] let a := A[i] in Σ[p < k] a[p] * Bp[jo, ji, p] in",
@@ -125,7 +125,7 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", PACKED)
-def test_an_operand_is_laid_out_as_it_is_read(name: str) -> None:
+def test_operand_is_packed_in_read_order(name: str) -> None:
     make, expected = PACKED[name]
     s = make()
     assert expected in body(s)
@@ -134,7 +134,7 @@ def test_an_operand_is_laid_out_as_it_is_read(name: str) -> None:
 
 
 @pytest.mark.long
-def test_a_packed_product_is_one_loop_nest_without_a_test_inside() -> None:
+def test_packed_product_has_no_inner_conditions() -> None:
     s = register_tiles().pack("B", at="po").pack("A", at="io")
     assert len(s.steps[-1].steps) + len(s.steps[-2].steps) < 30
     shown = [line.strip() for line in print_nest(lower(s.goal)).split("\n")]
@@ -148,36 +148,29 @@ def test_a_packed_product_is_one_loop_nest_without_a_test_inside() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
-    "what is not read there": (lambda: reschedule(pipeline()).pack("f", at="⊞[_ < n] _ + _"), "is not read there"),
-    "a whole row": (
-        lambda: reschedule(atl.program("p", [A], atl.gen(n, lambda i: atl.transpose(A)[0]), given=[k >= 1])).pack("A"),
-        "no element of A is read there",
-    ),
-    "what is packed already": (
-        lambda: reschedule(matmul()).pack("B").pack("B"),
-        "no element of B is read there, except to copy it",
-    ),
-    "an order that leaves a loop out": (
-        lambda: reschedule(matmul()).pack("B", order=["p"]),
-        "does not name each loop of the operand once",
-    ),
-    "an order with another loop": (
-        lambda: reschedule(matmul()).pack("B", order=["p", "i", "j"]),
-        "does not name each loop of the operand once",
-    ),
+    "no read": (lambda: reschedule(pipeline()).pack("f", at="⊞[_ < n] _ + _"), "is not read there"),
+    "a whole row":
+        (lambda: reschedule(atl.program("p", [A], atl.gen(n, lambda i: atl.transpose(A)[0]), given=[k >= 1])).pack("A"),
+        "no element of A is read there"),
+    "packed twice":
+        (lambda: reschedule(matmul()).pack("B").pack("B"), "no element of B is read there, except to copy it"),
+    "an order that leaves a loop out":
+        (lambda: reschedule(matmul()).pack("B", order=["p"]), "does not name each loop of the operand once"),
+    "an order with another loop":
+        (lambda: reschedule(matmul()).pack("B", order=["p", "i", "j"]), "does not name each loop of the operand once"),
     "nothing that is known": (lambda: reschedule(matmul()).pack("C"), "no loop, sum or let in the goal is named C"),
     "one read too many": (lambda: reschedule(matmul()).pack("B", nth=1), "B selects 1 place; nth=1 is out of range"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_packed_is_refused(name: str) -> None:
+def test_unsuitable_operands_are_not_packed(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(DoesNotApply, match=message):
         call()
 
 
-def test_an_order_that_is_no_list_is_refused_before_a_place_is_looked_for() -> None:
+def test_invalid_order_is_refused_first() -> None:
     number: Any = 3
     for operand in ("B", "C"):
         with pytest.raises(InvalidArgument, match="order=3"):

@@ -1,4 +1,4 @@
-"""How loops run, in one call each: shared out among threads, as vectors, written out; tails as they are asked for."""
+"""Parallel, vectorised and unrolled loops in one call each, with tails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def twice() -> Session:
 
 MADE: dict[str, tuple[Callable[[], Session], str]] = {
     "a loop by threads": (lambda: reschedule(matmul()).parallelize("i"), "⊞[i < n | parallel] ⊞[j < m] Σ[p < k]"),
-    "a loop by threads, by so many": (
+    "a parallel loop with chunks": (
         lambda: reschedule(matmul()).parallelize("i", 4),
         "⊞[io < ⌈n / 4⌉ | parallel] ⊞[ii < 4] [4*io + ii < n] · ⊞[j < m]",
     ),
@@ -73,7 +73,7 @@ MADE: dict[str, tuple[Callable[[], Session], str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", MADE)
-def test_loops_run_as_they_are_asked_to_and_nothing_else_changes(name: str) -> None:
+def test_loops_run_as_requested(name: str) -> None:
     make, expected = MADE[name]
     s = make()
     assert expected in body(s)
@@ -81,7 +81,7 @@ def test_loops_run_as_they_are_asked_to_and_nothing_else_changes(name: str) -> N
     assert_agrees(s)
 
 
-def test_both_marks_of_a_loop_find_their_place() -> None:
+def test_both_marks_of_a_loop_are_kept() -> None:
     for s in (
         twice().parallelize("⊞[_ < k] _").vectorize("⊞[_ < k] _", 4),
         twice().vectorize("⊞[_ < k] _").parallelize("⊞[_ < k] _", 4),
@@ -90,12 +90,12 @@ def test_both_marks_of_a_loop_find_their_place() -> None:
         assert "< 4 | vector]" in body(s)
 
 
-def test_to_ask_for_the_mark_that_a_loop_has_changes_nothing() -> None:
+def test_repeating_a_mark_changes_nothing() -> None:
     s = reschedule(matmul()).parallelize("i")
     assert body(s.branch().parallelize("i")) == body(s)
 
 
-def test_each_is_one_call_and_undone_as_one() -> None:
+def test_running_tactics_are_single_calls() -> None:
     s = reschedule(matmul())
     s.interchange("j").vectorize("j", 8, tails="split").parallelize("i", 4)
     assert [call.text for call in s.steps] == [
@@ -106,7 +106,7 @@ def test_each_is_one_call_and_undone_as_one() -> None:
     assert "parallel" not in body(s.undo())
 
 
-def test_a_loop_in_lanes_is_one_in_c() -> None:
+def test_vector_loop_is_one_c_loop() -> None:
     s = twice().vectorize("⊞[_ < k] _", 8, tails="split").parallelize("⊞[_ < n] _", 2)
     kernel = compiled(s.goal)
     assert "#pragma omp parallel for" in kernel.source
@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Callable[[], Session], str, str]] = {
         lambda: reschedule(matmul()).parallelize("i").vectorize("i"),
         "the loop i is already marked parallel, and a loop has only one mark", 's.mark("i", "vector")',
     ),
-    "what is no loop": (lambda: reschedule(pipeline()).vectorize("buf"), "buf is not a loop", ""),
+    "not a loop": (lambda: reschedule(pipeline()).vectorize("buf"), "buf is not a loop", ""),
     "a loop of no constant extent": (
         lambda: rows().unroll("p"), "the loop p runs from 0 to k", "s.unroll('p', 8) tiles the loop",
     ),
@@ -152,14 +152,14 @@ REFUSED: dict[str, tuple[Callable[[], Session], str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_run_so_is_refused_with_what_to_do(name: str) -> None:
+def test_unsuitable_loops_are_refused_with_a_suggestion(name: str) -> None:
     call, message, advice = REFUSED[name]
     with pytest.raises(DoesNotApply, match=message) as refused:
         call()
     assert advice in str(refused.value)
 
 
-def test_what_is_asked_for_is_checked() -> None:
+def test_running_arguments_are_checked() -> None:
     with pytest.raises(InvalidArgument, match="tails='pad'"):
         twice().vectorize("⊞[_ < k] _", 8, tails="pad")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="a tile of 0 iterations"):

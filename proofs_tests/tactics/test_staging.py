@@ -1,4 +1,4 @@
-"""What is staged: one buffer for each read that lies apart, no more than is read, and one for all that is equal."""
+"""Staging: separate buffers for distinct reads, one for equal reads, of minimal size."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from atl.errors import InvalidArgument
 from lowering import lower
 from lowering.nest.loopnest import Allocate, statements
 from proofs_tests.sessions.session_programs import A, assert_agrees, body, f, k, m, matmul, n, pipeline
+from proofs_tests.tactics.test_packing import gram, transposed
 from proofs_tests.tactics.test_tiling import z
 from rewrites import DoesNotApply, Session, reschedule
 
@@ -19,24 +20,12 @@ T = atl.sizes("T")
 g = atl.tensor("g", n)
 
 
-def gram() -> atl.Program:
-    """Two reads of one matrix, of which none lies at a constant distance from the other."""
-    return atl.program("gram", [A], atl.gen(n, n, lambda i, j: atl.sum(k, lambda p: A[i, p] * A[j, p])))
-
-
 def stencil() -> atl.Program:
     return atl.program("stencil", [f], atl.gen(n, lambda i: atl.guard((i >= 1) & (i + 1 < n), f[i - 1] + f[i + 1])))
 
 
-def transposed() -> atl.Program:
-    """A product whose right operand is kept as a let in the other order."""
-    return atl.program("t", [A, D], atl.let(
-        atl.transpose(D), lambda t: atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * t[p, j])), name="Dt"
-    ))  # fmt: skip
-
-
 def of_let(value: atl.Tensor) -> atl.Program:
-    """Each element of a let, twice: by rows, or by elements."""
+    """Return each element of a let twice, by rows or by elements."""
     if len(value.shape) == 1:
         return atl.program("p", [A, f], atl.let(value, lambda t: atl.gen(value.shape[0], lambda a: t[a] * 2), name="t"))
     rows, columns = value.shape
@@ -52,7 +41,7 @@ def triangle() -> atl.Program:
 
 
 def shifted() -> atl.Program:
-    """Only a condition that ties f to another loop keeps its reads within it."""
+    """Return reads of f that are in range only by a condition on another loop."""
     return atl.program(
         "shifted", [f, A], atl.gen(n, lambda i: atl.sum(k, lambda q: atl.guard(q + i < n, f[q] * A[i, q])))
     )
@@ -169,23 +158,20 @@ STAGED: dict[str, tuple[Callable[[], Session], str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", STAGED)
-def test_a_buffer_holds_what_is_read_and_serves_all_that_is_equal(name: str) -> None:
+def test_buffer_holds_reads_and_serves_equal_ones(name: str) -> None:
     make, expected = STAGED[name]
     s = make()
     assert expected in body(s)
     assert_agrees(s)
 
 
-def test_no_buffer_of_two_panels_has_the_height_of_the_matrix() -> None:
+def test_panel_buffers_are_smaller_than_the_matrix() -> None:
     s = reschedule(gram()).tile(["i", "j"], [4, 8]).stage("A", at="jo", name="panel")
     buffers = [at.buffer for at in statements(lower(s.goal).body) if isinstance(at, Allocate)]
     assert {str(buffer.extents[0]) for buffer in buffers} == {"4", "8"}
 
 
-# -- what is said of it -----------------------------------------------------------------------------------------------
-
-
-def test_a_buffer_that_grows_with_a_size_is_told() -> None:
+def test_growing_buffer_is_reported() -> None:
     s = reschedule(matmul()).tile(["i", "j"], 4).stage("A", at="jo", name="At")
     note = "At holds 4 x k elements: it grows with k"
     assert str(s.steps).endswith(f"; {note}")
@@ -197,7 +183,7 @@ def test_a_buffer_that_grows_with_a_size_is_told() -> None:
     assert "grows" not in repr(s.undo(2).tile("p", 8).stage("A", at="po", name="At"))
 
 
-def test_a_tile_size_is_no_size_that_a_buffer_grows_with() -> None:
+def test_tile_sizes_do_not_count_as_growth() -> None:
     s = reschedule(pipeline(), given=[T >= 1]).tile("⊞[_ < _] _ + _", T).stage("buf", at="io")
     assert "let buf := ⊞[i < T + 1]" in body(s)
     assert "grows" not in repr(s)
@@ -205,7 +191,7 @@ def test_a_tile_size_is_no_size_that_a_buffer_grows_with() -> None:
     assert "grows with n" in repr(s)
 
 
-def test_what_is_tried_and_given_up_leaves_no_note() -> None:
+def test_abandoned_attempts_leave_no_note() -> None:
     work = reschedule(matmul()).begin()
 
     def tried(number: int) -> None:
@@ -217,10 +203,7 @@ def test_what_is_tried_and_given_up_leaves_no_note() -> None:
     assert work.notes == ["note 2"]
 
 
-# -- marks ------------------------------------------------------------------------------------------------------------
-
-
-def test_loops_that_fill_a_buffer_run_as_those_that_only_copy_it_afterwards() -> None:
+def test_filling_loops_inherit_marks_of_copying_loops() -> None:
     s = reschedule(matmul()).tile(["i", "j"], [4, 8]).mark("ii", "unroll").mark("ji", "vector")
     s.stage("Σ[p < _] _", at="jo", name="acc")
     filled, copied = body(s).split(" in ", 1)
@@ -229,20 +212,17 @@ def test_loops_that_fill_a_buffer_run_as_those_that_only_copy_it_afterwards() ->
         assert loop in copied
 
 
-def test_loops_that_copy_what_others_compute_with_are_not_marked_as_these_are() -> None:
+def test_copying_loops_do_not_inherit_computing_marks() -> None:
     s = reschedule(matmul()).mark("p", "vector").stage("A[_, _]", at="i", name="row")
     assert body(s) == "⊞[i < n] let row := ⊞[p < k] A[i, p] in ⊞[j < m] Σ[p < k | vector] row[p] * B[p, j]"
 
 
-def test_a_part_of_a_let_is_computed_by_loops_marked_as_those_of_the_let() -> None:
+def test_partial_let_keeps_loop_marks() -> None:
     s = reschedule(pipeline()).mark("⊞[i < n] f[_]", "vector").tile("⊞[_ < _] _ + _", 8).stage("buf", at="io")
     assert "let buf := ⊞[i < 9 | vector]" in body(s)
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def test_which_of_the_places_is_meant_is_checked() -> None:
+def test_selected_place_is_checked() -> None:
     with pytest.raises(DoesNotApply, match=r"A\[_, _\] selects 2 places; nth=2 is out of range"):
         reschedule(gram()).stage("A[_, _]", at="j", nth=2)
     with pytest.raises(DoesNotApply, match="selects 1 place; nth=1 is out of range"):
@@ -254,8 +234,8 @@ def test_which_of_the_places_is_meant_is_checked() -> None:
             reschedule(gram()).stage("A[_, _]", at="j", nth=wrong)  # type: ignore[arg-type]
 
 
-def test_a_dimension_of_which_all_is_read_is_computed_as_it_was() -> None:
-    """The rows of a layer are sums of rows: element by element, each would read the weights by columns."""
+def test_fully_read_dimension_is_computed_unchanged() -> None:
+    """Element by element, the layer would read the weights by columns."""
     n, m, k = atl.sizes("n m k")
     a, b = atl.tensor("a", n, k), atl.tensor("b", k, m)
     rows = atl.gen(n, lambda i: atl.sum(k, lambda p: a[i, p] * b[p]))
@@ -269,26 +249,23 @@ def test_a_dimension_of_which_all_is_read_is_computed_as_it_was() -> None:
     assert "Σ[p < k] a[8*io + i, p] * b[p, " in str(s)
 
 
-# -- triangles --------------------------------------------------------------------------------------------------------
-
-
 def staircase(element: str) -> Session:
     return reschedule(atl.parse(f"f (x : float32[8*n]) : float32[n] := gen[io < n] sum[jo < io] sum[ji < 8] {element}"))
 
 
-def test_what_does_not_depend_on_the_outer_loop_of_a_triangle_is_kept_for_all_that_it_runs_over() -> None:
+def test_triangle_invariant_is_kept_for_the_whole_range() -> None:
     s = staircase("x[8*jo + ji]").stage("Σ[ji < 8] _", name="block")
     assert body(s) == ("let block := ⊞[jo < max(0, n - 1)] Σ[ji < 8] x[8*jo + ji] in ⊞[io < n] Σ[jo < io] block[jo]")
     assert s.check()
     assert_agrees(s)
 
 
-def test_a_buffer_with_rows_of_different_lengths_is_refused_with_the_loops_and_a_call_that_works() -> None:
+def test_ragged_buffer_is_refused_with_a_working_call() -> None:
     s = staircase("x[8*jo + ji] * x[io]")
     with pytest.raises(DoesNotApply) as caught:
         s.stage("Σ[ji < 8] _", name="block")
-    said = str(caught.value)
-    assert "the range of the loop jo depends on io" in said
-    assert "⊞[io < n] Σ[jo < io] Σ[ji < 8] x[8*jo + ji] * x[io]" in said
-    assert "try: stage it in each iteration of io: at='io', in s.stage or s.pack" in said
+    output = str(caught.value)
+    assert "the range of the loop jo depends on io" in output
+    assert "⊞[io < n] Σ[jo < io] Σ[ji < 8] x[8*jo + ji] * x[io]" in output
+    assert "try: stage it in each iteration of io: at='io', in s.stage or s.pack" in output
     assert_agrees(s.stage("Σ[ji < 8] _", at="io", name="block"))

@@ -1,4 +1,4 @@
-"""Loops without tests: after `tails` no innermost loop of the kernel has one, and it computes what it did."""
+"""`tails`: innermost loops without conditions, and the same values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def five_points() -> Program:
 
 
 def differences() -> Program:
-    """Three dimensions, with a border at one side of each."""
+    """Return a three-dimensional stencil with a border on one side."""
 
     def element(i: IndexExpr, j: IndexExpr, p: IndexExpr) -> Tensor:
         before = atl.guard(i >= 1, cube[i - 1, j, p]) - atl.guard(j >= 1, cube[i, j - 1, p])
@@ -52,7 +52,7 @@ def differences() -> Program:
 
 
 def gaussian() -> Program:
-    """A separable filter of five taps, first along rows; what lies outside counts as zero."""
+    """Return a separable five-tap filter with zero borders, rows first."""
 
     def along_rows(i: IndexExpr, j: IndexExpr) -> Tensor:
         return atl.sum(5, lambda d: atl.guard((j + d >= 2) & (j + d - 2 < m), taps[d] * z[i, j + d - 2]))
@@ -65,13 +65,13 @@ def gaussian() -> Program:
 
 
 def triangular() -> Program:
-    """The product of a lower triangular matrix with itself; its upper part is not read."""
+    """Return the square of a lower triangular matrix."""
     return atl.program("triangular", [square], atl.gen(n, n, lambda i, j: atl.sum(
         n, lambda p: atl.guard((p <= i) & (j <= p), square[i, p] * square[p, j]))))  # fmt: skip
 
 
 def selected() -> Program:
-    """Neighbours, but the first element at the border: a selection by an equation."""
+    """Return a stencil with a selection at the border."""
     return atl.program("selected", [f], atl.gen(n, lambda i: atl.select(i == 0, f[i], f[i - 1])))
 
 
@@ -99,7 +99,7 @@ NESTS: dict[str, tuple[Callable[[], Program], Callable[[Session], Session]]] = {
 
 
 def conditions_within(source: str) -> list[str]:
-    """The lines with a test in the innermost loops of a kernel."""
+    """Return the lines with a condition in innermost loops."""
     lines = source.split("\n")
     depth = [len(line) - len(line.lstrip()) for line in lines]
     found = []
@@ -116,7 +116,7 @@ def conditions_within(source: str) -> list[str]:
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("strategy", ["min", "split"])
 @pytest.mark.parametrize("name", NESTS)
-def test_no_test_is_left_in_an_innermost_loop(name: str, strategy: Strategy) -> None:
+def test_innermost_loops_have_no_conditions(name: str, strategy: Strategy) -> None:
     make, scheduled = NESTS[name]
     program = make()
     session = scheduled(reschedule(program, given=[C >= 1] if name == "a tile of a size" else []))
@@ -135,27 +135,27 @@ def test_full_tiles_run_a_constant_number_of_times() -> None:
     ]  # fmt: skip
 
 
-def test_guards_leave_the_loops_that_they_do_not_depend_on() -> None:
+def test_guards_leave_independent_loops() -> None:
     rows = atl.program("rows", [z], atl.gen(n, m, lambda i, j: z[i, j] * atl.guard(i < 4, 2.0)))
     assert str(reschedule(rows).tails().goal).endswith("padr (n - min(n, 4)) ⊞[i < min(n, 4)] ⊞[j < m] z[i, j] * 2.0")
 
 
-def test_tails_are_those_of_the_loop_that_is_named() -> None:
+def test_tails_apply_to_the_named_loop() -> None:
     s = reschedule(matmul()).tile("i", 4).tile("p", 4).tails("po")
     assert "Σ[pi < min(k - 4*po, 4)]" in str(s.goal)
     assert "⊞[ii < 4]" in str(s.goal)
     assert_agrees(s, SIZES)
 
 
-def test_loops_that_are_cut_keep_their_names_and_marks() -> None:
+def test_peeled_loops_keep_names_and_marks() -> None:
     s = reschedule(matmul()).tile(["i", "j"], 4).mark("io", "parallel").mark("ji", "vector").tails(strategy="split")
     assert str(s.goal).count("| parallel]") == 2
     assert str(s.goal).count("| vector]") == 3
     assert "io1" not in str(s.goal)
 
 
-def test_what_a_maximum_folds_in_is_not_left_out() -> None:
-    """A guarded term counts as zero in a maximum, so its guard is no bound of the loop."""
+def test_guarded_terms_of_a_maximum_are_kept() -> None:
+    """A guarded term counts as zero in a maximum, so its guard does not bound the loop."""
     top = atl.program("top", [z], atl.gen(n, lambda i: atl.reduce("max", m, lambda j: z[i, j] + atl.guard(
         j >= 1, z[i, j - 1]))))  # fmt: skip
     s = reschedule(top, given=[m >= 3]).tails()
@@ -163,8 +163,8 @@ def test_what_a_maximum_folds_in_is_not_left_out() -> None:
     np.testing.assert_array_equal(compiled(s.goal)(z=values), atl.evaluate(top, z=values))
 
 
-def test_a_loop_is_cut_once_where_the_cut_is_brought_within_its_range() -> None:
-    """Each piece has other ends, with which the same cut was written as another one, and made again for ever."""
+def test_clamped_cut_is_made_once() -> None:
+    """Written with the ends of each piece, the same cut looked new, and was repeated forever."""
     shift = atl.parse(
         "shift (c : float32[m], n : size) : float32[n] := "
         "⊞[i < n] Σ[j < m] min(([i = j + 2] · 1.0) * c[j], ([i = j + 2] · 1.0) * c[j])"

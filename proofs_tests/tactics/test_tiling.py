@@ -1,4 +1,4 @@
-"""Tiles of several loops, what a tile keeps in buffers, and which of the loops of one name a tactic takes."""
+"""Tiling of several loops, buffers of tiles, and the choice among loops with one name."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ def mixed() -> atl.Program:
     )
 
 
-# -- tiles of several loops -------------------------------------------------------------------------------------------
-
 NESTS: dict[str, tuple[Callable[[], atl.Program], list[str], list[Any], list[str]]] = {
     "three generations": (three, ["b", "i", "j"], [2, 4, 3], ["bo", "io", "jo", "bi", "ii", "ji"]),
     "of a size each": (three, ["b", "i", "j"], [T, T, T], ["bo", "io", "jo", "bi", "ii", "ji"]),
@@ -53,7 +51,7 @@ NESTS: dict[str, tuple[Callable[[], atl.Program], list[str], list[Any], list[str
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", NESTS)
-def test_the_loops_over_tiles_come_first(name: str) -> None:
+def test_tile_loops_are_outermost(name: str) -> None:
     make, names, by, order = NESTS[name]
     s = reschedule(make(), given=[T >= 1] if any(size is T for size in by) else []).tile(names, by)
     assert loops_of(s) == order
@@ -72,22 +70,19 @@ def test_four_loops_are_tiled_and_stay_in_order_when_lowered() -> None:
 
 
 @pytest.mark.long
-def test_loops_are_chosen_by_names_handles_and_paths() -> None:
+def test_loops_are_selected_by_name_handle_or_path() -> None:
     s = reschedule(three())
     expected = str(s.branch().tile(["b", "i", "j"], [2, 3, 4]).goal)
     assert str(s.branch().tile([s.find("b"), "i", (0, 0)], [2, 3, 4]).goal) == expected
     assert str(s.branch().tile([(), "⊞[i < _] _", s.find("j")], [2, 3, 4]).goal) == expected
 
 
-def test_loops_that_cannot_be_tiled_together_are_named() -> None:
+def test_untileable_loops_are_named() -> None:
     triangle = atl.program("t", [y], atl.gen(n, lambda b: atl.sum(m, lambda i: atl.sum(i, lambda j: y[0, i, j]))))
     with pytest.raises(DoesNotApply, match="the loop j is not directly inside the loop b"):
         reschedule(three()).tile(["b", "j"], 4)
     with pytest.raises(DoesNotApply, match="tiling must interchange the loops ii and j, but cannot"):
         reschedule(triangle, given=[k >= m, n >= 1]).tile(["b", "i", "j"], 4)
-
-
-# -- what a tile keeps ------------------------------------------------------------------------------------------------
 
 
 def blur() -> atl.Program:
@@ -97,14 +92,14 @@ def blur() -> atl.Program:
 
 
 @pytest.mark.parametrize("what", ["z", "z[_, _]"])
-def test_what_a_tile_reads_of_an_input_is_copied(what: str) -> None:
+def test_reads_of_a_tile_are_staged(what: str) -> None:
     s = reschedule(blur()).tile(["r", "c"], 4).stage(what, at="co", name="zt")
     assert "let zt := ⊞[i < 5] ⊞[j < 4] [1 <= 4*ro + i <= n ∧ 4*co + j < n] · z[4*ro + i - 1, 4*co + j] in" in body(s)
     assert "zt[ri + 1, ci] + [1 <= 4*ro + ri] · zt[ri, ci]" in body(s)
     assert_agrees(s)
 
 
-def test_an_input_that_is_bound_as_it_is_can_be_staged() -> None:
+def test_bound_input_can_be_staged() -> None:
     s = reschedule(blur()).tile(["r", "c"], 4).lbind("z", "zin", over=()).stage("zin", at="co", name="zt")
     assert "let zt := ⊞[i < 5] ⊞[j < 4]" in body(s)
     assert "zin" not in body(s)
@@ -112,7 +107,7 @@ def test_an_input_that_is_bound_as_it_is_can_be_staged() -> None:
 
 
 @pytest.mark.long
-def test_an_accumulator_keeps_the_padding_of_its_tile() -> None:
+def test_accumulator_keeps_tile_padding() -> None:
     s = reschedule(matmul()).tile(["i", "j", "p"], [4, 4, 2]).stage("Σ[po < _] _", at="jo", name="acc")
     assert body(s).endswith("in transpose ⊞[ii < 4] ⊞[ji < 4] [4*jo + ji < m ∧ 4*io + ii < n] · acc[ii, ji]")
     assert_agrees(s)
@@ -121,15 +116,15 @@ def test_an_accumulator_keeps_the_padding_of_its_tile() -> None:
     assert_agrees(s)
 
 
-def test_a_buffer_has_no_dimension_for_a_loop_on_which_it_does_not_depend() -> None:
-    """The guard of the rows of a tile has nothing to say of what is packed of the other matrix."""
+def test_buffer_has_no_dimension_for_independent_loops() -> None:
+    """The guard of the rows does not concern the packed other matrix."""
     s = reschedule(matmul()).tile(["i", "j", "p"], [4, 4, 2]).stage("B[_, _]", at="po", name="Bt")
     assert "let Bt := ⊞[ji < 4] ⊞[pi < 2] [4*jo + ji < m] · [2*po + pi < k] · B[2*po + pi, 4*jo + ji] in" in body(s)
     assert_agrees(s)
 
 
 @pytest.mark.long
-def test_two_sums_that_are_added_keep_the_padding_of_their_tile() -> None:
+def test_added_sums_keep_tile_padding() -> None:
     rows = atl.program("rows", [z], atl.gen(n, lambda i: atl.sum(n, lambda j: z[i, j])))
     s = reschedule(rows).tile("i", 8).interchange("ii").split_loop("j", n // 4 * 4)
     s.stage("_ + _", at="io", name="acc")
@@ -137,16 +132,13 @@ def test_two_sums_that_are_added_keep_the_padding_of_their_tile() -> None:
     assert_agrees(s)
 
 
-def test_a_buffer_stands_below_the_lets_that_it_needs() -> None:
+def test_buffer_is_placed_below_its_lets() -> None:
     s = reschedule(
         atl.program("p", [z], atl.gen(n, lambda i: atl.let(
             atl.sum(n, lambda j: z[i, j]), lambda b: atl.gen(n, lambda j: z[i, j] * b), name="b")))
     ).stage("_ * _", at="i")  # fmt: skip
     assert body(s) == "⊞[i < n] let b := Σ[j < n] z[i, j] in let buf := ⊞[j < n] z[i, j] * b in ⊞[j < n] buf[j]"
     assert_agrees(s)
-
-
-# -- which loop a name means ------------------------------------------------------------------------------------------
 
 
 def two_stages() -> atl.Program:
@@ -159,7 +151,7 @@ def softmax_rows() -> atl.Program:
         atl.sum(n, lambda j: a[j]), lambda b: atl.gen(n, lambda j: a[j] + b), name="b"), name="a")))  # fmt: skip
 
 
-def test_a_name_means_the_first_loop_where_the_call_can_be_carried_out() -> None:
+def test_name_selects_the_first_applicable_loop() -> None:
     s = reschedule(two_stages()).stage("s", at="r")
     assert body(s).startswith("⊞[r < n] let s := ⊞[r1 < 2] [1 <= r + r1] · 2 * f[r + r1 - 1] in")
     assert_agrees(s)
@@ -168,14 +160,14 @@ def test_a_name_means_the_first_loop_where_the_call_can_be_carried_out() -> None
     assert_agrees(s)
 
 
-def test_a_subterm_is_bound_below_the_place_that_is_given() -> None:
+def test_subterm_is_bound_below_the_given_place() -> None:
     twice = atl.program("p", [f], atl.let(atl.sum(n, lambda j: 2 * f[j]), lambda t: atl.gen(
         n, lambda i: 2 * f[i] + t), name="t"))  # fmt: skip
     s = reschedule(twice).lbind("2 * _", "d", over="_ + t")
     assert body(s).endswith("in ⊞[i < n] let d := 2 * f[i] in d + t")
 
 
-def test_the_pieces_of_a_loop_keep_its_name() -> None:
+def test_loop_pieces_keep_the_name() -> None:
     s = reschedule(atl.program("b", [z], atl.gen(n, n, lambda r, c: 2 * z[r, c])), given=[n >= 3])
     s.split_loop("c", 1, n - 1).split_loop("r", 1, n - 1)
     assert set(loops_of(s)) == {"r", "c"}
@@ -198,7 +190,7 @@ HANDLES: dict[str, Callable[[Session], Session]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", HANDLES)
-def test_a_tactic_takes_a_handle_for_a_name(name: str) -> None:
+def test_tactics_accept_handles_for_names(name: str) -> None:
     s = HANDLES[name](reschedule(matmul()).stage("A[_, _]", at="i", name="row"))
     assert "Handle" not in repr(s.steps)
     assert str(s.goal)
@@ -206,15 +198,12 @@ def test_a_tactic_takes_a_handle_for_a_name(name: str) -> None:
     assert_agrees(s)
 
 
-# -- tiles as blocks and threads --------------------------------------------------------------------------------------
-
-
 def marks_of(session: Session) -> list[str]:
     loops = [cursor.term for cursor in binders(session.goal)]
     return [loop.mark.value for loop in loops if isinstance(loop, Gen | Reduce) and loop.mark is not LoopMark.NONE]
 
 
-def test_the_loops_that_are_tiled_are_those_that_become_blocks_and_threads() -> None:
+def test_tiled_loops_become_blocks_and_threads() -> None:
     x = atl.tensor("x", n, m)
     sums = atl.gen(1, lambda i: atl.sum(n, m, lambda p, q: x[p, q]))
     doubled = atl.flatten(atl.gen(n, m, lambda i, j: 2 * x[i, j]))
@@ -222,15 +211,12 @@ def test_the_loops_that_are_tiled_are_those_that_become_blocks_and_threads() -> 
     assert marks_of(s.gpu_map(["i", "j"], [4, 8])) == ["block.y", "block.x", "thread.y", "thread.x"]
 
 
-def test_loops_of_one_name_have_an_axis_each() -> None:
+def test_loops_of_one_name_have_separate_axes() -> None:
     s = reschedule(atl.program("squares", [z], atl.gen(n, lambda i: atl.gen(n, lambda i1: z[i, i1])))).rename("i1", "i")
     assert marks_of(s.gpu_map(["i", "i1"], [4, 8])) == ["block.y", "block.x", "thread.y", "thread.x"]
 
 
-# -- bounds as texts --------------------------------------------------------------------------------------------------
-
-
-def test_a_text_bound_is_read_with_the_names_of_the_place() -> None:
+def test_text_bound_uses_names_in_scope() -> None:
     def triangle() -> Session:
         return reschedule(atl.program("t", [z], atl.gen(n, n, lambda i, j: atl.guard(j <= i, z[i, j]))))
 
@@ -244,7 +230,7 @@ def test_a_text_bound_is_read_with_the_names_of_the_place() -> None:
         triangle().tile("i", "j")
 
 
-def test_a_loop_is_split_where_it_ends_as_the_refusal_suggests() -> None:
+def test_suggested_split_at_the_end_works() -> None:
     with pytest.raises(DoesNotApply, match="clamp the indices to the loop's range") as caught:
         reschedule(pipeline()).fuse("buf").split_loop("i", 5)
     assert "s.split_loop('i', 'min(n, 5)')" in str(caught.value)

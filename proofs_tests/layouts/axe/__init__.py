@@ -1,1 +1,1 @@
-"""Axe's words: the tables of expected values, and every operation beside enumeration of sets of places."""
+"""Tests of Axe layouts: expected values, and operations compared with enumeration."""

@@ -1,4 +1,4 @@
-"""Every operation on random layouts in Axe's words, beside the sets of places by their definition."""
+"""Operations on random Axe layouts, compared with sets of locations by definition."""
 
 from __future__ import annotations
 
@@ -10,35 +10,16 @@ from random import Random
 import numpy as np
 import pytest
 
-from layouts import NoLayout
-from layouts.axe import (
-    Axe,
-    Axis,
-    Iter,
-    Location,
-    axis,
-    canonicalize,
-    direct_sum,
-    direct_sum_of,
-    fuse,
-    group,
-    operations,
-    same_locations,
-    slice_of,
-    span,
-    split,
-    tile,
-    tile_of,
-)
+from layouts import NoLayout, axe
 from layouts.axe.replicas import number
 
-AXES = tuple(map(axis, ("m", "lane", "warp")))
+AXES = tuple(map(axe.axis, ("m", "lane", "warp")))
 EXTENTS = (1, 2, 2, 3, 4, 6)
 STRIDES = (1, 1, 2, 3, 4, 6, 8, 12, -1, -2, 24)
 
 
-def drawn(random: Random, size: int | None = None, *, replicas: bool = True) -> Axe:
-    """A random layout, of so many elements or any."""
+def drawn(random: Random, size: int | None = None, *, replicas: bool = True) -> axe.Axe:
+    """Return a random layout, with `size` elements if given."""
     if size is None:
         extents = [random.choice(EXTENTS) for _ in range(random.randint(1, 3))]
     else:
@@ -47,43 +28,43 @@ def drawn(random: Random, size: int | None = None, *, replicas: bool = True) -> 
             extents.append(random.choice([d for d in range(2, left + 1) if left % d == 0]))
             left //= extents[-1]
         random.shuffle(extents)
-    iters = [Iter(extent, random.choice(STRIDES), random.choice(AXES[:2])) for extent in extents]
+    iters = [axe.Iter(extent, random.choice(STRIDES), random.choice(AXES[:2])) for extent in extents]
     if random.random() < 0.4:
         step = 1
         for place in reversed(range(len(iters))):
-            iters[place] = Iter(extents[place], step, AXES[0])
+            iters[place] = axe.Iter(extents[place], step, AXES[0])
             step *= extents[place]
     copies = [
-        Iter(random.choice((1, 2, 3)), random.choice(STRIDES), random.choice(AXES))
+        axe.Iter(random.choice((1, 2, 3)), random.choice(STRIDES), random.choice(AXES))
         for _ in range(random.choice((0, 0, 1, 2)))
     ]
-    offset = Location({random.choice(AXES): random.randint(0, 9)})
-    return Axe(iters or [Iter(1, 1)], copies if replicas else (), offset)
+    offset = axe.Location({random.choice(AXES): random.randint(0, 9)})
+    return axe.Axe(iters or [axe.Iter(1, 1)], copies if replicas else (), offset)
 
 
-def sets(layout: Axe) -> list[frozenset[Location]]:
-    """The places of each element, by the definition."""
+def sets(layout: axe.Axe) -> list[frozenset[axe.Location]]:
+    """Return the locations of each element, by definition."""
     out = []
     for digits in product(*(range(number(each.extent)) for each in layout.sharded)):
         found = set()
         for steps in product(*(range(number(each.extent)) for each in layout.replicated)):
-            parts: Counter[Axis] = Counter(dict(layout.offset.parts))
+            parts: Counter[axe.Axis] = Counter(dict(layout.offset.parts))
             for digit, each in zip((*digits, *steps), (*layout.sharded, *layout.replicated), strict=True):
                 parts[each.axis] += digit * number(each.stride)
-            found.add(Location(dict(parts)))
+            found.add(axe.Location(dict(parts)))
         out.append(frozenset(found))
     return out
 
 
 @pytest.mark.long
-def test_normal_forms_are_the_same_map_and_one_for_each() -> None:
-    seen: dict[tuple[frozenset[Location], ...], set[str]] = {}
+def test_canonical_forms_are_unique_and_equal() -> None:
+    seen: dict[tuple[frozenset[axe.Location], ...], set[str]] = {}
     for seed in range(700):
         layout = drawn(Random(seed))
-        short = canonicalize(layout)
+        short = axe.canonicalize(layout)
         assert sets(short) == sets(layout), layout
         assert len(short.sharded) <= max(sum(each.extent != 1 for each in layout.sharded), 1)
-        assert canonicalize(short) == short
+        assert axe.canonicalize(short) == short
         seen.setdefault(tuple(sets(layout)), set()).add(str(short))
         first = layout.strides().table().reshape(number(layout.size), -1)[0].tolist()
         assert first == [layout.offset[at] for at in layout.axes][: len(first)]
@@ -96,10 +77,10 @@ def test_same_locations_compares_sets() -> None:
     for seed in range(800):
         random = Random(seed)
         first = drawn(random, random.choice((2, 4, 6)))
-        second = drawn(random, number(first.size)) if random.random() < 0.7 else canonicalize(first)
+        second = drawn(random, number(first.size)) if random.random() < 0.7 else axe.canonicalize(first)
         equal = sets(first) == sets(second)
         came[equal] += 1
-        assert same_locations(first, second) == equal
+        assert axe.same_locations(first, second) == equal
     assert min(came[True], came[False]) > 150
 
 
@@ -110,12 +91,12 @@ def test_spans_groups_and_slices() -> None:
         random = Random(seed)
         layout = drawn(random)
         held = sets(layout)
-        for at, length in span(layout).items():
+        for at, length in axe.span(layout).items():
             along = [number(place[at]) for each in held for place in each]
             assert length == max(along) - min(along) + 1
         shape = factored(random, number(layout.size))
         try:
-            grouped = group(layout, shape)
+            grouped = axe.group(layout, shape)
         except NoLayout:
             came["no group"] += 1
         else:
@@ -126,7 +107,7 @@ def test_spans_groups_and_slices() -> None:
         inside = np.arange(number(layout.size)).reshape(shape)[tuple(slice(*each) for each in region)].reshape(-1)
         wanted = [held[place] for place in inside]
         try:
-            part = slice_of(layout, shape, region)
+            part = axe.slice_of(layout, shape, region)
         except NoLayout:
             came["no slice"] += 1
             assert not expressible(wanted)
@@ -137,7 +118,7 @@ def test_spans_groups_and_slices() -> None:
 
 
 def factored(random: Random, size: int) -> tuple[int, ...]:
-    """A shape of so many elements."""
+    """Return a random shape with `size` elements."""
     out: list[int] = []
     while size > 1 and len(out) < 2:
         out.append(random.choice([d for d in range(1, size + 1) if size % d == 0]))
@@ -145,8 +126,8 @@ def factored(random: Random, size: int) -> tuple[int, ...]:
     return (*out, size)
 
 
-def expressible(wanted: list[frozenset[Location]]) -> bool:
-    """Whether some iters give these places: every factorisation of the number is tried."""
+def expressible(wanted: list[frozenset[axe.Location]]) -> bool:
+    """Return whether some iters give these locations, by trying all factorisations."""
     least = [min(each, key=lambda place: [place[at] for at in AXES]) for each in wanted]
     steps = [tuple(number(place[at]) - number(least[0][at]) for at in AXES) for place in least]
 
@@ -156,7 +137,7 @@ def expressible(wanted: list[frozenset[Location]]) -> bool:
         for extent in range(2, len(steps) + 1):
             if len(steps) % extent:
                 continue
-            count = len(steps) // extent  # the slowest iter has so many blocks
+            count = len(steps) // extent  # size of a block of the slowest iter
             stride = steps[count]
             blocks = [steps[k * count : (k + 1) * count] for k in range(extent)]
             moved = all(
@@ -172,14 +153,14 @@ def expressible(wanted: list[frozenset[Location]]) -> bool:
 
 
 @pytest.mark.long
-def test_sums_and_tiles_are_their_definitions_and_are_found_again() -> None:
+def test_sums_and_tiles_agree_and_are_recovered() -> None:
     came: Counter[str] = Counter()
     for seed in range(250):
         random = Random(seed)
         shapes = [tuple(random.choice((1, 2, 2, 3)) for _ in range(2)) for _ in range(2)]
         outer, inner = (drawn(random, prod(shape), replicas=random.random() < 0.4) for shape in shapes)
         try:
-            made = direct_sum(outer, inner, *shapes)
+            made = axe.direct_sum(outer, inner, *shapes)
         except NoLayout:
             came["no group"] += 1
             continue
@@ -189,52 +170,52 @@ def test_sums_and_tiles_are_their_definitions_and_are_found_again() -> None:
             x = int(np.ravel_multi_index([k // n for k, n in zip(at, shapes[1], strict=True)], shapes[0]))
             y = int(np.ravel_multi_index([k % n for k, n in zip(at, shapes[1], strict=True)], shapes[1]))
             assert found == {a + b for a in first[x] for b in second[y]}
-        again = direct_sum_of(made, inner, whole, shapes[1])
-        assert same_locations(direct_sum(again, inner, shapes[0], shapes[1]), made)
-        tiled = tile(outer, inner, *shapes)
-        assert same_locations(tile(tile_of(tiled, inner, whole, shapes[1]), inner, *shapes), tiled)
+        again = axe.direct_sum_of(made, inner, whole, shapes[1])
+        assert axe.same_locations(axe.direct_sum(again, inner, shapes[0], shapes[1]), made)
+        tiled = axe.tile(outer, inner, *shapes)
+        assert axe.same_locations(axe.tile(axe.tile_of(tiled, inner, whole, shapes[1]), inner, *shapes), tiled)
         came["both"] += 1
         other = drawn(random, prod(shapes[1]))
         try:
-            found_outer = tile_of(tiled, other, whole, shapes[1])
+            found_outer = axe.tile_of(tiled, other, whole, shapes[1])
         except NoLayout:
             came["no tile"] += 1
         else:
             came["another tile"] += 1
-            assert same_locations(tile(found_outer, other, *shapes), tiled)
+            assert axe.same_locations(axe.tile(found_outer, other, *shapes), tiled)
     assert came["both"] > 120
     assert came["no tile"] > 60
 
 
 def test_axes_are_fused_and_split_again() -> None:
-    lane, warp, thread = map(axis, ("lane", "warp", "thread"))
+    lane, warp, thread = map(axe.axis, ("lane", "warp", "thread"))
     came: Counter[str] = Counter()
     for seed in range(250):
         random = Random(seed)
         sizes = [(lane, random.choice((4, 8))), (warp, random.choice((2, 4)))]
         iters = [
-            Iter(random.choice((2, 4)), random.choice((1, 2, 4)), random.choice((lane, warp, axis("m"))))
+            axe.Iter(random.choice((2, 4)), random.choice((1, 2, 4)), random.choice((lane, warp, axe.axis("m"))))
             for _ in range(random.randint(1, 3))
         ]
-        layout = Axe(iters, (), Location({lane: random.randint(0, 1)}))
+        layout = axe.Axe(iters, (), axe.Location({lane: random.randint(0, 1)}))
         try:
-            fused = fuse(layout, thread, sizes)
+            fused = axe.fuse(layout, thread, sizes)
         except NoLayout:
             came["too large"] += 1
             continue
         for before, after in zip(sets(layout), sets(fused), strict=True):
             assert {place[lane] + sizes[0][1] * place[warp] for place in before} == {place[thread] for place in after}
         try:
-            again = split(fused, thread, sizes)
+            again = axe.split(fused, thread, sizes)
         except NoLayout:
             came["not split"] += 1
         else:
             came["split"] += 1
-            assert same_locations(fuse(again, thread, sizes), fused)
+            assert axe.same_locations(axe.fuse(again, thread, sizes), fused)
     assert came["split"] > 20
 
 
 def test_a_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "_sums_of_runs", lambda steps: [(len(steps), 1)] if len(steps) > 1 else [])
+    monkeypatch.setattr(axe.operations, "_sums_of_runs", lambda steps: [(len(steps), 1)] if len(steps) > 1 else [])
     with pytest.raises(AssertionError):
-        test_normal_forms_are_the_same_map_and_one_for_each()
+        test_canonical_forms_are_unique_and_equal()

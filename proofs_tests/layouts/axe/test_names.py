@@ -1,4 +1,4 @@
-"""Axes are the same by name: proofs, fused and split axes; what is no layout over axes is refused."""
+"""Axes are identified by name: equality, fusing and splitting axes, refusals."""
 
 from __future__ import annotations
 
@@ -10,24 +10,10 @@ import pytest
 import layouts
 from atl.errors import ATLError
 from atl.prove import Proved, Refuted
-from layouts import Layout, NoLayout, composition, equal
-from layouts.axe import (
-    R,
-    S,
-    axis,
-    canonicalize,
-    fuse,
-    group,
-    locations,
-    same_locations,
-    slice_of,
-    span,
-    split,
-    tile,
-    tile_of,
-)
+from layouts import Layout, NoLayout, axe, composition, equal
+from layouts.axe import R, S
 
-lane, warp, thread, m = map(axis, ("lane", "warp", "thread", "m"))
+lane, warp, thread, m = map(axe.axis, ("lane", "warp", "thread", "m"))
 
 
 def test_layouts_along_different_axes_are_not_equal() -> None:
@@ -43,7 +29,7 @@ def test_a_refutation_names_an_element_with_different_locations() -> None:
     answer = equal(first, second)
     assert isinstance(answer, Refuted)
     at = answer.model.numbers["i0"], answer.model.numbers["i1"]
-    assert locations(first, at) != locations(second, at)
+    assert axe.locations(first, at) != axe.locations(second, at)
 
 
 def test_all_locations_of_replicated_elements_are_compared() -> None:
@@ -55,31 +41,31 @@ def test_all_locations_of_replicated_elements_are_compared() -> None:
 def test_overlapping_replicas_are_handled_quickly() -> None:
     before = process_time()
     many = S[2:1] + R[(40, 40) : (7, 11)]
-    assert same_locations(canonicalize(many), many)
-    assert same_locations(S[8:1] + R[4096:1], S[8:1] + R[(64, 64) : (64, 1)])
-    assert str(canonicalize(S[8:1] + R[(64, 64) : (1, 64)])) == "S[8:1] + R[4096:1]"
+    assert axe.same_locations(axe.canonicalize(many), many)
+    assert axe.same_locations(S[8:1] + R[4096:1], S[8:1] + R[(64, 64) : (64, 1)])
+    assert str(axe.canonicalize(S[8:1] + R[(64, 64) : (1, 64)])) == "S[8:1] + R[4096:1]"
     assert process_time() - before < 2
 
 
 def test_an_axis_is_split_only_without_carries() -> None:
     sizes = [(lane, 16), (warp, 2)]
     with pytest.raises(NoLayout, match="locations 8 to 23 on lane"):
-        split(S[16 : 1 @ thread] + 8 @ thread, thread, sizes)
+        axe.split(S[16 : 1 @ thread] + 8 @ thread, thread, sizes)
     with pytest.raises(NoLayout, match="locations 20 to 32 on lane"):
-        fuse(S[4 : 4 @ lane] + 20 @ lane, thread, sizes)
+        axe.fuse(S[4 : 4 @ lane] + 20 @ lane, thread, sizes)
     with pytest.raises(NoLayout, match="already has locations along m"):
-        fuse(S[(4, 4) : (4 @ lane, 1)], m, sizes)
+        axe.fuse(S[(4, 4) : (4 @ lane, 1)], m, sizes)
     with pytest.raises(ATLError, match="the axes"):
-        fuse(S[4 : 4 @ lane], thread, [(lane, 4), (lane, 8)])
-    down = split(S[32 : -1 @ thread] + 31 @ thread, thread, sizes)
+        axe.fuse(S[4 : 4 @ lane], thread, [(lane, 4), (lane, 8)])
+    down = axe.split(S[32 : -1 @ thread] + 31 @ thread, thread, sizes)
     assert str(down) == "S[(2,16):(-1@warp,-1@lane)] + 15@lane + 1@warp"
-    assert str(split(S[2 : 3 @ thread], thread, sizes)) == "S[2:3@lane]"
-    assert str(split(S[(2, 4) : (5 @ thread, 3)], thread, sizes)) == "S[(2,4):(5@lane,3)]"
+    assert str(axe.split(S[2 : 3 @ thread], thread, sizes)) == "S[2:3@lane]"
+    assert str(axe.split(S[(2, 4) : (5 @ thread, 3)], thread, sizes)) == "S[(2,4):(5@lane,3)]"
 
 
 def test_tiles_with_replicas_are_found() -> None:
     inner, outer = S[2:1] + R[2 : 1 @ lane], S[2:1] + R[3 : 1 @ lane]
-    assert same_locations(tile_of(tile(outer, inner, (2,), (2,)), inner, (4,), (2,)), outer)
+    assert axe.same_locations(axe.tile_of(axe.tile(outer, inner, (2,), (2,)), inner, (4,), (2,)), outer)
 
 
 def test_a_composition_after_a_layout_over_axes_is_found() -> None:
@@ -90,7 +76,7 @@ def test_a_composition_after_a_layout_over_axes_is_found() -> None:
 
 def test_names_may_be_given_as_text() -> None:
     assert (
-        fuse(S[(4, 4) : (4 @ lane, 1 @ warp)], "thread", [("lane", 16), ("warp", 4)])
+        axe.fuse(S[(4, 4) : (4 @ lane, 1 @ warp)], "thread", [("lane", 16), ("warp", 4)])
         == S[(4, 4) : (4 @ thread, 16 @ thread)]
     )
     assert 3 @ lane + S[2:1] == S[2:1] + 3 @ lane
@@ -99,17 +85,17 @@ def test_names_may_be_given_as_text() -> None:
 def _of_others(wrong: Any) -> dict[str, Any]:
     one = S[4:1]
     return {
-        "canonicalize": lambda: canonicalize(wrong),
-        "span": lambda: span(wrong),
-        "group": lambda: group(wrong, (4,)),
-        "shape": lambda: group(one, wrong),
-        "tile": lambda: tile(one, wrong, (4,), (4,)),
-        "tile_of": lambda: tile_of(one, one, (4,), wrong),
-        "same_locations": lambda: same_locations(one, wrong),
-        "slice_of": lambda: slice_of(one, (4,), [wrong]),
-        "sizes": lambda: split(S[4 : 1 @ lane], lane, [(warp, wrong)]),
-        "no sizes": lambda: fuse(one, warp, wrong),
-        "places": lambda: locations(one, wrong + 0.5),
+        "canonicalize": lambda: axe.canonicalize(wrong),
+        "span": lambda: axe.span(wrong),
+        "group": lambda: axe.group(wrong, (4,)),
+        "shape": lambda: axe.group(one, wrong),
+        "tile": lambda: axe.tile(one, wrong, (4,), (4,)),
+        "tile_of": lambda: axe.tile_of(one, one, (4,), wrong),
+        "same_locations": lambda: axe.same_locations(one, wrong),
+        "slice_of": lambda: axe.slice_of(one, (4,), [wrong]),
+        "sizes": lambda: axe.split(S[4 : 1 @ lane], lane, [(warp, wrong)]),
+        "no sizes": lambda: axe.fuse(one, warp, wrong),
+        "places": lambda: axe.locations(one, wrong + 0.5),
     }
 
 

@@ -1,4 +1,4 @@
-"""Slices, splits and storages of Axe's layouts over sizes, at numbers; summands among replicas that overlap."""
+"""Slices, splits and storages of symbolic Axe layouts; summands with overlapping replicas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WHOLE: tuple[tuple[Any, Any, tuple[Any, ...]], ...] = (
 
 
 def ranges(extent: Any) -> list[tuple[Any, Any]]:
-    """Ranges of an extent, most of which are within it for these sizes."""
+    """Return ranges of an extent, most of them in range."""
     of_sizes = [(i, i + 1), (i, n), (4 * i, 4 * i + 4), (4 * i + 1, 4 * i + 3), (m, n * m), (4, 4 * n), (1, 4 * n - 1)]
     return [(0, extent), (0, 1), (1, 2), *of_sizes]
 
@@ -120,8 +120,8 @@ def test_incomparable_axis_extents_are_reported() -> None:
 
 
 @pytest.mark.long
-def test_a_summand_is_found_among_replicas_that_overlap() -> None:
-    """All sums that fit may be no sums of runs; some of them are."""
+def test_direct_summand_with_overlapping_replicas_is_found() -> None:
+    """Several outer layouts may give the same sum."""
     came: Counter[str] = Counter()
     for seed in range(40):
         random = Random(seed)

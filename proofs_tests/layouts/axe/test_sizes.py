@@ -1,4 +1,4 @@
-"""Axe's layouts of symbolic sizes: what is found holds at numbers, and what is not decided is refused in words."""
+"""Axe layouts of symbolic sizes: results hold at numbers; undecided questions are refused."""
 
 from __future__ import annotations
 
@@ -11,42 +11,23 @@ import pytest
 import atl
 from atl.errors import ATLError
 from atl.prove import Proved, Refuted, Unknown
-from layouts import NoLayout, as_axe, as_layout, draw, equal, injective, read_function
-from layouts.axe import (
-    Axe,
-    Axis,
-    Location,
-    R,
-    S,
-    axis,
-    canonicalize,
-    direct_sum,
-    direct_sum_of,
-    fuse,
-    group,
-    locations,
-    same_locations,
-    slice_of,
-    span,
-    split,
-    tile,
-    tile_of,
-)
+from layouts import NoLayout, as_axe, as_layout, axe, draw, equal, injective, read_function
+from layouts.axe import R, S
 from layouts.axe.axes import iter_of
 from layouts.errors import CannotTabulate, LayoutError
 from layouts.foundation.sizes import placed
 from proofs_tests.layouts.axe.test_enumeration import sets
 
 n, m, k = atl.sizes("n m k")
-lane, warp = axis("lane"), axis("warp")
+lane, warp = axe.axis("lane"), axe.axis("warp")
 EXTENTS: tuple[Any, ...] = (1, 2, 3, 4, n, m, 2 * n, n * m)
 STRIDES: tuple[Any, ...] = (1, 1, 2, 4, n, 2 * n, 4 * m, n * m, -1, -n, n + 1)
 AXES = (lane, warp)
 NUMBERS = ({"n": 1, "m": 2}, {"n": 2, "m": 3}, {"n": 4, "m": 1})
 
 
-def drawn(random: Random, *, replicas: bool = True) -> Axe:
-    """A random layout; half of them go on from iter to iter."""
+def drawn(random: Random, *, replicas: bool = True) -> axe.Axe:
+    """Return a random layout, at times contiguous."""
     extents = [random.choice(EXTENTS) for _ in range(random.randint(1, 3))]
     iters = [iter_of(extent, random.choice(STRIDES) @ random.choice(AXES)) for extent in extents]
     if random.random() < 0.5:
@@ -58,23 +39,25 @@ def drawn(random: Random, *, replicas: bool = True) -> Axe:
         iter_of(random.choice((2, n, 3)), random.choice(STRIDES) @ random.choice(AXES))
         for _ in range(random.choice((0, 0, 1, 2)))
     ]
-    return Axe(iters, copies if replicas else (), Location({lane: random.choice((0, 0, 3))})).given(n >= 1, m >= 1)
+    return axe.Axe(iters, copies if replicas else (), axe.Location({lane: random.choice((0, 0, 3))})).given(
+        n >= 1, m >= 1
+    )
 
 
-def far(layout: Axe) -> dict[Axis, Any]:
-    """The span, of all places."""
+def far(layout: axe.Axe) -> dict[axe.Axis, Any]:
+    """Return the span, by enumeration."""
     found = [place for each in sets(layout) for place in each]
     along = {at: [place[at] for place in found] for at in layout.axes}
     return {at: max(steps) - min(steps) + 1 for at, steps in along.items()}  # type: ignore[type-var]
 
 
-def results(layout: Axe, inner: Axe, shape: list[Any], inner_shape: list[Any]) -> list[Callable[[], Axe]]:
-    """Operations on both."""
+def results(layout: axe.Axe, inner: axe.Axe, shape: list[Any], inner_shape: list[Any]) -> list[Callable[[], axe.Axe]]:
+    """Return operations on both."""
     return [
-        lambda: canonicalize(layout),
-        lambda: group(layout, shape).layout,
-        lambda: direct_sum(layout, inner, shape, inner_shape),
-        lambda: tile(inner, layout, inner_shape, shape),
+        lambda: axe.canonicalize(layout),
+        lambda: axe.group(layout, shape).layout,
+        lambda: axe.direct_sum(layout, inner, shape, inner_shape),
+        lambda: axe.tile(inner, layout, inner_shape, shape),
     ]
 
 
@@ -95,11 +78,11 @@ def test_symbolic_results_agree_with_numeric_sizes() -> None:
                 for made, want in zip(found, wanted, strict=True):
                     assert sets(made.where(**numbers)) == sets(want), f"{layout} {inner} {numbers}"
                     decided += 1
-            assert {at: placed(steps, numbers) for at, steps in span(layout).items()} == far(small)
+            assert {at: placed(steps, numbers) for at, steps in axe.span(layout).items()} == far(small)
     assert decided > 250
 
 
-def decided_or_none(way: Callable[[], Axe]) -> Axe | None:
+def decided_or_none(way: Callable[[], axe.Axe]) -> axe.Axe | None:
     try:
         return way()
     except CannotTabulate:
@@ -113,17 +96,17 @@ def test_same_locations_agrees_with_numeric_sizes() -> None:
         random = Random(seed)
         a = drawn(random)
         try:
-            b = canonicalize(a) if random.random() < 0.5 else drawn(random)
-            same = same_locations(a, b)
+            b = axe.canonicalize(a) if random.random() < 0.5 else drawn(random)
+            same = axe.same_locations(a, b)
         except CannotTabulate:
             continue
         at_numbers = [sets(a.where(**numbers)) == sets(b.where(**numbers)) for numbers in NUMBERS]
         answers.append(same)
         assert not same or all(at_numbers), f"{a} {b}"
-        told = equal(a, b)
-        assert isinstance(told, Proved) is same
-        if isinstance(told, Refuted):
-            sizes = {name: number for name, number in told.model.numbers.items() if name in ("n", "m")}
+        answer = equal(a, b)
+        assert isinstance(answer, Proved) is same
+        if isinstance(answer, Refuted):
+            sizes = {name: number for name, number in answer.model.numbers.items() if name in ("n", "m")}
             assert sets(a.where(**sizes)) != sets(b.where(**sizes))
     assert answers.count(True) > 20
     assert answers.count(False) > 20
@@ -132,16 +115,17 @@ def test_same_locations_agrees_with_numeric_sizes() -> None:
 @pytest.mark.parametrize(
     ("made", "shown"),
     [
-        (lambda: canonicalize(S[(n, 4):(4, 1)] + R[(2, n):(n, 1)]), "S[4*n:1] + R[2*n:1]"),
-        (lambda: canonicalize((S[4:1] + R[(2, 3):(-m, m)]).given(m >= 1)), "S[4:1] + R[4:m] + -m@m"),
-        (lambda: tile(S[(n, m):(m, 1)], S[(2, 4):(4, 1)], (n, m), (2, 4)), "S[(n,2,m,4):(8*m,4,8,1)]"),
-        (lambda: tile_of(S[(n, 2, m, 4):(8 * m, 4, 8, 1)], S[(2, 4):(4, 1)], (2 * n, 4 * m), (2, 4)), "S[m*n:1]"),
-        (lambda: direct_sum_of(S[16 * n:1], S[(2, 2):(4, 1)], (4 * n, 4), (2, 2)), "S[(2*n,2):(8,2)]"),
-        (lambda: fuse(S[(n, 4):(1@warp, 1@lane)], "thread", [(warp, n), (lane, 4)]), "S[(n,4):(1@thread,n@thread)]"),
-        (lambda: group(S[n:1].given(n % 4 == 0), (n // 4, 4)).layout, "S[(n // 4,4):(4,1)]"),
-        (lambda: locations(S[(n, 4):(4, 1)] + R[3:n].given(n >= 1), (n - 1, 1)),
+        (lambda: axe.canonicalize(S[(n, 4):(4, 1)] + R[(2, n):(n, 1)]), "S[4*n:1] + R[2*n:1]"),
+        (lambda: axe.canonicalize((S[4:1] + R[(2, 3):(-m, m)]).given(m >= 1)), "S[4:1] + R[4:m] + -m@m"),
+        (lambda: axe.tile(S[(n, m):(m, 1)], S[(2, 4):(4, 1)], (n, m), (2, 4)), "S[(n,2,m,4):(8*m,4,8,1)]"),
+        (lambda: axe.tile_of(S[(n, 2, m, 4):(8 * m, 4, 8, 1)], S[(2, 4):(4, 1)], (2 * n, 4 * m), (2, 4)), "S[m*n:1]"),
+        (lambda: axe.direct_sum_of(S[16 * n:1], S[(2, 2):(4, 1)], (4 * n, 4), (2, 2)), "S[(2*n,2):(8,2)]"),
+        (lambda: axe.fuse(S[(n, 4):(1@warp, 1@lane)], "thread", [(warp, n), (lane, 4)]),
+         "S[(n,4):(1@thread,n@thread)]"),
+        (lambda: axe.group(S[n:1].given(n % 4 == 0), (n // 4, 4)).layout, "S[(n // 4,4):(4,1)]"),
+        (lambda: axe.locations(S[(n, 4):(4, 1)] + R[3:n].given(n >= 1), (n - 1, 1)),
          "[(4*n - 3)@m, (5*n - 3)@m, (6*n - 3)@m]"),
-        (lambda: span(S[n:-m].given(m >= 1)), "{m: m*n - m + 1}"),
+        (lambda: axe.span(S[n:-m].given(m >= 1)), "{m: m*n - m + 1}"),
         (lambda: as_axe(as_layout(S[(n, 4):(4, 1)])), "S[(n,4):(4,1)]"),
         (lambda: read_function("S[(n,4):((m + 1)@lane,1@lane)] + R[2:n@warp] + (n - 1)@warp"),
          "S[(n,4):((m + 1)@lane,1@lane)] + R[2:n@warp] + (n - 1)@warp"),
@@ -154,19 +138,21 @@ def test_operations_of_symbolic_sizes(made: Callable[[], object], shown: str) ->
 
 
 @pytest.mark.parametrize(
-    ("made", "error", "said"),
+    ("made", "error", "message"),
     [
-        (lambda: span(S[n:m]), NoLayout, r"given\(m >= 1\)"),
-        (lambda: canonicalize((S[4:1] + R[(2, k):(n, 3)]).given(n >= 1)), CannotTabulate, "not known for all sizes"),
-        (lambda: same_locations(S[k:1], (S[k:1] + R[n:1]).given(n <= 1)), CannotTabulate, "not known for all sizes"),
-        (lambda: locations(S[(n, 4):(4, 1)], (n, 0)), LayoutError, "one of 4"),
-        (lambda: locations(S[4:1] + R[n:1], 0), CannotTabulate, "not known for all sizes"),
-        (lambda: locations(S[4:1] + R[3_000_000:3], 0), CannotTabulate, "3000000"),
-        (lambda: group(S[n:1], (m, k)), LayoutError, "the same number"),
-        (lambda: group(S[(n, m):(m, 1)], (m, n)), NoLayout, "provably divides"),
-        (lambda: slice_of(S[n:1], (n,), [(0, 2)]), LayoutError, "0 <= start < stop <= extent"),
-        (lambda: split(S[n:1 @ lane], lane, [("a", 2), ("b", 2)]), CannotTabulate, "an iter that ends there"),
-        (lambda: tile_of(S[n:1], S[2:1], (n,), (2,)), NoLayout, "not consist of tiles"),
+        (lambda: axe.span(S[n:m]), NoLayout, r"given\(m >= 1\)"),
+        (lambda: axe.canonicalize((S[4:1] + R[(2, k):(n, 3)]).given(n >= 1)), CannotTabulate,
+         "not known for all sizes"),
+        (lambda: axe.same_locations(S[k:1], (S[k:1] + R[n:1]).given(n <= 1)), CannotTabulate,
+         "not known for all sizes"),
+        (lambda: axe.locations(S[(n, 4):(4, 1)], (n, 0)), LayoutError, "one of 4"),
+        (lambda: axe.locations(S[4:1] + R[n:1], 0), CannotTabulate, "not known for all sizes"),
+        (lambda: axe.locations(S[4:1] + R[3_000_000:3], 0), CannotTabulate, "3000000"),
+        (lambda: axe.group(S[n:1], (m, k)), LayoutError, "the same number"),
+        (lambda: axe.group(S[(n, m):(m, 1)], (m, n)), NoLayout, "provably divides"),
+        (lambda: axe.slice_of(S[n:1], (n,), [(0, 2)]), LayoutError, "0 <= start < stop <= extent"),
+        (lambda: axe.split(S[n:1 @ lane], lane, [("a", 2), ("b", 2)]), CannotTabulate, "an iter that ends there"),
+        (lambda: axe.tile_of(S[n:1], S[2:1], (n,), (2,)), NoLayout, "not consist of tiles"),
         (lambda: draw(S[n:1]), CannotTabulate, "where"),
         (lambda: (S[n:1] + R[2:m]).given(m >= 1).where(m=0), LayoutError, "contradicts what is known"),
         (lambda: S[n:0], ATLError, "not 0"),
@@ -175,9 +161,9 @@ def test_operations_of_symbolic_sizes(made: Callable[[], object], shown: str) ->
     ids=range(15),
 )  # fmt: skip
 def test_undecided_questions_are_refused_with_a_message(
-    made: Callable[[], object], error: type[Exception], said: str
+    made: Callable[[], object], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         made()
 
 

@@ -1,1 +1,1 @@
-"""LEGO's words beside their definitions: chains of links, partial tiles, slices, and what is refused."""
+"""Tests of LEGO layouts: chains of links, partial tiles, slices, refusals."""

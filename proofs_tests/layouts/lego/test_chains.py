@@ -1,4 +1,4 @@
-"""Random chains beside their definitions: places, the way back, strides, and proofs."""
+"""Random chains compared with the reference: locations, inverses, strides and proofs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from layouts import Layout, NoLayout, bijective, equal, injective
 from layouts.foundation.function import Function
 from layouts.lego import Col, GenP, GroupBy, RegP, Row, TileBy
 from layouts.lego import digits as digits_of
-from proofs_tests.layouts.lego.by_hand import any_chain, flat, unflat
+from proofs_tests.layouts.lego.reference import any_chain, flat, unflat
 
 M, K, BM, BK, i, k, p = atl.sizes("M K BM BK i k p")
 
@@ -61,7 +61,7 @@ def test_symbolic_digits_agree_at_every_element() -> None:
 
 
 def value(expression: atl.IndexExpr, sizes: dict[str, int]) -> int:
-    """The value of an expression at numbers."""
+    """Return the value of an expression at these sizes."""
     return Layout(1, 0, offset=expression).where(**sizes).table().tolist()[0]  # type: ignore[no-any-return]
 
 
@@ -90,7 +90,7 @@ def test_strides_of_symbolic_tiles() -> None:
 
 
 def test_program_ids_in_groups() -> None:
-    """The paper's Fig. 1, with the condition that it lacks: GM divides nt_m."""
+    """The paper's Fig. 1, with the missing condition that GM divides nt_m."""
     m, n, group, pid = atl.sizes("nt_m nt_n GM pid")
     groups = TileBy([m, n], given=[m % group == 0]).OrderBy(Col(m // group, 1), Col(group, n))
     at = groups.inv(pid)
@@ -116,7 +116,7 @@ def test_a_fault_in_tile_digits_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
         made, by_hand = any_chain(Random(seed))
         elements = product(*map(range, by_hand.view))
         found += any(made.apply(element) != by_hand.apply(element) for element in elements)
-    assert found == 0, "what is not known falls back to flat places"
+    assert found == 0, "unknown digits fall back to flat locations"
     monkeypatch.setattr(digits_of, "_taken", lambda left, _extent, _known: left.pop()[0])
     for seed in range(60):
         made, by_hand = any_chain(Random(seed))

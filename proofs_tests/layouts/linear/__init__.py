@@ -1,1 +1,1 @@
-"""Linear layouts: the tables of expected values, every operation beside enumeration, and bank conflicts by count."""
+"""Tests of linear layouts: expected values, comparison with enumeration, bank conflicts."""

@@ -1,4 +1,4 @@
-"""Bank conflicts by count, their absence by proof, and swizzles that are chosen so that there are none."""
+"""Bank conflicts: counts, proofs of absence, and swizzles that avoid them."""
 
 from __future__ import annotations
 
@@ -7,52 +7,40 @@ from random import Random
 
 import pytest
 
+import layouts
 from atl.prove import Proved, Refuted
-from layouts import (
-    Layout,
-    LinearLayout,
-    NoLayout,
-    Swizzle,
-    as_linear,
-    bank_conflicts,
-    bijective,
-    composition,
-    conflict_free,
-    row_major,
-    swizzle_for,
-)
 from layouts.linear import banks, bits
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.linear import random_layouts
 
-ROW, COLUMN = Layout(32, 32), Layout(32, 1)
-"""32 lanes along a row of a 32 x 32 tile, and along a column; the first index of the tile moves fastest."""
+ROW, COLUMN = layouts.Layout(32, 32), layouts.Layout(32, 1)
+"""32 lanes along a row and along a column of a 32 x 32 tile; the first index of the tile is the fastest."""
 
 
 def rounds_by_hand(places: list[int], element: int, together: int) -> int:
-    """The rounds of lanes, each of which takes some bytes from a place on, in 32 banks of 4 bytes."""
+    """Count the rounds of a request to 32 banks of 4 bytes."""
     total = 0
     for start in range(0, len(places), together):
-        asked = defaultdict(set)
+        words = defaultdict(set)
         for place in places[start : start + together]:
             for byte in range(place * element, (place + 1) * element):
-                asked[byte // 4 % 32].add(byte // 4)
-        total += max(map(len, asked.values()))
+                words[byte // 4 % 32].add(byte // 4)
+        total += max(map(len, words.values()))
     return total
 
 
 def test_padding_or_skewing_removes_transpose_conflicts() -> None:
-    plain = row_major((32, 32))
-    assert bank_conflicts(plain, ROW).rounds == 1
-    assert bank_conflicts(plain, COLUMN).rounds == 32
-    assert bank_conflicts(Layout((32, 32), (33, 1)), COLUMN).rounds == 1
-    swizzled = composition(Swizzle(5, 0, 5), plain)
-    assert bank_conflicts(swizzled, COLUMN).ways == bank_conflicts(swizzled, ROW).ways == 1
+    plain = layouts.row_major((32, 32))
+    assert layouts.bank_conflicts(plain, ROW).rounds == 1
+    assert layouts.bank_conflicts(plain, COLUMN).rounds == 32
+    assert layouts.bank_conflicts(layouts.Layout((32, 32), (33, 1)), COLUMN).rounds == 1
+    swizzled = layouts.composition(layouts.Swizzle(5, 0, 5), plain)
+    assert layouts.bank_conflicts(swizzled, COLUMN).ways == layouts.bank_conflicts(swizzled, ROW).ways == 1
 
 
 def test_lanes_requesting_one_word_share_a_round() -> None:
-    one = Layout(32, 0)
-    assert bank_conflicts(row_major((32, 32)), one).rounds == 1
-    halves = bank_conflicts(Layout(64), Layout(32), element=2)
+    one = layouts.Layout(32, 0)
+    assert layouts.bank_conflicts(layouts.row_major((32, 32)), one).rounds == 1
+    halves = layouts.bank_conflicts(layouts.Layout(64), layouts.Layout(32), element=2)
     assert (halves.rounds, halves.least) == (1, 1)
 
 
@@ -61,13 +49,13 @@ def test_counts_and_proofs_agree_with_enumeration(element: int) -> None:
     came: Counter[str] = Counter()
     for seed in range(120):
         random = Random(seed)
-        storage = drawing.layout(random, {"at": 8}, {"place": 8})
-        access = drawing.layout(random, {"lane": random.choice((3, 5))}, {"at": 8})
-        counted = bank_conflicts(storage, access, element=element)
+        storage = random_layouts.layout(random, {"at": 8}, {"place": 8})
+        access = random_layouts.layout(random, {"lane": random.choice((3, 5))}, {"at": 8})
+        counted = layouts.bank_conflicts(storage, access, element=element)
         together = 32 * 4 // max(element, 4)
         places = [storage(access(lane)) for lane in range(access.in_dims["lane"])]
         assert counted.rounds == rounds_by_hand(places, element, together)
-        answer = conflict_free(storage, access, element=element)
+        answer = layouts.conflict_free(storage, access, element=element)
         assert isinstance(answer, Proved) == (counted.ways <= 1), (storage, access)
         came[type(answer).__name__] += 1
         if isinstance(answer, Refuted):
@@ -79,14 +67,14 @@ def test_counts_and_proofs_agree_with_enumeration(element: int) -> None:
 
 
 def test_a_swizzle_for_two_accesses() -> None:
-    chosen = swizzle_for(1024, ROW, COLUMN)
+    chosen = layouts.swizzle_for(1024, ROW, COLUMN)
     assert chosen.swizzle == (5, 0, 5)
     assert [count.ways for count in (*chosen.plain, chosen.first, chosen.second)] == [32, 1, 1, 1]
     assert all(isinstance(proof, Proved) for proof in chosen.proofs)
-    assert chosen.storage.columns == as_linear(Swizzle(5, 0, 5)).columns
-    wide = swizzle_for(2048, Layout((8, 4), (64, 16)), Layout(32, 1), element=16)
+    assert chosen.storage.columns == layouts.as_linear(layouts.Swizzle(5, 0, 5)).columns
+    wide = layouts.swizzle_for(2048, layouts.Layout((8, 4), (64, 16)), layouts.Layout(32, 1), element=16)
     assert (wide.first.rounds, wide.second.rounds) == (wide.first.least, wide.second.least)
-    assert swizzle_for(1024, COLUMN, COLUMN).swizzle == (0, 0, 0), "nothing is done where nothing is needed"
+    assert layouts.swizzle_for(1024, COLUMN, COLUMN).swizzle == (0, 0, 0), "no swizzle if there are no conflicts"
 
 
 @pytest.mark.parametrize("element", [2, 4, 8])
@@ -95,17 +83,17 @@ def test_any_two_linear_accesses_have_a_storage_without_conflicts(element: int) 
     for seed in range(40):
         random = Random(seed)
         width = random.randint(5, 9)
-        first, second = (drawing.layout(random, {"lane": random.randint(2, 5)}, {"at": width}) for _ in range(2))
-        chosen = swizzle_for(1 << width, first, second, element=element)
+        first, second = (random_layouts.layout(random, {"lane": random.randint(2, 5)}, {"at": width}) for _ in range(2))
+        chosen = layouts.swizzle_for(1 << width, first, second, element=element)
         came[chosen.swizzle is None] += 1
-        assert isinstance(bijective(chosen.storage), Proved)
+        assert isinstance(layouts.bijective(chosen.storage), Proved)
         for access in (first, second):
             places = [chosen.storage(access(lane)) for lane in range(access.in_dims["lane"])]
             groups = -(-len(places) // (32 * 4 // max(element, 4)))
             assert rounds_by_hand(places, element, 32 * 4 // max(element, 4)) == groups
         if chosen.swizzle:
             assert chosen.storage.columns == tuple(
-                int(Swizzle(*chosen.swizzle, 1 << width)(1 << bit)) for bit in range(width)
+                int(layouts.Swizzle(*chosen.swizzle, 1 << width)(1 << bit)) for bit in range(width)
             )
     assert min(came[False], came[True]) >= 2
 
@@ -113,13 +101,13 @@ def test_any_two_linear_accesses_have_a_storage_without_conflicts(element: int) 
 def test_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bits, "complement", lambda first, _second, width: bits_of_units(first, width))
     monkeypatch.setattr(banks, "_swizzles", lambda _width: [])
-    wrong = swizzle_for(1024, ROW, COLUMN)
+    wrong = layouts.swizzle_for(1024, ROW, COLUMN)
     assert max(wrong.first.ways, wrong.second.ways) > 1
     assert not all(isinstance(proof, Proved) for proof in wrong.proofs)
 
 
 def bits_of_units(space: list[int], width: int) -> list[int]:
-    """A complement of one space alone."""
+    """Return a complement of one space only."""
     out: list[int] = []
     for bit in range(width):
         if bits.rank([*space, *out, 1 << bit]) > len(space) + len(out):
@@ -128,19 +116,21 @@ def bits_of_units(space: list[int], width: int) -> list[int]:
 
 
 def test_nonlinear_functions_are_refused_with_an_index() -> None:
-    with pytest.raises(NoLayout, match="is not linear over F2: at 3 it is"):
-        as_linear(Layout(4, 3))
-    with pytest.raises(NoLayout, match="powers of two"):
-        as_linear(Layout((3, 4)))
-    with pytest.raises(NoLayout, match="leaves the tile"):
-        swizzle_for(16, ROW, COLUMN)
-    with pytest.raises(NoLayout, match="at 0 it is"):
-        as_linear(Layout(4, offset=1))
+    with pytest.raises(layouts.NoLayout, match="is not linear over F2: at 3 it is"):
+        layouts.as_linear(layouts.Layout(4, 3))
+    with pytest.raises(layouts.NoLayout, match="powers of two"):
+        layouts.as_linear(layouts.Layout((3, 4)))
+    with pytest.raises(layouts.NoLayout, match="leaves the tile"):
+        layouts.swizzle_for(16, ROW, COLUMN)
+    with pytest.raises(layouts.NoLayout, match="at 0 it is"):
+        layouts.as_linear(layouts.Layout(4, offset=1))
 
 
 def test_the_picture_of_conflicts() -> None:
-    picture = bank_conflicts(row_major((32, 32)), COLUMN).picture()
+    picture = layouts.bank_conflicts(layouts.row_major((32, 32)), COLUMN).picture()
     assert picture.cells[0][0] == "32"
     assert picture.cells[0][1] == ""
     assert "rounds" in picture.title
-    assert LinearLayout.identity_1d(4, "a", "o").strides() == Layout((2, 2), as_linear(Layout(4)).strides().stride)
+    assert layouts.LinearLayout.identity_1d(4, "a", "o").strides() == layouts.Layout(
+        (2, 2), layouts.as_linear(layouts.Layout(4)).strides().stride
+    )

@@ -1,4 +1,4 @@
-"""Every operation on random linear layouts, beside what enumeration says of it."""
+"""Operations on random linear layouts, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 
 from atl.prove import Proved, Refuted
 from layouts import LinearLayout, NoLayout, as_linear, bijective, equal, injective, inverse
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.linear import random_layouts
 
 SEEDS = range(150)
 
 
 def digits(layout: LinearLayout) -> Iterator[dict[str, int]]:
-    """All digits, by name, in the order of indices."""
+    """Yield all digits, by name, in the order of indices."""
     names = list(layout.in_dims)
     for values in product(*(range(layout.in_dims[name]) for name in reversed(names))):
         yield dict(zip(names, reversed(values), strict=True))
 
 
 def locations(layout: LinearLayout) -> list[tuple[int, ...]]:
-    """The place at each index, by adding up bases."""
+    """Return the location at each index, by adding bases."""
     out = []
     for each in digits(layout):
         place = [0] * len(layout.out_dims)
@@ -39,7 +39,7 @@ def locations(layout: LinearLayout) -> list[tuple[int, ...]]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 def test_properties_of_one_layout(seed: int) -> None:
-    layout = drawing.any_layout(Random(seed))
+    layout = random_layouts.any_layout(Random(seed))
     held = locations(layout)
     assert [tuple(layout.apply(each).values()) for each in digits(layout)] == held
     flat = [layout(at) for at in range(len(held))]
@@ -83,9 +83,11 @@ def test_two_layouts_agree_with_enumeration() -> None:
     came: Counter[str] = Counter()
     for seed in range(400):
         random = Random(1000 + seed)
-        outs = drawing.widths(random, ("i", "j"), 3)
-        first = drawing.layout(random, drawing.widths(random, ("reg", "lane"), 2), outs)
-        second = drawing.layout(random, drawing.widths(random, ("reg", "at"), 4), dict(reversed(outs.items())))
+        outs = random_layouts.widths(random, ("i", "j"), 3)
+        first = random_layouts.layout(random, random_layouts.widths(random, ("reg", "lane"), 2), outs)
+        second = random_layouts.layout(
+            random, random_layouts.widths(random, ("reg", "at"), 4), dict(reversed(outs.items()))
+        )
         order = list(first.out_dims)
         reached = {tuple(second.apply(each)[name] for name in order) for each in digits(second)}
         try:
@@ -96,7 +98,7 @@ def test_two_layouts_agree_with_enumeration() -> None:
             continue
         came["composed back"] += 1
         assert made.compose(second).transpose_outs(order).bases == first.bases
-        after = drawing.layout(random, {name: len(first.bases) + outs[name] for name in order}, {"o": 6})
+        after = random_layouts.layout(random, {name: len(first.bases) + outs[name] for name in order}, {"o": 6})
         for each in digits(first):
             assert first.compose(after).apply(each) == after.apply(first.apply(each))
     assert came["none"] > 50
@@ -104,16 +106,16 @@ def test_two_layouts_agree_with_enumeration() -> None:
 
 
 @pytest.mark.long
-def test_exactly_the_factors_are_found() -> None:
+def test_exact_factors_are_found() -> None:
     came: Counter[str] = Counter()
     for seed in range(400):
         random = Random(seed)
-        low, high = (drawing.any_layout(random, 2) for _ in range(2))
+        low, high = (random_layouts.any_layout(random, 2) for _ in range(2))
         whole = low * high
         assert places_of_product(low, high) == locations(whole)
         assert low * whole.divide_left(low) == whole.transposed_like(low * whole.divide_left(low))
         assert whole.divide_right(high) * high == whole.transposed_like(whole.divide_right(high) * high)
-        other = drawing.any_layout(random, 2)
+        other = random_layouts.any_layout(random, 2)
         for at_left in (True, False):
             try:
                 made = other * whole.divide_left(other) if at_left else whole.divide_right(other) * other
@@ -127,7 +129,7 @@ def test_exactly_the_factors_are_found() -> None:
 
 
 def places_of_product(low: LinearLayout, high: LinearLayout) -> list[tuple[int, ...]]:
-    """The places of low * high, by the digits of each."""
+    """Return the locations of low * high, by the digits of each factor."""
     whole = low * high
     out = []
     for each in digits(whole):

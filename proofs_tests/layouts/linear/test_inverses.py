@@ -1,4 +1,4 @@
-"""Inverses of layouts over F2, held against all that could be ones: none is wrong, and none is refused needlessly."""
+"""Inverses of layouts over F2, compared with exhaustive search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Flat: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def times(digit: int, stride: int) -> int:
-    """Shifts and adds without carries."""
+    """Multiply without carries."""
     total = 0
     while digit:
         digit, odd = divmod(digit, 2)
@@ -26,7 +26,7 @@ def times(digit: int, stride: int) -> int:
 
 
 def values(flat: Flat) -> list[int]:
-    """The value at each index, the first digit the fastest."""
+    """Return the value at each index, first digit fastest."""
     extents, strides = flat
     found = []
     for digits in product(*map(range, reversed(extents))):
@@ -38,7 +38,7 @@ def values(flat: Flat) -> list[int]:
 
 
 def is_undone_linearly(table: list[int]) -> bool:
-    """Whether a linear function over F2 takes each value to its index: what it gives of sums is tried for all."""
+    """Return whether a linear function over F2 maps each value to its index."""
     known = {0: 0}
     for at, value in enumerate(table):
         if known.setdefault(value, at) != at:
@@ -50,7 +50,7 @@ def is_undone_linearly(table: list[int]) -> bool:
 
 
 def largest_right_inverse(table: list[int]) -> int:
-    """The size of the largest layout over F2 that the values undo: all modes are tried one after another."""
+    """Return the size of the largest right inverse over F2, by trying all modes."""
     best = 1
 
     def grow(places: list[int]) -> None:
@@ -70,13 +70,12 @@ def largest_right_inverse(table: list[int]) -> int:
 
 
 def drawn() -> Iterator[Flat]:
-    """Layouts of up to 40 places, of which some have extents that are no powers of two."""
+    """Yield random layouts of up to 40 elements, some with extents that are not powers of two."""
     random = Random(1)
     while True:
         count = random.randint(1, 3)
         extents = tuple(random.choice((2, 2, 3, 4, 4, 5)) for _ in range(count))
         if prod(extents) <= 40:
-            # Strides that go on from one another are injective more often than others.
             yield extents, tuple(random.choice((1, 2, 4, 5, 8, 16, random.randrange(16))) for _ in extents)
 
 
@@ -88,7 +87,7 @@ def of(flat: Flat) -> Layout:
     return Layout(extents, tuple(map(F2, strides)))
 
 
-def test_a_left_inverse_is_refused_only_where_no_linear_one_exists() -> None:
+def test_left_inverse_is_refused_only_if_none_exists() -> None:
     found = 0
     for flat in CASES:
         table = values(flat)
@@ -111,7 +110,7 @@ def test_a_right_inverse_over_f2_is_the_largest_one() -> None:
 
 
 @pytest.mark.parametrize("inverse", [left_inverse, right_inverse])
-def test_an_extent_of_three_on_the_outside_has_an_inverse(inverse: Callable[[Layout], Layout]) -> None:
+def test_outer_extent_of_three_has_an_inverse(inverse: Callable[[Layout], Layout]) -> None:
     layout = of(CASES[0])
     back = inverse(layout)
     assert [int(back(int(layout(at)))) for at in range(48)] == list(range(48))

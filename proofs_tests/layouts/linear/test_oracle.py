@@ -1,4 +1,4 @@
-"""Random linear layouts beside Triton's, where that is installed."""
+"""Random linear layouts, compared with Triton's if it is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from layouts import LinearLayout, NoLayout
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.linear import random_layouts
 
 theirs: Any = pytest.importorskip(
     "triton._C.libtriton", reason="an oracle, which is not needed: pip install triton"
@@ -16,13 +16,13 @@ theirs: Any = pytest.importorskip(
 
 
 def as_theirs(layout: LinearLayout) -> Any:
-    """The same layout as Triton has it."""
+    """Return Triton's version of the layout."""
     outs = layout.out_dims
     return theirs.from_bases(list(layout.bases.items()), list(outs), list(outs.values()), False)
 
 
 def same(ours: LinearLayout, other: Any) -> bool:
-    """Whether names, sizes and bases are the same, in the same order."""
+    """Return whether names, sizes and bases are equal, in the same order."""
     bases = [(name, [list(basis) for basis in each]) for name, each in other.bases]
     return list(ours.bases.items()) == bases and list(ours.out_dims.items()) == list(other.out_dims)
 
@@ -31,13 +31,13 @@ def test_results_agree_with_triton() -> None:
     compared = 0
     for seed in range(1000):
         random = Random(seed)
-        first = drawing.any_layout(random, 2)
+        first = random_layouts.any_layout(random, 2)
         outs = {name: size.bit_length() - 1 for name, size in first.out_dims.items()}
-        second = drawing.layout(random, drawing.widths(random, ("reg", "at"), 4), outs)
+        second = random_layouts.layout(random, random_layouts.widths(random, ("reg", "at"), 4), outs)
         a, b = as_theirs(first), as_theirs(second)
         assert (a.is_injective(), a.is_surjective()) == (first.is_injective, first.is_surjective)
         assert same(first * second, a * b)
-        after = drawing.layout(random, outs, {"o": 5})
+        after = random_layouts.layout(random, outs, {"o": 5})
         assert same(first.compose(after), a.compose(as_theirs(after)))
         if first.is_invertible:
             assert same(first.invert(), a.invert())

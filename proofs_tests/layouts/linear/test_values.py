@@ -1,4 +1,4 @@
-"""Linear layouts have the values that are expected of them, operation by operation."""
+"""Expected values of the operations on linear layouts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ identity, strided, zeros = LinearLayout.identity_1d, LinearLayout.strided_1d, Li
 
 
 def linear(out: Any = ("o",), **bases: list[Any]) -> LinearLayout:
-    """The layout of these bases; `out` are names, or names with sizes."""
+    """Return the layout with these bases; `out` has names, or names with sizes."""
     return LinearLayout.from_bases(list(bases.items()), list(out.items()) if isinstance(out, dict) else list(out))
 
 
-def test_the_simple_ones() -> None:
+def test_elementary_layouts() -> None:
     assert identity(32, "a", "o").bases == {"a": [[1], [2], [4], [8], [16]]}
     assert identity(1, "a", "o").bases == {"a": []}
     assert zeros(32, "a", "o").bases == {"a": [[0]] * 5}
@@ -87,11 +87,11 @@ def test_invert_and_compose(first: list[int], by: list[int], found: list[int]) -
     assert made.out_dims == {"b": 1 << len(by)}
 
 
-def test_invert_and_compose_where_bits_are_free() -> None:
+def test_invert_and_compose_with_free_bits() -> None:
     a, b = linear(("o",), in1=[1, 2], in2=[0]), linear(("o",), in3=[2, 1], in4=[0])
     assert a.invert_and_compose(b).bases == {"in1": [[2, 0], [1, 0]], "in2": [[0, 0]]}
     same = linear(("o",), in1=[1, 2], in2=[0]).invert_and_compose(linear(("o",), in1=[2, 1], in2=[0]))
-    assert same.bases == {"in1": [[2, 0], [1, 0]], "in2": [[0, 1]]}, "a broadcast digit of both stays as it is"
+    assert same.bases == {"in1": [[2, 0], [1, 0]], "in2": [[0, 1]]}, "a digit that both broadcast is kept"
     with pytest.raises(NoLayout, match="which the other layout does not reach"):
         linear(("o",), a=[1, 2]).invert_and_compose(linear({"o": 4}, b=[1]))
 
@@ -132,7 +132,7 @@ def test_free_bits() -> None:
     assert two.free_variable_masks() == {"in1": 0b100, "in2": 0b10}
 
 
-def test_equality_has_the_sizes() -> None:
+def test_equality_compares_sizes() -> None:
     a, b = linear({"o": 4}, a=[1, 2]), linear({"o": 8}, a=[1, 2])
     assert a != b
     assert a.equal_ignoring_out_dim_sizes(b)
@@ -203,6 +203,6 @@ def test_many_bits() -> None:
     ],
     ids=["parts", "range", "size", "sign", "kind", "identity", "bits"],
 )
-def test_what_is_refused(made: Any, message: str) -> None:
+def test_invalid_arguments_are_refused(made: Any, message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         made()

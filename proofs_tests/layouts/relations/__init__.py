@@ -1,1 +1,1 @@
-"""Relations by isl, of every family and between them, beside plain enumeration."""
+"""Tests of isl relations of all layout families, compared with enumeration."""

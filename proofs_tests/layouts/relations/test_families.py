@@ -1,4 +1,4 @@
-"""The relation of a layout of any family is the set of its pairs; its operations are those on sets of pairs."""
+"""Relations of layouts are sets of pairs, with the operations of sets."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from layouts.lego import CoverBy, GenP, GroupBy, Row, TileBy
 from layouts.pictures.support_table import families
 from layouts.proofs import relation
 from proofs_tests.layouts.axe.test_enumeration import drawn
-from proofs_tests.layouts.lego.by_hand import any_chain
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.lego.reference import any_chain
+from proofs_tests.layouts.linear import random_layouts
 
 pytest.importorskip("islpy", reason="isl, which is not needed: pip install 'atl-tensor[layouts]'")
 n, m, b = atl.sizes("n m b")
 
 
 def pairs(function: Function) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The pairs by enumeration; an element beyond an array has no place."""
+    """Return the pairs by enumeration; an element outside the array has none."""
     found = set()
     size = function.size
     assert isinstance(size, int)
@@ -49,7 +49,7 @@ def pairs(function: Function) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def same(made: Relation, wanted: set[Any]) -> bool:
-    """Whether a relation has these pairs, and no others."""
+    """Return whether a relation has exactly these pairs."""
     found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for digits, place in sorted(wanted):
         found.setdefault(digits, []).append(place)
@@ -63,7 +63,7 @@ def width(made: Relation) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", [each for each in families() if "sizes" not in each])
-def test_the_relation_of_each_family_has_its_pairs(name: str) -> None:
+def test_relation_of_each_family_has_its_pairs(name: str) -> None:
     function = families()[name]
     assert same(Relation(function), pairs(function))
 
@@ -71,7 +71,7 @@ def test_the_relation_of_each_family_has_its_pairs(name: str) -> None:
 def test_relations_of_random_layouts_have_their_pairs() -> None:
     random = Random(31)
     for _ in range(12):
-        for function in (drawing.any_layout(random, 2), drawn(random), any_chain(random)[0]):
+        for function in (random_layouts.any_layout(random, 2), drawn(random), any_chain(random)[0]):
             size = function.size
             if (
                 isinstance(size, int)

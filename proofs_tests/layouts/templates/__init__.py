@@ -1,1 +1,1 @@
-"""Templates: the form of each index, what is refused, and every kernel of the paper, run."""
+"""Tests of templates: forms of indices, refusals, and the kernels of the LEGO paper."""

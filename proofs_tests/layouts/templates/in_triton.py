@@ -1,6 +1,6 @@
-"""The Triton kernels in Triton's interpreter, beside NumPy: run as a program, for the interpreter is chosen on import.
+"""A program that compares the Triton kernels, in Triton's interpreter, with NumPy and torch.
 
-It prints a line for each kernel that agrees, and stops at the first that does not.
+It prints a line for each kernel that agrees, and stops at the first difference. The interpreter is selected on import.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NAMES = (
     "matmul row row", "matmul row column", "matmul column row", "matmul column column",
     "softmax", "layer norm", "layer norm backward", "grouped",
 )  # fmt: skip
-"""What is run, in this order."""
+"""Names of the kernels, in the order in which they run."""
 
 
 def loaded(text: str, name: str, folder: Path) -> Any:
-    """The kernel of this name in a text: Triton reads it from a file."""
+    """Return the kernel of this name in a text, through a file as Triton needs."""
     file = folder / f"{name}_{len(list(folder.iterdir()))}.py"
     file.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -37,7 +37,7 @@ def loaded(text: str, name: str, folder: Path) -> Any:
 
 
 def products(folder: Path, torch: Any) -> None:
-    """The product in its four layouts, at sizes that differ; groups of rows of tiles."""
+    """Check the matrix product in its four layouts."""
     rng = np.random.default_rng(1)
     M, N, K, B = 64, 32, 48, 16
     a, b = (torch.tensor(rng.integers(-3, 4, shape), dtype=torch.float16) for shape in ((M, K), (K, N)))
@@ -53,7 +53,7 @@ def products(folder: Path, torch: Any) -> None:
 
 
 def rows(folder: Path, torch: Any) -> None:
-    """Softmax and layer norm at a width that no block divides."""
+    """Check softmax and layer norm at a width that no block divides."""
     rng = np.random.default_rng(2)
     M, N, BS = 5, 23, 8
     x = torch.tensor(rng.normal(size=(M, N)), dtype=torch.float32)
@@ -79,7 +79,7 @@ def rows(folder: Path, torch: Any) -> None:
 
 
 def many(folder: Path, torch: Any) -> None:
-    """Products of three sizes in one launch, by fewer programs than there are tiles."""
+    """Check products of three sizes in one launch, with fewer programs than tiles."""
     rng = np.random.default_rng(3)
     B = 16
     extents = [(32, 16, 48), (16, 48, 16), (32, 32, 32)]
@@ -100,7 +100,6 @@ def many(folder: Path, torch: Any) -> None:
 
 
 def main(folder: Path) -> None:
-    """Runs them all."""
     os.environ["TRITON_INTERPRET"] = "1"
     import torch
 

@@ -1,4 +1,4 @@
-"""What templates are refused for, in words; and what stays as it is."""
+"""Filling templates: refusals and printed forms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TILE = GroupBy([n, 4])[:, :]
 
 
 @pytest.mark.parametrize(
-    ("template", "places", "said"),
+    ("template", "values", "message"),
     [
         ("{{ x }}", {}, "'x' is undefined"),
         ("{{ x", {"x": i}, "line 1"),
@@ -46,10 +46,10 @@ TILE = GroupBy([n, 4])[:, :]
         ("{% include 'other' %}", {}, "no loader"),
     ],
 )
-def test_a_template_that_cannot_be_filled_is_refused(template: str, places: dict[str, Any], said: str) -> None:
+def test_unfillable_templates_are_refused(template: str, values: dict[str, Any], message: str) -> None:
     with pytest.raises(TemplateError) as caught:
-        fill(template, "c", places)
-    assert said in str(caught.value)
+        fill(template, "c", values)
+    assert message in str(caught.value)
 
 
 CALLS: tuple[Callable[[], object], ...] = (
@@ -107,10 +107,7 @@ def test_definitions_print_as_unique_names() -> None:
 
 @pytest.mark.parametrize(
     ("layout", "wanted"),
-    [
-        (Layout((4, 8), (8, 1)), "8*i + y"),
-        (LinearLayout.from_bases([("r", [1]), ("t", [2, 4])], ["i"]), None),
-    ],
+    [(Layout((4, 8), (8, 1)), "8*i + y"), (LinearLayout.from_bases([("r", [1]), ("t", [2, 4])], ["i"]), None)],
     ids=["strides", "linear"],
 )
 def test_every_family_of_memory_fills_a_template(layout: Any, wanted: str | None) -> None:
@@ -131,5 +128,5 @@ def test_a_swizzle_is_printed_by_its_exclusive_or() -> None:
 @pytest.mark.long
 def test_layouts_import_without_template_dependencies() -> None:
     code = "import sys, layouts.templates; print([m for m in ('sympy', 'jinja2', 'islpy') if m in sys.modules])"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

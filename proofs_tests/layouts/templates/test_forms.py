@@ -1,4 +1,4 @@
-"""The form of an index: the same value, in every language, with no more operations than it had."""
+"""Printed forms of indices: same value in every language, with the fewest operations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = ("a", "b", "c", "d")
 
 
 def drawn(random: Random, depth: int = 3) -> Any:
-    """A random index expression over four sizes; divisors are 1 or more."""
+    """Return a random index expression over four sizes, with positive divisors."""
     if depth == 0 or random.random() < 0.15:
         return random.choice([atl.sizes(name) for name in NAMES] + [random.randint(0, 6) + 0 * atl.sizes("a")])
     x, y = drawn(random, depth - 1), drawn(random, depth - 1)
@@ -52,12 +52,12 @@ def drawn(random: Random, depth: int = 3) -> Any:
 
 
 def value(expression: Index, sizes: dict[str, int]) -> int:
-    """Its value, by the definition."""
+    """Return its value, by definition."""
     return value_of(expression, lambda leaf: sizes[leaf.name], lambda *_: 0)  # type: ignore[union-attr]
 
 
 def expressions(count: int) -> list[Index]:
-    """So many that depend on sizes."""
+    """Return `count` random expressions that depend on sizes."""
     random = Random(11)
     found: list[Index] = []
     while len(found) < count:
@@ -85,7 +85,7 @@ def test_text_has_the_value_of_the_index_rounded_down(language: Any, tmp_path: P
 
 
 def in_c(texts: list[list[str]], sizes: list[dict[str, int]], folder: Path) -> list[tuple[list[int], list[int]]]:
-    """The values by a C compiler: as they stand, and with definitions."""
+    """Return the values by a C compiler, inline and with definitions."""
     head = f"#include <stdint.h>\nint64_t %s({', '.join(f'int64_t {name}' for name in NAMES)}) {{\n"
     parts = [
         head % f"x{n}" + f"return {inline};\n}}\n" + head % f"y{n}" + f"{lines}\nreturn {last};\n}}\n"
@@ -105,7 +105,7 @@ def in_c(texts: list[list[str]], sizes: list[dict[str, int]], folder: Path) -> l
 
 
 def in_python(texts: list[list[str]], sizes: list[dict[str, int]], _: Path) -> list[tuple[list[int], list[int]]]:
-    """The values with Triton's operators on integers, which are Python's where nothing is negative."""
+    """Return the values with Triton's operators, which are Python's on natural numbers."""
     tl = ModuleType("tl")
     tl.minimum, tl.maximum = min, max  # type: ignore[attr-defined]
 
@@ -130,7 +130,7 @@ def test_operations_of_mlir_have_the_value_of_the_index() -> None:
 
 
 def in_mlir(lines: str, sizes: dict[str, int]) -> dict[str, int]:
-    """The values of all names, by the meaning of each operation; divsi and remsi round towards 0."""
+    """Return the values of all names by interpreting each operation; divsi and remsi round towards 0."""
     held = {f"%{name}": number for name, number in sizes.items()}
 
     def towards_zero(a: int, b: int) -> int:
@@ -161,10 +161,8 @@ def test_common_subexpressions_are_computed_once() -> None:
     assert found.operations < operations(shortest((k * x + y).node)) + operations(shortest((2 * (k * x + y + 1)).node))
 
 
-# -- the paper's counts -----------------------------------------------------------------------------------------------
-
 FIGURE_10 = {"pid_m": 13, "pid_n": 5, "a": 6, "b": 6, "c": 6}
-"""Operations of the index expressions in Fig. 10, the pointer's own addition not counted."""
+"""Operations of the index expressions in Fig. 10, without the addition to the pointer."""
 
 
 @pytest.mark.parametrize("a", ["row", "column"])
@@ -176,14 +174,11 @@ def test_products_need_at_most_the_operations_of_figure_10(a: str, b: str) -> No
 
 
 TABLE_IV = {"layer_norm": 1 + 0, "softmax": 0, "grouped": 6, "matmul": 9}
-"""Operations on indices that a user writes, in layouts and template together (LayerNorm: forward and backward)."""
+"""Index operations that a user writes, in layouts and template (LayerNorm: forward and backward)."""
 
 
 def written_by_a_user(source: str) -> int:
-    """Arithmetic on indices in a module of layouts and templates: of what adds a place to a pointer, and of data, none.
-
-    Data is what is loaded, and all that is made of it.
-    """
+    """Count index arithmetic in a module, except pointer additions and arithmetic on loaded data."""
     tree = ast.parse(source)
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     templates = [text for text in texts if "{{" in text and "def " in text]
@@ -195,7 +190,7 @@ ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv)
 
 
 def in_spec(function: ast.FunctionDef) -> int:
-    """Operators in what says the layouts; that a size divides another is a condition, and its % none of these."""
+    """Count the operators in the layouts, without divisibility conditions."""
     texts = {id(part) for node in ast.walk(function) if isinstance(node, ast.Call) for part in node.args[:1]}
     return sum(
         isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC) and id(node) not in texts
@@ -204,7 +199,7 @@ def in_spec(function: ast.FunctionDef) -> int:
 
 
 def in_template(text: str) -> int:
-    """Operators of a template on what is no data and no pointer."""
+    """Count the operators of a template on neither data nor pointers."""
     for place in ("row.inside", "part.inside", "column.inside", "whole.inside", "tile.inside", "of_rows.inside"):
         text = text.replace(f"{{{{ {place} }}}}", "place")
     while "{{" in text:
@@ -229,7 +224,7 @@ def in_template(text: str) -> int:
 
 
 def is_data(node: ast.AST, data: set[str]) -> bool:
-    """Whether elements are computed with: what is loaded as an element of a table is an index."""
+    """Return whether the expression computes with loaded data; elements of index tables are not data."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name) and part.id in data:
             return True
@@ -253,9 +248,6 @@ def test_operations_that_a_user_writes_are_counted() -> None:
     assert written_by_a_user(f"T = '{kernel}'\ndef g():\n    return GroupBy([n // 4, 4 * m])\n") == 2 + 2
 
 
-# -- tiles ------------------------------------------------------------------------------------------------------------
-
-
 def test_nested_tiles_have_the_locations_of_the_array() -> None:
     n, b, c = atl.sizes("n b c")
     tiles = TileInto([n, n], [b, b], [c, c]).OrderBy(Row(n, n)).where(n=12, b=6, c=2)
@@ -275,7 +267,7 @@ def test_covering_tiles_contain_each_element_once() -> None:
     assert part.tolist() == [[3, -1], [4, -1], [-1, -1]]
 
 
-def test_a_view_of_bricks_of_symbolic_size_is_the_view_of_numbers() -> None:
+def test_symbolic_bricks_agree_with_numeric_bricks() -> None:
     n, b = atl.sizes("n b")
     bricks = GroupBy([n, n, n], given=[n % b == 0]).TileOrderBy(Row([n // b] * 3), Row(b, b, b))
     numbers = GroupBy([6, 6, 6]).TileOrderBy(Row(2, 2, 2), Row(3, 3, 3))

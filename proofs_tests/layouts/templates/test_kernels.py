@@ -1,4 +1,4 @@
-"""Every kernel of the LEGO paper, from its template, run beside NumPy: Triton's, CUDA's, C's and MLIR's text."""
+"""The kernels of the LEGO paper in Triton, CUDA, C and MLIR, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -34,17 +34,14 @@ Array = np.ndarray[Any, Any]
 @pytest.mark.skipif(not all(map(find_spec, ("triton", "torch"))), reason="triton and torch are not installed")
 def test_triton_kernels_agree_with_their_reference(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "proofs_tests.layouts.templates.in_triton", str(tmp_path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.splitlines() == list(NAMES)
-
-
-# -- CUDA -------------------------------------------------------------------------------------------------------------
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == list(NAMES)
 
 
 def called(text: str, name: str, folder: Path, arrays: list[Array], result: int, *numbers: int) -> Array:
-    """The array of this number after the call of a function, on the device of the shim."""
-    library = build([f"using std::max, std::min;\n{text}"], folder)  # which in CUDA are there
+    """Return one array after a call of a kernel on the simulated device."""
+    library = build([f"using std::max, std::min;\n{text}"], folder)  # predeclared in CUDA
     shim = Shim(library)
     shim.library.shim_reset()
     held = [ctypes.c_void_p(shim.array(array)) for array in arrays]
@@ -59,7 +56,7 @@ def called(text: str, name: str, folder: Path, arrays: list[Array], result: int,
 
 
 def aligned(gain: Array, penalty: int) -> Array:
-    """The scores, element by element."""
+    """Return the scores, element by element."""
     n = len(gain)
     score = np.zeros((n + 1, n + 1), dtype=np.int32)
     score[0], score[:, 0] = -penalty * np.arange(n + 1), -penalty * np.arange(n + 1)
@@ -92,7 +89,7 @@ def test_antidiagonals_are_contiguous() -> None:
 @pytest.mark.long
 @needs_gxx
 @pytest.mark.parametrize(("coarse", "threads"), [(1, 4), (2, 2)])
-def test_a_decomposition_is_the_same_however_much_each_thread_does(coarse: int, threads: int, tmp_path: Path) -> None:
+def test_lu_decomposition_is_independent_of_coarsening(coarse: int, threads: int, tmp_path: Path) -> None:
     n = 3 * coarse * threads
     a = np.random.default_rng(5).normal(size=(n, n)).astype(np.float32) + n * np.eye(n, dtype=np.float32)
     got = called(lud(coarse, threads).text, "decompose", tmp_path, [a], 0, n)
@@ -103,17 +100,14 @@ def test_a_decomposition_is_the_same_however_much_each_thread_does(coarse: int, 
 @pytest.mark.long
 @needs_gxx
 @pytest.mark.parametrize("staged", [True, False])
-def test_a_transposition_in_cuda(staged: bool, tmp_path: Path) -> None:
+def test_cuda_transposition(staged: bool, tmp_path: Path) -> None:
     x = np.arange(8 * 12, dtype=np.float32).reshape(8, 12)
     y = np.zeros((12, 8), dtype=np.float32)
     assert np.array_equal(called(in_cuda(4, staged=staged).text, "transpose", tmp_path, [x, y], 1, 8, 12), x.T)
 
 
-# -- C ----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("shape", "reach"), [("star", 2), ("cube", 1)])
-def test_a_stencil_over_bricks_is_that_over_rows(shape: str, reach: int, tmp_path: Path) -> None:
+def test_stencil_over_bricks_equals_stencil_over_rows(shape: str, reach: int, tmp_path: Path) -> None:
     n, b = 8, 4
     x = np.random.default_rng(6).integers(-9, 10, (n, n, n)).astype(np.float32)
     rows = stencil(bricks(shape, reach, b, in_bricks=False).text, tmp_path, x)
@@ -127,7 +121,7 @@ def test_a_stencil_over_bricks_is_that_over_rows(shape: str, reach: int, tmp_pat
 
 
 def stencil(text: str, folder: Path, x: Array) -> Array:
-    """What the C text computes."""
+    """Compile and run the C text."""
     number = len(list(folder.iterdir()))
     source, library = folder / f"s{number}.c", folder / f"s{number}.so"
     source.write_text(text, encoding="utf-8")
@@ -142,7 +136,7 @@ def stencil(text: str, folder: Path, x: Array) -> Array:
 
 
 def by_numpy(x: Array, shape: str, reach: int) -> Array:
-    """The sum of neighbours, by slices."""
+    """Return the sum of neighbours, by slices."""
     n = len(x)
     total = np.zeros((n - 2 * reach,) * 3, dtype=np.float32)
     steps = range(-reach, reach + 1)
@@ -154,12 +148,9 @@ def by_numpy(x: Array, shape: str, reach: int) -> Array:
     return total
 
 
-# -- MLIR -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(find_spec("xdsl") is None, reason="xdsl is not installed")
 @pytest.mark.parametrize("staged", [True, False])
-def test_a_transposition_in_mlir_is_parsed_verified_and_interpreted(staged: bool) -> None:
+def test_mlir_transposition(staged: bool) -> None:
     from xdsl.context import Context
     from xdsl.dialects import arith, builtin, func, memref, scf
     from xdsl.interpreter import Interpreter

@@ -1,1 +1,1 @@
-"""Layouts of all families as text: read, printed, asked about, described."""
+"""Tests of layouts as text: parsing, printing, queries, descriptions."""

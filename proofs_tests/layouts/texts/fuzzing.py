@@ -1,4 +1,4 @@
-"""Random layouts of all families: what is said of them, and the ways between them, beside plain enumeration."""
+"""Random layouts of all families: proofs, conversions, parsing and templates, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -8,25 +8,8 @@ from random import Random
 from typing import Any, Final
 
 import atl
+import layouts
 from atl.prove import Proved, Refuted
-from layouts import (
-    F2,
-    Chain,
-    E,
-    Layout,
-    LinearLayout,
-    NoLayout,
-    Swizzle,
-    as_axe,
-    as_function,
-    as_layout,
-    as_lego,
-    as_linear,
-    bijective,
-    equal,
-    injective,
-    read_function,
-)
 from layouts.axe import Axe, R, S, axis, canonicalize, locations
 from layouts.axe.replicas import number as as_number
 from layouts.errors import CannotTabulate, LayoutError
@@ -35,18 +18,18 @@ from layouts.foundation.semimodule import COORDINATES, Coordinate
 from layouts.foundation.tuples import modes_of
 from layouts.foundation.tuples import product as size_of
 from layouts.lego import Col, CoverBy, GroupBy, RegP, Row, TileInto
-from proofs_tests.layouts.lego.by_hand import any_chain
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.lego.reference import any_chain
+from proofs_tests.layouts.linear import random_layouts
 
 Need = Callable[[bool, str], None]
-"""Notes a finding where something does not hold."""
+"""Records a finding if a condition does not hold."""
 Place = tuple[tuple[str, int], ...]
-"""The steps that are not 0, by axis; along memory, or along a numbered coordinate."""
+"""The nonzero steps, by axis, memory or numbered coordinate."""
 MOST: Final = 128
 
 
 def drawn(random: Random) -> Function:
-    """A layout of any family, with up to so many places; never empty."""
+    """Return a nonempty random layout of any family, with at most MOST elements."""
     while True:
         made = random.choice((_strides, _matrix, _axe, _chain, _swizzled, _partial, _coordinates))(random)
         if isinstance(made.size, int) and 0 < made.size <= MOST:
@@ -56,20 +39,20 @@ def drawn(random: Random) -> Function:
 def _strides(random: Random) -> Function:
     extents = tuple(random.choice((1, 2, 3, 4, 8)) for _ in range(random.randint(1, 3)))
     if random.random() < 0.3:
-        return Layout(extents, tuple(F2(random.randrange(32)) for _ in extents))
+        return layouts.Layout(extents, tuple(layouts.F2(random.randrange(32)) for _ in extents))
     strides, step = [0] * len(extents), 1
     for place in random.sample(range(len(extents)), len(extents)):
         strides[place], step = step, step * extents[place] * random.choice((1, 1, 1, 2))
-    return Layout(extents, tuple(strides), offset=random.choice((0, 0, 3)))
+    return layouts.Layout(extents, tuple(strides), offset=random.choice((0, 0, 3)))
 
 
 def _coordinates(random: Random) -> Function:
     extents = tuple(random.choice((1, 2, 3, 4)) for _ in range(random.randint(1, 3)))
-    return Layout(extents, tuple(random.randint(1, 3) * E(random.randrange(2)) for _ in extents))
+    return layouts.Layout(extents, tuple(random.randint(1, 3) * layouts.E(random.randrange(2)) for _ in extents))
 
 
 def _matrix(random: Random) -> Function:
-    return drawing.any_layout(random, 2)
+    return random_layouts.any_layout(random, 2)
 
 
 def _axe(random: Random) -> Function:
@@ -92,8 +75,8 @@ def _chain(random: Random) -> Function:
 
 def _swizzled(random: Random) -> Function:
     bits = random.randint(1, 3)
-    swizzle = Swizzle(bits, random.randint(0, 1), random.choice((-1, 1)) * random.randint(bits, 3))
-    return swizzle if random.random() < 0.5 else Chain(swizzle, Layout((4, 8), (8, 1)))
+    swizzle = layouts.Swizzle(bits, random.randint(0, 1), random.choice((-1, 1)) * random.randint(bits, 3))
+    return swizzle if random.random() < 0.5 else layouts.Chain(swizzle, layouts.Layout((4, 8), (8, 1)))
 
 
 def _partial(random: Random) -> Function:
@@ -102,7 +85,7 @@ def _partial(random: Random) -> Function:
 
 
 def coordinates(function: Function) -> list[tuple[int, ...]]:
-    """All coordinates by modes, whatever way indices count."""
+    """Return all coordinates by modes, in any order of indices."""
     found: list[tuple[int, ...]] = [()]
     for mode in modes_of(function.shape):
         extent = size_of(mode)
@@ -112,13 +95,13 @@ def coordinates(function: Function) -> list[tuple[int, ...]]:
 
 
 def at(function: Function, where: tuple[int, ...]) -> tuple[Place, ...]:
-    """All places of a coordinate."""
+    """Return all locations of a coordinate."""
     if isinstance(function, Axe):
         found = locations(function, where if len(where) > 1 else where[0])
         return tuple(sorted(tuple(sorted((a.name, as_number(s)) for a, s in place.parts.items())) for place in found))
     value: Any = function(where if len(where) > 1 else where[0])
     if (
-        isinstance(function, LinearLayout)
+        isinstance(function, layouts.LinearLayout)
         and len(function.out_dims) > 1
         and all(n[:5] == "place" for n in function.out_dims)
     ):
@@ -126,30 +109,34 @@ def at(function: Function, where: tuple[int, ...]) -> tuple[Place, ...]:
         for size in function.out_dims.values():
             digits, part = divmod(digits, size)
             parts.append(part)
-        value = Coordinate(tuple(parts))  # as_linear calls the axes of a coordinate so
+        value = Coordinate(tuple(parts))  # names that as_linear gives to coordinate axes
     if isinstance(value, Coordinate):
         return (tuple((str(k), int(part)) for k, part in enumerate(value) if part),)  # type: ignore[arg-type]
     return ((("m", int(value)),) if int(value) else (),)
 
 
 def nameless(found: list[tuple[Place, ...]]) -> list[list[list[int]]]:
-    """Places without the names of axes, which families call differently."""
+    """Return the locations without names of axes, which differ between families."""
     return [[[step for _, step in place] for place in each] for each in found]
 
 
-WAYS: Final[dict[str, Callable[[Function], Function]]] = {
-    "layout": as_layout, "linear": as_linear, "axe": as_axe, "lego": as_lego, "function": as_function
-}  # fmt: skip
+CONVERSIONS: Final[dict[str, Callable[[Function], Function]]] = {
+    "layout": layouts.as_layout,
+    "linear": layouts.as_linear,
+    "axe": layouts.as_axe,
+    "lego": layouts.as_lego,
+    "function": layouts.as_function,
+}
 
 
 def converts(random: Random, need: Need) -> str:
-    """A way keeps every place of every coordinate; where it refuses, none of the family has these places."""
+    """Check that a conversion keeps all locations, and is refused only if impossible."""
     function = drawn(random)
-    name = random.choice([*WAYS])
+    name = random.choice([*CONVERSIONS])
     wanted = [at(function, where) for where in coordinates(function)]
     try:
-        made = WAYS[name](function)
-    except NoLayout:
+        made = CONVERSIONS[name](function)
+    except layouts.NoLayout:
         need(not _expressed(name, function, wanted), f"as_{name}({function}) is refused")
         return f"no {name}"
     if name == "axe" and not isinstance(function, Axe):
@@ -162,12 +149,12 @@ def converts(random: Random, need: Need) -> str:
 
 
 def _expressed(name: str, function: Function, wanted: list[tuple[Place, ...]]) -> bool:
-    """Whether the family has a function of these places: by definition, where that is easily said."""
+    """Return whether the family can express these locations, if that is easy to decide."""
     if any(len(each) > 1 for each in wanted):
         return name == "axe"
     numbers = [each[0][0][1] if each[0] else 0 for each in wanted]
     flat = all(len(each[0]) < 2 and (not each[0] or each[0][0][0] == "m") for each in wanted)
-    flat &= not (isinstance(function, Layout) and function.semimodule is COORDINATES)
+    flat &= not (isinstance(function, layouts.Layout) and function.semimodule is COORDINATES)
     match name:
         case "lego":
             return flat and sorted(numbers) == list(range(len(numbers)))
@@ -177,7 +164,7 @@ def _expressed(name: str, function: Function, wanted: list[tuple[Place, ...]]) -
             powers = all(isinstance(n := size_of(mode), int) and n & (n - 1) == 0 for mode in modes_of(function.shape))
             return powers and flat and min(numbers) >= 0 and numbers[0] == 0 and _linear(function)
         case _:
-            return False  # the strides of a table are tried by the other fuzzer
+            return False  # `layouts.fuzz` tests the strides of tables
 
 
 def _linear(function: Function) -> bool:
@@ -185,74 +172,74 @@ def _linear(function: Function) -> bool:
     return all(values[a ^ b] == values[a] ^ values[b] for a in range(len(values)) for b in range(len(values)))
 
 
-def judges(random: Random, need: Need) -> str:
-    """Injective, onto, and equal, of any family."""
+def decides(random: Random, need: Need) -> str:
+    """Check injectivity, bijectivity and equality for any family."""
     function = drawn(random)
     found = [at(function, where) for where in coordinates(function)]
     if any(len(each) > 1 for each in found):
         assert isinstance(function, Axe)
-        same = equal(function, canonicalize(function))
+        same = layouts.equal(function, canonicalize(function))
         need(isinstance(same, Proved), f"{function} and its canonical form: {same}")
         return "replicas"
     once = len(set(found)) == len(found)
-    answer = injective(function)
+    answer = layouts.injective(function)
     need(isinstance(answer, Proved if once else Refuted), f"injective {function}: {answer}")
-    if isinstance(function, Axe) or (isinstance(function, Layout) and function.semimodule is COORDINATES):
+    if isinstance(function, Axe) or (isinstance(function, layouts.Layout) and function.semimodule is COORDINATES):
         return "verdicts on coordinates"
     numbers = [each[0][0][1] if each[0] else 0 for each in found]
-    onto = bijective(function)
+    onto = layouts.bijective(function)
     wanted = sorted(numbers) == list(range(len(numbers)))
     need(isinstance(onto, Proved if wanted else Refuted), f"bijective {function}: {onto}")
-    need(isinstance(equal(function, function), Proved), f"{function} equal to itself")
+    need(isinstance(layouts.equal(function, function), Proved), f"{function} equal to itself")
     return "verdicts of all families"
 
 
 def reads(random: Random, need: Need) -> str:
-    """What is printed is read back."""
+    """Check that printed text parses to the same function."""
     function = drawn(random)
     text = str(function)
-    if "GenP" in text or (isinstance(function, LinearLayout) and not function.in_dims):
+    if "GenP" in text or (isinstance(function, layouts.LinearLayout) and not function.in_dims):
         return "not read: functions"
-    made = read_function(text)
+    made = layouts.read_function(text)
     need(
         [at(made, w) for w in coordinates(made)] == [at(function, w) for w in coordinates(function)], f"reading {text}"
     )
     return "read"
 
 
-def turns_back(random: Random, need: Need) -> str:
-    """LEGO's `inv` undoes `apply`; a matrix's inverse undoes it."""
+def inverts(random: Random, need: Need) -> str:
+    """Check that LEGO's `inv` inverts `apply`, and the inverse of a linear layout."""
     function = drawn(random)
     if isinstance(function, GroupBy) and function.known_injective:
         for where in coordinates(function):
             back = function.inv(function.apply(*where))
             need((back if isinstance(back, tuple) else (back,)) == where, f"inv of {function} at {where}")
         return "inv"
-    if isinstance(function, LinearLayout):
+    if isinstance(function, layouts.LinearLayout):
         try:
             made = function.invert()
-        except NoLayout:
+        except layouts.NoLayout:
             need(not function.is_invertible, f"invert {function}")
             return "no inverse"
         both = function.compose(made)
         need(all(both.apply(w) == w for w in _named(function)), f"invert {function} is {made}")
         return "inverse of a matrix"
-    return "no way back"
+    return "no inverse tested"
 
 
-def _named(layout: LinearLayout) -> list[dict[str, int]]:
+def _named(layout: layouts.LinearLayout) -> list[dict[str, int]]:
     return [dict(zip(layout.in_dims, where, strict=True)) for where in coordinates(layout)] if layout.in_dims else []
 
 
 def relates(random: Random, need: Need) -> str:
-    """The relation has the function's pairs."""
+    """Check that the relation has the function's pairs."""
     from layouts import Relation
 
     function = drawn(random)
     if (
         not isinstance(function.size, int)
         or function.size > 32
-        or (isinstance(function, LinearLayout) and not function.in_dims)
+        or (isinstance(function, layouts.LinearLayout) and not function.in_dims)
     ):
         return "no relation: too large"
     made = Relation(function)
@@ -264,7 +251,7 @@ def relates(random: Random, need: Need) -> str:
             wanted = sorted({tuple(place[each] for each in axes) or (0,) for place in found})
         else:
             value: Any = function.at(digits)
-            if isinstance(function, Layout) and function.width > 1:
+            if isinstance(function, layouts.Layout) and function.width > 1:
                 wanted = (
                     [tuple(int(str(value[k])) for k in range(function.width))]
                     if isinstance(value, Coordinate)
@@ -272,7 +259,7 @@ def relates(random: Random, need: Need) -> str:
                 )
             else:
                 number_of = int(str(value[0])) if isinstance(value, Coordinate) else int(value)
-                wanted = [] if number_of == -1 and not isinstance(function, Layout) else [(number_of,)]
+                wanted = [] if number_of == -1 and not isinstance(function, layouts.Layout) else [(number_of,)]
         need(
             made.locations(*digits) == wanted,
             f"{function} at {digits} is related to {made.locations(*digits)}, not {wanted}",
@@ -281,7 +268,7 @@ def relates(random: Random, need: Need) -> str:
 
 
 def fills(random: Random, need: Need) -> str:
-    """The text of a template has the place's value, in Triton's words under Python."""
+    """Check that template text, in Triton's language under Python, has the value of the function."""
     from layouts.lego import part_of
     from layouts.templates import fill
 
@@ -291,7 +278,7 @@ def fills(random: Random, need: Need) -> str:
         names = [f"x{k}" for k in range(len(part.axes))]
         call = ", ".join(f"'{name}'" for name in names)
         text = fill(f"{{{{ p({call}) }}}}", "triton", {"p": part}).text
-    except (NoLayout, CannotTabulate, LayoutError):
+    except (layouts.NoLayout, CannotTabulate, LayoutError):
         return "not filled"
     tl = type("tl", (), {"minimum": min, "maximum": max})
     for where in coordinates(function):
@@ -302,7 +289,7 @@ def fills(random: Random, need: Need) -> str:
 
 
 def symbols(random: Random, need: Need) -> str:
-    """Tiles over sizes, at numbers: places, the way back, and the text of a template."""
+    """Check symbolic tiles at numbers: locations and slices."""
     n, m, b, c = atl.sizes("n m b c")
     order = random.choice((Row, Col))
     view = TileInto([n, m], [b, c]).OrderBy(order(n, m))
@@ -321,7 +308,7 @@ def symbols(random: Random, need: Need) -> str:
 
 
 KINDS: Final[tuple[Callable[[Random, Need], str], ...]] = (
-    converts, converts, converts, judges, judges, reads, turns_back, fills, symbols,
+    converts, converts, converts, decides, decides, reads, inverts, fills, symbols,
     *((relates,) if find_spec("islpy") else ()),
 )  # fmt: skip
-"""What is tried; relations where isl is installed."""
+"""The kinds of checks; relations only if isl is installed."""

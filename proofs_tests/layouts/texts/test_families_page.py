@@ -1,4 +1,4 @@
-"""The page on families is what the command prints, and says of everything what comes of it or why nothing does."""
+"""The page on layout families matches the command's output, and has no empty cell."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "layout-families.md"
 @pytest.mark.skipif(
     find_spec("islpy") is None, reason="isl, for the row of relations: pip install 'atl-tensor[layouts]'"
 )
-def test_the_page_is_what_the_command_prints() -> None:
+def test_page_matches_the_command() -> None:
     _, _, printed = PAGE.read_text(encoding="utf-8").partition("The layouts in the table:")
     _, _, made = families_table().partition("The layouts in the table:")
     assert printed == made, "atl layout --families, below the head of docs/layout-families.md"
 
 
-def test_no_cell_is_empty_and_every_number_has_its_reason() -> None:
+def test_cells_are_filled_and_numbers_have_reasons() -> None:
     table = families_table()
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
     assert len(rows) == len(OPERATIONS) + 2

@@ -1,4 +1,4 @@
-"""Parts of layouts, beside plain enumeration."""
+"""Parts of layouts, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_flat_layout_has_the_same_values() -> None:
         assert made.table().tolist() == nested.table().tolist()
 
 
-def test_modes_that_are_selected_are_taken_at_zero_of_the_others() -> None:
+def test_selected_modes_have_zero_in_the_others() -> None:
     layout = Layout((2, 3, (2, 2)), (60, 20, (5, 1)), offset=7)
     for modes in ((0,), (2, 0), (1, 2), (2, 1, 0)):
         made = select(layout, *modes)
@@ -50,7 +50,7 @@ def test_a_tile_has_the_locations_of_its_part() -> None:
             try:
                 made = local_tile(layout, tuple(tile), at)
             except NoLayout:
-                continue  # a division that has no strides is refused
+                continue  # the division has no strides
             for i, j in product(*map(range, tile)):
                 assert made(i, j) == layout(at[0] * tile[0] + i, at[1] * tile[1] + j)
 

@@ -1,4 +1,4 @@
-"""Cases into which a question falls, elements of arrays that could be passed, and how numbers that refute are shown."""
+"""Case splits, models of arrays, and the display of counterexamples."""
 
 from __future__ import annotations
 
@@ -9,27 +9,17 @@ from random import Random
 
 import pytest
 
-from atl.core.index import ZERO, Array, Bound, Index, Leaf, Monotonicity, Size, Var, constant, imax, index, size
-from atl.core.predicate import Predicate, at_most, equal, less
+from atl.core.index import ZERO, Array, Bound, Index, Leaf, Monotonicity, Size, Var, constant, imax
+from atl.core.predicate import at_most, equal, less
 from atl.prove import Facts
 from atl.prove.answer import Model, Statistics, model_of
 from atl.prove.cases import _divided, with_plain_limits
 from atl.prove.elements import realisable
-
-VX, VY = Var(1, "x"), Var(2, "y")
-x, y = index(VX), index(VY)
-n, m = size("n"), size("m")
+from proofs_tests.prover.common import VX, VY, given, m, n, x, y
 
 
-def given(*facts: Predicate) -> Facts:
-    return Facts().assume(*facts)
-
-
-# -- cases ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_remainder_of_a_variable_that_stands_by_itself_is_looked_at() -> None:
-    """Not of one that is multiplied, or divided before."""
+def test_cases_split_on_remainders_of_plain_variables() -> None:
+    """A multiplied or divided variable is not split."""
     for other in (3 * x, n * x, x * x, x // 5):
         assert list(_divided(equal((other + y) // 4, n))) == [(VY, 4)], other
         assert list(_divided(equal((other - y) // 4, n))) == [(VY, 4)], other
@@ -38,7 +28,7 @@ def test_the_remainder_of_a_variable_that_stands_by_itself_is_looked_at() -> Non
     assert list(_divided(equal((x + y) // n, n))) == []
 
 
-def test_a_limit_is_made_plain_where_a_size_or_a_variable_is_natural() -> None:
+def test_clamp_is_removed_from_limits_of_natural_variables() -> None:
     def limited(of: Index) -> Facts:
         return given(at_most(ZERO, of), less(of, imax(m, ZERO)))
 
@@ -47,17 +37,14 @@ def test_a_limit_is_made_plain_where_a_size_or_a_variable_is_natural() -> None:
     assert with_plain_limits(of_a_quotient) is of_a_quotient
 
 
-# -- elements ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_single_element_is_in_order() -> None:
+def test_single_element_is_ordered() -> None:
     for monotonic in ("nondecreasing", "increasing"):
         alone = Array("alone", (), "int64", low=ZERO, monotonic=monotonic)
         assert realisable((alone,), model_of([], [("alone", (), 4)]))
         assert not realisable((alone,), model_of([], [("alone", (), -1)]))
 
 
-def test_a_part_of_a_row_begins_with_the_least_element_that_is_declared() -> None:
+def test_segment_starts_at_or_above_the_declared_minimum() -> None:
     positions = Array("pos", (constant(3),), "int64")
     row = Array("row", (constant(6),), "int64", low=ZERO, monotonic="increasing", between=positions)
     ends = [("pos", (at,), end) for at, end in enumerate((0, 3, 6))]
@@ -66,7 +53,7 @@ def test_a_part_of_a_row_begins_with_the_least_element_that_is_declared() -> Non
         assert not realisable((row,), model_of([], [*ends, ("row", (at,), least - 1)]))
 
 
-# Rows of up to four elements, wholly or between positions: whether there are any is found by trying all.
+# Rows of up to four elements, in one piece or in segments, by brute force.
 
 ELEMENTS = range(-4, 9)
 RISES: tuple[Monotonicity, ...] = ("", "nondecreasing", "increasing")
@@ -77,12 +64,12 @@ def in_order(row: Sequence[int], order: Monotonicity, neighbours: Iterable[int])
 
 
 def completed(known: Mapping[int, int], extent: int, values: range) -> Iterator[tuple[int, ...]]:
-    """All rows with these elements."""
+    """Yield all rows with these elements."""
     return product(*((known[at],) if at in known else values for at in range(extent)))
 
 
 def ordered_neighbours(row: Array, extent: int, known: Mapping[int, int]) -> set[frozenset[int]]:
-    """Which neighbours p and p + 1 may be those that are in order, as it is said where orders are declared."""
+    """Return the possible sets of p such that elements p and p + 1 must be in order."""
     if row.between is None:
         return {frozenset(range(extent - 1))}
     all_positions = completed(known, 3, range(-4, extent + 4))
@@ -94,7 +81,7 @@ def ordered_neighbours(row: Array, extent: int, known: Mapping[int, int]) -> set
 
 
 def there_is(row: Array, extent: int, elements: Mapping[int, int], positions: Mapping[int, int]) -> bool:
-    """Whether there is an array with these elements, and one of positions."""
+    """Return whether arrays with these elements and positions exist."""
     low = ELEMENTS.start if row.low is None else row.low.constant or 0
     high = ELEMENTS.stop if row.high is None else row.high.constant or 0
     choices = ordered_neighbours(row, extent, positions)
@@ -107,7 +94,7 @@ def there_is(row: Array, extent: int, elements: Mapping[int, int], positions: Ma
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_elements_are_lawful_where_there_are_arrays_that_have_them(seed: int) -> None:
+def test_lawful_agrees_with_brute_force(seed: int) -> None:
     numbers, found = Random(seed), Counter[bool]()
     for _ in range(250):
         extent, order = numbers.randrange(1, 5), numbers.choice(RISES)
@@ -118,26 +105,23 @@ def test_elements_are_lawful_where_there_are_arrays_that_have_them(seed: int) ->
         elements = {at: numbers.randrange(5) for at in range(extent) if numbers.random() < 0.6}
         ends = {at: numbers.randrange(-1, extent + 2) for at in range(3) if numbers.random() < 0.8}
         held = [(name, (at,), value) for name, of in (("row", elements), ("pos", ends)) for at, value in of.items()]
-        said = realisable((row,) if row.between is None else (row, row.between), model_of([], held))
+        accepted = realisable((row,) if row.between is None else (row, row.between), model_of([], held))
         known = there_is(row, extent, elements, ends)
-        # Of positions that are not given only some are tried: numbers that refute may be lost by it.
+        # `realisable` tries only some unknown positions, so it may reject a valid model.
         left_open = row.between is not None and len(ends) < 3
-        assert said == known or (left_open and known), (row, held)
-        found[said] += 1
+        assert accepted == known or (left_open and known), (row, held)
+        found[accepted] += 1
     assert min(found.values()) > 20
 
 
-# -- answers ----------------------------------------------------------------------------------------------------------
-
-
-def test_what_a_model_does_not_mention_is_zero() -> None:
+def test_values_missing_from_a_model_are_zero() -> None:
     model = model_of([(VX, 3)], [("row", (2,), 5)])
     row = Array("row", (n,), "int64")
     assert [model.leaf(VX), model.leaf(VY), model.leaf(Size("n"))] == [3, 0, 0]
     assert [model.element(row, (2,)), model.element(row, (1,))] == [5, 0]
 
 
-def test_numbers_are_shown_by_distinct_names() -> None:
+def test_model_shows_distinct_names() -> None:
     leaves: list[tuple[Leaf, int]] = [(Var(uid, "i"), uid) for uid in range(4)]
     model = model_of([*leaves, (Size("n"), 7), (Bound(0), 8), (Bound(2), 9)], [("row", (1, 2), 5)])
     shown = {"n": 7, "#2": 9, "#0": 8, "i": 0, "i_2": 1, "i_3": 2, "i_4": 3, "row[1, 2]": 5}
@@ -146,7 +130,7 @@ def test_numbers_are_shown_by_distinct_names() -> None:
     assert repr(Model()) == "Model({})"
 
 
-def test_statistics_since_an_earlier_time_are_what_has_come_since() -> None:
+def test_statistics_subtract() -> None:
     earlier = Statistics(1, 2, 3, 4, 5, 6, 7)
     now = Statistics(11, 22, 33, 44, 55, 66, 77)
     assert now.since(earlier) == Statistics(10, 20, 30, 40, 50, 60, 70)

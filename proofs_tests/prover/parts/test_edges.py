@@ -1,7 +1,4 @@
-"""The edges of what each part of the prover may conclude: one number further, it would be wrong.
-
-What is true here was found by hand, and each question that is false stands beside numbers that break it.
-"""
+"""Boundary cases of the prover: true claims found by hand, and false claims with a counterexample."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from atl.core.index import ZERO, Array, Index, Var, atoms, constant, exclusive_or, index, read, size
+from atl.core.index import ZERO, Array, Index, Var, atoms, constant, exclusive_or, read
 from atl.core.predicate import TRUE, Predicate, at_most, disjunction, equal, holds, less, negation, within
 from atl.prove import Facts, Proved, Refuted, bits, lower_bound, prove, proves, upper_bound, without_smt
 from atl.prove.answer import model_of
@@ -25,57 +22,24 @@ from atl.prove.linear.rows import System, Table, combined, read_predicate, segme
 from atl.prove.linear.solver import refuted
 from atl.prove.search import Sample
 from atl.prove.smt import Contradiction, solve
+from proofs_tests.prover.common import RISING, STRICT, VX, VY, VZ, below, given, k, m, n, system_of, x, y, z
 
-VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
-x, y, z = map(index, (VX, VY, VZ))
-n, m, k = map(size, "nmk")
-
-
-def given(*facts: Predicate) -> Facts:
-    return Facts().assume(*facts)
-
-
-def below(extent: int, *variables: Index) -> tuple[Predicate, ...]:
-    return tuple(within(ZERO, each, constant(extent)) for each in variables)
-
-
-# -- false, however near to the truth ---------------------------------------------------------------------------------
-
-STRICT: Final = Array("strict", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
-RISING: Final = Array("rising", (n,), "int64", low=ZERO, high=m, monotonic="nondecreasing")
-
-FALSE_OF: Final[dict[str, tuple[tuple[Predicate, ...], Predicate, dict[Var, int]]]] = {
-    "what is below another one of few bits has none": (
-        (*below(8, x, y), at_most(x, y)),
-        equal(exclusive_or(x, y), y),
-        {VX: 1, VY: 1},
-    ),
-    "what is natural together with another one is so by itself": (
-        (at_most(ZERO, x + y), less(x, constant(8)), *below(8, y)),
-        equal(exclusive_or(x, y) // 8, ZERO),
-        {VX: -1, VY: 1},
-    ),
-    "bits above those of a negative number are lost": (
-        below(2, x, y),
-        equal(exclusive_or(4 * x - 1, y), -1 - y),
-        {VX: 1, VY: 0},
-    ),
-    "of two bits at one place the last one counts": (
-        (*below(2, x, y, z), equal(x + y, z)),
-        equal(exclusive_or(y, x), exclusive_or(z, x)),
-        {VX: 1, VY: 0, VZ: 1},
-    ),
-    "of two bits at one place the first one counts": (
-        (*below(2, x, y, z), equal(x + y, z)),
-        equal(exclusive_or(x, y), exclusive_or(z, y)),
-        {VX: 0, VY: 1, VZ: 1},
-    ),
-}
+FALSE_CLAIMS: Final[dict[str, tuple[tuple[Predicate, ...], Predicate, dict[Var, int]]]] = {
+    "xor with a smaller number is the identity":
+        ((*below(8, x, y), at_most(x, y)), equal(exclusive_or(x, y), y), {VX: 1, VY: 1}),
+    "a natural sum has natural terms": ((at_most(ZERO, x + y), less(x, constant(8)), *below(8, y)),
+        equal(exclusive_or(x, y) // 8, ZERO), {VX: -1, VY: 1}),
+    "a negative number has no high bits": (below(2, x, y), equal(exclusive_or(4 * x - 1, y), -1 - y), {VX: 1, VY: 0}),
+    "of two forms of one bit the last counts":
+        ((*below(2, x, y, z), equal(x + y, z)), equal(exclusive_or(y, x), exclusive_or(z, x)), {VX: 1, VY: 0, VZ: 1}),
+    "of two forms of one bit the first counts":
+        ((*below(2, x, y, z), equal(x + y, z)), equal(exclusive_or(x, y), exclusive_or(z, y)), {VX: 0, VY: 1, VZ: 1}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FALSE_OF)
-def test_it_is_false_that(name: str) -> None:
-    facts, goal, numbers = FALSE_OF[name]
+@pytest.mark.parametrize("name", FALSE_CLAIMS)
+def test_false_claims_are_refuted(name: str) -> None:
+    facts, goal, numbers = FALSE_CLAIMS[name]
 
     def leaf(of: object) -> int:
         assert isinstance(of, Var)
@@ -88,14 +52,14 @@ def test_it_is_false_that(name: str) -> None:
     assert left is None or not proves(given(*facts), left)
 
 
-def test_positions_that_differ_by_more_than_a_number_are_in_no_order() -> None:
+def test_positions_with_symbolic_difference_are_unordered() -> None:
     inside = given(within(ZERO, x, n), within(ZERO, y + 1, n))
     for array in (STRICT, RISING):
         # x = 1, y + 1 = 0, and 0, 1, … in the array
         assert isinstance(prove(inside, at_most(read(array, (x,)), read(array, (y + 1,)))), Refuted)
 
 
-def test_a_product_is_zero_where_one_of_its_factors_is() -> None:
+def test_zero_product_has_a_zero_factor() -> None:
     table = Table()
     product, one, other = (table.row(each) for each in (x * y, x, y))
     ((of_product, _),), ((of_x, _),), ((of_y, _),) = product.items(), one.items(), other.items()
@@ -120,7 +84,7 @@ def test_a_product_is_zero_where_one_of_its_factors_is() -> None:
         assert not refuted(whole, known, denied, wide=True)
 
 
-def test_a_quotient_of_a_multiple_of_a_variable_is_not_one_of_the_variable() -> None:
+def test_multiple_of_a_variable_is_not_its_digit() -> None:
     facts = given(less(ZERO, k), at_most(ZERO, x))
 
     def seen(predicate: Predicate) -> bool:
@@ -132,20 +96,17 @@ def test_a_quotient_of_a_multiple_of_a_variable_is_not_one_of_the_variable() -> 
     assert isinstance(prove(facts, at_most(ZERO, (x - k * (2 * x // k)) * m)), Refuted)
 
 
-# -- true, and seen ---------------------------------------------------------------------------------------------------
-
-
-def test_elements_that_increase_keep_the_distance_of_their_positions() -> None:
+def test_increasing_elements_keep_position_distance() -> None:
     inside = given(within(ZERO, x, n), within(ZERO, y, n), less(x, y))
     with without_smt():
         assert prove(inside, at_most(read(STRICT, (x,)) + y - x, read(STRICT, (y,)))) == Proved("linear")
         assert isinstance(prove(inside, at_most(read(RISING, (x,)) + y - x, read(RISING, (y,)))), Refuted)
-        constant_apart = given(within(ZERO, x, n - 3))
-        assert prove(constant_apart, at_most(read(STRICT, (x,)) + 3, read(STRICT, (x + 3,)))) == Proved("linear")
-        assert isinstance(prove(constant_apart, less(read(STRICT, (x,)) + 3, read(STRICT, (x + 3,)))), Refuted)
+        shifted = given(within(ZERO, x, n - 3))
+        assert prove(shifted, at_most(read(STRICT, (x,)) + 3, read(STRICT, (x + 3,)))) == Proved("linear")
+        assert isinstance(prove(shifted, less(read(STRICT, (x,)) + 3, read(STRICT, (x + 3,)))), Refuted)
 
 
-def test_a_product_of_two_remainders_is_not_negative() -> None:
+def test_product_of_remainders_is_not_negative() -> None:
     facts = given(less(ZERO, k))
     product = (x - k * (x // k)) * (y - k * (y // k))
 
@@ -156,53 +117,48 @@ def test_a_product_of_two_remainders_is_not_negative() -> None:
     assert not is_least_at_ends(facts, product - 1, seen)
 
 
-def test_an_element_without_a_least_value_times_what_may_be_negative_has_no_bound() -> None:
-    loose = Array("loose", (n,), "int64", high=m)
+@pytest.mark.parametrize(("low", "high"), [(None, m), (ZERO, None)], ids=["no low", "no high"])
+def test_half_bounded_element_times_signed_factor_is_unbounded(low: Index | None, high: Index | None) -> None:
+    loose = Array("loose", (n,), "int64", low, high)
     assert upper_bound(Facts(), read(loose, (x,)) * (m - k), [(VX, ZERO, n)]) is None
 
 
-def test_an_element_without_a_greatest_value_times_what_may_be_negative_has_no_bound() -> None:
-    loose = Array("loose", (n,), "int64", low=ZERO)
-    assert upper_bound(Facts(), read(loose, (x,)) * (m - k), [(VX, ZERO, n)]) is None
-
-
-def test_a_remainder_beside_what_has_no_bound_has_none() -> None:
+def test_sum_with_unbounded_term_is_unbounded() -> None:
     loose = Array("loose", (n,), "int64")
     facts, ranges = given(less(ZERO, k)), [(VX, ZERO, n)]
     assert upper_bound(facts, x - k * (x // k), ranges) == k - 1
     assert upper_bound(facts, x - k * (x // k) + read(loose, (x,)), ranges) is None
 
 
-def test_the_least_element_is_the_declared_one() -> None:
+def test_element_has_its_declared_bounds() -> None:
     row = Array("row", (n,), "int64", low=constant(2), high=m)
     assert lower_bound(Facts(), read(row, (x,)), [(VX, ZERO, n)]) == constant(2)
     assert upper_bound(Facts(), read(row, (x,)), [(VX, ZERO, n)]) == m - 1
 
 
-def test_facts_equal_no_other_thing() -> None:
+def test_facts_equality() -> None:
     assert given(less(x, n)) == given(less(x, n)) != given(less(x, m))
     assert given() != "facts"
 
 
-def test_the_smaller_of_two_limits_counts_the_bits() -> None:
+def test_smaller_limit_determines_the_bits() -> None:
     for first, second in ((8, 16), (16, 8)):
         assert dict(_extents(given(*below(first, x), *below(second, x)))) == {VX: 3}
 
 
-def test_what_is_known_of_bits_is_put_into_what_was_known_before() -> None:
-    """y is z, then x is y: so z is x."""
+def test_bit_equalities_are_transitive() -> None:
     facts = given(*below(8, x, y, z), equal(y, z), equal(x, y))
     assert by_bits(facts, equal(exclusive_or(x, z), ZERO)) == TRUE
     assert by_bits(facts, equal(exclusive_or(x, z), constant(1))) != TRUE
 
 
-def test_a_quotient_of_a_sum_with_a_size_varies_with_its_variable() -> None:
+def test_quotient_varies_with_variables_of_its_numerator() -> None:
     assert [_varies(atom) for e in ((x + n) // k, n // k, n // x, x) for atom in atoms(e) if e.atom == atom] == [
         True, False, False, True
     ]  # fmt: skip
 
 
-def test_of_a_product_that_is_positive_a_natural_factor_is_one_at_least() -> None:
+def test_factors_of_a_positive_product_are_positive() -> None:
     table = Table()
     product, p, q = table.row(x * y), table.row(x), table.row(y)
     (of_x,), (of_y,) = p, q
@@ -215,8 +171,8 @@ def test_of_a_product_that_is_positive_a_natural_factor_is_one_at_least() -> Non
     assert system.rows[1:] == []
 
 
-def test_what_lies_between_two_multiples_orders_them() -> None:
-    """k*x <= z < k*y, so x < y, where k is not negative."""
+def test_value_between_two_multiples_orders_them() -> None:
+    """k*x <= z < k*y gives x < y if k is not negative."""
     table = Table()
     row = [table.row(z - k * x), table.row(k * y - z - 1)]
     (of_k,), (of_x,), (of_y,) = table.row(k), table.row(x), table.row(y)
@@ -224,12 +180,12 @@ def test_what_lies_between_two_multiples_orders_them() -> None:
     assert consequences(System(row), Intervals(table, {of_k: -1}, {}), Budget(100)) == []
 
 
-def test_facts_that_are_alternatives_have_no_plain_limits() -> None:
+def test_disjunctive_facts_have_no_plain_limits() -> None:
     facts = given(disjunction((less(x, n), less(y, n))), less(x, m))
     assert with_plain_limits(facts) is facts
 
 
-def test_parts_of_a_row_that_meet_do_not_rise_together() -> None:
+def test_adjacent_segments_are_ordered_separately() -> None:
     positions = Array("pos", (constant(3),), "int64")
     row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
 
@@ -237,13 +193,13 @@ def test_parts_of_a_row_that_meet_do_not_rise_together() -> None:
         held = [("row", (2,), 5), ("row", (3,), 0), *(("pos", (at,), end) for at, end in enumerate(ends))]
         return realisable((row,), model_of([], held))
 
-    assert fits(0, 3, 6)  # 2 and 3 stand between no two positions
+    assert fits(0, 3, 6)  # no segment contains both 2 and 3
     assert not fits(0, 4, 6)
     assert not fits(0, 6, 6)
 
 
-def test_positions_outside_of_their_array_bound_no_part_of_a_row() -> None:
-    """They read as zero; of the three positions two are known, so that the whole row has to rise."""
+def test_out_of_range_positions_delimit_no_segment() -> None:
+    """They read as zero. Two of three positions are known, so the whole row must increase."""
     positions = Array("pos", (constant(3),), "int64", monotonic="increasing")
     row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
     falls = [("row", (4,), 5), ("row", (5,), 0)]
@@ -253,7 +209,7 @@ def test_positions_outside_of_their_array_bound_no_part_of_a_row() -> None:
     assert realisable((row,), model_of([], [*falls, *known, ("pos", (2,), 5)]))
 
 
-def test_parts_of_a_row_that_overlap_rise_as_one() -> None:
+def test_overlapping_segments_increase_together() -> None:
     positions = Array("pos", (constant(4),), "int64")
     row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
 
@@ -266,9 +222,9 @@ def test_parts_of_a_row_that_overlap_rise_as_one() -> None:
     assert fits(0, 3, 2, 5)
 
 
-def test_an_alternative_is_fulfilled_by_a_row_that_says_as_much() -> None:
-    def left(known: int, asked: dict[int, int]) -> int:
-        system = System([{1: 1, 0: known}], [], [(System([asked]), System([{2: 1}]))])
+def test_stronger_row_satisfies_an_alternative() -> None:
+    def left(known: int, row: dict[int, int]) -> int:
+        system = System([{1: 1, 0: known}], [], [(System([row]), System([{2: 1}]))])
         assert not decide_cases(system)
         return len(system.cases)
 
@@ -277,7 +233,7 @@ def test_an_alternative_is_fulfilled_by_a_row_that_says_as_much() -> None:
     assert left(1, {1: 1, 0: 1}) == 0
 
 
-def test_rows_beside_the_only_case_of_a_goal_count() -> None:
+def test_rows_next_to_the_goal_case_count() -> None:
     known = System([{1: 1, 0: -1}])
     table = Table()
     table.row(x)
@@ -287,37 +243,27 @@ def test_rows_beside_the_only_case_of_a_goal_count() -> None:
     assert not refuted(table, known, System([], [], [both]))
 
 
-def test_rows_are_added_in_multiples() -> None:
+def test_rows_combine_linearly() -> None:
     assert combined({1: 2, 0: 1}, 3, {2: 1, 0: -3}, 1) == {1: 6, 2: 1}
     assert combined({1: 2}, 1, {1: 1, 2: 1}, -2) == {2: -2}
 
 
-def test_what_is_no_element_stands_between_no_positions() -> None:
+def test_only_elements_have_segments() -> None:
     table = Table()
     table.row(read(RISING, (x,)))
     assert [segments(table, column) for column in table.atoms] == [[]] * len(table.atoms)
 
 
-def test_bits_are_worked_out_when_asked_in_passing() -> None:
+def test_quick_queries_use_bits() -> None:
     facts = given(*below(16, x, y))
     swizzled = equal(exclusive_or(exclusive_or(x, y), y % 4), exclusive_or(x, y // 4 * 4))
     assert isinstance(prove(facts, swizzled, thorough=False), Proved)
     assert bits.by_bits(facts, swizzled) is not None
 
 
-# -- z3 ---------------------------------------------------------------------------------------------------------------
-
-
-def asked(*facts: Predicate) -> tuple[Table, System]:
-    table, whole = Table(), System()
-    for fact in facts:
-        read_predicate(table, fact, whole)
-    return table, whole
-
-
-def test_z3_is_told_what_a_quotient_is_and_no_more() -> None:
+def test_z3_encodes_quotients() -> None:
     def of(a: int, b: int, q: int) -> tuple[Table, System]:
-        return asked(equal(x, constant(a)), equal(n, constant(b)), equal(x // n, constant(q)))
+        return system_of(equal(x, constant(a)), equal(n, constant(b)), equal(x // n, constant(q)))
 
     assert isinstance(solve(*of(6, 3, 2), defined=False), Sample)
     assert isinstance(solve(*of(5, 1, 5), defined=True), Sample)
@@ -327,15 +273,15 @@ def test_z3_is_told_what_a_quotient_is_and_no_more() -> None:
     assert isinstance(solve(*of(-1, 0, 5), defined=True), Contradiction)
 
 
-def test_z3_is_told_bounds_of_an_exclusive_or_that_hold() -> None:
+def test_z3_encodes_sound_bounds_of_xor() -> None:
     for a, b in ((0, 1), (2, 3)):
         known = equal(x, constant(a)), equal(y, constant(b))
-        assert isinstance(solve(*asked(*known, equal(exclusive_or(x, y), constant(1))), defined=False), Sample)
-        assert isinstance(solve(*asked(*known, equal(exclusive_or(x, y), ZERO)), defined=False), Contradiction)
+        assert isinstance(solve(*system_of(*known, equal(exclusive_or(x, y), constant(1))), defined=False), Sample)
+        assert isinstance(solve(*system_of(*known, equal(exclusive_or(x, y), ZERO)), defined=False), Contradiction)
 
 
-def test_z3_is_told_the_declared_bounds_of_elements() -> None:
+def test_z3_encodes_declared_element_bounds() -> None:
     row = Array("row", (n,), "int64", low=constant(2), high=constant(5))
     for value in (1, 2, 4, 5):
-        question = asked(within(ZERO, x, n), equal(read(row, (x,)), constant(value)))
+        question = system_of(within(ZERO, x, n), equal(read(row, (x,)), constant(value)))
         assert isinstance(solve(*question, defined=False), Sample if 2 <= value < 5 else Contradiction), value

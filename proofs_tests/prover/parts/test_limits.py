@@ -1,4 +1,4 @@
-"""How much the prover does for a question: it stops where it was told to, asks nothing twice, splits late."""
+"""Limits on the prover's work: budgets, memo sizes, late case splits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from atl.core.index import ZERO, Var, constant, imax, index, size
+from atl.core.index import ZERO, Var, constant, imax, index
 from atl.core.node import identity
 from atl.core.predicate import Predicate, at_most, less, non_negative, within
 from atl.prove import Facts, Proved, Refuted, Unknown, ends, forget, prove, prover, without_smt
@@ -19,13 +19,10 @@ from atl.prove.linear.intervals import Intervals
 from atl.prove.linear.products import _divisors
 from atl.prove.linear.rows import Row, System, Table
 from atl.prove.linear.solver import EFFORT, _Refutation, _State, refuted, refuted_by_rounding
-
-VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
-x, y, z = map(index, (VX, VY, VZ))
-n, m = map(size, "nm")
+from proofs_tests.prover.common import given, k, m, n, x, y, z
 
 AROUND: Final[list[Row]] = [{1: -1, 2: 1, 0: -1}, {2: -1, 3: 1}, {3: -1, 4: 1}, {4: -1, 5: 1}, {5: -1, 1: 1}]
-"""x < y <= … <= x: each column stands in two rows."""
+"""x < y <= … <= x: each column is in two rows."""
 
 
 def table_of(columns: int) -> Table:
@@ -35,7 +32,7 @@ def table_of(columns: int) -> Table:
     return table
 
 
-def test_with_nothing_to_spend_nothing_is_seen() -> None:
+def test_zero_effort_refutes_nothing() -> None:
     table = table_of(1)
     assert refuted(table, System([{1: 1}]), System([{1: -1, 0: -1}]), effort=1)
     assert not refuted(table, System([{1: 1}]), System([{1: -1, 0: -1}]), effort=0)
@@ -43,7 +40,7 @@ def test_with_nothing_to_spend_nothing_is_seen() -> None:
     assert not refuted(table, System([], [], [()]), System(), effort=0)
 
 
-def test_an_elimination_of_too_many_rows_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elimination_gives_up_on_too_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert contradict(AROUND, [], Budget(1_000))
     monkeypatch.setattr(elimination, "MAX_ROWS", 3)
     assert not contradict(AROUND, [], Budget(1_000))
@@ -52,22 +49,22 @@ def test_an_elimination_of_too_many_rows_is_given_up(monkeypatch: pytest.MonkeyP
 
 
 def test_splits_are_counted_one_by_one() -> None:
-    """|x| + |y| <= 1 where neither is 0: only both cases, one inside of the other, show that."""
+    """|x| + |y| <= 1 with x, y != 0 needs two nested splits."""
     diamond = System([{1: a, 2: b, 0: 1} for a in (1, -1) for b in (1, -1)])
     diamond.cases = [(System([{at: 1, 0: -1}]), System([{at: -1, 0: -1}])) for at in (1, 2)]
     seen = [refuted(table_of(2), diamond, System(), splits=splits) for splits in range(4)]
     assert seen == [False, False, True, True]
 
 
-def test_bounds_are_rounded_before_elimination_only_where_there_are_products_or_it_is_asked() -> None:
+def test_rounding_happens_only_on_request() -> None:
     # 2 x - y >= 2, -2 x - 3 y >= 2 and y >= -1: y is -1, so 1 <= 2 x <= 1.
     rows = System([{1: 2, 2: -1, 0: -2}, {1: -2, 2: -3, 0: -2}, {2: 1, 0: 1}])
     assert not refuted(table_of(2), rows, System())
     assert refuted_by_rounding(table_of(2), rows, System())
 
 
-def test_a_row_made_of_more_rows_than_columns_are_gone_is_left_out() -> None:
-    """So Chernikov's rule has it: of this system, which has solutions, 51 combinations are made."""
+def test_chernikov_rule_discards_redundant_rows() -> None:
+    """Chernikov's rule leaves 51 combinations of this satisfiable system."""
     left = Budget(10_000)
     assert not contradict(
         [
@@ -81,7 +78,7 @@ def test_a_row_made_of_more_rows_than_columns_are_gone_is_left_out() -> None:
     assert 10_000 - left.left == 51
 
 
-def test_what_is_known_of_columns_is_found_again_only_when_it_is_stale() -> None:
+def test_intervals_are_recomputed_only_if_stale() -> None:
     state = _State(System([{1: 1}]), [])
     search = _Refutation(table_of(1), Budget(100), wide=False)
     first = search._intervals(state, fresh=True)
@@ -92,7 +89,7 @@ def test_what_is_known_of_columns_is_found_again_only_when_it_is_stale() -> None
     assert search._intervals(state, fresh=True) is not first
 
 
-def test_no_more_products_are_looked_for_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_divisors_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_of(4)
     pairs = [table.column((1, 2)), table.column((3, 4))]
     system = System([dict.fromkeys(pairs, 1)])
@@ -101,7 +98,7 @@ def test_no_more_products_are_looked_for_than_allowed(monkeypatch: pytest.Monkey
     assert list(_divisors(table, system)) == [(1, 2)]
 
 
-def test_no_more_products_are_made_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_products_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_of(2)
     system = System([{1: 1, 2: -1}, {2: 1, 0: -1}], [{1: 1, 2: -2, 0: -1}, {1: 1, 2: -3}, {table.column((1, 2)): 1}])
     bounds = Intervals(table, {1: 0, 2: 1}, {})
@@ -115,16 +112,16 @@ def test_no_more_products_are_made_than_allowed(monkeypatch: pytest.MonkeyPatch)
     assert min(made(100)) > 2
 
 
-def test_each_end_that_is_tried_counts_once() -> None:
-    facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, m))
+def test_each_tried_end_counts_once() -> None:
+    facts = given(within(ZERO, x, n), within(ZERO, y, m))
     search = _Ends(facts, lambda predicate: predicate == at_most(ZERO, n) or "m" in str(predicate))
     before = search.left
     assert search.never_negative(n * m - 1 - (x * m + y), frozenset())
     assert before - search.left == 2
 
 
-def test_as_many_ends_are_tried_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, m))
+def test_number_of_tried_ends_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = given(within(ZERO, x, n), within(ZERO, y, m))
 
     def seen(left: int) -> bool:
         search = _Ends(facts, lambda predicate: predicate == at_most(ZERO, n) or "m" in str(predicate), left=left)
@@ -137,23 +134,22 @@ def test_as_many_ends_are_tried_as_there_is_room_for(monkeypatch: pytest.MonkeyP
     assert not seen(2)
 
 
-def test_a_variable_is_written_by_digits_once() -> None:
-    """What is written for another one brings it back."""
-    facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, m))
+def test_variable_gets_one_set_of_digits() -> None:
+    facts = given(within(ZERO, x, n), within(ZERO, y, m))
     search = _Ends(facts, lambda _: False)
     search.in_digits((x + y + x // 2 + (x + y) // 3 + (x + z) // 5) * n)
     assert len(search.digits) == 2
 
 
-def test_an_elimination_spends_no_more_than_it_has() -> None:
+def test_elimination_respects_its_budget() -> None:
     needed = next(budget for budget in range(100) if contradict(AROUND, [], Budget(budget)))
     spent = Budget(needed)
     assert contradict(AROUND, [], spent)
     assert (needed, spent.left) == (9, 0)
 
 
-def test_what_is_eliminated_in_passing_spends_no_more_than_it_has() -> None:
-    """-3 x <= y <= 2 x and 5 z <= y <= 7 z: without y, rows of x and of z are left."""
+def test_leaves_nothing_respects_its_budget() -> None:
+    # -3 x <= y <= 2 x and 5 z <= y <= 7 z: eliminating y leaves rows of x and z.
     rows: list[Row] = [{1: 3, 2: 1}, {1: 2, 2: -1}, {2: 1, 3: -5}, {2: -1, 3: 7}]
     assert not leaves_no_rows(rows, frozenset([1, 3]), Budget(100))
     around: list[Row] = [{1: 1, 2: 1}, {1: -1, 2: 1, 3: 1}, {3: -1, 2: 1}]
@@ -161,9 +157,8 @@ def test_what_is_eliminated_in_passing_spends_no_more_than_it_has() -> None:
     assert not leaves_no_rows([{1: 1, 4: 1}, {1: -1, 4: -1}, {1: 1, 0: 1}], frozenset(), Budget(1))
 
 
-def test_no_more_consequences_are_drawn_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_consequences_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table()
-    k = size("k")
     rows = [table.row(y - k * x), table.row(k * n - y - 1)]
     ((of_k, _),) = table.row(k).items()
     bounds = Intervals(table, {of_k: 0}, {})
@@ -172,7 +167,7 @@ def test_no_more_consequences_are_drawn_than_allowed(monkeypatch: pytest.MonkeyP
     assert not consequences(System(rows), bounds, Budget(100))
 
 
-def test_the_memo_is_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memo_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover, "MEMO_SIZE", 20)
     forget()
     for number in range(21):
@@ -182,37 +177,37 @@ def test_the_memo_is_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
 
 
-def test_a_quick_question_looks_at_facts_that_are_relevant_only() -> None:
-    facts = Facts().assume(within(ZERO, x, n), *(less(x % d, constant(d - 1)) for d in range(2, 30, 2)))
-    goal = less(x + 1, n)  # breaks for x = 0 and n = 1, which meet the others too: but those were not looked at
+def test_quick_queries_use_relevant_facts_only() -> None:
+    facts = given(within(ZERO, x, n), *(less(x % d, constant(d - 1)) for d in range(2, 30, 2)))
+    goal = less(x + 1, n)  # x = 0, n = 1 refutes it, but a quick query does not check the other facts
     assert isinstance(prove(facts, goal, thorough=False), Unknown)
     assert isinstance(prove(facts, goal), Refuted)
     assert isinstance(prove(facts, less(x, n + 1), thorough=False), Proved)
     assert isinstance(prove(facts, less(x, n + 1)), Proved)
 
 
-def test_cases_are_split_only_after_numbers_were_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, int]] = []
-    seen: Callable[..., Any] = vars(prover)["refuted"]
+def test_search_precedes_case_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+    plain: Callable[..., Any] = vars(prover)["refuted"]
 
-    def noted(*arguments: Any, effort: int, **how: Any) -> Any:
-        asked.append((effort, how.get("splits", -1)))
-        return seen(*arguments, effort=effort, **how)
+    def recorded(*arguments: Any, effort: int, **how: Any) -> Any:
+        calls.append((effort, how.get("splits", -1)))
+        return plain(*arguments, effort=effort, **how)
 
-    monkeypatch.setattr(prover, "refuted", noted)
+    monkeypatch.setattr(prover, "refuted", recorded)
     forget()
-    prove(Facts().assume(within(ZERO, x, n)), less(imax(x, y), imax(n, y + 1)))
-    assert asked[0] == (prover.FIRST_EFFORT, 0)
-    assert EFFORT in {effort for effort, _ in asked}
-    assert prover.QUICK_EFFORT not in {effort for effort, _ in asked}
-    asked.clear()
-    prove(Facts().assume(within(ZERO, x, n)), less(imax(x, y), imax(n, y + 1)), thorough=False)
-    assert EFFORT not in {effort for effort, _ in asked}
-    assert prover.QUICK_EFFORT in {effort for effort, _ in asked}
+    prove(given(within(ZERO, x, n)), less(imax(x, y), imax(n, y + 1)))
+    assert calls[0] == (prover.FIRST_EFFORT, 0)
+    assert EFFORT in {effort for effort, _ in calls}
+    assert prover.QUICK_EFFORT not in {effort for effort, _ in calls}
+    calls.clear()
+    prove(given(within(ZERO, x, n)), less(imax(x, y), imax(n, y + 1)), thorough=False)
+    assert EFFORT not in {effort for effort, _ in calls}
+    assert prover.QUICK_EFFORT in {effort for effort, _ in calls}
     forget()
 
 
-def test_a_goal_is_made_smaller_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_goal_is_simplified_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Predicate] = []
 
     def weaker(query: Any) -> Predicate:

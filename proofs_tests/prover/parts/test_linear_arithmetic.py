@@ -1,4 +1,4 @@
-"""Linear arithmetic, part by part: cases that single rows decide, elimination, bounds, products, what atoms mean."""
+"""Linear arithmetic: cases, elimination, factors, intervals, products, definitions of atoms, ordered elements."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from atl.core.index import ZERO, Array, Index, Read, Var, constant, exclusive_or, imax, imin, index, read, size
-from atl.core.predicate import Predicate, at_most, disjunction, equal, less, negation, within
+from atl.core.index import ZERO, Array, Index, Read, constant, exclusive_or, imax, imin, read
+from atl.core.predicate import Predicate, at_most, disjunction, equal, less, within
 from atl.prove import Facts, Proved, prove
 from atl.prove.linear import elimination
 from atl.prove.linear.cases import decide_cases
@@ -16,16 +16,12 @@ from atl.prove.linear.elimination import Budget, leaves_no_rows, projected
 from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import LARGEST, Intervals, _interval_product, propagate
 from atl.prove.linear.products import products
-from atl.prove.linear.rows import Row, System, Table, combined, declared_rows, read_predicate
+from atl.prove.linear.rows import Row, System, Table, combined, declared_rows
 from atl.prove.linear.solver import _Refutation, _State, refuted, refuted_by_rounding
-
-VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
-x, y, z = map(index, (VX, VY, VZ))
-n, m, k = map(size, "nmk")
-
+from proofs_tests.prover.common import PLAIN, given, k, m, n, system_of, x, y, z
+from proofs_tests.prover.common import refutes_denial as seen
 
 BOUNDED = Array("bounded", (n,), "int64", low=ZERO)
-PLAIN = Array("plain", (n,), "int64")
 STRICT = Array("strict", (n,), "int64", monotonic="increasing")
 RISING = Array("rising", (n,), "int64", monotonic="nondecreasing")
 SQUARE = Array("square", (n, n), "int64", monotonic="increasing")
@@ -34,27 +30,8 @@ OTHER = Array("other", (n,), "int64")
 PARTED = Array("parted", (m,), "int64", monotonic="increasing", between=POSITIONS)
 
 
-def given(*facts: Predicate) -> Facts:
-    return Facts().assume(*facts)
-
-
-def asked(*facts: Predicate) -> tuple[Table, System]:
-    table, whole = Table(), System()
-    for fact in facts:
-        read_predicate(table, fact, whole)
-    return table, whole
-
-
-def seen(facts: tuple[Predicate, ...], goal: Predicate, *, splits: int = 7, effort: int = 4_000) -> bool:
-    """Whether the facts contradict the denial of the goal."""
-    table, known = asked(*facts)
-    denied = System()
-    read_predicate(table, negation(goal), denied)
-    return refuted(table, known, denied, splits=splits, effort=effort)
-
-
 def defined(table: Table, system: System) -> _State:
-    """The system with what its atoms mean."""
+    """Return the system with the definitions of its atoms."""
     state = _State(system.copy(), list(table.atoms))
     _Refutation(table, Budget(1_000), wide=False).define(state)
     return state
@@ -63,8 +40,8 @@ def defined(table: Table, system: System) -> _State:
 # -- cases ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_only_alternative_that_is_left_decides_the_other_cases() -> None:
-    """x >= 1, so x <= 0 fails; then y >= 3, which leaves the other case nothing: whichever of them comes first."""
+def test_last_alternative_decides_other_cases() -> None:
+    """x >= 1 excludes x <= 0; then y >= 3 contradicts the other case, in either order."""
     one = System([{1: -1}]), System([{2: 1, 0: -3}])
     other = System([{2: -1, 0: 1}]), System([{2: -1, 0: 2}])
     for cases in ((one, other), (other, one)):
@@ -74,7 +51,7 @@ def test_the_only_alternative_that_is_left_decides_the_other_cases() -> None:
     assert left.rows == [{1: 1, 0: -1}, {2: 1, 0: -3}]
 
 
-def test_an_alternative_that_has_cases_of_its_own_is_fulfilled_by_no_row() -> None:
+def test_alternative_with_nested_cases_is_kept() -> None:
     inner = System([{2: 1}]), System([{3: 1}])
     case = System([{1: 1}], [], [inner]), System([{2: -1}])
     known = System([{1: 1}], [], [case])
@@ -82,7 +59,7 @@ def test_an_alternative_that_has_cases_of_its_own_is_fulfilled_by_no_row() -> No
     assert known.cases == [case]
 
 
-def test_of_an_element_that_is_not_zero_the_position_is_seen_without_a_split() -> None:
+def test_nonzero_element_is_in_range_without_a_split() -> None:
     element = read(PLAIN, (x,))
     for value in (less(ZERO, element), less(element, ZERO)):
         assert seen((value, at_most(x, y)), at_most(ZERO, y), splits=0)
@@ -90,7 +67,7 @@ def test_of_an_element_that_is_not_zero_the_position_is_seen_without_a_split() -
         assert not seen((value,), less(ZERO, x))
 
 
-def test_that_a_size_is_negative_is_no_alternative() -> None:
+def test_negative_size_is_not_an_alternative() -> None:
     assert seen((disjunction((less(n, ZERO), less(z, x))), at_most(y, z)), less(y, x), splits=0)
     assert not seen((disjunction((less(n - 1, ZERO), less(z, x))), at_most(y, z)), less(y, x))
 
@@ -101,10 +78,10 @@ MANY: Final[list[Row]] = [
     {2: 2, 3: 1, 1: -1, 0: 5}, {3: 2, 4: 1, 0: 3}, {3: 1, 2: 1, 4: 1, 0: 1}, {2: 2, 3: -1, 1: -1},
     {1: 2, 4: -1, 2: -1, 0: 3}, {4: 1, 1: 2, 3: -2, 0: 5}, {1: -1, 4: -1, 2: -2},
 ]  # fmt: skip
-"""Of these Chernikov's rule leaves combinations out."""
+"""Rows of which Chernikov's rule discards combinations."""
 
 
-def test_a_projection_makes_no_more_combinations_than_needed_and_spends_no_more_than_it_has() -> None:
+def test_projection_respects_its_budget() -> None:
     spent = Budget(1_000)
     rows = projected(MANY, frozenset([1]), spent)
     assert rows == [{1: 1, 0: 2}, {1: -1, 0: 1}]
@@ -116,7 +93,7 @@ def test_a_projection_makes_no_more_combinations_than_needed_and_spends_no_more_
     assert projected([], frozenset([1]), Budget(3)) == []
 
 
-def test_a_projection_of_too_many_rows_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_projection_gives_up_on_too_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[Row] = [*({at: 1, 9: 1} for at in (1, 2)), *({at: 1, 9: -1} for at in (3, 4))]
     assert len(projected(rows, frozenset(range(1, 5)), Budget(100))) == 4
     monkeypatch.setattr(elimination, "MAX_ROWS", 4)
@@ -125,7 +102,7 @@ def test_a_projection_of_too_many_rows_is_given_up(monkeypatch: pytest.MonkeyPat
     assert projected(rows, frozenset(range(1, 5)), Budget(100)) == []
 
 
-def test_what_can_be_chosen_is_seen_with_as_few_combinations_as_needed() -> None:
+def test_satisfiability_needs_few_combinations() -> None:
     spent = Budget(1_000)
     assert leaves_no_rows(MANY, frozenset(), spent)
     assert 1_000 - spent.left == 23
@@ -133,7 +110,7 @@ def test_what_can_be_chosen_is_seen_with_as_few_combinations_as_needed() -> None
     assert not leaves_no_rows(MANY, frozenset(), Budget(23))
 
 
-def test_numbers_that_cannot_be_leave_something() -> None:
+def test_contradictory_constants_are_found() -> None:
     assert not leaves_no_rows([{1: 1}, {0: -1}], frozenset(), Budget(100))
     assert leaves_no_rows([{1: 1}, {0: 1}, {}], frozenset(), Budget(100))
 
@@ -141,8 +118,8 @@ def test_numbers_that_cannot_be_leave_something() -> None:
 # -- factors ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_is_divided_by_the_least_value_of_a_factor() -> None:
-    """2 <= x and -3 <= x*y, so -1 <= y: for y = -2 it would be -4."""
+def test_row_is_divided_by_the_least_factor_value() -> None:
+    """2 <= x and -3 <= x*y give -1 <= y."""
     table = Table()
     whole, rest = table.row(x * y), table.row(y)
     (of_x,) = table.row(x)
@@ -152,7 +129,7 @@ def test_a_row_is_divided_by_the_least_value_of_a_factor() -> None:
         assert system.rows[1:] == [{**rest, 0: found} if found else rest]
 
 
-def test_nothing_is_spent_on_multiples_of_what_may_be_negative() -> None:
+def test_possibly_negative_multiples_cost_nothing() -> None:
     table = Table()
     rows = [table.row(z - k * x), table.row(k * y - z - 1)]
     (of_k,) = table.row(k)
@@ -161,8 +138,8 @@ def test_nothing_is_spent_on_multiples_of_what_may_be_negative() -> None:
     assert spent.left == 100
 
 
-def test_a_factor_is_taken_out_before_products_are_looked_for() -> None:
-    """1 <= x*y - x*n and 0 <= x give n < y; no product of the rows speaks of m and z, between which they stand."""
+def test_factoring_precedes_products() -> None:
+    """1 <= x*y - x*n and 0 <= x give n < y; no product of rows bounds m and z."""
     between = at_most(ZERO, x), at_most(y, z), at_most(m, n)
     assert seen((*between, less(ZERO, x * y - x * n)), less(m, z))
     assert not seen((*between, at_most(ZERO, x * y - x * n)), less(m, z))
@@ -171,7 +148,7 @@ def test_a_factor_is_taken_out_before_products_are_looked_for() -> None:
 # -- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_bound_that_is_known_changes_nothing_and_a_large_one_is_none() -> None:
+def test_known_and_huge_bounds_change_nothing() -> None:
     bounds = Intervals(Table(), {1: 3}, {1: 5})
     bounds.raise_low(1, 3)
     bounds.lower_high(1, 5)
@@ -184,9 +161,7 @@ def test_a_bound_that_is_known_changes_nothing_and_a_large_one_is_none() -> None
     assert (bounds.low[2], bounds.high[2], bounds.changed) == (1 - LARGEST, LARGEST - 1, True)
 
 
-def test_bounds_that_leave_no_value_are_seen_in_the_pass_in_which_they_are_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_empty_intervals_are_found_in_the_same_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[Row] = [{1: 2, 0: -1}, {1: -2, 0: 1}]  # 2 x = 1
     assert propagate(Intervals(Table()), rows, [])
     assert propagate(Intervals(Table()), [{0: -1}], [])
@@ -199,7 +174,7 @@ def test_bounds_that_leave_no_value_are_seen_in_the_pass_in_which_they_are_found
 
 
 def ranges() -> list[tuple[int | None, int | None]]:
-    """Those from some low end up to some high one; None is an end that is open."""
+    """Return ranges of all kinds; None is an open end."""
     lows, highs = (None, -3, -1, 0, 2), (None, -2, 0, 1, 4)
     return [(low, high) for low, high in product(lows, highs) if low is None or high is None or low <= high]
 
@@ -208,8 +183,8 @@ def has_sign(low: int | None, high: int | None) -> bool:
     return (low is not None and low >= 0) or (high is not None and high <= 0)
 
 
-def test_a_product_of_two_ranges_is_as_wide_as_it_has_to_be() -> None:
-    """It is where both are closed or have a sign; else it is no narrower. An open end is 30 here."""
+def test_interval_product_is_tight() -> None:
+    """Exact if both ranges are closed or have a sign, else never too narrow. 30 stands in for an open end."""
     for (a, b), (c, d) in product(ranges(), repeat=2):
         first = range(-30 if a is None else a, 31 if b is None else b + 1)
         second = range(-30 if c is None else c, 31 if d is None else d + 1)
@@ -225,7 +200,7 @@ def test_a_product_of_two_ranges_is_as_wide_as_it_has_to_be() -> None:
 # -- rows and products ------------------------------------------------------------------------------------------------
 
 
-def test_rows_are_multiplied_out() -> None:
+def test_rows_multiply() -> None:
     table = Table()
     ((a, _),), ((b, _),) = table.row(x).items(), table.row(y).items()
     assert table.product(table.row(x + y), table.row(x - y)) == table.row(x * x - y * y)
@@ -234,33 +209,33 @@ def test_rows_are_multiplied_out() -> None:
     assert combined({1: 1, 0: 3}, 2, {}, 1) == {1: 2, 0: 6}
 
 
-def test_the_order_of_an_array_says_nothing_of_a_scalar() -> None:
+def test_array_order_does_not_apply_to_scalars() -> None:
     one = read(Array("one", (), "int64", low=constant(3), high=constant(10), monotonic="increasing"), ())
-    table, _ = asked(at_most(one, n))
+    table, _ = system_of(at_most(one, n))
     (column,) = table.row(one)
     assert isinstance(one.atom, Read)
     assert declared_rows(table, column, one.atom) == [{column: 1, 0: -3}, {column: -1, 0: 9}]
     assert not isinstance(prove(given(equal(one, constant(4))), less(x, y)), Proved)
 
 
-def test_without_products_nothing_is_multiplied() -> None:
-    table, system = asked(less(x, y), less(y, z), equal(x, n))
+def test_products_need_product_terms() -> None:
+    table, system = system_of(less(x, y), less(y, z), equal(x, n))
     for wide in (False, True):
         assert products(table, system, Intervals(table), wide=wide) == System()
 
 
-# -- what atoms mean --------------------------------------------------------------------------------------------------
+# -- definitions of atoms ---------------------------------------------------------------------------------------------
 
 
-def test_a_quotient_by_a_sum_has_the_sign_of_its_numerator() -> None:
-    table, system = asked(at_most(ZERO, x), at_most(ZERO, k), at_most(ZERO, x // (k + 1)))
+def test_quotient_by_a_sum_has_sign_of_numerator() -> None:
+    table, system = system_of(at_most(ZERO, x), at_most(ZERO, k), at_most(ZERO, x // (k + 1)))
     rows = defined(table, system).system.rows[len(system.rows) :]
     (column,) = table.row(x // (k + 1))
     assert rows[2:] == [{column: 1}]
 
 
-def test_an_exclusive_or_is_at_most_the_sum() -> None:
-    table, system = asked(at_most(ZERO, x), at_most(ZERO, y), at_most(exclusive_or(x, y), n))
+def test_xor_is_at_most_the_sum() -> None:
+    table, system = system_of(at_most(ZERO, x), at_most(ZERO, y), at_most(exclusive_or(x, y), n))
     (column,) = table.row(exclusive_or(x, y))
     assert {**table.row(x + y), column: -1} in defined(table, system).system.rows
 
@@ -270,8 +245,8 @@ def test_an_exclusive_or_is_at_most_the_sum() -> None:
     [x // 4, x // k, x * y // k, (-x * y - 1) // k, imin(x, y), imax(x, y), exclusive_or(x, y), read(BOUNDED, (x,))],
     ids=str,
 )
-def test_bounds_that_were_found_before_an_atom_was_defined_are_stale(atom: Index) -> None:
-    table, system = asked(within(ZERO, x, n), within(ZERO, y, n), less(ZERO, k), at_most(atom, m))
+def test_defining_an_atom_makes_bounds_stale(atom: Index) -> None:
+    table, system = system_of(within(ZERO, x, n), within(ZERO, y, n), less(ZERO, k), at_most(atom, m))
     search, state = _Refutation(table, Budget(1_000), wide=False), _State(system, list(table.atoms))
     search._intervals(state, fresh=True)
     assert not state.stale
@@ -279,8 +254,8 @@ def test_bounds_that_were_found_before_an_atom_was_defined_are_stale(atom: Index
     assert state.stale
 
 
-def test_bounds_are_found_again_where_products_are_asked_about() -> None:
-    table, system = asked(less(x, y), less(ZERO, x * y))
+def test_product_queries_recompute_bounds() -> None:
+    table, system = system_of(less(x, y), less(ZERO, x * y))
     search, state = _Refutation(table, Budget(1_000), wide=False), _State(system, [])
     first = search._intervals(state, fresh=True)
     for row, again in ((x - y, False), (x * y - 1, True), (x * y - x - 1, True)):
@@ -291,46 +266,46 @@ def test_bounds_are_found_again_where_products_are_asked_about() -> None:
     assert first is not None
 
 
-def test_from_bounds_that_leave_no_value_everything_follows() -> None:
-    table, system = asked(at_most(constant(1), 2 * x), at_most(ZERO, y))
+def test_empty_bounds_entail_everything() -> None:
+    table, system = system_of(at_most(constant(1), 2 * x), at_most(ZERO, y))
     (column,) = table.row(y)
     search = _Refutation(table, Budget(1_000), wide=False)
     assert not search.entails(_State(system, []), {column: -1})
     assert search.entails(_State(System([*system.rows, {1: -2, 0: 1}]), []), {column: -1})  # 2 x = 1
 
 
-def test_bounds_are_found_again_once_atoms_are_defined_and_rounded() -> None:
-    """1 <= 2 z - (x ^ y) and 2 z + 3 (x ^ y) <= 1 for numbers of 3 bits: z is 1/2, and no whole number."""
+def test_bounds_are_recomputed_after_definition_and_rounding() -> None:
+    """1 <= 2 z - (x ^ y) and 2 z + 3 (x ^ y) <= 1 for 3-bit numbers: z is 1/2, not an integer."""
     facts = (
         within(ZERO, z, n),
         *(within(ZERO, each, constant(8)) for each in (x, y)),
         at_most(exclusive_or(x, y) + 1, 2 * z),
         at_most(2 * z + 3 * exclusive_or(x, y), constant(1)),
     )
-    table, known = asked(*facts)
+    table, known = system_of(*facts)
     assert not refuted(table, known, System())
     assert refuted_by_rounding(table, known, System())
-    table, known = asked(*facts, at_most(n * m, k * k))
+    table, known = system_of(*facts, at_most(n * m, k * k))
     assert refuted(table, known, System())
 
 
-def test_rows_made_by_multiplying_are_counted_as_work() -> None:
+def test_multiplied_rows_count_as_effort() -> None:
     inside = within(ZERO, x, n), within(ZERO, y, m)
     assert not seen(inside, less(x * m + y, n * m), effort=36)
     assert seen(inside, less(x * m + y, n * m), effort=37)
 
 
-def test_what_atoms_mean_is_found_out_once_for_all_alternatives_of_a_goal() -> None:
+def test_atoms_are_defined_once_for_all_alternatives() -> None:
     facts, goal = (less(ZERO, k - z), at_most(ZERO, x), less(x, k - z)), equal(x // (k - z), ZERO)
     assert not seen(facts, goal, effort=49)
     assert seen(facts, goal, effort=50)
 
 
-def test_a_case_is_split_with_the_last_that_is_left() -> None:
+def test_last_effort_unit_is_used_for_a_split() -> None:
     either = System([{1: 1, 0: -1}]), System([{1: -1, 0: -1}])
     for_one = System([{1: -1}]), System([{1: -1, 0: -5}])
     for_other = System([{1: 1}]), System([{1: 1, 0: -5}])
-    table = asked(less(x, y))[0]
+    table = system_of(less(x, y))[0]
     assert refuted(table, System([], [], [either, for_one, for_other]), System(), effort=1)
 
 
@@ -343,26 +318,26 @@ def both_within(array: Array, *facts: Predicate) -> Facts:
 
 
 ROW = read(POSITIONS, (z,)), read(POSITIONS, (z + 1,))
-"""Where a row begins, and where the next one does."""
+"""Start and end of segment z."""
 FAR = read(POSITIONS, (k,))
-ORDER_NOT_KNOWN: Final[dict[str, tuple[Facts, Predicate]]] = {
-    "positions apart by one are one position": (
+UNKNOWN_ORDERS: Final[dict[str, tuple[Facts, Predicate]]] = {
+    "positions that differ by one are equal": (
         both_within(STRICT, at_most(x, y + 1), at_most(y + 1, x)),
         less(read(STRICT, (x,)), read(STRICT, (y,))),
     ),
-    "positions apart by one, the other way round": (
+    "the same with x and y exchanged": (
         both_within(STRICT, at_most(y, x + 1), at_most(x + 1, y)),
         less(read(STRICT, (y,)), read(STRICT, (x,))),
     ),
-    "nor where none falls": (
+    "the same for a nondecreasing array": (
         both_within(RISING, at_most(x, y + 1), at_most(y + 1, x)),
         less(read(RISING, (x,)), read(RISING, (y,))),
     ),
-    "what stands outside is below what stands within": (
+    "an element outside is below one inside": (
         given(less(x, y), within(ZERO, y, n)),
         less(read(STRICT, (x,)), read(STRICT, (y,))),
     ),
-    "what stands within is below what stands outside": (
+    "an element inside is below one outside": (
         given(less(x, y), within(ZERO, x, n)),
         less(read(STRICT, (x,)), read(STRICT, (y,))),
     ),
@@ -370,67 +345,67 @@ ORDER_NOT_KNOWN: Final[dict[str, tuple[Facts, Predicate]]] = {
         both_within(SQUARE, less(x, y), within(ZERO, z, n), within(ZERO, k, n)),
         less(read(SQUARE, (z, x)), read(SQUARE, (k, y))),
     ),
-    "positions of another array part it": (
+    "positions of another array delimit segments": (
         both_within(
             PARTED, less(x, y), within(ZERO, z, n - 1), *(at_most(read(OTHER, (z,)), each) for each in (x, y)),
             *(less(each, read(OTHER, (z + 1,))) for each in (x, y)),
         ),
         less(read(PARTED, (x,)), read(PARTED, (y,))),
     ),
-    "positions that are no neighbours bound a part": (
+    "positions that are not neighbours delimit a segment": (
         both_within(
             PARTED, less(x, y), within(ZERO, z, n), within(ZERO, k, n), at_most(ROW[0], x), less(y, FAR)
         ),
         less(read(PARTED, (x,)), read(PARTED, (y,))),
     ),
-    "a part begins before the first position": (
+    "a segment begins before the first position": (
         both_within(PARTED, less(x, y), within(ZERO, z + 1, n), at_most(ROW[0], x), less(y, ROW[1])),
         less(read(PARTED, (x,)), read(PARTED, (y,))),
     ),
-    "a part begins at half of its first position": (
+    "a segment begins at half its start": (
         both_within(PARTED, less(x, y), within(ZERO, z, n - 1), at_most(ROW[0], 2 * x), less(y, ROW[1])),
         less(read(PARTED, (x,)), read(PARTED, (y,))),
     ),
-    "a part ends at twice its last position": (
+    "a segment ends at twice its end": (
         both_within(PARTED, less(x, y), within(ZERO, z, n - 1), at_most(ROW[0], x), less(y, 2 * ROW[1])),
         less(read(PARTED, (x,)), read(PARTED, (y,))),
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ORDER_NOT_KNOWN)
-def test_of_elements_it_is_not_seen_that(name: str) -> None:
-    facts, goal = ORDER_NOT_KNOWN[name]
+@pytest.mark.parametrize("name", UNKNOWN_ORDERS)
+def test_false_element_orders_are_not_proved(name: str) -> None:
+    facts, goal = UNKNOWN_ORDERS[name]
     assert not isinstance(prove(facts, goal), Proved)
     assert not seen(facts.predicates, goal)
 
 
-def test_elements_of_a_part_of_a_row_rise() -> None:
-    """Whichever others are spoken of; the last position is within its array, or else nothing stood before it."""
+def test_elements_of_a_segment_increase() -> None:
+    """Other positions do not matter. The end of the segment is in range, else the segment would be empty."""
     goal = less(read(PARTED, (x,)), read(PARTED, (y,)))
     facts = both_within(PARTED, less(x, y), within(ZERO, z, n), at_most(ROW[0], x), less(y, ROW[1]))
     assert seen(facts.predicates, goal)
-    for beside in (z - 1, z + 2):
-        assert seen((*facts.predicates, at_most(read(POSITIONS, (beside,)), k)), goal)
+    for other in (z - 1, z + 2):
+        assert seen((*facts.predicates, at_most(read(POSITIONS, (other,)), k)), goal)
 
 
-def test_a_pair_of_elements_is_one_case_about_the_positions_that_may_differ() -> None:
+def test_element_pair_is_one_case_over_positions() -> None:
     def cases_of(*reads: Index) -> list[list[tuple[list[Row], list[Row]]]]:
-        table, system = asked(*(at_most(each, n) for each in reads))
+        table, system = system_of(*(at_most(each, n) for each in reads))
         of_pairs = defined(table, system).system.cases[len(reads) :]
         return [[(part.rows, part.equalities) for part in case] for case in of_pairs]
 
     assert cases_of(read(PLAIN, (x,)), read(PLAIN, (x + 1,))) == []
     assert cases_of(read(SQUARE, (z, x)), read(SQUARE, (z + 1, y))) == []
     ((same, before, after),) = cases_of(read(SQUARE, (z, x)), read(SQUARE, (z, y)))
-    table = asked(at_most(read(SQUARE, (z, x)), n), at_most(read(SQUARE, (z, y)), n))[0]
+    table = system_of(at_most(read(SQUARE, (z, x)), n), at_most(read(SQUARE, (z, y)), n))[0]
     rise = table.row(read(SQUARE, (z, x)) - read(SQUARE, (z, y)))
     assert same == ([], [table.row(x - y), rise])
     assert (before, after) == (([table.row(x - y - 1)], []), ([table.row(y - x - 1)], []))
 
 
 @pytest.mark.parametrize(("array", "least"), [(STRICT, 3), (RISING, 0)], ids=["strict", "rising"])
-def test_elements_whose_positions_differ_by_a_number_are_compared_without_a_split(array: Array, least: int) -> None:
+def test_constant_position_difference_needs_no_split(array: Array, least: int) -> None:
     inside = within(ZERO, x, n - 3)
     rises = read(array, (x + 3,)) - read(array, (x,))
     assert seen((inside,), at_most(constant(least), rises), splits=0)

@@ -1,4 +1,4 @@
-"""How the search chooses numbers, one after the other, and what z3 is told of arrays, bits and its own limits."""
+"""The search for counterexamples, and the encoding of arrays, bits and limits for z3."""
 
 from __future__ import annotations
 
@@ -9,42 +9,20 @@ from typing import Any, Final
 import pytest
 import z3
 
-from atl.core.index import ZERO, Array, Index, Quotient, Read, Var, constant, exclusive_or, index, read, size
-from atl.core.predicate import FALSE, Predicate, at_most, conjunction, disjunction, equal, less, within
+from atl.core.index import ZERO, Array, Index, Quotient, Read, constant, exclusive_or, index, read
+from atl.core.predicate import FALSE, at_most, conjunction, disjunction, equal, less, within
 from atl.prove import Facts, Model, Refuted, Unknown, prove, simplify_predicate, without_smt
-from atl.prove.linear.rows import System, Table, read_predicate
-from atl.prove.search import SPREAD, Sample, Search, _Choice, _Failed, _plan, _Random, _test, search
+from atl.prove.linear.rows import Table
+from atl.prove.search import SPREAD, Search, _Choice, _Failed, _plan, _Random, _test, search
 from atl.prove.smt import STEPS, STEPS_AGAIN, Contradiction, GaveUp, solve
-
-VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
-x, y, z = map(index, (VX, VY, VZ))
-n, m, k = map(size, "nmk")
+from proofs_tests.prover.common import PARTED, POSITIONS, VX, VY, m, n, system_of, x, y, z, z3_contradicts
 
 GRID: Final = Array("grid", (n, n), "int64", low=ZERO, high=m, monotonic="increasing")
 ROW: Final = Array("row", (n,), "int64", low=constant(2), high=constant(9))
-POSITIONS: Final = Array("pos", (n,), "int64", low=ZERO)
-PARTED: Final = Array("parted", (m,), "int64", monotonic="increasing", between=POSITIONS)
-
-
-def asked(*facts: Predicate) -> tuple[Table, System]:
-    table, whole = Table(), System()
-    for fact in facts:
-        read_predicate(table, fact, whole)
-    return table, whole
-
-
-def contradictory(*facts: Predicate) -> bool:
-    """Whether z3 sees that the facts contradict each other; where not, it has numbers that meet them."""
-    verdict = solve(*asked(*facts), defined=False)
-    assert isinstance(verdict, Contradiction | Sample)
-    return isinstance(verdict, Contradiction)
-
-
-# -- numbers that are chosen ------------------------------------------------------------------------------------------
 
 
 class Dice(_Random):
-    """Numbers that are given, as far as they are below the limits, which are noted."""
+    """Fixed numbers, capped by the requested limits, which are recorded."""
 
     __slots__ = ("given", "limits")
 
@@ -58,14 +36,14 @@ class Dice(_Random):
         return min(self.given.pop(0), limit - 1)
 
 
-def test_the_numbers_are_the_same_everywhere() -> None:
+def test_random_numbers_are_reproducible() -> None:
     first, second = _Random(1), _Random(2)
     assert [first.below(100) for _ in range(8)] == [74, 53, 96, 70, 34, 95, 30, 2]
     assert [second.below(7) for _ in range(8)] == [6, 1, 4, 2, 2, 2, 0, 3]
     assert second.state == 14293629500175999210
 
 
-def test_both_ends_of_a_range_are_likelier_than_the_rest() -> None:
+def test_range_ends_are_preferred() -> None:
     def chosen(low: int, high: int, *given: int) -> tuple[int, list[int]]:
         dice = Dice(*given)
         return Search(_plan(Table()), _Choice({}, []), True, dice)._between(low, high), dice.limits
@@ -79,7 +57,7 @@ def test_both_ends_of_a_range_are_likelier_than_the_rest() -> None:
 
 
 def ends(rows: list[Index], equal_to_0: list[Index], low: int | None, high: int | None) -> tuple[int, int] | None:
-    """The ends between which y is chosen after x is 3 and z is 0; none where nothing can be chosen."""
+    """Return the range from which y is chosen for x = 3 and z = 0; None if it is empty."""
     table = Table()
     for known in (x, z, y):
         table.row(known)
@@ -103,44 +81,44 @@ def ends(rows: list[Index], equal_to_0: list[Index], low: int | None, high: int 
 ENDS: Final[dict[str, tuple[list[Index], list[Index], int | None, int | None, tuple[int, int] | None]]] = {
     "one limit": ([y - 2], [], None, None, (2, 2 + SPREAD)),
     "one limit from above": ([2 - y], [], None, None, (2 - SPREAD, 2)),
-    "two of them": ([y - 2, y - 4], [], None, None, (4, 4 + SPREAD)),
-    "two of them, the narrower one first": ([y - 4, y - 2], [], None, None, (4, 4 + SPREAD)),
-    "two from above": ([7 - y, 5 - y], [], None, None, (5 - SPREAD, 5)),
-    "two from above, the narrower one first": ([5 - y, 7 - y], [], None, None, (5 - SPREAD, 5)),
+    "two limits": ([y - 2, y - 4], [], None, None, (4, 4 + SPREAD)),
+    "two limits, narrower first": ([y - 4, y - 2], [], None, None, (4, 4 + SPREAD)),
+    "two limits from above": ([7 - y, 5 - y], [], None, None, (5 - SPREAD, 5)),
+    "two limits from above, narrower first": ([5 - y, 7 - y], [], None, None, (5 - SPREAD, 5)),
     "a known range": ([], [], 1, 8, (1, 8)),
     "a known range, and limits inside": ([y - 2, 7 - y], [], 1, 8, (2, 7)),
     "a known range, and limits outside": ([y, 9 - y], [], 1, 8, (1, 8)),
     "a multiple": ([2 * y - 3, 9 - 2 * y], [], None, None, (2, 4)),
-    "a multiple that is a number": ([2 * y - 4, 8 - 2 * y], [], None, None, (2, 4)),
-    "a multiple of what is known": ([x * y - 4, 11 - x * y], [], None, None, (2, 3)),
-    "a sum with what is known": ([y - x, x + 4 - y], [], None, None, (3, 7)),
-    "no room": ([y - 5, 4 - y], [], None, None, None),
-    "room for one": ([y - 5, 5 - y], [], None, None, (5, 5)),
+    "an exact multiple": ([2 * y - 4, 8 - 2 * y], [], None, None, (2, 4)),
+    "a multiple of a known number": ([x * y - 4, 11 - x * y], [], None, None, (2, 3)),
+    "a sum with a known number": ([y - x, x + 4 - y], [], None, None, (3, 7)),
+    "no value": ([y - 5, 4 - y], [], None, None, None),
+    "one value between limits": ([y - 5, 5 - y], [], None, None, (5, 5)),
     "one value": ([], [2 * y - 6], None, None, (3, 3)),
     "one value, from below": ([], [6 - 2 * y], None, None, (3, 3)),
     "one value, inside of a range": ([], [y - 4], 1, 8, (4, 4)),
     "one value, below a range": ([], [y], 1, 8, None),
     "one value, above a range": ([], [y - 9], 1, 8, None),
-    "no whole value": ([], [2 * y - 5], None, None, None),
-    "no whole value, from below": ([], [5 - 2 * y], None, None, None),
-    "nothing, which is as much as is wanted": ([z * y], [], 1, 8, (1, 8)),
-    "nothing, which is more than is wanted": ([z * y + 1], [], 1, 8, (1, 8)),
-    "nothing, which is too little": ([z * y - 1], [], 1, 8, None),
-    "nothing, as it should be": ([], [z * y], 1, 8, (1, 8)),
-    "nothing, where something is wanted": ([], [z * y - 1], 1, 8, None),
-    "nothing, where less is wanted": ([], [z * y + 1], 1, 8, None),
+    "no integer value": ([], [2 * y - 5], None, None, None),
+    "no integer value, from below": ([], [5 - 2 * y], None, None, None),
+    "zero factor, limit met": ([z * y], [], 1, 8, (1, 8)),
+    "zero factor, limit exceeded": ([z * y + 1], [], 1, 8, (1, 8)),
+    "zero factor, limit violated": ([z * y - 1], [], 1, 8, None),
+    "zero factor, equality met": ([], [z * y], 1, 8, (1, 8)),
+    "zero factor, equality to one": ([], [z * y - 1], 1, 8, None),
+    "zero factor, equality to minus one": ([], [z * y + 1], 1, 8, None),
     "a square": ([y * y - 49], [], 1, 8, (1, 8)),
     "a square and a limit": ([y * y + y - 40, y - 2], [], 1, 8, (2, 8)),
 }
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_rows_that_are_linear_bound_what_is_chosen(name: str) -> None:
+def test_linear_rows_bound_the_choice(name: str) -> None:
     rows, equal_to_0, low, high, expected = ENDS[name]
     assert ends(rows, equal_to_0, low, high) == expected
 
 
-def test_what_has_no_bounds_is_chosen_around_zero_and_farther_off_in_later_tries() -> None:
+def test_unbounded_choices_spread_with_attempts() -> None:
     def chosen(attempt: int, given: int, low: int | None = None, high: int | None = None) -> tuple[int, list[int]]:
         dice = Dice(given, given)
         return Search(_plan(Table()), _Choice({}, []), True, dice)._choose((), {}, low, high, attempt), dice.limits
@@ -153,16 +131,16 @@ def test_what_has_no_bounds_is_chosen_around_zero_and_farther_off_in_later_tries
     assert chosen(32, 0, high=5)[0] == -3
 
 
-def test_an_element_lies_between_those_of_its_own_row() -> None:
-    table, system = asked(at_most(ZERO, read(GRID, (x, y))))
+def test_element_is_chosen_between_those_of_its_row() -> None:
+    table, system = system_of(at_most(ZERO, read(GRID, (x, y))))
     found = search(table, system, undefined=True)
     ((column, atom),) = ((column, atom) for column, atom in table.atoms.items() if isinstance(atom, Read))
     numbers = {VX: 1, VY: 2, n.atom: 5, m.atom: 90}
     values = {of: numbers[other] for of, other in table.atoms.items() if of != column}
-    beside = {("grid", (1, 1)): 20, ("grid", (1, 4)): 40}
+    neighbours = {("grid", (1, 1)): 20, ("grid", (1, 4)): 40}
     elsewhere = {("grid", (0, 2)): 30, ("grid", (2, 1)): 31, ("grid", ()): 32, ("other", (1, 2)): 33}
     outside = {("grid", (1, 5)): 25, ("grid", (1, -1)): 35}
-    for order in ((beside, elsewhere, outside), (outside, elsewhere, beside)):
+    for order in ((neighbours, elsewhere, outside), (outside, elsewhere, neighbours)):
         known = {key: value for part in order for key, value in part.items()}
         assert found._between_neighbours(column, atom, values, known, None, None, 1) == (21, 38)
         assert found._between_neighbours(column, atom, values, known, None, None, 0) == (20, 40)
@@ -170,25 +148,24 @@ def test_an_element_lies_between_those_of_its_own_row() -> None:
     assert found._between_neighbours(column, atom, values, {}, 0, 89, 0) == (0, 89)
 
 
-def test_the_only_element_of_another_rank_is_no_neighbour() -> None:
+def test_elements_of_another_rank_are_not_neighbours() -> None:
     rising = Array("row", (n,), "int64", monotonic="nondecreasing")
-    table, system = asked(at_most(ZERO, read(rising, (x,))))
+    table, system = system_of(at_most(ZERO, read(rising, (x,))))
     found = search(table, system, undefined=True)
     ((column, atom),) = ((column, atom) for column, atom in table.atoms.items() if isinstance(atom, Read))
     values = {of: 3 for of in table.atoms if of != column}
     assert found._between_neighbours(column, atom, values, {("row", ()): 7}, None, None, 0) == (None, None)
 
 
-def test_a_quotient_by_zero_is_anything_only_where_that_is_allowed() -> None:
-    table, system = asked(at_most(n, ZERO), equal(x // n, constant(3)))
+def test_search_uses_quotients_by_zero_only_if_allowed() -> None:
+    table, system = system_of(at_most(n, ZERO), equal(x // n, constant(3)))
     assert search(table, system, undefined=True).sample(60) is not None
     assert search(table, system, undefined=False).sample(60) is None
-    table, system = asked(equal(n, constant(2)), equal(x // n, constant(3)))
+    table, system = system_of(equal(n, constant(2)), equal(x // n, constant(3)))
     assert search(table, system, undefined=False).sample(60) is not None
 
 
-def test_a_quotient_of_numbers_by_zero_is_anything() -> None:
-    """It is of dead code, and there is nothing else of which the question speaks."""
+def test_constant_quotient_by_zero_is_arbitrary() -> None:
     dead = index(Quotient(constant(5), ZERO))
     with without_smt():
         for fact in (less(dead, ZERO), equal(dead, constant(3))):
@@ -196,32 +173,28 @@ def test_a_quotient_of_numbers_by_zero_is_anything() -> None:
             assert isinstance(prove(Facts().assume(fact), less(dead, constant(-9))), Unknown)
 
 
-def test_a_leaf_is_not_computed() -> None:
-    table, system = asked(at_most(ZERO, read(ROW, (x,))))
+def test_leaf_is_not_computed() -> None:
+    table, system = system_of(at_most(ZERO, read(ROW, (x,))))
     found = search(table, system, undefined=True)
     ((column, _),) = ((column, atom) for column, atom in table.atoms.items() if isinstance(atom, Read))
     with pytest.raises(TypeError, match="chosen"):
         found._derived(column, dict.fromkeys(table.atoms, 1))
 
 
-# -- what is told to z3 -----------------------------------------------------------------------------------------------
-
-
 def test_z3_has_a_fixed_seed_and_a_limit_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its answer is the same on each machine, and it is not waited for."""
-    told: list[tuple[str, int]] = []
+    settings: list[tuple[str, int]] = []
     plain = z3.Solver.set
 
-    def noted(solver: Any, *what: Any) -> None:
-        told.append(what)
+    def recorded(solver: Any, *what: Any) -> None:
+        settings.append(what)
         plain(solver, *what)
 
-    monkeypatch.setattr(z3.Solver, "set", noted)
+    monkeypatch.setattr(z3.Solver, "set", recorded)
 
     def limits(**how: Any) -> dict[str, int]:
-        told.clear()
-        solve(*asked(less(x, y)), **how)
-        return dict(told)
+        settings.clear()
+        solve(*system_of(less(x, y)), **how)
+        return dict(settings)
 
     assert limits(defined=False) == {"random_seed": 0, "rlimit": STEPS}
     assert limits(defined=True) == {"random_seed": 0, "rlimit": STEPS_AGAIN}
@@ -230,65 +203,62 @@ def test_z3_has_a_fixed_seed_and_a_limit_of_steps(monkeypatch: pytest.MonkeyPatc
     assert limits(defined=True, steps=STEPS_AGAIN + 1)["rlimit"] == STEPS_AGAIN
 
 
-def test_what_z3_does_not_find_within_its_steps_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    square = asked(less(n * n + m * m, 2 * n * m))
+def test_z3_gives_up_at_its_step_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    square = system_of(less(n * n + m * m, 2 * n * m))
     assert solve(*square, defined=False) == Contradiction()
     assert solve(*square, defined=False, steps=1) == GaveUp("z3 gave up within its limit of steps")
     monkeypatch.setitem(sys.modules, "z3", None)
     assert solve(*square, defined=False) == GaveUp("z3 is not installed")
 
 
-def test_z3_is_told_how_many_bits_an_exclusive_or_has() -> None:
+def test_z3_encodes_the_width_of_xor() -> None:
     for a, b in ((6, 5), (5, 5), (3, 1), (8, 1), (1, 1), (255, 254)):
         known = equal(x, constant(a)), equal(y, constant(b))
         most = (1 << max(a, b).bit_length()) - 1
-        assert not contradictory(*known, equal(exclusive_or(x, y), constant(a ^ b)))
-        above = most + 1 + (most + 1 + a + b) % 2  # the lowest bit is told too
-        assert contradictory(*known, equal(exclusive_or(x, y), constant(above)))
+        assert not z3_contradicts(*known, equal(exclusive_or(x, y), constant(a ^ b)))
+        above = most + 1 + (most + 1 + a + b) % 2  # the lowest bit is encoded too
+        assert z3_contradicts(*known, equal(exclusive_or(x, y), constant(above)))
     few = within(ZERO, x, constant(8)), within(ZERO, y, constant(8))
     for value in range(8):
-        assert not contradictory(*few, equal(exclusive_or(x, y), constant(value)))
-    assert contradictory(*few, equal(exclusive_or(x, y), constant(8)))
-    assert not contradictory(at_most(x, constant(7)), at_most(y, ZERO), equal(exclusive_or(x, y), constant(9)))
+        assert not z3_contradicts(*few, equal(exclusive_or(x, y), constant(value)))
+    assert z3_contradicts(*few, equal(exclusive_or(x, y), constant(8)))
+    assert not z3_contradicts(at_most(x, constant(7)), at_most(y, ZERO), equal(exclusive_or(x, y), constant(9)))
 
 
-def test_z3_is_told_that_an_element_outside_of_its_array_is_zero() -> None:
+def test_z3_encodes_out_of_range_elements_as_zero() -> None:
     for at, value in product((-1, 0, 2, 3, 4), (0, 2, 3)):
         known = equal(n, constant(3)), equal(x, constant(at)), equal(read(ROW, (x,)), constant(value))
-        assert contradictory(*known) == ((value >= 2) != (0 <= at < 3)), (at, value)
+        assert z3_contradicts(*known) == ((value >= 2) != (0 <= at < 3)), (at, value)
 
 
-def test_z3_is_told_the_order_within_a_row_and_of_no_two_rows() -> None:
+def test_z3_encodes_order_within_each_row() -> None:
     inside = within(ZERO, x, n), within(ZERO, y, n), within(ZERO, z, n), less(z, n - 1)
     for (first, second), step in product(((x, x), (x, y)), (-1, 0, 1)):
         known = equal(read(GRID, (first, z)), constant(5)), equal(read(GRID, (second, z + 1)), constant(5 + step))
-        apart = () if first == second else (less(x, y),)
-        assert contradictory(*inside, *apart, *known) == (first == second and step < 1)
+        rows = () if first == second else (less(x, y),)
+        assert z3_contradicts(*inside, *rows, *known) == (first == second and step < 1)
 
 
-def test_z3_is_told_no_order_of_a_row_of_whose_positions_nothing_is_said() -> None:
+def test_z3_encodes_no_order_without_known_positions() -> None:
     inside = within(ZERO, x, m), within(ZERO, y, m), less(x, y)
     falls = equal(read(PARTED, (x,)), constant(3)), equal(read(PARTED, (y,)), constant(1))
-    assert not contradictory(*inside, *falls)
+    assert not z3_contradicts(*inside, *falls)
 
 
-def test_z3_is_told_that_two_elements_stand_between_some_positions() -> None:
-    """One pair of neighbours is enough, and one that is none says nothing."""
+def test_z3_finds_the_segment_of_two_elements() -> None:
+    """One pair of neighbouring positions is enough; positions that are not neighbours do not count."""
     where = within(ZERO, x, m), within(ZERO, y, m), less(x, y), within(ZERO, z, n - 2)
     first, second, third = (read(POSITIONS, (z + at,)) for at in range(3))
     falls = equal(read(PARTED, (x,)), constant(3)), equal(read(PARTED, (y,)), constant(1))
     some = at_most(ZERO, first + second + third)
-    assert contradictory(*where, *falls, some, at_most(second, x), less(y, third))
-    assert contradictory(*where, *falls, some, at_most(first, x), less(y, second))
-    assert not contradictory(*where, *falls, some, at_most(first, x), less(y, third))
-    assert not contradictory(*where, *falls, some, at_most(first, x), equal(y, second))
-    assert not contradictory(*where, *falls, some, less(x, first), less(y, second))
+    assert z3_contradicts(*where, *falls, some, at_most(second, x), less(y, third))
+    assert z3_contradicts(*where, *falls, some, at_most(first, x), less(y, second))
+    assert not z3_contradicts(*where, *falls, some, at_most(first, x), less(y, third))
+    assert not z3_contradicts(*where, *falls, some, at_most(first, x), equal(y, second))
+    assert not z3_contradicts(*where, *falls, some, less(x, first), less(y, second))
 
 
-# -- what is simplified -----------------------------------------------------------------------------------------------
-
-
-def test_a_part_counts_for_the_later_ones() -> None:
+def test_earlier_parts_simplify_later_ones() -> None:
     below, far = less(x, constant(4)), less(x, constant(9))
     assert simplify_predicate(Facts(), conjunction((below, far))) == below
     assert simplify_predicate(Facts(), conjunction((far, below))) == conjunction((far, below))

@@ -1,4 +1,4 @@
-"""The loop nests that Rocq is shown: each computes its program as written, and a nest with a fault is refused.
+"""Loop nests in Rocq: each computes its program, and nests with planted faults are refused.
 
 `python -m proofs_tests.rocq nests` checks those of `NESTS`, of which each has a certificate before it that leads from
 the program as written to the one that is lowered; with names, those only.
@@ -36,12 +36,12 @@ NESTS: Final[dict[str, Callable[[], Theorem]]] = {
     "blur fused": lambda: derivations.blur_fused().done(),
     "scatter to gather": lambda: derivations.scatter_to_gather().done(),
 }
-"""What is lowered, each with the derivation that leads there."""
+"""Derivations of the lowered programs."""
 
 
 @dataclass(slots=True)
 class Report:
-    """Which nests are accepted, how many faults were planted, and which of them Rocq did not see."""
+    """Accepted nests, number of planted faults, and those that Rocq accepted."""
 
     accepted: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Report:
 
 
 def check_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
-    """Checks the nests of these names; or all of them, and plants every fault."""
+    """Check the nests with these names; or all, and plant every fault."""
     begun, report, at = time.monotonic(), Report(), coqc.library(folder)
     with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         texts = {name: _text(NESTS[name]()) for name in names or NESTS}
@@ -81,7 +81,7 @@ def check_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
     for name in wrong:
         report.planted += 1
         answer = answers[name].result()
-        # A fault is seen by a proof that fails, not by a word that Rocq does not know.
+        # A proof must fail; an unknown word does not count.
         if answer.line is None or not PROOF_FAILED.search(answer.reason):
             report.unseen.append(f"{name}: {answer.reason}")
     report.seconds = time.monotonic() - begun

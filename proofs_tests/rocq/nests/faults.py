@@ -1,4 +1,4 @@
-"""Rocq refuses a loop nest that is wrong: a fault is planted in the nest itself, before anything is printed.
+"""Faults planted in loop nests before export, which Rocq must refuse.
 
 So the statement, and every hint of the proof, are those of the wrong nest, as a wrong pass would make it.
 """
@@ -15,38 +15,17 @@ from atl.core.predicate import TRUE
 from atl.core.program import Program
 from atl.errors import InvalidArgument
 from lowering import lower
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-)
+from lowering.nest import loopnest as ln
 from rewrites.kernel import reflexivity
 from rewrites.rocq.certificates import derivation
 from rewrites.rocq.nests.kernels import text_of
 
-Fault = Callable[[Statement], Statement | None]
-"""A statement as a fault has it, or None where there is nothing of its kind."""
+Fault = Callable[[ln.Statement], ln.Statement | None]
+"""Returns a faulty version of a statement, or None if the fault does not apply."""
 
 
 def programs() -> Iterator[Program]:
-    """Programs whose nests have between them all that a fault is about, each small."""
+    """Return small programs whose nests contain statements for all faults."""
     n, m, k = atl.sizes("n m k")
     f, a, b = atl.tensor("f", n), atl.tensor("A", n, k), atl.tensor("B", k, m)
     yield atl.program("product", [a, b], atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: a[i, p] * b[p, j])))
@@ -58,11 +37,11 @@ def programs() -> Iterator[Program]:
     yield atl.program("outer", [a, b], atl.sum(k, lambda p: atl.gen(n, m, lambda i, j: a[i, p] * b[p, j])))
 
 
-def _in_first(block: Block, fault: Fault) -> Block | None:
-    """The block with the fault in the first statement that it fits."""
+def _in_first(block: ln.Block, fault: Fault) -> ln.Block | None:
+    """Return the block with the fault in the first suitable statement."""
     for place, statement in enumerate(block):
         changed = fault(statement)
-        if changed is None and isinstance(statement, For | If):
+        if changed is None and isinstance(statement, ln.For | ln.If):
             body = _in_first(statement.body, fault)
             changed = None if body is None else replace(statement, body=body)
         if changed is not None:
@@ -70,113 +49,113 @@ def _in_first(block: Block, fault: Fault) -> Block | None:
     return None
 
 
-def _moved(at: Cell, by: int) -> Cell:
+def _moved(at: ln.Cell, by: int) -> ln.Cell:
     (first, extent), *rest = at.pairs
     return replace(at, pairs=((first + by, extent), *rest))
 
 
-def _another_index(statement: Statement) -> Statement | None:
+def _another_index(statement: ln.Statement) -> ln.Statement | None:
     match statement:
-        case Assign(Cell() as target) | Accumulate(Cell() as target):
+        case ln.Assign(ln.Cell() as target) | ln.Accumulate(ln.Cell() as target):
             return replace(statement, target=_moved(target, 1))
-        case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return None
         case _:
             assert_never(statement)
 
 
-def _another_load(statement: Statement) -> Statement | None:
+def _another_load(statement: ln.Statement) -> ln.Statement | None:
     match statement:
-        case Assign(value=value) | Accumulate(value=value):
+        case ln.Assign(value=value) | ln.Accumulate(value=value):
             moved = _with_moved_load(value)
             return None if moved is None else replace(statement, value=moved)
-        case For() | If() | Declare() | Allocate() | Clear() | Free():
+        case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return None
         case _:
             assert_never(statement)
 
 
-def _with_moved_load(e: ScalarExpr) -> ScalarExpr | None:
+def _with_moved_load(e: ln.ScalarExpr) -> ln.ScalarExpr | None:
     match e:
-        case Load(source):
-            return Load(_moved(source, 1)) if isinstance(source, Cell) else None
-        case Apply(_, arguments):
+        case ln.Load(source):
+            return ln.Load(_moved(source, 1)) if isinstance(source, ln.Cell) else None
+        case ln.Apply(_, arguments):
             for place, argument in enumerate(arguments):
                 moved = _with_moved_load(argument)
                 if moved is not None:
                     return replace(e, arguments=(*arguments[:place], moved, *arguments[place + 1 :]))
             return None
-        case Number() | FromIndex() | Choose() | Convert():
+        case ln.Number() | ln.FromIndex() | ln.Choose() | ln.Convert():
             return None
         case _:
             assert_never(e)
 
 
-def _no_guard(statement: Statement) -> Statement | None:
-    if isinstance(statement, If):
+def _no_guard(statement: ln.Statement) -> ln.Statement | None:
+    if isinstance(statement, ln.If):
         return replace(statement, predicate=TRUE)
-    if isinstance(statement, Assign):
+    if isinstance(statement, ln.Assign):
         unguarded = _without_choice(statement.value)
         return None if unguarded is None else replace(statement, value=unguarded)
     return None
 
 
-def _without_choice(e: ScalarExpr) -> ScalarExpr | None:
-    if isinstance(e, Choose):
+def _without_choice(e: ln.ScalarExpr) -> ln.ScalarExpr | None:
+    if isinstance(e, ln.Choose):
         return e.left
-    if isinstance(e, Apply):
+    if isinstance(e, ln.Apply):
         tried = [_without_choice(argument) for argument in e.arguments]
         if any(tried):
             return replace(e, arguments=tuple(new or old for new, old in zip(tried, e.arguments, strict=True)))
     return None
 
 
-def _loops(change: Callable[[For], For]) -> Fault:
-    return lambda statement: change(statement) if isinstance(statement, For) else None
+def _loops(change: Callable[[ln.For], ln.For]) -> Fault:
+    return lambda statement: change(statement) if isinstance(statement, ln.For) else None
 
 
-def _no_sum(statement: Statement) -> Statement | None:
-    return Assign(statement.target, statement.value) if isinstance(statement, Accumulate) else None
+def _no_sum(statement: ln.Statement) -> ln.Statement | None:
+    return ln.Assign(statement.target, statement.value) if isinstance(statement, ln.Accumulate) else None
 
 
-def _another_start(statement: Statement) -> Statement | None:
-    return replace(statement, initial=Number(1, "float32")) if isinstance(statement, Declare) else None
+def _another_start(statement: ln.Statement) -> ln.Statement | None:
+    return replace(statement, initial=ln.Number(1, "float32")) if isinstance(statement, ln.Declare) else None
 
 
-def _another_number(statement: Statement) -> Statement | None:
+def _another_number(statement: ln.Statement) -> ln.Statement | None:
     if (
-        isinstance(statement, Assign)
-        and not isinstance(statement.target, Scalar)
-        and not isinstance(statement.value, Load)
+        isinstance(statement, ln.Assign)
+        and not isinstance(statement.target, ln.Scalar)
+        and not isinstance(statement.value, ln.Load)
     ):
-        return replace(statement, value=Number(3, "float32"))
+        return replace(statement, value=ln.Number(3, "float32"))
     return None
 
 
-def _less_room(statement: Statement) -> Statement | None:
-    return replace(statement, capacity=statement.capacity - 1) if isinstance(statement, Allocate) else None
+def _too_few_locations(statement: ln.Statement) -> ln.Statement | None:
+    return replace(statement, capacity=statement.capacity - 1) if isinstance(statement, ln.Allocate) else None
 
 
-def _other_extents(statement: Statement) -> Statement | None:
-    if not isinstance(statement, Allocate):
+def _other_extents(statement: ln.Statement) -> ln.Statement | None:
+    if not isinstance(statement, ln.Allocate):
         return None
     first, *rest = statement.buffer.extents
     return replace(statement, buffer=replace(statement.buffer, extents=(first - 1, *rest)))
 
 
-def _freed_twice(statement: Statement) -> Statement | None:
-    return For(Var(99, "twice"), ZERO, index(2), (statement,)) if isinstance(statement, Free) else None
+def _freed_twice(statement: ln.Statement) -> ln.Statement | None:
+    return ln.For(Var(99, "twice"), ZERO, index(2), (statement,)) if isinstance(statement, ln.Free) else None
 
 
-def _longer_rows(statement: Statement) -> Statement | None:
-    if not isinstance(statement, Assign) or not isinstance(statement.value, Load):
+def _longer_rows(statement: ln.Statement) -> ln.Statement | None:
+    if not isinstance(statement, ln.Assign) or not isinstance(statement.value, ln.Load):
         return None
     source = statement.value.source
-    if not isinstance(source, Cell) or source.buffer.role != "input":
+    if not isinstance(source, ln.Cell) or source.buffer.role != "input":
         return None
     extents = (*source.buffer.extents[:-1], source.buffer.extents[-1] + 1)
     pairs = tuple((at, extent) for (at, _), extent in zip(source.pairs, extents, strict=True))
-    return replace(statement, value=Load(Cell(replace(source.buffer, extents=extents), pairs)))
+    return replace(statement, value=ln.Load(ln.Cell(replace(source.buffer, extents=extents), pairs)))
 
 
 FAULTS: Final[dict[str, Fault]] = {
@@ -189,24 +168,24 @@ FAULTS: Final[dict[str, Fault]] = {
     "a sum that is not added up": _no_sum,
     "another start of a sum": _another_start,
     "another number": _another_number,
-    "less room than elements": _less_room,
-    "room for a smaller tensor": _other_extents,
+    "fewer locations than elements": _too_few_locations,
+    "extents of a smaller tensor": _other_extents,
     "storage that is freed twice": _freed_twice,
     "an input with longer rows": _longer_rows,
 }
-"""What is planted, each in the first statement that it fits."""
+"""The faults, each planted in the first suitable statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A nest with a fault, as a file."""
+    """Return a nest with a fault, as a file."""
 
     name: str
     text: str
 
 
 def wrong_nests() -> Iterator[Planted]:
-    """Nests with a fault in each; where no proof can be written for it at all, there is nothing for Rocq to refuse."""
+    """Yield nests with a fault, except those for which no proof can be written."""
     for program in programs():
         nest = lower(program)
         for what, wrong in _wrong(nest):
@@ -216,7 +195,7 @@ def wrong_nests() -> Iterator[Planted]:
                 continue
 
 
-def _wrong(nest: LoopNest) -> Iterator[tuple[str, LoopNest]]:
+def _wrong(nest: ln.LoopNest) -> Iterator[tuple[str, ln.LoopNest]]:
     for what, fault in FAULTS.items():
         body = _in_first(nest.body, fault)
         if body is not None:

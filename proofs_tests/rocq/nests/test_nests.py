@@ -1,4 +1,4 @@
-"""What is printed of loop nests is well-formed, and what has no proof is refused: these tests need no Rocq."""
+"""Exported loop nests are well-formed, and unprovable nests are refused; no Rocq needed."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def text(program: atl.Program) -> str:
     return text_of(derivation(reflexivity(program)), lower(program))
 
 
-def test_a_file_has_the_nest_and_says_that_it_is_safe_and_computes_the_program_as_written() -> None:
+def test_file_states_safety_and_correctness_of_the_nest() -> None:
     theorem = derivations.pipeline_fused().done()
     file = text_of(derivation(theorem), lower(theorem.rhs))
     assert "Theorem certified" in file
     assert "Definition nest : statement" in file
     assert re.search(r"Lemma nest_safe : safe \(only \d+ \(n'::nil\)\) nest\.", file)
-    says = file[file.index("Theorem lowered") : file.index("Proof.", file.index("Theorem lowered"))]
-    assert "nest /\\" in says
-    assert re.search(r"run nest s \d+ \(p''0::nil\) = program_0 \(p''0::nil\)", says)
+    text = file[file.index("Theorem lowered") : file.index("Proof.", file.index("Theorem lowered"))]
+    assert "nest /\\" in text
+    assert re.search(r"run nest s \d+ \(p''0::nil\) = program_0 \(p''0::nil\)", text)
     assert "Print Assumptions certified.\nPrint Assumptions lowered." in file
     assert "Admitted" not in file
 
 
-def test_statements_are_printed_with_the_declared_extents_beside_those_of_the_address() -> None:
+def test_statements_print_declared_and_address_extents() -> None:
     file = text(matmul.naive())
     nest = file[file.index("Definition nest") : file.index("Lemma nest_safe")]
     assert nest.count("(For ") == 3
@@ -52,27 +52,27 @@ def test_statements_are_printed_with_the_declared_extents_beside_those_of_the_ad
     assert nest.count("(") == nest.count(")")
 
 
-def test_storage_that_is_not_zeroed_holds_anything_also_when_it_is_freed() -> None:
+def test_uninitialised_storage_is_arbitrary() -> None:
     file = text(derivations.pipeline())
     garbage = re.findall(r"Variable (garbage''\d+) : tensor\.", file)
-    assert len(garbage) == 2  # from the allocation to the first store, and after the storage is freed
+    assert len(garbage) == 2  # before the first store, and after the storage is freed
     assert all(file.count(name) > 1 for name in garbage)
 
 
-def test_an_output_of_which_not_all_is_stored_is_zeroed_first() -> None:
+def test_partially_stored_output_is_zeroed() -> None:
     file = text(atl.program("shift", [x], atl.gen(n, lambda i: atl.guard(i >= 2, x[i - 2]))))
     assert re.search(
         r"Definition nest : statement :=\n\(Then \(Storage \d+ \(n'::nil\) n' \(Own n'\) \(fun _ => zero\)\)", file
     )
 
 
-def test_elements_that_indices_read_are_looked_at() -> None:
+def test_elements_read_as_indices_are_checked() -> None:
     at = atl.tensor("at", n, dtype="int64", range=(0, m))
     file = text(atl.program("gather", [at, y], atl.gen(n, lambda i: y[at[i]])))
     assert re.search(r"\(Then \(Look \(n'::nil\) \(i'\d+::nil\)\)\n\(Assign ", file)
 
 
-def test_what_has_no_scalar_or_no_storage_of_its_own_is_refused_in_words() -> None:
+def test_unsupported_nests_are_refused_with_a_message() -> None:
     highest = atl.program("highest", [x], atl.reduce("max", n, lambda i: x[i]))
     with pytest.raises(InvalidArgument, match="the literal -inf"):
         text(highest)
@@ -84,7 +84,7 @@ def test_what_has_no_scalar_or_no_storage_of_its_own_is_refused_in_words() -> No
         text(atl.program("shared", [x], shared))
 
 
-def test_inputs_and_the_output_have_the_extents_that_the_program_declares_whatever_the_nest_says() -> None:
+def test_arrays_have_the_declared_extents() -> None:
     a = atl.tensor("a", n, m)
     program = atl.program("copy", [a], atl.gen(n, m, lambda i, j: a[i, j]))
     nest = lower(program)
@@ -106,7 +106,7 @@ def test_inputs_and_the_output_have_the_extents_that_the_program_declares_whatev
     assert "(Element a' (n'::m'::nil) (n'::(m' + 1)::nil)" in file
 
 
-def test_statements_that_are_none_for_their_storage_are_refused_in_words() -> None:
+def test_statements_of_the_wrong_rank_are_refused() -> None:
     program = atl.program("double", [x], atl.gen(n, lambda i: 2 * x[i]))
     nest = lower(program)
     assert nest.complete
@@ -137,13 +137,13 @@ def test_each_fault_is_planted_somewhere_and_changes_the_nest() -> None:
     assert not whole & {each.text for each in planted}
 
 
-def test_the_nests_that_are_shown_go_from_the_program_as_written() -> None:
+def test_checked_nests_start_from_the_original_program() -> None:
     assert {"product", "product in tiles", "product in tiles with tails", "pipeline fused", "blur fused"} <= set(
         checked.NESTS
     )
 
 
-def test_certify_goes_on_to_the_nest(
+def test_certify_includes_the_nest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coqc, "found", lambda: None)

@@ -1,0 +1,1 @@
+"""Baselines: libraries, Halide, numba and hand-written C, each in the fastest form that we know."""
