@@ -235,5 +235,5 @@ def _grouped(
     if not count or len(arguments) % count or parameters[0].annotation != "arg.Loops":
         return ()
     each = len(arguments) // count
-    lists = [repr(list(arguments[at : at + each])) for at in range(0, len(arguments), each)]
+    lists = [f"[{', '.join(map(brief, arguments[at : at + each]))}]" for at in range(0, len(arguments), each)]
     return (f"s.{name}({', '.join(lists)})",)
