@@ -61,7 +61,7 @@ try:
     reschedule(atl.program("q", [x], atl.gen(n, lambda i: x[i]))).fission("i")
 except DoesNotApply as error:
     print(error.required)
-assert "fission" in tactics.__all__
+assert "fission" in tactics.TACTICS
 assert TACTICS["fission"](s.undo(), Random(0)) is s
 entry = {each.name: each for each in catalogue.tactics_of_sessions()}["fission"]
 example = doctest.DocTestParser().get_doctest(entry.text, {"atl": atl, "reschedule": reschedule}, "", "", 0)

@@ -35,6 +35,7 @@ from atl.files import programs
 from atl.files.arrays import parse_values
 from lowering import toolchain
 from rewrites.certificates.certificate import dumps
+from rewrites.tactics import TACTICS
 
 n, m, k = atl.sizes("n"), atl.sizes("m"), atl.sizes("k", min=1)
 x, y, A = atl.tensor("x", n), atl.tensor("y", n), atl.tensor("A", n, m, dtype="float64")
@@ -106,7 +107,7 @@ def session(program: atl.Program = staged) -> rewrites.Session:
 @cache
 def example(tactic: str) -> tuple[str, str]:
     """Return the setup and the call in a tactic's docstring."""
-    text = getattr(rewrites.tactics, tactic).__doc__
+    text = TACTICS[tactic].__doc__ or ""
     lines = [each.source.strip() for each in doctest.DocTestParser().get_examples(text)]
     at = next(at for at, line in enumerate(lines) if line.startswith(f"s.{tactic}("))
     return "\n".join(lines[:at]), lines[at]
