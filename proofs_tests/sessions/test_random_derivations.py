@@ -9,7 +9,7 @@ import pytest
 
 from atl.core.terms import Binary
 from atl.errors import ATLError
-from proofs_tests.inputs.setting import shown
+from proofs_tests.inputs.fixtures import shown
 from proofs_tests.rules.declarations import function_of, restated
 from proofs_tests.sampling import few_and_rest
 from proofs_tests.sessions import random_derivations
