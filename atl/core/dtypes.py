@@ -39,9 +39,9 @@ def _checked(dtype: object, among: tuple[str, ...]) -> str:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or brief(dtype)
     if name in among:
         return name
-    reserved = " (reserved, not supported yet)" if name in RESERVED else ""
-    reserved = " of values (only inputs have Boolean elements)" if name == BOOL else reserved
-    raise DtypeError(f"there is no element type {brief(name)}{reserved}", required=f"one of {', '.join(among)}")
+    reserved = " (reserved)" if name in RESERVED else ""
+    reserved = ": only inputs may be Boolean" if name == BOOL else reserved
+    raise DtypeError(f"unsupported element type {brief(name)}{reserved}", required=f"one of {', '.join(among)}")
 
 
 def is_variable(dtype: str) -> bool:

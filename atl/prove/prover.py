@@ -128,7 +128,7 @@ def without_smt() -> Iterator[None]:
 def contradictory(facts: Facts) -> bool | None:
     """Return True if no integers satisfy the facts, False if some do, and None if unknown.
 
-    `prove(facts, FALSE)` returns the same answer with the integers.
+    `prove(facts, FALSE)` gives the same answer, with the integers as a counterexample.
     """
     match prove(facts, pred.FALSE):
         case Proved():

@@ -196,7 +196,7 @@ def _readings(quotient: ix.Quotient, others: list[ix.Quotient]) -> Iterator[tupl
     """Yield the divisions a // b equal to this quotient: itself, and (a // c) // (b / c) for each quotient a // c."""
     whole = quotient.denominator.constant
     if whole is not None and whole < 1:
-        return  # unevaluated code may contain a constant divisor below one
+        return  # dead branches may divide by a constant below one
     yield quotient.numerator, quotient.denominator
     for other in others:
         part = other.denominator.constant

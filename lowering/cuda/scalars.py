@@ -50,7 +50,7 @@ def scalar(here: ThreadScope, e: ScalarExpr) -> Text:
                 return Text(here.lanes[source][0])
             return stored(here, source)
         case Number(_, dtype) if is_integer(dtype):
-            # A literal of its own type: arguments of helpers are converted, and converted values need not fit.
+            # Cast int64 literals, because helper arguments are converted to the parameter's type.
             text = scalar_text(here.scope, e)
             return text if dtype == "int32" else Text(f"(int64_t){text.at(UNARY)}", UNARY)
         case Number() | FromIndex():

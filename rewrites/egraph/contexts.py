@@ -37,7 +37,7 @@ class Context:
     dead: bool
     """True if the conditions contradict each other: terms here are never evaluated, and are not rewritten."""
     folded: bool
-    """True if padding here would be folded in as zero by a fold other than a sum."""
+    """True inside a product, min or max, where padding would be combined as zero."""
     scope: Scope
     parts: dict[object, tuple[Context, ...]] = field(default_factory=dict, repr=False)
 
@@ -183,5 +183,5 @@ def _what_parts_depend_on(term: terms.Expr) -> object:
 
 
 def may_occur(at: Context, term: terms.Expr) -> bool:
-    """Return True unless padding in the term would be folded in by a fold other than a sum."""
+    """Return True unless padding in the term would be combined by a product, min or max."""
     return not at.folded or stores_everything(term)

@@ -144,7 +144,7 @@ class Forest:
 
 
 def replayed(begin: Callable[[], Derivation], moves: Sequence[Move]) -> Derivation:
-    """Replay the moves as kernel steps, without detours between equal programs; names are kept."""
+    """Replay the moves as kernel steps, skipping cycles that return to an earlier program; names are kept."""
     work = _replayed(begin(), moves)
     kept = without_detours([theorem.rhs for theorem in work.theorems])
     return work if len(kept) == len(moves) else _replayed(begin(), [moves[place] for place in kept])

@@ -46,7 +46,7 @@ def _replacing(variables: tuple[Var, ...], values: Tuple) -> Callable[[Leaf], In
 def reindexed(lhs: Expr, rhs: Expr, facts: Facts, read: Callable[[Expr, Facts], Poly]) -> bool:
     """Return whether two nests are proved to fold the same terms. `read` evaluates a term symbolically.
 
-    Raises `Undecided` for a range that may be empty, and `Stuck`.
+    Raises an error for a range that may be empty: `Stuck` if it depends on an enclosing index, `Undecided` otherwise.
     """
     if not isinstance(lhs, Reduce) or not isinstance(rhs, Reduce) or lhs.monoid != rhs.monoid:
         return False
@@ -123,7 +123,7 @@ def _generic(term: Expr) -> Iterator[tuple[str, Tuple]]:
 
 
 def _undone(names: tuple[Var, ...], variables: tuple[Var, ...], values: Tuple) -> Iterator[Tuple]:
-    """Yield the variables in terms of `names`, the names of the values: by quotient and remainder, or by solving."""
+    """Yield solutions of `values = names` for `variables`: by quotient and remainder, or by solving."""
     given = tuple(map(index, names))
     if len(values) == 1 and len(variables) == 2:
         outer, inner = map(index, variables)

@@ -58,8 +58,8 @@ def check(self: Goal, *, target: str = "c") -> Report:
     """Check that the goal compiles and list all problems: unsafe accesses and truncations, illegal marks, bad names.
 
     The goal is lowered to a loop nest to check that marked loops may run as marked. For target="cuda" the check
-    includes shared memory and registers. No compiler runs. A rewrite never fails because of a problem: a later one
-    may remove it.
+    includes shared memory and registers. No compiler runs. A rewrite may leave such a problem; a later one may
+    remove it.
 
     >>> import atl
     >>> x = atl.tensor("x", atl.sizes("n"))

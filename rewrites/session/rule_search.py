@@ -46,7 +46,7 @@ class RuleSearch:
         return False
 
     def _everywhere(self, work: Derivation) -> bool:
-        # Pass the rule object: the session may know another user-defined rule by this name.
+        # Pass a user-defined rule as an object, because its name may be ambiguous.
         rule = self.rule if status_of(self.rule) else self.rule.name
         if self.around is not None:
             # Deeper places first: a rewrite does not move anything outside of it.

@@ -142,7 +142,7 @@ class Session(GpuCalls, SessionBase):
     def __reduce__(self) -> NoReturn:
         raise NotATheorem(
             "a session cannot be pickled: loading it would trust its theorem without a proof",
-            required="s.done().save(path), and rewrites.load(path), which replays the proof",
+            required="s.done().save(path), and atl.load(path), which replays the proof",
             suggestions=("s.done().as_python() returns the session as a script", "s.branch() copies it"),
         )
 
@@ -406,8 +406,8 @@ class Session(GpuCalls, SessionBase):
         return self.do(tactics.factor_out, what, out_of=out_of)
 
     def flatten_loops(self, name: Target, *, in_: Target | None = None) -> Session:
-        """Flatten two nested loops into one (loop fusion of Halide, coalescing): ⊞[i < n] ⊞[j < m] e → split m ⊞[ij <
-        n*m] e.
+        """Flatten two nested loops into one (Halide's `fuse`, coalescing): ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m]
+        e.
         """
         return self.do(tactics.flatten_loops, within(name, in_))
 
@@ -469,9 +469,9 @@ class Session(GpuCalls, SessionBase):
     ) -> Session:
         """Rewrite the goal to the cheapest schedule found by a search with a cost model, with a kernel proof.
 
-        `cost` names the model ("traffic", "lines", "code size") or is a function from sizes to a model. `sizes` only
-        set the prices, 1000 by default; the schedule holds for all sizes. `tiles` are the tile sizes to try. Of the `k`
-        best schedules, the first is used that is proved and safe to lower.
+        `cost` names the model ("traffic", "lines", "code size") or is a function from sizes to a model. `sizes` are
+        used only for cost estimates, 1000 by default; the schedule holds for all sizes. `tiles` are the tile sizes to
+        try. Of the `k` best schedules, the first is used that is proved and safe to lower.
 
         Raises `NotFound`, `SearchFailed`, `InvalidArgument`.
         """

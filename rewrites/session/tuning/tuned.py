@@ -87,8 +87,7 @@ S = TypeVar("S", bound=Scheduled)
 class Tried:
     """A candidate: its parameters, and its speed or the reason why it has none.
 
-    `speed` is relative to the start; a measured one is the product of the ratio to the best at that time and that one's
-    speed. A refused candidate has its `error`. For machine code seen before, `note` names the earlier candidate.
+    `speed` is relative to the start, computed through the best candidate at that time. A refused candidate has its `error`. For machine code seen before, `note` names the earlier candidate.
     """
 
     parameters: Parameters

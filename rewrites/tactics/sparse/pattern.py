@@ -59,8 +59,8 @@ class _Scattered:
 
 
 def sparsify_result(work: Derivation) -> None:
-    """Sparsify the goal, and rewrite it to `let values := … in D(values)`, where D(A) is the meaning of the last
-    operand.
+    """Sparsify the goal, and rewrite it to `let values := … in D(values)`, where D(A) is the decompression of the
+    operand's arrays.
 
     Σp place n crd[p] (A_val[p] * e) → let A_out := ⊞[p < nnz] A_val[p] * e in Σp place n crd[p] A_out[p]. The proof
     starts from the let: each value is read where it was scattered, which requires distinct positions. Raises
@@ -116,7 +116,7 @@ def _align(work: Derivation, pattern: _Scattered, name: str) -> None:
 
 
 def _same_range(found: Reduce, wanted: Reduce, further: int) -> bool:
-    """Return True if a sum, `further` binders further in, has the wanted range."""
+    """Return True if a sum has the wanted range, after shifting `wanted` by `further` binders."""
     return (found.low, found.high) == (shift(wanted.low, further), shift(wanted.high, further))
 
 
