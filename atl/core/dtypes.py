@@ -18,7 +18,6 @@ condition of a rule, which is true where its element is non-negative.
 """
 INPUTS: Final = (*DTYPES, BOOL)
 """Element types of inputs."""
-KNOWN: Final = (*DTYPES, BOOL)
 ANY_DTYPE: Final = "?"
 """Element type of the metavariables of a rule; with a number ("?0", "?1", …), a type variable."""
 DEFAULT: Final = "float32"
@@ -49,7 +48,7 @@ def is_variable(dtype: str) -> bool:
     return dtype.startswith(ANY_DTYPE)
 
 
-def written(dtype: str | None) -> str:
+def show_dtype(dtype: str | None) -> str:
     """Return the printed form of an element type: empty if it is unknown or a type variable."""
     return "" if dtype is None or is_variable(dtype) else dtype
 

@@ -19,7 +19,7 @@ from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Function, need_function
 from layouts.proofs.isl_notation import written
 
-MOST_OPERATIONS: Final = 400_000
+MAX_OPERATIONS: Final = 400_000
 """Bound on isl's operations for one question, some tenths of a second."""
 
 
@@ -227,19 +227,19 @@ def _bounded(operation: Callable[[Any], Any]) -> Any:
     except islpy.Error as error:
         reason = str(error).splitlines()[0] if str(error) else "unknown reason"
         raise NoLayout(
-            f"isl failed: {reason}", required=f"a relation that isl can express, within {MOST_OPERATIONS} operations"
+            f"isl failed: {reason}", required=f"a relation that isl can express, within {MAX_OPERATIONS} operations"
         ) from error
 
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Return a context in which isl raises its own error after `MOST_OPERATIONS` operations."""
+    """Return a context in which isl raises its own error after `MAX_OPERATIONS` operations."""
     import islpy
 
     context = islpy.DEFAULT_CONTEXT
     before = context.get_max_operations()
     context.reset_operations()
-    context.set_max_operations(MOST_OPERATIONS)
+    context.set_max_operations(MAX_OPERATIONS)
     try:
         yield
     finally:

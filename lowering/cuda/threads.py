@@ -16,7 +16,7 @@ from lowering.c.text import SUM, indented
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES, literal
 from lowering.cuda.helpers import THREAD_NUMBER, FoldScope, combine, fold_name
-from lowering.cuda.scalars import ThreadScope, accumulated, scalar, stored
+from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar
 from lowering.cuda.vectors import wide_loop
 from lowering.folds import neutral
 from lowering.gpu.folds import folds_in, is_trivial, over_some_axes, within_a_warp
@@ -153,7 +153,7 @@ class Threads:
             case If(predicate, body):
                 return _if(scope, predicate, self._block(body, replace(here, scope=scope.under(predicate)), folding))
             case Assign(target, value):
-                return self._guarded(target, here, f"{stored(here, target).text} = {scalar(here, value).text};")
+                return self._guarded(target, here, f"{print_cell(here, target).text} = {scalar(here, value).text};")
             case Accumulate(target, op, value):
                 return self._guarded(target, here, accumulated(here, target, op, value))
         assert_never(statement)

@@ -20,11 +20,11 @@ from lowering.gpu.kernels import (
     Barrier,
     Branch,
     Extents,
+    Memory,
     Repeat,
     Run,
     Step,
     Steps,
-    Where,
 )
 from lowering.nest.accesses import after
 from lowering.nest.aliasing import other_run
@@ -83,7 +83,7 @@ class BarrierInsertion:
     """Insertion of barriers into the steps of a kernel with blocks of `extents` threads."""
 
     extents: Extents
-    places: Mapping[int, Where]
+    places: Mapping[int, Memory]
 
     def steps(self, steps: Steps, place: Place) -> Steps:
         """Return the steps with barriers. Raises `RaceInStatement`."""

@@ -28,11 +28,11 @@ from lowering.gpu.kernels import (
     HostLoop,
     Kernels,
     Launch,
+    Memory,
     Repeat,
     Run,
     Step,
     Steps,
-    Where,
     in_registers,
     is_private,
     wide_cells,
@@ -242,7 +242,7 @@ class _KernelRun(interpreter.Interpreter):
     # -- checks of accesses -------------------------------------------------------------------------------------------
 
     @property
-    def _places(self) -> Mapping[int, Where]:
+    def _places(self) -> Mapping[int, Memory]:
         return {} if self._launch is None else self._launch.places
 
     def _current_thread(self) -> Thread:

@@ -73,7 +73,7 @@ class Distributed:
     extents: tuple[int, ...]
 
 
-Where: TypeAlias = Literal["global", "shared", "private"] | Distributed
+Memory: TypeAlias = Literal["global", "shared", "private"] | Distributed
 """Memory of a buffer: seen by all threads, by those of a block, or by one thread (undivided or distributed)."""
 
 
@@ -172,7 +172,7 @@ class Launch:
     grid: tuple[For, ...]
     threads: Extents
     body: Steps
-    places: Mapping[int, Where]
+    places: Mapping[int, Memory]
     wide: Mapping[int, Wide] = field(default_factory=dict)
 
 
@@ -240,7 +240,7 @@ def axis_of(mark: LoopMark) -> int | None:
     return THREADS.index(mark) if mark in THREADS else None
 
 
-def is_private(target: Cell | Scalar, places: Mapping[int, Where]) -> bool:
+def is_private(target: Cell | Scalar, places: Mapping[int, Memory]) -> bool:
     """Return whether each thread has a private copy of a target. Every thread then executes stores to it."""
     return isinstance(target, Scalar) or places.get(target.buffer.uid, "global") not in ("global", "shared")
 

@@ -26,11 +26,11 @@ from lowering.gpu.kernels import (
     HostStep,
     Kernels,
     Launch,
+    Memory,
     Repeat,
     Run,
     Step,
     Steps,
-    Where,
     steps_of,
 )
 from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
@@ -259,7 +259,7 @@ class _Kernel:
         steps, wide = vectorize(steps, place.facts, places)
         return Launch(self.grid, extents, steps, places, wide)
 
-    def _steps(self, block: Block, extents: Extents, places: Mapping[int, Where]) -> Steps:
+    def _steps(self, block: Block, extents: Extents, places: Mapping[int, Memory]) -> Steps:
         out: list[Step] = []
         for statement in block:
             match statement:
@@ -282,7 +282,7 @@ class _Kernel:
                     assert_never(statement)
         return tuple(out)
 
-    def _places(self, block: Block, *, in_threads: bool) -> Iterator[tuple[int, Where]]:
+    def _places(self, block: Block, *, in_threads: bool) -> Iterator[tuple[int, Memory]]:
         for statement in block:
             match statement:
                 case For(mark=mark, body=body):
@@ -367,7 +367,7 @@ class _Kernel:
                         found.setdefault((fold.op, fold.into.dtype, count), loop)
         return found
 
-    def _check_memory(self, block: Block, places: Mapping[int, Where], extents: Extents) -> None:
+    def _check_memory(self, block: Block, places: Mapping[int, Memory], extents: Extents) -> None:
         """Raise `UnsupportedMark` if the buffers exceed the shared memory of a block, or the memory of a thread."""
         made = [s for s in statements(block) if isinstance(s, Allocate)]
         folds = self._folds_through_shared(block, extents)

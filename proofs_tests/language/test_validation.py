@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from atl.checks import validation
 from atl.checks.validation import validated_array, validated_index, validated_predicate, validated_term
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, size
 from atl.core.predicate import All, NonNegative, at_most

@@ -21,7 +21,7 @@ from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import Intervals, propagate
 from atl.prove.linear.products import products
 from atl.prove.linear.rows import (
-    Case,
+    Disjunction,
     Row,
     System,
     Table,
@@ -36,7 +36,7 @@ MAX_BITS: Final = 16
 """Maximum bit length for bounding an exclusive or by a power of two."""
 MAX_SPLITS: Final = 7
 MAX_READ_PAIRS: Final = 10
-EFFORT: Final = 4_000
+BUDGET: Final = 4_000
 """Default budget of a query in row combinations: about ten milliseconds."""
 
 
@@ -56,7 +56,7 @@ class _State:
         self.system.rows.extend(rows)
         self.stale = True
 
-    def with_alternative(self, alternative: System, case: Case | None) -> _State:
+    def with_alternative(self, alternative: System, case: Disjunction | None) -> _State:
         system = self.system.copy()
         system.cases = [other for other in system.cases if other is not case]
         system.add(alternative)
@@ -68,13 +68,13 @@ def refuted(
     facts: System,
     goal: System,
     *,
-    effort: int = EFFORT,
+    effort: int = BUDGET,
     splits: int = MAX_SPLITS,
     wide: bool = False,
 ) -> bool:
     """Return True if the facts contradict `goal`, which is the negation of the goal to prove.
 
-    Case splits are nested at most `splits` deep. With `wide`, more products of hypotheses are tried.
+    Disjunction splits are nested at most `splits` deep. With `wide`, more products of hypotheses are tried.
     """
     search, state = _start(table, facts, Budget(effort), wide=wide)
     if not goal.rows and not goal.equalities and len(goal.cases) == 1:
@@ -85,7 +85,7 @@ def refuted(
     return search.refutes(state, splits)
 
 
-def refuted_by_rounding(table: Table, facts: System, goal: System, *, effort: int = EFFORT) -> bool:
+def refuted_by_rounding(table: Table, facts: System, goal: System, *, effort: int = BUDGET) -> bool:
     """Return True if the facts contradict `goal` after rounding the bounds of all columns, without case splits.
 
     Elimination rounds a row only when one column is left. Rounding all bounds first proves more: from 128*q >= 129 and

@@ -18,7 +18,7 @@ from atl.core.index import ONE, ZERO, AnyAtom, Index, Leaf, constant, factor_of,
 from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, equal, negation, substitute
 from atl.prove import Facts, proves
-from lowering.gpu.kernels import Barrier, Branch, Repeat, Run, Step, Steps, Where, Wide, WideLoad
+from lowering.gpu.kernels import Barrier, Branch, Memory, Repeat, Run, Step, Steps, Wide, WideLoad
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -47,7 +47,7 @@ WIDEST: Final = max(WIDTHS)
 """Alignment in bytes that suffices for every vector access."""
 
 
-def vectorize(steps: Steps, facts: Facts, places: Mapping[int, Where]) -> tuple[Steps, Mapping[int, Wide]]:
+def vectorize(steps: Steps, facts: Facts, places: Mapping[int, Memory]) -> tuple[Steps, Mapping[int, Wide]]:
     """Make conditions in vectorised loops independent of the iteration; return the steps and the loops by `uid`."""
     found = _Vectorization(places)
     return found.steps(steps, facts), found.loops
@@ -55,7 +55,7 @@ def vectorize(steps: Steps, facts: Facts, places: Mapping[int, Where]) -> tuple[
 
 @dataclass(slots=True)
 class _Vectorization:
-    places: Mapping[int, Where]
+    places: Mapping[int, Memory]
     loops: dict[int, Wide] = field(default_factory=dict)
 
     def steps(self, steps: Steps, facts: Facts) -> Steps:
@@ -109,7 +109,7 @@ class _Loop:
 
     loop: For
     lanes: int
-    places: Mapping[int, Where]
+    places: Mapping[int, Memory]
     loads: list[WideLoad] = field(default_factory=list)
     stores: bool = False
 

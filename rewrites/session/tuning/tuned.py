@@ -60,7 +60,7 @@ def bar_chart(title: str, bars: Sequence[Bar], left_out: Sequence[str]) -> str:
     )
 
 
-Outcome: TypeAlias = Literal["measured", "remembered", "same", "refused", "wrong", "disturbed"]
+Outcome: TypeAlias = Literal["measured", "remembered", "same", "refused", "wrong", "noisy"]
 Stopped: TypeAlias = Literal["exhausted", "budget", "interrupted"]
 
 START: Final = "start"
@@ -113,7 +113,7 @@ class Tuned(Generic[S]):
     """The result of autotuning. It prints as a table, the fastest first.
 
     `best` is None if nothing was faster than the start. `stopped` is the reason for the end: all candidates were tried
-    ("exhausted"), the time was up ("budget"), or ctrl-C ("interrupted"). `waiting` have not been tried.
+    ("exhausted"), the time was up ("budget"), or ctrl-C ("interrupted"). `untried` have not been tried.
     """
 
     start: Program
@@ -123,7 +123,7 @@ class Tuned(Generic[S]):
     session: S | None
     """The session at the best candidate."""
     stopped: Stopped
-    waiting: tuple[Parameters, ...]
+    untried: tuple[Parameters, ...]
     start_ms: float | None
     seconds: float
     table: Path
@@ -136,7 +136,7 @@ class Tuned(Generic[S]):
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
-        left = f", {len(self.waiting)} not tried" if self.waiting else ""
+        left = f", {len(self.untried)} not tried" if self.untried else ""
         count = f"{len(self.tried)} candidate{'' if len(self.tried) == 1 else 's'}"
         lines = [f"{self.start.name} at {sizes}: {self.stopped} after {count}, {self.seconds:.1f} s{left}"]
         lines.append(f"    {'times as fast [95 %]':<24}{'ms':>10}")

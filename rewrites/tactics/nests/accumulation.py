@@ -47,10 +47,10 @@ def accumulate(work: Derivation, what: Target, *, at: Target | None = None, name
     """
     check_name(name)
     places = None if at is None else [(*cursor.path, 0) for cursor in find_loops(work, at)]
-    first_possible(work, what, lambda cursor: _accumulated(work, cursor, places, name or "acc"))
+    first_possible(work, what, lambda cursor: _accumulate_at(work, cursor, places, name or "acc"))
 
 
-def _accumulated(work: Derivation, cursor: Cursor, places: list[Path] | None, name: str) -> None:
+def _accumulate_at(work: Derivation, cursor: Cursor, places: list[Path] | None, name: str) -> None:
     if not isinstance(cursor.term, Reduce) or cursor.term.monoid != "sum":
         raise DoesNotApply(
             f"{cursor.called[0]} is not a sum",
