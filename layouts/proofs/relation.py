@@ -130,7 +130,10 @@ class Relation:
         return bool(_bounded(lambda _: self.map.is_empty()))
 
     def is_equal(self, other: Relation) -> bool:
-        """Return whether both relations have the same pairs. Functions are equal only if their boxes have the same digits."""
+        """Return whether both relations have the same pairs.
+
+        Functions are equal only if their boxes have the same digits.
+        """
         return bool(_bounded(lambda _: self.map.is_equal(_map(other))))
 
     def count(self) -> int:

@@ -29,14 +29,14 @@ class ThreadScope:
 
     scope: TextScope
     threads: Mapping[int, Index]
-    places: Mapping[int, Memory]
+    memories: Mapping[int, Memory]
     lanes: Mapping[Cell, tuple[str, Predicate]] = field(default_factory=dict)
 
 
 def print_cell(here: ThreadScope, target: Cell | Scalar) -> Text:
     """Print a cell or variable; for a distributed buffer, the register of this thread."""
     if isinstance(target, Cell):
-        where = here.places.get(target.buffer.uid, "global")
+        where = here.memories.get(target.buffer.uid, "global")
         if isinstance(where, Distributed):
             target = in_registers(target, where, here.threads)
     return storage_text(here.scope, target)

@@ -89,7 +89,7 @@ class RaceDetector:
         self._running.pop()
 
     def touch(self, what: Hashable, allocated_depth: int, how: AccessKind) -> DataRace | None:
-        """Record an access to a cell or variable allocated at depth `allocated_depth`, and return the data race, if any."""
+        """Record an access to a cell or variable, and return the data race, if any."""
         return next(
             (met for loop in self._running[allocated_depth:] if (met := loop.touch(what, how)) is not None), None
         )

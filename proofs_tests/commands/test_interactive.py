@@ -128,9 +128,8 @@ def test_the_session_in_the_documentation_has_this_output(
 
 def test_the_documentation_lists_the_exit_codes() -> None:
     page = (MATMUL.parents[1] / "docs" / "command-line.md").read_text(encoding="utf-8")
-    assert [f"| {code} | {meaning} |" for code, meaning in CODES.items()] == re.findall(
-        r"^\| \d+ \|.*$", page, re.MULTILINE
-    )
+    listed = [f"| {code} | {meaning} |" for code, meaning in CODES.items()]
+    assert listed == re.findall(r"^\| \d+ \|.*$", page, re.MULTILINE)
 
 
 def test_lines_from_a_pipe_are_shown_with_their_answers(

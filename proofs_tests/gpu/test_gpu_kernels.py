@@ -186,7 +186,7 @@ def without_barrier(held: Kernels, number: int) -> Kernels:
 def test_the_product_keeps_its_sums_in_registers_and_its_operands_in_shared_memory() -> None:
     (launch,) = launches(made(gpu.product(64, (4, 4), 16)).body)
     assert launch.threads == (16, 16, 1)
-    places = {s.buffer.name: launch.places[s.buffer.uid] for s in steps_of(launch.body) if isinstance(s, Allocate)}
+    places = {s.buffer.name: launch.memories[s.buffer.uid] for s in steps_of(launch.body) if isinstance(s, Allocate)}
     assert places == {
         "acc": Distributed((Share(1, "blocked", 1), Share(0, "blocked", 1), None, None), (1, 1, 4, 4)),
         "Ap": "shared",
@@ -262,7 +262,7 @@ def test_registers_are_dealt_in_blocks_or_in_turns(share: Share) -> None:
     text = f"⊞[i < n | block.x] let a | registers := {inner} in {inner.replace('x[i] + 1', _read(share))}"
     held = of_text(text, "f (x : float32[n]) : float32[n, 32]")
     (launch,) = launches(held.body)
-    assert [place for place in launch.places.values() if isinstance(place, Distributed)] == [
+    assert [place for place in launch.memories.values() if isinstance(place, Distributed)] == [
         Distributed((share,), (4,))
     ]
     agree(held, held.nest.marks[0].program, {"n": 3})
@@ -273,7 +273,7 @@ def test_a_loop_of_one_thread_deals_its_elements_too() -> None:
     text = f"⊞[i < n | block.x] let a | registers := {inner} in {inner.replace('x[i] + 1', 'a[q, t]')}"
     held = of_text(text, "f (x : float32[n]) : float32[n, 1, 8]")
     (launch,) = launches(held.body)
-    (dealt,) = [place for place in launch.places.values() if isinstance(place, Distributed)]
+    (dealt,) = [place for place in launch.memories.values() if isinstance(place, Distributed)]
     assert dealt.extents == (1, 1)
     agree(held, held.nest.marks[0].program, {"n": 3})
 

@@ -47,7 +47,7 @@ class RuleSearch:
 
     def _everywhere(self, work: Derivation) -> bool:
         # Pass a user-defined rule as an object, because its name may be ambiguous.
-        rule = self.rule if status_of(self.rule) else self.rule.name
+        rule = self.rule if status_of(self.rule) is not None else self.rule.name
         if self.around is not None:
             # Deeper places first: a rewrite does not move anything outside of it.
             chosen = {cursor.path for cursor in self._places(work)}
@@ -68,7 +68,7 @@ class RuleSearch:
         )
 
     def failure(self, work: Derivation, parameters_text: str) -> ATLError:
-        """Return the error for a rule that applies at none of the places; `parameters_text` are its parameters as written."""
+        """Return the error for a rule that applies at none of the places. `parameters_text` are its parameters."""
         found = list(self._places(work))
         if self.nth:
             count = sum(work.applies(self.rule, cursor, self.given, reverse=self.reverse) for cursor in found)

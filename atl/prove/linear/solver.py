@@ -74,7 +74,7 @@ def refuted(
 ) -> bool:
     """Return True if the facts contradict `goal`, which is the negation of the goal to prove.
 
-    Disjunction splits are nested at most `splits` deep. With `wide`, more products of hypotheses are tried.
+    Case splits are nested at most `splits` deep. With `wide`, more products of hypotheses are tried.
     """
     search, state = _start(table, facts, Budget(effort), wide=wide)
     if not goal.rows and not goal.equalities and len(goal.cases) == 1:

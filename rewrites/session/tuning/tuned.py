@@ -13,6 +13,7 @@ from atl.core.program import Program
 from atl.errors import ATLError
 from atl.files.atomic import write_text
 from rewrites.kernel import Theorem
+from rewrites.session.compiling import HasGoal
 from rewrites.session.tuning.measuring import Interval
 from rewrites.session.tuning.space import Parameters, called
 
@@ -68,12 +69,8 @@ START: Final = "start"
 WIDTH: Final = 118
 
 
-class Scheduled(Protocol):
+class Scheduled(HasGoal, Protocol):
     """A session whose goal is a candidate."""
-
-    @property
-    def goal(self) -> Program:
-        """The candidate."""
 
     @property
     def theorem(self) -> Theorem:
@@ -87,7 +84,8 @@ S = TypeVar("S", bound=Scheduled)
 class Tried:
     """A candidate: its parameters, and its speed or the reason why it has none.
 
-    `speed` is relative to the start, computed through the best candidate at that time. A refused candidate has its `error`. For machine code seen before, `note` names the earlier candidate.
+    `speed` is relative to the start, computed through the best candidate at that time. A refused candidate has its
+    `error`. For machine code seen before, `note` names the earlier candidate.
     """
 
     parameters: Parameters
