@@ -1,1 +1,1 @@
-"""The C that loop nests become, how it is built, and what a call takes and gives."""
+"""Tests of generated C: its text, builds, and calls of kernels."""

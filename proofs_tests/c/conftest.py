@@ -1,4 +1,4 @@
-"""Compilers that tests of the toolchain use."""
+"""Fixtures with C compilers for the tests of the toolchain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proofs_tests.c.scripts import LoggingCompiler, script
 
 @pytest.fixture
 def no_cc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let compilers be looked for in PATH."""
+    """Look for compilers in PATH."""
     monkeypatch.delenv("CC", raising=False)
 
 

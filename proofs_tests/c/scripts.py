@@ -1,4 +1,4 @@
-"""Scripts that stand for compilers, and a function in C that they build."""
+"""Shell scripts that replace compilers, and a C function for them to build."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def script(path: Path, body: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class LoggingCompiler:
-    """A script that writes down how it was called and then calls the real compiler."""
+    """A script that logs its arguments and calls the real compiler."""
 
     path: Path
     log: Path
@@ -40,9 +40,9 @@ class LoggingCompiler:
 
 
 def fake_gcc(path: Path, body: str = ":", version: str = "fake gcc 1.0") -> Path:
-    """A script that says that it is gcc, and does what the body says where it is asked for more."""
-    says = f"printf '{version}\\nFree Software Foundation\\n'"
-    return script(path, f"case \"$*\" in *--version*) {says};; *-dM*) echo '#define __GNUC__ 12';; *) {body};; esac")
+    """Write a script that identifies itself as gcc and runs `body` for all other calls."""
+    whoami = f"printf '{version}\\nFree Software Foundation\\n'"
+    return script(path, f"case \"$*\" in *--version*) {whoami};; *-dM*) echo '#define __GNUC__ 12';; *) {body};; esac")
 
 
 def fake_compilers(directory: Path, *names: str) -> None:

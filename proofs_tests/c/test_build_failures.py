@@ -1,4 +1,4 @@
-"""Builds that fail: the message names the true cause, and not one that looks like it."""
+"""Failed builds: the message names the true cause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofs_tests.c.scripts import SQUARES, SQUARES_CDEF, script
 pytestmark = pytest.mark.usefixtures("private_cache")
 
 
-def test_an_object_on_a_file_system_without_execution_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_object_on_noexec_filesystem_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     path = build_shared("double undefined_elsewhere(void); double f(void) { return undefined_elsewhere(); }", name="f")
     monkeypatch.setattr(os, "ST_NOEXEC", 8, raising=False)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=8))
@@ -24,10 +24,8 @@ def test_an_object_on_a_file_system_without_execution_says_so(monkeypatch: pytes
         load(path, "double f(void);")
 
 
-def test_a_compiler_for_another_c_library_is_named_as_the_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As musl-gcc's, its objects need a library that Python's system does not have."""
+def test_compiler_for_another_c_library_is_named_as_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The objects of this compiler, like those of musl-gcc, need a library that the system lacks."""
     real = find_compiler().path
     subprocess.run([real, "-shared", "-x", "c", "/dev/null", "-o", tmp_path / "libother.so"], check=True)
     other = f'case "$*" in *-shared*) set -- "$@" -Wl,--no-as-needed -L{tmp_path} -lother;; esac; exec {real} "$@"'
@@ -42,7 +40,7 @@ def test_a_compiler_for_another_c_library_is_named_as_the_cause(
 
 
 @pytest.mark.parametrize("directive", ["", "#pragma omp parallel", "#pragma omp simd"])
-def test_a_full_disk_is_named_as_the_cause(directive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_named_as_cause(directive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = 'case "$*" in *" -o "*) echo error closing /tmp/x.s: No space left on device >&2; exit 1;; esac; exec'
     monkeypatch.setenv("CC", str(script(tmp_path / "full-cc", f'{full} {find_compiler().path} "$@"')))
     with pytest.raises(CompilerFailed, match="No space left on device") as caught:

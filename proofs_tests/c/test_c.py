@@ -1,4 +1,4 @@
-"""The C that loop nests become: how it reads, and that compilers have nothing to say against it."""
+"""C code of loop nests: its text, and that compilers accept it without warnings."""
 
 from __future__ import annotations
 
@@ -8,30 +8,13 @@ import numpy as np
 import pytest
 
 import atl
-from atl.core.index import Array, Index, Var, constant, index, size
+from atl.core.index import Array, Var, constant, index, size
 from atl.core.predicate import conjunction, less, negation, within
 from lowering import compile as compiled
 from lowering import lower
 from lowering.c.names import identifier, reserved
 from lowering.c.printer import function_names, print_c, print_unit
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Buffer,
-    Choose,
-    Clear,
-    Declare,
-    Free,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    elements,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.pseudocode import print_nest
 from proofs_tests.nests.by_hand import (
     ZERO,
@@ -58,26 +41,21 @@ from proofs_tests.nests.by_hand import (
 pytestmark = pytest.mark.usefixtures("private_cache", "each_compiler")
 
 
-# -- how it reads -----------------------------------------------------------------------------------------------------
-
-
-def matmul() -> LoopNest:
+def matmul() -> ln.LoopNest:
     a, A = tensor("A", n, k)  # noqa: N806
     b, B = tensor("B", k, m)  # noqa: N806
-    out, total = output(n, m), Scalar(5, "total", "float32")
+    out, total = output(n, m), ln.Scalar(5, "total", "float32")
     product = binary("mul", at(A, i, l), at(B, l, j))
     inner = (
-        Declare(total, Number(0, "float32")),
-        loop(vk, k, Accumulate(total, "add", product)),
-        Assign(cell(out, i, j), Load(total)),
+        ln.Declare(total, ln.Number(0, "float32")),
+        loop(vk, k, ln.Accumulate(total, "add", product)),
+        ln.Assign(cell(out, i, j), ln.Load(total)),
     )
     return nest("matmul", [a, b], out, loop(vi, n, loop(vj, m, *inner)), sizes="n k m")
 
 
-def test_a_matrix_product_reads_as_a_person_would_write_it() -> None:
-    assert (
-        print_c(matmul())
-        == """\
+def test_matrix_product_is_readable_c() -> None:
+    wanted = """\
 #include <stdint.h>
 
 /* matmul: out[n, m] from A[n, k], B[k, m]. */
@@ -96,13 +74,11 @@ int matmul(const float *restrict A, const float *restrict B, int64_t n, int64_t 
     return 0;
 }
 """
-    )
+    assert print_c(matmul()) == wanted
 
 
-def test_the_pseudocode_shows_indices_and_not_addresses() -> None:
-    assert (
-        print_nest(matmul())
-        == """\
+def test_pseudocode_shows_indices_instead_of_addresses() -> None:
+    wanted = """\
 matmul(A[n, k], B[k, m]) -> out[n, m]
     for i in 0..n:
         for j in 0..m:
@@ -110,23 +86,19 @@ matmul(A[n, k], B[k, m]) -> out[n, m]
             for k2 in 0..k:
                 total += A[i, k2] * B[k2, j]
             out[i, j] = total"""
-    )
+    assert print_nest(matmul()) == wanted
 
 
-def test_guarded_reads_are_conditional_expressions_without_the_conditions_that_are_known() -> None:
+def test_guarded_reads_are_conditional_expressions_without_known_conditions() -> None:
     x, X = tensor("x", n)  # noqa: N806
     out = output(n)
-    inside = [conjunction((within(ZERO, i + d, n),)) for d in (-1, 0, 1)]
-    reads: list[ScalarExpr] = [
-        Choose(p, at(X, i + d), Number(0, "float32")) for d, p in zip((-1, 0, 1), inside, strict=True)
+    reads: list[ln.ScalarExpr] = [
+        ln.Choose(conjunction((within(ZERO, i + d, n),)), at(X, i + d), ln.Number(0, "float32")) for d in (-1, 0, 1)
     ]
     total = binary("add", binary("add", reads[0], reads[1]), reads[2])
-    blur = nest(
-        "blur", [x], out, loop(vi, n, Assign(cell(out, i), binary("div", total, Number(3, "float32")))), sizes="n"
-    )
-    assert (
-        body_of(blur)
-        == """\
+    stored = ln.Assign(cell(out, i), binary("div", total, ln.Number(3, "float32")))
+    blur = nest("blur", [x], out, loop(vi, n, stored), sizes="n")
+    wanted = """\
 /* blur: out[n] from x[n]. */
 int blur(const float *restrict x, int64_t n, float *restrict out)
 {
@@ -137,40 +109,28 @@ int blur(const float *restrict x, int64_t n, float *restrict out)
     return 0;
 }
 """
-    )
+    assert body_of(blur) == wanted
     given = np.arange(1, 6, dtype=np.float32)
-    assert (
-        run(blur, [given], [5], 5).tolist() == (np.convolve(given, [1, 1, 1], "same") / 3).astype(np.float32).tolist()
-    )
+    smooth = (np.convolve(given, [1, 1, 1], "same") / 3).astype(np.float32)
+    assert run(blur, [given], [5], 5).tolist() == smooth.tolist()
 
 
-def hoisted(capacity: Index, extents: tuple[Index, ...]) -> LoopNest:
-    """A buffer allocated before a loop and emptied in it."""
+def test_hoisted_buffer_is_checked_cleared_and_freed() -> None:
     x, X = tensor("x", n, m)  # noqa: N806
-    out = output(n, m)
-    row = Buffer(7, "row", "float32", extents)
-    return nest(
-        "rows",
-        [x],
-        out,
-        Allocate(row, capacity, zeroed=False),
+    out, row = output(n, m), ln.Buffer(7, "row", "float32", (m,))
+    of = nest(
+        *("rows", [x], out),
+        ln.Allocate(row, m, zeroed=False),
         loop(
-            vi,
-            n,
-            Clear(row, elements(extents)),
-            loop(vj, m, Accumulate(cell(row, j), "add", at(X, i, j))),
-            loop(vk, m, Assign(cell(out, i, l), at(row, l))),
+            *(vi, n),
+            ln.Clear(row, ln.elements((m,))),
+            loop(vj, m, ln.Accumulate(cell(row, j), "add", at(X, i, j))),
+            loop(vk, m, ln.Assign(cell(out, i, l), at(row, l))),
         ),
-        Free(row),
+        ln.Free(row),
         sizes="n m",
     )
-
-
-def test_a_buffer_is_checked_freed_and_cleared_where_the_loop_nest_says() -> None:
-    of = hoisted(m, (m,))
-    assert (
-        print_c(of)
-        == """\
+    wanted = """\
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,32 +173,26 @@ int rows(const float *restrict x, int64_t n, int64_t m, float *restrict out)
     return 0;
 }
 """
-    )
-    x = np.arange(6, dtype=np.float32)
-    assert run(of, [x], [2, 3], 6).tolist() == x.tolist()
+    assert print_c(of) == wanted
+    given = np.arange(6, dtype=np.float32)
+    assert run(of, [given], [2, 3], 6).tolist() == given.tolist()
 
 
-def test_buffers_on_the_heap_are_freed_on_every_way_out() -> None:
-    a, b, c = (Buffer(uid, name, "float64", (n, n)) for uid, name in ((1, "a"), (2, "b"), (3, "c")))
+def test_heap_buffers_are_freed_on_every_exit() -> None:
+    a, b, c = (ln.Buffer(uid, name, "float64", (n, n)) for uid, name in ((1, "a"), (2, "b"), (3, "c")))
     out = output(dtype="float64")
-    fill = [loop(vi, n, loop(vj, n, Assign(cell(x, i, j), Number(value, "float64")))) for value, x in ((1, a), (2, b))]
+    fill = [
+        loop(vi, n, loop(vj, n, ln.Assign(cell(x, i, j), ln.Number(value, "float64")))) for value, x in ((1, a), (2, b))
+    ]
     last = (
-        Allocate(c, n * n),
-        Accumulate(cell(c, ZERO, ZERO), "add", binary("add", at(a, ZERO, ZERO), at(b, ZERO, ZERO))),
-        Assign(cell(out), at(c, ZERO, ZERO)),
-        Free(c),
+        ln.Allocate(c, n * n),
+        ln.Accumulate(cell(c, ZERO, ZERO), "add", binary("add", at(a, ZERO, ZERO), at(b, ZERO, ZERO))),
+        ln.Assign(cell(out), at(c, ZERO, ZERO)),
+        ln.Free(c),
     )
+    ends = ln.Free(b), ln.Free(a)
     of = nest(
-        "three",
-        [],
-        out,
-        Allocate(a, n * n),
-        Allocate(b, n * n, zeroed=False),
-        *fill,
-        *last,
-        Free(b),
-        Free(a),
-        sizes="n",
+        "three", [], out, ln.Allocate(a, n * n), ln.Allocate(b, n * n, zeroed=False), *fill, *last, *ends, sizes="n"
     )
     text = body_of(of)
     assert (
@@ -273,51 +227,46 @@ def test_buffers_on_the_heap_are_freed_on_every_way_out() -> None:
     assert run(of, [], [3]).tolist() == [3.0]
 
 
-def test_a_buffer_on_the_stack_is_an_array() -> None:
+def test_stack_buffer_is_an_array() -> None:
     eight = constant(8)
     x, X = tensor("x", eight)  # noqa: N806
     out = output(eight)
-    tile, empty = Buffer(1, "tile", "float32", (eight,)), Buffer(2, "empty", "float32", (ZERO,))
+    tile, empty = ln.Buffer(1, "tile", "float32", (eight,)), ln.Buffer(2, "empty", "float32", (ZERO,))
     of = nest(
-        "tiles",
-        [x],
-        out,
-        Allocate(tile, eight, "stack", zeroed=False),
-        Allocate(empty, ZERO, "stack"),
-        loop(vi, eight, Assign(cell(tile, i), binary("add", at(X, i), at(X, i)))),
-        loop(vi, eight, Assign(cell(out, i), at(tile, constant(7) - i))),
-        loop(vi, ZERO, Accumulate(cell(out, i), "add", at(empty, i))),
-        Free(empty),
-        Free(tile),
+        *("tiles", [x], out),
+        ln.Allocate(tile, eight, "stack", zeroed=False),
+        ln.Allocate(empty, ZERO, "stack"),
+        loop(vi, eight, ln.Assign(cell(tile, i), binary("add", at(X, i), at(X, i)))),
+        loop(vi, eight, ln.Assign(cell(out, i), at(tile, constant(7) - i))),
+        loop(vi, ZERO, ln.Accumulate(cell(out, i), "add", at(empty, i))),
+        ln.Free(empty),
+        ln.Free(tile),
     )
     text = body_of(of)
-    # An array of C has at least one element.
+    # A C array has at least one element.
     assert "    float tile[8];\n    float empty[1] = {0};\n" in text
     assert "free" not in text
     assert "out[i] = tile[7 - i];" in text
     assert run(of, [np.arange(8, dtype=np.float32)], [], 8).tolist() == list(range(14, -1, -2))
 
 
-def test_what_the_output_does_not_depend_on_is_left_out() -> None:
+def test_code_that_the_output_does_not_depend_on_is_removed() -> None:
     x, X = tensor("x", n)  # noqa: N806
-    out, first, second = output(n), Scalar(5, "first", "float32"), Scalar(6, "second", "float32")
-    buffer, kept = Buffer(1, "unused", "float32", (n,)), Scalar(7, "kept", "float32")
+    out, first, second = output(n), ln.Scalar(5, "first", "float32"), ln.Scalar(6, "second", "float32")
+    buffer, kept = ln.Buffer(1, "unused", "float32", (n,)), ln.Scalar(7, "kept", "float32")
     of = nest(
-        "partly",
-        [x],
-        out,
-        Allocate(buffer, n),
+        *("partly", [x], out),
+        ln.Allocate(buffer, n),
         loop(
-            vi,
-            n,
-            Declare(first, at(X, i)),
-            Declare(second, Load(first)),
-            Declare(kept, at(X, i)),
-            Clear(buffer, n),
-            If(less(ZERO, i), (Accumulate(cell(buffer, i), "add", Load(second)),)),
-            Assign(cell(out, i), Load(kept)),
+            *(vi, n),
+            ln.Declare(first, at(X, i)),
+            ln.Declare(second, ln.Load(first)),
+            ln.Declare(kept, at(X, i)),
+            ln.Clear(buffer, n),
+            ln.If(less(ZERO, i), (ln.Accumulate(cell(buffer, i), "add", ln.Load(second)),)),
+            ln.Assign(cell(out, i), ln.Load(kept)),
         ),
-        Free(buffer),
+        ln.Free(buffer),
         sizes="n",
     )
     wanted = """\
@@ -331,11 +280,11 @@ def test_what_the_output_does_not_depend_on_is_left_out() -> None:
     assert "unused" in print_nest(of)
 
 
-def test_two_opposite_conditions_are_an_else_and_nested_ones_are_one() -> None:
+def test_opposite_conditions_become_else_and_nested_ones_are_joined() -> None:
     out = output(n)
     first = less(i, m)
-    one, two = (Assign(cell(out, i), Number(value, "float32")) for value in (1, 2))
-    of = nest("halves", [], out, loop(vi, n, If(first, (one,)), If(negation(first), (two,))), sizes="n m")
+    one, two = (ln.Assign(cell(out, i), ln.Number(value, "float32")) for value in (1, 2))
+    of = nest("halves", [], out, loop(vi, n, ln.If(first, (one,)), ln.If(negation(first), (two,))), sizes="n m")
     wanted = """\
         if (i < m) {
             out[i] = 1.0f;
@@ -345,24 +294,23 @@ def test_two_opposite_conditions_are_an_else_and_nested_ones_are_one() -> None:
 """
     assert wanted in body_of(of)
     assert run(of, [], [3, 1], 3).tolist() == [1, 2, 2]
-    nested = nest(
-        "both", [], out, loop(vi, n, If(less(i * i, m), (If(less(i * i, k), (one,)),))), sizes="n m k", complete=False
-    )
+    inner = ln.If(less(i * i, m), (ln.If(less(i * i, k), (one,)),))
+    nested = nest("both", [], out, loop(vi, n, inner), sizes="n m k", complete=False)
     assert "        if (i * i < m && i * i < k) {\n" in body_of(nested)
     assert "    memset(out, 0, n * sizeof *out);\n" in body_of(nested)
     assert run(nested, [], [3, 1, 2], 3).tolist() == [1, 0, 0]
 
 
-def test_a_condition_that_is_known_leaves_no_test() -> None:
+def test_known_condition_is_not_tested() -> None:
     out = output(n)
-    value = Scalar(9, "x", "float32")
-    inside = (Declare(value, Number(1, "float32")), Assign(cell(out, i), Load(value)))
-    of = nest("known", [], out, loop(vi, n, If(less(i, n), inside), If(less(n, i), inside)), sizes="n")
+    value = ln.Scalar(9, "x", "float32")
+    inside = (ln.Declare(value, ln.Number(1, "float32")), ln.Assign(cell(out, i), ln.Load(value)))
+    of = nest("known", [], out, loop(vi, n, ln.If(less(i, n), inside), ln.If(less(n, i), inside)), sizes="n")
     assert "if" not in body_of(of)
     assert run(of, [], [2], 2).tolist() == [1, 1]
 
 
-def test_an_output_that_may_keep_padding_is_cleared_first() -> None:
+def test_output_that_may_keep_padding_is_cleared_first() -> None:
     out = output(n, m + 2)
     of = nest("hollow", [], out, sizes="n m", complete=False)
     assert "memset(out, 0, n * (m + 2) * sizeof *out);" in body_of(of)
@@ -371,40 +319,40 @@ def test_an_output_that_may_keep_padding_is_cleared_first() -> None:
     assert "memset(out, 0, sizeof *out);" in body_of(scalar)
 
 
-def test_parameters_that_are_not_used_are_marked() -> None:
+def test_unused_parameters_are_marked() -> None:
     x, _ = tensor("x", n)
-    of = nest("constant", [x], output(), Assign(cell(output()), Number(1, "float32")), sizes="n")
+    of = nest("constant", [x], output(), ln.Assign(cell(output()), ln.Number(1, "float32")), sizes="n")
     assert "{\n    (void)x;\n    (void)n;\n    *out = 1.0f;\n" in body_of(of)
     assert run(of, [np.zeros(2, np.float32)], [2]).tolist() == [1]
 
 
-def test_only_what_is_used_is_included() -> None:
-    of = nest("one", [], output(), Assign(cell(output()), Number(1, "float32")))
+def test_only_needed_headers_are_included() -> None:
+    of = nest("one", [], output(), ln.Assign(cell(output()), ln.Number(1, "float32")))
     assert print_c(of).startswith("/* one: out. */\nint one(float *restrict out)\n")
 
 
-def test_the_comment_says_what_must_hold() -> None:
+def test_comment_states_the_assumptions() -> None:
     pos = Array("pos", (n + 1,), "int32", ZERO, m, "increasing")
-    of = LoopNest("facts", ("n", "m"), (pos,), output(), (), (less(ZERO, n),), complete=True)
+    of = ln.LoopNest("facts", ("n", "m"), (pos,), output(), (), (less(ZERO, n),), complete=True)
     assert body_of(of).startswith(
         "/* facts: out from pos[n + 1], where 1 <= n, 0 <= pos[...] < m, pos increases strictly along its last\n"
         "   dimension. */\n"
     )
 
 
-def test_long_lines_are_broken_where_few_brackets_are_open() -> None:
+def test_long_lines_break_at_the_outermost_brackets() -> None:
     x, X = tensor("a_rather_long_name", n)  # noqa: N806
-    total: ScalarExpr = at(X, ZERO)
+    total: ln.ScalarExpr = at(X, ZERO)
     for d in range(1, 9):
         total = binary("add", total, at(X, constant(d)))
-    of = nest("long_sum", [x], output(), Assign(cell(output()), total), sizes="n")
+    of = nest("long_sum", [x], output(), ln.Assign(cell(output()), total), sizes="n")
     lines = body_of(of).split("\n")
     assert max(map(len, lines)) <= 110
     assert any(line.startswith("            + a_rather_long_name[") for line in lines)
     assert run(of, [np.ones(9, np.float32)], [9]).tolist() == [9]
 
 
-def test_a_loop_that_never_runs_may_divide_by_what_is_zero_there() -> None:
+def test_loop_that_never_runs_may_contain_a_division_by_zero() -> None:
     thirds = atl.ceildiv(atl.sizes("n"), 3)
     a = atl.tensor("a", 1, thirds, 3)
     nothing = atl.gen(0, lambda i: atl.abs(atl.flatten(a)))
@@ -412,49 +360,25 @@ def test_a_loop_that_never_runs_may_divide_by_what_is_zero_there() -> None:
     assert "for (int64_t i = 0; i < 0; i++)" in body_of(of)
 
 
-# -- names ------------------------------------------------------------------------------------------------------------
-
-HOSTILE = [
-    "int",
-    "double",
-    "register",
-    "NULL",
-    "exp",
-    "expf",
-    "malloc",
-    "free",
-    "memset",
-    "INT64_MAX",
-    "int64_t",
-    "min_float",
-    "OUT_OF_MEMORY",
-    "main",
-    "y1",
-    "asm",
-]
+HOSTILE = "int double register NULL exp expf malloc free memset INT64_MAX int64_t min_float OUT_OF_MEMORY main y1 asm"
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", HOSTILE)
-def test_names_that_mean_something_in_c_are_changed(name: str) -> None:
+@pytest.mark.parametrize("name", HOSTILE.split())
+def test_names_reserved_in_c_are_changed(name: str) -> None:
     x, X = tensor(name, size("if"))  # noqa: N806
     out = output(size("if"), name="return")
-    for_variable, scalar = Var(4, name), Scalar(6, name, "float32")
+    for_variable, scalar = Var(4, name), ln.Scalar(6, name, "float32")
     p = index(for_variable)
-    value = Apply("exp", (Apply("min", (at(X, p), Number(math.inf, "float32")), "float32"),), "float32")
-    of = nest(
-        name,
-        [x],
-        out,
-        loop(for_variable, size("if"), Declare(scalar, value), Assign(cell(out, p), Load(scalar))),
-        sizes="if",
-    )
+    value = ln.Apply("exp", (ln.Apply("min", (at(X, p), ln.Number(math.inf, "float32")), "float32"),), "float32")
+    stores = ln.Declare(scalar, value), ln.Assign(cell(out, p), ln.Load(scalar))
+    of = nest(name, [x], out, loop(for_variable, size("if"), *stores), sizes="if")
     given = np.array([0.0, 1.0], np.float32)
     np.testing.assert_allclose(run(of, [given], [2], 2), np.exp(given), rtol=1e-6)
 
 
-def test_changed_names_are_told_apart_from_names_that_are_already_such() -> None:
+def test_changed_names_do_not_clash_with_existing_ones() -> None:
     assert identifier("int") == "int_"
     assert identifier("λ") == "v"
     assert identifier("__x") == "x_"
@@ -464,21 +388,18 @@ def test_changed_names_are_told_apart_from_names_that_are_already_such() -> None
     assert not any(map(reserved, ("i", "n", "blur", "total", "x2")))
     a, A = tensor("int", n)  # noqa: N806
     b, B = tensor("int_", n)  # noqa: N806
-    of = nest("pair", [a, b], output(), Assign(cell(output()), binary("sub", at(A, ZERO), at(B, ZERO))), sizes="n")
+    of = nest("pair", [a, b], output(), ln.Assign(cell(output()), binary("sub", at(A, ZERO), at(B, ZERO))), sizes="n")
     assert "const float *restrict int_, const float *restrict int_2" in body_of(of)
     assert run(of, [np.array([3], np.float32), np.array([1], np.float32)], [1]).tolist() == [2]
 
 
-def test_siblings_share_a_name_and_nested_loops_do_not() -> None:
-    again = Var(8, "i")
-    out = output(n, n)
+def test_sibling_loops_share_a_name_and_nested_loops_do_not() -> None:
+    again, out = Var(8, "i"), output(n, n)
     of = nest(
-        "twice",
-        [],
-        out,
-        loop(vi, n, loop(again, n, Assign(cell(out, i, index(again)), Number(1, "float32")))),
+        *("twice", [], out),
+        loop(vi, n, loop(again, n, ln.Assign(cell(out, i, index(again)), ln.Number(1, "float32")))),
         loop(Var(9, "i"), n),
-        loop(Var(10, "i"), n, Assign(cell(out, ZERO, index(Var(10, "i"))), Number(2, "float32"))),
+        loop(Var(10, "i"), n, ln.Assign(cell(out, ZERO, index(Var(10, "i"))), ln.Number(2, "float32"))),
         sizes="n",
     )
     text = body_of(of)
@@ -486,27 +407,24 @@ def test_siblings_share_a_name_and_nested_loops_do_not() -> None:
     assert text.count("for (int64_t i = 0; i < n; i++)") == 2  # the empty loop is gone
 
 
-def test_functions_of_one_file_have_names_of_their_own() -> None:
-    of = nest("f", [], output(), Assign(cell(output()), Number(1, "float32")))
+def test_functions_of_a_file_have_distinct_names() -> None:
+    of = nest("f", [], output(), ln.Assign(cell(output()), ln.Number(1, "float32")))
     assert function_names((of, of, of)) == ("f", "f2", "f3")
     assert print_unit((of, of)).count("int f") == 2
 
-
-# -- long functions ---------------------------------------------------------------------------------------------------
 
 EDGED = "⊞[i < n] [1 <= i] · x[i - 1] + part_part1[i]"
 
 
 def in_parts(body: str, patch: pytest.MonkeyPatch, name: str = "part") -> atl.Program:
-    """A program of which each function, however short, is long."""
+    """Parse a program whose C functions all exceed the length at which they are split."""
     patch.setattr("lowering.c.printer.MAX_LINES", 1)
     return atl.parse(f"{name} (x : float32[n], part_part1 : float32[n]) : float32[2 * n] :=\n  {body}")
 
 
-def test_a_long_function_is_printed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes what it speaks of, and its name is that of nothing that is spoken of."""
-    program = in_parts(f"({EDGED}) ∘ ⊞[i < n] x[i] * x[i]", monkeypatch)
-    kernel = compiled(program)
+def test_long_function_is_split_into_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part takes only the arguments that it uses, and its name is distinct from all others."""
+    kernel = compiled(in_parts(f"({EDGED}) ∘ ⊞[i < n] x[i] * x[i]", monkeypatch))
     assert kernel.source.count("static __attribute__((noinline)) void part_part") == 2
     head = "void part_part1_(const float *restrict x, const float *restrict part_part1, int64_t n, float *restrict out)"
     assert head in " ".join(kernel.source.split())
@@ -517,7 +435,7 @@ def test_a_long_function_is_printed_in_parts(monkeypatch: pytest.MonkeyPatch) ->
         np.testing.assert_array_equal(kernel(x, y), np.concatenate([shifted + y, x * x]))
 
 
-def test_functions_of_one_file_have_parts_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_of_a_file_have_distinct_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [lower(in_parts(f"({EDGED}) ∘ ⊞[i < n] x[i]", monkeypatch, name)) for name in ("f", "f_part1")]
     text = print_unit(both)
     assert [text.count(f" {name}(") for name in ("f", "f_part1", "f_part1_", "f_part1_part1")] == [1, 1, 2, 2]
@@ -526,9 +444,10 @@ def test_functions_of_one_file_have_parts_of_their_own(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "body",
     [
-        "let t := ⊞[i < n] x[i] + x[i] in (⊞[i < n] t[n - 1 - i]) ∘ ⊞[i < n] t[i] * part_part1[i]",  # on the heap
-        "⊞[i < 2 * n] [i < n] · x[i]",  # one loop
+        "let t := ⊞[i < n] x[i] + x[i] in (⊞[i < n] t[n - 1 - i]) ∘ ⊞[i < n] t[i] * part_part1[i]",
+        "⊞[i < 2 * n] [i < n] · x[i]",
     ],
+    ids=["heap storage", "one loop"],
 )
-def test_a_function_with_storage_on_the_heap_or_one_loop_stays_one(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_with_heap_storage_or_one_loop_is_not_split(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "noinline" not in print_c(lower(in_parts(body, monkeypatch)))

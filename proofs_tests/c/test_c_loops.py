@@ -1,4 +1,4 @@
-"""What the loops of emitted C do not do again and again: test what does not change, clear, compute the same sum."""
+"""Loops of emitted C: invariant tests, clearing and repeated sums are moved out or computed once."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from rewrites import reschedule
 
 N, M = atl.sizes("n m")
 
-
 pytestmark = pytest.mark.usefixtures("private_cache")
+needs_sanitizers = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
 
 
 def code(program: atl.Program) -> str:
@@ -41,10 +41,7 @@ def against_reference(program: atl.Program, **sizes: Any) -> None:
     np.testing.assert_allclose(lowering.compile(program)(**call), atl.evaluate(program, **call))
 
 
-# -- loops of one iteration ------------------------------------------------------------------------------------------
-
-
-def test_a_loop_of_one_iteration_is_that_iteration() -> None:
+def test_loop_of_one_iteration_is_replaced_by_its_body() -> None:
     unrolled = reschedule(
         atl.parse("f (X : float32[m, n]) := ⊞[io < ⌈n / 4⌉] ⊞[p < m] ⊞[ii < 4] [4*io + ii < n] · X[p, 4*io + ii]")
     )
@@ -55,7 +52,7 @@ def test_a_loop_of_one_iteration_is_that_iteration() -> None:
     against_reference(program, m=3, n=6)
 
 
-def test_what_a_loop_of_one_iteration_declares_ends_with_it() -> None:
+def test_declarations_in_a_single_iteration_end_with_it() -> None:
     out, first = output(n), [Scalar(uid, "s", "float32") for uid in (8, 9)]
     once = [
         loop(v, constant(4), Declare(s, FromIndex(of, "float32")), Assign(cell(out, of), Load(s)), low=constant(3))
@@ -64,15 +61,12 @@ def test_what_a_loop_of_one_iteration_declares_ends_with_it() -> None:
     assert run(nest("once", [], out, *once, sizes="n", complete=False), [], [4], 4).tolist() == [0, 0, 2, 3]
 
 
-def test_a_marked_loop_of_one_iteration_stays() -> None:
+def test_marked_loop_of_one_iteration_is_kept() -> None:
     program = atl.parse("f (x : float32[n]) := ⊞[i < 1 | parallel] ⊞[j < n] x[j]")
     assert "for i in 0..1:  # parallel" in lowering.print_nest(lower(program))
 
 
-# -- tests ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_test_of_an_outer_index_is_made_outside_of_the_inner_loop() -> None:
+def test_invariant_test_is_unswitched() -> None:
     x = atl.tensor("x", N, M)
     program = atl.program("f", [x], atl.gen(N, M, lambda p, q: atl.guard((p * p >= 4) & (q * q < 5), x[p, q])))
     assert """\
@@ -84,7 +78,7 @@ def test_a_test_of_an_outer_index_is_made_outside_of_the_inner_loop() -> None:
         against_reference(program, n=n_, m=m_)
 
 
-def test_a_test_around_the_body_of_a_loop_is_a_bound_of_it() -> None:
+def test_guard_around_a_loop_body_becomes_a_bound() -> None:
     x = atl.tensor("x", N, M)
     body = atl.gen(N, M, lambda p, q: atl.guard((p >= 2) & (q < 5) & (2 * q < p + 3) & (q != 1), x[p, q]))
     program = atl.program("f", [x], body)
@@ -97,7 +91,7 @@ def test_a_test_around_the_body_of_a_loop_is_a_bound_of_it() -> None:
         against_reference(program, n=n_, m=m_)
 
 
-def test_a_window_that_slides_and_few_innermost_iterations_keep_their_tests() -> None:
+def test_sliding_windows_and_short_inner_loops_keep_their_tests() -> None:
     x = atl.tensor("x", N)
     ends = atl.gen(N, lambda p: atl.sum(5, lambda r: atl.guard((p + r >= 2) & (p + r < N + 2), x[p + r - 2])))
     assert "for (int64_t r = 0; r < 5; r++)" in code(atl.program("f", [x], ends))
@@ -106,7 +100,7 @@ def test_a_window_that_slides_and_few_innermost_iterations_keep_their_tests() ->
     assert "pi < min_int64(n - 32 * po, 32); pi++)" in code(reschedule(double).tile("p", 32).goal)
 
 
-def test_a_selection_by_an_outer_index_is_two_loops() -> None:
+def test_selection_by_an_outer_index_becomes_two_loops() -> None:
     x = atl.tensor("x", N, M)
     program = atl.program("f", [x], atl.gen(N, M, lambda p, q: atl.guard(p >= 1, x[p - 1, q]) + x[p, q]))
     text = code(program)
@@ -119,7 +113,7 @@ def test_a_selection_by_an_outer_index_is_two_loops() -> None:
         against_reference(program, n=n_, m=m_)
 
 
-def test_a_test_that_needs_the_loop_to_run_stays_in_it() -> None:
+def test_that_may_divide_by_zero_stays_in_its_loop() -> None:
     out = output(n)
     divided = less(constant(0), n // k)
     of = nest("f", [], out, loop(vj, k, If(divided, (Assign(cell(out, j), Number(1, "float32")),))), sizes="n k")
@@ -128,14 +122,14 @@ def test_a_test_that_needs_the_loop_to_run_stays_in_it() -> None:
     assert run(of, [], [2, 0], 2).shape == (2,)
 
 
-def test_a_test_whose_divisor_is_positive_leaves_the_loop() -> None:
+def test_with_a_positive_divisor_is_unswitched() -> None:
     out = output(n)
     divided = less(constant(0), (k - 9) // 3)
     of = nest("f", [], out, loop(vj, n, If(divided, (Assign(cell(out, j), Number(1, "float32")),))), sizes="n k")
     assert body_of(of).index("if (") < body_of(of).index("for (")
 
 
-def test_what_is_declared_in_a_branch_does_not_reach_the_next_one() -> None:
+def test_declaration_in_a_branch_does_not_reach_the_next_branch() -> None:
     out, first, second = output(n, n), Scalar(8, "s", "float32"), Scalar(9, "s", "float32")
     here = cell(out, i, j)
     low, high = (conjunction((less(i * i, k), part)) for part in (less(j, k), at_most(k, j)))
@@ -148,7 +142,7 @@ def test_what_is_declared_in_a_branch_does_not_reach_the_next_one() -> None:
     assert run(of, [], [3, 2], 9).tolist() == [0, 0, 2, 1, 1, 2, 0, 0, 0]
 
 
-def test_many_tests_in_the_midst_of_a_loop_do_not_multiply_its_text() -> None:
+def test_many_tests_in_a_loop_do_not_multiply_its_text() -> None:
     x = atl.tensor("x", N, M)
     program = atl.program(
         "f", [x], atl.gen(N, M, lambda p, q: sum((atl.guard(p >= c, x[p - c, q]) for c in range(1, 9)), x[p, q]))
@@ -157,7 +151,7 @@ def test_many_tests_in_the_midst_of_a_loop_do_not_multiply_its_text() -> None:
     against_reference(program, n=5, m=3)
 
 
-def test_a_condition_is_not_tested_again_within_itself() -> None:
+def test_condition_is_not_tested_again_within_itself() -> None:
     x = atl.tensor("x", N, M)
 
     def element(p: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
@@ -169,10 +163,7 @@ def test_a_condition_is_not_tested_again_within_itself() -> None:
     assert "?" not in text[text.index("for (") :]
 
 
-# -- sums -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_sum_that_occurs_twice_is_computed_once() -> None:
+def test_repeated_sum_is_computed_once() -> None:
     x = atl.tensor("x", N, M)
 
     def of_row(p: atl.IndexExpr) -> atl.Tensor:
@@ -183,7 +174,7 @@ def test_a_sum_that_occurs_twice_is_computed_once() -> None:
     against_reference(program, n=5, m=4)
 
 
-def test_sums_under_one_condition_are_one_and_under_two_are_two() -> None:
+def test_only_sums_under_the_same_condition_are_shared() -> None:
     x, k_ = atl.tensor("x", N, M), atl.sizes("k")
 
     def of_row(p: atl.IndexExpr, most: Any) -> atl.Tensor:
@@ -197,57 +188,48 @@ def test_sums_under_one_condition_are_one_and_under_two_are_two() -> None:
         against_reference(program, n=5, m=4, k=3)
 
 
-# -- panels -----------------------------------------------------------------------------------------------------------
-
-
 def panel(guarded: Any) -> atl.Program:
-    """Rows by way of a panel of ten, of which some may be none of the row."""
+    """Return a program that reads each row from a panel of ten elements, some of them padding."""
     x = atl.tensor("x", N, M)
     body = atl.gen(N, lambda p: atl.let(guarded(x, p), lambda t: atl.sum(10, lambda q: t[q] * t[9 - q]), name="panel"))
     return atl.program("f", [x], body)
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize(
-    "guarded",
-    [
-        lambda x, p: atl.gen(10, lambda q: atl.guard(q < M, x[p, q])),
-        lambda x, p: atl.guard(p >= 2, atl.gen(10, lambda q: atl.guard(q < M, x[p, q]))),
-        lambda x, p: atl.gen(10, lambda q: atl.guard(q < M, atl.sum(N, lambda r: x[r, q]))),
+PANELS: dict[str, tuple[Any, bool]] = {
+    "a read": (lambda x, p: atl.gen(10, lambda q: atl.guard(q < M, x[p, q])), False),
+    "all of it": (lambda x, p: atl.guard(p >= 2, atl.gen(10, lambda q: atl.guard(q < M, x[p, q]))), False),
+    "a sum": (lambda x, p: atl.gen(10, lambda q: atl.guard(q < M, atl.sum(N, lambda r: x[r, q]))), False),
+    "a let": (
         lambda x, p: atl.gen(
             10, lambda q: atl.let(atl.sum(M, lambda r: x[p, r]), lambda s: atl.guard(q < M, s * x[p, q]))
         ),
-        lambda x, p: atl.padr(3, atl.gen(7, lambda q: atl.guard(q < M, x[p, q]))),
+        False,
+    ),
+    "a pad after": (lambda x, p: atl.padr(3, atl.gen(7, lambda q: atl.guard(q < M, x[p, q]))), False),
+    "a pad before": (
         lambda x, p: atl.guard(p >= 2, atl.padl(3, atl.gen(7, lambda q: atl.guard(q < M, x[p, q])))),
+        False,
+    ),
+    "side by side": (
         lambda x, p: atl.concat(
             atl.padr(1, atl.gen(2, lambda q: 1.0 + atl.value(p))), atl.gen(7, lambda q: atl.guard(q < M, x[p, q]))
         ),
-    ],
-    ids=["a read", "all of it", "a sum", "a let", "a pad after", "a pad before", "side by side"],
-)
-def test_a_panel_in_a_loop_is_not_cleared_where_a_zero_can_be_stored(guarded: Any) -> None:
+        False,
+    ),
+    "a sum of panels": (lambda x, p: atl.sum(N, lambda r: atl.gen(10, lambda q: atl.guard(q < M, x[r, q]))), True),
+    "cut off": (lambda x, p: atl.truncr(1, atl.gen(11, lambda q: atl.guard((q < 10) & (q < M), x[p, q]))), True),
+}
+"""Panels, and whether they have to be cleared."""
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(("guarded", "cleared"), PANELS.values(), ids=PANELS)
+def test_panel_is_cleared_only_where_no_zero_can_be_stored(guarded: Any, cleared: bool) -> None:
     program = panel(guarded)
-    assert "{0}" not in code(program)
+    assert ("{0}" in code(program)) == cleared
     for n_, m_ in ((1, 1), (4, 5), (3, 12)):
         against_reference(program, n=n_, m=m_)
 
-
-@pytest.mark.parametrize(
-    "guarded",
-    [
-        lambda x, p: atl.sum(N, lambda r: atl.gen(10, lambda q: atl.guard(q < M, x[r, q]))),
-        lambda x, p: atl.truncr(1, atl.gen(11, lambda q: atl.guard((q < 10) & (q < M), x[p, q]))),
-    ],
-    ids=["a sum of panels", "cut off"],
-)
-def test_a_panel_that_is_summed_or_cut_off_is_cleared_as_before(guarded: Any) -> None:
-    program = panel(guarded)
-    assert "{0}" in code(program)
-    for n_, m_ in ((1, 1), (4, 5), (3, 12)):
-        against_reference(program, n=n_, m=m_)
-
-
-# -- rows -------------------------------------------------------------------------------------------------------------
 
 x2 = atl.tensor("x", N, M)
 ROWS = {
@@ -270,7 +252,7 @@ ROWS = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("body", ROWS.values(), ids=ROWS)
-def test_rows_that_are_padding_as_a_whole_are_the_only_ones_that_are_zeroed(body: Any) -> None:
+def test_only_rows_that_are_all_padding_are_zeroed(body: Any) -> None:
     program = atl.program("f", [x2], body)
     assert "memset" not in code(program)
     assert "aligned_zeros" not in code(program)
@@ -279,53 +261,50 @@ def test_rows_that_are_padding_as_a_whole_are_the_only_ones_that_are_zeroed(body
         against_reference(program, n=n_, m=m_)
 
 
-def test_without_registers_what_is_padding_is_stored_nowhere_but_cleared_first() -> None:
+def test_without_registers_padding_is_cleared_first() -> None:
     for body in ROWS.values():
         assert "= 0.0f;" not in print_c(lower(atl.program("f", [x2], body), registers=False))
 
 
-def test_what_is_padding_within_rows_is_cleared_with_the_rest() -> None:
-    # Loops end where the padding begins: to store zeros there they would have to test for it.
+def test_padding_within_rows_is_cleared_with_the_rest() -> None:
+    # Loops end where the padding begins; storing zeros there would need a test.
     triangle = atl.program("f", [x2], atl.gen(N, M, lambda p, q: atl.guard(q <= p, x2[p, q])))
     assert "memset" in code(triangle)
     against_reference(triangle, n=4, m=5)
 
 
-# -- lines ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_long_selection_has_a_line_for_each_case() -> None:
-    line = "    out[i] = i < n ? first_of_all[i * m + j] + 1.0f : i < m ? second_of_all[i * m + j] : third_of_all[i];"
-    assert wrapped(line, 60) == [
-        "    out[i] = i < n ? first_of_all[i * m + j] + 1.0f",
-        "            : i < m ? second_of_all[i * m + j]",
-        "            : third_of_all[i];",
-    ]
-
-
-def test_a_long_term_in_brackets_is_broken_within_them() -> None:
-    line = "total += x[i] + (1 <= i && i < rather_long ? some_long_array[i * m + j] : another_long_array[j]) + y[i];"
-    assert wrapped(line, 60) == [
-        "total += x[i]",
-        "        + (1 <= i && i < rather_long",
-        "                ? some_long_array[i * m + j]",
-        "                : another_long_array[j])",
-        "        + y[i];",
-    ]
-
-
-def test_lines_that_fit_or_have_no_place_to_break_stay() -> None:
-    assert wrapped("    a = b + c;", 60) == ["    a = b + c;"]
-    assert wrapped("    " + "a" * 80, 60) == ["    " + "a" * 80]
-
-
-def test_the_start_of_a_long_loop_head_stays_whole() -> None:
-    line = f"    for (int64_t {'i' * 60} = 0; {'i' * 60} < n; {'i' * 60}++) {{"
-    assert wrapped(line, 60) == [
-        f"    for (int64_t {'i' * 60} = 0;",
-        f"            {'i' * 60} < n;",
-        f"            {'i' * 60}++) {{",
-    ]
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        (
+            "    out[i] = i < n ? first_of_all[i * m + j] + 1.0f : i < m ? second_of_all[i * m + j] : third_of_all[i];",
+            [
+                "    out[i] = i < n ? first_of_all[i * m + j] + 1.0f",
+                "            : i < m ? second_of_all[i * m + j]",
+                "            : third_of_all[i];",
+            ],
+        ),
+        (
+            "total += x[i] + (1 <= i && i < rather_long ? some_long_array[i * m + j] : another_long_array[j]) + y[i];",
+            [
+                "total += x[i]",
+                "        + (1 <= i && i < rather_long",
+                "                ? some_long_array[i * m + j]",
+                "                : another_long_array[j])",
+                "        + y[i];",
+            ],
+        ),
+        ("    a = b + c;", ["    a = b + c;"]),
+        ("    " + "a" * 80, ["    " + "a" * 80]),
+        (
+            f"    for (int64_t {'i' * 60} = 0; {'i' * 60} < n; {'i' * 60}++) {{",
+            [f"    for (int64_t {'i' * 60} = 0;", f"            {'i' * 60} < n;", f"            {'i' * 60}++) {{"],
+        ),
+    ],
+    ids=["selection", "brackets", "short", "unbreakable", "loop head"],
+)
+def test_long_line_is_broken(line: str, lines: list[str]) -> None:
+    assert wrapped(line, 60) == lines
 
 
 @pytest.mark.parametrize(
@@ -336,12 +315,10 @@ def test_the_start_of_a_long_loop_head_stays_whole() -> None:
     ],
     ids=["a name of many letters", "many loops"],
 )
-def test_a_loop_head_that_is_too_long_for_a_line_is_printed(text: str) -> None:
+def test_loop_head_too_long_for_a_line_is_printed(text: str) -> None:
     printed = code(atl.parse(text))
     assert printed.count("for (int64_t") == text.count("[") - text.count("x[") - text.count("32[")
 
-
-# -- segments ---------------------------------------------------------------------------------------------------------
 
 SEGMENTS = (
     "f (pos : int32[n + 1] in [0, k + 1), x : float64[k]) : float64[n] := ⊞[i < n] Σ[pos[i] <= p < pos[i + 1]] x[p]"
@@ -360,38 +337,38 @@ t (pos : int32[n + 1] in [0, k + 1), x : float64[k]) : float64[n] :=
 """
 
 
-def test_a_segment_begins_where_the_one_before_has_ended() -> None:
+def test_end_of_a_segment_is_reused_as_the_next_beginning() -> None:
     text = code(atl.parse(SEGMENTS))
     assert "for (int64_t i = 0, p_end = i < n ? pos[i] : 0; i < n; i++)" in text
     assert text.count("pos[") == 2, "each element is read once"
     for two_loops in (NESTED, TWICE):
         text = code(atl.parse(two_loops))
-        assert text.count("p_first") + text.count("q_first") == 4, "each of two loops has a beginning of its own"
+        assert text.count("p_first") + text.count("q_first") == 4, "each of the two loops has its own beginning"
 
 
 @pytest.mark.parametrize("ends", ["pos[2*i] <= p < pos[2*i + 1]", "pos[i] <= p < other[i + 1]", "3*i <= p < 3*i + 3"])
-def test_what_begins_elsewhere_or_is_not_read_is_worked_out_each_time(ends: str) -> None:
+def test_segments_that_are_not_adjacent_reuse_no_ends(ends: str) -> None:
     of = "[2*n + 1] in [0, 3*n + 1)"
     assert "_end" not in code(
         atl.parse(f"f (pos : int32{of}, other : int32{of}, x : float64[3*n]) : float64[n] := ⊞[i < n] Σ[{ends}] x[p]")
     )
 
 
-def test_threads_begin_where_their_own_segments_do() -> None:
+def test_parallel_segments_read_their_own_beginnings() -> None:
     assert "_end" not in code(reschedule(atl.parse(SEGMENTS)).mark("i", "parallel").goal)
 
 
 def calls_with_segments() -> list[Call]:
-    """Of each program with random ends, rising or not, with empty segments, of no rows too."""
+    """Return calls of each program with random ends, sorted or not, including empty segments and no rows."""
     numbers = np.random.default_rng(7)
     calls = []
     for number in range(24):
         n, m, k = (int(size) for size in numbers.integers(0, 5, 3))
         x = numbers.integers(-4, 5, k).astype(np.float64)
 
-        def ends(count: int, most: int, *, rising: bool = number % 2 == 0) -> Any:
+        def ends(count: int, most: int, *, ascending: bool = number % 2 == 0) -> Any:
             drawn = numbers.integers(0, most + 1, count).astype(np.int32)
-            return np.sort(drawn) if rising else drawn
+            return np.sort(drawn) if ascending else drawn
 
         of_rows, between = {"pos": ends(n + 1, k)}, {"pos": ends(n, k)}
         nested = {"first": ends(n + 1, m), "pos": ends(m + 1, k)}
@@ -400,9 +377,8 @@ def calls_with_segments() -> list[Call]:
     return calls
 
 
-def test_segments_of_any_order_are_summed_as_they_are_and_nothing_outside_is_read() -> None:
-    if not has_sanitizers(find_compiler()):
-        pytest.skip("the compiler has no sanitizers")
+@needs_sanitizers
+def test_segments_in_any_order_are_summed_without_stray_reads() -> None:
     programs = [atl.parse(text) for text in (SEGMENTS, BETWEEN, NESTED, TWICE)]
     calls = calls_with_segments()
     for call, found in zip(calls, Sanitized(programs).run(calls), strict=True):
@@ -412,8 +388,8 @@ def test_segments_of_any_order_are_summed_as_they_are_and_nothing_outside_is_rea
 
 @pytest.mark.long
 @pytest.mark.parametrize("where", ["", "[j <= i] · "])
-def test_each_copy_of_a_loop_goes_over_the_whole_segment(where: str) -> None:
-    """A loop over the rows of a tile in registers is written out; copies under a condition stand in their own block."""
+def test_each_copy_of_a_loop_covers_the_whole_segment(where: str) -> None:
+    """Unrolling a tile in registers copies the loop; a copy under a condition has its own block."""
     ends = np.array([0, 2, 2, 5, 3, 7], np.int32)
     tiles = atl.parse(f"""
         tiles (pos : int32[n + 1] in [0, k + 1), x : float64[k, 4], y : float64[2]) : float64[n, 2, 4] := ⊞[i < n]
@@ -425,9 +401,8 @@ def test_each_copy_of_a_loop_goes_over_the_whole_segment(where: str) -> None:
     assert np.array_equal(kernel(**arrays), atl.evaluate(tiles, **arrays))
 
 
-def test_what_begins_a_segment_and_is_read_without_rows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not has_sanitizers(find_compiler()):
-        pytest.skip("the compiler has no sanitizers")
+@needs_sanitizers
+def test_read_of_a_segment_without_rows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     original = lowering.c.segments.with_segment_ends
 
     def always(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:

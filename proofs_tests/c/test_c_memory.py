@@ -1,7 +1,8 @@
-"""The storage of buffers in C: given back on every way out, and no more on the stack than a small thread has."""
+"""Storage of buffers in C: freed on every exit, and within the stack of a small thread."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections.abc import Callable
@@ -16,27 +17,14 @@ import lowering
 from atl.core.index import constant
 from atl.errors import UnsupportedMark
 from lowering import lower, print_c
+from lowering.nest import loopnest as ln
 from lowering.nest.interpreter import run as run_nest
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Buffer,
-    Free,
-    LoopNest,
-    Number,
-    stack_in_use,
-    statements,
-)
 from lowering.passes import after_passes
 from lowering.targets.stack import STACK_BUDGET
 from lowering.toolchain import find_compiler
 from proofs_tests.nests.by_hand import WARNINGS, ZERO, at, binary, cell, i, loop, n, output, vi, vj
 
 pytestmark = pytest.mark.usefixtures("private_cache")
-
-
-# -- ways out ---------------------------------------------------------------------------------------------------------
 
 COUNTED: Final = """\
 #include <stdio.h>
@@ -57,17 +45,17 @@ static void *had(size_t size)
     }
     abort();
 }
-static void counted_free(void *room)
+static void counted_free(void *storage)
 {
-    for (int at = 0; room != NULL && at < 1000; at++) {
-        if (held[at] == room) {
+        for (int at = 0; storage != NULL && at < 1000; at++) {
+                if (held[at] == storage) {
             held[at] = NULL;
             live--;
-            free(room);
+                        free(storage);
             return;
         }
     }
-    wrong += room != NULL;
+        wrong += storage != NULL;
 }
 #define aligned_alloc(line, size) had(size)
 #define free counted_free
@@ -92,21 +80,21 @@ int main(void)
 """
 
 
-def allocations(text: str, folder: Path) -> int:
-    """Calls the function with room for each number of allocations; how many it needs, once none is lost in any call."""
-    (folder / "all.c").write_text(f"{COUNTED}{text}{DRIVER}")
-    program = folder / "all"
-    flags = ("-std=c11", *WARNINGS, "-Wno-unused-function")
-    command = [*find_compiler().command, *flags, str(folder / "all.c"), "-lm", "-o", str(program)]
+def allocations(text: str, folder: Path, *flags: str, counted: str = COUNTED) -> int:
+    """Let each allocation fail in turn; return how many the function needs, once no call leaks."""
+    (folder / "all.c").write_text(f"{counted}{text}{DRIVER}")
+    program, every = str(folder / "all"), ("-std=c11", *WARNINGS, "-Wno-unused-function", *flags)
+    command = [*find_compiler().command, *every, str(folder / "all.c"), "-lm", "-o", program]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    threads = {**os.environ, "OMP_NUM_THREADS": "3"}
+    done = subprocess.run([program], capture_output=True, text=True, check=False, env=threads)
     assert done.returncode == 0, done.stdout
     return int(done.stdout)
 
 
 def all_needed(count: int) -> atl.Program:
-    """Every let is read at the very end, backwards: none can stand in the storage of the result."""
+    """Return a program whose lets are all read at the end, backwards, so that none shares storage with the result."""
     size = atl.sizes("n")
     x = atl.tensor("x", size)
 
@@ -120,7 +108,7 @@ def all_needed(count: int) -> atl.Program:
 
 
 def chained(count: int, back: int = 1, extent: atl.IndexExpr | int | None = None) -> atl.Program:
-    """Every let is read by the next ones, of which there are so many: backwards, so that no two share storage."""
+    """Return a program whose lets are each read by the next `back` ones, backwards, so that no two share storage."""
     size = atl.sizes("n") if extent is None else extent
     x = atl.tensor("x", size)
 
@@ -131,25 +119,25 @@ def chained(count: int, back: int = 1, extent: atl.IndexExpr | int | None = None
     return atl.program("f", [x], stages([x], count))
 
 
-def in_loops() -> LoopNest:
-    """Buffers in a loop whose room is known there only, with others around them and after them."""
-    made = [Buffer(uid, name, "float32", (n,)) for uid, name in enumerate("abcdefg", 1)]
+def in_loops() -> ln.LoopNest:
+    """Return a nest with buffers of unknown size in a loop, around it and after it."""
+    made = [ln.Buffer(uid, name, "float32", (n,)) for uid, name in enumerate("abcdefg", 1)]
     a, b, c, d, e, f, g = made
-    fill = [Assign(cell(buffer, ZERO), Number(1, "float32")) for buffer in made]
-    inner = loop(vj, n, Allocate(e, n), fill[4], Accumulate(cell(d, ZERO), "add", at(e, ZERO)), Free(e))
+    fill = [ln.Assign(cell(buffer, ZERO), ln.Number(1, "float32")) for buffer in made]
+    inner = loop(vj, n, ln.Allocate(e, n), fill[4], ln.Accumulate(cell(d, ZERO), "add", at(e, ZERO)), ln.Free(e))
     body = loop(
-        *(vi, constant(2), Allocate(c, n), fill[2], Allocate(d, n), fill[3], inner),
-        *(Accumulate(cell(a, ZERO), "add", binary("add", at(c, ZERO), at(d, ZERO))), Free(d), Free(c)),
+        *(vi, constant(2), ln.Allocate(c, n), fill[2], ln.Allocate(d, n), fill[3], inner),
+        *(ln.Accumulate(cell(a, ZERO), "add", binary("add", at(c, ZERO), at(d, ZERO))), ln.Free(d), ln.Free(c)),
     )
-    last = (Allocate(f, n), fill[5], Allocate(g, n), Accumulate(cell(g, ZERO), "add", at(f, ZERO)))
+    last = (ln.Allocate(f, n), fill[5], ln.Allocate(g, n), ln.Accumulate(cell(g, ZERO), "add", at(f, ZERO)))
     of = atl.tensor("x", atl.sizes("n"))
     base = lower(atl.program("f", [of], of))
-    return LoopNest(
+    return ln.LoopNest(
         *("f", ("n",), base.inputs, output(n)),
         (
-            *(Allocate(a, n), fill[0], Allocate(b, n), fill[1], body, *last),
-            Accumulate(cell(b, ZERO), "add", binary("add", at(a, ZERO), at(g, ZERO))),
-            *(loop(vi, n, Assign(cell(output(n), i), at(b, ZERO))), Free(g), Free(f), Free(b), Free(a)),
+            *(ln.Allocate(a, n), fill[0], ln.Allocate(b, n), fill[1], body, *last),
+            ln.Accumulate(cell(b, ZERO), "add", binary("add", at(a, ZERO), at(g, ZERO))),
+            *(loop(vi, n, ln.Assign(cell(output(n), i), at(b, ZERO))), ln.Free(g), ln.Free(f), ln.Free(b), ln.Free(a)),
         ),
     )
 
@@ -167,28 +155,26 @@ def in_loops() -> LoopNest:
     ],
     ids=["one", "three", "all at once", "one after another", "five at a time", "in loops"],
 )
-def test_whichever_allocation_fails_all_others_are_freed_once(
-    make: Callable[[], LoopNest], needed: int, tmp_path: Path
-) -> None:
+def test_failing_allocation_frees_all_others_once(make: Callable[[], ln.LoopNest], needed: int, tmp_path: Path) -> None:
     assert allocations(print_c(make()), tmp_path) == needed
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("make", [all_needed, chained, lambda count: chained(count, back=5)])
-def test_the_text_grows_in_proportion_to_the_number_of_buffers(make: Callable[[int], atl.Program]) -> None:
+def test_text_grows_linearly_with_the_number_of_buffers(make: Callable[[int], atl.Program]) -> None:
     lines = [print_c(lower(make(count))).count("\n") for count in (20, 40, 80)]
     assert lines[2] - lines[1] <= 2.2 * (lines[1] - lines[0])
     assert lines[2] <= 80 * 24
 
 
-def test_a_buffer_is_freed_when_its_last_reader_is_done() -> None:
+def test_buffer_is_freed_after_its_last_reader() -> None:
     text = print_c(lower(chained(4)))
     order = [line.strip() for line in text.splitlines() if "free(" in line and "    " * 2 not in line]
     assert order == ["free(b4);", "free(b3);", "free(b2);", "free(b1);"]
     assert text.index("free(b4)") < text.index("*restrict b2") < text.index("free(b3);\n    float")
 
 
-def test_a_free_does_not_part_the_branches_of_a_test() -> None:
+def test_free_does_not_separate_the_branches_of_a_test() -> None:
     size, k = atl.sizes("n k")
     x = atl.tensor("x", size)
     body = atl.let(
@@ -199,14 +185,12 @@ def test_a_free_does_not_part_the_branches_of_a_test() -> None:
     assert kernel(np.ones(2, np.float32), k=9).tolist() == [2.0, 2.0]
 
 
-# -- the stack --------------------------------------------------------------------------------------------------------
-
 WIDE: Final = 8 * 1024
-"""So many float32 are as large as a buffer on the stack may be."""
+"""Number of float32 elements in the largest buffer on the stack."""
 
 
 def in_small_thread(call: Callable[[], object]) -> object:
-    """What a call gives in a thread with a small stack."""
+    """Return the result of a call in a thread with a small stack."""
     results: list[object] = []
     before = threading.stack_size(256 * 1024)
     try:
@@ -219,15 +203,15 @@ def in_small_thread(call: Callable[[], object]) -> object:
 
 
 @pytest.mark.long
-def test_forty_buffers_do_not_overflow_the_stack_of_a_small_thread() -> None:
+def test_forty_buffers_fit_the_stack_of_a_small_thread() -> None:
     kernel = lowering.compile(chained(40, back=40, extent=WIDE))
     x = np.zeros(WIDE, np.float32)
     assert in_small_thread(lambda: bool(np.any(kernel(x)))) is False
-    assert stack_in_use(kernel.nest.body) == STACK_BUDGET
+    assert ln.stack_in_use(kernel.nest.body) == STACK_BUDGET
 
 
 def in_a_loop(count: int) -> atl.Program:
-    """Panels in a loop, each as large as a buffer on the stack may be."""
+    """Return a program with panels in a loop, each the largest buffer that the stack allows."""
     size = atl.sizes("n")
     x = atl.tensor("x", size, WIDE)
 
@@ -240,7 +224,7 @@ def in_a_loop(count: int) -> atl.Program:
     return atl.program("f", [x], atl.gen(size, lambda p: row(p, [], count)))
 
 
-def test_panels_without_room_on_the_stack_are_allocated_once_before_their_loops() -> None:
+def test_panels_beyond_the_stack_are_allocated_once_before_their_loops() -> None:
     program = in_a_loop(4)
     text = print_c(lower(program))
     assert text.count(" = aligned_storage(") == 2
@@ -251,10 +235,10 @@ def test_panels_without_room_on_the_stack_are_allocated_once_before_their_loops(
     assert in_small_thread(lambda: kernel(x).tolist()) == [10.0 * WIDE] * 2
 
 
-def test_what_fits_on_the_stack_stays_there() -> None:
+def test_buffers_that_fit_stay_on_the_stack() -> None:
     of = lower(in_a_loop(2))
-    assert {s.storage for s in statements(of.body) if isinstance(s, Allocate)} == {"stack"}
-    assert stack_in_use(of.body) == STACK_BUDGET
+    assert {s.storage for s in ln.statements(of.body) if isinstance(s, ln.Allocate)} == {"stack"}
+    assert ln.stack_in_use(of.body) == STACK_BUDGET
 
 
 def marked(*marks: str) -> atl.Program:
@@ -268,15 +252,15 @@ def marked(*marks: str) -> atl.Program:
 
 
 @pytest.mark.long
-def test_what_is_marked_for_the_stack_comes_first() -> None:
+def test_buffers_marked_stack_are_placed_first() -> None:
     of = lower(marked("", "stack", "", "stack"))
-    storage = {s.buffer.name: s.storage for s in statements(of.body) if isinstance(s, Allocate)}
+    storage = {s.buffer.name: s.storage for s in ln.statements(of.body) if isinstance(s, ln.Allocate)}
     assert storage == {"t0": "heap", "t1": "stack", "t2": "heap", "t3": "stack"}
     x = np.arange(WIDE, dtype=np.float32)
     np.testing.assert_array_equal(run_nest(of, {}, {"x": x}), 4 * x)
 
 
-def test_more_than_fits_on_the_stack_is_refused_with_numbers() -> None:
+def test_buffers_that_exceed_the_stack_are_refused_with_numbers() -> None:
     with pytest.raises(UnsupportedMark) as refused:
         print_c(lower(marked("stack", "stack", "stack")))
     text = str(refused.value)
@@ -284,8 +268,6 @@ def test_more_than_fits_on_the_stack_is_refused_with_numbers() -> None:
     assert "at most 65536 bytes in all buffers" in text
     assert "which is 32768 bytes" in text
 
-
-# -- alignment --------------------------------------------------------------------------------------------------------
 
 CHECKED: Final = """\
 #include <stdint.h>
@@ -295,18 +277,16 @@ CHECKED: Final = """\
 static int asked;
 static void *had(size_t line, size_t size)
 {
-    void *room = aligned_alloc(line, size);
-    asked += line == 64 && size % 64 == 0 && (uintptr_t)room % 64 == 0 ? 1 : 100;
-    return memset(room, 7, size);
+        void *storage = aligned_alloc(line, size);
+        asked += line == 64 && size % 64 == 0 && (uintptr_t)storage % 64 == 0 ? 1 : 100;
+        return memset(storage, 7, size);
 }
 #define aligned_alloc had
 """
 
 
 @pytest.mark.parametrize("size", [1, 8])
-def test_buffers_begin_where_a_line_of_the_cache_does_and_are_zero_where_they_are_to_be(
-    size: int, tmp_path: Path
-) -> None:
+def test_buffers_are_aligned_and_zeroed_where_needed(size: int, tmp_path: Path) -> None:
     program = atl.parse(
         "f (x : float32[n]) : float32[n] :=\n"
         "  let a := ⊞[i < n] 2 * x[i] in let b := truncr 1 padr 2 a in ⊞[i < n] b[n - i] + a[n - 1 - i]"

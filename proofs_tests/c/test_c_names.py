@@ -1,4 +1,4 @@
-"""Names in C: whatever a program, an input, a size, a loop or a let is called, a compiler reads it."""
+"""Names in C: any name of a program, input, size, loop or let yields C that compiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 import cffi.commontypes
 import numpy as np
@@ -15,34 +15,19 @@ import pytest
 
 import atl
 import lowering
-from atl.core.index import Array, Var, index, size
+from atl.core.index import Array, Index, Var, index, size
 from atl.core.predicate import TRUE
 from lowering import lower, print_c
 from lowering.c.helpers import HELPER_NAMES
 from lowering.c.names import FUNCTION_NAMES, KEYWORDS, Names, identifier, reserved
 from lowering.c.parameters import declaration
 from lowering.c.printer import function_names, print_unit
-from lowering.nest.loopnest import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Declare,
-    Free,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    Statement,
-)
+from lowering.nest import loopnest as ln
 from lowering.toolchain import find_compiler
 from proofs_tests.nests.by_hand import WARNINGS, ZERO, at, cell, loop, n, output, tensor
 
 HEADERS: Final = ("math.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "stddef.h")
 STANDARDS: Final = (("-std=c11",), ("-std=gnu2x", "-D_GNU_SOURCE"))
-
 
 pytestmark = pytest.mark.usefixtures("private_cache", "each_compiler")
 
@@ -59,134 +44,107 @@ def compiles(text: str, standard: Sequence[str] = STANDARDS[0]) -> None:
 
 
 @cache
-def macros_of(header: str, standard: Sequence[str]) -> set[str]:
-    return set(re.findall(r"#define ([A-Za-z]\w*)", preprocessed(f"#include <{header}>", *standard, "-dM")))
-
-
-@cache
-def declared_by(header: str, standard: Sequence[str]) -> set[str]:
-    """Every identifier of the header outside of braces: what it declares is among them."""
+def names_in(header: str, standard: Sequence[str]) -> tuple[set[str], set[str]]:
+    """Return the macros of a header, and its identifiers outside of braces, among them all declarations."""
     text = preprocessed(f"#include <{header}>", *standard)
     while (shorter := re.sub(r"\{[^{}]*\}", "", text)) != text:
         text = shorter
-    return set(re.findall(r"\b[A-Za-z]\w*", text))
-
-
-def in_headers() -> set[str]:
-    return {
-        name
-        for header in HEADERS
-        for standard in STANDARDS
-        for name in (*macros_of(header, standard), *declared_by(header, standard))
-    }
-
-
-# -- the table --------------------------------------------------------------------------------------------------------
+    macros = re.findall(r"#define ([A-Za-z]\w*)", preprocessed(f"#include <{header}>", *standard, "-dM"))
+    return set(macros), set(re.findall(r"\b[A-Za-z]\w*", text))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("standard", STANDARDS)
 @pytest.mark.parametrize("header", HEADERS)
-def test_the_table_has_what_this_machines_headers_define_and_declare(header: str, standard: Sequence[str]) -> None:
-    assert [name for name in macros_of(header, standard) if not reserved(name)] == []
-    assert [name for name in declared_by(header, standard) if not reserved(name, of_function=True)] == []
+def test_table_covers_the_headers_of_this_machine(header: str, standard: Sequence[str]) -> None:
+    macros, declared = names_in(header, standard)
+    assert [name for name in macros if not reserved(name)] == []
+    assert [name for name in declared if not reserved(name, of_function=True)] == []
 
 
-def test_a_reserved_name_with_an_underscore_is_free() -> None:
+def test_reserved_name_with_an_underscore_is_free() -> None:
     for name in (*KEYWORDS, *FUNCTION_NAMES, *HELPER_NAMES):
         assert identifier(name, of_function=True) == f"{name}_"
         assert not reserved(f"{name}_", of_function=True)
 
 
-def test_ordinary_names_stay_as_they_are() -> None:
+def test_ordinary_names_are_unchanged() -> None:
     ordinary = (
         "A i n buf blur total x2 index y1 near far vector M_TILE LC_X FP_SCALE PRIor M_ E end start strength member"
     )
     assert [identifier(name) for name in ordinary.split()] == ordinary.split()
 
 
-# -- each name in each role -------------------------------------------------------------------------------------------
-
 _X, _OUT = tensor("x_in", n)[0], output(n)
+_VALUE: Final = ln.Apply("min", (at(tensor("x_in", n)[1], ZERO), ln.Number(math.inf, "float32")), "float32")
 _STORED: Final = loop(
-    Var(1, "at"),
-    n,
-    Assign(
-        cell(_OUT, index(Var(1, "at"))),
-        Apply(
-            "exp", (Apply("min", (at(tensor("x_in", n)[1], ZERO), Number(math.inf, "float32")), "float32"),), "float32"
-        ),
-    ),
+    Var(1, "at"), n, ln.Assign(cell(_OUT, index(Var(1, "at"))), ln.Apply("exp", (_VALUE,), "float32"))
 )
-"""What uses functions of the library and of our own; an output that is not complete is cleared by one, too."""
+"""A loop that calls library functions and our helpers."""
 
 
-def made(
-    name: str, inputs: Sequence[Array], *body: Statement, sizes: Sequence[str] = (), out: Buffer = _OUT
-) -> LoopNest:
-    room = Buffer(900, "room", "float32", (n,))
-    used = (Allocate(room, n), Assign(cell(room, ZERO), Number(0, "float32")), Free(room))
-    return LoopNest(name, ("n", *sizes), (_X, *inputs), out, (_STORED, If(TRUE, used), *body))
+def made(name: str, inputs: Sequence[Array], *body: ln.Statement, sizes: Sequence[str] = ()) -> ln.LoopNest:
+    scratch = ln.Buffer(900, "room", "float32", (n,))
+    used = (ln.Allocate(scratch, n), ln.Assign(cell(scratch, ZERO), ln.Number(0, "float32")), ln.Free(scratch))
+    return ln.LoopNest(name, ("n", *sizes), (_X, *inputs), _OUT, (_STORED, ln.If(TRUE, used), *body))
 
 
-def programs(names: Sequence[str]) -> list[LoopNest]:
+def programs(names: Sequence[str]) -> list[ln.LoopNest]:
     return [made(name, []) for name in names]
 
 
-def arrays(names: Sequence[str]) -> list[LoopNest]:
-    both = [tensor(name, n) for name in names]
-    stores = [Assign(cell(_OUT, ZERO), at(buffer, ZERO)) for _, buffer in both]
+def arrays(names: Sequence[str], rank: int = 1) -> list[ln.LoopNest]:
+    both = [tensor(name, *[n] * rank) for name in names]
+    stores = [ln.Assign(cell(_OUT, ZERO), at(buffer, *[ZERO] * rank)) for _, buffer in both]
     return [made("f", [array for array, _ in both], *stores)]
 
 
-def numbers(names: Sequence[str]) -> list[LoopNest]:
-    both = [tensor(name) for name in names]
-    stores = [Assign(cell(_OUT, ZERO), at(buffer)) for _, buffer in both]
-    return [made("f", [array for array, _ in both], *stores)]
+def numbers(names: Sequence[str]) -> list[ln.LoopNest]:
+    return arrays(names, 0)
 
 
-def sizes(names: Sequence[str]) -> list[LoopNest]:
-    return [made("f", [], *(Assign(cell(_OUT, size(name)), Number(1, "float32")) for name in names), sizes=names)]
+def sizes(names: Sequence[str]) -> list[ln.LoopNest]:
+    return [made("f", [], *(ln.Assign(cell(_OUT, size(name)), ln.Number(1, "float32")) for name in names), sizes=names)]
 
 
-def outputs(names: Sequence[str]) -> list[LoopNest]:
-    stored = Number(1, "float32")
-    renamed = [Buffer(0, name, "float32", (n,), "output") for name in names]
-    return [LoopNest("f", ("n",), (), out, (Assign(cell(out, ZERO), stored),)) for out in renamed]
+def outputs(names: Sequence[str]) -> list[ln.LoopNest]:
+    stored = ln.Number(1, "float32")
+    renamed = [ln.Buffer(0, name, "float32", (n,), "output") for name in names]
+    return [ln.LoopNest("f", ("n",), (), out, (ln.Assign(cell(out, ZERO), stored),)) for out in renamed]
 
 
-def loops(names: Sequence[str]) -> list[LoopNest]:
+def loops(names: Sequence[str]) -> list[ln.LoopNest]:
     variables = [Var(10 + number, name) for number, name in enumerate(names)]
-    stored = Number(1, "float32")
-    return [made("f", [], *(loop(v, n, Assign(cell(_OUT, index(v)), stored)) for v in variables))]
+    stored = ln.Number(1, "float32")
+    return [made("f", [], *(loop(v, n, ln.Assign(cell(_OUT, index(v)), stored)) for v in variables))]
 
 
-def _lets(names: Sequence[str], let: Callable[[int, str], Block]) -> list[LoopNest]:
-    return [made("f", [], *(If(TRUE, let(10 + number, name)) for number, name in enumerate(names)))]
+def _lets(names: Sequence[str], let: Callable[[int, str], ln.Block]) -> list[ln.LoopNest]:
+    return [made("f", [], *(ln.If(TRUE, let(10 + number, name)) for number, name in enumerate(names)))]
 
 
-def scalars(names: Sequence[str]) -> list[LoopNest]:
-    def let(number: int, name: str) -> Block:
-        variable = Scalar(number, name, "float32")
-        return Declare(variable, Number(1, "float32")), Assign(cell(_OUT, ZERO), Load(variable))
-
-    return _lets(names, let)
-
-
-def heap(names: Sequence[str]) -> list[LoopNest]:
-    def let(number: int, name: str) -> Block:
-        buffer = Buffer(number, name, "float32", (n,))
-        return Allocate(buffer, n), Assign(cell(_OUT, ZERO), at(buffer, ZERO)), Free(buffer)
+def scalars(names: Sequence[str]) -> list[ln.LoopNest]:
+    def let(number: int, name: str) -> ln.Block:
+        variable = ln.Scalar(number, name, "float32")
+        return ln.Declare(variable, ln.Number(1, "float32")), ln.Assign(cell(_OUT, ZERO), ln.Load(variable))
 
     return _lets(names, let)
 
 
-def stack(names: Sequence[str]) -> list[LoopNest]:
-    def let(number: int, name: str) -> Block:
-        buffer = Buffer(number, name, "float32", (index(4),))
-        return Allocate(buffer, index(4), "stack"), Assign(cell(_OUT, ZERO), at(buffer, ZERO)), Free(buffer)
+def buffers(names: Sequence[str], extent: Index, storage: Literal["heap", "stack"]) -> list[ln.LoopNest]:
+    def let(number: int, name: str) -> ln.Block:
+        buffer = ln.Buffer(number, name, "float32", (extent,))
+        return ln.Allocate(buffer, extent, storage), ln.Assign(cell(_OUT, ZERO), at(buffer, ZERO)), ln.Free(buffer)
 
     return _lets(names, let)
+
+
+def heap(names: Sequence[str]) -> list[ln.LoopNest]:
+    return buffers(names, n, "heap")
+
+
+def stack(names: Sequence[str]) -> list[ln.LoopNest]:
+    return buffers(names, index(4), "stack")
 
 
 ROLES: Final = (programs, arrays, numbers, sizes, outputs, loops, scalars, heap, stack)
@@ -194,18 +152,20 @@ ROLES: Final = (programs, arrays, numbers, sizes, outputs, loops, scalars, heap,
 
 @pytest.mark.long
 @pytest.mark.parametrize("role", ROLES)
-def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str]], list[LoopNest]]) -> None:
-    names = sorted({*KEYWORDS, *FUNCTION_NAMES, *HELPER_NAMES, *in_headers(), *cffi.commontypes.COMMON_TYPES})
+def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str]], list[ln.LoopNest]]) -> None:
+    headers = (names_in(header, standard) for header in HEADERS for standard in STANDARDS)
+    declared = {name for both in headers for names in both for name in names}
+    names = sorted({*KEYWORDS, *FUNCTION_NAMES, *HELPER_NAMES, *declared, *cffi.commontypes.COMMON_TYPES})
     names = [name for name in names if name.isidentifier()]
     assert len(names) > 2000
-    # Each output needs a function, and is renamed as arrays are, which have all of the names.
+    # Each output needs its own function; outputs are renamed as arrays are, which take all names.
     text = print_unit(role(names[::8] if role is outputs else names))
     for standard in STANDARDS:
         compiles(text, standard)
 
 
 @pytest.mark.long
-def test_a_program_of_every_reserved_name_is_declared_to_python() -> None:
+def test_program_of_every_reserved_name_is_declared_to_cffi() -> None:
     names = sorted({*KEYWORDS, *FUNCTION_NAMES, *HELPER_NAMES, *cffi.commontypes.COMMON_TYPES})
     of = programs([name for name in names if name.isidentifier()])
     ffi = cffi.FFI()
@@ -218,7 +178,7 @@ UNENDING: Final = ("M_TILE", "LC_X", "FP_SCALE", "PRIor", "M_", "SIGN", "INT_MAX
 @pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", UNENDING)
-def test_a_program_may_use_one_name_for_everything(name: str) -> None:
+def test_program_may_use_one_name_for_everything(name: str) -> None:
     width = atl.sizes(f"{name}_n", min=1)
     x = atl.tensor(name, width)
     body = atl.let(
@@ -231,7 +191,7 @@ def test_a_program_may_use_one_name_for_everything(name: str) -> None:
     assert print_c(lower(kernel.program)) == kernel.source
 
 
-def test_a_name_that_is_taken_is_numbered_past_what_is_reserved() -> None:
+def test_repeated_name_is_numbered_past_reserved_names() -> None:
     names = Names()
     bound = []
     for key, hint in enumerate(("exp", "exp", "M_", "M_", "M_LN", "M_LN", "int8", "int8")):

@@ -1,4 +1,4 @@
-"""Compilers are found in order, say what they are and what they build for, and others are refused."""
+"""Compilers: search order, identification, target processor, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from proofs_tests.c.scripts import (
 pytestmark = pytest.mark.usefixtures("private_cache", "no_cc")
 
 
-def test_the_compiler_that_is_found_says_its_version() -> None:
+def test_compiler_reports_version_and_kind() -> None:
     compiler = find_compiler()
     assert compiler.path.is_absolute()
     assert compiler.path.name in {"clang", "gcc", "cc"}
@@ -47,21 +47,21 @@ def test_gcc_is_preferred_to_clang_and_clang_to_cc(
     assert find_compiler().version == f"fake {found} 1.0"
 
 
-def test_a_compiler_that_does_not_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiler_that_does_not_run_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_compilers(tmp_path / "bin", "clang")
     script(tmp_path / "bin" / "gcc", "echo no developer tools >&2; exit 3")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert find_compiler().path.name == "clang"
 
 
-def test_cc_comes_before_all_others_and_may_carry_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cc_has_precedence_and_may_have_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_compilers(tmp_path / "bin", "clang", "gcc", "cc", "mine")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("CC", "mine -m64")
     assert find_compiler().command == (str(tmp_path / "bin" / "mine"), "-m64")
 
 
-def test_an_upgraded_compiler_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upgraded_compiler_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     fake_compilers(tmp_path / "bin", "cc")
     assert find_compiler().version == "fake cc 1.0"
@@ -75,7 +75,7 @@ def no_zig(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lowering.compiler.find_spec", lambda _: None)
 
 
-def test_without_any_compiler_the_error_says_what_to_install(no_zig: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_error_names_packages_to_install(no_zig: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(CompilerMissing) as caught:
         find_compiler()
@@ -90,9 +90,7 @@ def test_without_any_compiler_the_error_says_what_to_install(no_zig: None, monke
     )
 
 
-def test_compilers_that_were_found_and_do_not_run_are_named(
-    no_zig: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_compilers_are_named(no_zig: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = script(tmp_path / "bin" / "gcc", "echo no developer tools >&2; exit 3")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(CompilerMissing) as caught:
@@ -103,7 +101,7 @@ def test_compilers_that_were_found_and_do_not_run_are_named(
 
 
 @pytest.mark.parametrize("chosen", ["no-such-compiler", "/nowhere/cc", "'half quoted"])
-def test_a_cc_that_is_not_there_is_an_error_and_not_passed_over(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nonexistent_cc_is_an_error(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", chosen)
     with pytest.raises(CompilerMissing) as caught:
         find_compiler()
@@ -111,7 +109,7 @@ def test_a_cc_that_is_not_there_is_an_error_and_not_passed_over(chosen: str, mon
     assert any("unset CC" in suggestion for suggestion in caught.value.suggestions)
 
 
-def test_a_cc_that_does_not_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cc_that_does_not_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cc"
     path.write_bytes(b"\x7fELF but not really")
     path.chmod(0o755)
@@ -120,9 +118,7 @@ def test_a_cc_that_does_not_run_is_an_error(tmp_path: Path, monkeypatch: pytest.
         find_compiler()
 
 
-def test_the_flag_for_this_processor_is_left_out_where_it_is_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsupported_native_flag_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuses = 'case "$*" in *native*) exit 1;; esac; exec'
     real = find_compiler().path
     monkeypatch.setenv("CC", str(script(tmp_path / "plain", f'{refuses} {real} "$@"')))
@@ -130,9 +126,7 @@ def test_the_flag_for_this_processor_is_left_out_where_it_is_unknown(
     assert sum_of_squares(build_shared(SQUARES, name="squares"), [3, 4]) == 25
 
 
-def test_a_compiler_that_does_not_say_what_it_is_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiler_that_does_not_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", str(script(tmp_path / "mute-cc", "exec sleep 600")))
     monkeypatch.setenv("ATL_COMPILER_TIMEOUT", "0.2")
     with pytest.raises(CompilerMissing, match=r"its --version does not end within 0\.2 seconds"):
@@ -140,36 +134,29 @@ def test_a_compiler_that_does_not_say_what_it_is_is_passed_over(
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf", "1e9"])
-def test_a_time_limit_that_is_none_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_time_limit_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "fine-cc")))
     monkeypatch.setenv("ATL_COMPILER_TIMEOUT", text)
     with pytest.raises(InvalidArgument, match="ATL_COMPILER_TIMEOUT"):
         find_compiler()
 
 
-# -- the processor that is built for ---------------------------------------------------------------------------------
-
-
-def test_a_compiler_that_takes_this_processor_for_another_is_another_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing but what -march=native stands for differs, as between two machines without /proc/cpuinfo."""
-    told = tmp_path / "told"
+def test_builds_for_another_processor_are_separate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the meaning of -march=native differs, as between two machines without /proc/cpuinfo."""
+    flags = tmp_path / "flags"
     real = find_compiler().path
-    asked = f'case "$*" in *-dM*) exec {real} $(cat {told}) -dM -E -x c -;; esac'
+    asked = f'case "$*" in *-dM*) exec {real} $(cat {flags}) -dM -E -x c -;; esac'
     monkeypatch.setenv("CC", str(script(tmp_path / "cc", f'{asked}; exec {real} "$@"')))
     paths: list[Path] = []
     for flag in ("-DFEATURE=1", "-DFEATURE=2"):
-        told.write_text(flag)
+        flags.write_text(flag)
         compiler_module._identified.cache_clear()
         paths.append(build_shared(SQUARES, name="squares"))
     assert paths[0] != paths[1]
 
 
-def test_an_answer_that_is_late_once_is_asked_for_again(
-    logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is built meanwhile: it would be without the flag for this processor."""
+def test_timed_out_query_is_repeated(logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is built in between: the build would lack the flag for this processor."""
 
     def late(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
         if "-dM" in command:
@@ -188,7 +175,7 @@ def test_an_answer_that_is_late_once_is_asked_for_again(
 
 
 @pytest.mark.parametrize("flag", ["-march=x86-64", "-march=x86-64-v3"])
-def test_a_processor_that_cc_names_is_compiled_for(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_named_by_cc_is_the_target(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = find_compiler()
     monkeypatch.setenv("CC", f"{real.path} {flag}")
     if platform.machine() != "x86_64":
@@ -205,11 +192,11 @@ def test_a_processor_that_cc_names_is_compiled_for(flag: str, monkeypatch: pytes
     ("version", "macro"),
     [("tcc version 0.9.27", "__TINYC__ 927"), ("tcc version 0.9.28", "__GNUC__ 4"), ("gcc, says who", "__STDC__ 1")],
 )
-def test_compilers_that_are_neither_gcc_nor_clang_are_refused(
+def test_other_compilers_than_gcc_and_clang_are_refused(
     version: str, macro: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = f"case \"$*\" in *-dM*) echo '#define {macro}';; *) echo '{version}';; esac"
-    path = script(tmp_path / "bin" / "cc", told)
+    answers = f"case \"$*\" in *-dM*) echo '#define {macro}';; *) echo '{version}';; esac"
+    path = script(tmp_path / "bin" / "cc", answers)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for chosen in ("cc", ""):
         monkeypatch.setenv("CC", chosen)
@@ -217,32 +204,29 @@ def test_compilers_that_are_neither_gcc_nor_clang_are_refused(
             find_compiler()
         assert f"{path} ({version}) is neither gcc nor clang" in caught.value.summary
         assert "zig cc, musl-gcc and icx are based on these" in caught.value.summary
-        # No other compiler is found here: to unset CC would not help, nor would the path of just any compiler.
+        # There is no other compiler here: unsetting CC would not help, nor would any path.
         assert not any("unset CC" in hint for hint in caught.value.suggestions)
         assert any("apt install gcc" in hint for hint in caught.value.suggestions)
         if chosen:
             assert caught.value.suggestions[-1].startswith("set CC to the path of gcc, of clang")
 
 
-# -- instructions that this processor lacks ---------------------------------------------------------------------------
-
-
 def other_processor() -> str:
-    """An argument that makes gcc and clang use instructions that this processor lacks."""
+    """Return a flag that makes gcc and clang use instructions that this processor lacks."""
     found = find_compiler()
     if platform.machine() != "x86_64" or not found.native:
         pytest.skip("needs an x86 processor that the compiler knows")
-    told = run([*found.command, *found.native, "-dM", "-E", "-x", "c", "-"]).stdout
+    macros = run([*found.command, *found.native, "-dM", "-E", "-x", "c", "-"]).stdout.split()
     for flag, macro in (("-march=bdver4", "__XOP__"), ("-march=skylake-avx512", "__AVX512F__")):
-        if macro not in told.split():
+        if macro not in macros:
             return flag
     pytest.skip("this processor has the instructions of all others")
 
 
-def test_a_kernel_for_another_processor_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_for_another_processor_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     flag = other_processor()
     monkeypatch.setenv("CC", f"{find_compiler().path} {flag}")
-    path = build_shared(SQUARES, name="squares")  # it may be carried to that processor
+    path = build_shared(SQUARES, name="squares")  # building is allowed: the object may be moved there
     for _ in range(2):
         with pytest.raises(CompilerFailed) as caught:
             load(path, SQUARES_CDEF)
@@ -250,16 +234,16 @@ def test_a_kernel_for_another_processor_is_not_loaded(monkeypatch: pytest.Monkey
         assert f"remove {flag} from CC" in caught.value.suggestions[0]
 
 
-def test_instructions_that_are_added_one_by_one_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_individually_enabled_instructions_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     other_processor()
-    told = run([*find_compiler().command, "-march=native", "-dM", "-E", "-x", "c", "-"]).stdout
-    has = "__XOP__" in told.split()
+    macros = run([*find_compiler().command, "-march=native", "-dM", "-E", "-x", "c", "-"]).stdout.split()
+    has = "__XOP__" in macros
     monkeypatch.setenv("CC", f"{find_compiler().path} -mxop")
     assert ("XOP" in foreign_instructions(find_compiler())[1]) != has
 
 
 @pytest.mark.parametrize("flag", ["-march=x86-64", "-mtune=generic", "-m64", "-march=native", "-O1"])
-def test_arguments_that_bring_in_nothing_new_are_fine(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_without_new_instructions_are_accepted(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if platform.machine() != "x86_64":
         pytest.skip("needs an x86 processor")
     monkeypatch.setenv("CC", f"{find_compiler().path} {flag}")

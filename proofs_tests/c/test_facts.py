@@ -1,4 +1,4 @@
-"""What is declared of elements is checked by C once a kernel remembers the shapes; what is said stays the same."""
+"""Facts about elements: checked by C code once a kernel has validated the shapes; messages stay the same."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from lowering import facts
 from lowering.calls.bind_args import validated_indices
 from lowering.calls.fast_path import OperandSpec
 from lowering.calls.validation_cache import CachedValidation
+from lowering.facts import ElementConstraint, ElementConstraints
 
 n, m = atl.sizes("n m")
 x = atl.tensor("x", m)
 
 
 def gathering(dtype: str, **declared: Any) -> atl.Program:
-    """The elements of x at the indices in A, in rows of three."""
+    """Return a program that reads x at the indices in A, in rows of three."""
     indices = atl.tensor("A", n, 3, dtype=dtype, **declared)
     return atl.program("gathering", [indices, x], atl.gen(n, 3, lambda i, j: x[indices[i, j]]))
 
@@ -36,7 +37,7 @@ def gathering(dtype: str, **declared: Any) -> atl.Program:
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("at", [0, 1, 7, 63, 1000, 2999])
 @pytest.mark.parametrize("fault", [-1, 100, 2**31 - 1, -(2**31)])
-def test_one_element_out_of_range_is_found_wherever_it_stands(dtype: str, at: int, fault: int) -> None:
+def test_element_out_of_range_is_found_at_any_position(dtype: str, at: int, fault: int) -> None:
     kernel = compiled(gathering(dtype, range=(0, m)))
     held = np.random.default_rng(1).integers(0, 100, (1000, 3)).astype(dtype)
     values = np.arange(100, dtype=np.float32)
@@ -48,7 +49,7 @@ def test_one_element_out_of_range_is_found_wherever_it_stands(dtype: str, at: in
 
 
 @pytest.mark.long
-def test_a_row_that_falls_is_found_and_one_that_begins_lower_than_the_last_ended_is_none() -> None:
+def test_decreasing_row_is_found_and_row_boundaries_are_ignored() -> None:
     kernel = compiled(gathering("int32", range=(0, m), monotonic="increasing"))
     values = np.arange(9, dtype=np.float32)
     right = np.array([[6, 7, 8], [0, 4, 5]], np.int32)
@@ -59,8 +60,8 @@ def test_a_row_that_falls_is_found_and_one_that_begins_lower_than_the_last_ended
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 9, 19])
-def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: int) -> None:
-    """Each limit by itself, against NumPy; a fault in any of them is a fault of all."""
+def test_checks_of_many_arrays_run_together_and_find_each_fault(count: int) -> None:
+    """Compare each limit with NumPy; a fault in any array is a fault of the combined check."""
     random = np.random.default_rng(count)
     arrays, limits = [], []
     for place in range(count):
@@ -68,9 +69,9 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
         arrays.append(np.sort(random.integers(0, 50, 24)).astype(dtype))
         positions = ("int32", "int64")[max(place - 1, 0) % 2]
         limits += [
-            facts.ElementConstraint(f"outside {dtype}", (place,), 24, (0, 49)),
-            facts.ElementConstraint(f"unsorted {dtype}", (place,), 24, range_of(dtype), (4, 0)),
-            facts.ElementConstraint(
+            ElementConstraint(f"outside {dtype}", (place,), 24, (0, 49)),
+            ElementConstraint(f"unsorted {dtype}", (place,), 24, range_of(dtype), (4, 0)),
+            ElementConstraint(
                 f"unsorted {dtype} between {positions}", (place, max(place - 1, 0)), 24, range_of(dtype), (24, 0)
             ),
         ]
@@ -79,7 +80,7 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
     def finds(asked: Sequence[facts.ConstraintCheck]) -> bool:
         return any(finds_fault(told, *pick(pointers)) for finds_fault, told, pick in asked)
 
-    together = facts.ElementConstraints(limits)
+    together = ElementConstraints(limits)
     assert len(together.checks) == 1 or count > 8
     assert not finds(together.checks)
     for place, array in enumerate(arrays):
@@ -87,10 +88,10 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
             before, array[at] = array[at], fault
             outside, falls = not 0 <= fault < 50, bool((np.diff(array.reshape(6, 4)) < 0).any())
             for limit in limits[3 * place : 3 * place + 2]:
-                assert finds(facts.ElementConstraints([limit]).checks) is (
+                assert finds(ElementConstraints([limit]).checks) is (
                     outside if limit.question.startswith("out") else falls
                 )
-            assert finds(together.checks) is (outside or falls or finds(facts.ElementConstraints(limits[2::3]).checks))
+            assert finds(together.checks) is (outside or falls or finds(ElementConstraints(limits[2::3]).checks))
             array[at] = before
     alone = [limit for limit in limits if len(set(limit.places)) == 1]
     left = together.checks_except(tuple((place,) for place in range(count)))
@@ -100,17 +101,14 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
 @pytest.mark.sampled
 @pytest.mark.parametrize(("dtype", "positions"), [("int32", "int32"), ("int64", "int32"), ("int32", "int64")])
 @pytest.mark.parametrize("strict", [0, 1])
-def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
-    dtype: str, positions: str, strict: int
-) -> None:
-    """All rows of four small numbers between all positions, in all ranges by turns, beside the definition."""
+def test_rows_between_positions_are_checked_to_their_ends(dtype: str, positions: str, strict: int) -> None:
+    """Compare all rows of four small numbers, between all positions and in turn for all ranges, with the definition."""
     a, at = np.zeros(4, dtype), np.zeros(3, positions)
     pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in (a, at)]
     question = f"unsorted {dtype} between {positions}"
     ranges = ((0, 2), (1, 2), (0, 1), range_of(dtype), (1, 1))
     asked = [
-        facts.ElementConstraints([facts.ElementConstraint(question, (0, 1), 4, within, (3, strict))]).checks[0]
-        for within in ranges
+        ElementConstraints([ElementConstraint(question, (0, 1), 4, within, (3, strict))]).checks[0] for within in ranges
     ]
     for turn, ends in enumerate(product(range(-1, 6), repeat=3)):
         at[:] = ends
@@ -127,8 +125,8 @@ def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
 @pytest.mark.parametrize(
     "ends", [(2**63 - 1, 100, 100), (0, 2**63 - 1, 5), (-(2**63), 5, 2**63 - 1), (2**63 - 1, 0, 3)]
 )
-def test_positions_that_are_the_largest_numbers_read_nothing_outside_of_a_row(ends: tuple[int, ...]) -> None:
-    """The number after the largest one is the least, and what stands there is not in this process."""
+def test_extreme_positions_read_nothing_outside_of_a_row(ends: tuple[int, ...]) -> None:
+    """Adding 1 to the largest number wraps to the least, which is not a valid address."""
     z, rows = atl.sizes("z rows")
     pos = atl.tensor("pos", rows + 1, dtype="int64", range=(0, z + 1))
     crd = atl.tensor("crd", z, dtype="int64", range=(0, m), monotonic=("increasing", pos))
@@ -139,13 +137,13 @@ def test_positions_that_are_the_largest_numbers_read_nothing_outside_of_a_row(en
         kernel(np.array(ends), indices, values)
 
 
-def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() -> None:
+def test_decrease_in_a_long_row_is_found_at_any_position() -> None:
     count = 2**21 + 7
     crd = np.arange(count, dtype=np.int32)
     pos = np.array([3, 3, 5, 4100, 4100, 2**20, 2**20, 2**20 + 4, count - 2], np.int32)
     pointers = [_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), array) for array in (crd, pos)]
-    ((finds_fault, told, pick),) = facts.ElementConstraints(
-        [facts.ElementConstraint("unsorted int32 between int32", (0, 1), count, (0, count - 1), (len(pos), 1))]
+    ((finds_fault, told, pick),) = ElementConstraints(
+        [ElementConstraint("unsorted int32 between int32", (0, 1), count, (0, count - 1), (len(pos), 1))]
     ).checks
     assert not finds_fault(told, *pick(pointers))
     for at, is_one in ((2, 0), (3, 0), (4, 1), (5, 0), (4098, 1), (4099, 1), (4100, 0), (4101, 1), (2**20 - 1, 1),
@@ -161,13 +159,13 @@ def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() 
         crd[at] = at
 
 
-def test_a_note_holds_only_for_limits_that_ask_the_same_of_its_indices() -> None:
+def test_note_applies_only_to_limits_with_equal_checks() -> None:
     first, other = (
-        facts.ElementConstraint("outside int32", (0,), 3, (0, 4)),
-        facts.ElementConstraint("outside int32", (1,), 3, (0, 9)),
+        ElementConstraint("outside int32", (0,), 3, (0, 4)),
+        ElementConstraint("outside int32", (1,), 3, (0, 9)),
     )
-    limits = facts.ElementConstraints([first, other])
-    wider = facts.ElementConstraints([first, replace(other, within=(0, 5))])
+    limits = ElementConstraints([first, other])
+    wider = ElementConstraints([first, replace(other, within=(0, 5))])
     for places, agree in (((0,), True), ((1,), False), ((0, 1), False)):
         assert limits.agrees_on(wider, places) is wider.agrees_on(limits, places) is agree
         operand = OperandSpec("A", (), places)
@@ -177,7 +175,7 @@ def test_a_note_holds_only_for_limits_that_ask_the_same_of_its_indices() -> None
         assert validated_indices(limits, [(operand, {}, None, None)]) == ()
 
 
-def test_shapes_that_were_right_are_remembered_though_elements_have_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validated_shapes_are_cached_though_elements_have_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = compiled(gathering("int64", range=(0, m)))
     values, held = np.arange(9, dtype=np.float32), np.array([[0, 1, 8]])
     first = kernel(held, values)
@@ -185,7 +183,7 @@ def test_shapes_that_were_right_are_remembered_though_elements_have_facts(monkey
     assert np.array_equal(kernel(held, values), first)
 
 
-def test_a_range_that_no_element_can_be_in_is_met_by_no_elements_only() -> None:
+def test_empty_range_is_satisfied_only_by_empty_arrays() -> None:
     kernel = compiled(gathering("int32", range=(5, 5)))
     values = np.zeros(9, np.float32)
     for _ in range(2):
@@ -193,22 +191,18 @@ def test_a_range_that_no_element_can_be_in_is_met_by_no_elements_only() -> None:
     with pytest.raises(ArrayError, match="out of the declared range"):
         kernel(np.full((1, 3), 5, np.int32), values)
     held = np.full(3, 5, np.int32)
-    ((finds_fault, told, pick),) = facts.ElementConstraints(
-        [facts.ElementConstraint("outside int32", (0,), 3, (0, -1))]
-    ).checks
+    ((finds_fault, told, pick),) = ElementConstraints([ElementConstraint("outside int32", (0,), 3, (0, -1))]).checks
     assert finds_fault(told, *pick([_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), held)]))
 
 
-def test_a_check_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: an element equal to the upper bound passes, so that the kernel would read behind the end."""
+def test_off_by_one_in_the_check_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an element equal to the upper bound pass; the kernel would then read past the end."""
     original = facts.Facts.limits
 
-    def wider(self: facts.Facts, sizes: Any) -> facts.ElementConstraints:
+    def wider(self: facts.Facts, sizes: Any) -> ElementConstraints:
         found = original(self, sizes).each
-        return facts.ElementConstraints(
-            replace(limit, within=(limit.within[0], limit.within[1] + 1)) for limit in found
-        )
+        return ElementConstraints(replace(limit, within=(limit.within[0], limit.within[1] + 1)) for limit in found)
 
     monkeypatch.setattr(facts.Facts, "limits", wider)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        test_one_element_out_of_range_is_found_wherever_it_stands("int32", 63, 100)
+        test_element_out_of_range_is_found_at_any_position("int32", 63, 100)

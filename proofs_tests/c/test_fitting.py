@@ -1,4 +1,4 @@
-"""Theorems are about integers, and so is C: what a kernel computes for indices fits into 64 bits, or a call refuses."""
+"""Overflow of indices: what a kernel computes for indices fits into 64 bits, or the call is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ idx = atl.tensor("idx", m, dtype="int64")
 HELD = np.arange(1, 6, dtype=np.float32)
 TOP = 2**63 - 1
 
-
 pytestmark = pytest.mark.usefixtures("private_cache")
 
 
@@ -33,14 +32,14 @@ def int64(*elements: int) -> AnyArray:
 
 
 def agrees(program: Program, *arrays: AnyArray, **sizes: int) -> bool:
-    """Whether the kernel gives what the reference gives, which computes with integers of any length."""
+    """Return whether the kernel agrees with the reference, which has unbounded integers."""
     named: dict[str, Any] = dict(sizes)
     found = compile_program(program)(*arrays, **named)
     return np.array_equal(found, atl.evaluate(program, *arrays, **named))
 
 
 def after() -> Program:
-    """The element after the one that is pointed at."""
+    """Return a program that reads the element after the one that `idx` points at."""
     return atl.program(
         "after", [x, idx], atl.gen(m, lambda i: atl.guard((idx[i] >= 0) & (idx[i] + 1 < n), x[idx[i] + 1]))
     )
@@ -58,10 +57,7 @@ def product_of_sizes() -> Program:
     return atl.program("product", [x], atl.gen(n, lambda i: x[atl.imin(m * k, i)]))
 
 
-# -- elements ---------------------------------------------------------------------------------------------------------
-
-
-def test_an_element_of_any_size_is_compared_without_a_constant_added_to_it() -> None:
+def test_elements_are_compared_without_adding_a_constant() -> None:
     assert agrees(after(), HELD, int64(0, 3, 4, -1, TOP, TOP - 1, -TOP - 1))
     assert "idx[i] < n - 1" in compile_program(after()).source
 
@@ -69,7 +65,7 @@ def test_an_element_of_any_size_is_compared_without_a_constant_added_to_it() -> 
 @pytest.mark.sampled
 @pytest.mark.parametrize("sign", ["<", "<=", "==", "!="])
 @pytest.mark.parametrize("by", [-2, -1, 1, 2])
-def test_no_comparison_of_an_element_and_a_constant_wraps(sign: str, by: int) -> None:
+def test_comparison_of_element_and_constant_does_not_wrap(sign: str, by: int) -> None:
     conditions = {
         "<": lambda e, i: (e + by < i) & (i < e + by + 4),
         "<=": lambda e, i: (e + by <= i) & (i <= e + by + 4),
@@ -82,7 +78,7 @@ def test_no_comparison_of_an_element_and_a_constant_wraps(sign: str, by: int) ->
     assert agrees(program, HELD, int64(0, 3, -3, TOP, TOP - 1, TOP - 2, -TOP - 1, -TOP, 1 - TOP))
 
 
-def test_elements_up_to_the_last_that_fits_run_and_the_next_is_refused() -> None:
+def test_largest_valid_elements_run_and_the_next_is_refused() -> None:
     assert agrees(doubled(), HELD, int64(0, 2, 3, -1, 2**62 - 1, -(2**62)))
     kernel = compile_program(doubled())
     with pytest.raises(
@@ -94,12 +90,12 @@ def test_elements_up_to_the_last_that_fits_run_and_the_next_is_refused() -> None
     assert caught.value.numbers == {"i": "0 … 1", "idx[i]": f"1 … {2**62}"}
     assert f"its known range is 2 to {2**63}" in str(caught.value)
     np.testing.assert_array_equal(kernel(HELD, int64(1, 2)), [3, 5])
-    # Shapes that were right before say nothing of the elements.
+    # Cached shapes imply nothing about elements.
     with pytest.raises(IndexOverflow):
         kernel(HELD, int64(1, 2**62))
 
 
-def test_what_the_refusal_advises_makes_the_call_run() -> None:
+def test_suggestion_of_the_refusal_works() -> None:
     with pytest.raises(IndexOverflow) as caught:
         compile_program(doubled())(HELD, int64(1, TOP))
     assert caught.value.suggestions == (
@@ -115,11 +111,11 @@ def test_what_the_refusal_advises_makes_the_call_run() -> None:
         assert IndexOverflowCheck(lower(given)).scanned == ()
 
 
-def test_an_array_without_elements_is_no_obstacle() -> None:
+def test_empty_array_is_accepted() -> None:
     assert compile_program(doubled())(HELD, int64()).shape == (0,)
 
 
-def test_a_scalar_input_is_looked_at_like_an_array() -> None:
+def test_scalar_input_is_checked_like_an_array() -> None:
     a = atl.tensor("a", dtype="int64")
     program = atl.program("strided", [x, a], atl.gen(n, lambda i: atl.guard((3 * a >= 0) & (i + 3 * a < n), x[i])))
     assert agrees(program, HELD, np.array(1, np.int64))
@@ -128,7 +124,7 @@ def test_a_scalar_input_is_looked_at_like_an_array() -> None:
         compile_program(program)(HELD, TOP)
 
 
-def test_elements_of_32_bits_are_never_looked_at() -> None:
+def test_elements_of_32_bits_are_never_checked() -> None:
     narrow = atl.tensor("idx", m, dtype="int32")
     program = atl.program(
         "narrow", [x, narrow], atl.gen(m, lambda i: atl.guard((narrow[i] >= 0) & (2 * narrow[i] < n), x[2 * narrow[i]]))
@@ -137,15 +133,12 @@ def test_elements_of_32_bits_are_never_looked_at() -> None:
     assert agrees(program, HELD, np.array([0, 2, 3, -1, 2**31 - 1, -(2**31)], np.int32))
 
 
-def test_the_value_of_an_index_wraps_as_integers_do() -> None:
+def test_value_of_an_index_wraps_like_an_integer() -> None:
     program = atl.program("value", [idx], atl.gen(m, lambda i: atl.value(3 * idx[i])))
     assert agrees(program, int64(1, TOP, -TOP - 1, 2**62))
 
 
-# -- sizes ------------------------------------------------------------------------------------------------------------
-
-
-def test_products_of_free_sizes_run_up_to_the_last_that_fits() -> None:
+def test_products_of_sizes_run_up_to_the_largest_that_fits() -> None:
     program = product_of_sizes()
     for pair in ((1, 2), (2**31, 2**31), (3037000499, 3037000500), (2**56, 127), (7 * 73 * 127 * 337, 92737 * 649657)):
         assert agrees(program, HELD, m=pair[0], k=pair[1])
@@ -156,7 +149,7 @@ def test_products_of_free_sizes_run_up_to_the_last_that_fits() -> None:
         assert caught.value.suggestions == ("call it with smaller sizes",)
 
 
-def test_a_divisor_a_bound_and_a_numerator_fit_too() -> None:
+def test_divisors_bounds_and_numerators_must_fit() -> None:
     divided = atl.program("divided", [x], atl.gen(n, lambda i: x[i // (m * k + 1)]))
     assert agrees(divided, HELD, m=1, k=2)
     with pytest.raises(IndexOverflow, match=r"k\*m \+ 1"):
@@ -171,7 +164,7 @@ def test_a_divisor_a_bound_and_a_numerator_fit_too() -> None:
         compile_program(above)(HELD, m=2**32, k=2**31)
 
 
-def test_what_is_never_reached_is_not_refused() -> None:
+def test_unreachable_overflow_is_not_refused() -> None:
     program = product_of_sizes()
     assert compile_program(program)(HELD[:0], m=2**40, k=2**40).shape == (0,)
     guarded = atl.program("guarded", [x], atl.gen(n, lambda i: atl.guard(m <= 1000, x[atl.imin(m * m * m, i)])))
@@ -179,7 +172,7 @@ def test_what_is_never_reached_is_not_refused() -> None:
     assert agrees(guarded, HELD, m=2**56)
 
 
-def test_a_buffer_that_is_allocated_outside_of_its_loop_has_the_size_that_it_has_there() -> None:
+def test_hoisted_buffer_has_the_size_known_outside_the_loop() -> None:
     def element(i: IndexExpr) -> atl.Tensor:
         return atl.let(atl.gen(i + 1, lambda j: x[j] + 1.0), lambda row: row[i] + row[0])
 
@@ -188,7 +181,7 @@ def test_a_buffer_that_is_allocated_outside_of_its_loop_has_the_size_that_it_has
     assert IndexOverflowCheck(lower(program)).reach == 2**62
 
 
-def test_sizes_that_fit_for_some_elements_only_are_looked_at_in_each_call() -> None:
+def test_sizes_that_fit_only_some_elements_are_checked_per_call() -> None:
     narrow = atl.tensor("idx", n, dtype="int32")
     program = atl.program(
         "scaled", [x, narrow], atl.gen(n, lambda i: atl.guard((narrow[i] * m >= 0) & (narrow[i] * m < n), x[i]))
@@ -208,13 +201,10 @@ def test_sizes_that_fit_for_some_elements_only_are_looked_at_in_each_call() -> N
         *(blur.fused_with_tails, blur.tiled_staged_with_tails, tensor_addition.nested),
     ],
 )
-def test_schedules_fit_for_all_sizes_that_memory_holds(make: Any) -> None:
+def test_schedules_fit_for_all_sizes_in_memory(make: Any) -> None:
     fitting = IndexOverflowCheck(lower(make()))
     assert fitting.scanned == ()
     assert fitting.reach >= 2**31
-
-
-# -- at random --------------------------------------------------------------------------------------------------------
 
 
 def _sum_of(chosen: random.Random, i: IndexExpr, depth: int) -> Any:
@@ -241,7 +231,7 @@ def _sum_of(chosen: random.Random, i: IndexExpr, depth: int) -> Any:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
-def test_a_call_gives_what_integers_give_or_is_refused(seed: int) -> None:
+def test_call_agrees_with_unbounded_integers_or_is_refused(seed: int) -> None:
     chosen = random.Random(seed)
     elements = [0, 1, 2, 3, -1, 2**31, -(2**31), 2**32 - 1, 2**62, -(2**62), TOP, -TOP - 1, TOP - 1]
 

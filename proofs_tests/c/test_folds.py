@@ -1,4 +1,4 @@
-"""Maxima and minima over a loop in C: that they are what NumPy has, NaN of either sign too, and loops of vectors."""
+"""Maxima and minima over a loop in C: agreement with NumPy, NaN of either sign, and vectorised loops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ KINDS: Final[tuple[Monoid, ...]] = ("max", "min")
 
 n, m = atl.sizes("n m")
 
-
 pytestmark = [pytest.mark.sampled, pytest.mark.usefixtures("each_compiler")]
 
 
@@ -35,7 +34,7 @@ def folded(kind: Monoid, dtype: str, mark: str | None = None) -> atl.Program:
 
 
 def numbers(dtype: str, count: int) -> Array:
-    """Rows of all kinds of numbers, also with NaN of either sign in one place or two."""
+    """Return rows of ordinary and special numbers, some with NaN of either sign."""
     draw = np.random.default_rng(count)
     tiny, top = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
     special = np.array([0, -0.0, tiny, -tiny, top, -top, np.inf, -np.inf, 1, -1], dtype)
@@ -56,7 +55,7 @@ def wanted(kind: Monoid, x: Array) -> Array:
 @pytest.mark.parametrize("mark", [None, "vector", "parallel"])
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fold_of_floats_is_that_of_numpy(kind: Monoid, dtype: str, mark: str | None) -> None:
+def test_fold_of_floats_agrees_with_numpy(kind: Monoid, dtype: str, mark: str | None) -> None:
     kernel = compiled(folded(kind, dtype, mark))
     assert "_key" in kernel.source
     for count in (1, 2, 17, 64, 100):
@@ -68,13 +67,13 @@ def test_a_fold_of_floats_is_that_of_numpy(kind: Monoid, dtype: str, mark: str |
 @pytest.mark.parametrize(
     ("kind", "before", "after"),
     [
-        ("max", "a = a == a ? a : NAN;", ""),  # NaN with a sign is below all else
+        ("max", "a = a == a ? a : NAN;", ""),  # a negative NaN is below all else
         ("min", "a = a == a ? a : -NAN;", "a = a == a ? a : NAN;"),
         ("max", "return key ^ ((key >> 31) & INT32_MAX);", "return key;"),
         ("min", "key ^= (key >> 31) & INT32_MAX;", ""),
     ],
 )
-def test_a_fault_in_the_keys_is_found(kind: Monoid, before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_in_the_keys_is_found(kind: Monoid, before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = 0
     for name in (f"{kind}_key_float", "float_of_key"):
         right = helpers._HELPERS[name]
@@ -90,7 +89,7 @@ def test_a_fault_in_the_keys_is_found(kind: Monoid, before: str, after: str, mon
 @pytest.mark.parametrize("mark", [None, "vector"])
 @pytest.mark.parametrize("dtype", [*FLOATS, "int32", "int64"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fold_is_a_loop_of_vectors(kind: Monoid, dtype: str, mark: str | None) -> None:
+def test_fold_is_vectorised(kind: Monoid, dtype: str, mark: str | None) -> None:
     compiler = find_compiler()
     macros = predefined(compiler)
     if dtype.endswith("64") and "__SSE2__" in macros and "__SSE4_2__" not in macros:
@@ -98,26 +97,19 @@ def test_a_fold_is_a_loop_of_vectors(kind: Monoid, dtype: str, mark: str | None)
     assert has_vectorised_loop(print_c(lower(folded(kind, dtype, mark))), compiler)
 
 
-def test_what_is_folded_may_read_other_variables() -> None:
+def test_folded_term_may_read_other_variables() -> None:
     body = "⊞[i < n] let t := 2 * y[i] in max[j < m] exp(x[i, j] - t)"
     program = atl.parse(f"f (x : float32[n, m], y : float32[n]) : float32[n] :=\n  {body}")
     folding = "greatest_key = max_int32(greatest_key, max_key_float(exp_float(x[i * m + j] - t)));"
     assert folding in print_c(lower(program))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "⊞[i < n] max[j < 16] x[i, j]",  # written out by compilers, which make vectors of the loop around it
-        "⊞[i < n] Σ[j < m | vector] x[i, j]",
-    ],
-)
-def test_other_folds_have_no_keys(body: str) -> None:
+@pytest.mark.parametrize("body", ["⊞[i < n] max[j < 16] x[i, j]", "⊞[i < n] Σ[j < m | vector] x[i, j]"])
+def test_short_folds_and_sums_have_no_keys(body: str) -> None:
+    """Compilers unroll a short fold and vectorise the loop around it."""
     text = f"f (x : float32[n, m]) : float32[n]\n    given 16 <= m, 1 <= n :=\n  {body}"
     assert "_key" not in print_c(lower(atl.parse(text)))
 
-
-# -- tiles in registers -----------------------------------------------------------------------------------------------
 
 CLIPPED: Final = "⊞[r < n] let t | registers := ⊞[c < 20] max(x[r, c], min(y[c], z[r])) in ⊞[c < 20] t[c]"
 
@@ -127,26 +119,28 @@ def clipped(dtype: str) -> atl.Program:
     return atl.parse(f"clipped (x : {kind}, y : {dtype}[20], z : {dtype}[n]) : {kind} :=\n  {CLIPPED}")
 
 
+def operands(dtype: str) -> tuple[Array, Array, Array]:
+    x = numbers(dtype, 20) if dtype in FLOATS else np.random.default_rng(1).integers(-9, 9, (9, 20)).astype(dtype)
+    return x, x[4].copy(), np.resize(x[6], len(x))
+
+
 def clip(x: Array, y: Array, z: Array) -> Array:
     return np.asarray(np.maximum(x, np.minimum(y, z[:, None])))
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "int32", "int64"])
-def test_maxima_and_minima_of_a_tile_in_registers_are_of_vectors(dtype: str) -> None:
-    held = numbers(dtype, 20) if dtype in FLOATS else np.random.default_rng(1).integers(-9, 9, (9, 20)).astype(dtype)
-    given = (held, held[4].copy(), np.resize(held[6], len(held)))
-    kernel = compiled(clipped(dtype))
+def test_maxima_and_minima_of_a_register_tile_use_vectors(dtype: str) -> None:
+    kernel, given = compiled(clipped(dtype)), operands(dtype)
     assert "= max_vector" in kernel.source
     np.testing.assert_array_equal(kernel(*given), clip(*given))
 
 
 @pytest.mark.parametrize(("before", "after"), [(" | (b != b)", ""), ("(b > a)", "(b < a)"), ("~of_b", "of_b")])
-def test_a_fault_in_the_maximum_of_vectors_is_found(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_in_the_maximum_of_vectors_is_found(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, right in helpers._EXTREMES_OF_VECTORS.items():
         if name.startswith("max_") and name.endswith("_float"):
             assert before in right
             monkeypatch.setitem(helpers._EXTREMES_OF_VECTORS, name, right.replace(before, after))
-    held = numbers("float32", 20)
-    given = (held, held[4].copy(), np.resize(held[6], len(held)))
+    given = operands("float32")
     with own_cache():
         assert not np.array_equal(compiled(clipped("float32"))(*given), clip(*given), equal_nan=True)

@@ -1,4 +1,4 @@
-"""Functions of generated C: their error, their special values, and that compilers vectorise loops over them."""
+"""Functions of generated C: error bounds, special values, and vectorised loops."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ Array = npt.NDArray[Any]
 pytestmark = pytest.mark.usefixtures("each_compiler")
 
 BOUNDS: Final = {"exp": 1.1, "log": 1.0, "tanh": 1.5}
-"""The bounds that the C states, in units in the last place.
+"""Error bounds stated in the C, in units in the last place.
 
-All floats were tried once: the largest errors are 1.0096, 0.8 and 1.4.
+The largest errors over all floats are 1.0096, 0.8 and 1.4.
 """
 STEP: Final = 251
-"""Of this many consecutive floats one is tried."""
+"""Distance between tested floats."""
 INF: Final = np.inf
 
 
 def computed(function: str, x: Array) -> Array:
-    """Return the result of a kernel."""
     n = atl.sizes("n")
     of = atl.tensor("x", n, dtype=str(x.dtype))
     made: Array = compiled(atl.program(function, [of], atl.gen(n, lambda i: getattr(atl, function)(of[i]))))(x)
@@ -64,12 +63,12 @@ def largest_error(function: str, x: Array) -> float:
         ("tanh", 0.0, 0.6), ("tanh", 0.5, 12.0), ("tanh", -0.1, -100.0),
     ],
 )  # fmt: skip
-def test_a_float_is_within_the_bound(function: str, low: float, high: float) -> None:
+def test_float_is_within_the_bound(function: str, low: float, high: float) -> None:
     assert largest_error(function, floats(low, high)) <= BOUNDS[function]
 
 
 @pytest.mark.parametrize("function", BOUNDS)
-def test_a_double_is_within_the_bound(function: str) -> None:
+def test_double_is_within_the_bound(function: str) -> None:
     draw = np.random.default_rng(2)
     x = np.concatenate([draw.uniform(-700, 700, 700), draw.standard_normal(1500), 1 + draw.uniform(-1e-3, 1e-3, 300)])
     x = np.abs(x) if function == "log" else x
@@ -129,7 +128,7 @@ def has_fma() -> None:
         ("tanh", "-large", "large", -0.6, -1.0),
     ],
 )
-def test_a_wrong_constant_is_found(
+def test_wrong_constant_is_found(
     has_fma: None, function: str, before: str, after: str, low: float, high: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = helpers._HELPERS[f"{function}_float"]
@@ -141,7 +140,7 @@ def test_a_wrong_constant_is_found(
 
 @pytest.mark.parametrize("kind", ["float", "double"])
 @pytest.mark.parametrize("function", BOUNDS)
-def test_a_loop_is_vectorised(has_fma: None, function: str, kind: str) -> None:
+def test_loop_is_vectorised(has_fma: None, function: str, kind: str) -> None:
     head = "void f(const T *restrict x, T *restrict y)\n{\n".replace("T", kind)
     code = f"{head}    for (int i = 0; i < 4096; i++) y[i] = {function}_{kind}(x[i]);\n}}\n"
     assert has_vectorised_loop(f"{helpers.preamble(code)}\n{code}", find_compiler())

@@ -1,4 +1,4 @@
-"""Kernels: what a call takes and gives, what it refuses, and what happens when there is no memory."""
+"""Kernels: arguments and results of calls, refusals, and lack of memory."""
 
 from __future__ import annotations
 
@@ -12,24 +12,15 @@ import numpy.typing as npt
 import pytest
 
 import atl
+from atl import errors
 from atl.core.index import Index
 from atl.core.program import Program
-from atl.errors import (
-    ArgumentError,
-    ArrayError,
-    AssumptionError,
-    CompilerFailed,
-    IndexOverflow,
-    InvalidArgument,
-    InvalidName,
-    OutOfMemory,
-    UnsafeAccess,
-)
 from atl.meaning.specialise import specialise
 from lowering import Kernel, compile, lower  # noqa: A004 (the public API name)
 from lowering.c.printer import print_unit
 from lowering.nest.loopnest import Assign, Block, Cell, For, If, LoopNest
 from lowering.toolchain import build_shared, find_compiler, has_sanitizers
+from proofs_tests.c.scripts import script
 from proofs_tests.nests.by_hand import WARNINGS
 from proofs_tests.programs import batch
 from proofs_tests.programs.batch import Call, Report, Sanitized, compile_many
@@ -37,7 +28,6 @@ from proofs_tests.programs.batch import Call, Report, Sanitized, compile_many
 AnyArray = npt.NDArray[Any]
 
 n, m, k = atl.sizes("n m k")
-
 
 pytestmark = pytest.mark.usefixtures("cache_of_the_file")
 
@@ -74,7 +64,7 @@ def gathered() -> Program:
 
 
 def buffered(rows: Any, columns: Any) -> Program:
-    """One element of a let-bound table of this shape."""
+    """Return a program that reads one element of a let-bound table of this shape."""
     x = atl.tensor("x")
     table = atl.gen(rows, columns, lambda i, j: x + atl.value(i * j))
     body = atl.let(table, lambda t: atl.gen(k, lambda i: t[0, 0]), name="table")
@@ -95,11 +85,8 @@ def numbers(*shape: int, dtype: str = "float32") -> AnyArray:
     return np.random.default_rng(3).integers(-9, 9, shape).astype(dtype)
 
 
-# -- calls ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long
-def test_a_kernel_computes_what_its_program_means() -> None:
+def test_kernel_computes_what_its_program_means() -> None:
     for program, arguments in (
         (matmul(), {"A": numbers(3, 4), "B": numbers(4, 5)}),
         (twice("int64"), {"x": numbers(7, dtype="int64")}),
@@ -115,29 +102,29 @@ def test_a_kernel_computes_what_its_program_means() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_arrays_come_by_position_or_by_name(product: Kernel) -> None:
+def test_arrays_are_passed_by_position_or_name(product: Kernel) -> None:
     a, b = numbers(3, 4), numbers(4, 5)
     for found in (product(a, b), product(a, B=b), product(A=a, B=b), product(B=b, A=a)):
         np.testing.assert_array_equal(found, a @ b)
     np.testing.assert_array_equal(product(a, b, n=3), a @ b)
 
 
-def test_a_second_call_of_the_same_shapes_takes_a_shorter_way_and_other_shapes_do_not(product: Kernel) -> None:
+def test_repeated_shapes_use_the_fast_path_and_others_do_not(product: Kernel) -> None:
     for rows in (3, 3, 5, 3, 0, 5):
         a, b = numbers(rows, 4), numbers(4, 2)
         np.testing.assert_array_equal(product(a, b), a @ b)
-    with pytest.raises(ArrayError):
+    with pytest.raises(errors.ArrayError):
         product(numbers(3, 4), numbers(5, 2))
     for last in range(100):
         product(numbers(1, last), numbers(last, 1))
 
 
-def test_empty_arrays_are_arrays(product: Kernel) -> None:
+def test_empty_arrays_are_accepted(product: Kernel) -> None:
     assert product(numbers(0, 4), numbers(4, 5)).shape == (0, 5)
     assert product(numbers(2, 0), numbers(0, 2)).tolist() == [[0, 0], [0, 0]]
 
 
-def test_any_memory_layout_will_do(product: Kernel) -> None:
+def test_any_memory_layout_is_accepted(product: Kernel) -> None:
     a, b = numbers(3, 4), numbers(4, 5)
     raw = np.zeros(4 * 4 * 3 + 1, np.uint8)
     misaligned = raw[1:].view(np.float32).reshape(3, 4)
@@ -150,19 +137,19 @@ def test_any_memory_layout_will_do(product: Kernel) -> None:
     np.testing.assert_array_equal(product(a, np.broadcast_to(b[:1], (4, 5))), a @ np.repeat(b[:1], 4, 0))
 
 
-def test_scalars_are_numbers_or_arrays_of_rank_0() -> None:
+def test_scalar_inputs_are_numbers_or_arrays_of_rank_0() -> None:
     kernel = compile(scaled())
     x = numbers(4)
     for alpha in (2.5, 2, np.float32(2.5), np.array(2.5, np.float32), np.float32(-0.0)):
         np.testing.assert_array_equal(kernel(x, alpha), np.float32(alpha) * x)
     assert np.isinf(kernel(np.ones(1, np.float32), np.inf)).all()
-    with pytest.raises(ArrayError, match="float32"):
+    with pytest.raises(errors.ArrayError, match="float32"):
         kernel(x, 1e300)
-    with pytest.raises(ArrayError):
+    with pytest.raises(errors.ArrayError):
         kernel(x, np.float64(2.5))
 
 
-def test_a_result_of_rank_0_is_an_array_of_rank_0() -> None:
+def test_result_of_rank_0_is_an_array() -> None:
     kernel = compile(total())
     found = kernel(np.arange(4.0))
     assert isinstance(found, np.ndarray)
@@ -172,25 +159,23 @@ def test_a_result_of_rank_0_is_an_array_of_rank_0() -> None:
     assert out == 6.0
 
 
-def test_a_size_that_no_array_determines_is_a_keyword() -> None:
+def test_undetermined_size_is_a_keyword() -> None:
     kernel = compile(padded())
     assert kernel(np.ones(2, np.float32), k=2).tolist() == [1, 1, 0, 0]
     assert kernel(np.ones(2, np.float32), k=np.int64(1)).tolist() == [1, 1, 0]
-    with pytest.raises(ArgumentError, match="k"):
+    with pytest.raises(errors.ArgumentError, match="k"):
         kernel(np.ones(2, np.float32))
-    with pytest.raises(ArgumentError, match=r"2\.5"):
+    with pytest.raises(errors.ArgumentError, match=r"2\.5"):
         kernel(np.ones(2, np.float32), k=2.5)
-    with pytest.raises(AssumptionError):
+    with pytest.raises(errors.AssumptionError):
         kernel(np.ones(2, np.float32), k=-1)
 
 
 @pytest.mark.parametrize(
-    ("positional", "named"),
-    [(0, ""), (2, ""), (1, "x"), (1, "y")],
-    ids=["none", "two", "twice", "another"],
+    ("positional", "named"), [(0, ""), (2, ""), (1, "x"), (1, "y")], ids=["none", "two", "twice", "another"]
 )
-def test_arguments_that_lack_or_are_too_many_are_refused(doubling: Kernel, positional: int, named: str) -> None:
-    with pytest.raises(ArgumentError):
+def test_missing_or_extra_arguments_are_refused(doubling: Kernel, positional: int, named: str) -> None:
+    with pytest.raises(errors.ArgumentError):
         doubling(*([numbers(3)] * positional), **{name: numbers(3) for name in named})
 
 
@@ -203,8 +188,8 @@ def masked() -> AnyArray:
     [numbers(3, dtype="float64"), numbers(3, 3), numbers(3).astype(">f4"), masked()],
     ids=["float64", "rank 2", "big-endian", "masked"],
 )
-def test_arrays_that_do_not_fit_are_refused(doubling: Kernel, x: AnyArray) -> None:
-    with pytest.raises((ArrayError, ArgumentError)):
+def test_arrays_of_wrong_type_are_refused(doubling: Kernel, x: AnyArray) -> None:
+    with pytest.raises((errors.ArrayError, errors.ArgumentError)):
         doubling(x)
 
 
@@ -214,7 +199,7 @@ def test_declared_facts_are_checked_in_every_call() -> None:
     good = np.array([0, 2], np.int32)
     for _ in range(3):
         np.testing.assert_array_equal(kernel(good, x), x[good])
-        with pytest.raises(ArrayError, match="range"):
+        with pytest.raises(errors.ArrayError, match="range"):
             kernel(np.array([0, 3], np.int32), x)
 
 
@@ -223,14 +208,11 @@ def test_assumptions_are_checked_in_every_call() -> None:
     kernel = compile(atl.program("first", [x], x[0], given=[n >= 1]))
     for _ in range(2):
         assert kernel(np.ones(2, np.float32)).item() == 1
-        with pytest.raises(AssumptionError):
+        with pytest.raises(errors.AssumptionError):
             kernel(np.ones(0, np.float32))
 
 
-# -- the array that is filled -----------------------------------------------------------------------------------------
-
-
-def test_the_array_given_as_out_is_filled_and_returned(doubling: Kernel) -> None:
+def test_out_is_filled_and_returned(doubling: Kernel) -> None:
     x, out = numbers(3), np.full(3, 99, np.float32)
     for _ in range(2):
         assert doubling(x, out=out) is out
@@ -254,18 +236,18 @@ def unfit() -> list[tuple[Any, str]]:
 
 
 @pytest.mark.parametrize(("out", "what"), unfit(), ids=[f"{at} {what}" for at, (_, what) in enumerate(unfit())])
-def test_an_out_that_does_not_fit_is_refused_and_nothing_is_written(doubling: Kernel, out: Any, what: str) -> None:
+def test_unsuitable_out_is_refused_and_unchanged(doubling: Kernel, out: Any, what: str) -> None:
     before = np.array(out)
-    with pytest.raises(ArrayError, match=f"(?s)out .*{what}.*required"):
+    with pytest.raises(errors.ArrayError, match=f"(?s)out .*{what}.*required"):
         doubling(numbers(3) + 1, out=out)
     assert np.array(out).tolist() == before.tolist()
 
 
-def test_an_out_that_overlaps_an_input_and_is_none_is_refused(doubling: Kernel) -> None:
+def test_out_may_equal_an_input_but_not_overlap_it(doubling: Kernel) -> None:
     base = numbers(6)
     before = base.copy()
     for x, out in ((base[:3], base[2:5]), (base[1:4], base[:3])):
-        with pytest.raises(ArrayError, match="shares memory with the input x"):
+        with pytest.raises(errors.ArrayError, match="shares memory with the input x"):
             doubling(x, out=out)
     assert base.tolist() == before.tolist()
     doubling(base[:3], out=base[3:])
@@ -274,62 +256,56 @@ def test_an_out_that_overlaps_an_input_and_is_none_is_refused(doubling: Kernel) 
     assert base[:3].tolist() == (2 * before[:3]).tolist()
 
 
-def test_an_input_that_is_copied_may_be_a_view_of_out(doubling: Kernel) -> None:
+def test_copied_input_may_be_a_view_of_out(doubling: Kernel) -> None:
     out = np.arange(3, dtype=np.float32)
     assert doubling(out[::-1], out=out).tolist() == [4, 2, 0]
 
 
-# -- no memory --------------------------------------------------------------------------------------------------------
-
-
-def test_a_buffer_that_cannot_be_had_is_an_error_and_not_a_crash() -> None:
+def test_failed_allocation_is_an_error() -> None:
     kernel = compile(buffered(n, m))
-    with pytest.raises(OutOfMemory, match="table") as caught:
+    with pytest.raises(errors.OutOfMemory, match="table") as caught:
         kernel(1.0, n=2**25, m=2**25, k=1)
     assert "n = 33554432" in str(caught.value)
     assert kernel(1.0, n=2, m=2, k=1).tolist() == [1.0]
 
 
-def test_products_of_sizes_that_overflow_are_found_before_the_call() -> None:
+def test_overflowing_product_of_sizes_is_refused_before_the_call() -> None:
     kernel = compile(buffered(n, n))
-    with pytest.raises(OutOfMemory, match="too large for any memory"):
+    with pytest.raises(errors.OutOfMemory, match="too large for any memory"):
         kernel(1.0, n=2**31, k=1)
     out = np.zeros(1, np.float32)
-    # The C itself sees it too: 2^32 * 2^32 * 4 is 0 modulo 2^64.
+    # The C detects it too: 2^32 * 2^32 * 4 is 0 modulo 2^64.
     sizes = [2**32 if name == "n" else 1 for name in kernel.nest.sizes]
     assert kernel._function(1.0, *sizes, kernel._code.ffi.from_buffer(kernel._result, out)) == 1
 
 
-def test_a_buffer_of_a_minimum_is_as_large_as_the_minimum() -> None:
+def test_buffer_with_a_minimum_as_extent_has_that_size() -> None:
     x = atl.tensor("x", n)
     shorter = atl.gen(atl.imin(m * k, n), lambda j: 2 * x[j])
     body = atl.let(shorter, lambda b: atl.sum(atl.imin(m * k, n), lambda j: b[j]))
     kernel = compile(atl.program("shorter", [x], body))
     assert kernel(np.ones(4, np.float32), m=2**31, k=2**31 - 1) == 8
-    with pytest.raises(IndexOverflow, match="m"):
+    with pytest.raises(errors.IndexOverflow, match="m"):
         kernel(np.ones(4, np.float32), m=2**31, k=2**32)
 
 
 @pytest.mark.parametrize("count", [2**40, 2**56, 2**60, 2**63 - 1])
-def test_a_result_that_cannot_be_had_is_an_error(count: int) -> None:
+def test_result_too_large_for_memory_is_an_error(count: int) -> None:
     kernel = compile(atl.program("ones", [], atl.gen(n, m, lambda i, j: atl.value(1))))
-    with pytest.raises(OutOfMemory):
+    with pytest.raises(errors.OutOfMemory):
         kernel(n=count, m=2**20)
 
 
-def test_sizes_beyond_any_array_are_refused_even_where_little_is_stored() -> None:
+def test_sizes_beyond_any_array_are_refused() -> None:
     x = atl.tensor("x", n)
     shifted = atl.gen(n, lambda i: atl.guard(i + m < n, x[i + m]))
     kernel = compile(atl.program("shifted", [x], shifted))
     assert kernel(numbers(3), m=2**56).tolist() == [0, 0, 0]
-    with pytest.raises(OutOfMemory, match=r"2\*\*56"):
+    with pytest.raises(errors.OutOfMemory, match=r"2\*\*56"):
         kernel(numbers(3), m=2**63 - 1)
 
 
-# -- threads ----------------------------------------------------------------------------------------------------------
-
-
-def test_calls_run_in_several_threads_at_once() -> None:
+def test_calls_run_concurrently() -> None:
     kernel = compile(buffered(n, m))
     double = compile(twice())
 
@@ -342,10 +318,7 @@ def test_calls_run_in_several_threads_at_once() -> None:
         assert all(pool.map(work, range(1, 7)))
 
 
-# -- compiling --------------------------------------------------------------------------------------------------------
-
-
-def test_a_kernel_knows_where_it_comes_from(product: Kernel) -> None:
+def test_kernel_has_its_program_nest_source_and_path(product: Kernel) -> None:
     assert product.program.name == "matmul"
     assert isinstance(product.nest, LoopNest)
     assert "int matmul(" in product.source
@@ -353,41 +326,40 @@ def test_a_kernel_knows_where_it_comes_from(product: Kernel) -> None:
     assert repr(product) == "<Kernel matmul(A[n, k], B[k, m])>"
 
 
-def test_compilers_have_nothing_to_say_against_the_c_of_programs(each_target: str) -> None:
+def test_c_of_programs_compiles_without_warnings(each_target: str) -> None:
     programs = [matmul(), twice("int32"), scaled(), total(), padded(), gathered(), buffered(n, m), buffered(4, 4)]
     build_shared(print_unit([lower(program) for program in programs]), name="clean", extra_flags=WARNINGS)
 
 
 def test_fixed_sizes_are_constants_of_the_kernel() -> None:
     kernel = compile(matmul(), sizes={"n": 3, "k": 4})
-    assert (
-        "int matmul(const float *restrict A, const float *restrict B, int64_t m, float *restrict out)" in kernel.source
-    )
+    declared = "int matmul(const float *restrict A, const float *restrict B, int64_t m, float *restrict out)"
+    assert declared in kernel.source
     a, b = numbers(3, 4), numbers(4, 5)
     np.testing.assert_array_equal(kernel(a, b), a @ b)
-    with pytest.raises(ArrayError, match="not 3"):
+    with pytest.raises(errors.ArrayError, match="not 3"):
         kernel(numbers(2, 4), b)
-    with pytest.raises(ArgumentError):
+    with pytest.raises(errors.ArgumentError):
         kernel(a, b, n=3)
 
 
 @pytest.mark.parametrize("sizes", [{"n": -1}, {"n": 1.5}, {"n": True}, {"q": 3}, {"n": 2**60}])
-def test_sizes_that_cannot_be_fixed_are_refused(sizes: dict[str, Any]) -> None:
-    with pytest.raises(ArgumentError):
+def test_invalid_fixed_sizes_are_refused(sizes: dict[str, Any]) -> None:
+    with pytest.raises(errors.ArgumentError):
         compile(matmul(), sizes=sizes)
 
 
-def test_a_fixed_size_must_meet_the_assumptions() -> None:
+def test_fixed_size_must_satisfy_the_assumptions() -> None:
     x = atl.tensor("x", n)
     program = atl.program("first", [x], x[m], given=[m < n, n >= 1])
-    with pytest.raises(AssumptionError, match="fixed") as caught:
+    with pytest.raises(errors.AssumptionError, match="fixed") as caught:
         compile(program, sizes={"n": 0})
     assert "n = 0" in str(caught.value)
     assert compile(program, sizes={"n": 4})(np.arange(4, dtype=np.float32), m=2).item() == 2
     assert compile(program, sizes={"n": 4, "m": 2})(np.arange(4, dtype=np.float32)).item() == 2
 
 
-def test_what_a_fixed_size_stands_in_is_replaced_everywhere() -> None:
+def test_fixed_size_is_substituted_everywhere() -> None:
     at = atl.tensor("at", n, dtype="int64", range=(0, m), monotonic="increasing")
     x = atl.tensor("x", m)
     chosen = atl.gen(n, lambda i: atl.select(i < m, x[at[i]], atl.cast("float32", atl.value(atl.imin(at[i], m) // k))))
@@ -402,45 +374,39 @@ def test_what_a_fixed_size_stands_in_is_replaced_everywhere() -> None:
     assert specialise(program, {}) is program
 
 
-def test_fast_math_is_a_kernel_of_its_own() -> None:
+def test_fast_math_builds_a_separate_kernel() -> None:
     plain, fast = compile(twice()), compile(twice(), fast_math=True)
     assert plain.path != fast.path
     assert fast(numbers(3)).tolist() == plain(numbers(3)).tolist()
 
 
-def test_only_programs_are_compiled_and_only_for_targets_that_there_are() -> None:
-    with pytest.raises(InvalidArgument, match=r"target='llvm'(?s:.*)one of 'c', 'cuda'"):
+def test_invalid_programs_and_targets_are_refused() -> None:
+    with pytest.raises(errors.InvalidArgument, match=r"target='llvm'(?s:.*)one of 'c', 'cuda'"):
         compile(twice(), target="llvm")
-    with pytest.raises(InvalidArgument, match=r"atl\.program"):
+    with pytest.raises(errors.InvalidArgument, match=r"atl\.program"):
         compile(atl.tensor("x", n))  # type: ignore[call-overload]
 
 
-def test_no_input_may_be_called_out() -> None:
+def test_input_or_size_named_out_is_refused() -> None:
     out = atl.tensor("out", n)
-    with pytest.raises(InvalidName, match="out="):
+    with pytest.raises(errors.InvalidName, match="out="):
         compile(atl.program("echo", [out], atl.gen(n, lambda i: out[i])))
     size = atl.sizes("out")
-    with pytest.raises(InvalidName, match="out="):
+    with pytest.raises(errors.InvalidName, match="out="):
         compile(atl.program("ones", [], atl.gen(size, lambda i: atl.value(1))))
 
 
-def test_an_unsafe_program_is_not_compiled() -> None:
+def test_unsafe_program_is_not_compiled() -> None:
     x = atl.tensor("x", n)
-    with pytest.raises(UnsafeAccess):
+    with pytest.raises(errors.UnsafeAccess):
         compile(atl.program("beyond", [x], atl.gen(n, lambda i: x[i + 1])))
 
 
-def test_a_compiler_that_refuses_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refusing = tmp_path / "cc"
-    real = find_compiler().path
-    refusing.write_text(f'#!/bin/sh\ncase "$*" in *-c*) echo no >&2; exit 1;; esac\nexec {real} "$@"\n')
-    refusing.chmod(0o755)
-    monkeypatch.setenv("CC", str(refusing))
-    with pytest.raises(CompilerFailed, match="> no"):
+def test_failing_compiler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = f'case "$*" in *-c*) echo no >&2; exit 1;; esac\nexec {find_compiler().path} "$@"'
+    monkeypatch.setenv("CC", str(script(tmp_path / "cc", body)))
+    with pytest.raises(errors.CompilerFailed, match="> no"):
         compile(twice())
-
-
-# -- many at once -----------------------------------------------------------------------------------------------------
 
 
 def test_many_kernels_share_an_object() -> None:
@@ -480,7 +446,7 @@ def test_sanitized_kernels_compute_the_same() -> None:
 
 
 def moved(block: Block, by: int) -> Block:
-    """The statements with every store to the output this many cells further."""
+    """Return the statements with every store to the output moved by `by` cells."""
 
     def one(statement: Any) -> Any:
         match statement:
@@ -497,7 +463,7 @@ def moved(block: Block, by: int) -> Block:
 
 @needs_sanitizers
 @pytest.mark.parametrize("by", [1, -1])
-def test_the_sanitizers_see_a_store_one_cell_outside(by: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sanitizers_find_a_store_one_cell_outside(by: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(program: Program) -> LoopNest:
         nest = lower(program)
         return replace(nest, body=moved(nest.body, by)) if program.name == "wrong" else nest
@@ -515,7 +481,7 @@ def test_the_sanitizers_see_a_store_one_cell_outside(by: int, monkeypatch: pytes
 
 
 @needs_sanitizers
-def test_an_output_that_is_not_stored_in_full_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incompletely_stored_output_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def shorter(program: Program) -> LoopNest:
         nest = lower(program)
         loop = nest.body[0]
@@ -530,7 +496,7 @@ def test_an_output_that_is_not_stored_in_full_is_seen(monkeypatch: pytest.Monkey
 
 @pytest.mark.long
 @needs_sanitizers
-def test_a_kernel_that_leaks_or_runs_on_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaking_or_endless_kernel_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def leaking(program: Program) -> LoopNest:
         nest = lower(program)
         return replace(nest, body=nest.body[:-1]) if program.name == "buffered" else nest
@@ -548,7 +514,7 @@ def test_a_kernel_that_leaks_or_runs_on_is_reported(monkeypatch: pytest.MonkeyPa
 
 
 @needs_sanitizers
-def test_a_sanitized_kernel_without_memory_says_so() -> None:
+def test_sanitized_kernel_reports_lack_of_memory() -> None:
     huge = Call(0, {"x": 1.0, "n": 2**25, "m": 2**25, "k": 1})
     (found,) = Sanitized([buffered(n, m)]).run([huge])
     assert isinstance(found, Report)

@@ -1,4 +1,4 @@
-"""Buffers marked `registers`: variables of vector types in C, all of whose indices are constant."""
+"""Buffers marked `registers`: variables of vector types in C, with constant indices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.sampled
 
 CASES: Final = 30
 CONSTANT: Final = "indices that are constant when the loops with constant bounds in the let are unrolled"
-ROOM: Final = "a constant size of 1 to 2048 bytes, the most vector registers that a processor has; it has "
+LIMIT: Final = "a constant size of 1 to 2048 bytes, the most vector registers that a processor has; it has "
 TWO: Final = "f : float32[n], g : int32[n] in [0, 8)"
 
 
@@ -55,14 +55,11 @@ ROWS: Final = program(
 
 
 def body_of(source: str) -> list[str]:
-    """The lines of the function, without those around its statements."""
+    """Return the lines of the function after its opening brace."""
     return [line.strip() for line in source.partition("{\n")[2].splitlines()]
 
 
-# -- what is printed --------------------------------------------------------------------------------------------------
-
-
-def test_a_tile_to_which_only_elements_are_stored_is_of_single_numbers() -> None:
+def test_tile_with_single_element_stores_is_scalar_variables() -> None:
     body = "flatten ⊞[r < n] let acc | registers := Σ[p < m] ⊞[c < 4] A[4*r + c, p] * x[p] in ⊞[c < 4] acc[c]"
     lines = body_of(print_c(lower(program(body, "4*n", "A : float32[4*n, m], x : float32[m]"))))
     assert "float acc_0 = 0.0f, acc_1 = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f;" in lines
@@ -71,7 +68,7 @@ def test_a_tile_to_which_only_elements_are_stored_is_of_single_numbers() -> None
     assert not any("vector" in line for line in lines)
 
 
-def test_a_tile_is_a_variable_for_each_vector_of_its_rows() -> None:
+def test_tile_has_a_variable_for_each_vector() -> None:
     source = print_c(lower(ROWS))
     assert "typedef float vector16_float __attribute__((vector_size(64), aligned(4), may_alias));" in source
     assert body_of(source) == [
@@ -90,7 +87,7 @@ def test_a_tile_is_a_variable_for_each_vector_of_its_rows() -> None:
     ]
 
 
-def test_the_loop_nest_shows_a_loop_for_each_vector() -> None:
+def test_loop_nest_shows_a_loop_for_each_vector() -> None:
     assert print_nest(lower(ROWS)).splitlines()[1:8] == [
         "    for r in 0..n:",
         "        zeros acc[20] in registers  # registers",
@@ -113,14 +110,12 @@ def test_the_loop_nest_shows_a_loop_for_each_vector() -> None:
         (9, "int64", 64, (8, 1)),
     ],
 )
-def test_a_row_is_made_of_the_longest_vectors_that_it_has_room_for(
-    length: int, dtype: str, size: int, lengths: tuple[int, ...]
-) -> None:
+def test_row_is_split_into_the_longest_vectors(length: int, dtype: str, size: int, lengths: tuple[int, ...]) -> None:
     assert vectors_of_row(length, dtype, size) == lengths
 
 
 @pytest.mark.parametrize("size", [16, 32, 64])
-def test_vectors_are_as_long_as_those_of_the_machine(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_have_the_length_of_the_machine(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "find_compiler", lambda: replace(find_compiler(), vector_bytes=size))
     kernel = compiled(ROWS)
     assert f"vector{size // 4}_float acc_0" in kernel.source
@@ -129,11 +124,11 @@ def test_vectors_are_as_long_as_those_of_the_machine(size: int, monkeypatch: pyt
     np.testing.assert_array_equal(kernel(a, b), 2 * a @ b)
 
 
-def test_the_compiler_says_how_long_vectors_are() -> None:
+def test_compiler_reports_the_vector_length() -> None:
     assert find_compiler().vector_bytes in (16, 32, 64)
 
 
-def test_what_is_read_in_another_order_is_read_from_a_copy() -> None:
+def test_tile_read_in_another_order_is_copied() -> None:
     turned = program(
         "⊞[r < n] let acc | registers := ⊞[q < 8] ⊞[c < 16] A[r, q] * A[r, c] in ⊞[c < 16] ⊞[q < 8] acc[q, c]",
         "n, 16, 8",
@@ -145,14 +140,14 @@ def test_what_is_read_in_another_order_is_read_from_a_copy() -> None:
     assert "out[(r * 16 + c) * 8 + q] = acc_copy[q * 16 + c];" in lines
 
 
-def test_what_loops_over_a_part_of_a_tile_is_written_out_under_tests() -> None:
+def test_loop_over_part_of_a_tile_is_unrolled_under_tests() -> None:
     lines = body_of(print_c(lower(product_packed(3, 16).goal)))
     at_two = lines.index("if (3 * io + 1 < n) {")
     assert lines[at_two + 1] == "acc_1 += A[(3 * io + 1) * k + p] * *(const vector16_float *)&Bp[(jo * k + p) * 16];"
     assert "if (0) {" not in lines
 
 
-def test_a_tile_without_vectors_is_scalar_variables() -> None:
+def test_tile_without_vectors_is_scalar_variables() -> None:
     small = program("⊞[r < n] let s | registers := ⊞[c < 3] f[r] + value(c) in s[0] * s[1] * s[2]")
     assert body_of(print_c(lower(small)))[1:6] == [
         "float s_0 = 0.0f, s_1 = 0.0f, s_2 = 0.0f;",
@@ -163,14 +158,14 @@ def test_a_tile_without_vectors_is_scalar_variables() -> None:
     ]
 
 
-def test_the_same_value_for_all_lanes_keeps_the_sign_of_zero() -> None:
+def test_broadcast_to_all_lanes_keeps_the_sign_of_zero() -> None:
     same = program("⊞[r < n] let s | registers := ⊞[c < 4] f[r] in ⊞[c < 4] s[c]", "n, 4")
     assert "s_0 = f[r] - (vector4_float){0};" in print_c(lower(same))
     assert np.signbit(compiled(same)(np.array([-0.0], np.float32))).all()
 
 
 @pytest.mark.long
-def test_functions_of_one_operand_are_those_of_each_lane() -> None:
+def test_unary_functions_of_vectors_agree_with_scalars() -> None:
     edges = [0.0, -0.0, 1.5, -1.5, 2.25, -1e-40, 1e30, -1e30, np.inf, -np.inf, np.nan, 88.0, -100.0]
     for dtype, functions in (
         ("float32", "abs sqrt exp"),
@@ -193,7 +188,7 @@ def test_functions_of_one_operand_are_those_of_each_lane() -> None:
 
 
 @pytest.mark.long
-def test_c_with_tiles_is_compiled_without_a_warning(each_target: str) -> None:
+def test_c_with_tiles_compiles_without_warnings(each_target: str) -> None:
     made = [tiled(f"warnings:{seed}") for seed in range(8)]
     nests = [lower(one.case.program) for one in made if one is not None]
     accepted = [of for of in nests if not of.refused]
@@ -202,7 +197,7 @@ def test_c_with_tiles_is_compiled_without_a_warning(each_target: str) -> None:
         build_shared(print_unit(accepted), name="t", extra_flags=WARNINGS)
 
 
-def test_a_compiler_that_ignores_vector_sizes_refuses_the_text() -> None:
+def test_compiler_without_vector_size_is_refused() -> None:
     with own_cache(), pytest.raises(CompilerFailed, match="needs a compiler with vector_size"):
         build_shared(print_c(lower(ROWS)), name="t", extra_flags=("-D__attribute__(ignored)=",))
 
@@ -215,7 +210,7 @@ PADDED: Final = program(
 
 
 @pytest.mark.parametrize("inner", [0, 1, 5, 8, 11])
-def test_what_is_stored_behind_an_end_that_is_not_constant_is_written_out_under_tests(inner: int) -> None:
+def test_stores_past_a_variable_end_are_unrolled_under_tests(inner: int) -> None:
     nest, x = lower(PADDED), np.arange(1, inner + 1, dtype=np.float32)
     assert not nest.refused
     assert storages(nest) == ["registers"]
@@ -224,18 +219,16 @@ def test_what_is_stored_behind_an_end_that_is_not_constant_is_written_out_under_
     np.testing.assert_array_equal(compiled(PADDED)(x=x, n=2), wanted)
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
-
 REFUSALS: Final = {
     "of no constant size": (
         program("let b | registers := ⊞[i < n] f[i] in ⊞[i < n] b[n - 1 - i]"),
         "it is too large, or its size is not constant",
-        ROOM + "n elements of float32",
+        LIMIT + "n elements of float32",
     ),
     "too large": (
         program("let b | registers := ⊞[i < 513] f[0] in ⊞[i < 513] b[512 - i]", "513"),
         "it is too large, or its size is not constant",
-        ROOM + "513 elements of float32",
+        LIMIT + "513 elements of float32",
     ),
     "an index of a loop around the let": (
         program("⊞[r < n] let b | registers := ⊞[i < 8] f[r] + value(i) in b[r % 8]"),
@@ -271,16 +264,16 @@ REFUSALS: Final = {
         "at most 4096 statements",
     ),
 }
-"""Programs with a tile b that cannot be in registers, why not, and what is required."""
+"""Programs with a tile b that cannot be in registers, with the reason and the requirement."""
 
 
 @pytest.mark.parametrize("refused", REFUSALS)
-def test_what_cannot_be_in_registers_is_refused_with_the_reason(refused: str) -> None:
+def test_tile_that_cannot_be_in_registers_is_refused(refused: str) -> None:
     of, summary, required = REFUSALS[refused]
     (found,) = lower(of).refused
     assert (found.name, found.mark, found.summary, found.required) == ("b", LetMark.REGISTERS, summary, required)
     assert not any(isinstance(s, Allocate) and s.storage == "registers" for s in statements(lower(of).body))
-    if refused != "iterations that run at the same time":  # that mark is refused first
+    if refused != "iterations that run at the same time":  # the parallel mark is refused first
         for refuse in (compiled, lambda of: print_c(lower(of))):
             with pytest.raises(UnsupportedMark) as caught:
                 refuse(of)
@@ -292,35 +285,32 @@ def test_what_cannot_be_in_registers_is_refused_with_the_reason(refused: str) ->
 
 
 @pytest.mark.parametrize("refused", REFUSALS)
-def test_what_is_refused_is_taken_where_its_suggestion_is_followed(refused: str) -> None:
+def test_suggestion_for_a_refused_tile_is_accepted(refused: str) -> None:
     of, _, _ = REFUSALS[refused]
     assert lower(replace(of, body=reschedule(of).mark("b", "stack").mark("_", None).goal.body)).refused == ()
 
 
-def test_a_session_says_beforehand_what_is_too_large_for_registers() -> None:
+def test_session_reports_tiles_too_large_for_registers() -> None:
     (found,) = reschedule(REFUSALS["too large"][0]).check().diagnostics
     assert isinstance(found, UnsupportedMark)
     assert found.summary == "the buffer b is marked registers; it is too large, or its size is not constant"
 
 
-def test_sizes_that_are_fixed_make_a_tile_of_constant_size() -> None:
+def test_fixed_sizes_make_a_tile_of_constant_size() -> None:
     of, _, _ = REFUSALS["of no constant size"]
     kernel = compiled(of, sizes={"n": 8})
     np.testing.assert_array_equal(kernel(np.arange(8, dtype=np.float32)), np.arange(8, dtype=np.float32)[::-1])
     assert "b_0[" in kernel.source
 
 
-def test_lengths_of_vectors_that_no_machine_has_are_refused() -> None:
+def test_impossible_vector_length_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="vector_bytes=48"):
         lower(ROWS, vector_bytes=48)
 
 
-# -- what is computed -------------------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1)
 def agreeing(numbers: range) -> tuple[Expected, ...]:
-    """Random programs that the loop-nest interpreter computes as they mean, with their tiles in registers."""
+    """Return random programs with tiles in registers, all correct in the loop-nest interpreter."""
     found: list[Expected] = []
     for number in numbers:
         made = tiled(f"tiles:{number}")
@@ -336,7 +326,7 @@ def agreeing(numbers: range) -> tuple[Expected, ...]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("numbers", few_and_rest(CASES))
-def test_tiles_are_computed_as_they_mean_by_the_interpreter_and_by_c_under_sanitizers(numbers: range) -> None:
+def test_random_tiles_agree_in_interpreter_and_sanitized_c(numbers: range) -> None:
     cases = agreeing(numbers)
     assert len(cases) >= 0.8 * len(numbers)
     with own_cache():
@@ -344,7 +334,7 @@ def test_tiles_are_computed_as_they_mean_by_the_interpreter_and_by_c_under_sanit
 
 
 @pytest.mark.long
-def test_the_random_tiles_are_filled_and_read_in_every_way() -> None:
+def test_random_tiles_cover_all_values_and_bodies() -> None:
     made = [tiled(f"tiles:{number}") for number in range(4 * CASES)]
     assert {one.value for one in made if one} == set(range(len(VALUES)))
     assert {one.body for one in made if one} == set(range(len(BODIES)))
@@ -352,7 +342,7 @@ def test_the_random_tiles_are_filled_and_read_in_every_way() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("tile", [(3, 32), (2, 20)])
-def test_a_packed_product_with_its_accumulator_in_registers_is_the_product(tile: tuple[int, int]) -> None:
+def test_packed_product_accumulates_in_registers(tile: tuple[int, int]) -> None:
     kernel = compiled(product_packed(*tile).goal)
     assert "vector" in kernel.source
     draw = np.random.default_rng(3)
@@ -362,11 +352,8 @@ def test_a_packed_product_with_its_accumulator_in_registers_is_the_product(tile:
         np.testing.assert_array_equal(kernel(a, b), a @ b)
 
 
-# -- tiles that are read down their columns ---------------------------------------------------------------------------
-
-
 def read_down(rows: int, columns: int, dtype: str, element: str = "tile[i, j]") -> atl.Program:
-    """A tile that is stored row by row, and read column by column."""
+    """Return a program that stores a tile row by row and reads it column by column."""
     inputs = f"Z : {dtype}[{rows}, {columns}], x : {dtype}[{columns}], y : {dtype}[{rows}]"
     return atl.parse(
         f"t ({inputs}) : {dtype}[{columns}, {rows}] :="
@@ -386,16 +373,10 @@ def given_for(made: atl.Program) -> dict[str, Any]:
     }
 
 
-SQUARES: Final = [
-    (dtype, size, down, across)
-    for dtype in ("float32", "float64", "int32", "int64")
-    for size in (16, 32, 64)
-    for down, across in ((1, 1), (1, 2), (2, 1))
-]
-
-
-@pytest.mark.parametrize(("dtype", "size", "down", "across"), SQUARES)
-def test_a_tile_of_squares_is_transposed_by_exchanges_of_lanes(dtype: str, size: int, down: int, across: int) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("size", [16, 32, 64])
+@pytest.mark.parametrize(("down", "across"), [(1, 1), (1, 2), (2, 1)])
+def test_tile_of_squares_is_transposed_by_lane_exchange(dtype: str, size: int, down: int, across: int) -> None:
     lanes = size // np.dtype(dtype).itemsize
     made = read_down(down * lanes, across * lanes, dtype)
     nest = lower(made, vector_bytes=size)
@@ -406,8 +387,8 @@ def test_a_tile_of_squares_is_transposed_by_exchanges_of_lanes(dtype: str, size:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("stored", "read"), [("⊞[o < 1] ⊞[i < 16]", "0, i"), ("⊞[i < 16] ⊞[o < 1]", "i, 0")])
-def test_dimensions_of_one_element_are_no_obstacle_to_a_transpose(stored: str, read: str) -> None:
-    """Staging at the tiles of a batch makes such: one matrix of them is read there."""
+def test_dimensions_of_one_element_do_not_prevent_a_transpose(stored: str, read: str) -> None:
+    """Staging in a batch of tiles makes such dimensions."""
     made = atl.parse(
         "t (Z : float32[2, 16, 32]) : float32[2, 32, 16] := ⊞[q < 2]"
         f" let tile | registers := {stored} ⊞[j < 32] Z[q, i, j] in ⊞[j < 32] ⊞[i < 16] tile[{read}, j]"
@@ -427,12 +408,12 @@ READ: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
     "tile[i, j] + tile[j, i]": (lambda z, x, y: z.T + z, False),
     "tile[15 - i, j]": (lambda z, x, y: z[::-1].T, False),
 }
-"""What is made of a tile of 16 x 16, and whether the transposed tile alone is read for it."""
+"""Elements read from a tile of 16 x 16, and whether the transposed tile suffices for them."""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("element", READ)
-def test_what_else_is_read_beside_a_column_is_read_right(element: str) -> None:
+def test_reads_other_than_a_column_are_correct(element: str) -> None:
     made, (meaning, transposed) = read_down(16, 16, "float32", element), READ[element]
     nest, given = lower(made, vector_bytes=64), given_for(made)
     assert ("stack" not in storages(nest)) == transposed
@@ -443,7 +424,7 @@ def test_what_else_is_read_beside_a_column_is_read_right(element: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
-def test_compilers_with_either_builtin_choose_the_same_lanes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_shuffle_builtins_choose_the_same_lanes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if find_compiler().kind != "gcc":
         pytest.skip("only gcc has __builtin_shuffle")
     lanes = 64 // np.dtype(dtype).itemsize
@@ -464,7 +445,7 @@ def test_compilers_with_either_builtin_choose_the_same_lanes(dtype: str, monkeyp
     assert newer in sources[0]
 
 
-def test_a_tile_of_no_squares_is_copied_to_memory() -> None:
+def test_tile_not_made_of_squares_is_copied_to_memory() -> None:
     for rows, columns in ((8, 16), (16, 20), (12, 12)):
         made = read_down(rows, columns, "float32")
         nest, given = lower(made, vector_bytes=64), given_for(made)
@@ -475,17 +456,17 @@ def test_a_tile_of_no_squares_is_copied_to_memory() -> None:
 ROUND: Final = transposition._round
 
 WRONG_ROUNDS: Final[dict[str, Callable[..., Any]]] = {
-    "the rounds are all of the distance 1": lambda source, target, distance, length, lane: ROUND(
+    "all rounds have distance 1": lambda source, target, distance, length, lane: ROUND(
         source, target, max(1, length // 2) if 2 * distance == length else 1, length, lane
     ),
-    "the last round leaves the squares where they are": lambda source, target, distance, length, lane: ROUND(
+    "the last round exchanges nothing": lambda source, target, distance, length, lane: ROUND(
         source, target, distance, 2 * length, lane
     ),
 }
 
 
 @pytest.mark.parametrize("fault", WRONG_ROUNDS)
-def test_a_round_that_goes_wrong_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_transposition_round_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transposition, "_round", WRONG_ROUNDS[fault])
     made = read_down(16, 8, "float32")
     given = given_for(made)
@@ -496,29 +477,21 @@ def test_a_round_that_goes_wrong_is_found(fault: str, monkeypatch: pytest.Monkey
     assert not np.array_equal(found, given["Z"].T)
 
 
-# -- planted faults ---------------------------------------------------------------------------------------------------
-
 VECTORS: Final = loops.vectors
 
 FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object]]]] = {
-    "an iteration that reads what another one stores is a lane": (loops, "_has_lanes", lambda *_: True),
-    "whatever is stored to, its cells are taken for consecutive": (loops, "step", lambda *_: 1),
-    "loops over a part of a tile run over all of it": (registers, "within", lambda *_: TRUE),
-    "the vectors of a row are all of one length": (
-        registers,
-        "vectors_of_row",
-        lambda length, *_: (4,) * (length // 4),
-    ),
+    "an iteration that reads a cell stored by another one is a lane": (loops, "_has_lanes", lambda *_: True),
+    "all stored cells are assumed consecutive": (loops, "step", lambda *_: 1),
+    "loops over part of a tile cover all of it": (registers, "within", lambda *_: TRUE),
+    "all vectors of a row have one length": (registers, "vectors_of_row", lambda length, *_: (4,) * (length // 4)),
     "a copy lacks the last vector of the tile": (copies, "vectors", lambda *given: list(VECTORS(*given))[:-1]),
 }
-"""Names in a module, and with what in their place a tile goes wrong."""
+"""Planted faults: a module, a name in it, and a faulty replacement."""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_tile_that_goes_wrong_is_found_by_the_loop_nest_interpreter(
-    fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_tile_is_found_by_the_interpreter(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = agreeing(range(CASES))
     monkeypatch.setattr(*FAULTS[fault])
     assert any(_goes_wrong(wanted) for wanted in cases)
@@ -527,7 +500,7 @@ def test_a_tile_that_goes_wrong_is_found_by_the_loop_nest_interpreter(
 def _goes_wrong(wanted: Expected) -> bool:
     try:
         return interpreted(replace(wanted, nest=lower(wanted.case.program))) is not None
-    except AssertionError:  # a tile has elements that are in none of its vectors
+    except AssertionError:  # some elements of a tile are in none of its vectors
         return True
 
 
@@ -536,7 +509,7 @@ OUT: Final = output(n)
 
 
 def in_registers(*body: Any, lengths: tuple[int, ...] = (4, 4)) -> LoopNest:
-    """A nest by hand with a tile of eight elements."""
+    """Return a nest with a tile of eight elements."""
     return nest("t", [A], OUT, Allocate(TILE, constant(8), "registers", vectors=lengths), *body, Free(TILE), sizes="n")
 
 
@@ -549,15 +522,14 @@ TRAPS: Final = {
 }
 
 
-@pytest.mark.parametrize("says", TRAPS)
-def test_the_interpreter_traps_what_registers_cannot_do(says: str) -> None:
-    wrong = in_registers(TRAPS[says])
-    with pytest.raises(Trap, match=says) as caught:
-        run(wrong, {"n": 8}, {"A": np.ones(8, np.float32)})
+@pytest.mark.parametrize("message", TRAPS)
+def test_interpreter_traps_invalid_register_operations(message: str) -> None:
+    with pytest.raises(Trap, match=message) as caught:
+        run(in_registers(TRAPS[message]), {"n": 8}, {"A": np.ones(8, np.float32)})
     assert caught.value.kind == "register"
 
 
-def test_lanes_are_chosen_of_two_vectors_at_most_and_as_many_as_they_have() -> None:
+def test_lanes_come_from_at_most_two_vectors() -> None:
     tile = Buffer(78, "tile", "float32", (constant(16),))
     ends = Allocate(tile, constant(16), "registers", vectors=(4,) * 4), Free(tile)
 

@@ -1,4 +1,4 @@
-"""The C toolchain: builds are cached, and every failure says what to do."""
+"""The C toolchain: builds are cached, and errors name a remedy."""
 
 from __future__ import annotations
 
@@ -19,35 +19,29 @@ from proofs_tests.c.scripts import SQUARES, SQUARES_CDEF, LoggingCompiler, fake_
 pytestmark = pytest.mark.usefixtures("private_cache", "no_cc")
 
 
-# -- building and loading ---------------------------------------------------------------------------------------------
-
-
-def test_a_built_function_can_be_called(private_cache: Path) -> None:
+def test_built_function_can_be_called(private_cache: Path) -> None:
     path = build_shared(SQUARES, name="squares")
     assert sum_of_squares(path, [1, 2, 3]) == 14
     assert path.parent == private_cache
     assert path.with_suffix(".c").read_text() == SQUARES
 
 
-def test_nothing_but_the_object_its_text_and_its_record_is_kept(private_cache: Path) -> None:
+def test_only_object_source_and_record_are_kept(private_cache: Path) -> None:
     path = build_shared(SQUARES, name="squares")
-    assert {file.name for file in private_cache.iterdir()} == {
-        path.name,
-        path.with_suffix(".c").name,
-        path.name + ".json",
-    }
+    kept = {path.name, path.with_suffix(".c").name, path.name + ".json"}
+    assert {file.name for file in private_cache.iterdir()} == kept
 
 
-def test_a_product_and_a_sum_are_fused_where_the_processor_can() -> None:
+def test_multiply_and_add_are_fused_where_the_processor_can() -> None:
     if "fma" not in Path("/proc/cpuinfo").read_text().split():
         pytest.skip("needs an x86 processor with fused multiply-add")
     path = build_shared("double f(double x, double y) { double s = x * x; return s - y; }", name="f")
     _, lib = load(path, "double f(double x, double y);")
-    # Rounded in between, the square would lose its last term, 2^-60.
+    # Without fusion the square would be rounded and lose its last term, 2^-60.
     assert lib.f(1 + 2.0**-30, 1 + 2.0**-29) == 2.0**-60
 
 
-def test_what_was_built_before_is_found_without_the_compiler(logging_compiler: LoggingCompiler) -> None:
+def test_cached_build_needs_no_compiler(logging_compiler: LoggingCompiler) -> None:
     first = build_shared(SQUARES, name="squares")
     calls = logging_compiler.calls
     assert [call[-1] for call in calls] == ["squares.o", "-lm"]
@@ -55,7 +49,7 @@ def test_what_was_built_before_is_found_without_the_compiler(logging_compiler: L
     assert logging_compiler.calls == calls
 
 
-def test_another_text_name_flag_or_compiler_is_another_build(
+def test_text_name_flags_and_compiler_determine_the_build(
     logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [
@@ -72,14 +66,16 @@ def test_another_text_name_flag_or_compiler_is_another_build(
     assert all(sum_of_squares(path, [2]) == 4 for path in paths)
 
 
-def test_no_flag_is_given_twice(logging_compiler: LoggingCompiler) -> None:
+def test_flags_are_not_repeated(logging_compiler: LoggingCompiler) -> None:
     build_shared(SQUARES, name="squares", fast_math=True)
     for call in logging_compiler.calls:
         flags = [part for part in call if part.startswith("-")]
         assert len(flags) == len(set(flags))
 
 
-def test_fast_math_never_reaches_the_link(logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_math_is_not_passed_to_the_linker(
+    logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CC", f"{logging_compiler.path} -Ofast")
     build_shared(SQUARES, name="squares", fast_math=True, link_flags=["-ffast-math"])
     compiling, linking = logging_compiler.calls
@@ -88,13 +84,13 @@ def test_fast_math_never_reaches_the_link(logging_compiler: LoggingCompiler, mon
     assert not {"-ffast-math", "-Ofast", "-funsafe-math-optimizations"} & set(linking)
 
 
-def test_fast_math_is_not_given_unless_asked_for(logging_compiler: LoggingCompiler) -> None:
+def test_fast_math_is_off_by_default(logging_compiler: LoggingCompiler) -> None:
     build_shared(SQUARES, name="squares")
     assert not any("-ffast-math" in call for call in logging_compiler.calls)
 
 
 @pytest.mark.long
-def test_a_library_built_with_fast_math_leaves_the_subnormals_of_the_process_alone() -> None:
+def test_fast_math_library_does_not_change_subnormals() -> None:
     path = build_shared(SQUARES, name="squares", fast_math=True)
     program = f"""
 from pathlib import Path
@@ -106,7 +102,7 @@ print(smallest * 1.0 > 0)
     assert _python(program).stdout == "True\n"
 
 
-def test_a_refused_text_shows_the_compilers_own_message(private_cache: Path) -> None:
+def test_compile_error_shows_the_compiler_message(private_cache: Path) -> None:
     with pytest.raises(CompilerFailed) as caught:
         build_shared("int answer(void) { return forty_two; }", name="answer")
     message = str(caught.value)
@@ -118,8 +114,8 @@ def test_a_refused_text_shows_the_compilers_own_message(private_cache: Path) -> 
     assert list(private_cache.iterdir()) == []
 
 
-def test_a_long_message_is_shown_up_to_its_fortieth_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Like clang, it marks the column by a line with nothing else but a caret in it.
+def test_long_compiler_message_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Like clang, the compiler prints a line with only a caret to mark the column.
     complaint = 'for i in $(seq 50); do echo "line $i" >&2; echo "   ^" >&2; done; exit 1'
     monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "verbose-cc", complaint)))
     with pytest.raises(CompilerFailed) as caught:
@@ -131,7 +127,7 @@ def test_a_long_message_is_shown_up_to_its_fortieth_line(tmp_path: Path, monkeyp
     assert "      > … (60 more lines)" in lines
 
 
-def test_a_compiler_that_vanishes_or_is_killed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_killed_compiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = fake_gcc(tmp_path / "dying-cc", "kill -9 $$")
     monkeypatch.setenv("CC", str(path))
     with pytest.raises(CompilerFailed, match="was ended by signal 9"):
@@ -142,14 +138,14 @@ def test_a_compiler_that_vanishes_or_is_killed_is_reported(tmp_path: Path, monke
         build_shared("", name="empty", compiler=compiler)
 
 
-def test_a_compiler_that_does_nothing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiler_without_output_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "idle-cc")))
     with pytest.raises(CompilerFailed, match=r"did not write empty\.so"):
         build_shared("", name="empty")
 
 
 @pytest.mark.parametrize("damage", [b"", b"not an object", None])
-def test_a_damaged_object_is_built_again(damage: bytes | None, logging_compiler: LoggingCompiler) -> None:
+def test_damaged_object_is_rebuilt(damage: bytes | None, logging_compiler: LoggingCompiler) -> None:
     path = build_shared(SQUARES, name="squares")
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2] if damage is None else damage)
@@ -158,21 +154,25 @@ def test_a_damaged_object_is_built_again(damage: bytes | None, logging_compiler:
     assert sum_of_squares(path, [3, 4]) == 25
 
 
-def test_an_object_damaged_after_it_was_built_is_built_again_when_it_is_loaded() -> None:
+def test_object_damaged_after_its_build_is_rebuilt_when_loaded() -> None:
     path = build_shared(SQUARES, name="squares")
     path.write_bytes(b"not an object")
     assert sum_of_squares(path, [3, 4]) == 25
 
 
-@pytest.mark.parametrize("record", ["", "[]", '{"digest": 1}', '{"plan": {}}'])
-def test_an_object_whose_record_is_damaged_is_built_again(record: str) -> None:
+@pytest.mark.parametrize(
+    "record",
+    ["", "[]", '{"digest": 1}', '{"plan": {}}', "[" * 100_000, '{"plan": ' * 100_000],
+    ids=["empty", "list", "digest", "plan", "nested lists", "nested plans"],
+)
+def test_object_with_a_damaged_record_is_rebuilt(record: str) -> None:
     path = build_shared(SQUARES, name="squares")
     path.with_name(path.name + ".json").write_text(record)
     assert build_shared(SQUARES, name="squares") == path
     assert sum_of_squares(path, [3, 4]) == 25
 
 
-def test_a_library_in_use_is_never_written_to() -> None:
+def test_loaded_library_is_never_overwritten() -> None:
     path = build_shared(SQUARES, name="squares")
     ffi, lib = load(path, SQUARES_CDEF)
     before = path.stat().st_ino
@@ -184,16 +184,16 @@ def test_a_library_in_use_is_never_written_to() -> None:
     assert out[0] == 25
 
 
-def test_an_object_that_cannot_be_loaded_at_all_says_why(logging_compiler: LoggingCompiler) -> None:
+def test_object_with_undefined_symbols_is_reported(logging_compiler: LoggingCompiler) -> None:
     path = build_shared("double undefined_elsewhere(void); double f(void) { return undefined_elsewhere(); }", name="f")
     with pytest.raises(CompilerFailed, match="undefined_elsewhere") as caught:
         load(path, "double f(void);")
     assert "cannot be loaded" in caught.value.summary
     assert "noexec" not in str(caught.value)
-    assert sum("f.so" in call for call in logging_compiler.calls) == 2  # it might have been the damage
+    assert sum("f.so" in call for call in logging_compiler.calls) == 2  # rebuilt once, in case it was damaged
 
 
-def test_a_file_that_is_not_from_the_cache_is_loaded_or_refused(tmp_path: Path) -> None:
+def test_file_outside_the_cache_is_loaded_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "copy.so"
     shutil.copy(build_shared(SQUARES, name="squares"), path)
     assert sum_of_squares(path, [3, 4]) == 25
@@ -204,12 +204,10 @@ def test_a_file_that_is_not_from_the_cache_is_loaded_or_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../up", "1st", "naïve"])
-def test_the_name_of_a_build_is_an_identifier(name: str) -> None:
+def test_name_of_a_build_must_be_an_identifier(name: str) -> None:
     with pytest.raises(InvalidName, match="cannot be the name of a build"):
         build_shared(SQUARES, name=name)
 
-
-# -- executables ------------------------------------------------------------------------------------------------------
 
 PICK = """
 #include <stdio.h>
@@ -223,18 +221,18 @@ int main(int argc, char **argv) {
 """
 
 
-def test_an_executable_is_made_from_several_files() -> None:
+def test_executable_is_built_from_several_files() -> None:
     sources = {"main.c": "int two(void);\nint main(void) { return two(); }\n", "two.c": "int two(void) { return 2; }\n"}
     assert subprocess.run([build_executable(sources, name="two")], check=False).returncode == 2
 
 
 @pytest.mark.parametrize("file", ["../main.c", "main.s", "main"])
-def test_the_files_of_an_executable_are_plain_c_files(file: str) -> None:
+def test_files_of_an_executable_must_be_plain_c_files(file: str) -> None:
     with pytest.raises(InvalidName, match="cannot be the name of a file"):
         build_executable({file: ""}, name="program")
 
 
-def test_a_sanitized_program_stops_at_the_first_wrong_access() -> None:
+def test_sanitized_program_stops_at_the_first_wrong_access() -> None:
     if not toolchain.has_sanitizers(find_compiler()):
         pytest.skip("the sanitizer libraries of this compiler are not installed")
     program = build_executable({"pick.c": PICK, "table.h": "#define SIZE 3\n"}, name="pick", sanitize=True)
@@ -247,9 +245,7 @@ def test_a_sanitized_program_stops_at_the_first_wrong_access() -> None:
     assert "out of bounds" in outside.stderr
 
 
-def test_without_sanitizer_libraries_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_sanitizer_libraries_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = 'case "$*" in *-fsanitize*) echo no libasan >&2; exit 1;; esac; exec'
     monkeypatch.setenv("CC", str(script(tmp_path / "plain-cc", f'{body} {find_compiler().path} "$@"')))
     assert not toolchain.has_sanitizers(find_compiler())
@@ -258,13 +254,9 @@ def test_without_sanitizer_libraries_the_error_says_what_to_install(
     assert any("install the sanitizer libraries" in suggestion for suggestion in caught.value.suggestions)
 
 
-# -- where the cache is -----------------------------------------------------------------------------------------------
-
-
-def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("ATL_CACHE", "~/mine")
+def test_cache_directory_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("HOME", tmp_path / "home"), ("XDG_CACHE_HOME", tmp_path / "xdg"), ("ATL_CACHE", "~/mine")):
+        monkeypatch.setenv(name, str(value))
     assert toolchain.cache_directory() == tmp_path / "home" / "mine"
     monkeypatch.delenv("ATL_CACHE")
     assert toolchain.cache_directory() == tmp_path / "xdg" / "atl"
@@ -284,7 +276,7 @@ print(path)
 """
 
 
-def test_where_the_cache_cannot_be_written_a_temporary_directory_goes_with_the_process(
+def test_without_a_writable_cache_a_temporary_directory_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -297,7 +289,7 @@ def test_where_the_cache_cannot_be_written_a_temporary_directory_goes_with_the_p
     assert not path.parent.exists()
 
 
-def test_a_chosen_cache_that_cannot_be_written_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_atl_cache_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ATL_CACHE", str(tmp_path / "file" / "below"))
     with pytest.warns(RuntimeWarning, match="is not writable") as warned:
@@ -305,8 +297,6 @@ def test_a_chosen_cache_that_cannot_be_written_gives_a_warning(tmp_path: Path, m
     assert sum_of_squares(path, [3, 4]) == 25
     assert warned[0].filename == __file__
 
-
-# -- several processes ------------------------------------------------------------------------------------------------
 
 BUILD_AND_CALL = f"""
 from lowering.toolchain import build_shared, load
@@ -323,10 +313,10 @@ def _python(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
-def test_processes_may_build_the_same_thing_at_once(
+def test_processes_may_build_the_same_object_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_cache: Path
 ) -> None:
-    # Each compilation waits until another has begun, so that the two are sure to overlap.
+    # Each compilation waits until another has started, so that the two overlap.
     real = find_compiler().path
     begun = tmp_path / "begun"
     begun.mkdir()
@@ -342,25 +332,14 @@ def test_processes_may_build_the_same_thing_at_once(
     assert len(list(private_cache.iterdir())) == 3
 
 
-# -- what nobody means to build, and where ----------------------------------------------------------------------------
-
-
-def test_a_name_of_hundreds_of_letters_is_built_in_files_of_short_names() -> None:
+def test_long_name_is_shortened_in_file_names() -> None:
     path = build_shared(SQUARES, name="squares_" * 28)
     assert len(path.name) < 200
     assert sum_of_squares(path, [3, 4]) == 25
     assert build_shared(SQUARES, name="squares_" * 28) == path
 
 
-@pytest.mark.parametrize("record", ["[" * 100_000, '{"plan": ' * 100_000])
-def test_a_record_of_lists_in_lists_is_no_record(record: str) -> None:
-    path = build_shared(SQUARES, name="squares")
-    path.with_name(path.name + ".json").write_text(record)
-    assert build_shared(SQUARES, name="squares") == path
-    assert sum_of_squares(path, [3, 4]) == 25
-
-
-def test_where_a_directory_stands_in_place_of_a_record_the_build_is_made_elsewhere(private_cache: Path) -> None:
+def test_directory_in_place_of_a_record_moves_the_build(private_cache: Path) -> None:
     path = build_shared(SQUARES, name="squares")
     record = path.with_name(path.name + ".json")
     record.unlink()
@@ -371,9 +350,7 @@ def test_where_a_directory_stands_in_place_of_a_record_the_build_is_made_elsewhe
     assert sum_of_squares(other, [3, 4]) == 25
 
 
-def test_a_cache_that_turns_out_to_be_read_only_is_passed_over(
-    private_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_only_cache_is_skipped(private_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
@@ -388,7 +365,7 @@ def test_a_cache_that_turns_out_to_be_read_only_is_passed_over(
         build_shared(SQUARES + " ", name="squares")
 
 
-def test_a_cache_whose_path_is_no_text_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_path_that_is_not_utf8_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
     monkeypatch.setenv("ATL_CACHE", cache)
     path = build_shared(SQUARES, name="squares")
@@ -396,9 +373,7 @@ def test_a_cache_whose_path_is_no_text_is_used(tmp_path: Path, monkeypatch: pyte
     assert sum_of_squares(path, [3, 4]) == 25
 
 
-def test_a_compiler_that_hangs_is_stopped_with_all_that_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hanging_compiler_is_stopped_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = tmp_path / "started"
     hangs = f"sleep 6000 & echo $! > {started}; wait"
     monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "slow-cc", hangs)))
@@ -406,7 +381,7 @@ def test_a_compiler_that_hangs_is_stopped_with_all_that_it_started(
     real = subprocess.Popen.communicate
 
     def communicate(process: subprocess.Popen[str], given: str, timeout: float) -> tuple[str, str]:
-        """The time is over once the compiler has started a process, and not earlier on a busy machine."""
+        """Time out once the compiler has started a process, even on a busy machine."""
         if "-c" not in process.args:  # type: ignore[operator]
             return real(process, given, timeout)
         while not started.exists() or not started.read_text():
@@ -418,8 +393,8 @@ def test_a_compiler_that_hangs_is_stopped_with_all_that_it_started(
         build_shared("", name="empty")
     assert "set ATL_COMPILER_TIMEOUT to more seconds" in str(caught.value)
     state = Path(f"/proc/{started.read_text().strip()}/stat")
-    for _ in range(10_000):  # a process that is killed may still be about to end
+    for _ in range(10_000):  # a killed process may take a moment to end
         if not state.exists() or state.read_text().split()[2] == "Z":
             return
         time.sleep(0.05)
-    pytest.fail("what the compiler started still runs")
+    pytest.fail("a process of the compiler still runs")

@@ -1,1 +1,1 @@
-"""What people call kernels with: arrays of other libraries, other systems' operators, files that are taken away."""
+"""Tests of calls: arrays of other libraries, operators of other systems, processes, and exported folders."""

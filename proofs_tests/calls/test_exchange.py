@@ -1,4 +1,4 @@
-"""Arrays of other libraries go in where they are, and the result comes back in the caller's kind."""
+"""Arrays of other libraries: passed without copies, with results in the caller's kind of array."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="jax is not inst
 
 
 class Lent:
-    """An array of a library that knows DLPack, and nothing else: it lends the memory of one of NumPy's."""
+    """An array with DLPack only, which lends the memory of a NumPy array."""
 
     def __init__(self, held: Any, device: tuple[int, int] | None = None) -> None:
         self.held = held
@@ -40,7 +40,7 @@ class Lent:
 
 
 class Copying(Lent):
-    """One that gives `__array__` another memory than it has."""
+    """An array whose `__array__` returns a copy."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return self.held.copy()
@@ -53,7 +53,7 @@ class Namespace:
 
 
 class Own(Lent):
-    """One whose library makes such arrays of others."""
+    """An array whose library imports other arrays."""
 
     def __array_namespace__(self) -> type[Namespace]:
         return Namespace
@@ -75,15 +75,15 @@ def numbers(*shape: int) -> Any:
 
 
 def seen_by_c(kernel: Kernel, value: Any, **named: Any) -> int:
-    """The address that C is passed for the only array of a call."""
+    """Return the address that C receives for the only array of a call."""
     addresses: list[int] = []
     through = kernel._function
 
-    def told(*passed: Any) -> int:
+    def recorded(*passed: Any) -> int:
         addresses.append(int(kernel._code.ffi.cast("uintptr_t", passed[0])))
         return through(*passed)
 
-    kernel._function = told
+    kernel._function = recorded
     try:
         kernel(value, **named)
     finally:
@@ -91,10 +91,7 @@ def seen_by_c(kernel: Kernel, value: Any, **named: Any) -> int:
     return addresses[0]
 
 
-# -- in ---------------------------------------------------------------------------------------------------------------
-
-
-def test_what_lies_in_memory_is_read_where_it_is(doubling: Kernel) -> None:
+def test_arrays_in_memory_are_not_copied(doubling: Kernel) -> None:
     x = numbers(2, 3)
     frozen = x.copy()
     frozen.flags.writeable = False
@@ -109,7 +106,7 @@ def test_what_lies_in_memory_is_read_where_it_is(doubling: Kernel) -> None:
 
 
 @pytest.mark.parametrize("given", [numbers(4, 3)[::2], numbers(4, 3)[::-1], numbers(3, 4).T, numbers(5)[None, ::-2]])
-def test_a_view_that_c_cannot_walk_is_copied_or_refused(doubling: Kernel, given: Any) -> None:
+def test_unusable_view_is_copied_or_refused(doubling: Kernel, given: Any) -> None:
     for value in (given, Lent(given), memoryview(given)):
         assert np.asarray(doubling(value)).tolist() == (2 * given).tolist()
         with pytest.raises(ArrayError, match=r"(?s)X is not C-contiguous.*strides.*ascontiguousarray\(X\)"):
@@ -117,7 +114,7 @@ def test_a_view_that_c_cannot_walk_is_copied_or_refused(doubling: Kernel, given:
     assert doubling(np.ascontiguousarray(given), copy=False).tolist() == (2 * given).tolist()
 
 
-def test_what_must_be_made_or_moved_is_refused_where_no_copy_is_asked_for(doubling: Kernel) -> None:
+def test_conversion_is_refused_without_copies(doubling: Kernel) -> None:
     misaligned = np.zeros(17, np.uint8)[1:].view(np.float32).reshape(2, 2)
     with pytest.raises(ArrayError, match="X is not aligned"):
         doubling(misaligned, copy=False)
@@ -130,15 +127,15 @@ def test_what_must_be_made_or_moved_is_refused_where_no_copy_is_asked_for(doubli
 
 
 @pytest.mark.parametrize("error", [RuntimeError, AttributeError, KeyError, OSError, BufferError])
-def test_what_raises_while_it_is_asked_for_its_array_is_refused(doubling: Kernel, error: type[Exception]) -> None:
+def test_error_of_an_array_protocol_is_reported(doubling: Kernel, error: type[Exception]) -> None:
     class Failing:
         def __array__(self, *_: object, **__: object) -> Any:
             raise error("no array today")
 
-    says = r"X is (not an array: .*today|<.*which would be converted to an array)"
+    message = r"X is (not an array: .*today|<.*which would be converted to an array)"
     calls: list[Any] = [doubling, partial(doubling, copy=False), partial(atl.evaluate, doubling.program)]
     for call in calls:
-        with pytest.raises((ArgumentError, ArrayError), match=says):
+        with pytest.raises((ArgumentError, ArrayError), match=message):
             call(Failing())
 
 
@@ -150,7 +147,7 @@ def test_empty_arrays_and_scalars_need_no_copy() -> None:
 
 
 @pytest.mark.long
-def test_copy_takes_what_it_takes_and_an_argument_of_that_name_is_the_programs(doubling: Kernel) -> None:
+def test_copy_option_is_validated_and_may_be_an_input_name(doubling: Kernel) -> None:
     for wrong in (True, 1, "no"):
         with pytest.raises(InvalidArgument, match="copy=False, which refuses"):
             doubling(numbers(1, 1), copy=wrong)
@@ -161,33 +158,29 @@ def test_copy_takes_what_it_takes_and_an_argument_of_that_name_is_the_programs(d
     assert own.time(seconds=numbers(3), copy=numbers(3)).samples >= 3
 
 
-def test_what_is_not_of_the_declared_kind_is_refused_with_what_to_write(doubling: Kernel, halving: Kernel) -> None:
+def test_wrong_dtype_rank_or_device_is_refused_with_a_remedy(doubling: Kernel, halving: Kernel) -> None:
     with pytest.raises(ArrayError, match=r"(?s)x are float32, not float64.*try: pass x.astype\('float64'\)"):
         halving(Lent(numbers(2, 2)))
     with pytest.raises(ArrayError, match="X has 1 dimension, not 2"):
         doubling(Lent(numbers(2)))
-    with pytest.raises(
-        ArgumentError, match=r"(?s)X is not in the memory of this machine: its DLPack device is \(2, 0\)"
-    ):
+    message = r"(?s)X is not in the memory of this machine: its DLPack device is \(2, 0\)"
+    with pytest.raises(ArgumentError, match=message):
         doubling(Lent(numbers(2, 2), (2, 0)))
     with pytest.raises(ArgumentError, match="X cannot be exported by its library"):
         doubling(Lent(np.zeros((2, 2), np.dtype(">f4"))))
 
 
-# -- out --------------------------------------------------------------------------------------------------------------
-
-
-def test_the_result_is_of_the_kind_of_the_first_array_that_is_not_numpys(doubling: Kernel) -> None:
+def test_result_has_the_kind_of_the_first_foreign_array(doubling: Kernel) -> None:
     made = doubling(Own(numbers(2, 2)))
     assert type(made) is Lent
     assert made.held.tolist() == (2 * numbers(2, 2)).tolist()
-    # Of a library that makes no arrays of others', and of NumPy's, it is an array of NumPy's.
+    # Without a library that imports other arrays, the result is a NumPy array.
     assert type(doubling(Lent(numbers(2, 2)))) is np.ndarray
     both = compile(atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := gen[i < n] x[i] + y[i]"))
     assert type(both(numbers(2), y=Own(numbers(2)))) is Lent
 
 
-def test_an_array_of_another_library_is_filled_where_it_is(doubling: Kernel) -> None:
+def test_out_of_another_library_is_filled(doubling: Kernel) -> None:
     held, x = np.zeros((2, 2), np.float32), numbers(2, 2)
     out = Lent(held)
     for _ in range(2):
@@ -204,17 +197,14 @@ def test_an_array_of_another_library_is_filled_where_it_is(doubling: Kernel) -> 
         doubling(x, out=Lent(numbers(3, 2)))
 
 
-def test_a_planted_copy_of_out_would_be_seen() -> None:
+def test_copy_of_out_would_be_detected() -> None:
     held = numbers(2, 2)
     assert _address(Lent(held)) == held.ctypes.data != Copying(held).__array__().ctypes.data
     assert exchanged(atl.program("twice", [X], 2 * X), (held,), {}, None) is None
 
 
-# -- PyTorch and JAX --------------------------------------------------------------------------------------------------
-
-
 @needs_torch
-def test_pytorchs_tensors_go_in_and_come_out_without_a_copy(doubling: Kernel) -> None:
+def test_torch_tensors_are_passed_without_a_copy(doubling: Kernel) -> None:
     import torch
 
     t = torch.arange(6, dtype=torch.float32).reshape(2, 3)
@@ -234,7 +224,7 @@ def test_pytorchs_tensors_go_in_and_come_out_without_a_copy(doubling: Kernel) ->
 
 
 @needs_torch
-def test_pytorchs_tensors_that_cannot_be_lent_are_refused_with_what_to_write(doubling: Kernel, halving: Kernel) -> None:
+def test_torch_tensors_that_cannot_be_exported_are_refused(doubling: Kernel, halving: Kernel) -> None:
     import torch
 
     with pytest.raises(ArgumentError, match=r"(?s)requires grad.*try: pass X.detach\(\)"):
@@ -250,7 +240,7 @@ def test_pytorchs_tensors_that_cannot_be_lent_are_refused_with_what_to_write(dou
 
 
 @needs_jax
-def test_jaxs_arrays_go_in_without_a_copy_and_come_out_as_such(doubling: Kernel) -> None:
+def test_jax_arrays_are_passed_without_a_copy(doubling: Kernel) -> None:
     import jax
     import jax.numpy as jnp
 
@@ -263,11 +253,8 @@ def test_jaxs_arrays_go_in_without_a_copy_and_come_out_as_such(doubling: Kernel)
         doubling(x, out=x)
 
 
-# -- the interpreter's lock, and times --------------------------------------------------------------------------------
-
-
-def test_python_runs_on_while_a_kernel_computes() -> None:
-    """Elements are stored one after the other: whoever waits for the interpreter's lock sees none of them, or all."""
+def test_interpreter_lock_is_released_during_a_kernel() -> None:
+    """Watch the elements of the output appear one after the other."""
     k = atl.sizes("k")
     sums = atl.gen(64, lambda row: atl.sum(k, lambda i: atl.exp(atl.value(i + row) / atl.value(k))))
     slow = compile(atl.program("slow", [], sums))
@@ -275,7 +262,7 @@ def test_python_runs_on_while_a_kernel_computes() -> None:
     thread = threading.Thread(target=lambda: slow(k=1_000_000, out=out))
     thread.start()
     stored = 0
-    while not stored and thread.is_alive():  # it ends without having stored anything if the kernel fails
+    while not stored and thread.is_alive():  # the thread ends early if the kernel fails
         stored = int((~np.isnan(out)).sum())
     thread.join()
     assert stored
@@ -283,7 +270,7 @@ def test_python_runs_on_while_a_kernel_computes() -> None:
     assert not np.isnan(out).any()
 
 
-def test_a_prepared_call_reads_and_fills_what_it_was_given(doubling: Kernel) -> None:
+def test_prepared_call_reads_and_fills_its_arrays(doubling: Kernel) -> None:
     x, out = numbers(2, 3), np.full((2, 3), np.nan, np.float32)
     run = doubling.prepared(x, out=out)
     assert np.isnan(out).all(), "nothing is computed before it is called"
@@ -298,20 +285,24 @@ def test_a_prepared_call_reads_and_fills_what_it_was_given(doubling: Kernel) -> 
     kept = weakref.ref(x)
     del x
     in_place()
-    assert kept() is not None, "its memory is held"
+    assert kept() is not None, "the call keeps its memory alive"
     lent = Lent(numbers(2, 2))
     filled = np.empty((2, 2), np.float32)
     doubling.prepared(lent, out=filled)()
     assert filled.tolist() == (2 * numbers(2, 2)).tolist()
 
 
-def test_a_prepared_call_refuses_what_a_call_does_and_what_would_be_copied(doubling: Kernel, halving: Kernel) -> None:
+def test_prepared_call_refuses_invalid_arguments_and_copies(doubling: Kernel, halving: Kernel) -> None:
     x, out = numbers(3, 3), np.empty((3, 3), np.float32)
     for wrong in (x.T, x.tolist(), x[:, ::-1]):
         with pytest.raises(ArrayError, match="forbids copies"):
             doubling.prepared(wrong, out=out)
-    for place, said in ((np.empty((2, 2), np.float32), "has the shape"), (None, "out is a NoneType"), (x[:2], "shape")):
-        with pytest.raises(ArrayError, match=said):
+    for place, message in (
+        (np.empty((2, 2), np.float32), "has the shape"),
+        (None, "out is a NoneType"),
+        (x[:2], "shape"),
+    ):
+        with pytest.raises(ArrayError, match=message):
             doubling.prepared(x, out=place)
     with pytest.raises(ArrayError, match="float64"):
         halving.prepared(x, out=out)
@@ -323,7 +314,7 @@ def test_a_prepared_call_refuses_what_a_call_does_and_what_would_be_copied(doubl
         below.prepared(numbers(3), np.array([3], np.int32), out=np.empty((), np.float32))
 
 
-def test_a_kernel_is_timed_with_its_spread(doubling: Kernel) -> None:
+def test_kernel_time_has_a_spread(doubling: Kernel) -> None:
     x = numbers(100, 100)
     taken = doubling.time(x, seconds=0.02)
     assert 0 < taken.low <= taken.median <= taken.high

@@ -1,4 +1,4 @@
-"""What `kernel.write` leaves builds with nothing but make and a compiler, checks itself, and finds planted faults."""
+"""Exported folders: they build with make and a compiler only, check themselves, and find planted faults."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sparse_product() -> Theorem:
 
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs make where there is nothing but make and a compiler."""
+    """Run make with an environment that has only make and a compiler."""
     bare = {"PATH": "/usr/bin:/bin"}
     return subprocess.run(["make", *arguments], cwd=folder, env=bare, capture_output=True, text=True, check=False)
 
@@ -66,7 +66,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kernel, Path]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("derivation", [convolution, blur, softmax, sparse_product])
-def test_an_exported_kernel_builds_and_checks_itself(derivation: Callable[[], Theorem], tmp_path: Path) -> None:
+def test_exported_kernel_builds_and_checks_itself(derivation: Callable[[], Theorem], tmp_path: Path) -> None:
     theorem = derivation()
     folder = compile(theorem.rhs).write(tmp_path / "new" / "folder", theorem=theorem)
     made = make(folder, "check", "CFLAGS=-O1 -Wall -Wextra -Werror")
@@ -76,7 +76,7 @@ def test_an_exported_kernel_builds_and_checks_itself(derivation: Callable[[], Th
 
 
 @pytest.mark.long
-def test_the_files_of_a_kernel_are_its_text_its_contract_and_what_checks_it(product: tuple[Kernel, Path]) -> None:
+def test_folder_has_source_contract_and_check(product: tuple[Kernel, Path]) -> None:
     kernel, folder = product
     made = make(folder, "check")
     assert made.returncode == 0, made.stdout + made.stderr
@@ -90,7 +90,7 @@ def test_the_files_of_a_kernel_are_its_text_its_contract_and_what_checks_it(prod
         assert part in header
     plain = (folder / "matmul_plain.c").read_text()
     assert "#pragma" not in plain
-    assert "total" not in plain  # Fig. 4.1 to the letter: a sum adds to its element
+    assert "total" not in plain  # as in Fig. 4.1, a sum adds to its element
     ran = subprocess.run([folder / "matmul_check", "3", "0", "5"], capture_output=True, text=True, check=True)
     assert "matmul at n = 3, k = 0, m = 5:\n  15 elements, 0 wrong" in ran.stdout
     for wrong in (["3"], ["3", "x", "5"], ["3", "-1", "5"]):
@@ -101,7 +101,7 @@ def test_the_files_of_a_kernel_are_its_text_its_contract_and_what_checks_it(prod
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(
-    ("right", "wrong", "said"),
+    ("right", "wrong", "message"),
     [
         ("total +=", "total -=", "wrong"),
         ("min_int64(m - 8 * jo, 8)", "min_int64(m - 8 * jo - 1, 8)", "wrong"),
@@ -109,8 +109,8 @@ def test_the_files_of_a_kernel_are_its_text_its_contract_and_what_checks_it(prod
         ("return 0;", "out[n * m] = 0.0f; return 0;", "memory behind the result"),
     ],
 )
-def test_a_planted_fault_is_found_by_the_check(
-    product: tuple[Kernel, Path], tmp_path: Path, right: str, wrong: str, said: str
+def test_planted_fault_is_found_by_the_check(
+    product: tuple[Kernel, Path], tmp_path: Path, right: str, wrong: str, message: str
 ) -> None:
     folder = shutil.copytree(product[1], tmp_path / "copy")
     text = (folder / "matmul.c").read_text()
@@ -118,11 +118,11 @@ def test_a_planted_fault_is_found_by_the_check(
     (folder / "matmul.c").write_text(text.replace(right, wrong))
     made = make(folder, "check", "CFLAGS=-O0")
     assert made.returncode != 0
-    assert said in made.stdout
+    assert message in made.stdout
 
 
-def test_inputs_are_drawn_as_they_are_declared(tmp_path: Path) -> None:
-    """Each fault would be seen by reads outside, which the plain version makes too; so what is drawn is computed."""
+def test_inputs_satisfy_their_declarations(tmp_path: Path) -> None:
+    """Reads out of bounds would go unnoticed, as the plain version makes them too; so compute the drawn inputs."""
     pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, k + 1), monotonic="nondecreasing")
     crd = atl.tensor("crd", k, dtype="int64", range=(2, m), monotonic=("increasing", pos))
     up = atl.tensor("up", n, dtype="int32", range=(-3, 50), monotonic="increasing")
@@ -136,13 +136,12 @@ def test_inputs_are_drawn_as_they_are_declared(tmp_path: Path) -> None:
         atl.sum(n, lambda i: atl.guard(pos[i] > pos[i + 1], 1)),
         atl.sum(n, lambda i: atl.guard(on[i] & (a != 5), 1)),
     ]  # fmt: skip
-    counted = atl.sum(
-        1, lambda _: sum((atl.cast("int32", fault) for fault in faults[1:]), atl.cast("int32", faults[0]))
-    )
+    counts = [atl.cast("int32", fault) for fault in faults]
+    counted = atl.sum(1, lambda _: sum(counts[1:], counts[0]))
     program = atl.program("drawn", [pos, crd, up, on, a], atl.gen(1, lambda _: counted), given=[m >= 3, n >= 1])
     folder = compile(program).write(tmp_path)
     text = (folder / "drawn_plain.c").read_text()
-    # What must be zero is compared with a version that gives zero.
+    # The count of faults is compared with a version that returns zero.
     zero = "#include <stdint.h>\nint drawn_plain("
     head = text[text.index("int drawn_plain(") + len("int drawn_plain(") : text.index("{")]
     (folder / "drawn_plain.c").write_text(f"{zero}{head}{{ (void)pos; (void)crd; (void)up; (void)on; (void)a; "
@@ -152,7 +151,7 @@ def test_inputs_are_drawn_as_they_are_declared(tmp_path: Path) -> None:
     assert "6 of 6 cases ran, 0 wrong" in made.stdout
 
 
-def test_a_header_is_one_of_cpp_too(tmp_path: Path) -> None:
+def test_header_is_valid_cpp(tmp_path: Path) -> None:
     if (cpp := shutil.which("c++")) is None:
         pytest.skip("there is no C++ compiler")
     new = atl.sizes("new")
@@ -164,8 +163,8 @@ def test_a_header_is_one_of_cpp_too(tmp_path: Path) -> None:
     subprocess.run([cpp, "-Wall", "-Werror", "-c", "use.cpp"], cwd=folder, check=True)
 
 
-def test_a_check_of_many_sizes_is_c(tmp_path: Path) -> None:
-    """Long lines are broken, and none within a text."""
+def test_check_with_many_sizes_compiles(tmp_path: Path) -> None:
+    """Long lines are broken outside of string literals."""
     names = [f"a_long_name_of_a_size_{at}" for at in range(7)]
     inputs = [atl.tensor(f"x{at}", atl.sizes(name)) for at, name in enumerate(names)]
     total = sum((x.sum() for x in inputs[1:]), inputs[0].sum())
@@ -174,10 +173,7 @@ def test_a_check_of_many_sizes_is_c(tmp_path: Path) -> None:
     assert f"many at {names[0]} = 17, {names[1]} = 21, " in made.stdout
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def test_nothing_is_written_where_it_would_do_harm(product: tuple[Kernel, Path], tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(product: tuple[Kernel, Path], tmp_path: Path) -> None:
     kernel, _ = product
     (tmp_path / "Makefile").write_text("all:\n")
     with pytest.raises(InvalidArgument, match="is not the Makefile of an exported kernel, and would be overwritten"):
@@ -191,7 +187,7 @@ def test_nothing_is_written_where_it_would_do_harm(product: tuple[Kernel, Path],
 
 
 @pytest.mark.long
-def test_a_program_may_be_called_as_a_file_of_make(tmp_path: Path) -> None:
+def test_program_may_be_named_like_a_make_target(tmp_path: Path) -> None:
     n = atl.sizes("n")
     x = atl.tensor("x", n)
     for name in ("Makefile", "check"):
@@ -200,7 +196,7 @@ def test_a_program_may_be_called_as_a_file_of_make(tmp_path: Path) -> None:
         assert made.returncode == 0, made.stdout + made.stderr
 
 
-def test_a_theorem_is_that_of_the_kernel(product: tuple[Kernel, Path], tmp_path: Path) -> None:
+def test_theorem_must_be_that_of_the_kernel(product: tuple[Kernel, Path], tmp_path: Path) -> None:
     kernel, _ = product
     with pytest.raises(InvalidArgument, match=r"(?s)the right side of the theorem, conv, .*theorem=theorem"):
         kernel.write(tmp_path, theorem=convolution())
@@ -209,14 +205,14 @@ def test_a_theorem_is_that_of_the_kernel(product: tuple[Kernel, Path], tmp_path:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_header_says_on_which_unproved_rules_the_kernel_rests(tmp_path: Path) -> None:
+def test_header_names_unproved_rules(tmp_path: Path) -> None:
     theorem = reschedule(extremes()).rw(larger_and_smaller).done()
     folder = compile(theorem.rhs).write(tmp_path, theorem=theorem)
-    said = " ".join((folder / "extremes.h").read_text(encoding="utf-8").split())
-    assert "NOT PROVED: it holds if larger_and_smaller (tested) does. The theorem is that of the certificate." in said
+    header = " ".join((folder / "extremes.h").read_text(encoding="utf-8").split())
+    assert "NOT PROVED: it holds if larger_and_smaller (tested) does. The theorem is that of the certificate." in header
 
 
-def test_sizes_of_a_check_are_those_that_the_program_allows(product: tuple[Kernel, Path], tmp_path: Path) -> None:
+def test_sizes_of_a_check_satisfy_the_assumptions(product: tuple[Kernel, Path], tmp_path: Path) -> None:
     kernel, _ = product
     kernel.write(tmp_path, sizes={"n": 4, "k": 5, "m": 6})
     assert "{4, 5, 6}," in (tmp_path / "matmul_check.c").read_text()
@@ -230,17 +226,14 @@ def test_sizes_of_a_check_are_those_that_the_program_allows(product: tuple[Kerne
         cases(atl.program("large", [x], 2 * x, given=[n >= 10**6]), None)
 
 
-def test_marks_are_taken_away_for_the_plain_version() -> None:
+def test_plain_version_has_no_marks() -> None:
     marked = atl.parse("f (x : float32[n]) : float32[n] := gen[i < n | vector] let t | stack := 2 * x[i] in t * t")
     assert "|" not in str(unmarked(marked))
     assert "| vector" in str(marked)
 
 
-# -- CUDA -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long
-def test_a_kernel_for_a_gpu_is_built_by_nvcc_and_checked_where_there_is_a_gpu(tmp_path: Path) -> None:
+def test_gpu_folder_builds_with_nvcc_and_checks_itself(tmp_path: Path) -> None:
     theorem = gpu.row_sums_by_warps().done()
     folder = compile(theorem.rhs, target="cuda").write(tmp_path, theorem=theorem)
     name = theorem.rhs.name
@@ -249,7 +242,7 @@ def test_a_kernel_for_a_gpu_is_built_by_nvcc_and_checked_where_there_is_a_gpu(tm
     found = detect_gpu()
     if (nvcc := shutil.which("nvcc")) is None:
         pytest.skip("there is no nvcc")
-    # That nvcc takes the kernel itself is asked in the room of the GPU; where there is no GPU, it is not built again.
+    # Tests of the GPU package check that nvcc accepts the kernel; without a GPU it is not built again.
     here = ["make", f"NVCC={nvcc}", *([] if found.gpus else ["ARCH=-arch=sm_90"])]
     target = "check" if found.gpus else f"{name}_host.o"
     made = subprocess.run([*here, target], cwd=folder, capture_output=True, text=True, check=False)

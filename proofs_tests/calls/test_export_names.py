@@ -1,4 +1,4 @@
-"""Exported folders build, pass and find a planted fault whatever a program, an input or a size is called."""
+"""Names in exported folders: any name of a program, input or size yields a folder that builds and finds faults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -27,21 +27,17 @@ pytestmark = pytest.mark.usefixtures("cache_of_the_file")
 
 BATCH: Final = 120
 PLANTED: Final = ("want", "at", "there", "found", "failed", "bytes", "k", "kept", "count", "f", "f_plain", "ATL_F_H")
-"""Names that clashed, or that the files of a program `f` use."""
+"""Names that once clashed, or that the files of a program `f` use."""
 n, length = atl.sizes("n length_of_every_input")
 
 
-# -- programs of such names -------------------------------------------------------------------------------------------
-
-
-def floats(names: Sequence[str]) -> Program:
-    inputs = [atl.tensor(name, length) for name in names]
+def floats(names: Sequence[str], **declared: Any) -> Program:
+    inputs = [atl.tensor(name, length, **declared) for name in names]
     return atl.program("f", inputs, total([x[0] for x in inputs]), given=[length >= 1])
 
 
 def integers(names: Sequence[str]) -> Program:
-    inputs = [atl.tensor(name, length, dtype="int32", range=(0, 50), monotonic="nondecreasing") for name in names]
-    return atl.program("f", inputs, total([x[0] for x in inputs]), given=[length >= 1])
+    return floats(names, dtype="int32", range=(0, 50), monotonic="nondecreasing")
 
 
 def scalars(names: Sequence[str]) -> Program:
@@ -61,7 +57,7 @@ ROLES: Final = (floats, integers, scalars, sizes)
 
 @cache
 def hostile() -> tuple[str, ...]:
-    """Every word of the files of some kernels, and C's keywords: those that a program takes as a name."""
+    """Return the words in the files of some kernels and C's keywords, as far as they are valid names."""
     pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, 9), monotonic="nondecreasing")
     crd = atl.tensor("crd", 8, dtype="int64", range=(0, 50), monotonic=("increasing", pos))
     inputs = [pos, crd, atl.tensor("on", n, dtype="bool"), atl.tensor("a", dtype="int32"), atl.tensor("x", n)]
@@ -75,7 +71,7 @@ def hostile() -> tuple[str, ...]:
 
 
 def is_name(word: str) -> bool:
-    """Whether a program takes an input of this name, and `compile` takes that program."""
+    """Return whether an input may have this name in a program that `compile` accepts."""
     if word in ("out", str(length)):
         return False
     try:
@@ -85,11 +81,8 @@ def is_name(word: str) -> bool:
     return True
 
 
-# -- the check --------------------------------------------------------------------------------------------------------
-
-
 def checks_itself(program: Program, folder: Path) -> None:
-    """The right kernel passes `make check` without a warning; one that is wrong in an element fails it."""
+    """Check that the kernel passes `make check` without warnings, and that a wrong kernel fails it."""
     kernel = compile(program).write(folder)
     made = make(kernel, "check", "NATIVE=", "CFLAGS=-O0 -Wall -Wextra -Werror")
     assert made.returncode == 0, made.stdout[-2000:] + made.stderr[-2000:]
@@ -105,7 +98,7 @@ def checks_itself(program: Program, folder: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("role", ROLES)
-def test_a_check_finds_a_fault_whatever_the_names(role: Callable[[Sequence[str]], Program], tmp_path: Path) -> None:
+def test_fault_is_found_with_any_names(role: Callable[[Sequence[str]], Program], tmp_path: Path) -> None:
     names = hostile()
     assert {"want", "at", "bytes", "atl_case", "printf", "argv", "CFLAGS", "check", "while"} <= {*names}
     assert len(names) > 200
@@ -114,9 +107,7 @@ def test_a_check_finds_a_fault_whatever_the_names(role: Callable[[Sequence[str]]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ROLES)
-def test_a_check_finds_a_fault_whatever_names_of_libraries(
-    role: Callable[[Sequence[str]], Program], tmp_path: Path
-) -> None:
+def test_fault_is_found_with_library_names(role: Callable[[Sequence[str]], Program], tmp_path: Path) -> None:
     names = sorted(filter(is_name, FUNCTION_NAMES | HELPER_NAMES | RESERVED))
     assert len(names) > 2500
     all_check_themselves(role, names, tmp_path)
@@ -130,14 +121,14 @@ def all_check_themselves(role: Callable[[Sequence[str]], Program], names: Sequen
 @pytest.mark.thinned(3)
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_check_finds_a_fault_where_one_name_clashes(name: str, tmp_path: Path) -> None:
+def test_fault_is_found_where_one_name_clashes(name: str, tmp_path: Path) -> None:
     checks_itself(floats([name]), tmp_path)
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["atl_case", "ATL_GUARD", "main", "printf", "check", "clean", "math", "stdint"])
-def test_a_program_may_be_named_as_a_part_of_its_check(name: str, tmp_path: Path) -> None:
+def test_program_may_be_named_like_a_part_of_its_check(name: str, tmp_path: Path) -> None:
     x = atl.tensor("x", n)
     checks_itself(atl.program(name, [x], x.sum(), given=[n >= 1]), tmp_path)
 
@@ -153,8 +144,8 @@ cudaError_t cudaFree(void *memory);
 
 
 @pytest.mark.parametrize("program", ["f", "cudaFree", "each"])
-def test_the_call_of_an_exported_cuda_kernel_compiles_whatever_the_names(program: str, tmp_path: Path) -> None:
-    """A C++ compiler reads it, with declarations in the place of CUDA's header."""
+def test_call_of_an_exported_cuda_kernel_compiles_with_any_names(program: str, tmp_path: Path) -> None:
+    """Compile with a C++ compiler, with declarations in place of CUDA's header."""
     if COMPILER is None:
         pytest.skip("there is no C++ compiler")
     (tmp_path / "cuda_runtime_api.h").write_text(SHIM)
@@ -169,7 +160,7 @@ def test_the_call_of_an_exported_cuda_kernel_compiles_whatever_the_names(program
     assert made.returncode == 0, made.stderr
 
 
-def test_the_functions_of_a_check_are_reserved(tmp_path: Path) -> None:
+def test_functions_of_a_check_are_reserved(tmp_path: Path) -> None:
     text = ""
     for program in (floats(["x"]), integers(["x"])):
         text += (compile(program).write(tmp_path) / "f_check.c").read_text()
@@ -179,8 +170,8 @@ def test_the_functions_of_a_check_are_reserved(tmp_path: Path) -> None:
     assert all(reserved(name) for name in EXPORT_NAMES)
 
 
-def test_a_kernel_is_refused_by_a_compiler_of_older_c(tmp_path: Path) -> None:
-    """C99 declares no aligned_alloc: gcc took what it gives for an int, and the kernel crashed."""
+def test_older_c_standard_is_refused(tmp_path: Path) -> None:
+    """C99 does not declare aligned_alloc; gcc assumed that it returns int, and the kernel crashed."""
     x = atl.tensor("x", n)
     body = atl.let(atl.gen(n, lambda i: x[i] * 2), lambda t: atl.gen(n, lambda i: t[i] * t[n - 1 - i]))
     folder = compile(atl.program("f", [x], body)).write(tmp_path)

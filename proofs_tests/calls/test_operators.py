@@ -1,4 +1,4 @@
-"""A kernel is an operator of PyTorch's and a function of JAX's, and what traces them knows the shape of its result."""
+"""Kernels as PyTorch operators and JAX functions, with known shapes of their results."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def x(size: int) -> Any:
     return np.arange(size, dtype=np.float32)
 
 
-def test_the_shape_of_a_result_follows_from_the_shapes_of_the_arrays() -> None:
+def test_result_shape_follows_from_the_argument_shapes() -> None:
     shapes = Shapes.of(atl.parse(WINDOWS))
     assert shapes.result(shapes.sizes({"x": x(7), "a": 2.0, "k": 4})) == (3, 4)
     n = atl.sizes("n")
     pos = atl.tensor("pos", 1, dtype="int32", range=(0, n))
     y = atl.tensor("y", n)
-    told = atl.program("f", [pos, y], atl.gen(pos[0], lambda i: y[i]))
+    unknown = atl.program("f", [pos, y], atl.gen(pos[0], lambda i: y[i]))
     with pytest.raises(InvalidArgument, match=r"extent pos\[0\] of the result of .* depends on elements of an array"):
-        Shapes.of(told)
+        Shapes.of(unknown)
 
 
-def test_what_is_not_installed_is_said(windows: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_reported(windows: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lowering.calls.operators.find_spec", lambda _: None)
     for made, package in ((windows.torch_operator, "torch"), (windows.jax_function, "jax")):
         with pytest.raises(LibraryMissing, match=f"try: pip install {package}"):
@@ -48,7 +48,7 @@ def test_what_is_not_installed_is_said(windows: Kernel, monkeypatch: pytest.Monk
 
 
 @needs_torch
-def test_a_kernel_is_an_operator_of_pytorchs(windows: Kernel) -> None:
+def test_kernel_is_a_torch_operator(windows: Kernel) -> None:
     import torch
 
     operator = windows.torch_operator("windows_of_the_test")
@@ -90,7 +90,7 @@ BOTH = """both (x : float32[n]) : (twice : float32[n, 2], more : float32[n]) :=
 
 
 @needs_torch
-def test_several_results_are_tensors_of_pytorchs() -> None:
+def test_several_results_are_torch_tensors() -> None:
     import torch
 
     kernel = compile(atl.parse(BOTH))
@@ -106,7 +106,7 @@ def test_several_results_are_tensors_of_pytorchs() -> None:
 
 
 @needs_jax
-def test_several_results_are_arrays_of_jaxs() -> None:
+def test_several_results_are_jax_arrays() -> None:
     import jax
 
     function = compile(atl.parse(BOTH)).jax_function()
@@ -116,7 +116,7 @@ def test_several_results_are_arrays_of_jaxs() -> None:
 
 
 @needs_jax
-def test_a_kernel_is_a_function_of_jaxs(windows: Kernel) -> None:
+def test_kernel_is_a_jax_function(windows: Kernel) -> None:
     import jax
 
     function = windows.jax_function()

@@ -1,4 +1,4 @@
-"""Kernels in other processes: after a fork they run or are refused, and pickled ones are built again."""
+"""Kernels in other processes: after a fork they run or are refused; pickled kernels are rebuilt."""
 
 from __future__ import annotations
 
@@ -50,8 +50,6 @@ def product(form: sparse.Format) -> Program:
     return reschedule(atl.program("product", [a, v], body)).sparsify("A", form).goal
 
 
-# -- forks ------------------------------------------------------------------------------------------------------------
-
 FORKS = """
 import os, signal, sys, threading, time
 import numpy as np
@@ -88,7 +86,7 @@ def in_child(*calls):
     print("child:", ended(child), flush=True)
 
 def ended(child):
-    # A call that waits for ever is killed: on a busy machine too, the child gets as much of the processor as this loop.
+    # A deadlocked call is killed; even on a busy machine the child gets as much processor time as this loop.
     start = time.process_time()
     while (status := os.waitpid(child, os.WNOHANG))[0] == 0:
         if time.process_time() - start > 30:
@@ -118,7 +116,7 @@ BEFORE, RAN = ["ran", "child: 0"], "ran"
 
 
 def forked(compiler: str, threads: int, *arguments: str) -> list[str]:
-    """What the script prints."""
+    """Return the lines that the script prints."""
     if (path := shutil.which(compiler)) is None:
         pytest.skip(f"{compiler} is not installed")
     environment = {**os.environ, "CC": path, "OMP_NUM_THREADS": str(threads)}
@@ -129,18 +127,18 @@ def forked(compiler: str, threads: int, *arguments: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_a_parallel_kernel_is_refused_after_a_fork() -> None:
-    """A kernel without parallel loops runs there, and so does a parallel one on a thread of the child's own."""
+def test_parallel_kernel_is_refused_after_a_fork() -> None:
+    """A kernel without parallel loops runs after a fork, and so does a parallel kernel in a new thread."""
     assert forked("gcc", 2) == [*BEFORE, REFUSED, REFUSED, REFUSED, RAN, RAN, "child: 0", RAN]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("threads", "arguments"), [(1, ()), (2, ("thread",))])
-def test_a_parallel_kernel_runs_after_a_fork_that_loses_no_threads(threads: int, arguments: tuple[str, ...]) -> None:
+def test_parallel_kernel_runs_after_a_fork_that_loses_no_threads(threads: int, arguments: tuple[str, ...]) -> None:
     assert forked("gcc", threads, *arguments) == [*BEFORE, RAN, RAN, RAN, RAN, RAN, "child: 0", RAN]
 
 
-def test_kernels_of_clang_run_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clang_kernels_run_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("clang") is not None:
         monkeypatch.setenv("CC", "clang")
         if has_openmp(find_compiler(), OPENMP):
@@ -150,11 +148,9 @@ def test_kernels_of_clang_run_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("name", ["GOMP_parallel", "omp_get_num_threads", "omp_get_max_threads"])
-def test_a_parallel_kernel_may_be_named_as_a_function_of_openmp(name: str) -> None:
+def test_parallel_kernel_may_be_named_like_an_openmp_function(name: str) -> None:
     assert compile(parallel(name))(VECTOR).tolist() == [0, 2, 4, 6]
 
-
-# -- pickling ---------------------------------------------------------------------------------------------------------
 
 KERNELS: dict[str, tuple[Callable[[], Kernel], tuple[Any, ...]]] = {
     "plain": (lambda: compile(twice()), (VECTOR,)),
@@ -169,13 +165,13 @@ KERNELS: dict[str, tuple[Callable[[], Kernel], tuple[Any, ...]]] = {
 
 @pytest.fixture(scope="module")
 def elsewhere(cache_of_the_file: object) -> Iterator[ProcessPoolExecutor]:
-    """A process that was spawned, with the cache of this file."""
+    """Start a spawned process with the cache of this file."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield pool
 
 
 def called(kernel: Kernel, *arguments: Any) -> tuple[Any, str, str]:
-    """A call's result, and what was called."""
+    """Return the result of a call, and the source and path of the kernel."""
     return kernel(*arguments), kernel.source, str(kernel.path)
 
 
@@ -185,7 +181,7 @@ def source_of(kernel: GpuKernel) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KERNELS)
-def test_a_pickled_kernel_is_the_same_in_another_process(kind: str, elsewhere: ProcessPoolExecutor) -> None:
+def test_pickled_kernel_is_the_same_in_another_process(kind: str, elsewhere: ProcessPoolExecutor) -> None:
     made, arguments = KERNELS[kind]
     kernel = made()
     result, source, path = elsewhere.submit(called, kernel, *arguments).result(timeout=300)
@@ -204,18 +200,18 @@ def arrays(result: Any) -> list[Any]:
 
 
 @pytest.mark.long
-def test_a_pickled_kernel_for_a_gpu_has_the_same_text(elsewhere: ProcessPoolExecutor) -> None:
+def test_pickled_gpu_kernel_has_the_same_text(elsewhere: ProcessPoolExecutor) -> None:
     kernel = compile(gpu.row_sums_by_warps().goal, target="cuda")
     assert elsewhere.submit(source_of, kernel).result(timeout=300) == kernel.source
 
 
-def test_a_copy_of_a_kernel_is_itself() -> None:
+def test_copy_of_a_kernel_is_the_kernel() -> None:
     for kernel in (compile(twice()), compile(gpu.row_sums_by_warps().goal, target="cuda")):
         assert copy.copy(kernel) is kernel
         assert copy.deepcopy([kernel])[0] is kernel
 
 
-def test_calls_bound_to_this_process_are_not_pickled() -> None:
+def test_calls_bound_to_a_process_are_not_pickled() -> None:
     prepared = compile(twice()).prepared(VECTOR, out=np.empty(4, np.float32))
     on_stream = compile(gpu.row_sums_by_warps().goal, target="cuda").on(7)
     for bound in (prepared, on_stream):
@@ -224,7 +220,7 @@ def test_calls_bound_to_this_process_are_not_pickled() -> None:
             pickle.dumps(bound)
 
 
-def test_a_kernel_of_a_format_without_a_name_is_not_pickled() -> None:
+def test_kernel_of_a_local_format_is_not_pickled() -> None:
     class Local(sparse.Compressed):
         pass
 

@@ -1,4 +1,4 @@
-"""The compiler of the package ziglang is found last, and only where what it builds is loaded."""
+"""The compiler in the ziglang package: used last, and only if its objects can be loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lowering.compiler import loading
 
 @pytest.fixture
 def fake_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package ziglang whose compiler is the C compiler that is here, and no other one in PATH."""
+    """Install a ziglang package that runs the local C compiler, with no other compiler in PATH."""
     compiler = find_compiler()
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nshift 3\nPATH={os.environ["PATH"]} exec {compiler.path} "$@"\n')
@@ -31,33 +31,33 @@ def fake_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return python
 
 
-def test_zigs_compiler_is_taken_where_there_is_no_other(fake_zig: Path) -> None:
+def test_zig_is_used_without_another_compiler(fake_zig: Path) -> None:
     found = find_compiler()
     assert found.command == (str(fake_zig), "-m", "ziglang", "cc")
     assert str(found).startswith(f"{fake_zig} -m ziglang cc (")
 
 
 @pytest.mark.parametrize(
-    ("does", "said"),
+    ("does", "message"),
     [
         ("exit 7", "does not build a shared object"),
         ('for at; do last="$at"; done; : ; while [ "$1" != -o ]; do shift; done; echo no > "$2"', "cannot be loaded"),
     ],
 )
-def test_zigs_compiler_is_refused_where_what_it_builds_is_not_loaded(fake_zig: Path, does: str, said: str) -> None:
+def test_zig_that_builds_unloadable_objects_is_refused(fake_zig: Path, does: str, message: str) -> None:
     text = fake_zig.read_text()
     builds = f'case "$*" in *-shared*) {does}; exit;; esac'
     fake_zig.write_text(text.replace("shift 3\n", f"shift 3\n{builds}\n"))
     loading.cache_clear()
-    with pytest.raises(CompilerMissing, match=f"no C compiler was found; the package ziglang .*{said}"):
+    with pytest.raises(CompilerMissing, match=f"no C compiler was found; the package ziglang .*{message}"):
         find_compiler()
     loading.cache_clear()
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is not installed")
-def test_zigs_compiler_builds_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first run takes minutes, in which it makes C's library."""
+def test_zig_builds_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run takes minutes, as it builds the C library."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("ATL_CACHE", str(tmp_path))

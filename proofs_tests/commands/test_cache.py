@@ -1,4 +1,4 @@
-"""The cache of builds: listed, measured and cleared, beside a process that uses it."""
+"""The cache of builds: listing, sizes and clearing, also while a process uses it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kept"
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def cache(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run `atl cache` and return its exit code and all output."""
     code = main(["cache", *arguments])
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
@@ -39,22 +40,13 @@ def entry(name: str, size: int, used: float) -> Entry:
     return Entry(name, "kernel", (), size, used, used)
 
 
-def made_old(folder: Path, name: str, seconds: float) -> None:
-    then = time.time() - seconds
-    for path in folder.glob(f"{name}*"):
-        os.utime(path, (then, then))
-
-
 def built(name: str) -> Path:
     return build_shared(f"int {name}(void) {{ return 1; }}\n", name=name)
 
 
-# -- what is there ----------------------------------------------------------------------------------------------------
-
-
-def test_a_cache_that_is_not_there_holds_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_cache_is_empty(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert entries() == []
-    assert said(capsys) == (
+    assert cache(capsys) == (
         GOOD,
         f"0 builds, 0 files, 0 B in {folder} (the environment variable ATL_CACHE sets another folder)\n",
     )
@@ -69,31 +61,31 @@ def test_builds_are_listed_with_their_files_and_bytes(folder: Path, capsys: pyte
     assert whole.kind == "kernel"
     assert {path.name for path in whole.files} == {f"{first.stem}{end}" for end in (".so", ".so.json", ".c")}
     assert whole.bytes == sum(path.stat().st_size for path in whole.files)
-    code, out = said(capsys, "list", "--sort", "name")
+    code, out = cache(capsys, "list", "--sort", "name")
     assert code == GOOD
     assert out.index(first.stem) < out.index(second.stem)
     assert "2 builds, 6 files" in out
-    listed = json.loads(said(capsys, "list", "--name", "first", "--json")[1])
+    listed = json.loads(cache(capsys, "list", "--name", "first", "--json")[1])
     assert [build["name"] for build in listed["builds"]] == [first.stem]
     assert listed["count"] == 1
     assert listed["bytes"] == whole.bytes
     assert listed["location"] == str(folder) == str(location())
 
 
-def test_what_is_not_of_our_making_is_passed_over(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_not_created_by_atl_are_ignored(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = built("kept")
     for name in ("notes.txt", "x-123.so", "README", ".hidden"):
         (folder / name).write_text("mine", encoding="utf-8")
     (folder / f"mine-{'a' * 24}").mkdir()
     (folder / f"mine-{'a' * 24}" / "thesis.tex").write_text("years", encoding="utf-8")
     assert [each.name for each in entries()] == [kept.stem]
-    assert said(capsys, "clear")[0] == GOOD
+    assert cache(capsys, "clear")[0] == GOOD
     assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == sorted(
         ["notes.txt", "x-123.so", "README", ".hidden", "thesis.tex"]
     )
 
 
-def test_what_a_process_left_behind_is_removed_and_what_is_being_built_is_not(folder: Path) -> None:
+def test_abandoned_builds_are_removed_and_running_ones_kept(folder: Path) -> None:
     built("some")
     for name, age in (("old", ABANDONED + 60), ("new", 5.0)):
         begun = folder / f".build-{name}"
@@ -107,16 +99,13 @@ def test_what_a_process_left_behind_is_removed_and_what_is_being_built_is_not(fo
     assert sorted(path.name for path in folder.glob(".build-*")) == [".build-new"]
 
 
-def test_times_of_autotune_are_among_them(folder: Path) -> None:
+def test_autotuning_times_are_listed(folder: Path) -> None:
     (folder / "tuned").mkdir(parents=True)
     (folder / "tuned" / f"blur-{'b' * 24}.json").write_text("{}", encoding="utf-8")
     assert [(each.name, each.kind) for each in entries()] == [(f"blur-{'b' * 24}", "times")]
 
 
-# -- what goes --------------------------------------------------------------------------------------------------------
-
-
-def test_those_not_used_for_long_go_and_of_the_others_the_oldest() -> None:
+def test_old_entries_are_removed_first() -> None:
     now = time.time()
     found = [entry("a", 30, now - 10), entry("b", 20, now - 100), entry("c", 10, now - 1000)]
     assert evictable(found) == found
@@ -127,31 +116,33 @@ def test_those_not_used_for_long_go_and_of_the_others_the_oldest() -> None:
     assert evictable(found, older_than=50, most=0) == [found[1], found[2], found[0]]
 
 
-def test_clear_removes_what_is_old(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clear_removes_old_builds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = built("old"), built("new")
-    made_old(folder, "old", 3 * 86400)
-    code, out = said(capsys, "clear", "--older-than", "2d", "--dry-run")
+    then = time.time() - 3 * 86400
+    for path in folder.glob("old*"):
+        os.utime(path, (then, then))
+    code, out = cache(capsys, "clear", "--older-than", "2d", "--dry-run")
     assert (code, out.split(" would")[0].split(",")[0]) == (GOOD, "1 build")
     assert old.exists()
-    data = json.loads(said(capsys, "clear", "--older-than", "2d", "--json")[1])
+    data = json.loads(cache(capsys, "clear", "--older-than", "2d", "--json")[1])
     assert (data["count"], data["files"], data["kept"], data["interrupted"]) == (1, 3, [], False)
     assert not list(folder.glob("old*"))
     assert is_intact(new)
 
 
-def test_a_kernel_that_is_loaded_runs_on_and_is_built_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_loaded_kernel_survives_clear_and_is_rebuilt(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = atl.parse(DOUBLED)
     kernel = compiled(program)
     x = np.arange(4, dtype=np.float32)
     assert kernel(x).tolist() == [0, 2, 4, 6]
-    assert said(capsys, "clear")[0] == GOOD
+    assert cache(capsys, "clear")[0] == GOOD
     assert not kernel.path.exists()
     assert kernel(x).tolist() == [0, 2, 4, 6]
     assert compiled(atl.parse(DOUBLED))(x).tolist() == [0, 2, 4, 6]
     assert len(list(folder.glob("doubled-*.so"))) <= 1
 
 
-def test_an_interrupt_leaves_each_build_whole_or_gone(
+def test_interrupted_clear_leaves_each_build_complete_or_removed(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("first", "second", "third"):
@@ -166,7 +157,7 @@ def test_an_interrupt_leaves_each_build_whole_or_gone(
         return remove(self)
 
     monkeypatch.setattr(Entry, "remove", interrupted)
-    code, out = said(capsys, "clear")
+    code, out = cache(capsys, "clear")
     assert code == INTERRUPTED
     assert "removed 1 build, 3 files" in out
     assert "2 builds were not removed" in out
@@ -175,7 +166,7 @@ def test_an_interrupt_leaves_each_build_whole_or_gone(
     assert folder.exists()
 
 
-def test_what_cannot_be_removed_is_told(
+def test_undeletable_build_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = built("fast")
@@ -184,14 +175,14 @@ def test_what_cannot_be_removed_is_told(
         raise PermissionError
 
     monkeypatch.setattr(Path, "unlink", denied)
-    code, out = said(capsys, "clear")
+    code, out = cache(capsys, "clear")
     assert code == FAILED
     assert f"1 could not be removed: {path.stem}" in out
     assert folder.exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["clear", "--older-than", "soon"], "--older-than soon"),
         (["clear", "--older-than=-3d"], "a number and one of s, m, h, d, w: 30d"),
@@ -200,17 +191,17 @@ def test_what_cannot_be_removed_is_told(
         (["size", "--dry-run"], "required: atl cache clear"),
     ],
 )
-def test_what_is_meant_otherwise_is_refused_and_nothing_goes(
-    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_options_are_refused_and_nothing_is_removed(
+    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = built("kept")
-    code, out = said(capsys, *arguments)
+    code, out = cache(capsys, *arguments)
     assert code == REFUSED
-    assert told in out
+    assert message in out
     assert is_intact(path)
     assert path.parent == folder
 
 
-def test_a_cache_is_a_directory() -> None:
+def test_cache_must_be_a_path() -> None:
     with pytest.raises(InvalidArgument, match="directory="):
         entries("~/.cache/atl")  # type: ignore[arg-type]

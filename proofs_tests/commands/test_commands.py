@@ -1,4 +1,4 @@
-"""The command line: what each command prints, and how it ends when something is wrong."""
+"""The command line: output and exit codes of each command."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ squared = atl.program("squared", [x], x * x)
 """
 
 
-def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """The exit code, what was printed, and what was said on the error stream."""
+def run_main(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Return the exit code, the output, and the error output of a command."""
     code = main(arguments)
-    said = capsys.readouterr()
-    assert "Traceback" not in said.err
-    return code, said.out, said.err
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return code, captured.out, captured.err
 
 
 def written(folder: Path, text: str) -> str:
@@ -48,11 +48,8 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-# -- show -------------------------------------------------------------------------------------------------------------
-
-
-def test_show_prints_the_mathematics_the_shape_and_what_was_proved(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = ended(capsys, "show", f"{WINDOWS}:windows")
+def test_show_prints_formula_shape_and_proofs(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_main(capsys, "show", f"{WINDOWS}:windows")
     assert (code, err) == (0, "")
     assert "⊞[i < n] Σ[j < k] [j <= i] · x[i - j]" in out
     assert "result      float64 of shape (n,)" in out
@@ -62,26 +59,26 @@ def test_show_prints_the_mathematics_the_shape_and_what_was_proved(capsys: pytes
     assert "int64_t" not in out
 
 
-def test_show_adds_the_loop_nest_and_the_c(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ended(capsys, "show", MATMUL, "--nest", "--c")
+def test_show_prints_the_loop_nest_and_c(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_main(capsys, "show", MATMUL, "--nest", "--c")
     assert code == 0
     assert "for p in 0..k:" in out
     assert "for (int64_t p = 0; p < k; p++)" in out
 
 
-def test_a_module_is_found_by_its_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_is_found_by_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(HERE)
-    assert ended(capsys, "show", "examples.matmul:matmul")[0] == 0
+    assert run_main(capsys, "show", "examples.matmul:matmul")[0] == 0
 
 
-def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+def test_file_may_import_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "its_neighbour.py").write_text("import atl\nx = atl.tensor('x', 3)\n", encoding="utf-8")
     target = written(tmp_path, "import atl\nfrom its_neighbour import x\np = atl.program('p', [x], x + 1)\n")
     assert load_program(target).name == "p"
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("nowhere.py:p", "there is no file nowhere.py"),
         ("no_such_module:p", "no_such_module cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
@@ -90,59 +87,55 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
         (f"{HERE / 'atl' / 'errors.py'}:p", "define a program with @atl.program"),
     ],
 )
-def test_a_program_that_is_not_there_is_told(target: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = ended(capsys, "show", target)
+def test_missing_program_is_reported(target: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_main(capsys, "show", target)
     assert (code, out) == (REFUSED, "")
-    assert said in err
+    assert message in err
 
 
-def test_what_the_users_file_raises_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = written(tmp_path, "import atl\n\nn = atl.sizes('n')\nratio = 1 / 0\n")
-    _, _, err = ended(capsys, "show", target)
-    assert "cannot be loaded: ZeroDivisionError: division by zero" in err
-    assert f"at {target}:4" in err
-    assert "ratio = 1 / 0" in err
-
-
-def test_a_mistake_in_the_users_file_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = written(tmp_path, "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\ny = x[0][1]\n")
-    code, _, err = ended(capsys, "show", target)
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("ratio = 1 / 0", "cannot be loaded: ZeroDivisionError: division by zero"),
+        ("y = x[0][1]", "a tensor of rank 0"),
+    ],
+)
+def test_error_in_a_user_file_is_reported_with_its_line(
+    line: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = written(tmp_path, f"import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\n{line}\n")
+    code, _, err = run_main(capsys, "show", target)
     assert code == REFUSED
-    assert "a tensor of rank 0" in err
-    assert f"at {target}:4" in err
-    assert "y = x[0][1]" in err
+    assert all(part in err for part in (message, f"at {target}:4", line))
 
 
-def test_an_unsafe_program_is_shown_and_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsafe_program_is_shown_and_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\nbody = atl.gen(n, lambda i: x[i + 1])\n"
-    code, out, err = ended(capsys, "show", written(tmp_path, f"{text}p = atl.program('p', [x], body)\n"))
+    code, out, err = run_main(capsys, "show", written(tmp_path, f"{text}p = atl.program('p', [x], body)\n"))
     assert code == REFUSED
     assert "⊞[i < n] x[i + 1]" in out
     assert "each proved" not in out
     assert "goes out of bounds [ATL301]" in err
 
 
-# -- run --------------------------------------------------------------------------------------------------------------
-
-
-def test_run_computes_from_files_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reads_and_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x = np.arange(5.0)
     np.save(tmp_path / "x.npy", x)
     out = tmp_path / "sums.npy"
-    code, said, _ = ended(capsys, "run", WINDOWS, f"x={tmp_path / 'x.npy'}", "k=2", "-o", str(out))
+    code, printed, _ = run_main(capsys, "run", WINDOWS, f"x={tmp_path / 'x.npy'}", "k=2", "-o", str(out))
     assert code == 0
-    assert "float64 of shape (5,)" in said
+    assert "float64 of shape (5,)" in printed
     assert np.array_equal(np.load(out), [0, 1, 3, 5, 7])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sums.npy", "x.npy"]
 
 
-def test_run_prints_a_result_that_goes_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_a_result_without_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "x.npy", np.ones(3))
-    assert ended(capsys, "run", WINDOWS, f"x={tmp_path / 'x.npy'}", "k=3")[1] == "[1. 2. 3.]\n"
+    assert run_main(capsys, "run", WINDOWS, f"x={tmp_path / 'x.npy'}", "k=3")[1] == "[1. 2. 3.]\n"
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         (["x=x.npy"], "no array determines the size k"),
         (["x=x.npy", "k"], "'k' is not an argument"),
@@ -160,8 +153,8 @@ def test_run_prints_a_result_that_goes_nowhere(tmp_path: Path, capsys: pytest.Ca
         (["x=x.npy", "k=1", "-o", "nowhere/out.npy"], "nowhere/out.npy cannot be written"),
     ],
 )
-def test_run_tells_what_is_wrong_and_writes_nothing(
-    values: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_run_reports_errors_and_writes_nothing(
+    values: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.ones(3))
@@ -170,17 +163,14 @@ def test_run_tells_what_is_wrong_and_writes_nothing(
     np.savez("many.npz", a=np.ones(3), b=np.ones(3))
     Path("text.npy").write_text("1 2 3", encoding="utf-8")
     before = sorted(tmp_path.iterdir())
-    code, _, err = ended(capsys, "run", WINDOWS, *values)
+    code, _, err = run_main(capsys, "run", WINDOWS, *values)
     assert code == REFUSED
-    assert said in err
+    assert message in err
     assert sorted(tmp_path.iterdir()) == before
 
 
-# -- all commands -----------------------------------------------------------------------------------------------------
-
-
-def test_a_damaged_array_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each byte of a header changed in turn, and the file cut short after it: NumPy evaluates what it finds there."""
+def test_damaged_array_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Change each byte of the header and truncate the file there: NumPy evaluates the header."""
     np.save(tmp_path / "x.npy", np.ones(3))
     program = load_program(written(tmp_path, SQUARED))
     whole = (tmp_path / "x.npy").read_bytes()
@@ -191,7 +181,7 @@ def test_a_damaged_array_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
             with contextlib.suppress(ATLError):
                 parse_values(program, [f"x={damaged}"])
     damaged.write_bytes(whole.replace(b"}", b"]"))
-    code, _, err = ended(capsys, "run", written(tmp_path, SQUARED), f"x={damaged}")
+    code, _, err = run_main(capsys, "run", written(tmp_path, SQUARED), f"x={damaged}")
     assert code == 2
     assert "cannot be read" in err
     assert "required: a .npy file with numbers" in err
@@ -199,12 +189,10 @@ def test_a_damaged_array_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def squared(tmp_path: Path, capsys: pytest.CaptureFixture[str], out: object) -> tuple[int, str, str]:
     np.save(tmp_path / "x.npy", np.arange(3.0))
-    return ended(capsys, "run", written(tmp_path, SQUARED), f"x={tmp_path / 'x.npy'}", "-o", str(out))
+    return run_main(capsys, "run", written(tmp_path, SQUARED), f"x={tmp_path / 'x.npy'}", "-o", str(out))
 
 
-def test_run_writes_through_a_device_and_tells_of_a_full_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_writes_to_a_device_and_reports_a_full_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert squared(tmp_path, capsys, "/dev/null")[0] == 0
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     code, _, err = squared(tmp_path, capsys, "/dev/full")
@@ -213,7 +201,7 @@ def test_run_writes_through_a_device_and_tells_of_a_full_one(
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
 
-def test_run_writes_into_a_pipe_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_writes_to_a_named_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE)
     assert squared(tmp_path, capsys, tmp_path / "pipe")[0] == 0
@@ -222,9 +210,7 @@ def test_run_writes_into_a_pipe_by_name(tmp_path: Path, capsys: pytest.CaptureFi
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_run_follows_a_link_and_keeps_the_permissions_of_a_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_follows_links_and_keeps_permissions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "kept.npy").touch(mode=0o600)
     (tmp_path / "kept.npy").chmod(0o640)
     (tmp_path / "link.npy").symlink_to(tmp_path / "kept.npy")
@@ -240,7 +226,7 @@ def test_run_follows_a_link_and_keeps_the_permissions_of_a_file(
     assert stat.S_IMODE((tmp_path / "new.npy").stat().st_mode) == 0o640
 
 
-def test_fuzz_passes_on_what_the_differential_test_says(
+def test_fuzz_returns_the_code_of_the_fuzzer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
@@ -250,13 +236,13 @@ def test_fuzz_passes_on_what_the_differential_test_says(
         return 1
 
     monkeypatch.setattr("proofs_tests.programs.differential.main", differential)
-    assert ended(capsys, "fuzz", "diff", "--n", "7", "--seed", "3")[0] == FAILED
-    assert ended(capsys, "fuzz", "diff", "--marked")[0] == FAILED
+    assert run_main(capsys, "fuzz", "diff", "--n", "7", "--seed", "3")[0] == FAILED
+    assert run_main(capsys, "fuzz", "diff", "--marked")[0] == FAILED
     assert asked == [["--n", "7", "--seed", "3"], ["--marked"]]
 
 
 @pytest.mark.parametrize("module", ["attacks.kernel_fuzz", "attacks.prover_fuzz", "inputs.fuzz"])
-def test_what_a_fuzzer_found_is_seen_again_by_its_number(
+def test_finding_of_a_fuzzer_is_reproduced_by_its_number(
     module: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[list[int], int]] = []
@@ -267,23 +253,23 @@ def test_what_a_fuzzer_found_is_seen_again_by_its_number(
 
     what = module.rpartition(".")[2].removesuffix("_fuzz").replace("fuzz", "inputs")
     monkeypatch.setattr(f"proofs_tests.{module}.run_{what}", run)
-    assert ended(capsys, "fuzz", what, "--seed", "3", "--only", "7")[0] == 0
-    assert ended(capsys, "fuzz", what)[0] == 0
+    assert run_main(capsys, "fuzz", what, "--seed", "3", "--only", "7")[0] == 0
+    assert run_main(capsys, "fuzz", what)[0] == 0
     assert asked == [([7], 3), (list(range(1000)), 0)]
 
 
-def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ended(capsys)
+def test_main_without_a_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_main(capsys)
     assert code == 0
     assert all(each.name in out for each in COMMANDS)
 
 
-def test_an_interrupt_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(target: str) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("atl.files.programs.load_program", interrupted)
-    assert ended(capsys, "show", "anything") == (130, "", "atl: interrupted\n")
+    assert run_main(capsys, "show", "anything") == (130, "", "atl: interrupted\n")
 
 
 def as_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -301,59 +287,51 @@ def test_python_m_atl_is_the_command() -> None:
     assert as_command("--version").stdout.startswith("atl ")
 
 
-def test_a_terminal_without_the_signs_of_mathematics_gets_words() -> None:
+def test_terminal_without_unicode_gets_ascii() -> None:
     shown = as_command("show", MATMUL, PYTHONIOENCODING="ascii")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "gen[i < n] gen[j < m] sum[p < k] A[i, p] * B[p, j]" in shown.stdout
 
 
 @pytest.mark.long
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+def test_closed_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m atl show {MATMUL} --nest --c | head -n 1"
     done = subprocess.run(command, shell=True, cwd=HERE, capture_output=True, encoding="utf-8", check=False)
     assert done.stderr == ""
 
 
-# -- derive -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long
-def test_derive_finds_a_schedule_and_writes_its_proof_and_a_picture(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_derive_writes_a_schedule_its_proof_and_a_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     proof, picture = str(tmp_path / "proof.atl.json"), str(tmp_path / "graph.svg")
     asked = ("--auto", "--limit", "120", "--size", "n=64", "--tiles", "4,8", "-o", proof, "--picture", picture)
-    code, out, err = ended(capsys, "derive", MATMUL, *asked)
+    code, out, err = run_main(capsys, "derive", MATMUL, *asked)
     assert code == 0
     assert "⊞[i < n] Σ[p < k] ⊞[j < m] A[i, p] * B[p, j]" in out
     assert "node limit" in out
     assert "after 1 rounds" in err
     assert Path(picture).read_text(encoding="utf-8").startswith("<svg")
-    assert ended(capsys, "check", proof)[0] == 0
+    assert run_main(capsys, "check", proof)[0] == 0
 
 
 @pytest.mark.long
-def test_a_picture_that_cannot_be_written_costs_no_schedule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_unwritable_picture_does_not_lose_the_schedule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     proof, picture = str(tmp_path / "proof.atl.json"), str(tmp_path / "no" / "graph.svg")
-    code, out, err = ended(capsys, "derive", MATMUL, "--auto", "--limit", "120", "-o", proof, "--picture", picture)
+    code, out, err = run_main(capsys, "derive", MATMUL, "--auto", "--limit", "120", "-o", proof, "--picture", picture)
     assert code != 0
     assert "⊞[i < n]" in out
     assert "cannot be written" in err
-    assert ended(capsys, "check", proof)[0] == 0
+    assert run_main(capsys, "check", proof)[0] == 0
 
 
 @pytest.mark.parametrize("asked", [("--size", "n=x"), ("--size", "q=3"), ("--tiles", "8,"), ("--cost", "money")])
-def test_derive_refuses_what_it_cannot_read(capsys: pytest.CaptureFixture[str], asked: tuple[str, str]) -> None:
-    code, out, err = ended(capsys, "derive", MATMUL, "--auto", *asked)
+def test_derive_refuses_invalid_options(capsys: pytest.CaptureFixture[str], asked: tuple[str, str]) -> None:
+    code, out, err = run_main(capsys, "derive", MATMUL, "--auto", *asked)
     assert (code, out) == (REFUSED, "")
     assert "required:" in err
 
 
-# -- rules ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_rule_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ended(capsys, "rules", "get_gen", "guard_true")
+def test_rule_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_main(capsys, "rules", "get_gen", "guard_true")
     assert code == 0
     assert "get_gen (access, §4.2.1): Reading an element in the range of a generation" in out
     assert "    (⊞[lo <= i < hi] e(i))[k]  =  e(lo + k)\n" in out
@@ -364,15 +342,15 @@ def test_a_rule_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.long
 def test_every_rule_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ended(capsys, "rules")
+    code, out, _ = run_main(capsys, "rules")
     assert code == 0
     names = [line.split()[-1] for line in (line[:41] for line in out.split("\n")) if line.strip()]
-    code, shown, _ = ended(capsys, "rules", *rules)
+    code, shown, _ = run_main(capsys, "rules", *rules)
     assert code == 0
     assert len(names) == shown.count("  =  ") == len(rules)
 
 
-def test_a_rule_that_is_not_there_is_told_with_its_like(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = ended(capsys, "rules", "get_gne")
+def test_unknown_rule_suggests_a_similar_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run_main(capsys, "rules", "get_gne")
     assert code == REFUSED
     assert "did you mean get_gen" in err

@@ -1,14 +1,14 @@
-"""Every command's help: its examples run, its codes are in the table, its answers as JSON are JSON."""
+"""Help of commands: examples run, exit codes are listed, and JSON output parses."""
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +28,12 @@ HERE = Path(__file__).resolve().parents[2]
 EXAMPLES = [(each.name, example) for each in COMMANDS for example in each.examples]
 LONG = {each.name for each in COMMANDS if each.long}
 TESTED_ELSEWHERE = ("atl derive examples/matmul.py --auto", "atl rules get_gen --proof", "atl rules --json")
-"""What takes seconds and has a test of its own."""
+"""Slow examples with a separate test."""
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the examples are about."""
+    """Return a folder with the files that the examples use."""
     from scipy.io import mmwrite
     from scipy.sparse import csr_array, save_npz
 
@@ -50,10 +50,13 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Terminal:
-    """An input at which a person sits."""
+    """A standard input that is a terminal, or an output that may be one."""
+
+    def __init__(self, *, terminal: bool = True) -> None:
+        self.terminal = terminal
 
     def isatty(self) -> bool:
-        return True
+        return self.terminal
 
 
 def test_every_command_has_an_example_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,12 +72,8 @@ def test_every_command_has_an_example_in_its_help(capsys: pytest.CaptureFixture[
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
-def test_an_example_runs(
-    name: str,
-    example: str,
-    checkout: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_example_runs(
+    name: str, example: str, checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = shlex.split(example)
     assert words[:2] == ["atl", name]
@@ -94,15 +93,12 @@ def test_an_example_runs(
     assert all((checkout / file).stat().st_size for file in written)
 
 
-def test_the_codes_are_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes_are_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == GOOD
     shown = capsys.readouterr().out
-    for code, said in CODES.items():
-        assert re.search(rf"^ +{code}  {re.escape(said)}$", shown, re.MULTILINE)
+    for code, meaning in CODES.items():
+        assert re.search(rf"^ +{code}  {re.escape(meaning)}$", shown, re.MULTILINE)
     assert {value for name, value in vars(command).items() if name.isupper() and isinstance(value, int)} == {*CODES}
-
-
-# -- JSON -------------------------------------------------------------------------------------------------------------
 
 
 def as_json(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, object]:
@@ -110,9 +106,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, objec
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_what_is_refused_is_said_as_json_where_that_is_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refusal_is_printed_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "unsafe.py").write_text(
         "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\n"
         "p = atl.program('p', [x], atl.gen(n, lambda i: x[i + 1]))\n",
@@ -126,7 +120,7 @@ def test_what_is_refused_is_said_as_json_where_that_is_asked_for(
     assert "0 <= i + 1 < n" in error["required"]
 
 
-def test_certificates_are_judged_as_json(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_certificates_are_checked_with_json_output(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (checkout / "proof.atl.json").read_text(encoding="utf-8")
     (checkout / "wrong.atl.json").write_text(text.replace("forward", "reverse"), encoding="utf-8")
     (checkout / "other.atl.json").write_text(text.replace('"mul_comm", "with"', '"trust", "with"'), encoding="utf-8")
@@ -142,7 +136,7 @@ def test_certificates_are_judged_as_json(checkout: Path, capsys: pytest.CaptureF
     assert as_json(capsys, "check", "proof.atl.json", "--json")[0] == GOOD
 
 
-def test_a_certificate_with_a_packed_operand_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_certificate_with_a_packed_operand_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from sparse import CSR
 
     spmv = atl.parse("spmv (A : float64[n, m], v : float64[m]) : float64[n] := ⊞[i < n] Σ[j < m] A[i, j] * v[j]")
@@ -164,9 +158,7 @@ def test_rules_and_tactics_are_listed_as_json(capsys: pytest.CaptureFixture[str]
     assert [(entry["name"], entry["call"][:7]) for entry in listed] == [("tile", "s.tile("), ("rw", "s.rw(na")]
 
 
-def test_a_fuzzer_tells_of_findings_as_json(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fuzzer_reports_findings_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def found(arguments: list[str]) -> int:
         print("seed 0: a finding", *arguments)
         return 1
@@ -179,11 +171,8 @@ def test_a_fuzzer_tells_of_findings_as_json(
     assert data["report"] == ["seed 0: a finding --n 3"]
 
 
-# -- sparse, export, completion ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["matrix.mtx", "ELL"], "ELL is not a sparse format"),
         (["matrix.txt", "CSR"], "has an unknown suffix"),
@@ -195,19 +184,19 @@ def test_a_fuzzer_tells_of_findings_as_json(
         (["matrix.mtx", "CSR", "--svg", "nowhere/out.svg"], "cannot be written"),
     ],
 )
-def test_a_matrix_that_cannot_be_shown_is_told(
-    words: list[str], said: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+def test_unreadable_matrix_is_reported(
+    words: list[str], message: str, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("broken.mtx", "broken.npz", "broken.npy"):
         (checkout / name).write_bytes(b"%%MatrixMarket matrix\n\x00\xff")
     assert main(["sparse", *words]) == REFUSED
     err = capsys.readouterr().err
-    assert said in err
+    assert message in err
     assert "Error(" not in err
     assert not (checkout / "out.svg").exists()
 
 
-def test_a_large_matrix_is_shown_by_its_levels(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_large_matrix_is_shown_by_its_levels(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(checkout / "large.npy", np.eye(50))
     assert main(["sparse", "large.npy", "CSR"]) == GOOD
     out = capsys.readouterr().out
@@ -215,7 +204,7 @@ def test_a_large_matrix_is_shown_by_its_levels(checkout: Path, capsys: pytest.Ca
     assert "50 × 50 float64, 50 values stored; 804 bytes" in out
 
 
-def test_what_is_exported_is_what_its_ending_says(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_follows_the_suffix(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for file, part in (("m.c", "for (int64_t p"), ("m.nest", "for p in 0..k:"), ("m.txt", "Σ[p < k]")):
         assert main(["export", "examples/matmul.py", "-o", file]) == GOOD
         assert part in (checkout / file).read_text(encoding="utf-8")
@@ -234,7 +223,7 @@ def test_what_is_exported_is_what_its_ending_says(checkout: Path, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["examples/matmul.py", "--as", "folder"], "a folder cannot be printed"),
         (["examples/matmul.py", "--as", "folder", "-o", "examples/matmul.py"], "is not a directory"),
@@ -247,16 +236,16 @@ def test_what_is_exported_is_what_its_ending_says(checkout: Path, capsys: pytest
         (["gone.json", "--as", "c"], "gone.json cannot be read"),
     ],
 )
-def test_what_cannot_be_exported_is_told(
-    words: list[str], said: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_export_is_reported(
+    words: list[str], message: str, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {file.name for file in checkout.iterdir()}
     assert main(["export", *words]) == REFUSED
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert {file.name for file in checkout.iterdir()} - {"kept"} == before
 
 
-def test_completions_name_every_command_and_bash_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completions_name_every_command_and_work_in_bash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert main(["completion", shell]) == GOOD
         script = capsys.readouterr().out
@@ -268,64 +257,33 @@ def test_completions_name_every_command_and_bash_takes_them(tmp_path: Path, caps
     assert done.stdout.strip() == "cache", done.stderr
 
 
-# -- terminals --------------------------------------------------------------------------------------------------------
-
-
-class Shown:
-    def __init__(self, terminal: bool) -> None:
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
-def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_needs_a_terminal_that_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert supports_colour(Shown(True))  # type: ignore[arg-type]
-    assert not supports_colour(Shown(False))  # type: ignore[arg-type]
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not supports_colour(Shown(True))  # type: ignore[arg-type]
-    monkeypatch.setenv("NO_COLOR", "")
-    assert supports_colour(Shown(True))  # type: ignore[arg-type]
-    monkeypatch.setenv("TERM", "dumb")
-    assert not supports_colour(Shown(True))  # type: ignore[arg-type]
+    assert not supports_colour(Terminal(terminal=False))  # type: ignore[arg-type]
+    assert supports_colour(Terminal())  # type: ignore[arg-type]
+    for name, value, coloured in (("NO_COLOR", "1", False), ("NO_COLOR", "", True), ("TERM", "dumb", False)):
+        monkeypatch.setenv(name, value)
+        assert supports_colour(Terminal()) == coloured  # type: ignore[arg-type]
 
 
-def test_what_takes_longer_shows_how_far_it_is_and_gives_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Errors:
-        encoding = "utf-8"
-
-        def __init__(self) -> None:
-            self.text = ""
-
+def test_slow_iteration_shows_progress_and_yields_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Errors(io.StringIO):
         def isatty(self) -> bool:
             return True
-
-        def write(self, text: str) -> int:
-            self.text += text
-            return len(text)
-
-        def flush(self) -> None:
-            pass
 
     errors = Errors()
     monkeypatch.setattr(sys, "stderr", errors)
     monkeypatch.setattr("atl.cli.terminal.PROGRESS_DELAY", -1.0)
     assert [*with_progress(range(5), "counting")] == [0, 1, 2, 3, 4]
-    assert "counting" in errors.text
-    shown = errors.text
+    shown = errors.getvalue()
+    assert "counting" in shown
     monkeypatch.setattr("atl.cli.terminal.PROGRESS_DELAY", 60.0)
     assert [*with_progress(range(5), "counting")] == [0, 1, 2, 3, 4]
-    assert errors.text == shown
+    assert errors.getvalue() == shown
 
 
-def subparsers(of: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    for action in of._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.values()
-
-
-def test_every_argument_says_what_it_is_for() -> None:
-    for each in subparsers(parser()):
+def test_every_argument_has_a_help_text() -> None:
+    groups = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    for each in (each for group in groups for each in group.choices.values()):
         assert all(action.help for action in each._actions), each.prog

@@ -25,8 +25,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def atl(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     program = f"""
 import os, sys
-checkout = lambda path: os.path.isdir(os.path.join(path, 'proofs_tests'))
-sys.path[:] = [{str(installed)!r}, *(path for path in sys.path if not checkout(path))]
+others = [path for path in sys.path if not os.path.isdir(os.path.join(path, 'proofs_tests'))]
+sys.path[:] = [{str(installed)!r}, *others]
 from atl.cli import main
 sys.exit(main({list(arguments)!r}))
 """

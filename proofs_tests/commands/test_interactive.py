@@ -1,4 +1,4 @@
-"""Sessions in a terminal: by lines from a pipe, and by keys."""
+"""Interactive sessions: lines from a pipe, and keys at a terminal."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ STAGES = "f (x : float32[n]) : float32[n] := let buf := ⊞[i < n] 2 * x[i] in �
 
 
 @pytest.fixture(autouse=True)
-def _without_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that applies is offered, also where the machine is slow."""
+def _no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offer all applicable calls, even on a slow machine."""
     monkeypatch.setattr(shells, "SECONDS", 60.0)
 
 
@@ -46,8 +46,8 @@ def shell(text: str = PRODUCT) -> Shell:
     return Shell(atl.parse(text))
 
 
-def told(at: Shell, line: str) -> str:
-    """The answer to a line, a error_text too."""
+def answer(at: Shell, line: str) -> str:
+    """Return the answer to a line, or the text of its error."""
     try:
         return at.execute(line)
     except ATLError as error:
@@ -55,18 +55,15 @@ def told(at: Shell, line: str) -> str:
 
 
 def number_of(listed: str, law: str, *also: str) -> str:
-    """The number of the first offer that a person takes who looks for these words and knows no name."""
+    """Return the number of the first offer whose description and change contain these words."""
     for number, line, change in re.findall(r"^ *(\d+)  (.*)\n(.*)$", listed, re.MULTILINE):
         if law in line and all(word in line + change for word in also):
             return str(number)
     raise AssertionError(f"{law} is not offered in\n{listed}")
 
 
-# -- someone who knows no name ----------------------------------------------------------------------------------------
-
-
 class Newcomer:
-    """Someone who knows ?, a number and save, and chooses by what is shown; the lines that they type."""
+    """An input that chooses offers by their descriptions, using only ?, a number and save."""
 
     def __init__(self, wishes: Sequence[tuple[str, ...]], last: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.wishes, self.last, self.capsys = wishes, last, capsys
@@ -82,14 +79,14 @@ class Newcomer:
         yield self.last
 
     def read(self) -> str:
-        """What was shown since they last looked."""
+        """Return the output since the last read."""
         shown = self.capsys.readouterr().out
         self.seen += shown
         return shown
 
 
 @pytest.mark.long
-def test_who_knows_no_rule_by_name_tiles_and_stages_a_product_by_what_is_offered(
+def test_newcomer_tiles_and_stages_a_product_by_offers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proof = tmp_path / "product.atl.json"
@@ -107,10 +104,7 @@ def test_who_knows_no_rule_by_name_tiles_and_stages_a_product_by_what_is_offered
     assert all(part in str(proved.rhs) for part in ("⊞[io < ⌈n / 8⌉]", "⊞[jo < ⌈m / 8⌉]", "let A1 :="))
 
 
-# -- lines from a pipe ------------------------------------------------------------------------------------------------
-
-
-def held(lines: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+def run_session(lines: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
     return main(["derive", str(MATMUL), "-i", *arguments])
 
@@ -122,7 +116,7 @@ def test_the_session_in_the_documentation_has_this_output(
     block = page.split("    $ atl derive examples/matmul.py\n")[1].split("\n\nIn Python")[0]
     shown = [line.removeprefix("    ") for line in block.splitlines()]
     lines = "".join(f"{line.removeprefix('matmul> ')}\n" for line in shown if line.startswith("matmul> "))
-    assert held(lines, monkeypatch=monkeypatch) == GOOD
+    assert run_session(lines, monkeypatch=monkeypatch) == GOOD
     assert capsys.readouterr().out.splitlines() == shown
 
 
@@ -132,11 +126,11 @@ def test_the_documentation_lists_the_exit_codes() -> None:
     assert listed == re.findall(r"^\| \d+ \|.*$", page, re.MULTILINE)
 
 
-def test_lines_from_a_pipe_are_shown_with_their_answers(
+def test_piped_lines_are_shown_with_their_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proof = tmp_path / "proof.atl.json"
-    code = held("# tiles\ntile i 8\n\nundo\ninterchange j\n", "-o", str(proof), monkeypatch=monkeypatch)
+    code = run_session("# tiles\ntile i 8\n\nundo\ninterchange j\n", "-o", str(proof), monkeypatch=monkeypatch)
     out = capsys.readouterr().out
     assert code == GOOD
     assert "matmul> tile i 8\n" in out
@@ -145,10 +139,10 @@ def test_lines_from_a_pipe_are_shown_with_their_answers(
     assert load(proof).rhs.body == reschedule(atl.parse(PRODUCT)).interchange("j").goal.body
 
 
-def test_a_line_that_is_refused_makes_the_session_fail_and_go_on(
+def test_session_fails_after_a_refused_line_but_continues(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert held("tile q 8\ntile i 8\nquit\ntile j 8\n", monkeypatch=monkeypatch) == FAILED
+    assert run_session("tile q 8\ntile i 8\nquit\ntile j 8\n", monkeypatch=monkeypatch) == FAILED
     out = capsys.readouterr().out
     assert "no loop, sum or let in the goal is named q [ATL704]" in out
     assert "⊞[io < ⌈n / 8⌉]" in out
@@ -156,7 +150,7 @@ def test_a_line_that_is_refused_makes_the_session_fail_and_go_on(
     assert "runpy" not in out
 
 
-def test_without_a_terminal_a_session_is_asked_for(
+def test_derive_without_a_terminal_requires_a_mode(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
@@ -165,9 +159,6 @@ def test_without_a_terminal_a_session_is_asked_for(
     assert main(["derive", str(MATMUL), "-i", "--auto"]) == REFUSED
     assert main(["derive", str(MATMUL), "-i", "--tiles", "8"]) == REFUSED
     assert "--tiles is an option of the search" in capsys.readouterr().err
-
-
-# -- keys at a terminal -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -197,7 +188,7 @@ def test_tab_completes_at_a_terminal(capsys: pytest.CaptureFixture[str]) -> None
     with create_pipe_input() as given, create_app_session(input=given, output=DummyOutput()) as session:
 
         def type_on() -> None:
-            for _ in range(10_000):  # as often as a slow and busy machine needs
+            for _ in range(10_000):  # enough for a slow and busy machine
                 if session.app is not None and session.app.current_buffer.text == "interchange":
                     break
                 sleep(0.01)
@@ -212,7 +203,7 @@ def test_tab_completes_at_a_terminal(capsys: pytest.CaptureFixture[str]) -> None
     assert "unsaved calls" in capsys.readouterr().out
 
 
-def test_the_end_of_input_leaves_and_an_interrupt_drops_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_end_of_input_quits_and_interrupt_drops_the_line(capsys: pytest.CaptureFixture[str]) -> None:
     at = shell()
     with keys("tile i 8\x03interchange j\n\x04\x04"):
         run_terminal(at)
@@ -220,7 +211,7 @@ def test_the_end_of_input_leaves_and_an_interrupt_drops_the_line(capsys: pytest.
     assert capsys.readouterr().out.count("quit again discards them") == 1
 
 
-def test_an_interrupted_call_was_not_made(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_call_has_no_effect(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -230,9 +221,6 @@ def test_an_interrupted_call_was_not_made(capsys: pytest.CaptureFixture[str], mo
         run_terminal(at)
     assert not len(at.session.steps)
     assert "interrupted: the goal has not changed" in capsys.readouterr().out
-
-
-# -- what is said -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -252,12 +240,12 @@ def test_an_interrupted_call_was_not_made(capsys: pytest.CaptureFixture[str], mo
         ('hoist "[_] · _"', "hoist", ("[_] · _",), {}),
     ],
 )
-def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+def test_line_is_parsed_as_a_call(line: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
     assert parse_call(line) == Call(method, arguments, options)
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("tlie i 8", "did you mean tile"),
         ("tile i", "missing a required argument: 'by'"),
@@ -283,79 +271,74 @@ def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], op
         ("? nothing_like_this", "no loop, sum or let in the goal is named nothing_like_this"),
     ],
 )
-def test_what_is_meant_otherwise_is_refused_in_words(line: str, said: str) -> None:
+def test_invalid_line_is_refused_with_a_message(line: str, message: str) -> None:
     at = shell()
-    assert said in told(at, line)
+    assert message in answer(at, line)
     assert not len(at.session.steps)
 
 
-def test_a_word_is_explained() -> None:
+def test_word_is_explained() -> None:
     at = shell()
-    assert told(at, "? tile").startswith("s.tile(name, by, *, in_=None)\n")
-    assert told(at, "? get_gen-").startswith("get_gen (access")
-    assert told(at, "? undo") == "undo: undo [COUNT]: undo the last calls"
-    assert all(word in told(at, "help") for word in ("NUMBER", "save FILE", "tile i 8"))
+    assert answer(at, "? tile").startswith("s.tile(name, by, *, in_=None)\n")
+    assert answer(at, "? get_gen-").startswith("get_gen (access")
+    assert answer(at, "? undo") == "undo: undo [COUNT]: undo the last calls"
+    assert all(word in answer(at, "help") for word in ("NUMBER", "save FILE", "tile i 8"))
 
 
 @pytest.mark.long
-def test_a_place_is_kept_and_followed_and_rules_are_tried_there() -> None:
+def test_place_is_kept_and_followed() -> None:
     at = shell(STAGES)
-    assert "^" in told(at, "at buf")
+    assert "^" in answer(at, "at buf")
     assert at.prompt() == "f at buf> "
-    assert "s.inline('buf')" in told(at, "?")
-    told(at, "add_zero")
-    assert "-- the place buf no longer exists" in told(at, "inline buf")
+    assert "s.inline('buf')" in answer(at, "?")
+    answer(at, "add_zero")
+    assert "-- the place buf no longer exists" in answer(at, "inline buf")
     assert at.prompt() == "f> "
 
 
-def test_a_rule_at_a_place_is_taken_there_only() -> None:
+def test_rule_at_a_place_applies_only_there() -> None:
     at = shell(STAGES)
-    told(at, 'at "2 * x[_]"')
-    told(at, "mul_comm")
+    answer(at, 'at "2 * x[_]"')
+    answer(at, "mul_comm")
     assert [call.text for call in at.session.steps] == ["rw('mul_comm', at='2 * x[_]')"]
-    told(at, "at")
+    answer(at, "at")
     assert at.focus is None
 
 
-def test_an_offer_that_asks_is_taken_with_an_answer() -> None:
+def test_offer_with_a_parameter_is_applied_with_its_value() -> None:
     at = shell()
-    told(at, "at i")
-    number = number_of(told(at, "??"), "s.rw('tile_gen', at='i', k=…)")
-    assert f"try: {number} k=8" in told(at, number)
-    assert "⊞[" in told(at, f"{number} k=8")
+    answer(at, "at i")
+    number = number_of(answer(at, "??"), "s.rw('tile_gen', at='i', k=…)")
+    assert f"try: {number} k=8" in answer(at, number)
+    assert "⊞[" in answer(at, f"{number} k=8")
     assert [call.text for call in at.session.steps] == ["rw('tile_gen', at='i', k=8)"]
-    assert "no call of number" in told(at, number)
+    assert "no call of number" in answer(at, number)
 
 
-def test_what_was_called_is_undone_explained_and_checked() -> None:
+def test_calls_are_undone_explained_and_checked() -> None:
     at = shell()
-    told(at, "interchange j")
-    assert "sum_gen_swap" in told(at, "explain")
-    assert "sum_gen_swap" in told(at, "steps")
-    assert "+" in told(at, "diff")
-    assert told(at, "check") == "no problems found in compiling matmul for target='c'"
-    assert "Σ[p < k] A[i, p]" in told(at, "undo")
-    assert "Σ[p < k] ⊞[j < m]" in told(at, "redo 1")
+    answer(at, "interchange j")
+    assert "sum_gen_swap" in answer(at, "explain")
+    assert "sum_gen_swap" in answer(at, "steps")
+    assert "+" in answer(at, "diff")
+    assert answer(at, "check") == "no problems found in compiling matmul for target='c'"
+    assert "Σ[p < k] A[i, p]" in answer(at, "undo")
+    assert "Σ[p < k] ⊞[j < m]" in answer(at, "redo 1")
 
 
-# -- scripts ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_script_has_the_calls_and_replays() -> None:
+def test_script_has_the_calls_and_replays() -> None:
     at = shell()
     for line in ("tile i,j 8,8", "stage A at=io", "mark io parallel", "mul_comm at=p"):
-        told(at, line)
+        answer(at, line)
     text = script(at.session)
-    assert (
-        "s.tile(['i', 'j'], [8, 8])\ns.stage('A', at='io')\ns.mark('io', 'parallel')\ns.rw('mul_comm', at='p')\n"
-        in text
-    )
+    calls = "s.tile(['i', 'j'], [8, 8])\ns.stage('A', at='io')\ns.mark('io', 'parallel')\ns.rw('mul_comm', at='p')\n"
+    assert calls in text
     names: dict[str, Any] = {}
     exec(text, names)
     assert str(names["theorem"].rhs) == str(at.session.goal)
 
 
-def test_where_the_calls_do_not_replay_the_steps_do() -> None:
+def test_script_has_steps_where_calls_do_not_replay() -> None:
     s = reschedule(atl.parse(PRODUCT))
     s.do(lambda work: work.rewrite("mul_comm", (0, 0, 0)))
     text = script(s)
@@ -365,43 +348,40 @@ def test_where_the_calls_do_not_replay_the_steps_do() -> None:
     assert str(names["theorem"].rhs) == str(s.goal)
 
 
-# -- completion -------------------------------------------------------------------------------------------------------
-
-
-def found(at: Shell, line: str) -> list[str]:
+def completed(at: Shell, line: str) -> list[str]:
     return [each.text for each in completions(at, line)]
 
 
-def test_words_rules_and_names_of_this_place_are_completed() -> None:
+def test_commands_rules_and_names_are_completed() -> None:
     at = shell()
-    assert {"tile", "tile_gen", "tile_sum"} <= {*found(at, "til")}
-    assert found(at, "und") == ["undo"]
-    assert "sum_gen_swap" in found(at, "sum_")
-    assert "unfold_split" not in found(at, "unfold_")
-    assert found(at, "tile ")[:3] == ["i", "j", "p"]
-    assert found(at, "tile i,") == ["i,i", "i,j", "i,p", "i,A", "i,B"]
-    assert found(at, "stage A at=") == ["at=i", "at=j", "at=p", "at=A", "at=B"]
-    assert found(at, "stage A na") == ["name="]
-    assert "k=" in found(at, "tile_gen ")
-    assert found(at, "save m") == ["matmul.py", "matmul.atl.json"]
-    assert "tile" in found(at, "? t")
-    told(at, "at p")
-    assert found(at, "tile ")[:1] == ["p"]
-    assert "gen_interchange" not in found(at, "gen_")
+    assert {"tile", "tile_gen", "tile_sum"} <= {*completed(at, "til")}
+    assert completed(at, "und") == ["undo"]
+    assert "sum_gen_swap" in completed(at, "sum_")
+    assert "unfold_split" not in completed(at, "unfold_")
+    assert completed(at, "tile ")[:3] == ["i", "j", "p"]
+    assert completed(at, "tile i,") == ["i,i", "i,j", "i,p", "i,A", "i,B"]
+    assert completed(at, "stage A at=") == ["at=i", "at=j", "at=p", "at=A", "at=B"]
+    assert completed(at, "stage A na") == ["name="]
+    assert "k=" in completed(at, "tile_gen ")
+    assert completed(at, "save m") == ["matmul.py", "matmul.atl.json"]
+    assert "tile" in completed(at, "? t")
+    answer(at, "at p")
+    assert completed(at, "tile ")[:1] == ["p"]
+    assert "gen_interchange" not in completed(at, "gen_")
 
 
-def test_each_call_has_a_meaning_beside_it() -> None:
+def test_each_completion_has_a_description() -> None:
     shown = {each.text: each.meaning for each in completions(shell(), "")}
     assert all(shown[name] for name in CALLS)
 
 
-def test_values_are_read() -> None:
+def test_values_are_parsed() -> None:
     assert parse_arguments(["-3", "i2", "None", "3.5"]) == ((-3, "i2", None, "3.5"), {})
     with pytest.raises(InvalidArgument):
         parse_call("")
 
 
-def test_a_session_by_lines_counts_refusals() -> None:
+def test_session_from_lines_counts_refusals() -> None:
     out = io.StringIO()
     assert run_lines(shell(), ["tile", "foo", "goal"], out) == 2
     assert out.getvalue().count("matmul> ") == 3

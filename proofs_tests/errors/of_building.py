@@ -153,7 +153,7 @@ OF_BUILDING: Final = (
     ),
     Entry(
         "ATL601",
-        "from proofs_tests.nests.test_machine import AT_I, OUT, X, cell, every, nest\n"
+        "from proofs_tests.nests.test_interpreter import AT_I, OUT, X, cell, every, nest\n"
         "from lowering.nest.loopnest import Assign, Load\n"
         "from lowering.nest.interpreter import run\n"
         "copied = nest(every(Assign(cell(OUT, AT_I + 1), Load(cell(X, AT_I)))))\n"

@@ -1,1 +1,1 @@
-"""The examples that are shipped, each beside NumPy at every kind of size."""
+"""Tests of the shipped examples: agreement with NumPy at sizes of all kinds."""

@@ -1,4 +1,4 @@
-"""The demonstration: its differences are 0, its pictures are right, and bad input leaves nothing behind."""
+"""The demonstration: zero differences, correct pictures, and no files after errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 
 def drawn(folder: Path, *shape: int, mode: str | None = None, name: str = "drawn.png") -> Path:
-    """A file with a picture of random pixels; of all kinds of border behaviour, small ones have the most."""
+    """Save a picture of random pixels; in small pictures the border matters most."""
     pixels = np.random.default_rng(sum(shape)).integers(0, 256, shape, dtype=np.uint8)
     image = Image.fromarray(pixels)
     path = folder / name
@@ -43,7 +43,7 @@ def pixels_of(path: Path) -> Array:
 
 
 def blurred_by_hand(pixels: Array) -> Array:
-    """The mean over nine pixels, those beyond the border counted as zero."""
+    """Return the mean of nine pixels, with zeros beyond the border."""
     height, width = pixels.shape[:2]
     total = np.zeros(pixels.shape, dtype=np.int64)
     for dy in (-1, 0, 1):
@@ -56,21 +56,21 @@ def blurred_by_hand(pixels: Array) -> Array:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("shape", [(1, 1, 3), (1, 7, 3), (30, 2), (37, 29, 3), (26, 50)])
-def test_both_differences_are_zero_and_the_pictures_are_written(
+def test_differences_are_zero_and_pictures_are_written(
     shape: tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture, out = drawn(tmp_path, *shape), tmp_path / "made" / "here"
     assert command_line(["demo", "--image", str(picture), "--out", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert "from NumPy                      0  " in said
-    assert "from the reference interpreter  0  " in said
+    printed = capsys.readouterr().out
+    assert "from NumPy                      0  " in printed
+    assert "from the reference interpreter  0  " in printed
     assert sorted(path.name for path in out.iterdir()) == ["after.png", "before.png"]
     before = pixels_of(picture)
     assert np.array_equal(pixels_of(out / "before.png"), before)
     assert np.array_equal(pixels_of(out / "after.png"), blurred_by_hand(before))
 
 
-def test_each_step_is_shown(tmp_path: Path) -> None:
+def test_each_section_is_shown(tmp_path: Path) -> None:
     sections = list(demonstrate(drawn(tmp_path, 12, 10, 3), tmp_path / "out"))
     assert [section.title for section in sections] == [
         "The photograph", "The program", "Its shape", "The checks that passed", "The loop nest", "The C", "The run",
@@ -89,25 +89,17 @@ def test_each_step_is_shown(tmp_path: Path) -> None:
         assert named in shown["The run"]
 
 
-def test_the_first_screen_has_the_program_the_schedule_the_speed_and_the_pictures(
+def test_first_screen_has_program_schedule_speed_and_pictures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["demo", "--image", str(drawn(tmp_path, 12, 10, 3)), "--out", str(tmp_path / "out")]
     assert command_line(command) == 0
-    said = capsys.readouterr().out
-    assert len(said.splitlines()) <= 36
-    titles = [line for line in said.splitlines() if line and not line.startswith((" ", "-"))]
+    first = capsys.readouterr().out
+    assert len(first.splitlines()) <= 36
+    titles = [line for line in first.splitlines() if line and not line.startswith((" ", "-"))]
     assert titles == ["The program", "The schedule", "The run", "The comparison", "The pictures"]
-    for part in (
-        "let buf :=",
-        "s.mark('buf', 'ring')",
-        "s.tails('x')",
-        "Mpixel/s",
-        "as written",
-        "after.png",
-        "--verbose",
-    ):
-        assert part in said
+    shown = ("let buf :=", "s.mark('buf', 'ring')", "s.tails('x')", "Mpixel/s", "as written", "after.png", "--verbose")
+    assert [part for part in shown if part not in first] == []
     assert command_line([*command, "--verbose"]) == 0
     everything = capsys.readouterr().out
     assert len(everything.splitlines()) > 100
@@ -121,11 +113,11 @@ def test_make_demo_installs_what_the_readme_needs() -> None:
     assert any("sparse" in needed or "scipy" in needed for needed in extras["demo"])
 
 
-def test_it_runs_on_the_photograph_that_scikit_image_ships() -> None:
+def test_photograph_of_scikit_image_is_found() -> None:
     assert read_picture(shipped_picture()).pixels.shape == (512, 512, 3)
 
 
-def test_the_numpy_blur_is_the_one_of_the_paper() -> None:
+def test_numpy_blur_is_that_of_the_paper() -> None:
     plane = np.arange(20, dtype=np.float32).reshape(4, 5)
     assert np.array_equal(np.rint(by_numpy(plane) / 9), blurred_by_hand(plane))
     assert blur().sizes == ("n", "m")
@@ -141,7 +133,7 @@ def test_the_numpy_blur_is_the_one_of_the_paper() -> None:
         ("P", (5, 6, 3), "red, green and blue"),
     ],
 )
-def test_every_usual_kind_of_picture_is_read(mode: str, shape: tuple[int, ...], note: str, tmp_path: Path) -> None:
+def test_usual_kinds_of_pictures_are_read(mode: str, shape: tuple[int, ...], note: str, tmp_path: Path) -> None:
     picture = read_picture(drawn(tmp_path, *shape, mode=mode))
     assert picture.pixels.shape == (5, 6, 1 if note.startswith("grey") else 3)
     assert picture.described == f"6 × 5 pixels, {note}"
@@ -154,11 +146,8 @@ def test_sixteen_bits_become_eight(tmp_path: Path) -> None:
     assert "the upper 8 of 16 bits" in picture.described
 
 
-# -- what cannot be read ----------------------------------------------------------------------------------------------
-
-
 def png_of(width: int, height: int) -> bytes:
-    """The beginning of a PNG file that claims this size."""
+    """Return the beginning of a PNG file that claims this size."""
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0"))]
     body = b"".join(
@@ -168,14 +157,14 @@ def png_of(width: int, height: int) -> bytes:
 
 
 def refused(folder: Path, capsys: pytest.CaptureFixture[str], picture: Path, *options: str) -> str:
-    """What the command says of a picture that it refuses, having written nothing."""
+    """Return the message of the command for an invalid picture; no file may be written."""
     before = sorted(folder.rglob("*"))
     assert command_line(["demo", "--image", str(picture), "--out", str(folder / "out"), *options]) == REFUSED
     assert sorted(folder.rglob("*")) == before
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "[ATL503]" in said.err
-    return said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "[ATL503]" in captured.err
+    return captured.err
 
 
 @pytest.mark.parametrize(
@@ -190,28 +179,27 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], picture: Path, *op
         (png_of(2**31 - 1, 2**31 - 1), "too large for the demonstration"),
     ],
 )
-def test_an_unreadable_picture_is_refused(
+def test_unreadable_picture_is_refused(
     content: bytes, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "bad.png"
     path.write_bytes(content)
-    said = refused(tmp_path, capsys, path)
-    assert reason in said
+    assert reason in refused(tmp_path, capsys, path)
 
 
-def test_a_picture_without_pixels_is_refused(tmp_path: Path) -> None:
+def test_picture_without_pixels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="has no pixels"):
         images._check_size(tmp_path / "empty.tif", 0, 5)
 
 
-def test_a_truncated_photograph_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_truncated_photograph_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = drawn(tmp_path, 40, 40, 3, name="whole.jpg")
     cut = tmp_path / "cut.jpg"
     cut.write_bytes(whole.read_bytes()[:700])
     assert "cannot be read" in refused(tmp_path, capsys, cut)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_path_that_is_not_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "does not exist" in refused(tmp_path, capsys, tmp_path / "gone.png")
     assert "is a directory" in refused(tmp_path, capsys, tmp_path)
     assert "is not a regular file" in refused(tmp_path, capsys, Path(os.devnull))
@@ -223,24 +211,21 @@ def test_pixels_of_32_bits_are_refused(tmp_path: Path, capsys: pytest.CaptureFix
     assert "32-bit pixels (mode F)" in refused(tmp_path, capsys, path)
 
 
-def test_a_place_that_is_no_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_path_that_is_not_a_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = drawn(tmp_path, 3, 3)
     assert "is not a directory" in refused(tmp_path, capsys, picture, "--out", str(picture))
 
 
-def test_without_scikit_image_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_scikit_image_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "find_spec", lambda name: None)
     with pytest.raises(ImageError, match=r'pip install "atl-tensor\[demo\]"'):
         shipped_picture()
 
 
-def test_without_pillow_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_pillow_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ImageError, match=r'pip install "atl-tensor\[demo\]"'):
         read_picture(tmp_path / "any.png")
-
-
-# -- compilers that are missing or fail -------------------------------------------------------------------------------
 
 
 def demo_with(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -256,7 +241,7 @@ def demo_with(folder: Path, **environment: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.long
-def test_without_a_compiler_the_message_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_compiler_error_names_what_to_install(tmp_path: Path) -> None:
     done = demo_with(tmp_path, PATH="")
     assert (done.returncode, done.stdout) == (REFUSED, "")
     assert done.stderr.startswith("atl: no C compiler was found [ATL501]")
@@ -265,7 +250,7 @@ def test_without_a_compiler_the_message_says_what_to_install(tmp_path: Path) -> 
 
 
 @pytest.mark.long
-def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
+def test_failing_compiler_is_quoted(tmp_path: Path) -> None:
     script = fake_gcc(tmp_path / "broken-cc", 'echo "disk on fire" >&2; exit 3')
     done = demo_with(tmp_path, CC=str(script), PATH=os.environ["PATH"])
     assert (done.returncode, done.stdout) == (REFUSED, "")
@@ -274,22 +259,19 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-# -- when something goes wrong on the way -----------------------------------------------------------------------------
-
-
-def test_a_difference_fails_the_command_and_writes_nothing(
+def test_difference_fails_the_command_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(photograph, "by_numpy", lambda plane: by_numpy(plane) + 1)
     code = command_line(["demo", "--image", str(drawn(tmp_path, 4, 4)), "--out", str(tmp_path / "out")])
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert code == FAILED
-    assert "The comparison: MISMATCH" in said.out
-    assert "no picture was written" in said.err
+    assert "The comparison: MISMATCH" in captured.out
+    assert "no picture was written" in captured.err
     assert not (tmp_path / "out").exists()
 
 
-def test_an_interrupt_tells_what_was_done(
+def test_interrupt_reports_the_finished_sections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -302,7 +284,7 @@ def test_an_interrupt_tells_what_was_done(
     assert not (tmp_path / "out").exists()
 
 
-def test_when_one_picture_cannot_be_written_neither_is(tmp_path: Path) -> None:
+def test_pictures_are_written_together_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "blocked").write_text("a file, where a directory is needed", encoding="utf-8")
     with pytest.raises(ImageError, match="cannot be written"):
         write_all({tmp_path / "first.png": b"1", tmp_path / "blocked" / "second.png": b"2"})

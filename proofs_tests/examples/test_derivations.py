@@ -1,4 +1,4 @@
-"""The derivations reach the programs of Fig. 8.6 in no more steps than the authors', and their kernels agree."""
+"""Derivations of the programs of Fig. 8.6: no more steps than the authors', and kernels that agree."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ PIPELINES: dict[str, tuple[Callable[[], Session], int, str]] = {
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_a_derivation_reaches_its_schedule_in_no_more_steps_than_the_authors(name: str) -> None:
+def test_derivation_reaches_its_schedule_in_few_steps(name: str) -> None:
     derivation, target, authors = DERIVED[name]
     session = derivation()
     assert session.goal.body == target().body
     assert len(session.steps) <= authors
 
 
-def test_the_two_stage_blur_has_its_border_split_off() -> None:
+def test_two_stage_blur_has_its_border_peeled() -> None:
     session = derivations.blur_two_stage_with_tails()
     assert len(session.steps) <= 13
     kernel = compile_kernel(session.goal)
@@ -66,7 +66,7 @@ def test_the_two_stage_blur_has_its_border_split_off() -> None:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_the_pipeline_is_derived_as_in_chapter_4(name: str) -> None:
+def test_pipeline_is_derived_as_in_chapter_4(name: str) -> None:
     derivation, authors, written = PIPELINES[name]
     session = derivation()
     assert " ".join(str(session.goal).split(":=", 1)[1].split()) == written
@@ -74,7 +74,7 @@ def test_the_pipeline_is_derived_as_in_chapter_4(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_the_derived_kernel_computes_what_the_start_does(name: str) -> None:
+def test_derived_kernel_agrees_with_its_start(name: str) -> None:
     theorem = DERIVED[name][0]().done()
     start, end = compile_kernel(theorem.lhs), compile_kernel(theorem.rhs)
     for at in cases(name):
@@ -85,7 +85,7 @@ def test_the_derived_kernel_computes_what_the_start_does(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_the_derived_pipeline_computes_what_the_start_does(name: str) -> None:
+def test_derived_pipeline_agrees_with_its_start(name: str) -> None:
     theorem = PIPELINES[name][0]().done()
     start, end = compile_kernel(theorem.lhs), compile_kernel(theorem.rhs)
     for n in (1, 2, 7, 8, 9, 23):
@@ -101,16 +101,16 @@ GIVEN: dict[str, Callable[[], Session]] = {
 }
 
 
-def replayed(start: Program, theorem: Theorem) -> None:
-    """The steps of a theorem, from another start."""
+def replay(start: Program, theorem: Theorem) -> None:
+    """Apply the steps of a theorem to another start."""
     again = reflexivity(start)
     for step in theorem.steps:
         again = rewrite(again, step.rule, step.path, step.arguments, reverse=step.reverse)
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_no_premise_is_assumed_that_is_not_needed(name: str) -> None:
-    """Without any one of its assumptions, a derivation stops at a step that has a premise too many."""
+def test_every_assumption_is_needed(name: str) -> None:
+    """Remove one assumption at a time; each derivation then stops at a step with an unproved premise."""
     theorem = GIVEN[name]().done()
     start = theorem.lhs
     own = make_program(start.name, start.inputs, start.body).assumptions
@@ -119,12 +119,12 @@ def test_no_premise_is_assumed_that_is_not_needed(name: str) -> None:
             continue
         fewer = tuple(assumption for assumption in start.assumptions if assumption != left_out)
         with pytest.raises(PremiseFailed):
-            replayed(replace(start, assumptions=fewer), theorem)
+            replay(replace(start, assumptions=fewer), theorem)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("made", [derivations.pipeline_tiled, derivations.im2col, everyday.softmax_by_rows])
-def test_a_search_passes_over_just_the_places_where_a_step_could_be_taken(made: Callable[[], Session]) -> None:
+def test_search_skips_exactly_the_inapplicable_places(made: Callable[[], Session]) -> None:
     work = made().begin()
     found = 0
     for rule in work.rules.values():

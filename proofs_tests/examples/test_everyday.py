@@ -1,4 +1,4 @@
-"""Programs of every day take few calls, compute what NumPy does, and test nothing in their innermost loops."""
+"""Schedules of everyday programs: agreement with NumPy, number of calls, and branch-free inner loops."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from examples.schedules.everyday import Array
 from lowering import Kernel, lower
 from lowering import compile as compile_kernel
 from lowering.nest.loopnest import Choose, If, statements
+from proofs_tests.examples.shapes import Size, dims
 from proofs_tests.nests.by_hand import innermost, parts
 from rewrites import Session
 from rewrites.certificates.certificate import dumps, loads
@@ -25,15 +26,15 @@ SIZES = (0, 1, 7, 64, 97)
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule, what it computes, its inputs for a choice of sizes, and how many calls it may take.
+    """A schedule, its meaning, random inputs for a choice of sizes, and the number of its calls.
 
-    `error` is how far sums of float32 may be off: about a rounding error for each of their terms, where these are of
-    the order of one. What is not such a sum is off by few roundings of its own.
+    `error` bounds the error of float32 sums: about one rounding error for each term, for terms of the order of one.
+    Other results have an error of a few roundings.
     """
 
     schedule: Callable[[], Session]
     numpy: Callable[..., Array]
-    arrays: Callable[[np.random.Generator, Callable[[], int]], tuple[Array, ...]]
+    arrays: Callable[[np.random.Generator, Size], tuple[Array, ...]]
     calls: int
     error: float = 0.0
 
@@ -42,50 +43,26 @@ def floats(random: np.random.Generator, *shape: int) -> Array:
     return random.standard_normal(shape).astype(np.float32)
 
 
-def _picture(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+def of_shapes(spec: str) -> Callable[[np.random.Generator, Size], tuple[Array, ...]]:
+    return lambda random, size: tuple(floats(random, *shape) for shape in dims(spec)(size, size))
+
+
+def _picture(random: np.random.Generator, size: Size) -> tuple[Array, ...]:
     return floats(random, size(), size()), floats(random, everyday.TAPS)
 
 
-def _triangle(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    n = size()
-    return floats(random, n, n), floats(random, n, size())
-
-
-def _cube(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    i, j, k, r = size(), size(), size(), size()
-    return floats(random, i, j, k), floats(random, j, r), floats(random, k, r)
-
-
-def _product(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    k = size()
-    return floats(random, size(), k), floats(random, k, size())
-
-
-def _layers(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    d, h, c = size(), size(), size()
-    return floats(random, size(), d), floats(random, d, h), floats(random, h), floats(random, h, c), floats(random, c)
-
-
-def _matrix(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    return (floats(random, size(), size()),)
-
-
-def _field(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    return (floats(random, size(), size(), size()),)
-
-
-def _levels(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+def _levels(random: np.random.Generator, size: Size) -> tuple[Array, ...]:
     return (random.integers(0, 11, size()),)
 
 
 CASES = {
     "gaussian": Case(scheduled.gaussian_by_strips, everyday.numpy_gaussian, _picture, 4, 1e-5),
-    "triangular product": Case(scheduled.triangular_by_rows, everyday.numpy_triangular, _triangle, 1, 1e-4),
-    "mttkrp": Case(scheduled.mttkrp_factored, everyday.numpy_mttkrp, _cube, 2, 2e-3),
-    "packed product": Case(scheduled.product_packed, everyday.numpy_product, _product, 5, 1e-4),
-    "perceptron": Case(scheduled.perceptron_in_blocks, everyday.numpy_perceptron, _layers, 3, 1e-3),
-    "softmax": Case(scheduled.softmax_by_rows, everyday.numpy_softmax, _matrix, 7),
-    "two steps": Case(scheduled.two_steps_in_tiles, everyday.numpy_two_steps, _field, 4, 1e-5),
+    "triangular product": Case(scheduled.triangular_by_rows, everyday.numpy_triangular, of_shapes("nn nm"), 1, 1e-4),
+    "mttkrp": Case(scheduled.mttkrp_factored, everyday.numpy_mttkrp, of_shapes("ijk jr kr"), 2, 2e-3),
+    "packed product": Case(scheduled.product_packed, everyday.numpy_product, of_shapes("ik kj"), 5, 1e-4),
+    "perceptron": Case(scheduled.perceptron_in_blocks, everyday.numpy_perceptron, of_shapes("nd dh h hc c"), 3, 1e-3),
+    "softmax": Case(scheduled.softmax_by_rows, everyday.numpy_softmax, of_shapes("ij"), 7),
+    "two steps": Case(scheduled.two_steps_in_tiles, everyday.numpy_two_steps, of_shapes("ijk"), 4, 1e-5),
     "histogram": Case(scheduled.histogram_by_elements, lambda level: everyday.numpy_histogram(level, 11), _levels, 2),
 }
 
@@ -99,8 +76,8 @@ def derived(name: str) -> tuple[Session, Kernel]:
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", [*SIZES, "mixed"])
-@pytest.mark.parametrize("name", CASES)  # the slower one: so all sizes of a schedule come to one process
-def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int | str) -> None:
+@pytest.mark.parametrize("name", CASES)  # varies more slowly, so one process runs all sizes of a schedule
+def test_schedule_agrees_with_numpy_at_every_size(name: str, size: int | str) -> None:
     case, (_, kernel) = CASES[name], derived(name)
     random = np.random.default_rng(5)
     for _ in range(4 if size == "mixed" else 1):
@@ -113,7 +90,7 @@ def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int 
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
-def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
+def test_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
     session, _ = derived(name)
     assert len(session.steps) <= CASES[name].calls
     theorem = session.done()
@@ -123,7 +100,7 @@ def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
-def test_no_innermost_loop_tests_anything(name: str) -> None:
+def test_innermost_loops_are_branch_free(name: str) -> None:
     loops = list(innermost(lower(derived(name)[0].goal).body))
     assert loops
     assert not any(isinstance(inner, If) for loop in loops for inner in statements(loop.body))

@@ -1,4 +1,4 @@
-"""The schedules of `examples.fast` take few calls, compute what NumPy does at every size, and test nothing inside."""
+"""Schedules of `examples.fast`: agreement with NumPy at every size, number of calls, and branch-free inner loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from examples.schedules.anchors import Array
 from examples.schedules.layers import numpy_attention, numpy_batched, numpy_layer_norm
 from lowering import Kernel, lower
 from lowering import compile as compile_kernel
-from lowering.nest.loopnest import Apply, Choose, If, statements
+from lowering.nest.loopnest import Apply, Block, Choose, If, statements
+from proofs_tests.examples.shapes import Shapes, Size, dims
 from proofs_tests.nests.by_hand import innermost, parts
 from rewrites import Session
 from rewrites.certificates.certificate import dumps, loads
@@ -29,16 +30,16 @@ FEW: Final = (0, 1, 2, 5)
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule, what it computes, the shapes of its inputs for a choice of sizes, and how many calls it takes.
+    """A schedule, its meaning, the shapes of its inputs for a choice of sizes, and the number of its calls.
 
-    `size` is any of the sizes, `few` one that keeps the work small where a program has many sizes. `least` is the
-    smallest size for which the program is meant, and `sizes` are those that no array determines.
-    Elements are whole numbers divided by `scale`, of which sums and products are exact in float32 in whatever order.
+    `size` returns any of the sizes, `few` a small one for programs with many sizes. `least` is the smallest size for
+    which the program is meant. `sizes` returns the sizes that no array determines. Elements are integers divided by
+    `scale`, so that float32 sums and products are exact in any order.
     """
 
     schedule: Callable[[], Session]
     numpy: Callable[..., Array]
-    shapes: Callable[[Callable[[], int], Callable[[], int]], tuple[tuple[int, ...], ...]]
+    shapes: Callable[[Size, Size], Shapes]
     calls: int
     least: int = 0
     dtype: str = "float32"
@@ -46,37 +47,12 @@ class Case:
     sizes: Callable[..., dict[str, Any]] = lambda *arrays: {}
 
 
-def _product(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    terms = size()
-    return (size(), terms), (terms, size())
-
-
-def _batched(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    batch, terms = few(), size()
-    return (batch, size(), terms), (batch, terms, size())
-
-
-def _convolution(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    channels = few()
-    return (few(), channels, size()), (size(), channels, few())
-
-
-def _images(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    channels = few()
-    return (few(), channels, few(), size()), (size(), channels, few(), few())
-
-
-def _long(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+def _long(size: Size, few: Size) -> Shapes:
     channels, taps = few(), few()
     return (few(), channels, taps + size()), (size(), channels, taps)
 
 
-def _heads(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    depth, keys = size(), size()
-    return (size(), depth), (keys, depth), (keys, size())
-
-
-def _whole_filters(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+def _whole_filters(size: Size, few: Size) -> Shapes:
     channels, high, wide = few(), max(1, few()), max(1, few())
     return (few(), channels, few() + high - 1, size() + wide - 1), (size(), channels, high, wide)
 
@@ -89,51 +65,36 @@ def _width(x: Array, w: Array) -> dict[str, int]:
     return {"W": x.shape[2] - w.shape[2]}
 
 
-def _matrix(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    return ((size(), size()),)
-
-
-def _two_of_one_shape(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    return ((size(), size()),) * 2
-
-
-def _field(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    return ((few(), size(), size()),)
-
-
-def _vector(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    terms = size()
-    return (size(), terms), (terms,)
-
-
 CASES: Final = {
-    "product, blocked": Case(fast.product_blocked, anchors.numpy_product, _product, 8),
-    "product, small blocks": Case(lambda: fast.product_blocked(2, 4, 16, 8), anchors.numpy_product, _product, 8),
-    "product, by panels": Case(fast.product_by_panels, anchors.numpy_product, _product, 7),
-    "product, square tiles": Case(fast.product_in_square_tiles, anchors.numpy_product, _product, 5),
-    "product, small tiles": Case(lambda: fast.product_in_square_tiles(8, 2, 4), anchors.numpy_product, _product, 5),
-    "product, in double": Case(fast.product_in_double, anchors.numpy_product, _product, 7, dtype="float64"),
-    "batched product": Case(fast.batched_product_by_panels, numpy_batched, _batched, 7),
-    "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, _convolution, 8),
-    "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, _images, 8),
+    "product, blocked": Case(fast.product_blocked, anchors.numpy_product, dims("ik kj"), 8),
+    "product, small blocks": Case(lambda: fast.product_blocked(2, 4, 16, 8), anchors.numpy_product, dims("ik kj"), 8),
+    "product, by panels": Case(fast.product_by_panels, anchors.numpy_product, dims("ik kj"), 7),
+    "product, square tiles": Case(fast.product_in_square_tiles, anchors.numpy_product, dims("ik kj"), 5),
+    "product, small tiles": Case(
+        lambda: fast.product_in_square_tiles(8, 2, 4), anchors.numpy_product, dims("ik kj"), 5
+    ),
+    "product, in double": Case(fast.product_in_double, anchors.numpy_product, dims("ik kj"), 7, dtype="float64"),
+    "batched product": Case(fast.batched_product_by_panels, numpy_batched, dims("Bik Bkj"), 7),
+    "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, dims("BCw oCR"), 8),
+    "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, dims("BCHw oCRS"), 8),
     "filters": Case(fast.filters_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides),
     "filters, windows": Case(
         fast.filter_windows_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides
     ),
     "windows": Case(fast.windows_in_registers, anchors.numpy_whole_windows, _long, 8, sizes=_width),
-    "blur": Case(fast.blur_six_rows, anchors.numpy_blur, _matrix, 3, least=1),
-    "blur, streamed": Case(fast.blur_streamed, anchors.numpy_blur, _matrix, 3, least=1),
-    "addition, streamed": Case(fast.addition_streamed, anchors.numpy_addition, _two_of_one_shape, 1),
-    "blur by ring": Case(fast.blur_by_ring, anchors.numpy_blur, _matrix, 2, least=1),
-    "blur by rings in strips": Case(fast.blur_by_rings_in_strips, anchors.numpy_blur, _matrix, 5, least=1),
-    "blur, tiles": Case(fast.blur_in_tiles, anchors.numpy_blur, _matrix, 3, least=1),
-    "blur, small tiles": Case(lambda: fast.blur_in_tiles(3, 4), anchors.numpy_blur, _matrix, 3, least=1),
-    "blur, two stages": Case(fast.blur_in_two_stages, anchors.numpy_blur, _matrix, 4, least=1),
-    "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, _matrix, 4),
-    "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, _field, 1),
-    "matrix times vector": Case(fast.matrix_vector_by_rows, anchors.numpy_product, _vector, 4),
-    "layer norm": Case(fast.layer_norm_by_rows, numpy_layer_norm, _matrix, 6, least=1, scale=16),
-    "attention": Case(fast.attention_in_registers, numpy_attention, _heads, 16, least=1, scale=16),
+    "blur": Case(fast.blur_six_rows, anchors.numpy_blur, dims("ij"), 3, least=1),
+    "blur, streamed": Case(fast.blur_streamed, anchors.numpy_blur, dims("ij"), 3, least=1),
+    "addition, streamed": Case(fast.addition_streamed, anchors.numpy_addition, dims("ij ij"), 1),
+    "blur by ring": Case(fast.blur_by_ring, anchors.numpy_blur, dims("ij"), 2, least=1),
+    "blur by rings in strips": Case(fast.blur_by_rings_in_strips, anchors.numpy_blur, dims("ij"), 5, least=1),
+    "blur, tiles": Case(fast.blur_in_tiles, anchors.numpy_blur, dims("ij"), 3, least=1),
+    "blur, small tiles": Case(lambda: fast.blur_in_tiles(3, 4), anchors.numpy_blur, dims("ij"), 3, least=1),
+    "blur, two stages": Case(fast.blur_in_two_stages, anchors.numpy_blur, dims("ij"), 4, least=1),
+    "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, dims("ij"), 4),
+    "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, dims("Bij"), 1),
+    "matrix times vector": Case(fast.matrix_vector_by_rows, anchors.numpy_product, dims("ik k"), 4),
+    "layer norm": Case(fast.layer_norm_by_rows, numpy_layer_norm, dims("ij"), 6, least=1, scale=16),
+    "attention": Case(fast.attention_in_registers, numpy_attention, dims("qd kd ke"), 16, least=1, scale=16),
 }
 
 
@@ -144,8 +105,8 @@ def derived(name: str) -> tuple[Session, Kernel]:
 
 
 @pytest.mark.parametrize("size", [*SIZES, "mixed"])
-@pytest.mark.parametrize("name", CASES)  # the slower one: so all sizes of a schedule come to one process
-def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int | str) -> None:
+@pytest.mark.parametrize("name", CASES)  # varies more slowly, so one process runs all sizes of a schedule
+def test_schedule_agrees_with_numpy_at_every_size(name: str, size: int | str) -> None:
     case, (_, kernel) = CASES[name], derived(name)
     random = np.random.default_rng(5)
     for _ in range(6 if size == "mixed" else 1):
@@ -159,7 +120,7 @@ def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int 
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
+def test_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
     session, _ = derived(name)
     assert len(session.steps) == CASES[name].calls
     theorem = session.done()
@@ -167,52 +128,35 @@ def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -
     assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "product, blocked",
-        "product, small blocks",
-        "product, by panels",
-        "product, square tiles",
-        "convolution",
-        "filters",
-        "filters, windows",
-        "windows",
-    ],
-)
-def test_no_loop_that_multiplies_tests_anything(name: str) -> None:
+def is_branch_free(body: Block) -> bool:
+    branches = any(isinstance(inner, If) for inner in statements(body))
+    return not branches and not any(isinstance(part, Choose) for part in parts(body))
+
+
+MULTIPLYING: Final = ("product, blocked", "product, small blocks", "product, by panels", "product, square tiles")
+
+
+@pytest.mark.parametrize("name", [*MULTIPLYING, "convolution", "filters", "filters, windows", "windows"])
+def test_multiplying_loops_are_branch_free(name: str) -> None:
     loops = [
         loop
         for loop in innermost(lower(derived(name)[0].goal).body)
         if any(isinstance(part, Apply) and part.op == "mul" for part in parts(loop.body))
     ]
     assert loops
-    for loop in loops:
-        assert not any(isinstance(inner, If) for inner in statements(loop.body))
-        assert not any(isinstance(part, Choose) for part in parts(loop.body))
+    assert all(is_branch_free(loop.body) for loop in loops)
+
+
+BLURS: Final = ("blur", "blur, streamed", "blur by ring", "blur, tiles", "blur, two stages")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name",
-    [
-        "product, by panels",
-        "blur",
-        "blur, streamed",
-        "blur by ring",
-        "blur, tiles",
-        "blur, two stages",
-        "transpose",
-        "seven points",
-    ],
-)
-def test_no_innermost_loop_tests_anything_where_tails_are_split_off(name: str) -> None:
-    for loop in innermost(lower(derived(name)[0].goal).body):
-        assert not any(isinstance(inner, If) for inner in statements(loop.body))
-        assert not any(isinstance(part, Choose) for part in parts(loop.body))
+@pytest.mark.parametrize("name", ["product, by panels", *BLURS, "transpose", "seven points"])
+def test_innermost_loops_with_peeled_tails_are_branch_free(name: str) -> None:
+    assert all(is_branch_free(loop.body) for loop in innermost(lower(derived(name)[0].goal).body))
 
 
 @pytest.mark.long
-def test_a_block_of_terms_that_the_size_does_not_fill_is_cut_short() -> None:
+def test_partial_block_of_terms_is_shortened() -> None:
     shown = str(derived("product, blocked")[0].goal)
     assert "Σ[pi < min(k - 256*po, 256)] ⊞[iii < 8] ⊞[ji < 32] Ap[iio, pi, iii] * Bp[jo, pi, ji]" in shown

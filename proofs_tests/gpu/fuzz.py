@@ -1,7 +1,7 @@
-"""Random kernels of a GPU: each run by the interpreter of kernels and, printed, under a C++ compiler.
+"""Random GPU kernels: each run by the kernel interpreter and, printed, under a C++ compiler.
 
-What is refused is counted with its reason. Both runs are compared with the interpreter of programs, exactly: all values
-are small integers. That enough of the programs have threads, barriers and sums is a part of the verdict.
+Refused programs are counted by reason. Both runs are compared exactly with the program interpreter: all values are
+small integers. The verdict includes minimum shares of programs with threads, barriers and sums.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from proofs_tests.gpu.shim.run import COMPILER, Finding, Indices, Shimmed, build
 
 SIZES: Final = (1, 3)
 TOGETHER: Final = 40
-"""So many printed programs are compiled at a time."""
+"""Number of printed programs that are compiled together."""
 TYPES: Final[tuple[Indices, ...]] = ("shim_index", "int32_t", "int64_t")
-"""The types of indices that printed programs have in turn."""
+"""Index types of printed programs, in turn."""
 LEAST: Final = {"threads": 0.5, "shared and barriers": 0.25, "sums over threads": 0.1, "vectors": 0.04}
-"""Of the programs that ran, this part must have it."""
+"""Required share of features among the programs that ran."""
 
 
 @dataclass(slots=True)
 class Report(Tally[str]):
-    """What became of the programs."""
+    """Outcome of all programs."""
 
     ran: int = 0
     printed: int = 0
@@ -66,7 +66,7 @@ class Report(Tally[str]):
 
 @dataclass(slots=True)
 class Waiting:
-    """A program that is to be run as it is printed."""
+    """A program waiting to be compiled and run."""
 
     number: int
     program: Program
@@ -75,7 +75,7 @@ class Waiting:
 
 
 class Fuzz:
-    """The programs of one seed."""
+    """All programs of one seed."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.report = Report(seed)
@@ -83,7 +83,7 @@ class Fuzz:
         self._waiting: list[Waiting] = []
 
     def one(self, number: int) -> None:
-        """One program through all of it; what is printed waits for the others that are compiled with it."""
+        """Test one program; its printed form is compiled later, together with others."""
         report = self.report
         text = program_by_seed(report.seed, number)
         try:
@@ -116,7 +116,7 @@ class Fuzz:
             self.printed()
 
     def printed(self) -> None:
-        """Runs what waits, as it is printed."""
+        """Run the printed programs that wait."""
         waiting, self._waiting = self._waiting, []
         if not waiting or COMPILER is None:
             return
@@ -143,14 +143,14 @@ class Fuzz:
 
 
 def greatest_index(nest: LoopNest, sizes: Mapping[str, int]) -> Fraction:
-    """What bounds every integer that is computed for an index, for these sizes."""
+    """Return the bound on every integer computed for an index, for these sizes."""
     bounds = bounds_of_indices(nest)
     assert bounds is not None
     return max((evaluate_bounds(each, sizes) for each in bounds), default=Fraction(0))
 
 
 def _reason(error: ATLError) -> str:
-    """The summary of a refusal, without the names and terms in it."""
+    """Return the summary of a refusal without its names and terms."""
     plain = re.sub(r"`[^`]*`", "_", str(error.summary))
     return re.sub(r"\b(fuzzed\d+|[tijb]\d*|[xyz](?= fold)|total\d*|greatest\d*|thread\.[xyz])\b", "_", plain)
 
@@ -181,7 +181,7 @@ def _has(held: Kernels) -> set[str]:
 
 
 def run_gpu(numbers: Sequence[int], seed: int, progress: Progress[str] | None = None) -> Report:
-    """Programs of these numbers and this seed through all of it."""
+    """Test the programs with these numbers and this seed."""
     with tempfile.TemporaryDirectory() as folder:
         fuzz = Fuzz(seed, Path(folder))
         fuzz.report.wanted = len(numbers)
@@ -196,9 +196,9 @@ def run_gpu(numbers: Sequence[int], seed: int, progress: Progress[str] | None = 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 without findings, 1 with some, 130 when interrupted."""
-    said = "Runs random kernels of a GPU without one, in two ways, and compares what they compute."
-    return command(arguments, run_gpu, name="cuda", what="programs", description=said)
+    """Run the command; return 0 without findings, 1 with findings, 130 when interrupted."""
+    description = "Runs random GPU kernels without a GPU, in two ways, and compares the results."
+    return command(arguments, run_gpu, name="cuda", what="programs", description=description)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How the warps of the kernels that ship access memory, by count: no bank conflict, and the fewest sectors."""
+"""Memory accesses by warps of shipped kernels: no bank conflicts, and the fewest sectors."""
 
 from __future__ import annotations
 
@@ -32,17 +32,14 @@ COUNTED: Final[dict[str, tuple[Callable[[], Session], Sizes]]] = {
     "whole sum": (gpu.whole_sum_in_two_launches, {"n": 64, "m": 256}),
 }
 
-NAMED: Final[dict[tuple[str, str], str]] = {
-    (
-        "blur",
-        "? v[(8 * yo + 8 * io + ii - 1) * m + 32 * xo + 32 * jo + ji - 1]",
-    ): "a border begins one pixel before the tile",
+MORE: Final[dict[tuple[str, str], str]] = {
+    ("blur", "? v[(8 * yo + 8 * io + ii - 1) * m + 32 * xo + 32 * jo + ji - 1]"): "the border begins before the tile",
     (
         "blur",
         "= 1 <= 8 * yo + 8 * io + ii && 8 * yo + 8 * io + ii <= n",
-    ): "lanes that are in no column beyond the tile come to the next row earlier, and are counted with the others",
+    ): "lanes past the last column start the next row",
 }
-"""Accesses that take more than the fewest, with the reason."""
+"""Accesses that cost more than necessary, with the reason."""
 
 
 def counted(session: Session, sizes: Sizes, folder: Path) -> tuple[Count, ...]:
@@ -59,18 +56,18 @@ def counted(session: Session, sizes: Sizes, folder: Path) -> tuple[Count, ...]:
 
 def meaning(session: Session, arrays: dict[str, Any]) -> Any:
     if session.goal.name == "product":
-        return arrays["A"] @ arrays["B"]  # exact, of small integers; the interpreter takes long for it
+        return arrays["A"] @ arrays["B"]  # exact for small integers; the interpreter is slow for a product
     return atl.evaluate(session.theorem.lhs, **arrays)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", COUNTED)
-def test_warps_access_memory_in_the_fewest_steps(name: str, tmp_path: Path) -> None:
+def test_warps_access_memory_with_the_fewest_transactions(name: str, tmp_path: Path) -> None:
     session, sizes = COUNTED[name]
     found = counted(session(), sizes, tmp_path)
     assert found
     more = {(name, count.line) for count in found if count.conflicts}
-    assert more == {named for named in NAMED if named[0] == name}
+    assert more == {known for known in MORE if known[0] == name}
 
 
 def transposed_in_tiles() -> Session:
@@ -85,13 +82,13 @@ def on_blocks(s: Session) -> Session:
 
 
 @pytest.mark.long
-def test_a_tile_whose_rows_are_not_padded_has_32_rounds_for_each_column(tmp_path: Path) -> None:
+def test_unpadded_tile_has_bank_conflicts_in_each_column(tmp_path: Path) -> None:
     s = on_blocks(transposed_in_tiles())
     s.mark("⊞[ji < 32] ⊞[ii < 32] [_] · A[_, _]", "thread.x").mark("⊞[ii < 32] [_] · A[_, _]", "thread.y")
     s.mark("⊞[ji < 32] ⊞[ii < 32] [_] · tile[_, _]", "thread.y").mark("⊞[ii < 32] [_] · tile[_, _]", "thread.x")
     (stored,) = (c for c in counted(s, {"n": 32, "m": 32}, tmp_path) if (c.memory, c.how) == ("shared", "write"))
     assert (stored.accesses, stored.cost, stored.fewest, stored.worst) == (32, 1024, 32, 31)
-    (tmp_path / "padded").mkdir()  # a library of the same path would be the one that is loaded
+    (tmp_path / "padded").mkdir()  # a library at the same path would not be loaded again
     assert not any(c.conflicts for c in counted(s.pad_rows("tile"), {"n": 32, "m": 32}, tmp_path / "padded"))
 
 
@@ -99,7 +96,7 @@ def test_a_tile_whose_rows_are_not_padded_has_32_rounds_for_each_column(tmp_path
 @pytest.mark.parametrize(
     ("layout", "read"), [(skewed, "tile[_, _]"), (swizzled(32), "tile[_, _, _]")], ids=["skewed", "swizzled"]
 )
-def test_a_tile_that_is_stored_through_a_layout_has_no_conflicts(layout: Any, read: str, tmp_path: Path) -> None:
+def test_tile_stored_through_a_layout_has_no_conflicts(layout: Any, read: str, tmp_path: Path) -> None:
     s = on_blocks(transposed_in_tiles().store("tile", layout, loops="elements"))
     s.mark("Σ[ji < 32] _", "thread.x").mark("Σ[ii < 32] _", "thread.y")
     s.mark(f"⊞[ji < 32] ⊞[ii < 32] [_] · {read}", "thread.y").mark(f"⊞[ii < 32] [_] · {read}", "thread.x")
@@ -108,7 +105,7 @@ def test_a_tile_that_is_stored_through_a_layout_has_no_conflicts(layout: Any, re
     assert all("+=" not in c.line for c in found)
 
 
-def test_rows_that_are_read_along_columns_touch_a_sector_for_each_element(tmp_path: Path) -> None:
+def test_column_access_touches_a_sector_for_each_element(tmp_path: Path) -> None:
     program = atl.parse("f (x : float32[32, 32]) : float32[32, 32] := ⊞[i < 32 | block.x] ⊞[j < 32 | thread.x] x[j, i]")
     (read,) = (c for c in counted(reschedule(program), {}, tmp_path) if c.how == "read")
     assert (read.accesses, read.cost, read.fewest) == (32, 1024, 128)

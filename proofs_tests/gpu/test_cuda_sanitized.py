@@ -1,4 +1,4 @@
-"""Printed kernels under the address and undefined-behaviour sanitizers, which know nothing of what the shim sees."""
+"""Printed kernels under the address and undefined-behaviour sanitizers, independent of the shim's own checks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import atl
 from lowering.cuda.printer import print_cuda
+from lowering.nest.loopnest import LoopNest
 from proofs_tests.gpu.shim.run import Finding
 from proofs_tests.gpu.shim.sanitized import Sanitized, build, has_sanitizers
 from proofs_tests.gpu.test_cuda_shim import renamed
@@ -23,34 +24,33 @@ PLANTED: Final = {
     "registers of a thread": ("product", r"acc\[(.*)\] \+=", r"acc[\1 + 1] +=", BEYOND),
     "an index that overflows": ("transpose", r"8 \* io \+ ii < n", "(ii + 2) * INT64_MAX < n", "integer overflow"),
 }
-"""A schedule, what is changed in its text, and what a sanitizer says of it."""
+"""A schedule, the planted change of its text, and the sanitizer's report."""
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
-    texts = []
-    for number, name in enumerate(SCHEDULES):
-        _, held = scheduled(name)
-        texts.append((f"kernel{number}", renamed(print_cuda(held), held.nest.name, f"kernel{number}"), held.nest))
+    texts = [_text(f"kernel{number}", name) for number, name in enumerate(SCHEDULES)]
     return build(texts, tmp_path_factory.mktemp("sanitized"))
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
-    texts = []
-    for number, (name, before, after, _) in enumerate(PLANTED.values()):
-        _, held = scheduled(name)
-        source = print_cuda(held)
-        assert re.search(before, source), (name, before)
-        texts.append(
-            (f"planted{number}", renamed(re.sub(before, after, source), held.nest.name, f"planted{number}"), held.nest)
-        )
+    texts = [
+        _text(f"planted{number}", name, before, after)
+        for number, (name, before, after, _) in enumerate(PLANTED.values())
+    ]
     return build(texts, tmp_path_factory.mktemp("sanitized"))
+
+
+def _text(new: str, name: str, before: str = "", after: str = "") -> tuple[str, str, LoopNest]:
+    nest, source = scheduled(name)[1].nest, print_cuda(scheduled(name)[1])
+    assert re.search(before, source), (name, before)
+    return new, renamed(re.sub(before, after, source) if before else source, nest.name, new), nest
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_printed_kernel_computes_what_it_means_and_nothing_is_found(name: str, program: Sanitized) -> None:
+def test_printed_kernel_agrees_with_its_program_without_findings(name: str, program: Sanitized) -> None:
     goal, held = scheduled(name)
     function = f"kernel{list(SCHEDULES).index(name)}"
     for sizes in SCHEDULES[name][1]:
@@ -61,11 +61,11 @@ def test_a_printed_kernel_computes_what_it_means_and_nothing_is_found(name: str,
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("what", PLANTED)
-def test_a_planted_fault_is_found(what: str, planted: Sanitized) -> None:
-    name, _, _, said = PLANTED[what]
+def test_planted_fault_is_found(what: str, planted: Sanitized) -> None:
+    name, _, _, report = PLANTED[what]
     goal, held = scheduled(name)
     sizes = SCHEDULES[name][1][0]
     arrays = arrays_for(goal, sizes)
     shape = atl.evaluate(goal, **arrays).shape
-    with pytest.raises(Finding, match=said):
+    with pytest.raises(Finding, match=report):
         planted(held.nest, f"planted{list(PLANTED).index(what)}", sizes, arrays, shape)

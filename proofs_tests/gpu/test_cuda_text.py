@@ -1,4 +1,4 @@
-"""The CUDA that kernels become: how it reads, that nvcc has nothing to say against it, and what a call says."""
+"""CUDA text of kernels: its form, detection of nvcc and GPUs, and errors of calls."""
 
 from __future__ import annotations
 
@@ -48,14 +48,9 @@ def of_text(text: str) -> GpuKernel:
     return compile_program(atl.parse(text), target="cuda")
 
 
-# -- how it reads -----------------------------------------------------------------------------------------------------
-
-
-def test_a_transpose_reads_as_one_would_write_it() -> None:
+def test_transpose_is_readable_cuda() -> None:
     _, _, code = kernel("transpose").source.partition("__global__")
-    assert (
-        code
-        == """ void __launch_bounds__(256) transposed_0(const float *__restrict__ A, const index_t n,
+    wanted = """ void __launch_bounds__(256) transposed_0(const float *__restrict__ A, const index_t n,
         const index_t m, float *__restrict__ out)
 {
     const index_t jo = (index_t)blockIdx.y;
@@ -107,26 +102,24 @@ extern "C" int transposed(const float *A, int64_t n, int64_t m, float *out, cuda
     return (int)error;
 }
 """
-    )
+    assert code == wanted
 
 
-def test_names_that_cuda_has_a_meaning_for_are_changed() -> None:
+def test_names_reserved_in_cuda_are_changed() -> None:
     source = of_text("class (this : float32[n]) : float32[n] := ⊞[threadIdx < n | block.x] this[threadIdx]").source
     assert 'extern "C" int class2(const float *this2, int64_t n, float *out, cudaStream_t stream)' in source
     assert "const index_t threadIdx2 = (index_t)blockIdx.x;" in source
 
 
-def test_integers_wrap_by_what_they_are_written_with() -> None:
+def test_integer_arithmetic_wraps() -> None:
     source = of_text("f (x : int32[n]) : int32[n] := ⊞[i < n | block.x] 3 * x[i] - x[i] + 1").source
     assert "out[i] = add_int32(sub_int32(mul_int32(3, x[i]), x[i]), 1);" in source
     assert "(int32_t)((uint32_t)a * (uint32_t)b)" in source
 
 
-def test_buffers_between_launches_are_in_global_memory_and_read_as_constants() -> None:
-    source = of_text(
-        "f (x : float32[n]) : float32[n] := "
-        "let y := ⊞[i < n | block.x] 2 * x[i] in ⊞[i < n | block.x] y[i] * y[n - 1 - i]"
-    ).source
+def test_buffers_between_launches_are_in_global_memory() -> None:
+    body = "let y := ⊞[i < n | block.x] 2 * x[i] in ⊞[i < n | block.x] y[i] * y[n - 1 - i]"
+    source = of_text(f"f (x : float32[n]) : float32[n] := {body}").source
     assert "cudaMallocAsync((void **)&y, (size_t)(n + 1) * sizeof *y, stream)" in source
     assert len(re.findall(r"cudaFreeAsync\(y, stream\);\s+return \(int\)error;", source)) == 2, "where a launch fails"
     assert "f_0(const float *__restrict__ x, float *__restrict__ y)" in source
@@ -134,18 +127,13 @@ def test_buffers_between_launches_are_in_global_memory_and_read_as_constants() -
     assert source.index("&how, f_0<") < source.index("&how, f_1<") < source.rindex("cudaFreeAsync(y, stream)")
 
 
-def test_what_all_see_is_stored_by_the_first_thread_of_an_axis_without_a_loop() -> None:
-    source = of_text(
-        "f (x : float32[n]) : float32[n] := "
-        "⊞[i < n | block.x] let t | shared := ⊞[j < 8 | thread.x] x[i] + 1 in t[3] * t[5]"
-    ).source
+def test_store_outside_of_thread_loops_needs_no_loop() -> None:
+    body = "⊞[i < n | block.x] let t | shared := ⊞[j < 8 | thread.x] x[i] + 1 in t[3] * t[5]"
+    source = of_text(f"f (x : float32[n]) : float32[n] := {body}").source
     assert "if (threadIdx.x == 0)\n        out[i] = t[3] * t[5];" in source
 
 
-# -- calling ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_call_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     held = kernel("transpose")
     monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment("13.0", None))
     with pytest.raises(GpuMissing) as caught:
@@ -158,27 +146,20 @@ def test_a_call_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert repr(held) == "<GpuKernel transposed(A[n, m])>"
 
 
-def test_what_is_here_is_found_out_without_a_gpu() -> None:
+def test_environment_is_detected_without_a_gpu() -> None:
     found = detect_gpu()
     assert (found.nvcc is None) == (find_nvcc() is None)
     assert found.complete == bool(found.nvcc and found.gpus)
 
 
 class Driver:
-    """Stands for libcuda.so.1: one GPU, or a question that it does not answer."""
+    """A replacement of libcuda.so.1 with one GPU, or with one function that fails."""
 
     def __init__(self, fails: str = "") -> None:
         self.fails = fails
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        answers = {
-            "cuDriverGetVersion": [12100],
-            "cuDeviceGetCount": [1],
-            "cuDeviceGet": [0],
-            "cuDeviceGetAttribute": [9],
-            "cuDeviceGetName": [],
-            "cuInit": [],
-        }[name]
+        answers = {"cuDriverGetVersion": 12100, "cuDeviceGetCount": 1, "cuDeviceGet": 0, "cuDeviceGetAttribute": 9}
 
         def call(*given: Any) -> int:
             if name == self.fails:
@@ -187,7 +168,7 @@ class Driver:
                 given[0].value = b"a GPU"
             elif name != "cuInit":
                 minor = name == "cuDeviceGetAttribute" and given[1].value == detection.MINOR
-                given[0]._obj.value = 4 if minor else answers[0]
+                given[0]._obj.value = 4 if minor else answers[name]
             return 0
 
         return call
@@ -202,12 +183,12 @@ class Driver:
         ("cuDeviceGetCount", ("12.10", ())),
     ],
 )
-def test_a_driver_says_its_version_and_its_gpus(fails: str, found: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_reports_its_version_and_gpus(fails: str, found: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detection, "CDLL", lambda name: Driver(fails))
     assert detection._driver() == found
 
 
-def test_a_program_that_says_no_release_is_no_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_without_a_release_is_not_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("silent", "exit 0"), ("failing", "echo release 13.0; exit 1"), ("broken", "")):
         path = tmp_path / name
         path.write_text(f"#!/bin/sh\n{text}\n" if text else "", encoding="utf-8")
@@ -225,7 +206,7 @@ def test_options_of_another_target_are_refused() -> None:
         compile_program(gpu.transpose().goal, target="cuda", fast_math=True)
 
 
-def test_sizes_are_fixed_in_the_text() -> None:
+def test_fixed_sizes_are_constants_in_the_text() -> None:
     session = gpu.transpose()
     source = compile_program(session.goal, target="cuda", sizes={"n": 64, "m": 96}).source
     assert "how.gridDim = dim3((unsigned)(2), (unsigned)(3), 1);" in source
@@ -233,10 +214,8 @@ def test_sizes_are_fixed_in_the_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["t[3] * t[5]", "Σ[j < 8 | thread.x] t[j]"])
-def test_an_index_that_is_not_used_is_not_declared(text: str) -> None:
-    """Compilers warn of a variable that nobody reads."""
-    source = of_text(
-        f"f (x : float32[n]) : float32[n] := ⊞[i < n | block.x] let t | shared := ⊞[j < 8 | thread.x] 2.0 in {text}"
-    ).source
-    called = source.partition("__global__")[2]
+def test_unused_index_is_not_declared(text: str) -> None:
+    """Compilers warn of unused variables."""
+    body = f"⊞[i < n | block.x] let t | shared := ⊞[j < 8 | thread.x] 2.0 in {text}"
+    called = of_text(f"f (x : float32[n]) : float32[n] := {body}").source.partition("__global__")[2]
     assert called.count("const index_t i = ") == 1

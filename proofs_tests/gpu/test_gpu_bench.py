@@ -1,4 +1,4 @@
-"""`python -m bench.gpu` without a GPU: what it checks and times runs on the shim, and it says what is missing."""
+"""`python -m bench.gpu` without a GPU: its checks and timings run on the shim, and it reports what is missing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ H200: Final = GpuEnvironment("13.0", "13.0", ((9, 0),), ("NVIDIA H200",))
 
 
 class OneLibrary:
-    """A machine whose kernels are all in one library, and so on one device of the shim: they are known beforehand."""
+    """A machine with all kernels in one library, and therefore on one device of the shim."""
 
     def __init__(self, kernels: Sequence[Shipped], folder: Path, *, change: tuple[str, str] = ("", "")) -> None:
         texts = [re.sub(*change, each.kernel.source) if change[0] else each.kernel.source for each in kernels]
@@ -68,12 +68,12 @@ def device(kernels: list[Shipped], tmp_path_factory: pytest.TempPathFactory) -> 
     return Device(machine, roofline.TEXT, "roofline", roofline.TAKES)
 
 
-def test_every_schedule_that_ships_is_known_by_its_name() -> None:
+def test_every_shipped_schedule_is_listed() -> None:
     assert set(shipped.names()) >= {"product", "transpose", "blur_in_tiles", "row_sums_by_blocks", "row_sums_by_warps"}
 
 
 @pytest.mark.long
-def test_references_are_what_the_programs_mean(kernels: list[Shipped]) -> None:
+def test_references_agree_with_their_programs(kernels: list[Shipped]) -> None:
     for each in [*kernels, Shipped("blur", reschedule(blur.fused()))]:
         assert all(set(sizes) == set(each.program.sizes) for sizes in each.work.sizes)
         arrays = shipped_inputs(each, 5)
@@ -104,9 +104,7 @@ def test_schedules_are_checked_with_poison_around_their_results(kernels: list[Sh
     ],
     ids=["another value", "an element is left out", "another element"],
 )
-def test_a_kernel_that_computes_something_else_is_told(
-    before: str, after: str, kernels: list[Shipped], tmp_path: Path
-) -> None:
+def test_wrong_kernel_is_reported(before: str, after: str, kernels: list[Shipped], tmp_path: Path) -> None:
     transpose = next(each for each in kernels if each.name == "transpose")
     assert re.search(before, transpose.kernel.source)
     right = transpose.kernel
@@ -119,7 +117,7 @@ def test_a_kernel_that_computes_something_else_is_told(
 
 
 @pytest.mark.long
-def test_a_program_for_none_of_the_sizes_that_are_drawn_is_told(device: Device) -> None:
+def test_program_for_none_of_the_random_sizes_is_reported(device: Device) -> None:
     x = atl.tensor("x", n := atl.sizes("n", min=1000))
     doubled = atl.program("doubled", [x], atl.gen(n, lambda i: 2.0 * x[i]))
     marked = reschedule(doubled).gpu_map("i", 32)
@@ -129,7 +127,7 @@ def test_a_program_for_none_of_the_sizes_that_are_drawn_is_told(device: Device) 
 
 
 @pytest.mark.long
-def test_calls_are_checked_in_all_ways_that_are_here(kernels: list[Shipped], device: Device) -> None:
+def test_calls_are_checked_in_all_available_ways(kernels: list[Shipped], device: Device) -> None:
     (transpose,) = (each for each in kernels if each.name == "transpose")
     verdicts = {verdict.what: verdict for verdict in calls(transpose, device)}
     for what in ("NumPy arrays", "device arrays, alternating inputs", "errors"):
@@ -138,7 +136,7 @@ def test_calls_are_checked_in_all_ways_that_are_here(kernels: list[Shipped], dev
 
 
 @pytest.mark.long
-def test_a_library_that_sees_no_gpu_is_absent_and_not_wrong(
+def test_library_without_a_gpu_is_absent_and_not_wrong(
     kernels: list[Shipped], device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = ModuleType("torch")
@@ -146,12 +144,12 @@ def test_a_library_that_sees_no_gpu_is_absent_and_not_wrong(
     torch.cuda = SimpleNamespace(is_available=lambda: False)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", torch)
     (transpose,) = (each for each in kernels if each.name == "transpose")
-    (told,) = (verdict for verdict in calls(transpose, device) if verdict.what.startswith("PyTorch"))
-    assert told == Verdict("PyTorch, in a separate stream", 0, "torch sees no GPU", absent=True)
+    (verdict,) = (verdict for verdict in calls(transpose, device) if verdict.what.startswith("PyTorch"))
+    assert verdict == Verdict("PyTorch, in a separate stream", 0, "torch sees no GPU", absent=True)
 
 
 @pytest.mark.long
-def test_a_run_writes_its_results_with_the_name_of_the_machine(
+def test_run_writes_results_with_the_name_of_the_machine(
     tmp_path: Path, kernels: list[Shipped], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = OneLibrary(kernels, tmp_path)
@@ -171,16 +169,16 @@ def test_a_run_writes_its_results_with_the_name_of_the_machine(
         schedules=list(SMALL), check_only=False, no_sanitizers=False, checks=1, rounds=2, seed=1, json=path
     )
     assert command.run(chosen, H200, machine) == 0
-    told = json.loads(path.read_text())
-    assert told["complete"]
-    assert told["machine"]["gpu"] == "NVIDIA H200"
-    assert {row["schedule"] for row in told["rows"]} == set(SMALL)
-    for row in told["rows"]:
+    written = json.loads(path.read_text())
+    assert written["complete"]
+    assert written["machine"]["gpu"] == "NVIDIA H200"
+    assert {row["schedule"] for row in written["rows"]} == set(SMALL)
+    for row in written["rows"]:
         assert row["faults"] == {}
         assert set(row["ms"]) >= {measuring.OURS, measuring.COPY}
         assert row["bytes"] > 0
         assert row["floor_ms"] > 0
-    product = next(row for row in told["rows"] if row["schedule"] == "product")
+    product = next(row for row in written["rows"] if row["schedule"] == "product")
     assert product["operations"] == 2 * 9 * 10 * 11
     assert product["bytes"] == 4 * (9 * 11 + 11 * 10 + 9 * 10)
     assert "transpose at n = 9, m = 10" in capsys.readouterr().out
@@ -188,7 +186,7 @@ def test_a_run_writes_its_results_with_the_name_of_the_machine(
 
 
 @pytest.mark.long
-def test_the_limits_move_and_compute_what_they_say(device: Device) -> None:
+def test_roofline_kernels_move_and_compute_the_stated_amounts(device: Device) -> None:
     held = np.random.default_rng(0).random(4099).astype(np.float32)
     source, to = device.array(held), device.empty(held.shape, held.dtype)
     roofline.copying(device, source, to)()
@@ -207,8 +205,8 @@ def test_the_limits_move_and_compute_what_they_say(device: Device) -> None:
 
 
 @pytest.mark.long
-def test_cublas_is_asked_for_the_product_by_rows(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is passed is carried out as the library's own description says, on columns."""
+def test_cublas_computes_the_product_by_rows(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interpret the arguments by the library's description, which has columns first."""
     asked: list[tuple[Any, ...]] = []
 
     class Library:
@@ -237,7 +235,7 @@ def test_cublas_is_asked_for_the_product_by_rows(device: Device, monkeypatch: py
 
 @pytest.mark.long
 @pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
-def test_nvcc_has_nothing_to_say_against_the_limits(tmp_path: Path) -> None:
+def test_nvcc_accepts_the_roofline_kernels_without_warnings(tmp_path: Path) -> None:
     nvcc = find_nvcc()
     assert nvcc is not None
     for name, text in (("roofline.cu", roofline.TEXT), (runtime.FILE, runtime.TEXT)):
@@ -249,7 +247,7 @@ def test_nvcc_has_nothing_to_say_against_the_limits(tmp_path: Path) -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-def test_what_a_sanitizer_says_is_told() -> None:
+def test_sanitizer_reports_are_parsed() -> None:
     assert command.judged("memcheck", 0, "…\n========= ERROR SUMMARY: 0 errors\n", 5) == Verdict("memcheck", 5)
     found = "Invalid __global__ write of size 4 bytes\n========= ERROR SUMMARY: 3 errors\n"
     assert "3 found" in command.judged("memcheck", 9, found, 5).message
@@ -262,7 +260,7 @@ def test_what_a_sanitizer_says_is_told() -> None:
 
 
 @pytest.mark.long
-def test_without_a_gpu_one_line_says_what_is_missing() -> None:
+def test_without_a_gpu_one_line_names_what_is_missing() -> None:
     if detect_gpu().complete:
         pytest.skip("there is a GPU here: `python -m bench.gpu` itself is to be run")
     answer = subprocess.run([sys.executable, "-m", "bench.gpu"], capture_output=True, text=True, check=False)
@@ -272,12 +270,12 @@ def test_without_a_gpu_one_line_says_what_is_missing() -> None:
     assert answer.stderr.count("\n") == 1
 
 
-def test_what_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_schedule_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["transposed"]) == command.REFUSED
     assert "unknown schedule transposed; choose from blur_in_tiles, " in capsys.readouterr().err
 
 
-def test_sparse_rows_are_what_they_say() -> None:
+def test_sparse_rows_agree_with_a_dense_product() -> None:
     for n, m, count in ((5, 4, 9), (1, 3, 2), (4, 1, 0)):
         held = shipped._sparse_rows({"n": n, "m": m, "A_nnz": count}, 3)
         pos, crd, val, v = held.values()

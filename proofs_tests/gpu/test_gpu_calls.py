@@ -1,4 +1,4 @@
-"""Calls of kernels on a GPU: copies, streams, errors, arrays that are there already. The shim is in CUDA's place."""
+"""Calls of GPU kernels: copies, streams, errors, and arrays already on the GPU. The shim replaces CUDA."""
 
 from __future__ import annotations
 
@@ -11,19 +11,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import (
-    ArgumentError,
-    ArrayError,
-    ATLError,
-    CompilerFailed,
-    CudaError,
-    GpuMissing,
-    GridTooLarge,
-    IllegalMark,
-    InvalidArgument,
-    OutOfMemory,
-    UnsupportedMark,
-)
+from atl import errors
 from examples import gpu
 from lowering import GpuKernel, lower, recorded_plan
 from lowering.device import building, calls, detection, runtime
@@ -32,11 +20,12 @@ from lowering.gpu import compiled
 from lowering.gpu.outlining import kernels
 from proofs_tests.gpu.shim.machine import ByDLPack, ByInterface, Shim, ShimMachine
 from proofs_tests.gpu.shim.run import COMPILER
+from rewrites import reschedule
 
 pytestmark = [pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler"), pytest.mark.sampled]
 
 A_STREAM: Final = 4096
-"""The number of a stream that is made by somebody else."""
+"""A stream created by the caller."""
 ANOTHER: Final = 8192
 
 SUM: Final = """
@@ -57,7 +46,7 @@ def shimmed(program: atl.Program, machine: ShimMachine) -> GpuKernel:
 
 @pytest.fixture(scope="module")
 def built(folder: Path) -> tuple[GpuKernel, ShimMachine]:
-    """The kernels of SUM, called once, so that they are built."""
+    """Build the kernels of SUM by calling them once."""
     machine = ShimMachine(folder)
     kernel = shimmed(atl.parse(SUM), machine)
     kernel(*given(1))
@@ -71,7 +60,7 @@ def kernel(built: tuple[GpuKernel, ShimMachine]) -> GpuKernel:
 
 @pytest.fixture
 def shim(built: tuple[GpuKernel, ShimMachine]) -> Iterator[Shim]:
-    """The device, as it is when a process begins; what a call has allocated on it must be gone after it."""
+    """Return the device in its initial state, and check afterwards that a call left no memory allocated."""
     device = built[1].shim
     device.reset()
     before = device.arrays
@@ -93,7 +82,7 @@ def meant(x: Any, y: Any, c: float) -> Any:
 
 
 class Held:
-    """The arrays of a call on the device: x, y and out, with what they hold."""
+    """The arrays x, y and out of a call on the device, with their elements."""
 
     def __init__(self, shim: Shim, n: int = 5) -> None:
         self.shim, (self.x, self.y, self.c) = shim, given(n)
@@ -114,11 +103,8 @@ def held(shim: Shim) -> Iterator[Held]:
     arrays.free()
 
 
-# -- arrays of NumPy's ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [0, 1, 5, 300])
-def test_arrays_of_numpy_are_copied_in_and_out(n: int, kernel: GpuKernel, shim: Shim) -> None:
+def test_numpy_arrays_are_copied_in_and_out(n: int, kernel: GpuKernel, shim: Shim) -> None:
     x, y, c = given(n)
     assert np.array_equal(kernel(x, y, c), meant(x, y, c))
     assert np.array_equal(kernel(c=c, y=y, x=x), meant(x, y, c))
@@ -133,7 +119,7 @@ def test_several_results_are_views_of_one_array(folder: Path) -> None:
         assert np.array_equal(np.concatenate([found.u, found.v]), np.concatenate([2 * x, x]))
 
 
-def test_the_result_goes_into_the_array_that_is_given(kernel: GpuKernel, shim: Shim) -> None:
+def test_result_is_stored_in_out(kernel: GpuKernel, shim: Shim) -> None:
     x, y, c = given(6)
     for out in (np.full(6, np.nan, np.float32), np.full(12, np.nan, np.float32)[::2]):
         assert kernel(x, y, c, out=out) is out
@@ -142,14 +128,14 @@ def test_the_result_goes_into_the_array_that_is_given(kernel: GpuKernel, shim: S
     assert np.array_equal(kernel(x, y, c, out=x), want), "the GPU has a copy of the input"
 
 
-def test_arrays_that_no_gpu_could_walk_are_copied_first(kernel: GpuKernel, shim: Shim) -> None:
+def test_arrays_that_are_not_contiguous_are_copied_first(kernel: GpuKernel, shim: Shim) -> None:
     wide = np.random.default_rng(0).random((6, 3), np.float32)
     x, y = wide[:, 0], wide[::-1, 1]
     assert np.array_equal(kernel(x, y, 1.5), meant(x, y, 1.5))
 
 
 @pytest.mark.parametrize("sizes", [(11, 13), (8, 16), (0, 4)])
-def test_a_shipped_kernel_is_called_with_cffi_and_without(
+def test_shipped_kernel_is_called_with_and_without_cffi(
     sizes: tuple[int, int], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = np.random.default_rng(1).random(sizes, np.float32)
@@ -159,23 +145,18 @@ def test_a_shipped_kernel_is_called_with_cffi_and_without(
     assert np.array_equal(shimmed(program, ShimMachine(folder))(a), a.T)
 
 
-# -- arrays on a GPU --------------------------------------------------------------------------------------------------
-
-
-def test_arrays_on_the_gpu_are_not_copied_and_nobody_waits_where_streams_are_told(
-    kernel: GpuKernel, held: Held, shim: Shim
-) -> None:
+def test_gpu_arrays_with_streams_need_no_copy_and_no_wait(kernel: GpuKernel, held: Held, shim: Shim) -> None:
     arrays = [ByInterface(at, held.x, A_STREAM) for at in held.at]
     assert kernel(arrays[0], arrays[1], held.c, out=arrays[2]) is arrays[2]
     assert shim.waiting(A_STREAM) > 0
     held.read()
-    assert shim.unknown == held.x.nbytes, "nothing is done until somebody waits for the stream"
+    assert shim.unknown == held.x.nbytes, "nothing runs until the stream is waited for"
     assert shim.synchronize(A_STREAM) == 0
     assert np.array_equal(held.read(), meant(held.x, held.y, held.c))
 
 
 @pytest.mark.parametrize("streams", [(ANOTHER, A_STREAM), (A_STREAM, ANOTHER)], ids=["theirs first", "ours first"])
-def test_a_call_waits_for_what_is_made_in_another_stream_and_that_one_for_the_call(
+def test_call_is_ordered_with_work_in_another_stream(
     streams: tuple[int, int], kernel: GpuKernel, held: Held, shim: Shim
 ) -> None:
     made = held.x + 1
@@ -184,18 +165,18 @@ def test_a_call_waits_for_what_is_made_in_another_stream_and_that_one_for_the_ca
         ByInterface(at, held.x, stream) for at, stream in zip(held.at, (ANOTHER, A_STREAM, A_STREAM), strict=True)
     )
     kernel(x, y, held.c, out=out)
-    shim.write_later(held.at[0], np.zeros_like(made), ANOTHER)  # by its owner, who knows nothing of the call
+    shim.write_later(held.at[0], np.zeros_like(made), ANOTHER)  # by the owner, who is unaware of the call
     assert [shim.synchronize(stream) for stream in streams] == [0, 0]
     assert np.array_equal(held.read(), meant(made, held.y, held.c))
 
 
-def test_the_host_waits_where_a_stream_is_not_told(kernel: GpuKernel, held: Held, shim: Shim) -> None:
+def test_host_waits_where_no_stream_is_declared(kernel: GpuKernel, held: Held, shim: Shim) -> None:
     x, y, out = (ByInterface(at, held.x) for at in held.at)
     kernel(x, y, held.c, out=out)
     assert np.array_equal(held.read(), meant(held.x, held.y, held.c))
 
 
-def test_dlpack_is_told_the_stream_in_which_its_array_is_used(kernel: GpuKernel, held: Held, shim: Shim) -> None:
+def test_dlpack_receives_the_stream_of_the_call(kernel: GpuKernel, held: Held, shim: Shim) -> None:
     made = held.x + 1
     shim.write_later(held.at[0], made, ANOTHER)
     x, y, out = (ByDLPack(at, held.x, shim, ANOTHER) for at in held.at)
@@ -204,16 +185,16 @@ def test_dlpack_is_told_the_stream_in_which_its_array_is_used(kernel: GpuKernel,
     assert np.array_equal(held.read(), meant(made, held.y, held.c))
 
 
-def test_arrays_of_both_kinds_go_together(kernel: GpuKernel, held: Held, shim: Shim) -> None:
+def test_arrays_of_host_and_gpu_may_be_mixed(kernel: GpuKernel, held: Held, shim: Shim) -> None:
     result = kernel(ByDLPack(held.at[0], held.x, shim), held.y, held.c)
     assert isinstance(result, np.ndarray)
     assert np.array_equal(result, meant(held.x, held.y, held.c))
     out = ByInterface(held.at[2], held.x, A_STREAM)
     kernel(held.x, held.y, held.c, out=out)
-    assert np.array_equal(held.read(), meant(held.x, held.y, held.c)), "NumPy's arrays are the caller's after the call"
+    assert np.array_equal(held.read(), meant(held.x, held.y, held.c)), "NumPy arrays may be reused after the call"
 
 
-def test_a_kernel_is_called_in_a_stream_of_the_callers(kernel: GpuKernel, held: Held, shim: Shim) -> None:
+def test_kernel_runs_in_a_stream_of_the_caller(kernel: GpuKernel, held: Held, shim: Shim) -> None:
     class OfPyTorch:
         cuda_stream = A_STREAM
 
@@ -230,11 +211,11 @@ def test_a_kernel_is_called_in_a_stream_of_the_callers(kernel: GpuKernel, held: 
         assert shim.synchronize(A_STREAM) == 0
         assert np.array_equal(held.read(), meant(held.x, held.y, held.c))
     for wrong in ("4096", -1, None, True, 1 << 64):
-        with pytest.raises(InvalidArgument, match="stream="):
+        with pytest.raises(errors.InvalidArgument, match="stream="):
             kernel.on(wrong)
 
 
-def test_elements_of_which_something_is_declared_are_looked_at_on_the_gpu_too(folder: Path) -> None:
+def test_declared_facts_are_checked_for_gpu_arrays(folder: Path) -> None:
     n, m = atl.sizes("n m")
     x, at = atl.tensor("x", n), atl.tensor("at", m, dtype="int32", range=(0, n))
     program = atl.program("gather", [x, at], atl.gen(m, lambda i: x[at[i]]))
@@ -250,7 +231,7 @@ def test_elements_of_which_something_is_declared_are_looked_at_on_the_gpu_too(fo
         if right:
             assert kernel(x_there, there).tolist() == [3, 0, 1]
         else:
-            with pytest.raises(ArrayError, match=r"at\[0\]"):
+            with pytest.raises(errors.ArrayError, match=r"at\[0\]"):
                 kernel(x_there, there)
 
 
@@ -259,49 +240,44 @@ class ByNothing(ByDLPack):
         return stream
 
 
+INVALID: Final = "has an invalid __cuda_array_interface__"
+
+
+def changed(**entries: Any) -> Callable[[Held], object]:
+    return lambda h: ByInterface(h.at[0], h.x, changed=entries)
+
+
 REFUSED: Final[dict[str, tuple[Callable[[Held], object], str]]] = {
     "a shape": (lambda h: ByInterface(h.at[0], h.x[:3]), "give different n"),
-    "elements": (lambda h: ByInterface(h.at[0], h.x, changed={"typestr": "<f8"}), "float64, not float32"),
-    "a mask": (lambda h: ByInterface(h.at[0], h.x, changed={"mask": h}), "has a mask"),
-    "strides": (lambda h: ByInterface(h.at[0], h.x, changed={"strides": (8,)}), "not C-contiguous"),
+    "elements": (changed(typestr="<f8"), "float64, not float32"),
+    "a mask": (changed(mask=True), "has a mask"),
+    "strides": (changed(strides=(8,)), "not C-contiguous"),
     "strides by DLPack": (lambda h: ByDLPack(h.at[0], h.x, h.shim, strides=(2,)), "not C-contiguous"),
-    "nothing said": (
-        lambda h: ByInterface(h.at[0], h.x, changed={"data": None}),
-        "has an invalid __cuda_array_interface__",
-    ),
-    "a shape below zero": (
-        lambda h: ByInterface(h.at[0], h.x, changed={"shape": (-5,)}),
-        "has an invalid __cuda_array_interface__",
-    ),
-    "a shape of fractions": (
-        lambda h: ByInterface(h.at[0], h.x, changed={"shape": (5.5,)}),
-        "has an invalid __cuda_array_interface__",
-    ),
-    "more than there can be": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (1 << 62,)}), "at most .* bytes"),
-    "more of nothing": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (0, 1 << 65)}), "at most .* bytes"),
-    "an address below zero": (lambda h: ByInterface(-8, h.x), "has an invalid __cuda_array_interface__"),
-    "an address of 70 bits": (lambda h: ByInterface(1 << 70, h.x), "has an invalid __cuda_array_interface__"),
-    "a stream of 70 bits": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": 1 << 70}), "declares the stream"),
-    "strides of another rank": (
-        lambda h: ByInterface(h.at[0], h.x, changed={"strides": (4, 4)}),
-        "has an invalid __cuda_array_interface__",
-    ),
-    "no stream": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": "a"}), "declares the stream 'a'"),
+    "no data": (changed(data=None), INVALID),
+    "a negative shape": (changed(shape=(-5,)), INVALID),
+    "a fractional shape": (changed(shape=(5.5,)), INVALID),
+    "too many elements": (changed(shape=(1 << 62,)), "at most .* bytes"),
+    "too long an empty array": (changed(shape=(0, 1 << 65)), "at most .* bytes"),
+    "a negative address": (lambda h: ByInterface(-8, h.x), INVALID),
+    "an address of 70 bits": (lambda h: ByInterface(1 << 70, h.x), INVALID),
+    "a stream of 70 bits": (changed(stream=1 << 70), "declares the stream"),
+    "strides of another rank": (changed(strides=(4, 4)), INVALID),
+    "no stream": (changed(stream="a"), "declares the stream 'a'"),
     "no capsule": (lambda h: ByNothing(h.at[0], h.x, h.shim), "cannot be exported by its library"),
     "bfloat16": (lambda h: ByDLPack(h.at[0], h.x, h.shim, kind=4), "DLPack type 4"),
     "memory of the host": (lambda h: ByInterface(h.x.ctypes.data // 16 * 16, h.x), "is unknown to CUDA"),
-    "no multiple": (lambda h: ByInterface(h.at[0] + 2, h.x), "not a multiple of 4"),
+    "misaligned": (lambda h: ByInterface(h.at[0] + 2, h.x), "not a multiple of 4"),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_an_array_that_no_kernel_can_read_is_refused(what: str, kernel: GpuKernel, held: Held) -> None:
-    make, said = REFUSED[what]
-    with pytest.raises((ArrayError, ArgumentError), match=said):
+def test_unreadable_array_is_refused(what: str, kernel: GpuKernel, held: Held) -> None:
+    make, message = REFUSED[what]
+    with pytest.raises((errors.ArrayError, errors.ArgumentError), match=message):
         kernel(make(held), held.y, held.c)
 
 
-def test_what_its_library_does_not_hand_out_is_no_array(kernel: GpuKernel, held: Held) -> None:
+def test_failing_array_protocols_are_reported(kernel: GpuKernel, held: Held) -> None:
     class OnHost:
         def __array__(self, *_: object, **__: object) -> Any:
             raise RuntimeError("gradients are asked for")
@@ -319,7 +295,7 @@ def test_what_its_library_does_not_hand_out_is_no_array(kernel: GpuKernel, held:
             raise BufferError(f"not in {stream}")
 
     for each in (OnHost(), OnGpu(), ByBoth()):
-        with pytest.raises(ArgumentError, match=r"gradients|not in 1"):
+        with pytest.raises(errors.ArgumentError, match=r"gradients|not in 1"):
             kernel(each, held.y, held.c)
 
 
@@ -334,29 +310,27 @@ OUT_REFUSED: Final[dict[str, tuple[Callable[[Held], object], str]]] = {
 
 
 @pytest.mark.parametrize("what", OUT_REFUSED)
-def test_what_cannot_hold_the_result_is_refused(what: str, kernel: GpuKernel, held: Held) -> None:
-    make, said = OUT_REFUSED[what]
-    with pytest.raises(ArrayError, match=said):
+def test_unsuitable_out_is_refused(what: str, kernel: GpuKernel, held: Held) -> None:
+    make, message = OUT_REFUSED[what]
+    with pytest.raises(errors.ArrayError, match=message):
         kernel(ByInterface(held.at[0], held.x), held.y, held.c, out=make(held))
 
 
-def test_all_arrays_are_on_one_gpu_which_is_used_for_the_call_alone(kernel: GpuKernel, held: Held, shim: Shim) -> None:
+def test_all_arrays_must_be_on_one_gpu(kernel: GpuKernel, held: Held, shim: Shim) -> None:
     for at in held.at:
         shim.put_on(at, 1)
     x, y, out = (ByInterface(at, held.x, A_STREAM) for at in held.at)
     kernel(x, y, held.c, out=out)
     assert shim.device == 0
     shim.put_on(held.at[1], 0)
-    with pytest.raises(ArrayError, match="on several GPUs") as caught:
+    with pytest.raises(errors.ArrayError, match="on several GPUs") as caught:
         kernel(x, y, held.c, out=out)
     assert "y = on GPU 0" in str(caught.value)
     shim.fail("cudaMemcpyAsync", 1)
-    with pytest.raises(CudaError):
+    with pytest.raises(errors.CudaError):
         kernel(x, held.y, held.c)
     assert shim.device == 0
 
-
-# -- what goes wrong --------------------------------------------------------------------------------------------------
 
 CALLS: Final = {
     "cudaGetDevice": 2,
@@ -365,68 +339,66 @@ CALLS: Final = {
     "cudaLaunchKernelEx": 2,
     "cudaStreamSynchronize": 1,
 }
-"""The calls of CUDA that a call of SUM makes, and how often."""
+"""CUDA functions that a call of SUM uses, and how often."""
 
 
 @pytest.mark.parametrize("after", range(5))
 @pytest.mark.parametrize("call", CALLS)
-def test_every_call_of_cuda_that_fails_is_told_by_its_name(
-    call: str, after: int, kernel: GpuKernel, shim: Shim
-) -> None:
+def test_failing_cuda_function_is_reported(call: str, after: int, kernel: GpuKernel, shim: Shim) -> None:
     x, y, c = given(5)
     shim.fail(call, 1, after)
     if after >= CALLS[call]:
         assert np.array_equal(kernel(x, y, c), meant(x, y, c))
         return
-    with pytest.raises(CudaError, match=r"cudaErrorInvalidValue \(as the shim says\)") as caught:
+    with pytest.raises(errors.CudaError, match=r"cudaErrorInvalidValue \(as the shim says\)") as caught:
         kernel(x, y, c)
     assert (caught.value.name, caught.value.number) == ("cudaErrorInvalidValue", 1)
 
 
-def test_calls_for_streams_that_fail_are_told_too(kernel: GpuKernel, held: Held, shim: Shim) -> None:
+def test_failing_stream_functions_are_reported(kernel: GpuKernel, held: Held, shim: Shim) -> None:
     for call in ("cudaEventCreate", "cudaEventRecord", "cudaStreamWaitEvent", "cudaPointerGetAttributes"):
         shim.reset()
         shim.fail(call, 1)
         x, y, out = (ByInterface(at, held.x, stream) for at, stream in zip(held.at, (ANOTHER, 1, 1), strict=True))
-        with pytest.raises(CudaError, match="cudaErrorInvalidValue"):
+        with pytest.raises(errors.CudaError, match="cudaErrorInvalidValue"):
             kernel(x, y, held.c, out=out)
 
 
-def test_no_memory_is_an_error_of_memory(kernel: GpuKernel, shim: Shim) -> None:
+def test_lack_of_memory_is_an_out_of_memory_error(kernel: GpuKernel, shim: Shim) -> None:
     for after in range(3):
         shim.fail("cudaMallocAsync", 2, after)
-        with pytest.raises(OutOfMemory, match="cudaErrorMemoryAllocation"):
+        with pytest.raises(errors.OutOfMemory, match="cudaErrorMemoryAllocation"):
             kernel(*given(5))
 
 
-def test_what_kernels_do_wrong_is_told_when_they_are_waited_for(folder: Path) -> None:
+def test_kernel_fault_is_reported_when_the_host_waits(folder: Path) -> None:
     machine = ShimMachine(folder)
     program = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n | block.x] x[i]")
     kernel = shimmed(program, machine)
     wrong = kernel.source.replace("out[i] =", "out[i + 1] =")
     caller = calls.Caller(program, kernel.kernels, wrong, "f", machine)
-    with pytest.raises(CudaError, match="f failed on the GPU: cudaErrorLaunchFailure") as caught:
+    with pytest.raises(errors.CudaError, match="f failed on the GPU: cudaErrorLaunchFailure") as caught:
         caller(None, (np.ones(3, np.float32),), None, {})
     assert "start a new process" in str(caught.value)
-    assert "an access outside of all arrays" in machine.shim.said
+    assert "an access outside of all arrays" in machine.shim.findings
 
 
-def test_a_grid_is_not_larger_than_cuda_takes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grid_larger_than_cuda_allows_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "f (x : float32[n]) : float32[n] := ⊞[i < n | block.{}] x[i]"
     for axis, most in (("y", 65_535), ("z", 65_535), ("x", 2**31 - 1)):
         kernel = shimmed(atl.parse(text.format(axis)), ShimMachine(folder))
         x = np.broadcast_to(np.float32(1), most + 1)
-        with pytest.raises(GridTooLarge, match=f"marked block.{axis}, has {most + 1} iterations") as caught:
+        with pytest.raises(errors.GridTooLarge, match=f"marked block.{axis}, has {most + 1} iterations") as caught:
             kernel(x)
         assert ('s.mark("i", "block.x")' in str(caught.value)) == (axis != "x")
 
 
 @pytest.mark.long
-def test_a_loop_of_the_host_has_as_many_launches_as_it_takes(folder: Path) -> None:
+def test_host_loop_launches_one_grid_per_iteration(folder: Path) -> None:
     program = atl.parse("f (x : float32[n]) : float32[n, n] := ⊞[i < n] padr (n - i) ⊞[j < i | block.y] x[j]")
     kernel = shimmed(program, ShimMachine(folder))
     assert np.array_equal(kernel(x := np.arange(1, 5, dtype=np.float32)), atl.evaluate(program, x=x))
-    with pytest.raises(GridTooLarge, match="has 65536 iterations"):
+    with pytest.raises(errors.GridTooLarge, match="has 65536 iterations"):
         kernel(np.broadcast_to(np.float32(1), 65_537))
 
 
@@ -435,20 +407,20 @@ FAULTS: Final[dict[str, tuple[str, str]]] = {
     "nothing is copied out": ("return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream);", "return 0;"),
     "half is copied out": ("from, bytes, cudaMemcpyDeviceToHost", "from, bytes / 2, cudaMemcpyDeviceToHost"),
     "too much is copied": ("from, bytes, cudaMemcpyHostToDevice", "from, bytes + 64, cudaMemcpyHostToDevice"),
-    "the wrong way": ("cudaMemcpyHostToDevice", "cudaMemcpyDeviceToHost"),
+    "copied in the wrong direction": ("cudaMemcpyHostToDevice", "cudaMemcpyDeviceToHost"),
     "copied in in another stream": ("cudaMemcpyHostToDevice, stream", "cudaMemcpyHostToDevice, (cudaStream_t)4096"),
     "copied out in another stream": ("cudaMemcpyDeviceToHost, stream", "cudaMemcpyDeviceToHost, (cudaStream_t)4096"),
-    "nobody waits": ("return cudaStreamSynchronize(stream);", "return 0;"),
-    "another stream is waited for": ("cudaStreamSynchronize(stream)", "cudaStreamSynchronize((cudaStream_t)4096)"),
-    "memory stays": ("return cudaFreeAsync(memory, stream);", "return 0;"),
+    "no wait": ("return cudaStreamSynchronize(stream);", "return 0;"),
+    "wait for another stream": ("cudaStreamSynchronize(stream)", "cudaStreamSynchronize((cudaStream_t)4096)"),
+    "memory is not freed": ("return cudaFreeAsync(memory, stream);", "return 0;"),
     "no order of streams": ("error = cudaStreamWaitEvent(later, event, 0);", "error = 0;"),
-    "the other order of streams": ("cudaEventRecord(event, earlier)", "cudaEventRecord(event, later)"),
-    "errors are passed over": ("error ? error : left", "0"),
+    "streams ordered the wrong way": ("cudaEventRecord(event, earlier)", "cudaEventRecord(event, later)"),
+    "errors are ignored": ("error ? error : left", "0"),
 }
 
 
-def called_in_all_ways(machine: ShimMachine) -> None:
-    """Calls with arrays of both kinds, in several streams, with one that fails; asserts what must hold of each."""
+def check_calls(machine: ShimMachine) -> None:
+    """Call with host and GPU arrays, in several streams and with a failing function, and check each call."""
     kernel = shimmed(OF_SUM, machine)
     x, y, c = given(5)
     out = np.full(5, np.nan, np.float32)
@@ -468,58 +440,51 @@ def called_in_all_ways(machine: ShimMachine) -> None:
     shim.synchronize(A_STREAM)
     assert np.array_equal(held.read(), meant(made, held.y, c))
     shim.fail("cudaStreamWaitEvent", 1)
-    with pytest.raises(CudaError):
+    with pytest.raises(errors.CudaError):
         kernel(x_there, y_there, c, out=out_there)
 
 
-def test_nothing_is_found_where_there_is_no_fault(folder: Path) -> None:
-    called_in_all_ways(ShimMachine(folder))
+def test_calls_without_faults_pass(folder: Path) -> None:
+    check_calls(ShimMachine(folder))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_what_calls_cuda_is_found(fault: str, folder: Path) -> None:
+def test_fault_in_the_cuda_runtime_is_found(fault: str, folder: Path) -> None:
     before, after = FAULTS[fault]
     assert before in runtime.TEXT
-    with pytest.raises((AssertionError, ATLError, pytest.fail.Exception)):
-        called_in_all_ways(ShimMachine(folder, runtime.TEXT.replace(before, after)))
+    with pytest.raises((AssertionError, errors.ATLError, pytest.fail.Exception)):
+        check_calls(ShimMachine(folder, runtime.TEXT.replace(before, after)))
 
 
-# -- what the host cannot know ----------------------------------------------------------------------------------------
-
-
-def test_the_host_reads_no_array() -> None:
-    with pytest.raises(IllegalMark, match="a condition around it depends on elements of p") as caught:
-        of_text("f (x : float32[n], p : int64[n]) : float32[n, n] := ⊞[j < n] [p[j] > 2] · ⊞[i < n | block.x] x[i]")
+def test_host_loop_bounds_may_not_depend_on_elements() -> None:
+    with pytest.raises(errors.IllegalMark, match="a condition around it depends on elements of p") as caught:
+        lower_to_kernels(
+            atl.parse(
+                "f (x : float32[n], p : int64[n]) : float32[n, n] := ⊞[j < n] [p[j] > 2] · ⊞[i < n | block.x] x[i]"
+            )
+        )
     assert 's.interchange("i")' in str(caught.value)
     n, m = atl.sizes("n m")
     x, p = atl.tensor("x", n), atl.tensor("p", m, dtype="int64", range=(0, n))
     body = atl.gen(m, lambda j: atl.sum(p[j], lambda q: atl.gen(n, lambda i: x[i] * x[q])))
     program = atl.program("f", [x, p], body)
-    from rewrites import reschedule
-
-    with pytest.raises(IllegalMark, match="the loop q around it depends on elements of p"):
+    with pytest.raises(errors.IllegalMark, match="the loop q around it depends on elements of p"):
         lower_to_kernels(reschedule(program).mark("i", "block.x").goal)
     rows = atl.program("f", [x, p], atl.guard(m > 0, atl.gen(p[0], lambda i: x[i])))
-    with pytest.raises(UnsupportedMark, match="depend on elements of p"):
+    with pytest.raises(errors.UnsupportedMark, match="depend on elements of p"):
         lower_to_kernels(rows)
-
-
-def of_text(text: str) -> None:
-    lower_to_kernels(atl.parse(text))
 
 
 def lower_to_kernels(program: atl.Program) -> None:
     kernels(lower(program, target="cuda"))
 
 
-# -- building ---------------------------------------------------------------------------------------------------------
-
 NVCC: Final = detection.find_nvcc()
 
 
 @pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is built for a GPU here")
-def test_a_kernel_is_built_for_named_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_is_built_for_named_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATL_CACHE", str(tmp_path))
     monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment("13.0", None))
     kernel = compiled.compile_for_gpu(atl.parse(SUM))
@@ -534,7 +499,7 @@ def test_a_kernel_is_built_for_named_architectures(tmp_path: Path, monkeypatch: 
     assert path.with_suffix(".cu").read_text() == kernel.source
     before = path.stat().st_mtime_ns
     assert kernel.build() == path
-    assert path.stat().st_mtime_ns == before  # it is found in the cache
+    assert path.stat().st_mtime_ns == before  # found in the cache
     functions = building.open_library(path, {"added": ("address",) * 3 + ("int64_t",), "atl_device": ("address",)})
     assert set(functions) == {"added", "atl_device"}
 
@@ -546,7 +511,7 @@ def fake_nvcc(folder: Path, script: str) -> str:
     return str(path)
 
 
-SAYS: Final = """
+ANSWERS: Final = """
 case "$1" in
 --version) echo "Cuda compilation tools, release 12.1, V12.1.1"; exit 0;;
 --list-gpu-arch) printf 'compute_70\\ncompute_80\\ncompute_90\\n'; exit 0;;
@@ -554,8 +519,8 @@ esac
 """
 
 
-def test_architectures_are_those_of_the_gpus_that_are_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, SAYS))
+def test_architectures_are_those_of_the_installed_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, ANSWERS))
     nvcc = detection.find_nvcc()
     assert nvcc is not None
     assert detection.release_of(nvcc) == "12.1"
@@ -565,50 +530,48 @@ def test_architectures_are_those_of_the_gpus_that_are_here(tmp_path: Path, monke
         ((12, 0),): ["arch=compute_90,code=compute_90"],
     }
     for gpus, want in targets.items():
-        assert building._targets(nvcc, GpuEnvironment("12.1", "12.1", gpus)) == [
-            f"-gencode={target}" for target in want
-        ]
-    with pytest.raises(CompilerFailed, match="does not support GPUs of compute capability"):
+        built = building._targets(nvcc, GpuEnvironment("12.1", "12.1", gpus))
+        assert built == [f"-gencode={target}" for target in want]
+    with pytest.raises(errors.CompilerFailed, match="does not support GPUs of compute capability"):
         building._targets(nvcc, GpuEnvironment("12.1", "12.1", ((6, 1),)))
 
 
-def test_what_nvcc_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, f'{SAYS}\necho "nvcc fatal: no host compiler" >&2; exit 1'))
+def test_messages_of_nvcc_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, f'{ANSWERS}\necho "nvcc fatal: no host compiler" >&2; exit 1'))
     monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment("12.1", None))
-    with pytest.raises(CompilerFailed, match="nvcc fatal: no host compiler") as caught:
+    with pytest.raises(errors.CompilerFailed, match="nvcc fatal: no host compiler") as caught:
         compiled.compile_for_gpu(atl.parse(SUM)).build()
     assert "NVCC_CCBIN" in str(caught.value)
     assert "set CC" not in str(caught.value)
 
 
-def test_what_nvcc_reads_of_the_environment_belongs_to_what_it_makes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, SAYS))
+def test_nvcc_flags_of_the_environment_identify_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, ANSWERS))
     before = detection.find_nvcc()
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
     assert detection.find_nvcc() != before
 
 
-def test_without_nvcc_a_kernel_has_its_text_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvcc_a_kernel_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "find_nvcc", lambda: None)
     monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment(None, "12.4", ((9, 0),)))
     kernel = compiled.compile_for_gpu(atl.parse(SUM))
     assert "__global__" in kernel.source
+    found = r"no nvcc, a driver for CUDA 12\.4, 1 GPU of compute capability 9\.0"
     for attempt in (lambda: kernel(*given(3)), kernel.build):
-        with pytest.raises(GpuMissing, match=r"no nvcc, a driver for CUDA 12\.4, 1 GPU of compute capability 9\.0"):
+        with pytest.raises(errors.GpuMissing, match=found):
             attempt()
-    with pytest.raises(ArrayError, match="give different n"):
+    with pytest.raises(errors.ArrayError, match="give different n"):
         kernel(np.ones(3, np.float32), np.ones(2, np.float32), 1.0)
 
 
-def test_a_program_may_have_the_name_of_a_function_of_its_library(folder: Path) -> None:
+def test_program_may_have_the_name_of_a_runtime_function(folder: Path) -> None:
     program = atl.parse("atl_wait (x : float32[n]) : float32[n] := ⊞[i < n | block.x] x[i]")
     assert shimmed(program, ShimMachine(folder))(np.ones(2, np.float32)).tolist() == [1, 1]
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-def test_versions_are_found() -> None:
+def test_nvcc_version_is_detected() -> None:
     assert NVCC is not None
     assert detection.release_of(NVCC)
     assert str(GpuEnvironment("13.0", None)) == "nvcc 13.0, no driver (libcuda.so.1), no GPU"

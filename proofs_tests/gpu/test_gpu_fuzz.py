@@ -1,4 +1,4 @@
-"""A short run of the fuzzer of kernels, and that it finds what is wrong with them."""
+"""A short run of the GPU fuzzer, and planted faults that it finds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS: Final = range(24)
 
 
 @pytest.mark.long
-def test_random_kernels_compute_what_their_programs_mean() -> None:
+def test_random_kernels_agree_with_their_programs() -> None:
     report = run_gpu(NUMBERS, seed=7)
     assert not report.findings, str(report)
     assert report.ran + sum(report.refused.values()) == len(NUMBERS)
@@ -43,8 +43,8 @@ def _left(steps: Steps) -> Steps:
     return tuple(replace(step, body=_left(step.body)) if isinstance(step, Repeat | Branch) else step for step in kept)
 
 
-def test_barriers_that_look_at_one_axis_only_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted fault: the same cell is taken to mean the same thread where it means the same column."""
+def test_barriers_that_consider_one_axis_only_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assume wrongly that one column is one thread."""
     real = find_race
     monkeypatch.setattr(
         barriers, "find_race", lambda one, another, extents, also=None: real(one, another, (extents[0], 1, 1), also)

@@ -1,4 +1,4 @@
-"""Indices of 32 bits: the test that chooses them bounds every integer that a printed kernel computes for an index."""
+"""Index types: the test for 32 bits bounds every integer that a printed kernel computes for an index."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def bounds_of(nest: object) -> tuple[Bounds, ...]:
 
 @pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
-def test_no_index_of_a_kernel_is_greater_than_its_bound(tmp_path: Path) -> None:
-    # Two schedules of one program would have functions of one name.
+def test_indices_of_a_kernel_do_not_exceed_their_bound(tmp_path: Path) -> None:
+    # Two schedules of one program would have functions with the same name.
     names = list({scheduled(name)[0].name: name for name in SCHEDULES}.values())
     program = atl.parse(QUOTIENTS)
     programs = [*(scheduled(name)[0] for name in names), program]
@@ -49,11 +49,11 @@ def test_no_index_of_a_kernel_is_greater_than_its_bound(tmp_path: Path) -> None:
             greatest, most = library.shim_greatest(), max(evaluate_bounds(each, sizes) for each in bounds_of(nest))
             assert greatest <= most, goal.name
             nearest = max(nearest, greatest / most)
-    assert nearest > Fraction(1, 2)  # so that a bound which is half of what it should be would be found
+    assert nearest > Fraction(1, 2)  # so a bound that is too small by half would be found
 
 
 @pytest.mark.long
-def test_what_the_host_tests_is_what_the_bounds_say() -> None:
+def test_host_test_agrees_with_the_bounds() -> None:
     random = Random(1)
     for name in SCHEDULES:
         nest = scheduled(name)[1].nest
@@ -64,18 +64,16 @@ def test_what_the_host_tests_is_what_the_bounds_say() -> None:
             assert all(eval(polynomial_text(each, values)) <= LIMIT for each in bounds) == fits_32_bits(bounds, sizes)
 
 
-def test_an_exclusive_or_is_bounded_by_the_sum_of_its_parts() -> None:
-    text = (
-        "f (x : float32[n, m]) : float32[n, m] := "
-        "⊞[i < n | block.y] ⊞[j < m | block.x] [xor(i, j) < m] · x[i, xor(i, j)]"
-    )
+def test_exclusive_or_is_bounded_by_the_sum_of_its_parts() -> None:
+    head = "f (x : float32[n, m]) : float32[n, m]"
+    text = f"{head} := ⊞[i < n | block.y] ⊞[j < m | block.x] [xor(i, j) < m] · x[i, xor(i, j)]"
     (largest,) = bounds_of(lower(atl.parse(text), target="cuda"))
-    # The address i * m + xor(i, j), where i ends at n and j at m, and room for the rows, which are at least one.
+    # The address i * m + xor(i, j), with i up to n and j up to m; the number of rows is at least one.
     assert polynomial_text(largest) == "m * n + 2.0 * m + n + 2.0"
     assert all(abs(a ^ b) <= abs(a) + abs(b) for a in range(-9, 9) for b in range(-9, 9))
 
 
-def test_sizes_of_2_to_the_31_elements_have_wide_indices() -> None:
+def test_arrays_of_2_to_the_31_elements_have_wide_indices() -> None:
     bounds = bounds_of(scheduled("transpose")[1].nest)
     assert fits_32_bits(bounds, {"n": 46_000, "m": 46_000})
     assert not fits_32_bits(bounds, {"n": 46_341, "m": 46_341})
@@ -83,7 +81,7 @@ def test_sizes_of_2_to_the_31_elements_have_wide_indices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "declared"),
     [
         ("f (x : float32[64]) : float32[64] := ⊞[i < 64 | block.x] x[i]", "const int32_t i"),
         ("f (x : float32[3000000000]) : float32[3000000000] := ⊞[i < 3000000000 | block.x] x[i]", "const int64_t i"),
@@ -94,14 +92,14 @@ def test_sizes_of_2_to_the_31_elements_have_wide_indices() -> None:
     ],
     ids=["narrow", "wide", "of elements that may be anything"],
 )
-def test_indices_of_one_type_need_no_template(text: str, said: str) -> None:
+def test_indices_of_one_type_need_no_template(text: str, declared: str) -> None:
     source = compile_program(atl.parse(text), target="cuda").source
-    assert said in source
+    assert declared in source
     assert "template" not in source
     assert "narrow" not in source
 
 
-def test_names_of_the_choice_are_not_those_of_a_program() -> None:
+def test_index_type_names_do_not_clash_with_the_program() -> None:
     text = "f (narrow : float32[index_t]) : float32[index_t] := ⊞[fmax < index_t | block.x] narrow[fmax]"
     source = compile_program(atl.parse(text), target="cuda").source
     assert "const float *narrow2, int64_t index_t2" in source

@@ -1,4 +1,4 @@
-"""The report of race freedom: kernels that ship are proved free of races, and a missing barrier is told."""
+"""Race reports: shipped kernels are proved free of data races, and a missing barrier is reported."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ from rewrites import reschedule
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_kernel_that_ships_is_proved_free_of_races_without_z3(name: str) -> None:
+def test_shipped_kernel_is_proved_race_free_without_z3(name: str) -> None:
     held = kernel(name).kernels
     forget()
     before = statistics.snapshot()
     report = races.report(held)
-    asked = statistics.since(before)
-    assert asked.trivial + asked.linear >= len(report.proved)
-    assert asked.z3 == asked.z3_refuted == asked.unknown == 0
+    since = statistics.since(before)
+    assert since.trivial + since.linear >= len(report.proved)
+    assert since.z3 == since.z3_refuted == since.unknown == 0
     assert report, str(report)
     assert {pair.between for pair in report.proved} >= {"blocks"}
-    assert report.barriers == sum(
-        isinstance(s, Barrier) for launch in launches(held.body) for s in steps_of(launch.body)
-    )
+    steps = (step for launch in launches(held.body) for step in steps_of(launch.body))
+    assert report.barriers == sum(isinstance(step, Barrier) for step in steps)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if BARRIERS[name]])
-def test_without_a_barrier_there_is_a_pair_that_is_not_proved(name: str) -> None:
+def test_missing_barrier_leaves_an_unproved_pair(name: str) -> None:
     held = scheduled(name)[1]
     assert races.report(held)
     for number in range(BARRIERS[name]):
@@ -45,7 +44,7 @@ def test_without_a_barrier_there_is_a_pair_that_is_not_proved(name: str) -> None
         assert "not proved: launch 0" in str(report)
 
 
-def test_two_blocks_that_meet_are_not_proved_apart() -> None:
+def test_race_between_two_blocks_is_not_proved_absent() -> None:
     held = of_text("⊞[i < n | block.x] x[i]")
     (launch,) = held.body
     assert isinstance(launch, Launch)
@@ -57,8 +56,8 @@ def test_two_blocks_that_meet_are_not_proved_apart() -> None:
 
 
 @pytest.mark.long
-def test_blocks_of_rows_and_columns_are_apart_in_a_result_of_one_dimension() -> None:
-    """Of several results the elements stand one after the other: the cell of a tile is one number."""
+def test_rows_and_columns_in_one_flat_result_are_proved_disjoint() -> None:
+    """Several results are stored one after the other, so the cell of a tile has one flat index."""
     n, m = atl.sizes("n m")
     x = atl.tensor("x", n, m)
     doubled = atl.gen(n, m, lambda p, q: 2 * x[p, q])

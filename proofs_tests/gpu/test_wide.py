@@ -1,4 +1,4 @@
-"""Several elements read or stored at once: where it is proved that they may be, and what is refused or found if not."""
+"""Vector accesses: used where elements are proved adjacent and aligned; otherwise refused or detected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import pytest
 
 import atl
@@ -27,54 +26,23 @@ HEAD: Final = "f (x : float32[n, k], y : float32[n, k]) : float32[n, k]"
 BODY: Final = """:= ⊞[i < n | block.x] truncr (32*⌈k / 32⌉ - k) flatten ⊞[jo < ⌈k / 32⌉] flatten
   ⊞[t < 8 | thread.x] ⊞[v < 4 | vector]"""
 
+
+def in_rows(element: str, given: str = " given k % 4 = 0", inside: str = "@ < k") -> str:
+    """Return a program whose rows have this element where the index, written @, is inside."""
+    return f"{HEAD}{given} {BODY} [{inside}] · {element}".replace("@", "32*jo + 4*t + v")
+
+
 WIDE: Final[Mapping[str, tuple[str, int, bool]]] = {
-    "rows of a multiple of four": (
-        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · 2 * x[i, 32*jo + 4*t + v]",
-        1,
-        True,
-    ),
-    "two operands": (
-        f"{HEAD} given k % 8 = 0 {BODY} [32*jo + 4*t + v < k] · (x[i, 32*jo + 4*t + v] + y[i, 32*jo + 4*t + v])",
-        2,
-        True,
-    ),
-    "what is read backwards is read one by one": (
-        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · x[i, k - 1 - 32*jo - 4*t - v]",
-        0,
-        True,
-    ),
-    "one row for all": (
-        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · x[i, 32*jo + 4*t + v] * y[i, 0]",
-        1,
-        True,
-    ),
-    "one row twice": (
-        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · x[i, 32*jo + 4*t + v] * x[i, 32*jo + 4*t + v]",
-        1,
-        True,
-    ),
-    "one row under two conditions": (
-        f"""{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · (
-          ([t < 3] · x[i, 32*jo + 4*t + v]) - ([5 <= t] · x[i, 32*jo + 4*t + v]) + y[i, 32*jo + 4*t + v])""",
-        1,
-        True,
-    ),
-    "rows of any length": (f"{HEAD} {BODY} [32*jo + 4*t + v < k] · 2 * x[i, 32*jo + 4*t + v]", 0, False),
-    "rows of an even length": (
-        f"{HEAD} given k % 2 = 0 {BODY} [32*jo + 4*t + v < k] · x[i, 32*jo + 4*t + v]",
-        0,
-        False,
-    ),
-    "a condition that differs": (
-        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · (([v < 3] · x[i, 32*jo + 4*t + v]) + 1.0)",
-        0,
-        False,
-    ),
-    "one element further": (
-        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v + 1 < k] · x[i, 32*jo + 4*t + v + 1]",
-        0,
-        False,
-    ),
+    "rows of a multiple of four": (in_rows("2 * x[i, @]"), 1, True),
+    "two operands": (in_rows("(x[i, @] + y[i, @])", " given k % 8 = 0"), 2, True),
+    "reversed reads are single": (in_rows("x[i, k - 1 - 32*jo - 4*t - v]"), 0, True),
+    "one row for all": (in_rows("x[i, @] * y[i, 0]"), 1, True),
+    "one row twice": (in_rows("x[i, @] * x[i, @]"), 1, True),
+    "one row under two conditions": (in_rows("(([t < 3] · x[i, @]) - ([5 <= t] · x[i, @]) + y[i, @])"), 1, True),
+    "rows of any length": (in_rows("2 * x[i, @]", ""), 0, False),
+    "rows of an even length": (in_rows("x[i, @]", " given k % 2 = 0"), 0, False),
+    "a condition that differs": (in_rows("(([v < 3] · x[i, @]) + 1.0)"), 0, False),
+    "one element further": (in_rows("x[i, @ + 1]", inside="@ + 1 < k"), 0, False),
     "a sum of four": (
         "f (x : float32[n, 8]) : float32[n] := ⊞[i < n | block.x] Σ[t < 2 | thread.x] Σ[v < 4 | vector] x[i, 4*t + v]",
         1,
@@ -94,17 +62,20 @@ WIDE: Final[Mapping[str, tuple[str, int, bool]]] = {
         True,
     ),
 }
+"""Programs, with the number of vector loads and whether stores are vectors."""
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 
 
-def made(text: str) -> Kernels:
+def kernels_of(text: str) -> Kernels:
     return kernels(lower(atl.parse(text), target="cuda"))
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("what", WIDE)
-def test_what_is_proved_to_lie_side_by_side_is_read_and_stored_at_once(what: str) -> None:
+def test_accesses_proved_adjacent_use_vectors(what: str) -> None:
     text, loads, stores = WIDE[what]
-    held = made(text)
+    held = kernels_of(text)
     found = [wide for launch in launches(held.body) for wide in launch.wide.values()]
     assert sum(len(wide.loads) for wide in found) == loads
     assert any(wide.stores for wide in found) == stores
@@ -113,23 +84,20 @@ def test_what_is_proved_to_lie_side_by_side_is_read_and_stored_at_once(what: str
 
 
 @pytest.mark.long
-@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
-def test_what_is_read_and_stored_at_once_is_what_is_meant(tmp_path: Path) -> None:
+@needs_compiler
+def test_vector_accesses_agree_with_their_programs(tmp_path: Path) -> None:
     programs = [atl.parse(text.replace("f (", f"f{at} (", 1)) for at, (text, _, _) in enumerate(WIDE.values())]
     held = [kernels(lower(program, target="cuda")) for program in programs]
     library = build([print_cuda(each) for each in held], tmp_path)
     for program, each in zip(programs, held, strict=True):
         for k in (8, 40, 64):
-            sizes = {size: {"n": 3, "k": k}[size] for size in each.nest.sizes}
-            arrays = arrays_for(program, sizes)
-            want = atl.evaluate(program, **arrays)
-            assert np.array_equal(Shimmed(library, each.nest)(program.name, sizes, arrays, want.shape), want)
+            agree(each, program, {size: {"n": 3, "k": k}[size] for size in each.nest.sizes}, library)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
-def test_sixteen_bytes_from_a_place_that_is_not_a_multiple_are_found(tmp_path: Path) -> None:
-    held = made(WIDE["rows of a multiple of four"][0])
+@needs_compiler
+def test_misaligned_vector_access_is_found(tmp_path: Path) -> None:
+    held = kernels_of(WIDE["rows of a multiple of four"][0])
     source = print_cuda(held).replace("&x[i * k", "&x[1 + i * k")
     library = build([source], tmp_path)
     arrays = arrays_for(held.nest.marks[0].program, {"n": 3, "k": 40})
@@ -137,9 +105,9 @@ def test_sixteen_bytes_from_a_place_that_is_not_a_multiple_are_found(tmp_path: P
         Shimmed(library, held.nest)("f", {"n": 3, "k": 40}, arrays, (3, 40))
 
 
-def test_the_interpreter_traps_what_is_not_aligned() -> None:
+def test_interpreter_traps_misaligned_vector_accesses() -> None:
     text, _, _ = WIDE["one element further"]
-    held = made(text)
+    held = kernels_of(text)
     (launch,) = launches(held.body)
     runs = [step.statement for step in steps_of(launch.body) if isinstance(step, Run)]
     (loop,) = (s for s in statements(tuple(runs)) if isinstance(s, For) and s.mark is LoopMark.VECTOR)
@@ -150,13 +118,11 @@ def test_the_interpreter_traps_what_is_not_aligned() -> None:
         interpreter.run(planted, {"n": 3, "k": 40}, arrays_for(atl.parse(text), {"n": 3, "k": 40}))
 
 
-def test_arrays_that_begin_elsewhere_are_an_error_of_the_call() -> None:
-    source = print_cuda(made(WIDE["pairs of doubles"][0]))
+def test_misaligned_arrays_are_an_error_of_the_call() -> None:
+    source = print_cuda(kernels_of(WIDE["pairs of doubles"][0]))
     assert "const double2 x2 = *(const double2 *)&x[" in source
-    assert (
-        "if ((uintptr_t)x % 16 != 0 || (uintptr_t)out % 16 != 0)\n        return (int)cudaErrorMisalignedAddress;"
-        in source
-    )
+    test = "if ((uintptr_t)x % 16 != 0 || (uintptr_t)out % 16 != 0)\n        return (int)cudaErrorMisalignedAddress;"
+    assert test in source
 
 
 IN_TURNS: Final = """
@@ -169,13 +135,11 @@ f (x : float32[n, 4, 4]) : float32[n, 4, 4] := ⊞[b < n | block.x]
 
 
 @pytest.mark.long
-@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
-def test_who_stores_reads_at_once_and_nobody_else_does(tmp_path: Path) -> None:
-    """Barriers are derived for the thread that makes a store: if others read with it, they would meet the next one."""
+@needs_compiler
+def test_only_the_storing_thread_executes_a_vector_loop(tmp_path: Path) -> None:
+    """Barriers are derived for the storing thread; reads by other threads would race with the next store."""
     program = atl.parse(IN_TURNS)
     held = kernels(lower(program, target="cuda"))
     source = print_cuda(held)
     assert "if (threadIdx.x == 0 && threadIdx.z == 0) {" in source
-    arrays = arrays_for(program, {"n": 2})
-    want = atl.evaluate(program, **arrays)
-    assert np.array_equal(Shimmed(build([source], tmp_path), held.nest)("f", {"n": 2}, arrays, want.shape), want)
+    agree(held, program, {"n": 2}, build([source], tmp_path))

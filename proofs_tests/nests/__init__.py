@@ -1,1 +1,1 @@
-"""Loop nests: their interpreter, the passes over them, and whether loops may run as they are marked."""
+"""Tests of loop nests: their interpreter, the passes over them, and the legality of marks."""

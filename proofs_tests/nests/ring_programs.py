@@ -1,4 +1,4 @@
-"""Programs with lets that are marked `ring`, over a picture v of n x m."""
+"""Programs with lets marked `ring`, over a picture v of n x m."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def program(body: str) -> atl.Program:
 
 
 def random_program(draw: Random) -> atl.Program:
-    """A ring of which each iteration reads some rows of a window, and often a second one that is computed from it."""
+    """Return a program with a ring read in windows of rows, often with a second ring computed from it."""
     step, guard = draw.choice((1, 1, 1, 2, 3)), draw.choice(("", f"[{draw.randrange(3)} <= x] · "))
     longer, shift = draw.randrange(5), draw.randrange(3)
     inside = f"[{shift} <= y < n + {shift}] · "
@@ -106,7 +106,7 @@ def random_program(draw: Random) -> atl.Program:
 
 
 def _window(draw: Random, of: str, row: str, beyond: int) -> str:
-    """Some rows of a buffer around a row, so many of them at most beyond it; those before it are there or not."""
+    """Return an expression of some rows around a row, at most `beyond` after it; rows before it are guarded."""
     reads = []
     for _ in range(draw.randrange(1, 4)):
         offset = draw.randrange(-2, beyond + 1)
@@ -124,7 +124,7 @@ def picture(n: int, m: int) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def ring_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]]:
-    """The programs as they are lowered, before any pass, with sizes and a picture."""
+    """Yield the programs lowered but before any pass, with sizes and a picture."""
     no_window = f"let b | ring := ⊞[y < n] {ROWS} in ⊞[y < n] ⊞[x < m] b[y, x] + b[0, x]"
     for body in (*PROGRAMS.values(), no_window):
         yield lower_unchecked(program(body)), {"n": 5, "m": 3}, {"v": picture(5, 3)}

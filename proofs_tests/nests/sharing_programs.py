@@ -1,4 +1,4 @@
-"""Programs over a vector of n elements, or a table of n by m, with lets that make room for what comes of them."""
+"""Programs over a vector of n elements, or an n x m table, with lets whose storage may be shared."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHARED: Final = {
     "rows": (TABLE + BELOW + "⊞[i < n] Σ[j < n] u[j, i]", ["t"]),
     "one of two": (T + "let u := ⊞[i < n] 3 * x[i] in ⊞[i < n] t[i] * u[i]", ["u"]),
 }
-"""Each with the buffers that are left."""
+"""Programs whose lets share storage, with the buffers that remain."""
 APART: Final = {
     "the element before": (T + "⊞[i < n] t[i] + [1 <= i] · t[i - 1]", ["t"]),
     "in reverse": (T + "⊞[i < n] t[n - 1 - i]", ["t"]),
@@ -62,7 +62,7 @@ ROWS: Final = {
     "guarded": "⊞[i < n] let t := ⊞[j < m] [j < n] · x[i, j] in ⊞[j < m] t[j] + 1",
     "one of two": ROW + "let s := ⊞[k < m] Σ[j < m] t[j] * x[i, k] in ⊞[j < m] t[j] * s[j]",
 }
-"""A let of each row stands in the row."""
+"""Programs with a let of each row that shares the storage of the row."""
 OWN_ROWS: Final = {
     "the element before": ROW + "⊞[j < m] t[j] + [1 <= j] · t[j - 1]",
     "in reverse": ROW + "⊞[j < m] t[m - 1 - j]",
@@ -75,7 +75,7 @@ OWN_ROWS: Final = {
     "by tiles": ROW
     + "truncr ((m + 3) // 4 * 4 - m) flatten ⊞[jo < (m + 3) // 4] ⊞[ji < 4] [4 * jo + ji < m] · t[4 * jo + ji]",
 }
-"""A let of each row has storage of its own: something of it would be read too late, or be left there."""
+"""Programs with a let of each row that needs separate storage: it is read later, or would leave its elements."""
 
 
 def table_program(body: str) -> atl.Program:
@@ -95,7 +95,7 @@ def vector(n: int) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def sharing_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]]:
-    """The programs as they are lowered, before any pass, with a size and a vector."""
+    """Yield the programs lowered but before any pass, with a size and a vector."""
     for body, _ in (*SHARED.values(), *APART.values(), *COPIES.values()):
         yield lower_unchecked(program(body)), {"n": 5}, {"x": vector(5)}
     for body in (*ROWS.values(), *OWN_ROWS.values()):

@@ -1,4 +1,4 @@
-"""Tensors that share storage, and results that take the place of inputs: no cell is read after it was overwritten."""
+"""Shared storage, and results stored over inputs: no cell is read after it was overwritten."""
 
 from __future__ import annotations
 
@@ -65,25 +65,16 @@ def agrees_on_tables(of: atl.Program) -> None:
     assert not report(nest).refuted
 
 
-# -- lets -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", SHARED)
-def test_a_let_that_is_read_for_the_last_time_makes_room_for_what_is_computed_from_it(name: str) -> None:
-    body, left = SHARED[name]
-    agrees(program(body))
-    assert heap(lower(program(body))) == left
-
-
-@pytest.mark.parametrize("name", APART)
-def test_a_let_of_which_something_is_read_later_keeps_its_storage(name: str) -> None:
-    body, left = APART[name]
+@pytest.mark.parametrize(
+    ("body", "left"), [*SHARED.values(), *APART.values()], ids=[*SHARED, *(f"{name}, later" for name in APART)]
+)
+def test_let_shares_storage_unless_it_is_read_later(body: str, left: list[str]) -> None:
     agrees(program(body))
     assert heap(lower(program(body))) == left
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_a_copy_that_nothing_needs_is_not_made(name: str) -> None:
+def test_unneeded_copy_is_not_made(name: str) -> None:
     body, left = COPIES[name]
     agrees(program(body))
     nest = lower(program(body))
@@ -91,7 +82,7 @@ def test_a_copy_that_nothing_needs_is_not_made(name: str) -> None:
     assert " = x[i]\n" not in print_nest(nest)
 
 
-def test_marked_lets_stand_where_they_are_marked_to() -> None:
+def test_marked_lets_have_the_marked_storage() -> None:
     for mark in ("heap", "stack"):
         body = f"let t | {mark} := ⊞[i < 8] 2 * x[0] in let u := ⊞[i < 8] t[i] + 1 in ⊞[i < n] u[0]"
         assert "t" in heap(lower(program(body)))
@@ -99,8 +90,8 @@ def test_marked_lets_stand_where_they_are_marked_to() -> None:
 
 
 @pytest.mark.parametrize("name", APART)
-def test_the_interpreter_traps_what_would_be_read_too_late(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: every let makes room, whatever is read of it later."""
+def test_interpreter_traps_overwritten_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a fault: every let shares storage, whatever is read later."""
     of = program(APART[name][0])
     monkeypatch.setattr(buffer_reuse, "find_overwritten_read", lambda *_: None)
     nest = after_passes(lower_unchecked(of))
@@ -113,21 +104,21 @@ def test_the_interpreter_traps_what_would_be_read_too_late(name: str, monkeypatc
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_let_of_one_row_stands_in_the_row_that_is_computed_from_it(name: str) -> None:
+def test_let_of_one_row_shares_the_row_computed_from_it(name: str) -> None:
     agrees_on_tables(table_program(ROWS[name]))
     left = ["t"] if name == "one of two" else []
     assert [of for of in heap(lower(table_program(ROWS[name]))) if of in "ts"] == left
 
 
 @pytest.mark.parametrize("name", OWN_ROWS)
-def test_a_let_of_one_row_that_would_be_read_later_or_left_there_has_storage_of_its_own(name: str) -> None:
+def test_let_of_one_row_read_later_has_separate_storage(name: str) -> None:
     agrees_on_tables(table_program(OWN_ROWS[name]))
     assert "t" in heap(lower(table_program(OWN_ROWS[name])))
 
 
 @pytest.mark.parametrize("name", ["the element before", "in reverse", "the element after, at once"])
-def test_the_interpreter_traps_what_would_be_read_too_late_of_a_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: every row makes room, whatever is read of it later."""
+def test_interpreter_traps_overwritten_reads_of_a_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a fault: every row shares storage, whatever is read later."""
     monkeypatch.setattr(buffer_reuse, "find_overwritten_read", lambda *_: None)
     nest = after_passes(lower_unchecked(table_program(OWN_ROWS[name])))
     assert heap(nest) == []
@@ -136,15 +127,13 @@ def test_the_interpreter_traps_what_would_be_read_too_late_of_a_row(name: str, m
     assert caught.value.kind in ("aliased", "data race", "overwritten")
 
 
-def test_the_interpreter_traps_what_is_left_in_a_row_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: some of a row is taken for all of it."""
+def test_interpreter_traps_leftovers_in_a_row_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a fault: part of a row is assumed to be all of it."""
     monkeypatch.setattr(buffer_reuse, "_go_over", lambda *_: True)
     nest = after_passes(lower_unchecked(table_program(OWN_ROWS["not the whole row"])))
     with pytest.raises(Trap, match="out at 3 still has a value of another tensor in its storage"):
         run(nest, {"n": 3, "m": 5}, {"x": table(3, 5)})
 
-
-# -- results ----------------------------------------------------------------------------------------------------------
 
 RESULTS: Final = {
     "element by element": "⊞[i < n] 2 * x[i] * x[i]",
@@ -182,7 +171,7 @@ INSTEAD: Final = {
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_result_takes_the_place_of_an_input_that_is_read_before(name: str) -> None:
+def test_result_may_overwrite_an_input_read_before(name: str) -> None:
     of = program(RESULTS[name])
     kernel = compile_kernel(of)
     for size in SIZES:
@@ -194,7 +183,7 @@ def test_a_result_takes_the_place_of_an_input_that_is_read_before(name: str) -> 
         np.testing.assert_array_equal(x, wanted)
 
 
-def test_a_kernel_keeps_the_library_of_its_function_in_place_loaded() -> None:
+def test_kernel_keeps_the_library_of_its_in_place_function_loaded() -> None:
     kernel, x = compile_kernel(program("⊞[i < n] x[i] + 3.5")), vector(4)
     wanted = x + 3.5
     kernel(x, out=x)
@@ -204,15 +193,14 @@ def test_a_kernel_keeps_the_library_of_its_function_in_place_loaded() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_result_in_the_place_of_what_is_read_later_is_refused_with_the_element(name: str) -> None:
-    body, said = REFUSED[name]
-    kernel = compile_kernel(program(body))
-    x = vector(5)
+def test_result_that_overwrites_later_reads_is_refused(name: str) -> None:
+    body, message = REFUSED[name]
+    kernel, x = compile_kernel(program(body)), vector(5)
     before = x.copy()
     with pytest.raises(ArrayError) as caught:
         kernel(x, out=x)
     assert caught.value.summary.startswith("out is the input x, and ")
-    assert said in caught.value.summary
+    assert message in caught.value.summary
     assert caught.value.suggestions == (*INSTEAD.get(name, ()), "pass a copy of x, or omit out=…")
     assert "once" not in str(caught.value)
     np.testing.assert_array_equal(x, before)
@@ -220,8 +208,8 @@ def test_a_result_in_the_place_of_what_is_read_later_is_refused_with_the_element
 
 
 @pytest.mark.parametrize("name", [name for name in REFUSED if name != "padding"])
-def test_the_interpreter_traps_a_result_that_comes_too_early(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: nothing is said to be overtaken."""
+def test_interpreter_traps_a_result_stored_too_early(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a fault: no overwritten read is reported."""
     nest = lower(program(REFUSED[name][0]))
     monkeypatch.setattr(kernels_in_place, "find_overwritten_read", lambda *_: None)
     wrong = with_inputs_in_place(nest, ["x"])
@@ -230,7 +218,7 @@ def test_the_interpreter_traps_a_result_that_comes_too_early(name: str, monkeypa
     assert caught.value.kind in ("aliased", "data race")
 
 
-def test_what_a_refusal_proposes_is_taken() -> None:
+def test_suggestions_of_a_refusal_are_accepted() -> None:
     x = vector(7)
     for body in ("⊞[i < n] select(i < 5, x[i], 0.0)", "⊞[i < n] select(i + 1 < n, x[i + 1], x[i])"):
         kernel = compile_kernel(program(body))
@@ -239,20 +227,20 @@ def test_what_a_refusal_proposes_is_taken() -> None:
 
 
 @pytest.mark.parametrize("body", [ROWS["element by element"], OWN_ROWS["an input beside it, by shape"]])
-def test_a_result_of_rows_takes_the_place_of_an_input(body: str) -> None:
+def test_result_of_rows_may_overwrite_an_input(body: str) -> None:
     kernel, x = compile_kernel(table_program(body)), table(3, 5)
     wanted = kernel(x)
     np.testing.assert_array_equal(kernel(x, out=x), wanted)
 
 
-def test_an_element_that_is_never_stored_is_no_result() -> None:
+def test_missing_element_of_a_result_is_trapped() -> None:
     nest = with_inputs_in_place(lower(program("⊞[i < n] x[i] + 1")), ["x"])
     short = replace(nest, body=tuple(replace(s, high=s.high - 1) for s in nest.body if isinstance(s, For)))
     with pytest.raises(Trap, match="incomplete"):
         run(short, {"n": 3}, {"x": vector(3)})
 
 
-def test_two_inputs_may_be_one_array_and_the_result() -> None:
+def test_two_inputs_and_the_result_may_be_one_array() -> None:
     both = compile_kernel(atl.parse("t (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n] x[i] * y[i]"))
     x = np.arange(5, dtype=np.float32)
     assert both(x, x, out=x).tolist() == [0, 1, 4, 9, 16]
@@ -263,7 +251,7 @@ def test_two_inputs_may_be_one_array_and_the_result() -> None:
     assert caught.value.required == "an output that overlaps no input, or that is exactly one of the inputs"
 
 
-def test_a_result_may_touch_an_input_and_not_overlap_it() -> None:
+def test_result_may_touch_but_not_overlap_an_input() -> None:
     both = compile_kernel(atl.parse("t (x : float32[n], y : float32[m]) : float32[n] := ⊞[i < n] x[i] + Σ[j < m] y[j]"))
     held = np.arange(12, dtype=np.float32)
     assert both(held[:4], held[8:], out=held[4:8]).tolist() == [38, 39, 40, 41]
@@ -281,13 +269,13 @@ def test_a_result_may_touch_an_input_and_not_overlap_it() -> None:
             else:
                 wanted = x.copy()
                 assert both(x, held[:0], out=out).tolist() == wanted.tolist()
-    # Nothing is stored to an empty result, nor read of an empty input, wherever they are.
+    # An empty result stores nothing, and an empty input is not read.
     assert both(held[:0], held, out=held[5:5]).size == 0
     assert both(held[:4], held[2:2], out=held[:4]) is not None
 
 
 @pytest.mark.long
-def test_arrays_of_indices_and_of_other_shapes_are_no_place_for_a_result() -> None:
+def test_index_arrays_and_other_shapes_cannot_be_overwritten() -> None:
     gather = atl.tensor("at", atl.sizes("n"), dtype="int64", range=(0, atl.sizes("n")))
     of = compile_kernel(atl.program("t", [gather], atl.gen(atl.sizes("n"), lambda i: gather[gather[i]])))
     at = np.array([2, 0, 1])
@@ -300,7 +288,7 @@ def test_arrays_of_indices_and_of_other_shapes_are_no_place_for_a_result() -> No
 
 
 @pytest.mark.long
-def test_of_random_programs_what_is_proved_to_be_in_place_is() -> None:
+def test_random_programs_proved_in_place_agree() -> None:
     counted: Counter[str] = Counter()
     for number in range(60):
         made = case_by_seed(23, number)
@@ -327,8 +315,8 @@ def test_of_random_programs_what_is_proved_to_be_in_place_is() -> None:
 
 
 @pytest.mark.long
-def test_random_programs_with_storage_shared_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowering.targets.stack.STACK_LIMIT", 0)  # so that all buffers are on the heap
+def test_random_programs_with_shared_storage_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lowering.targets.stack.STACK_LIMIT", 0)  # all buffers on the heap
     shared = 0
     for number in range(60):
         made = case_by_seed(29, number)

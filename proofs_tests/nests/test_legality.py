@@ -1,4 +1,4 @@
-"""Whether loops may run as they are marked: what the prover refuses, the interpreter finds by itself."""
+"""Legality of marks: the interpreter independently confirms what the prover refuses."""
 
 from __future__ import annotations
 
@@ -24,20 +24,8 @@ from examples.schedules import blur
 from examples.schedules import matmul as matmul_schedules
 from lowering import lower, print_nest
 from lowering.lower import lower_unchecked
+from lowering.nest import loopnest as ln
 from lowering.nest.interpreter import execute
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Buffer,
-    Cell,
-    Clear,
-    For,
-    Free,
-    Load,
-    LoopNest,
-    Number,
-    statements,
-)
 from lowering.nest.text_scope import outermost
 from lowering.nest.traps import Trap
 from lowering.passes import after_passes
@@ -53,14 +41,14 @@ SEEDS: Final = range(150)
 SIZES: Final = [{"n": rows, "m": columns} for rows, columns in product((0, 1, 2, 3, 5), (0, 1, 3))]
 
 
-def found(made: Planted) -> Conflict | None:
-    """What the prover says."""
+def find_conflict(made: Planted) -> Conflict | None:
+    """Return the prover's conflict, if any."""
     nest = made.nest
     return conflict(made.loop, initial_facts(nest.assumptions, nest.inputs), outermost(nest))
 
 
-def meets(nest: LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray], order: int = 0) -> str:
-    """How two iterations meet in a run, if they do."""
+def race(nest: ln.LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray], order: int = 0) -> str:
+    """Return the data race of two iterations in a run, if there is one."""
     try:
         execute(nest, sizes, arrays, order=order)
     except Trap as trap:
@@ -70,29 +58,26 @@ def meets(nest: LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray], 
     return ""
 
 
-def met(made: Planted) -> bool:
-    """Whether two iterations meet at some small size, wherever the elements of the array of indices point."""
+def has_race(made: Planted) -> bool:
+    """Return whether iterations conflict at some small size, for some elements of the index array."""
     for sizes in SIZES:
         count = sizes["n"]
         for at in (np.zeros(count, np.int64), np.arange(count), np.arange(count) // 2, np.full(count, -1)):
-            if meets(made.nest, sizes, made.arrays(sizes, at)):
+            if race(made.nest, sizes, made.arrays(sizes, at)):
                 return True
     return False
 
 
-# -- planted faults ---------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def verdicts() -> dict[int, Conflict | None]:
-    return {seed: found(planted(seed)) for seed in SEEDS}
+    return {seed: find_conflict(planted(seed)) for seed in SEEDS}
 
 
 @pytest.mark.long
-def test_what_meets_in_a_run_is_refused_and_what_is_proved_never_meets(verdicts: dict[int, Conflict | None]) -> None:
+def test_refusals_and_proofs_agree_with_runs(verdicts: dict[int, Conflict | None]) -> None:
     counted: Counter[str] = Counter()
     for seed, verdict in verdicts.items():
-        meeting = met(planted(seed))
+        meeting = has_race(planted(seed))
         assert meeting <= (verdict is not None), print_nest(planted(seed).nest)
         counted["legal" if verdict is None else "refuted" if verdict.model is not None else "unknown"] += 1
         counted["met"] += meeting
@@ -102,7 +87,7 @@ def test_what_meets_in_a_run_is_refused_and_what_is_proved_never_meets(verdicts:
 
 
 @pytest.mark.long
-def test_the_numbers_of_a_refusal_are_a_run_in_which_iterations_meet(verdicts: dict[int, Conflict | None]) -> None:
+def test_numbers_of_a_refusal_give_a_run_with_a_conflict(verdicts: dict[int, Conflict | None]) -> None:
     tried = 0
     for seed, verdict in verdicts.items():
         if verdict is None or verdict.model is None:
@@ -110,16 +95,16 @@ def test_the_numbers_of_a_refusal_are_a_run_in_which_iterations_meet(verdicts: d
         made, numbers = planted(seed), verdict.model.numbers
         sizes = {"n": numbers.get("n", 3), "m": numbers.get("m", 3)}
         at = np.array([numbers.get(f"at[{row}]", -1) for row in range(sizes["n"])], np.int64)
-        assert meets(made.nest, sizes, made.arrays(sizes, at)), f"{print_nest(made.nest)}\n{numbers}"
+        assert race(made.nest, sizes, made.arrays(sizes, at)), f"{print_nest(made.nest)}\n{numbers}"
         tried += 1
     assert tried >= 40
 
 
-def test_in_whatever_order_iterations_run_their_meeting_is_found() -> None:
+def test_conflict_is_found_in_any_order_of_iterations() -> None:
     for seed in range(30):
         made = planted(seed)
         sizes = {"n": 4, "m": 3}
-        seen = {bool(meets(made.nest, sizes, made.arrays(sizes), order)) for order in range(6)}
+        seen = {bool(race(made.nest, sizes, made.arrays(sizes), order)) for order in range(6)}
         assert len(seen) == 1
 
 
@@ -133,8 +118,8 @@ def safe(program: atl.Program) -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize("registers", [True, False])
-def test_each_loop_of_random_programs_is_found_legal_or_meets(registers: bool) -> None:
-    """Each loop of each program is marked alone. What is legal meets nobody in the program's run."""
+def test_each_loop_of_random_programs_is_legal_or_conflicts(registers: bool) -> None:
+    """Mark each loop of each program alone; a legal mark has no conflict in a run."""
     counted: Counter[str] = Counter()
     for number in range(30):
         made = case_by_seed(21, number)
@@ -142,7 +127,7 @@ def test_each_loop_of_random_programs_is_found_legal_or_meets(registers: bool) -
             continue
         for path in loops_of(made.program):
             nest = after_passes(lower_unchecked(with_marks(made.program, {path: "parallel"}), registers=registers))
-            if not any(isinstance(inside, For) and inside.mark in CONCURRENT for inside in statements(nest.body)):
+            if not any(isinstance(inside, ln.For) and inside.mark in CONCURRENT for inside in ln.statements(nest.body)):
                 continue
             try:
                 check_legal(nest)
@@ -150,16 +135,13 @@ def test_each_loop_of_random_programs_is_found_legal_or_meets(registers: bool) -
                 counted["refuted" if refused.numbers else "unknown"] += 1
             else:
                 counted["legal"] += 1
-                assert not meets(nest, dict(made.sizes), dict(made.arrays))
+                assert not race(nest, dict(made.sizes), dict(made.arrays))
     assert counted["legal"] >= 20
     assert counted["unknown"] <= 1
     assert registers or counted["refuted"]
 
 
-# -- refusals, as they are told ---------------------------------------------------------------------------------------
-
-
-def test_a_refusal_names_two_places_two_iterations_and_the_cell() -> None:
+def test_refusal_names_two_accesses_two_iterations_and_the_cell() -> None:
     s = reschedule(matmul()).interchange("j").mark("p", "parallel")
     with pytest.raises(IllegalMark) as caught:
         lower(s.goal)
@@ -179,14 +161,14 @@ def test_a_refusal_names_two_places_two_iterations_and_the_cell() -> None:
     assert refused.place.text[refused.place.start :].startswith("Σ[p < k | parallel]")
 
 
-def test_what_one_iteration_reads_of_another_one_is_told_with_both_places() -> None:
+def test_read_of_another_iteration_is_reported_with_both_accesses() -> None:
     vi = Var(1, "i")
     at = index(vi)
-    out, size = Buffer(0, "out", "float32", (constant(8),), "output"), constant(8)
-    here, before = Cell(out, ((at, size),)), Cell(out, ((at - 1, size),))
-    running = For(vi, constant(1), size, (Accumulate(here, "add", Load(before)),), LoopMark.VECTOR)
+    out, size = ln.Buffer(0, "out", "float32", (constant(8),), "output"), constant(8)
+    here, before = ln.Cell(out, ((at, size),)), ln.Cell(out, ((at - 1, size),))
+    running = ln.For(vi, constant(1), size, (ln.Accumulate(here, "add", ln.Load(before)),), LoopMark.VECTOR)
     with pytest.raises(IllegalMark) as caught:
-        check_legal(LoopNest("running", (), (), out, (running,)))
+        check_legal(ln.LoopNest("running", (), (), out, (running,)))
     assert re.fullmatch(
         r"the loop i is marked vector, but iterations \d and \d both access out\[\d\] \(data race\)",
         caught.value.summary,
@@ -197,28 +179,26 @@ def test_what_one_iteration_reads_of_another_one_is_told_with_both_places() -> N
     )
 
 
-def test_what_is_not_proved_is_refused_and_said_not_to_be_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unproved_mark_is_refused_without_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legality, "prove", lambda *_: Unknown("not asked"))
     s = reschedule(matmul()).mark("i", "parallel")
-    with pytest.raises(
-        IllegalMark, match="the loop i is marked parallel, but two of its iterations may access the same element of out"
-    ) as caught:
+    message = "the loop i is marked parallel, but two of its iterations may access the same element of out"
+    with pytest.raises(IllegalMark, match=message) as caught:
         lower(s.goal)
     assert caught.value.numbers is None
 
 
-def test_all_loops_that_may_not_run_as_marked_are_told_at_once() -> None:
+def test_all_illegal_marks_are_reported_together() -> None:
     s = reschedule(matmul()).interchange("j").interchange("i").mark("p", "parallel").mark("i", "unroll")
     with pytest.raises(IllegalMark, match="another mark is refused: unroll of i") as caught:
         lower(s.goal)
     assert [(other.binder, other.mark) for other in caught.value.others] == [("i", "unroll")]
 
 
-def test_a_loop_that_others_compute_is_refused() -> None:
+def test_mark_on_a_loop_that_is_not_lowered_is_refused() -> None:
     s = reschedule(atl.program("t", [f], atl.sqrt(atl.gen(n, lambda i: f[i])))).mark("i", "parallel")
-    with pytest.raises(
-        IllegalMark, match="the loop i is marked parallel, but lowering does not make a loop of it"
-    ) as caught:
+    message = "the loop i is marked parallel, but lowering does not make a loop of it"
+    with pytest.raises(IllegalMark, match=message) as caught:
         lower(s.goal)
     assert "s.normalize() shows the loops after lowering" in caught.value.suggestions
     assert "# parallel" in print_nest(lower(s.normalize().mark("i", "parallel").goal))
@@ -233,14 +213,11 @@ def test_a_loop_that_others_compute_is_refused() -> None:
     ],
     ids=["a loop in an unused let", "a loop in what is never done", "equal sums"],
 )
-def test_a_marked_loop_that_computes_nothing_of_its_own_is_no_fault(body: str) -> None:
+def test_marked_loop_without_effect_is_accepted(body: str) -> None:
     lower(atl.parse(f"t (f : float32[n]) : float32[n]\n    given 1 <= n :=\n  {body}"))
 
 
-# -- what is legal ----------------------------------------------------------------------------------------------------
-
-
-def test_positions_that_increase_strictly_are_scattered_to_at_once() -> None:
+def test_strictly_increasing_positions_allow_parallel_scatter() -> None:
     terms, bins = atl.sizes("terms bins")
     weight = atl.tensor("weight", terms)
 
@@ -266,17 +243,17 @@ SCHEDULES: Final[dict[str, Callable[[], atl.Program]]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_the_outermost_loops_of_schedules_may_run_in_parallel(name: str) -> None:
+def test_outermost_loops_of_schedules_may_run_in_parallel(name: str) -> None:
     program = SCHEDULES[name]()
     loops = loops_of(program)
     outermost_loops = [path for path in loops if not any(path[: len(by)] == by != path for by in loops)]
     nest = lower(with_marks(program, dict.fromkeys(outermost_loops, "parallel")))
-    assert any(isinstance(inside, For) and inside.mark in CONCURRENT for inside in statements(nest.body))
+    assert any(isinstance(inside, ln.For) and inside.mark in CONCURRENT for inside in ln.statements(nest.body))
 
 
 @pytest.mark.parametrize("mark", ["parallel", "vector"])
 @pytest.mark.parametrize("monoid", ["sum", "max", "min", "product"])
-def test_a_reduction_runs_at_once_into_a_scalar_and_into_no_cell(mark: str, monoid: Monoid) -> None:
+def test_reduction_is_concurrent_into_a_scalar_but_not_a_cell(mark: str, monoid: Monoid) -> None:
     total = atl.program("t", [f], atl.reduce(monoid, (0, n), lambda p: f[p]), given=[n > 0])
     lower(reschedule(total).mark("p", mark).goal)
     rows = atl.program("t", [A], atl.sum(n, lambda i: atl.gen(k, lambda j: A[i, j])))
@@ -284,45 +261,38 @@ def test_a_reduction_runs_at_once_into_a_scalar_and_into_no_cell(mark: str, mono
         lower(reschedule(rows).mark("i", mark).goal)
 
 
-def test_the_threads_of_a_block_fold_into_a_scalar_and_its_blocks_do_not() -> None:
+def test_threads_reduce_into_a_scalar_and_blocks_do_not() -> None:
     for mark in ("block.x", "thread.y"):
         lower(reschedule(matmul()).mark("i", mark).goal)
     lower(reschedule(matmul()).mark("p", "thread.y").goal)
-    with pytest.raises(
-        IllegalMark, match=r"the loop p is marked block.x, but iterations . and . both access total"
-    ) as e:
+    message = r"the loop p is marked block.x, but iterations . and . both access total"
+    with pytest.raises(IllegalMark, match=message) as e:
         lower(reschedule(matmul()).mark("p", "block.x").goal)
     assert any("interchange" in hint for hint in e.value.suggestions)
 
 
-def test_a_loop_is_unrolled_whose_extent_is_constant() -> None:
+def test_only_loops_of_constant_extent_are_unrolled() -> None:
     s = reschedule(matmul()).tile("p", 8)
     assert "for pi in 0..8:  # unroll" in print_nest(lower(s.branch().mark("pi", "unroll").goal))
-    with pytest.raises(
-        IllegalMark, match="the loop po is marked unroll, but its number of iterations is not constant"
-    ) as caught:
+    message = "the loop po is marked unroll, but its number of iterations is not constant"
+    with pytest.raises(IllegalMark, match=message) as caught:
         lower(s.mark("po", "unroll").goal)
     assert caught.value.required == "a constant extent; it is ceildiv(k, 8)"
-    assert (
-        's.tile(…).tails(strategy="split") separates full tiles, which have a constant extent'
-        in caught.value.suggestions
-    )
+    hint = 's.tile(…).tails(strategy="split") separates full tiles, which have a constant extent'
+    assert hint in caught.value.suggestions
 
 
-# -- buffers ----------------------------------------------------------------------------------------------------------
-
-
-def test_buffers_leave_no_loop_whose_iterations_run_at_once() -> None:
+def test_buffers_are_not_hoisted_out_of_concurrent_loops() -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a")
-    room = "alloc a[k]"
-    assert print_nest(lower(s.goal)).splitlines()[1] == f"    {room}"
+    alloc = "alloc a[k]"
+    assert print_nest(lower(s.goal)).splitlines()[1] == f"    {alloc}"
     outer = print_nest(lower(s.branch().mark("i", "parallel").goal)).splitlines()
-    assert outer[1:4] == ["    for i in 0..n:  # parallel", f"        {room}", "        for j in 0..m:"]
+    assert outer[1:4] == ["    for i in 0..n:  # parallel", f"        {alloc}", "        for j in 0..m:"]
     inner = print_nest(lower(s.branch().mark("j", "parallel").goal)).splitlines()
-    assert inner[1:4] == ["    for i in 0..n:", "        for j in 0..m:  # parallel", f"            {room}"]
+    assert inner[1:4] == ["    for i in 0..n:", "        for j in 0..m:  # parallel", f"            {alloc}"]
 
 
-def test_a_buffer_in_a_parallel_loop_is_as_large_as_that_iteration_needs() -> None:
+def test_buffer_in_a_parallel_loop_fits_its_iteration() -> None:
     program = atl.parse(
         """t (f : float32[n]) : float32[n] :=
              ⊞[i < n | parallel] Σ[p < 2] let b := ⊞[j < i + 1 + p] 2 * f[max(0, j - 1)] in Σ[q < i + 1 + p] b[q]"""
@@ -335,26 +305,26 @@ def test_a_buffer_in_a_parallel_loop_is_as_large_as_that_iteration_needs() -> No
     np.testing.assert_array_equal(outcome.to_numpy(), atl.evaluate(program, f_of))
 
 
-def test_a_buffer_that_all_iterations_empty_is_found_by_both() -> None:
-    buffer = Buffer(12, "buf", "float32", (constant(3),))
-    out = Buffer(0, "out", "float32", (constant(4),), "output")
+def test_buffer_cleared_by_all_iterations_is_found_by_both() -> None:
+    buffer = ln.Buffer(12, "buf", "float32", (constant(3),))
+    out = ln.Buffer(0, "out", "float32", (constant(4),), "output")
     vi = Var(1, "i")
     body = (
-        Clear(buffer, constant(3)),
-        Accumulate(Cell(out, ((index(vi), constant(4)),)), "add", Number(1, "float32")),
+        ln.Clear(buffer, constant(3)),
+        ln.Accumulate(ln.Cell(out, ((index(vi), constant(4)),)), "add", ln.Number(1, "float32")),
     )
-    loop = For(vi, constant(0), constant(4), body, LoopMark.PARALLEL)
-    nest = LoopNest("emptied", (), (), out, (Allocate(buffer, constant(3)), loop, Free(buffer)))
+    loop = ln.For(vi, constant(0), constant(4), body, LoopMark.PARALLEL)
+    nest = ln.LoopNest("emptied", (), (), out, (ln.Allocate(buffer, constant(3)), loop, ln.Free(buffer)))
     with pytest.raises(IllegalMark, match=r"iterations \d and \d both access buf\[\d\]") as caught:
         check_legal(nest)
     assert "`clear buf[0..3]` writes it in both" in (caught.value.required or "")
-    assert "buf at 0" in meets(nest, {}, {})
-    alone = replace(nest, body=(replace(loop, body=(Allocate(buffer, constant(3)), *body, Free(buffer))),))
+    assert "buf at 0" in race(nest, {}, {})
+    alone = replace(nest, body=(replace(loop, body=(ln.Allocate(buffer, constant(3)), *body, ln.Free(buffer))),))
     check_legal(alone)
-    assert not meets(alone, {}, {})
+    assert not race(alone, {}, {})
 
 
-def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
+def test_buffers_beyond_the_stack_stay_in_their_iteration() -> None:
     lets = "".join(f"let t{at} := ⊞[j < 8192] x[i, j] + {at} in " for at in range(4))
     used = " + ".join(f"t{at}[q]" for at in range(4))
     program = atl.parse(f"t (x : float32[n, 8192]) : float32[n] :=\n  ⊞[i < n | parallel] {lets}Σ[q < 8192] ({used})")
@@ -362,9 +332,6 @@ def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
     on_heap = [line for line in lines if "alloc" in line and "on stack" not in line]
     assert len(on_heap) == 2
     assert all(line.startswith("        alloc") for line in on_heap)
-
-
-# -- passes -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -383,18 +350,18 @@ def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
     ],
     ids=["a loop that is written twice", "a bound", "one iteration", "a test that leaves two loops"],
 )
-def test_a_mark_stays_with_its_loop_in_all_passes(body: str, shown: list[str | None]) -> None:
+def test_mark_stays_with_its_loop_in_all_passes(body: str, shown: list[str | None]) -> None:
     extent = "1" if "i < 1" in body else "n"
     program = atl.parse(f"t (f : float32[n], k : size) : float32[{extent}]\n    given 1 <= n, 1 <= k :=\n  {body}")
     nest = lower(program)
     lines = [line.strip() for line in print_nest(nest).splitlines() if line.strip().startswith(("for", "if"))]
     wanted = ["for p in 0..1:  # vector" if line is None else line for line in shown]
     assert lines == wanted
-    loops = [loop for loop in statements(nest.body) if isinstance(loop, For)]
+    loops = [loop for loop in ln.statements(nest.body) if isinstance(loop, ln.For)]
     assert {loop.binder for loop in loops} == {binder.path for binder in nest.marks}
 
 
-def test_a_loop_of_one_iteration_stays_where_a_buffer_outside_of_it_has_its_variable_in_its_extents() -> None:
+def test_loop_whose_variable_sizes_an_outer_buffer_is_kept() -> None:
     program = atl.parse(
         """t (f : float32[4]) : float32[1] :=
              ⊞[i < 1] Σ[k < 2] let b := ⊞[j < 1 - i + k] 2 * f[j] in Σ[q < 1 - i + k] b[q]"""

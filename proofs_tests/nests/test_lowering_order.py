@@ -1,4 +1,4 @@
-"""Lowering keeps what a schedule has decided: the order of loops, and what is computed once."""
+"""Order of lowering: a schedule's order of loops is kept, and lets are computed once."""
 
 from __future__ import annotations
 
@@ -31,17 +31,16 @@ X, Y = atl.tensor("X", N, M), atl.tensor("Y", N, M)
 A, B = atl.tensor("A", N, K), atl.tensor("B", K, M)
 INPUTS = (x, X, Y, A, B)
 
-
 pytestmark = pytest.mark.usefixtures("private_cache")
 
 
 def product(low: Any = 0, high: Any = K) -> atl.Tensor:
-    """A matrix product whose outermost loop is that of the sum."""
+    """Return a matrix product whose outermost loop is the sum."""
     return atl.sum((low, high), lambda q: atl.gen(N, M, lambda i, j: A[i, q] * B[q, j]))
 
 
 def row_by_row() -> atl.Tensor:
-    """Each row plus itself backwards, by a buffer for one row."""
+    """Return each row plus its reverse, with a buffer for one row."""
 
     def row(i: atl.IndexExpr) -> atl.Tensor:
         twice = atl.gen(M, lambda j: X[i, j] * 2)
@@ -59,20 +58,17 @@ def program(body: atl.Tensor) -> Program:
 
 
 def text(body: atl.Tensor) -> str:
-    """The loop nest, without its first line, and without its margin."""
+    """Print the loop nest without its first line and its margin."""
     lines = print_nest(lower(program(body))).splitlines()[1:]
     return "\n".join(line.removeprefix("    ") for line in lines) + "\n"
 
 
 def depth(block: Block) -> int:
-    """How many loops are around the innermost statement."""
+    """Return the number of loops around the innermost statement."""
     return max((isinstance(s, For) + depth(s.body) for s in block if isinstance(s, For | If)), default=0)
 
 
-# -- additions of tensor sums -----------------------------------------------------------------------------------------
-
-
-def test_a_sum_that_is_split_keeps_the_order_of_its_loops() -> None:
+def test_split_sum_keeps_the_order_of_its_loops() -> None:
     matmul = atl.gen(N, M, lambda i, j: atl.sum(K, lambda q: A[i, q] * B[q, j]))
     s = reschedule(atl.program("mm", [A, B], matmul))
     s.interchange("j")
@@ -82,11 +78,9 @@ def test_a_sum_that_is_split_keeps_the_order_of_its_loops() -> None:
     assert lines == ["    for q", "        for i", "            for j"] * 2
 
 
-def test_the_second_operand_is_added_to_what_the_first_one_has_stored() -> None:
-    # The first statement stores every element: the output is not cleared, though there is an addition to it.
-    assert (
-        text(X + product())
-        == """\
+def test_second_operand_is_added_to_the_first() -> None:
+    # The first statement stores every element, so the output is not cleared.
+    wanted = """\
 for i in 0..n:
     for j in 0..m:
         out[i, j] = X[i, j]
@@ -95,13 +89,11 @@ for q in 0..k:
         for j in 0..m:
             out[i, j] += A[i, q] * B[q, j]
 """
-    )
+    assert text(X + product()) == wanted
 
 
-def test_a_difference_of_differences_adds() -> None:
-    assert (
-        text(Y - (X - product()))
-        == """\
+def test_difference_of_differences_adds() -> None:
+    wanted = """\
 for i in 0..n:
     for j in 0..m:
         out[i, j] = Y[i, j]
@@ -113,23 +105,23 @@ for q in 0..k:
         for j in 0..m:
             out[i, j] += A[i, q] * B[q, j]
 """
-    )
+    assert text(Y - (X - product())) == wanted
 
 
-def test_pointwise_operands_are_still_one_pass() -> None:
+def test_pointwise_operands_are_one_pass() -> None:
     assert text(X + atl.gen(N, M, lambda i, j: Y[i, j] * 2) - Y).count("for ") == 2
-    # A sum within an element has no order among the elements.
+    # A sum within an element imposes no order on the elements.
     assert text(X + atl.gen(N, M, lambda i, j: atl.sum(K, lambda q: A[i, q] * B[q, j]))).count("for ") == 3
 
 
-def test_an_output_that_the_first_statement_leaves_in_part_is_cleared() -> None:
+def test_partially_stored_output_is_cleared() -> None:
     assert text(atl.guard(N < M, X) + product()).startswith("clear out\n")
     nothing = atl.sum((K, K), lambda q: atl.gen(N, M, lambda i, j: A[i, q] * B[q, j]))
     assert "clear out\n" in text(atl.guard(N < M, X) + nothing)
 
 
-def test_to_the_letter_every_element_of_an_addition_is_stored() -> None:
-    """Theorem 2: without registers the cells stored are those that are no padding, and arithmetic never is."""
+def test_without_registers_every_element_of_an_addition_is_stored() -> None:
+    """Theorem 2: without registers, exactly the elements that are not padding are stored, such as arithmetic."""
     for body in ADDITIONS.values():
         of = program(body)
         for k in (0, 2):
@@ -137,10 +129,7 @@ def test_to_the_letter_every_element_of_an_addition_is_stored() -> None:
             assert footprint_is_exact(of, nest, {"n": 3, "m": 2, "k": k})
 
 
-# -- lets in operands -------------------------------------------------------------------------------------------------
-
-
-def test_a_let_in_an_operand_is_computed_once() -> None:
+def test_let_in_an_operand_is_computed_once() -> None:
     sums = atl.gen(N, lambda i: atl.sum(M, lambda j: X[i, j]))
     once = """\
 for i in 0..n:
@@ -152,13 +141,13 @@ for i in 0..n:
     out[i] = x[i] + out[i]
 """
     assert text(x + atl.let(sums, lambda t: t, name="t")) == once
-    # Also to the letter of Fig. 4.1, but for how a sum is stored.
+    # Without registers too, as in Fig. 4.1, except for the storage of a sum.
     letter = print_nest(lower(program(x + atl.let(sums, lambda t: t, name="t")), registers=False))
     assert letter.index("t[i] +=") < letter.index("out[i] = x[i] + t[i]")
     assert letter.count("    for ") == 3
 
 
-def test_a_scalar_let_in_an_operand_is_computed_once() -> None:
+def test_scalar_let_in_an_operand_is_computed_once() -> None:
     scaled = atl.let(atl.sum(N, lambda i: x[i]), lambda s: atl.gen(N, lambda i: s * x[i]), name="s")
     assert text(x - scaled) == (
         "s = 0.0\nfor i in 0..n:\n    s += x[i]\nfor i in 0..n:\n    out[i] = x[i] - s * x[i]\n"
@@ -184,21 +173,19 @@ LETS = {"a let": lambda: backwards(product()), "a let below a loop": row_by_row}
 
 @pytest.mark.parametrize("let", LETS)
 @pytest.mark.parametrize("operand", OPERANDS)
-def test_no_let_is_computed_for_each_element(operand: str, let: str) -> None:
-    # A row and its buffer are one loop below that of the rows; and of a product there are three.
+def test_let_is_not_recomputed_for_each_element(operand: str, let: str) -> None:
+    # A row and its buffer are one loop below the loop over rows; a product has three loops.
     nest = lower(program(OPERANDS[operand](LETS[let]())))
     assert depth(nest.body) == (2 if let == "a let below a loop" else 3)
 
 
-def test_a_let_in_a_sum_is_computed_once_for_each_iteration() -> None:
+def test_let_in_a_sum_is_computed_once_per_iteration() -> None:
     def term(q: atl.IndexExpr) -> atl.Tensor:
         column = atl.gen(N, lambda i: A[i, q] * 2)
         return atl.let(column, lambda t: atl.gen(N, lambda i: t[i] + t[N - 1 - i]), name="column")
 
     assert text(atl.abs(atl.sum(K, term))).count("    for i2") == 0
 
-
-# -- values -----------------------------------------------------------------------------------------------------------
 
 TAIL = K // 2 * 2
 ADDITIONS: dict[str, atl.Tensor] = {
@@ -232,12 +219,7 @@ ADDITIONS: dict[str, atl.Tensor] = {
     "a maximum of tensors": atl.reduce("max", 3, lambda c: X + product() * (atl.value(c) - 1)),
 }
 BODIES = {**ADDITIONS, **{f"{let} in {of}": OPERANDS[of](LETS[let]()) for of in OPERANDS for let in LETS}}
-SIZES = (
-    {"n": 3, "m": 4, "k": 5},
-    {"n": 4, "m": 3, "k": 1},
-    {"n": 2, "m": 3, "k": 0},
-    {"n": 0, "m": 2, "k": 2},
-)
+SIZES = ({"n": 3, "m": 4, "k": 5}, {"n": 4, "m": 3, "k": 1}, {"n": 2, "m": 3, "k": 0}, {"n": 0, "m": 2, "k": 2})
 
 
 def examples() -> list[Expected]:
@@ -256,16 +238,16 @@ def examples() -> list[Expected]:
 
 @pytest.mark.long
 @with_c
-def test_all_of_it_means_what_it_says() -> None:
-    """The reference interpreter, that of loop nests, C under sanitizers and C into an output full of garbage agree."""
+def test_lowered_programs_agree_with_their_meaning() -> None:
+    """Compare the reference interpreter, the loop-nest interpreter, sanitized C, and C with a poisoned output."""
     cases = examples()
     assert [interpreted(case) for case in cases] == [None] * len(cases)
-    # One size each is enough for C.
+    # One size each suffices for C.
     some = cases[:: len(SIZES)] + cases[2 :: len(SIZES)]
     assert compiled(some) == [None] * len(some)
 
 
-def test_values_are_those_of_numpy() -> None:
+def test_values_agree_with_numpy() -> None:
     numbers = np.random.default_rng(3)
     arrays = {"X": (3, 4), "Y": (3, 4), "A": (3, 5), "B": (5, 4), "x": (3,)}
     given = {name: numbers.integers(-3, 4, shape).astype(np.float32) for name, shape in arrays.items()}
@@ -282,11 +264,8 @@ def test_values_are_those_of_numpy() -> None:
         assert np.array_equal(atl.evaluate(of, *(given[a.name] for a in of.inputs)), values), name
 
 
-# -- how long lowering takes ------------------------------------------------------------------------------------------
-
-
 def calls_to_lower(parts: int) -> int:
-    """How many functions are called to lower an unrolled tile of so many parts."""
+    """Count the function calls that lower an unrolled tile of `parts` parts."""
 
     def tile(o: atl.IndexExpr) -> atl.Tensor:
         def piece(c: int) -> atl.Tensor:
@@ -314,6 +293,6 @@ def calls_to_lower(parts: int) -> int:
 
 
 @pytest.mark.long
-def test_lowering_an_unrolled_loop_takes_time_in_proportion_to_its_length() -> None:
+def test_lowering_time_is_linear_in_unrolled_iterations() -> None:
     calls_to_lower(4)
     assert calls_to_lower(24) < 2.6 * calls_to_lower(12)

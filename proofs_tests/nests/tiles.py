@@ -1,4 +1,4 @@
-"""Random programs with a let of constant size that is marked `registers`: how it is filled, and how it is read."""
+"""Random programs with a let of constant size marked `registers`: ways to fill the tile and to read it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ VALUES: Final = (
     "(⊞[i < R] ⊞[j < C] Z[i, j]) + Σ[p < k] ⊞[i < R] ⊞[j < C] A[i, p] * B[p, j]",
     "Σ[p < k] Σ[q < 2] ⊞[i < R] ⊞[j < C] [q <= p] · A[i, p - q] * B[p, j]",
 )
-"""How the tile is filled. R and C are its extents, H is at most C, and k is known in the call."""
+"""Expressions that fill the tile. R and C are its extents, H is at most C, and k is known in the call."""
 
 BODIES: Final = (
     ("R, C", "⊞[i < R] ⊞[j < C] acc[i, j]"),
@@ -60,7 +60,7 @@ BODIES: Final = (
     ),
     ("C, R, 2", "⊞[j < C] ⊞[i < R] ⊞[q < 2] acc[i, j] * x[(j + q) % C]"),
 )  # fmt: skip
-"""How the tile is read, and the shape of what is made of it."""
+"""Shapes of results, and expressions that read the tile."""
 
 CONDITIONS: Final = ("i <= j", "j < k", "(i + j) % 2 = 0", "i < k", "i ≠ 1", "k % 2 = 0")
 DTYPES: Final = ("float32", "float32", "float64", "int32", "int64")
@@ -69,7 +69,7 @@ LIMIT: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """A case, and which of the forms of values and bodies it has."""
+    """A case, with the numbers of its value and body."""
 
     case: Case
     value: int
@@ -77,7 +77,7 @@ class Tiled:
 
 
 def tiled(seed: str) -> Tiled | None:
-    """A program of this seed, with a call of it; none where it is no program."""
+    """Return the program of this seed with a call of it, or None if it does not parse."""
     random = Random(seed)
     dtype = random.choice(DTYPES)
     size = np.dtype(dtype).itemsize
@@ -91,7 +91,7 @@ def tiled(seed: str) -> Tiled | None:
     )
     words = {"CONDITION": random.choice(CONDITIONS), "DTYPE": dtype, "H": str(random.randint(0, columns))}
     for word, by in {**words, "R": str(rows), "C": str(columns)}.items():
-        text = _with_word(text, word, by)
+        text = re.sub(rf"\b{word}\b", by, text)
     try:
         program = atl.parse(text)
     except atl.ATLError:
@@ -99,11 +99,6 @@ def tiled(seed: str) -> Tiled | None:
     inner = random.choice([1, 2, 3, 7])
     arrays = _arrays(program, {"k": inner}, seed)
     return Tiled(Case(program, {"k": inner}, arrays, frozenset()), value, body)
-
-
-def _with_word(text: str, word: str, by: str) -> str:
-    """The text with a word replaced, where it stands by itself."""
-    return re.sub(rf"\b{word}\b", by, text)
 
 
 def _arrays(program: atl.Program, sizes: dict[str, int], seed: str) -> dict[str, npt.NDArray[Any]]:
@@ -115,11 +110,8 @@ def _arrays(program: atl.Program, sizes: dict[str, int], seed: str) -> dict[str,
     return made
 
 
-# -- loop nests, as they come to the passes ---------------------------------------------------------------------------
-
-
 def tile_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, npt.NDArray[Any]]]]:
-    """Nests with tiles, each with sizes and arrays."""
+    """Yield nests with tiles, with sizes and arrays."""
     for number in range(10):
         made = tiled(f"nests:{number}")
         assert made is not None
@@ -129,7 +121,7 @@ def tile_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, npt
 
 
 def meeting() -> LoopNest:
-    """A loop with two statements, of which the second reads what the first one stores an iteration later."""
+    """Return a loop whose second statement reads what the first stores one iteration later."""
     array, x = tensor("x", n)
     tile, out = Buffer(4, "tile", "float32", (constant(8),)), output(n)
     both = (Assign(cell(tile, i), at(x, i)), Assign(cell(out, i), at(tile, i + 1)))
@@ -138,7 +130,7 @@ def meeting() -> LoopNest:
 
 
 def beside() -> LoopNest:
-    """A loop with two statements, of which one has nothing to do with the tile that the other one fills."""
+    """Return a loop with two statements, only one of which accesses the tile."""
     array, x = tensor("x", n)
     tile, out = Buffer(4, "tile", "float32", (constant(4),)), output(n)
     both = (Assign(cell(tile, i), at(x, i)), Assign(cell(out, i + 1), at(x, i)))

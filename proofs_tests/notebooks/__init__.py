@@ -1,1 +1,1 @@
-"""Notebooks: how values look in them, and those of the documents, executed and compared with what is stored."""
+"""Tests of notebooks: displays of values, and execution of the documents' notebooks."""

@@ -1,4 +1,4 @@
-"""`python -m proofs_tests.notebooks`: executes the notebooks of the documents, and compares; `--write` stores them."""
+"""Execute the documents' notebooks and compare: `python -m proofs_tests.notebooks`; `--write` stores the outputs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from proofs_tests.notebooks.stored import paths
 
 
 def main() -> int:
-    """0 where all notebooks show what is stored."""
+    """Return 0 if all notebooks show the stored outputs."""
     parser = argparse.ArgumentParser(prog="python -m proofs_tests.notebooks", description=__doc__)
-    parser.add_argument("notebook", nargs="*", type=Path, help="some of docs/notebooks; all, where none is named")
-    parser.add_argument("--write", action="store_true", help="store what they show now, in place of what is stored")
+    parser.add_argument("notebook", nargs="*", type=Path, help="files in docs/notebooks (default: all)")
+    parser.add_argument("--write", action="store_true", help="store the current outputs")
     given = parser.parse_args()
     faults = 0
     for path in given.notebook or paths():

@@ -1,4 +1,4 @@
-"""Notebooks executed: in this process, as fast as that goes, and by a kernel of Jupyter's, as a reader does."""
+"""Execution of notebooks: fast in this process, or by a Jupyter kernel as for a reader."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from traitlets.config import Config
 from proofs_tests.notebooks.stored import FOLDER, Cell, Shown, cells_of, differences, shown
 
 LONGEST: Final = 600
-"""No cell takes so many seconds."""
+"""Timeout of a cell in seconds."""
 
 
 @contextmanager
 def _shell() -> Iterator[InteractiveShell]:
-    """A shell as a kernel has one, without a history; what it changes in this process is put back."""
+    """Return a shell like a kernel's, without a history; restore the state of this process afterwards."""
     hooks = sys.displayhook, sys.excepthook
     before, environment = Path.cwd(), dict(os.environ)
     os.chdir(FOLDER)
@@ -41,7 +41,7 @@ def _shell() -> Iterator[InteractiveShell]:
 
 
 def compared(path: Path) -> list[str]:
-    """Executes a notebook in this process: how what it shows differs from what is stored."""
+    """Execute a notebook in this process; return the differences from its stored outputs."""
     found: list[str] = []
     with _shell() as shell:
         for cell in cells_of(path):
@@ -66,10 +66,10 @@ def _run(shell: InteractiveShell, cell: Cell) -> Shown:
 
 
 def executed(path: Path) -> nbformat.NotebookNode:
-    """The notebook with what a kernel of Jupyter's shows now."""
+    """Return the notebook with its outputs in a Jupyter kernel."""
     notebook = nbformat.read(path, as_version=4)
     with TemporaryDirectory() as sockets:
-        # Sockets that are files: no port, to which others on the machine could listen.
+        # Sockets in the file system: no port that others on the machine could reach.
         manager = {"transport": "ipc", "ip": str(Path(sockets) / "kernel")}
         client = NotebookClient(
             notebook,
@@ -83,7 +83,7 @@ def executed(path: Path) -> nbformat.NotebookNode:
 
 
 def write(path: Path) -> None:
-    """Executes a notebook, and stores what it shows in it."""
+    """Execute a notebook and store its outputs."""
     notebook = executed(path)
     notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
     nbformat.write(notebook, path)

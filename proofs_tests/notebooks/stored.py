@@ -1,4 +1,4 @@
-"""The notebooks of the documents as files: their cells, what is stored that these showed, and what may differ."""
+"""The documents' notebooks as files: cells, stored outputs, and allowed differences."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "notebooks"
 MEASURED: Final = "measured"
-"""The tag of a cell that measures: its numbers differ from run to run."""
+"""Tag of a cell with measurements, whose numbers differ between runs."""
 
 Shown: TypeAlias = tuple[tuple[str, str], ...]
-"""What a cell showed, in order: a stream, a kind of content or an error, each with its text."""
+"""Outputs of a cell in order: streams, kinds of content or errors, each with its text."""
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _NUMBERS: Final = re.compile(r"\s*\d+(\.\d+)?")
@@ -22,7 +22,7 @@ _NUMBERS: Final = re.compile(r"\s*\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of code: its number among these, its text, whether it measures, and what is stored that it showed."""
+    """A code cell: its number, its text, whether it measures, and its stored outputs."""
 
     number: int
     source: str
@@ -31,12 +31,12 @@ class Cell:
 
 
 def paths() -> list[Path]:
-    """The notebooks, in the order of their names."""
+    """Return the notebooks sorted by name."""
     return sorted(FOLDER.glob("*.ipynb"))
 
 
 def cells_of(path: Path) -> list[Cell]:
-    """The cells of code of a notebook."""
+    """Return the code cells of a notebook."""
     found = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = [cell for cell in found if cell["cell_type"] == "code"]
     return [
@@ -46,7 +46,7 @@ def cells_of(path: Path) -> list[Cell]:
 
 
 def shown(outputs: Sequence[Mapping[str, Any]]) -> Shown:
-    """What the outputs of a cell are, as a notebook stores them; what was printed in pieces is put together."""
+    """Return the outputs of a cell as a notebook stores them, with pieces of a stream joined."""
     parts: list[tuple[str, str]] = []
     for kind, text in _parts(outputs):
         if parts and parts[-1][0] == kind == "stdout":
@@ -72,7 +72,7 @@ def _text(lines: str | Sequence[str]) -> str:
 
 
 def differences(cell: Cell, now: Shown) -> list[str]:
-    """How what a cell shows now differs from what is stored; the numbers of one that measures may."""
+    """Return the differences between current and stored outputs, except for measured numbers."""
     if len(now) != len(cell.shown):
         return [f"cell {cell.number} shows {[kind for kind, _ in now]}, stored are {[kind for kind, _ in cell.shown]}"]
     pairs = zip(cell.shown, now, strict=True)

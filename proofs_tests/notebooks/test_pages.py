@@ -1,4 +1,4 @@
-"""The notebooks as pages of the site, and formulas as MathML, which a browser shows without a script."""
+"""Notebooks as pages of the documentation site, with formulas as MathML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SITE = FOLDER.parent / "site"
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[dict[str, ModuleType]]:
-    """The files that the site's generator loads, as it does: each finds those beside it."""
+    """Load the modules of the site's generator, which import each other as neighbours."""
     sys.path.insert(0, str(SITE))
     try:
         yield {name: _loaded(SITE / f"{name}.py") for name in ("formulas", "notebooks")}
@@ -42,11 +42,11 @@ def _loaded(path: Path) -> ModuleType:
 
 
 def text_of(mathml: str) -> str:
-    """What can be read in a formula."""
+    """Return the readable text of a formula."""
     return "".join(ElementTree.fromstring(mathml).itertext())
 
 
-def test_a_formula_is_read_sign_by_sign(site: dict[str, ModuleType]) -> None:
+def test_formula_is_converted_symbol_by_symbol(site: dict[str, ModuleType]) -> None:
     n, m = atl.sizes("n m")
     x = atl.tensor("x_1", n, m)
     rows = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.select(i < j, x[i, j] / 2, atl.sqrt(-x[i, j]))))
@@ -57,19 +57,19 @@ def test_a_formula_is_read_sign_by_sign(site: dict[str, ModuleType]) -> None:
     assert "<msqrt>" in made
 
 
-def test_what_is_not_known_is_refused(site: dict[str, ModuleType]) -> None:
+def test_unknown_latex_is_refused(site: dict[str, ModuleType]) -> None:
     for wrong in (r"$\wrong$", "$_2$", r"$\frac{n}$", r"$\left(n$", "$}$"):
         with pytest.raises(site["formulas"].NoFormula):
             site["formulas"].mathml(wrong)
 
 
-def test_every_tenth_rule_is_a_formula_of_a_browser(site: dict[str, ModuleType]) -> None:
+def test_every_tenth_rule_converts_to_mathml(site: dict[str, ModuleType]) -> None:
     for rule in list(RULES.values())[::10]:
         (found,) = re.findall(r'<div class="atl-formula">(.*?)</div>', rule._repr_html_(), re.DOTALL)
         ElementTree.fromstring(site["formulas"].mathml(html.unescape(found)))
 
 
-def test_a_page_has_every_cell_and_what_it_showed(site: dict[str, ModuleType]) -> None:
+def test_page_has_every_cell_and_its_outputs(site: dict[str, ModuleType]) -> None:
     for path in paths():
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         page = site["notebooks"].page_of(cells, path.name)
@@ -83,10 +83,7 @@ def test_a_page_has_every_cell_and_what_it_showed(site: dict[str, ModuleType]) -
 
 
 def test_links_of_a_page_stay_in_the_site(site: dict[str, ModuleType]) -> None:
-    cell = {
-        "cell_type": "markdown",
-        "source": ["[a](tiled-blur.ipynb) [b](../../examples/fast.py) [c](../padding.md) [d](https://a.org/b.ipynb)"],
-    }
-    page = site["notebooks"].page_of([cell], "x.ipynb")
+    sources = "[a](tiled-blur.ipynb) [b](../../examples/fast.py) [c](../padding.md) [d](https://a.org/b.ipynb)"
+    page = site["notebooks"].page_of([{"cell_type": "markdown", "source": [sources]}], "x.ipynb")
     assert "[a](tiled-blur.md) [b](../project/examples/fast.py.txt) [c](../padding.md)" in page
     assert "[d](https://a.org/b.ipynb)" in page

@@ -41,8 +41,6 @@ class Maker:
         self.k, self.t = atl.sizes("k t", min=1)
         self.inputs = [atl.tensor("x", self.n), atl.tensor("X", self.n, self.m)]
 
-    # -- leaves -------------------------------------------------------------------------------------------------------
-
     def extent(self) -> IndexExpr:
         one = self.n * 0 + 1
         chosen: IndexExpr = weighted(
@@ -92,8 +90,6 @@ class Maker:
                 return atl.select(inside, self.inputs[1][at[0], at[1]], 1.0)
             case _:
                 return atl.gen(1, lambda i: 2.0)[0] + 0.5
-
-    # -- terms --------------------------------------------------------------------------------------------------------
 
     def term(self, depth: int, rank: int) -> Padded:
         if depth == 0:

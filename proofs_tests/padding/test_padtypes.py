@@ -1,5 +1,7 @@
 """Pad-sets: inference compared with evaluation, refusals with the lost element, and mutants of every rule."""
 
+# ruff: noqa: E501 (the table of mutants quotes long lines)
+
 from __future__ import annotations
 
 import types
@@ -116,9 +118,6 @@ def test_every_sub_expression_has_a_pad_set() -> None:
     }
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
-
-
 def refusal(program: Program) -> UnsafeTruncation:
     with pytest.raises(UnsafeTruncation) as caught:
         padtypes.check(program)
@@ -179,17 +178,15 @@ def test_corrected_amount_is_accepted() -> None:
     padtypes.check(atl.program("tiled", [x], tiled((k - n % k) % k)))
 
 
-def test_a_truncated_read_of_a_padded_let_is_refused() -> None:
+def test_truncated_read_of_a_padded_let_is_refused() -> None:
     program = atl.program("through_a_let", [x], atl.let(atl.padr(1, x), lambda y: atl.truncr(1, y)))
     assert "would cut a computed element" in str(refusal(program))
 
 
-def test_a_computed_zero_is_not_padding() -> None:
+def test_computed_zero_is_not_padding() -> None:
     body = atl.truncr(1, atl.concat(x, atl.gen(1, lambda i: 0.0)))
     assert "the element at" in str(refusal(atl.program("zero", [x], body)))
 
-
-# -- mutants ----------------------------------------------------------------------------------------------------------
 
 MUTANTS = {
     "pad-right: everything is padding (OR for AND, E8)": ("definitions", "return Origin(at, less(first, shape[0]))", "return Origin(at, FALSE)"),
@@ -281,9 +278,6 @@ def test_truncation_decisions_agree_with_brute_force(amount: str) -> None:
     for truncation in truncations(program):
         proved = all(isinstance(truncation.decide(case), Proved) for case in truncation.operand.cases)
         assert proved == (not any(cut_by_brute_force(truncation, sizes) for sizes in small_sizes(program)))
-
-
-# -- pictures ---------------------------------------------------------------------------------------------------------
 
 
 def test_drawing_distinguishes_computed_padding_and_cut_elements() -> None:

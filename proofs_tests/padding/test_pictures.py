@@ -141,9 +141,6 @@ def test_draw_pad_set_checks_its_arguments() -> None:
             draw_pad_set(*wrong)
 
 
-# -- as text ----------------------------------------------------------------------------------------------------------
-
-
 def padding(body: atl.Tensor, given: list[Any] | None = None) -> padtypes.PadSet:
     return padtypes.infer(atl.program("p", [x, X], body, given=given or []))[()]
 

@@ -1,1 +1,1 @@
-"""Random programs over all constructs, and the four ways to compute one that must agree."""
+"""Random programs over all constructs, computed in four ways that must agree."""

@@ -1,15 +1,15 @@
-"""Whether all ways to compute a program agree: on one case, and on many that share a C file.
+"""Comparison of all ways to compute a program: for one case, and for many cases that share a C file.
 
-    program ──▶ reference interpreter      what it means
+    program ──▶ reference interpreter      its meaning
        │
-    loop nest ──▶ its interpreter          a heap of partial maps, which traps what C would do silently
+    loop nest ──▶ its interpreter          a heap of partial maps, which traps what C does silently
        │
-       C ──▶ -O0 under sanitizers, every array in a block of exactly its size
-         ──▶ -O3, as users run it, and once more into an output that holds garbage
+       C ──▶ -O0 under sanitizers, each array in a block of exactly its size
+         ──▶ -O3, as users run it, also with a poisoned output
 
-Elements that no legal order of evaluation can round differently must be equal; the others must lie within the bound
-that `proofs_tests.programs.exactness` derives. Runs to which C and the reference may give different meanings (x / 0,
-undefined casts, values near overflow or near a discontinuity) are discarded.
+Elements that round alike in every legal order of evaluation must be equal. The others must be within the bound that
+`proofs_tests.programs.exactness` derives. Runs where C and the reference may differ are discarded: x / 0, undefined
+casts, and values near overflow or a discontinuity.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 Stage: TypeAlias = Literal["language", "lowering", "reference", "loop nest", "compiler", "sanitizer", "kernel"]
 
 NEAR: Final = 1.01
-"""The bounds of exp, log and sqrt are of first order; this covers the rest."""
+"""Factor for the higher-order terms that the bounds of exp, log and sqrt omit."""
 STEPS: Final = 20_000
-"""A loop nest that takes more statements than this is left out."""
+"""Largest number of statements in a run of a loop nest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is wrong, and in which of the ways to compute it."""
+    """A fault, with the stage of the computation at which it was found."""
 
     stage: Stage
     message: str
     is_report: bool = False
-    """Whether a sanitizer has reported it, rather than a comparison."""
+    """Whether a sanitizer reported the fault, not a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """A run that says nothing, and why."""
+    """A run without a verdict, and the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a case must give: values, how far off each may be (0: not at all), and which elements are padding."""
+    """The expected result of a case: values, error bounds (0: exact), and padding."""
 
     case: Case
     nest: LoopNest
@@ -81,16 +81,13 @@ class Expected:
         return not self.slack.any()
 
 
-# -- one case ---------------------------------------------------------------------------------------------------------
-
-
 def expected(tried: Case, nest: LoopNest | None = None) -> Expected | Discarded | Fault:
-    """The reference's answer, once the program is lowered, if it was not before."""
+    """Lower the program, if necessary, and return the reference's result."""
     try:
         nest = nest or lower(tried.program)
     except (UnsafeAccess, UnsafeTruncation, TooLarge) as error:
         return Discarded(type(error).__name__)
-    except Exception as error:  # noqa: BLE001 (any other exception is what is looked for)
+    except Exception as error:  # noqa: BLE001 (any other exception is a finding)
         return Fault("lowering", f"{type(error).__name__}: {error}")
     try:
         return _meaning(tried, nest)
@@ -127,14 +124,14 @@ def _meaning(tried: Case, nest: LoopNest) -> Expected | Discarded:
 
 
 def interpreted(wanted: Expected) -> Fault | Discarded | None:
-    """What is wrong with the loop nest, as its interpreter sees it; and with that of Fig. 4.1 to the letter."""
+    """Return the fault of the loop nest in its interpreter, with registers and without, as in Fig. 4.1."""
     try:
         outcome = execute(wanted.nest, wanted.case.sizes, wanted.case.arrays, steps=STEPS)
         if difference := disagreement(outcome.to_numpy(), wanted):
             return Fault("loop nest", difference)
         letter = after_passes(lower_unchecked(wanted.case.program, registers=False))
         if letter.body != wanted.nest.body:
-            # A sum that adds to its cell is no reduction into a scalar, which is what its mark was found legal for.
+            # The mark is legal for a reduction into a scalar, but not for a sum that adds to its cell.
             outcome = execute(letter, wanted.case.sizes, wanted.case.arrays, steps=STEPS, order=None)
     except TooLarge:
         return Discarded("too long to interpret")
@@ -148,7 +145,7 @@ def interpreted(wanted: Expected) -> Fault | Discarded | None:
 
 
 def _padding_stored(outcome: Outcome, wanted: Expected) -> Fault | None:
-    """Theorem 2, as far as it keeps truncations safe: without registers, nothing is stored where there is padding."""
+    """Check Theorem 2 as far as truncations need it: without registers, nothing is stored to padding."""
     padding = wanted.padding.ravel()
     for address in outcome.cells:
         if padding[address]:
@@ -157,7 +154,7 @@ def _padding_stored(outcome: Outcome, wanted: Expected) -> Fault | None:
 
 
 def disagreement(got: AnyArray, wanted: Expected) -> str | None:
-    """The first element that is not what it must be."""
+    """Return the first wrong element."""
     values = wanted.values
     if got.shape != values.shape or got.dtype != values.dtype:
         return f"{got.dtype} of shape {got.shape} in place of {values.dtype} of shape {values.shape}"
@@ -173,11 +170,8 @@ def disagreement(got: AnyArray, wanted: Expected) -> str | None:
     return None
 
 
-# -- many cases in C --------------------------------------------------------------------------------------------------
-
-
 def compiled(batch: Sequence[Expected]) -> list[Fault | None]:
-    """What is wrong with the C of each case. A kernel whose sanitized run is at fault is not run in this process."""
+    """Return the fault of each case in C. A kernel whose sanitized run fails is not run in this process."""
     programs, nests = [wanted.case.program for wanted in batch], [wanted.nest for wanted in batch]
     try:
         sanitized, kernels = Sanitized(programs, nests), compile_many(programs, nests=nests)
@@ -207,7 +201,7 @@ def _sanitized(result: AnyArray | Stopped, wanted: Expected) -> Fault | None:
 
 
 def _called(kernel: Kernel, wanted: Expected) -> Fault | None:
-    """The kernel as users call it, and again with an output full of garbage."""
+    """Call the kernel as users do, and again with a poisoned output."""
     try:
         first = kernel(**_arguments(wanted.case))
         poisoned = np.frombuffer(b"\x7f" * max(first.nbytes, 1), np.uint8)[: first.nbytes].copy()
@@ -222,7 +216,7 @@ def _called(kernel: Kernel, wanted: Expected) -> Fault | None:
 
 
 def compare(program: Program, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> str:
-    """What there is to say of one program and call, in a line: a fault, a reason to discard it, or agreement."""
+    """Describe one program and call in a line: a fault, a reason to discard the run, or agreement."""
     with own_cache():
         wanted = expected(Case(program, sizes, arrays, frozenset()))
         verdict = wanted
@@ -239,7 +233,7 @@ def compare(program: Program, sizes: Mapping[str, int], arrays: Mapping[str, Any
 
 @contextmanager
 def own_cache() -> Iterator[None]:
-    """What is built here is not kept."""
+    """Use a temporary cache for builds."""
     before = os.environ.get("ATL_CACHE")
     with tempfile.TemporaryDirectory(prefix="atl-fuzz-") as directory:
         os.environ["ATL_CACHE"] = directory

@@ -1,5 +1,6 @@
-"""Many kernels at once: in one shared object, or in one program that runs under the address and undefined-behaviour
-sanitizers. One run of the C compiler for many small kernels costs little more than for one.
+"""Many kernels in one shared object, or in one program with address and undefined-behaviour sanitizers.
+
+Compiling many small kernels together costs little more than compiling one.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from lowering.toolchain import build_executable, build_shared, load
 AnyArray: TypeAlias = npt.NDArray[Any]
 
 HANGS: Final = 600.0
-"""After so many seconds on the clock, the process is ended: it hangs, however slow and busy the machine is."""
+"""Timeout of the process in seconds; enough for a slow and busy machine."""
 POISON: Final = 0x7F
-"""What every byte of an output is before the call: a float of these is huge, so that no element is right by chance."""
+"""Byte that fills an output before the call: floats of it are huge, so no element is right by chance."""
 
 _KERNEL: Final = re.compile(r"\bkernel_(\d+)\b")
 
@@ -42,9 +43,9 @@ _KERNEL: Final = re.compile(r"\bkernel_(\d+)\b")
 def compile_many(
     programs: Sequence[Program], *, nests: Sequence[LoopNest] | None = None, fast_math: bool = False
 ) -> list[Kernel]:
-    """A kernel for each program, all of them in one shared object; `nests` are what they are lowered to, if known.
+    """Compile a kernel for each program into one shared object; `nests` are the lowered programs, if known.
 
-    Raises what `lowering.compile` raises.
+    Raises the errors of `lowering.compile`.
     """
     if not programs:
         return []
@@ -61,9 +62,6 @@ def compile_many(
     ]
 
 
-# -- under the sanitizers ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of the `which`-th program of a batch."""
@@ -74,16 +72,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What stopped a call: the sanitizers' own text, a code that is not 0, a signal or the time limit."""
+    """The failure of a call: a sanitizer's report, a nonzero code, a signal or the time limit."""
 
     text: str
 
 
 class Sanitized:
-    """Programs compiled together with the sanitizers, and run in a process of their own.
+    """Programs compiled together with sanitizers, and run in a separate process.
 
-    Every array lies in a block of memory of exactly its size, so that an access outside of it by one element is seen;
-    the output is poisoned before the call. `nests` are what the programs are lowered to, if known.
+    Each array has a block of memory of exactly its size, so that an access one element outside is found. The output is
+    poisoned before the call. `nests` are the lowered programs, if known.
     """
 
     def __init__(self, programs: Sequence[Program], nests: Sequence[LoopNest] | None = None) -> None:
@@ -96,10 +94,10 @@ class Sanitized:
         self.path: Final = build_executable({"kernels.c": self.source}, name="sanitized", sanitize=True)
 
     def run(self, calls: Sequence[Call], *, seconds: float = HANGS) -> list[AnyArray | Report]:
-        """What each call computes, or the report of what it did wrong. The calls after a failed one run all the same.
+        """Return the result of each call, or a report of its failure. Calls after a failed one run too.
 
-        A leak is found at the end of the process, and reported for each call of a kernel that leaks. Raises what
-        `Kernel` raises for arguments that do not fit.
+        A leak is found at the end of the process, and reported for each call of the leaking kernel. Invalid arguments
+        raise the errors of `Kernel`.
         """
         bound = [_bound(self.programs[call.which], self.nests[call.which], call) for call in calls]
         done: list[AnyArray | Report] = []
@@ -121,7 +119,7 @@ class Sanitized:
         return done
 
     def _process(self, packed: bytes, seconds: float) -> tuple[bytes, str]:
-        """What a process that is given these calls has written, and why it failed, if it did."""
+        """Run a process with these calls; return its output, and the reason of a failure."""
         with tempfile.TemporaryDirectory(prefix="atl-") as directory:
             calls, results = Path(directory) / "calls", Path(directory) / "results"
             calls.write_bytes(packed)
@@ -143,7 +141,7 @@ class Sanitized:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A call as the process is told it: arrays and sizes in order, the shape and element type of the result."""
+    """A call with bound arguments: arrays and sizes in order, the shape and element type of the result."""
 
     arrays: tuple[AnyArray, ...]
     sizes: tuple[int, ...]
@@ -163,16 +161,16 @@ def _bound(program: Program, nest: LoopNest, call: Call) -> _Bound:
 
 
 def _packed(which: int, call: _Bound) -> bytes:
-    """The call in the form that the process reads: 64-bit numbers, and arrays as their length and their bytes."""
-    room = prod(call.shape) * call.dtype.itemsize
+    """Encode the call for the process: 64-bit numbers, and arrays as their length and their bytes."""
+    length = prod(call.shape) * call.dtype.itemsize
     parts = [np.array([which, len(call.sizes), *call.sizes, len(call.arrays)], np.int64).tobytes()]
     for array in call.arrays:
         parts += [np.int64(array.nbytes).tobytes(), array.tobytes()]
-    return b"".join([*parts, np.int64(room).tobytes()])
+    return b"".join([*parts, np.int64(length).tobytes()])
 
 
 def _unpacked(answer: bytes, wanted: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[AnyArray | Report]:
-    """The results that were written in full: for each call the code that the kernel returned, and its output."""
+    """Decode the completely written results: for each call the return code of the kernel and its output."""
     results: list[AnyArray | Report] = []
     at = 0
     for shape, dtype in wanted:
@@ -186,11 +184,8 @@ def _unpacked(answer: bytes, wanted: Sequence[tuple[tuple[int, ...], np.dtype[An
     return results
 
 
-# -- the program around the kernels -----------------------------------------------------------------------------------
-
-
 def _runner(at: int, nest: LoopNest) -> str:
-    """A function that calls a kernel with arguments from memory."""
+    """Return a C function that calls a kernel with arguments from memory."""
     inputs = [
         f"arrays[{k}]" if array.shape else f"*(const {C_TYPES[array.dtype]} *)arrays[{k}]"
         for k, array in enumerate(nest.inputs)
@@ -252,12 +247,12 @@ int main(int count, char **arguments)
             if (fread(arrays[k], 1, bytes, calls) != (size_t)bytes)
                 return 4;
         }
-        int64_t room = number(calls);
-        void *out = block(room);
-        memset(out, $poison, room);
+        int64_t length = number(calls);
+        void *out = block(length);
+        memset(out, $poison, length);
         int64_t status = RUNNERS[which](arrays, sizes, out);
         fwrite(&status, sizeof status, 1, results);
-        fwrite(out, 1, room, results);
+        fwrite(out, 1, length, results);
         fflush(results);
         for (int64_t k = 0; k < number_of_arrays; k++)
             free(arrays[k]);
@@ -269,7 +264,7 @@ int main(int count, char **arguments)
 
 
 def _main(nests: Sequence[LoopNest]) -> str:
-    """A `main` that makes the calls of one file, in order, and writes a result to another after each."""
+    """Return a `main` that makes the calls of one file in order, and writes each result to another."""
     return _MAIN.substitute(
         runners=", ".join(f"run_{at}" for at in range(len(nests))),
         most_sizes=max([1, *(len(nest.sizes) for nest in nests)]),

@@ -1,7 +1,7 @@
-"""Where a generator of random things gets its decisions from: a seed, Hypothesis, or a record of earlier decisions.
+"""Sources of random decisions for a generator: a seed, Hypothesis, or a record of earlier decisions.
 
-Every decision is an integer from a range, and the lowest is the simplest. So a recorded case is shrunk by making its
-record shorter and its numbers lower.
+Each decision is an integer from a range, and the lowest is the simplest. A recorded case is therefore shrunk by
+shortening its record and lowering its numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Choices", "Drawn", "Recorded", "Replayed", "Seeded", "chance", "choo
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Decisions by Hypothesis, which shrinks them."""
+    """Decisions drawn and shrunk by Hypothesis."""
 
     draw: Callable[[st.SearchStrategy[int]], int]
 
@@ -28,7 +28,7 @@ class Drawn:
 
 @dataclass(slots=True)
 class Recorded:
-    """Decisions of another source, written down as what they are above the lowest."""
+    """Decisions of another source, recorded as offsets from the lowest."""
 
     source: Choices
     record: list[int] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class Replayed:
-    """The decisions of a record, cut to the range that is asked for; after its end, the lowest ones."""
+    """The decisions of a record, clipped to the requested range; after its end, the lowest decisions."""
 
     record: Sequence[int]
     _at: int = 0
@@ -52,13 +52,10 @@ class Replayed:
         return min(low + above, high)
 
 
-# -- shrinking --------------------------------------------------------------------------------------------------------
-
-
 def shrunk(record: Sequence[int], failing: Callable[[list[list[int]]], int | None], attempts: int) -> list[int]:
-    """A simpler record that fails too. `failing` gives the place of the first of several records that fails, if any.
+    """Return a simpler record that also fails. `failing` returns the index of the first failing record, if any.
 
-    Spans are left out, then numbers made lower, until nothing helps or this many records have been tried.
+    Remove spans, then lower numbers, until nothing helps or `attempts` records have been tried.
     """
     best = list(record)
     left = attempts
@@ -82,7 +79,7 @@ def _simplicity(record: Sequence[int]) -> tuple[int, int]:
 
 
 def _batches(record: list[int], size: int = 24) -> Iterator[list[list[int]]]:
-    """Simpler records, the boldest first."""
+    """Yield simpler records, the largest changes first."""
     batch: list[list[int]] = []
     for candidate in _simpler(record):
         batch.append(candidate)

@@ -1,4 +1,4 @@
-"""Which constructs of the language occur in a program: what a run of random programs has covered."""
+"""Constructs of the language in a program, to measure the coverage of random programs."""
 
 from __future__ import annotations
 
@@ -6,45 +6,29 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isqrt
 from typing import Final
 
+from atl.core import terms
 from atl.core.dtypes import DTYPES
 from atl.core.index import Extremum, Index, Read, Size, Xor, atoms, value_of
 from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program
-from atl.core.terms import (
-    BINARY,
-    CONSTRUCTORS,
-    MONOIDS,
-    OPERATORS_BY_WORD,
-    UNARY,
-    Access,
-    Binary,
-    Expr,
-    Gen,
-    Input,
-    Let,
-    Local,
-    Reduce,
-    Reshape,
-    Split,
-)
 from atl.core.traversal import children, indices_in, subterms
 from lowering.targets.capabilities import support_of
 
-UNWRITTEN: Final = ("padding", *(of.form.word for of in CONSTRUCTORS if of.form.opened))
-"""The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""
+UNWRITTEN: Final = ("padding", *(of.form.word for of in terms.CONSTRUCTORS if of.form.opened))
+"""Constructors that users do not write: opened variables, and false guards after rewriting."""
 _C: Final = support_of("c")
 MARKED: Final = (
     "marked loop",
     *(f"{mark.value} loop" for mark in LoopMark if mark in _C.loops),
     *(f"{mark.value} let" for mark in LetMark if mark in _C.scalars | _C.buffers),
 )
-"""The loops and lets with marks that C carries out."""
+"""Marked loops and lets that C supports."""
 WALKS: Final = (f"{LoopMark.MERGE.value} loop", f"{LoopMark.RUNS.value} loop")
-"""Those of them that only runs of marked programs have."""
+"""Constructs that occur only in runs of marked programs."""
 ALL: Final = (
-    *(of.form.word for of in CONSTRUCTORS if of.form.word not in UNWRITTEN),
-    *dict.fromkeys((*MONOIDS, *UNARY, *BINARY)),
-    *OPERATORS_BY_WORD,
+    *(of.form.word for of in terms.CONSTRUCTORS if of.form.word not in UNWRITTEN),
+    *dict.fromkeys((*terms.MONOIDS, *terms.UNARY, *terms.BINARY)),
+    *terms.OPERATORS_BY_WORD,
     *("gen (lo, hi)", "reduce (lo, hi)", "reduce of tensors", "tensor arithmetic"),
     *("let of a scalar", "let of a tensor", "let in a loop", "let used twice", "let in a let"),
     *("access to an input", "access to a let", "access to an expression"),
@@ -54,11 +38,11 @@ ALL: Final = (
     *MARKED,
     *("symbolic size", "constant extent", "extent 0", "extent 1", "prime extent", "tile that does not divide"),
 )
-"""All that is counted."""
+"""All counted constructs."""
 
 
 def constructs(program: Program, sizes: Mapping[str, int], events: Iterable[str]) -> frozenset[str]:
-    """The constructs of a program and of the sizes of its call; `events` are those that its canonical terms hide."""
+    """Return the constructs of a program and its sizes; `events` are constructs hidden by canonical terms."""
     found = {*events, f"rank {program.type.rank}", program.dtype}
     for term in subterms(program.body):
         found.update(_of(term))
@@ -77,47 +61,47 @@ def constructs(program: Program, sizes: Mapping[str, int], events: Iterable[str]
     return frozenset(found)
 
 
-def _of(term: Expr) -> Iterator[str]:
-    """What a node is: the words of its form, and what else there is to it."""
+def _of(term: terms.Expr) -> Iterator[str]:
+    """Yield the constructs of a node: the words of its form, and properties of its fields."""
     form = type(term).form
     yield form.word
     yield from (getattr(term, name) for name in form.static)
     yield from (type(getattr(term, name)).form.word for name in form.operators)
-    if isinstance(term, Gen | Reduce) and term.mark is not LoopMark.NONE:
+    if isinstance(term, terms.Gen | terms.Reduce) and term.mark is not LoopMark.NONE:
         yield from ("marked loop", f"{term.mark.value} loop")
-    if isinstance(term, Let) and term.mark is not LetMark.NONE:
+    if isinstance(term, terms.Let) and term.mark is not LetMark.NONE:
         yield f"{term.mark.value} let"
     match term:
-        case Gen(low):
+        case terms.Gen(low):
             yield from ("gen (lo, hi)",) * (low.constant != 0)
-        case Reduce(_, low):
+        case terms.Reduce(_, low):
             yield from ("reduce (lo, hi)",) * (low.constant != 0)
             yield from ("reduce of tensors",) * (term.type.rank > 0)
-        case Let(value, body):
+        case terms.Let(value, body):
             yield "let of a tensor" if value.type.rank else "let of a scalar"
             if _uses(body, 0) > 1:
                 yield "let used twice"
-        case Access(Input()):
+        case terms.Access(terms.Input()):
             yield "access to an input"
-        case Access(Local()):
+        case terms.Access(terms.Local()):
             yield "access to a let"
-        case Access(tensor) if not isinstance(tensor, Access):
+        case terms.Access(tensor) if not isinstance(tensor, terms.Access):
             yield "access to an expression"
-        case Binary():
+        case terms.Binary():
             yield from ("tensor arithmetic",) * (term.type.rank > 0)
         case _:
-            return  # the words say it all
+            return  # the words suffice
 
 
-def _uses(term: Expr, position: int) -> int:
-    """How often the let-bound tensor of this position is used."""
-    if isinstance(term, Local):
+def _uses(term: terms.Expr, position: int) -> int:
+    """Count the uses of the let-bound tensor with this index."""
+    if isinstance(term, terms.Local):
         return int(term.position == position)
     return sum(_uses(child.expr, position + child.tensors) for child in children(term))
 
 
-def _nesting(term: Expr, *, in_loop: bool, in_let: bool) -> Iterator[str]:
-    if isinstance(term, Let):
+def _nesting(term: terms.Expr, *, in_loop: bool, in_let: bool) -> Iterator[str]:
+    if isinstance(term, terms.Let):
         if in_loop:
             yield "let in a loop"
         if in_let:
@@ -126,7 +110,7 @@ def _nesting(term: Expr, *, in_loop: bool, in_let: bool) -> Iterator[str]:
         yield from _nesting(
             child.expr,
             in_loop=in_loop or child.indices > 0,
-            in_let=in_let or (isinstance(term, Let) and not child.tensors),
+            in_let=in_let or (isinstance(term, terms.Let) and not child.tensors),
         )
 
 
@@ -145,7 +129,7 @@ def _extents(program: Program, sizes: Mapping[str, int]) -> Iterator[str]:
         yield "prime extent"
     for term in subterms(program.body):
         match term:
-            case Reshape(Split(by), operand):
+            case terms.Reshape(terms.Split(by), operand):
                 n, k = operand.type.shape[0], by
                 if not n.loose and not k.loose and _value(n, sizes) % max(1, _value(k, sizes)):
                     yield "tile that does not divide"

@@ -1,10 +1,10 @@
-"""The differential test: random programs, each computed in four ways that must agree (`programs.agreement`).
+"""Differential testing: random programs, each computed in four ways that must agree (`programs.agreement`).
 
     python -m proofs_tests.programs.differential --n 3000 --seed 1
 
 With `--marked` every program has marks on its loops and lets, and the report counts them.
-A run is the same for the same seed. It can be interrupted, and says then how far it came. A program on which two ways
-disagree is made smaller, and printed as a script that shows the disagreement.
+A seed determines the run. An interrupted run reports its progress. A program on which two ways disagree is shrunk, and
+printed as a script that reproduces the mismatch.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from proofs_tests.programs.random_marks import drawn_case, marked_case
 from proofs_tests.programs.reproduce import as_python, as_script
 
 BLOCK: Final = 60
-"""How many programs share a C file."""
+"""Number of programs in a C file."""
 SHRUNK: Final = 5
-"""How many mismatches of a run are made smaller; the others are given as they were found."""
+"""Number of mismatches that are shrunk; others are printed as found."""
 MARKS: Final = (*marks(LoopMark), *marks(LetMark))
 ATTEMPTS: Final = {True: 150, False: 600}
-"""How many smaller programs are tried for one mismatch, with C and without."""
+"""Number of smaller programs tried for one mismatch, with C and without."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A case on which two ways disagree: its number in the run, what is wrong, and a script that shows it."""
+    """A case on which two ways disagree: its number, the fault, and a script that reproduces it."""
 
     number: int
     fault: Fault
@@ -55,7 +55,7 @@ class Mismatch:
 
 @dataclass(slots=True)
 class Report:
-    """What a run has done so far. Runs of disjoint numbers add up."""
+    """The state of a run. Reports of disjoint numbers can be added."""
 
     seed: int
     all_marked: bool = False
@@ -107,7 +107,7 @@ class Report:
         return "\n".join(lines)
 
     def _marks(self) -> str:
-        """Of each mark how many stand in the accepted programs, and how many were refused where they were drawn."""
+        """Describe, for each mark, how many accepted programs have it and how many were refused."""
         words = [mark for mark in MARKS if self.drawn[mark]]
         return ";".join(f" {self.drawn[word] - self.refused[word]} {word} of {self.drawn[word]}" for word in words)
 
@@ -115,9 +115,6 @@ class Report:
         entries = [f"{100 * self.seen[name] / max(1, self.accepted):5.1f} {name}" for name in ALL]
         for start in range(0, len(entries), columns):
             yield "".join(f"{entry:<30}" for entry in entries[start : start + columns]).rstrip()
-
-
-# -- runs -------------------------------------------------------------------------------------------------------------
 
 
 def run_differential(
@@ -129,11 +126,10 @@ def run_differential(
     workers: int = 2,
     progress: Callable[[Report], None] | None = None,
 ) -> Report:
-    """The programs 0 to n - 1 of this seed, compared in every way; without `in_c`, the two interpreters only.
-    With `marked`, all that are compared have marks; the others are discarded.
+    """Compare the programs 0 to n - 1 of this seed; without `in_c`, in the two interpreters only.
 
-    With one worker everything runs in this process. `progress` is shown the counts after each block of programs. On
-    Ctrl-C the report of what was done until then is returned.
+    With `marked`, programs without marks are discarded. With one worker, everything runs in this process. `progress`
+    receives the counts after each block of programs. On Ctrl-C the report so far is returned.
     """
     report = Report(seed, marked, ways=_ways(in_c))
     in_c = in_c and _can_sanitize()
@@ -170,18 +166,18 @@ def _ways(in_c: bool) -> str:
 
 
 def _blocks(seed: int, numbers: Sequence[range], *, in_c: bool, marked: bool, workers: int) -> Iterator[Report]:
-    """The report of each block of numbers, as they come."""
+    """Yield the report of each block of numbers as it is finished."""
     if workers <= 1:
         for block in numbers:
             yield run_block(seed, block, in_c=in_c, marked=marked)
         return
-    # Ctrl-C reaches the whole group of processes: only this one acts on it, and leaving the pool ends the others.
+    # Ctrl-C reaches the whole process group. Only this process handles it; leaving the pool ends the others.
     with multiprocessing.get_context("spawn").Pool(workers, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         yield from pool.imap_unordered(partial(run_block, seed, in_c=in_c, marked=marked), numbers)
 
 
 def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = False) -> Report:
-    """These programs of a seed, whose kernels share a C file."""
+    """Compare these programs of a seed, whose kernels share a C file."""
     report = Report(seed, marked)
     agreeing: list[tuple[int, Expected]] = []
     for number in numbers:
@@ -215,7 +211,7 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = F
 
 
 def _examined(made: Made, nest: LoopNest | None = None) -> Expected | Discarded | tuple[Fault, Case | Broken]:
-    """A case as far as the interpreters tell; its nest, if it is lowered already."""
+    """Examine a case with the interpreters; use its nest, if it is already lowered."""
     match made:
         case Rejected(reason):
             return Discarded(reason)
@@ -245,17 +241,14 @@ def _script(number: int, found: Case | Broken) -> str:
     return f"# proofs_tests.programs.random_marks.marked_case_by_seed(seed, {number}) fails before there is a program"
 
 
-# -- shrinking --------------------------------------------------------------------------------------------------------
-
-
 def _shrink_mismatches(report: Report) -> None:
-    """The first of each kind are made smaller."""
+    """Shrink the first mismatches of each kind."""
     for at, mismatch in enumerate(report.mismatches[:SHRUNK]):
         report.mismatches[at] = smaller(report.seed, mismatch, marked=report.all_marked)
 
 
 def smaller(seed: int, mismatch: Mismatch, *, marked: bool = False) -> Mismatch:
-    """The mismatch by the simplest program found that goes wrong at the same stage."""
+    """Return the mismatch of the simplest program found that fails at the same stage."""
     stage = mismatch.fault.stage
     in_c = stage in ("compiler", "sanitizer", "kernel")
     recorded = Recorded(Seeded.by(f"{seed}:{mismatch.number}"))
@@ -277,7 +270,7 @@ def smaller(seed: int, mismatch: Mismatch, *, marked: bool = False) -> Mismatch:
 
 
 def _faults(made: Sequence[Made], *, in_c: bool) -> Iterator[tuple[int, tuple[Fault, Case | Broken]]]:
-    """The places of the cases that are at fault, in order, with their faults."""
+    """Yield the indices of the failing cases in order, with their faults."""
     if not in_c:
         for at, tried in enumerate(made):
             if isinstance(verdict := _examined(tried), tuple):
@@ -291,11 +284,8 @@ def _faults(made: Sequence[Made], *, in_c: bool) -> Iterator[tuple[int, tuple[Fa
             yield at, (fault, verdict.case)
 
 
-# -- the command ------------------------------------------------------------------------------------------------------
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command: 0 when all agree, 1 when some do not, 130 when interrupted."""
+    """Run the command; return 0 if all agree, 1 if some do not, 130 when interrupted."""
     parser = argparse.ArgumentParser(
         prog="atl fuzz diff", description="Compares random programs in every way to run them."
     )
@@ -306,12 +296,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--marked", action="store_true", help="compare programs with marks only")
     asked = parser.parse_args(argv)
     report = run_differential(
-        asked.n,
-        asked.seed,
-        in_c=not asked.no_c,
-        marked=asked.marked,
-        workers=asked.workers,
-        progress=_shown(asked.n),
+        asked.n, asked.seed, in_c=not asked.no_c, marked=asked.marked, workers=asked.workers, progress=_shown(asked.n)
     )
     print(report)
     if report.stopped.startswith("interrupted"):

@@ -1,14 +1,13 @@
-"""Which values every evaluation of a program must agree on, and how closely: the reference with its error bounds.
+"""Error bounds of the reference: the values on which all evaluations must agree, and how closely.
 
-Each scalar is what C computes in the order of the formula, with a bound on what another legal order may compute. A
-value made by + - * from leaves is a sum of monomials. Whatever the order and the contraction of its operations, each
-monomial meets roundings that add up to K at most, so that any two results lie within 2 m (e^K - 1) of one another,
-where m is the sum of the monomials' magnitudes (Higham, Accuracy and Stability, 3.1 and 4.2). A chain of t summands
-counts t - 1 roundings for each, as any association of it does; a product counts those of both factors and one of its
-own. The other operations pass the bound on by their slope.
+Each scalar is the result of C in the order of the formula, with a bound for other legal orders. A value computed by
++ - * from leaves is a sum of monomials. In any order and contraction of the operations, the roundings of a monomial add
+up to at most K. Two results therefore differ by at most 2 m (e^K - 1), where m is the sum of the monomials' magnitudes
+(Higham, Accuracy and Stability, 3.1 and 4.2). A chain of t summands has t - 1 roundings for each summand, in any
+association; a product has the roundings of both factors and one more. Other operations scale the bound by their slope.
 
-A value is *exact* if its leaves are whole numbers and m, which bounds all partial sums and products, stays below 2^24
-or 2^53: then no operation rounds, in any order. Integers wrap, which is a ring: they are always exact.
+A value is *exact* if its leaves are integers, and m, which bounds all partial sums and products, is below 2^24 or 2^53:
+no operation rounds then, in any order. Integers wrap, so they are always exact.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from atl.meaning.scalars import Machine, Scalars
 
 UNIT: Final = {"float32": 2.0**-24, "float64": 2.0**-53, "int32": 0.0, "int64": 0.0}
 WHOLE: Final = {"float32": 2.0**24, "float64": 2.0**53, "int32": math.inf, "int64": math.inf}
-"""Below this, whole numbers are computed with exactly."""
+"""Limits below which floats represent integers exactly."""
 LARGEST: Final = {"float32": 1e30, "float64": 1e300, "int32": math.inf, "int64": math.inf}
-"""Beyond this, another order of evaluation may overflow."""
+"""Limits beyond which another order of evaluation may overflow."""
 LIBRARY: Final = 8
-"""Units in the last place by which two implementations of exp, log and tanh may differ from the true value."""
+"""Error bounds of implementations of exp, log and tanh, in units in the last place."""
 
 
 class Bounded(NamedTuple):
-    """A value; the magnitude m of its monomials; the roundings each of `terms` summands has met; if it is exact."""
+    """A value, the magnitude m of its monomials, the roundings of each of `terms` summands, and exactness."""
 
     value: Any
     magnitude: float
@@ -40,20 +39,20 @@ class Bounded(NamedTuple):
     exact: bool
 
     def roundings(self, unit: float) -> float:
-        """K: with the additions of the chain that it stands in."""
+        """K, including the additions of its chain."""
         return self.rounding + max(self.terms - 1, 0) * unit
 
     def error(self, unit: float) -> float:
-        """How far one evaluation may be from the true value."""
+        """Return the bound on the error of one evaluation."""
         return 0.0 if self.exact else self.magnitude * math.expm1(min(self.roundings(unit), 500.0))
 
 
 @dataclass(slots=True)
 class Bounds(Scalars[Bounded]):
-    """The machine's scalars with their bounds.
+    """Machine scalars with error bounds.
 
-    `doubtful` counts the operations after which two legal evaluations may be far apart: a quotient or logarithm near
-    zero, a float cut to an integer near a whole number, a value near overflow.
+    `doubtful` counts operations whose legal evaluations may differ widely: a quotient or logarithm near zero, a float
+    truncated near an integer, a value near overflow.
     """
 
     divisions_by_zero: int = 0
@@ -83,8 +82,6 @@ class Bounds(Scalars[Bounded]):
             return None
         start = self._leaf(self.machine.neutral(monoid, dtype), dtype)
         return start._replace(magnitude=0.0, terms=0) if monoid == "sum" else start
-
-    # -- operations ---------------------------------------------------------------------------------------------------
 
     def binary(self, op: BinaryOp, dtype: str, x: Bounded, y: Bounded) -> Bounded:
         value = self.machine.binary(op, dtype, x.value, y.value)
@@ -137,7 +134,7 @@ class Bounds(Scalars[Bounded]):
         return self._checked(Bounded(value, magnitude, math.log1p(moved / magnitude) + own * unit, 1, even), dtype)
 
     def _moved(self, op: UnaryOp, at: float, error: float) -> tuple[float, float, int]:
-        """A bound on a function's size, how far an error of its argument moves it, and its own error in units."""
+        """Return a bound on a function's magnitude, its slope, and its own error in units."""
         match op:
             case "sqrt" if at >= 0:
                 return math.sqrt(at + error), min(math.sqrt(error), error / math.sqrt(at) if at else math.inf), 1

@@ -1,8 +1,8 @@
 """Random programs over all constructs, well typed and closed, with the sizes and arrays of a call.
 
-A term is made from the shape and element type that it must have, down to its leaves. Most programs are safe by
-construction: accesses stand in range or under a condition, truncations cut pads, guarded elements and split tails.
-The same code serves Hypothesis (`cases`) and runs by seed (`case_by_seed`), by its source of decisions.
+A term is generated from its shape and element type down to its leaves. Most programs are safe by construction: accesses
+are in range or guarded, and truncations cut pads, guarded elements and split tails. The same code serves Hypothesis
+(`cases`) and runs by seed (`case_by_seed`), with different sources of decisions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LET_NAMES: Final = ("x", "y", "buf", "n", "out")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program and a call of it. `events` are constructs that leave no trace in the program's canonical terms."""
+    """A program with a call. `events` are constructs that are invisible in the program's canonical terms."""
 
     program: Program
     sizes: Mapping[str, int]
@@ -43,16 +43,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """What the generator made is no program; `reason` is the kind of error."""
+    """A generated term that is not a valid program; `reason` is the kind of error."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The language fails on what the generator made, with an error that no user should see.
+    """A failure of the language with an internal error.
 
-    `program` is what was being checked; none where the failure came before there was one.
+    `program` is the program being checked, or None if the failure came earlier.
     """
 
     message: str
@@ -63,18 +63,18 @@ Made: TypeAlias = Case | Rejected | Broken
 
 
 def case_by_seed(seed: int, number: int) -> Made:
-    """The case of this number in the run of this seed."""
+    """Return the case with this number in the run with this seed."""
     return case(Seeded.by(f"{seed}:{number}"))
 
 
 @st.composite
 def cases(draw: Callable[[st.SearchStrategy[int]], int]) -> Made:
-    """The strategy for Hypothesis."""
+    """Return the Hypothesis strategy."""
     return case(Drawn(draw))
 
 
 def case(choices: Choices) -> Made:
-    """A random case. What is not well formed is rejected by the language itself."""
+    """Return a random case. Malformed programs are rejected by the language itself."""
     maker = Maker(choices)
     ground = maker.ground
     unchecked = None
@@ -97,7 +97,7 @@ def case(choices: Choices) -> Made:
 def _elements(
     array: Array, sizes: Mapping[str, int], numbers: np.random.Generator, *, ring: bool, wide: bool
 ) -> AnyArray:
-    """Small integers for ring programs; floats between 1/4 and 2 of both signs for others; positions as declared."""
+    """Return small integers for ring programs, floats from 1/4 to 2 of both signs for others, and valid positions."""
 
     def value(expression: Index) -> int:
         return value_of(expression, lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0, lambda _a, _i: 0)
@@ -117,7 +117,7 @@ def _elements(
 
 
 class Maker:
-    """Makes the terms of one program. `ring` programs have no quotients, roots and fractions."""
+    """Generator of the terms of one program. `ring` programs have no quotients, roots or fractions."""
 
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
@@ -130,10 +130,8 @@ class Maker:
         dtype = weighted(self.choices, of_type)
         return self.tensor(Scope(), self.ground.shape(Scope()), dtype)
 
-    # -- tensors of any rank ------------------------------------------------------------------------------------------
-
     def tensor(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
-        """A term of exactly this shape and element type."""
+        """Return a term of this shape and element type."""
         self.fuel -= 1
         options = self._ranked(scope, shape, dtype) if shape else self._scalar(scope, dtype)
         if self.fuel > 0:
@@ -141,7 +139,7 @@ class Maker:
         return weighted(self.choices, options)()
 
     def _common(self, scope: Scope, shape: Shape, dtype: str) -> list[Option]:
-        """What there is at every rank."""
+        """Return the constructors available at every rank."""
         options: list[Option] = [
             (3, lambda: self._let(scope, shape, dtype)),
             (2, lambda: self._access(scope, shape, dtype)),
@@ -176,7 +174,7 @@ class Maker:
         return atl.let(value, body, name=name)
 
     def _access(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
-        """An element, or a slice, of something; under a condition where it may be out of range."""
+        """Return an element or a slice of a term, guarded where it may be out of range."""
         inner = scope.unfolded
         known = _holding(scope, shape, dtype)
         if known and chance(self.choices, 80):
@@ -222,7 +220,7 @@ class Maker:
         return atl.reduce(monoid, bounds, self._binder(body))
 
     def _range(self, scope: Scope, *, local: bool) -> tuple[Index, Index]:
-        """Bounds; those of a reduction may run backwards."""
+        """Return bounds; those of a reduction may be reversed."""
         high = self.ground.extent(scope, local=local)
         if not chance(self.choices, 30):
             return ZERO, high
@@ -230,7 +228,7 @@ class Maker:
         return low, high + choose(self.choices, (ZERO, low))
 
     def _binder(self, body: Callable[[IndexExpr], Tensor]) -> Callable[[IndexExpr], Tensor]:
-        """The body, with a name for its index: fresh, used before, or like that of a size or an input."""
+        """Return the body with a name for its index: fresh, reused, or that of a size or an input."""
         named: tuple[Callable[[IndexExpr], Tensor], ...] = (
             lambda i: body(i),  # noqa: PLW0108 (the parameter's name is what matters)
             lambda j: body(j),  # noqa: PLW0108
@@ -289,8 +287,6 @@ class Maker:
     def _cast(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         return atl.cast(dtype, self.tensor(scope, shape, choose(self.choices, [d for d in DTYPES if d != dtype])))
 
-    # -- scalars ------------------------------------------------------------------------------------------------------
-
     def _scalar(self, scope: Scope, dtype: str) -> list[Option]:
         options: list[Option] = [
             (1, lambda: self._literal(dtype)),
@@ -307,8 +303,6 @@ class Maker:
         whole = self.ring or dtype not in FLOATS
         literal: float = choose(self.choices, (1, 2, 0, -1, 3) if whole else (1, 0.5, 0, -1.25, 0.1, 3))
         return atl.cast(dtype, as_tensor(literal))
-
-    # -- tensors of rank 1 and more -----------------------------------------------------------------------------------
 
     def _ranked(self, scope: Scope, shape: Shape, dtype: str) -> list[Option]:
         generate: Option = (8, lambda: self._generation(scope, shape, dtype))
@@ -335,7 +329,7 @@ class Maker:
         return atl.gen(bounds, self._binder(body))
 
     def _reshapes(self, scope: Scope, shape: Shape, dtype: str) -> list[Option]:
-        """The operators that have a result of this shape."""
+        """Return the operators with a result of this shape."""
         extent, *rest = shape
         options: list[Option] = [
             (2, lambda: atl.flatten(self.tensor(scope, (constant(1), *shape), dtype))),
@@ -360,14 +354,14 @@ class Maker:
         return options
 
     def _placed(self, scope: Scope, extent: Index, rest: Shape, dtype: str) -> Tensor:
-        """An element placed in a tensor of it; no fold but a sum may meet it."""
+        """Return an element placed in a tensor; the only fold that may contain it is a sum."""
         if scope.folded:
             return self._generation(scope, (extent, *rest), dtype)
         position, conditions = self.ground.position(extent, scope)
         return self._guarded_by(conditions, atl.place(of(extent), position, self.tensor(scope, rest, dtype)))
 
     def _scattered(self, scope: Scope, extent: Index, rest: Shape, dtype: str) -> Tensor:
-        """A sum of placed terms, at positions that may repeat."""
+        """Return a sum of placed terms, at positions that may repeat."""
         if scope.folded:
             return self._generation(scope, (extent, *rest), dtype)
         high = self.ground.extent(scope, local=True)
@@ -397,7 +391,7 @@ class Maker:
         return self.ground.products.get(extent)
 
     def _parts(self, extent: Index) -> tuple[Index, Index] | None:
-        """Two extents, neither negative, that make up this one."""
+        """Return two non-negative extents that add up to this one."""
         if extent in self.ground.sums:
             return self.ground.sums[extent]
         value = extent.constant
@@ -407,10 +401,8 @@ class Maker:
         least = atom.minimum if isinstance(atom := extent.atom, Size) else 0
         return (extent - least, constant(least)) if least else None
 
-    # -- truncations --------------------------------------------------------------------------------------------------
-
     def _truncated(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
-        """A truncation of something longer, whose cut elements are padding in one way or another."""
+        """Return a truncation of a longer term whose cut elements are padding."""
         extent, *rest = shape
         amount = choose(self.choices, (self.ground.constant(), self.ground.size()))
         longer = extent + amount
@@ -446,7 +438,7 @@ class Maker:
         return pad(of(amount), self.tensor(scope, shape, dtype))
 
     def _guarded(self, scope: Scope, longer: Index, rest: Shape, dtype: str, *, low: Index, kept: Index) -> Tensor:
-        """A generation of which only the elements from `low` to `low + kept` are no padding."""
+        """Return a generation in which only the elements from `low` to `low + kept` are not padding."""
 
         def body(i: IndexExpr) -> Tensor:
             condition = (i >= of(low)) & (i < of(low + kept))
@@ -457,7 +449,7 @@ class Maker:
 
 
 def _holding(scope: Scope, shape: Shape, dtype: str) -> list[Tensor]:
-    """The let-bound tensors with parts of this shape and element type."""
+    """Return the let-bound tensors with parts of this shape and element type."""
     return [
         t
         for t in scope.tensors

@@ -1,7 +1,7 @@
-"""The ground of random programs: sizes with their values, inputs, extents, positions within them, and conditions.
+"""Index expressions of random programs: sizes with values, inputs, extents, positions, and conditions.
 
-Index expressions are built with the operators that a person uses. What is known of the concrete sizes of the call keeps
-programs small; that an access is in range must hold for all sizes, by construction or by a condition around it.
+Index expressions are built with the public operators. The concrete sizes of the call keep programs small. Accesses must
+be in range for all sizes, by construction or by a condition around them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import atl
+from atl.core import index as ix
 from atl.core.dtypes import BOOL, is_integer
-from atl.core.index import ZERO, Array, Index, Leaf, Size, Var, ceildiv, constant, value_of
 from atl.core.terms import Input
 from atl.surface.values import Condition, IndexExpr, Tensor
 from proofs_tests.programs.choices import Choices, chance, choose, weighted
 
-Shape: TypeAlias = tuple[Index, ...]
+Shape: TypeAlias = tuple[ix.Index, ...]
 Guarded: TypeAlias = tuple[IndexExpr, tuple[Condition, ...]]
 """A position, and the conditions under which it is in range."""
 
@@ -26,7 +26,7 @@ WAYS: Final = (
     *((8, "same"), (2, "reversed"), (3, "shifted"), (3, "clamped"), (2, "remainder"), (2, "fixed")),
     *((4, "gathered"), (2, "quotient"), (2, "row-major")),
 )
-"""How a position in an extent is come by."""
+"""A way to generate a position in an extent."""
 MAX_ELEMENTS: Final = 120
 MAX_WORK: Final = 600
 
@@ -36,8 +36,8 @@ class Bounded:
     """An index in scope: low <= index < high."""
 
     index: IndexExpr
-    low: Index
-    high: Index
+    low: ix.Index
+    high: ix.Index
 
     @property
     def from_zero(self) -> bool:
@@ -46,10 +46,10 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a term may use at its place: indices and let-bound tensors.
+    """The indices and let-bound tensors that a term may use.
 
-    `work` is how often the place is reached, `folded` says that a guard may not stand here: the monoid has not zero for
-    its neutral element.
+    `work` is the number of evaluations of the term. `folded` forbids a guard, because the neutral element of the monoid
+    around the term is not zero.
     """
 
     indices: tuple[Bounded, ...] = ()
@@ -57,7 +57,7 @@ class Scope:
     work: int = 1
     folded: bool = False
 
-    def inside(self, index: IndexExpr, low: Index, high: Index, times: int) -> Scope:
+    def inside(self, index: IndexExpr, low: ix.Index, high: ix.Index, times: int) -> Scope:
         return replace(self, indices=(*self.indices, Bounded(index, low, high)), work=self.work * max(1, times))
 
     def knowing(self, tensor: Tensor) -> Scope:
@@ -68,37 +68,35 @@ class Scope:
         return replace(self, folded=False) if self.folded else self
 
 
-def of(index: Index) -> IndexExpr:
+def of(index: ix.Index) -> IndexExpr:
     return IndexExpr(index)
 
 
 @dataclass(slots=True)
 class Ground:
-    """What all places of a program share. It grows while the program is made."""
+    """State shared by all terms of a program; it grows during generation."""
 
     choices: Choices
-    sizes: dict[str, tuple[Index, int]] = field(default_factory=dict)
+    sizes: dict[str, tuple[ix.Index, int]] = field(default_factory=dict)
     inputs: dict[str, Tensor] = field(default_factory=dict)
-    sums: dict[Index, tuple[Index, Index]] = field(default_factory=dict)
-    products: dict[Index, tuple[Index, Index]] = field(default_factory=dict)
-    splits: dict[tuple[Index, Index], tuple[Index, Index]] = field(default_factory=dict)
+    sums: dict[ix.Index, tuple[ix.Index, ix.Index]] = field(default_factory=dict)
+    products: dict[ix.Index, tuple[ix.Index, ix.Index]] = field(default_factory=dict)
+    splits: dict[tuple[ix.Index, ix.Index], tuple[ix.Index, ix.Index]] = field(default_factory=dict)
     events: set[str] = field(default_factory=set)
-    """Constructs that leave no trace in the canonical form of an index."""
+    """Constructs that are invisible in the canonical form of an index."""
 
-    # -- concrete values ----------------------------------------------------------------------------------------------
-
-    def value(self, expression: Index, scope: Scope) -> int:
-        """The value at the call's sizes; an index counts as its greatest one."""
+    def value(self, expression: ix.Index, scope: Scope) -> int:
+        """Return the value at the call's sizes, with the largest value of each index."""
         greatest = {bounded.index.node: bounded.high for bounded in scope.indices}
 
-        def leaf(leaf: Leaf) -> int:
-            if isinstance(leaf, Size):
+        def leaf(leaf: ix.Leaf) -> int:
+            if isinstance(leaf, ix.Size):
                 return self.sizes[leaf.name][1]
-            assert isinstance(leaf, Var)
+            assert isinstance(leaf, ix.Var)
             high = next(high for index, high in greatest.items() if index.atom == leaf)
             return max(0, self.value(high, scope) - 1)
 
-        return value_of(expression, leaf, lambda _array, _at: 0)
+        return ix.value_of(expression, leaf, lambda _array, _at: 0)
 
     def elements(self, shape: Shape, scope: Scope) -> int:
         count = 1
@@ -106,32 +104,30 @@ class Ground:
             count *= max(1, self.value(extent, scope))
         return count
 
-    # -- sizes and extents --------------------------------------------------------------------------------------------
-
-    def size(self) -> Index:
-        """A symbolic size, one there is or a new one."""
+    def size(self) -> ix.Index:
+        """Return a symbolic size, existing or new."""
         if self.sizes and (len(self.sizes) == len(SIZE_NAMES) or not chance(self.choices, 45)):
             return choose(self.choices, [size for size, _ in self.sizes.values()])
         name = SIZE_NAMES[len(self.sizes)]
         least = weighted(self.choices, ((6, 0), (3, 1), (1, 2)))
         value = max(least, weighted(self.choices, VALUES))
-        size: Index = atl.sizes(name, min=least).node
+        size: ix.Index = atl.sizes(name, min=least).node
         self.sizes[name] = (size, value)
         return size
 
-    def constant(self) -> Index:
-        return constant(weighted(self.choices, ((4, 2), (4, 3), (3, 1), (3, 4), (2, 5), (1, 7), (1, 6), (1, 0))))
+    def constant(self) -> ix.Index:
+        return ix.constant(weighted(self.choices, ((4, 2), (4, 3), (3, 1), (3, 4), (2, 5), (1, 7), (1, 6), (1, 0))))
 
-    def tile(self) -> Index:
-        """A positive extent to split by: often one that does not divide."""
+    def tile(self) -> ix.Index:
+        """Return a positive extent to split by, often not a divisor."""
         if chance(self.choices, 25):
             for size, value in self.sizes.values():
-                if isinstance(atom := size.atom, Size) and atom.minimum > 0 and value <= 4:
+                if isinstance(atom := size.atom, ix.Size) and atom.minimum > 0 and value <= 4:
                     return size
-        return constant(weighted(self.choices, ((4, 2), (4, 3), (2, 4), (1, 1), (1, 5))))
+        return ix.constant(weighted(self.choices, ((4, 2), (4, 3), (2, 4), (1, 1), (1, 5))))
 
-    def extent(self, scope: Scope, *, local: bool = False) -> Index:
-        """An extent. With `local`, one that may depend on the indices in scope."""
+    def extent(self, scope: Scope, *, local: bool = False) -> ix.Index:
+        """Return an extent; with `local`, it may depend on the indices in scope."""
         kind = weighted(
             self.choices, ((8, "size"), (4, "constant"), (2, "sum"), (2, "product"), (1, "tiles"), (2, "local"))
         )
@@ -143,7 +139,7 @@ class Ground:
                 return made if self.value(made, scope) <= 30 else self.constant()
             case "tiles":
                 k = self.tile()
-                return self.product_of(ceildiv(self.size(), k, positive=True), k)
+                return self.product_of(ix.ceildiv(self.size(), k, positive=True), k)
             case "local" if local and (inner := [b for b in scope.indices if b.from_zero]):
                 bounded = choose(self.choices, inner)
                 return choose(self.choices, (bounded.index + 1, bounded.index, of(bounded.high) - bounded.index)).node
@@ -152,23 +148,23 @@ class Ground:
             case _:
                 return self.size()
 
-    def sum_of(self, a: Index, b: Index) -> Index:
+    def sum_of(self, a: ix.Index, b: ix.Index) -> ix.Index:
         self.sums[a + b] = (a, b)
         return a + b
 
-    def product_of(self, a: Index, b: Index) -> Index:
+    def product_of(self, a: ix.Index, b: ix.Index) -> ix.Index:
         self.products[a * b] = (a, b)
         return a * b
 
-    def split_of(self, n: Index, k: Index) -> tuple[Index, Index]:
-        made = (ceildiv(n, k, positive=True), k)
+    def split_of(self, n: ix.Index, k: ix.Index) -> tuple[ix.Index, ix.Index]:
+        made = (ix.ceildiv(n, k, positive=True), k)
         self.splits[made] = (n, k)
         return made
 
     def shape(self, scope: Scope, *, local: bool = False, least: int = 0) -> Shape:
-        """A shape of rank 0 to 4 with few enough elements."""
+        """Return a shape of rank 0 to 4 with a limited number of elements."""
         rank = max(least, weighted(self.choices, ((6, 1), (5, 2), (2, 3), (2, 0), (1, 4))))
-        shape: list[Index] = []
+        shape: list[ix.Index] = []
         while len(shape) < rank:
             if rank - len(shape) >= 2 and chance(self.choices, 25):
                 shape.extend(self.split_of(self.extent(scope, local=local), self.tile()))
@@ -177,11 +173,11 @@ class Ground:
         limit = min(MAX_ELEMENTS, max(1, 4 * MAX_ELEMENTS // scope.work))
         while self.elements(tuple(shape), scope) > limit:
             at = max(range(rank), key=lambda d: self.value(shape[d], scope))
-            shape[at] = constant(2 if self.value(shape[at], scope) > 2 else 1)
+            shape[at] = ix.constant(2 if self.value(shape[at], scope) > 2 else 1)
         return tuple(shape)
 
-    def positive(self, extent: Index, scope: Scope) -> bool:
-        """Whether the extent is positive for all sizes, as far as is seen at once."""
+    def positive(self, extent: ix.Index, scope: Scope) -> bool:
+        """Return whether the extent is obviously positive for all sizes."""
         if extent.constant is not None:
             return extent.constant > 0
         if any(bounded.from_zero and bounded.high == extent for bounded in scope.indices):
@@ -190,25 +186,23 @@ class Ground:
         for monomial, coefficient in extent.terms:
             if not monomial:
                 continue
-            if coefficient < 0 or not all(isinstance(atom, Size) for atom in monomial):
+            if coefficient < 0 or not all(isinstance(atom, ix.Size) for atom in monomial):
                 return False
             lowest = coefficient
             for atom in monomial:
-                lowest *= atom.minimum if isinstance(atom, Size) else 0
+                lowest *= atom.minimum if isinstance(atom, ix.Size) else 0
             least += lowest
         return least > 0
 
-    # -- inputs -------------------------------------------------------------------------------------------------------
-
     def declared(self, shape: Shape, dtype: str) -> Tensor:
-        """An input of this shape and element type, one there is or a new one."""
+        """Return an input of this shape and element type, existing or new."""
         same = [t for t in self.inputs.values() if t.node.type.shape == shape and t.dtype == dtype]
         if same and (len(self.inputs) >= 4 or chance(self.choices, 60)):
             return choose(self.choices, same)
         return self._new("ABCDEFGHIJKLMNOPQRSTUVWXYZ", shape, dtype, None)
 
-    def positions_array(self, extent: Index, along: Index) -> Tensor | None:
-        """An integer input whose elements are positions in an extent."""
+    def positions_array(self, extent: ix.Index, along: ix.Index) -> Tensor | None:
+        """Return an integer input whose elements are positions in an extent."""
         if self.value(extent, Scope()) <= 0:
             return None
         for tensor in self.inputs.values():
@@ -224,10 +218,8 @@ class Ground:
         self.inputs[name] = made
         return made
 
-    # -- positions ----------------------------------------------------------------------------------------------------
-
-    def position(self, extent: Index, scope: Scope) -> Guarded:
-        """A position in an extent."""
+    def position(self, extent: ix.Index, scope: Scope) -> Guarded:
+        """Return a position in an extent."""
         fitting = [b for b in scope.indices if b.from_zero and b.high == extent]
         kind = weighted(self.choices, WAYS)
         if fitting and kind in ("same", "reversed"):
@@ -244,7 +236,7 @@ class Ground:
                 self.events.add("remainder")
                 return self.any_index(scope) % of(extent), ()
             if kind == "fixed":
-                return choose(self.choices, (of(ZERO), of(extent) - 1)), ()
+                return choose(self.choices, (of(ix.ZERO), of(extent) - 1)), ()
         if kind == "quotient" and scope.indices:
             self.events.add("quotient")
             at = choose(self.choices, scope.indices).index // of(self.tile())
@@ -254,11 +246,11 @@ class Ground:
             return self._guarded(base + choose(self.choices, (1, -1, 2, -2)), extent)
         return self._guarded(self.any_index(scope), extent)
 
-    def _guarded(self, at: IndexExpr, extent: Index) -> Guarded:
+    def _guarded(self, at: IndexExpr, extent: ix.Index) -> Guarded:
         return at, ((at >= 0) & (at < of(extent)),)
 
-    def _gathered(self, extent: Index, scope: Scope) -> IndexExpr | None:
-        """An element of an array of positions, at an index of which it is known to have enough."""
+    def _gathered(self, extent: ix.Index, scope: Scope) -> IndexExpr | None:
+        """Return an element of an array of positions, at an index that is known to be in range."""
         closed = not extent.free
         for bounded in reversed(scope.indices):
             if closed and bounded.from_zero and not bounded.high.free:
@@ -266,14 +258,14 @@ class Ground:
                 return None if array is None else atl.imin(array[bounded.index])
         return None
 
-    def _row_major(self, extent: Index, scope: Scope) -> IndexExpr | None:
+    def _row_major(self, extent: ix.Index, scope: Scope) -> IndexExpr | None:
         rows, columns = self.products.get(extent, (None, None))
         i = next((b.index for b in scope.indices if b.from_zero and b.high == rows), None)
         j = next((b.index for b in reversed(scope.indices) if b.from_zero and b.high == columns), None)
         return None if i is None or j is None or columns is None else i * of(columns) + j
 
     def any_index(self, scope: Scope) -> IndexExpr:
-        """Some index expression, of any value."""
+        """Return an index expression of any value."""
         if not scope.indices:
             return choose(self.choices, (of(self.constant()), of(self.size())))
         i = choose(self.choices, scope.indices).index
@@ -298,14 +290,14 @@ class Ground:
                 return i * choose(self.choices, scope.indices).index
             case 8:
                 other = choose(
-                    self.choices, (choose(self.choices, scope.indices).index, of(self.size()), of(constant(5)))
+                    self.choices, (choose(self.choices, scope.indices).index, of(self.size()), of(ix.constant(5)))
                 )
                 return i ^ (other - choose(self.choices, (0, 0, 2)))
             case _:
                 return i
 
     def condition(self, scope: Scope) -> Condition:
-        """Some condition on indices and sizes."""
+        """Return a condition on indices and sizes."""
         left, right = (
             self.any_index(scope),
             choose(self.choices, (of(self.constant()), of(self.size()), self.any_index(scope))),
@@ -330,7 +322,7 @@ class Ground:
                 )
 
     def _truth(self, scope: Scope) -> Condition | None:
-        """An element of an input of truth values, at an index of which it has enough."""
+        """Return an element of a boolean input, at an index in range."""
         for bounded in reversed(scope.indices):
             if bounded.from_zero and not bounded.high.free:
                 name = f"mask_{len(self.inputs)}"
@@ -342,6 +334,6 @@ class Ground:
         return None
 
 
-def array_of(tensor: Tensor) -> Array:
+def array_of(tensor: Tensor) -> ix.Array:
     assert isinstance(tensor.node, Input)
     return tensor.node.array

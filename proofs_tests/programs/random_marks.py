@@ -1,4 +1,4 @@
-"""Marks on the loops and lets of random programs: those that C carries out, each where it is legal."""
+"""Marks on the loops and lets of random programs: all that C supports, where they are legal."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.targets.capabilities import marked_binders
 from lowering.targets.mark_checks import check_nest
-from proofs_tests.nests.walks.programs import walk_case
+from proofs_tests.nests.co_iteration.programs import walk_case
 from proofs_tests.programs.choices import Choices, Seeded, chance, weighted
 from proofs_tests.programs.generate import Case, Made, Rejected, case
 
 PERCENT: Final = 75
-"""So many of the programs have marks drawn for them; not all of these have a loop or let that may have one."""
+"""Share of programs for which marks are drawn; some of them have no loop or let to mark."""
 WALKS: Final = 15
-"""So many of the programs that have marks in any case are merges or runs."""
+"""Share of merges and runs among programs that always have marks."""
 UNMARKED: Final = Rejected("has no mark that may stand there")
 
 _Weighted: TypeAlias = tuple[tuple[int, Mark], ...]
@@ -48,19 +48,19 @@ _BUFFERS: Final[_Weighted] = (
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A random case with marks, and how many were drawn for it of each kind; what is refused is taken away again."""
+    """A random case with marks, and the numbers of drawn and refused marks of each kind."""
 
     made: Made
     drawn: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
     nest: LoopNest | None = None
-    """What the case is lowered to, where that is known already."""
+    """Loop nest of the case, if already known."""
 
 
 def drawn_case(choices: Choices, *, always: bool = False) -> Drawn:
-    """A random case, with marks on some of its loops and lets. With `always` it is rejected if none may stand there.
+    """Return a random case with marks; with `always`, reject a case without legal marks.
 
-    Some of those that always have marks are merges and runs, which other random programs do not have.
+    With `always`, some cases are merges and runs, which other random programs lack.
     """
     if always and chance(choices, WALKS):
         return _kept(walk_case(choices))
@@ -72,7 +72,7 @@ def drawn_case(choices: Choices, *, always: bool = False) -> Drawn:
 
 
 def _kept(made: Case, *, always: bool = True) -> Drawn:
-    """The case without the marks that are refused."""
+    """Return the case without refused marks."""
     program, nest = lowered(made.program)
     drawn, kept = _counted(made.program), _counted(program)
     if always and not kept:
@@ -87,12 +87,12 @@ def _marks_of(at: Gen | Reduce | Let) -> _Weighted:
 
 
 def marked_case(choices: Choices, *, always: bool = False) -> Made:
-    """A random case, with marks on some of its loops and lets; what is refused there is taken away again."""
+    """Return a random case with legal marks on some of its loops and lets."""
     return drawn_case(choices, always=always).made
 
 
 def marked_case_by_seed(seed: int, number: int, *, always: bool = False) -> Made:
-    """The case of this number in the run of this seed, with its marks."""
+    """Return the marked case with this number in the run with this seed."""
     return marked_case(Seeded.by(f"{seed}:{number}"), always=always)
 
 
@@ -101,14 +101,14 @@ def _counted(program: Program) -> Counter[str]:
 
 
 def legal(program: Program) -> Program:
-    """The program without the marks that lowering or C refuse."""
+    """Return the program without the marks that lowering or C refuse."""
     return lowered(program)[0]
 
 
 def lowered(program: Program) -> tuple[Program, LoopNest | None]:
-    """The program without the marks that lowering or C refuse, and its nest, where nothing else is wrong with it.
+    """Return the program without refused marks, and its nest, if there is no other fault.
 
-    What is refused together goes together, but for merges: one may stand where another one is none any more.
+    Marks refused together are removed together, except merges: one may become legal when another is removed.
     """
     while True:
         try:
@@ -117,17 +117,17 @@ def lowered(program: Program) -> tuple[Program, LoopNest | None]:
         except RefusedMark as refused:
             others = [each for each in refused.others if each.mark != LoopMark.MERGE.value]
             gone = {(each.binder, each.mark) for each in (refused, *others)}
-        except Exception:  # noqa: BLE001 (whatever else goes wrong is looked at later, as of every program)
+        except Exception:  # noqa: BLE001 (other faults are examined later, as for every program)
             return program, None
         else:
             return program, nest
         dropped = [binder.path for binder in marked_binders(program) if (binder.name, binder.mark.value) in gone]
-        assert dropped, f"{gone} are no marks of the program"
+        assert dropped, f"{gone} are not marks of the program"
         program = _marked(program, dict.fromkeys(dropped))
 
 
 def with_marks(program: Program, of: Mapping[Path, str]) -> Program:
-    """The program with these marks, by the paths of loops and lets.
+    """Mark loops and lets by their paths.
 
     >>> import atl
     >>> x = atl.tensor("x", atl.sizes("n"))
@@ -139,7 +139,7 @@ def with_marks(program: Program, of: Mapping[Path, str]) -> Program:
 
 
 def _marked(program: Program, of: Mapping[Path, Mark | None]) -> Program:
-    """The program with these marks; None takes one away."""
+    """Set or remove (None) these marks."""
     return replace(program, body=_with(program.body, of, ()))
 
 
@@ -156,7 +156,7 @@ def _with(e: Expr, of: Mapping[Path, Mark | None], path: Path) -> Expr:
 
 
 def loops_of(program: Program) -> list[Path]:
-    """The paths of all loops of a program, the outer ones first."""
+    """Return the paths of all loops of a program, outer loops first."""
     return [path for path, at in _binders(program.body, ()) if isinstance(at, Gen | Reduce)]
 
 

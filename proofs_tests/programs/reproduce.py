@@ -1,4 +1,4 @@
-"""A program as Python source that rebuilds it with the public operators, and a case as a script that runs it."""
+"""Python source that rebuilds a program with the public operators, and scripts that run a case."""
 
 from __future__ import annotations
 
@@ -9,34 +9,12 @@ from typing import Any, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from atl.core import dtypes
+from atl.core import dtypes, terms
+from atl.core import index as ix
 from atl.core.declared import is_bool_array
-from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, atoms
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as AnyOf
 from atl.core.program import Program
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    TensorVar,
-    Unary,
-    Value,
-)
 from atl.core.traversal import amounts, indices_in, subterms
 from lowering.targets.capabilities import marked_binders
 
@@ -45,7 +23,7 @@ _FUNCTIONS = {"min": "atl.minimum", "max": "atl.maximum"}
 
 
 def as_python(program: Program) -> str:
-    """Statements that leave in `program` a program equal to this one, with the marks of its loops; names may differ.
+    """Return statements that assign to `program` an equal program with the same marks; names may differ.
 
     >>> import atl
     >>> from proofs_tests.programs.reproduce import as_python
@@ -80,7 +58,7 @@ def as_python(program: Program) -> str:
 
 
 def as_script(program: Program, sizes: Mapping[str, int], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-    """A script that builds the program, its sizes and arrays, and compares all ways to run it."""
+    """Return a script that builds the program, its sizes and arrays, and compares all ways to run it."""
     held = "".join(f'    "{name}": {_literal(array)},\n' for name, array in arrays.items())
     return (
         f"{as_python(program)}\n\n"
@@ -96,22 +74,24 @@ def _literal(array: npt.NDArray[Any]) -> str:
     return f'np.array({np.ravel(array).tolist()}, dtype="{array.dtype}"){shape}'
 
 
-def _sizes(program: Program) -> list[Size]:
+def _sizes(program: Program) -> list[ix.Size]:
     found = [e for array in program.inputs for e in array.shape]
     for term in subterms(program.body):
         found += indices_in(term)
     for assumption in program.assumptions:
         found += expressions(assumption)
-    return sorted({atom for e in found for atom in atoms(e) if isinstance(atom, Size)}, key=lambda size: size.minimum)
+    return sorted(
+        {atom for e in found for atom in ix.atoms(e) if isinstance(atom, ix.Size)}, key=lambda size: size.minimum
+    )
 
 
-def _truth(element: Index) -> Read | None:
-    """The element of an input of truth values that the expression is, if it is one."""
+def _truth(element: ix.Index) -> ix.Read | None:
+    """Return the element of a boolean input that the expression is, if any."""
     atom = element.atom
-    return atom if isinstance(atom, Read) and is_bool_array(atom.array) else None
+    return atom if isinstance(atom, ix.Read) and is_bool_array(atom.array) else None
 
 
-def _declaration(writer: _Writer, array: Array) -> str:
+def _declaration(writer: _Writer, array: ix.Array) -> str:
     parts = [f'"{array.name}"', *(writer.index(extent) for extent in array.shape), f'dtype="{array.dtype}"']
     if array.low is not None and array.high is not None and not is_bool_array(array):
         parts.append(f"range=({writer.index(array.low)}, {writer.index(array.high)})")
@@ -123,7 +103,7 @@ def _declaration(writer: _Writer, array: Array) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Writes terms in sight of some names; bound indices and tensors have theirs by de Bruijn position."""
+    """Printer of terms with names in scope; bound indices and tensors are named by de Bruijn index."""
 
     taken: frozenset[str]
     indices: tuple[str, ...] = ()
@@ -143,63 +123,59 @@ class _Writer:
     def with_tensor(self, name: str) -> _Writer:
         return replace(self, taken=self.taken | {name}, tensors=(*self.tensors, name))
 
-    # -- terms --------------------------------------------------------------------------------------------------------
-
-    def term(self, e: Expr) -> str:
+    def term(self, e: terms.Expr) -> str:
         match e:
-            case Input(array):
+            case terms.Input(array):
                 return array.name
-            case Local(position):
+            case terms.Local(position):
                 return self.tensors[-1 - position]
-            case TensorVar() | Metavariable() | Padding():
+            case terms.TensorVar() | terms.Metavariable() | terms.Padding():
                 raise ValueError(f"{type(e).__name__} is not written by a person")
-            case Constant(value):
+            case terms.Constant(value):
                 return f'atl.cast("{e.type.dtype or dtypes.DEFAULT}", {value!r})'
-            case Value(position):
+            case terms.Value(position):
                 return f'atl.cast("{e.type.dtype or dtypes.DEFAULT}", atl.value({self.index(position)}))'
-            case Gen(low, high, body, name):
+            case terms.Gen(low, high, body, name):
                 return f"atl.gen({self.bounds(low, high)}, {self.under(name, body)})"
-            case Reduce(monoid, low, high, body, name):
+            case terms.Reduce(monoid, low, high, body, name):
                 head = "atl.sum(" if monoid == "sum" else f'atl.reduce("{monoid}", '
                 return f"{head}{self.bounds(low, high)}, {self.under(name, body)})"
-            case Guard(predicate, body):
+            case terms.Guard(predicate, body):
                 return f"atl.guard({self.predicate(predicate)}, {self.term(body)})"
-            case Let(value, body, name):
+            case terms.Let(value, body, name):
                 fresh = self.fresh(name)
                 return f"atl.let({self.term(value)}, lambda {fresh}: {self.with_tensor(fresh).term(body)})"
-            case Access(tensor, position):
+            case terms.Access(tensor, position):
                 return f"{self.term(tensor)}[{self.index(position)}]"
-            case Unary(op, operand):
+            case terms.Unary(op, operand):
                 return f"(-{self.term(operand)})" if op == "neg" else f"atl.{op}({self.term(operand)})"
-            case Binary(op, left, right):
+            case terms.Binary(op, left, right):
                 if op in _FUNCTIONS:
                     return f"{_FUNCTIONS[op]}({self.term(left)}, {self.term(right)})"
                 return f"({self.term(left)} {_OPERATORS[op]} {self.term(right)})"
-            case Select(predicate, left, right):
+            case terms.Select(predicate, left, right):
                 return f"atl.select({self.predicate(predicate)}, {self.term(left)}, {self.term(right)})"
-            case Cast(dtype, operand):
+            case terms.Cast(dtype, operand):
                 return f'atl.cast("{dtype}", {self.term(operand)})'
-            case Concat(left, right):
+            case terms.Concat(left, right):
                 return f"atl.concat({self.term(left)}, {self.term(right)})"
-            case Reshape(op, operand):
+            case terms.Reshape(op, operand):
                 return f"{self.reshape(op)}{self.term(operand)})"
             case _:
                 assert_never(e)
 
-    def under(self, hint: str, body: Expr) -> str:
+    def under(self, hint: str, body: terms.Expr) -> str:
         name = self.fresh(hint)
         return f"lambda {name}: {self.with_index(name).term(body)}"
 
-    def bounds(self, low: Index, high: Index) -> str:
+    def bounds(self, low: ix.Index, high: ix.Index) -> str:
         return self.index(high) if low.constant == 0 else f"({self.index(low)}, {self.index(high)})"
 
-    def reshape(self, op: ReshapeOp) -> str:
+    def reshape(self, op: terms.ReshapeOp) -> str:
         by = "".join(f"{self.index(amount)}, " for amount in amounts(op))
         return f"atl.{op.form.word}({by}"
 
-    # -- indices and predicates ---------------------------------------------------------------------------------------
-
-    def index(self, e: Index) -> str:
+    def index(self, e: ix.Index) -> str:
         text = ""
         for monomial, coefficient in e.terms:
             factors = [self.atom(atom) for atom in monomial]
@@ -212,25 +188,25 @@ class _Writer:
 
     def atom(self, atom: object) -> str:
         match atom:
-            case Size(name):
+            case ix.Size(name):
                 return name
-            case Bound(position):
+            case ix.Bound(position):
                 return self.indices[-1 - position]
-            case Quotient(numerator, denominator):
+            case ix.Quotient(numerator, denominator):
                 return f"(({self.index(numerator)}) // ({self.index(denominator)}))"
-            case Extremum(kind, choices):
+            case ix.Extremum(kind, choices):
                 return f"atl.i{kind}({', '.join(map(self.index, choices))})"
-            case Xor(parts):
+            case ix.Xor(parts):
                 return "(" + " ^ ".join(f"({self.index(part)})" for part in parts) + ")"
-            case Read(array, positions):
-                # With one choice, the least is that element, as an index.
+            case ix.Read(array, positions):
+                # The minimum of one element is that element, as an index.
                 return f"atl.imin({array.name}[{', '.join(map(self.index, positions))}])"
-            case Var(_, name):
+            case ix.Var(_, name):
                 raise ValueError(f"the index {name} is open")
             case _:
                 raise ValueError(f"{atom!r} is no atom")
 
-    def truth(self, element: Read) -> str:
+    def truth(self, element: ix.Read) -> str:
         at = ", ".join(map(self.index, element.indices))
         return f"{element.array.name}[{at}]" if at else element.array.name
 

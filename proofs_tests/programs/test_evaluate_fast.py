@@ -1,4 +1,4 @@
-"""The fast evaluation gives what the reference gives, on random programs, in boxes of any size."""
+"""Fast evaluation: agreement with the reference on random programs, in blocks of any size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ n, m, k = atl.sizes("n m k")
 
 
 def wanted(numbers: range) -> Iterator[Expected]:
-    """What the reference gives for random programs, with how far off each element may be."""
+    """Yield the expected results of random programs, with error bounds."""
     for number in numbers:
         made = case(Seeded.by(f"fast:{number}"))
         if isinstance(made, Case):
@@ -30,7 +30,7 @@ def wanted(numbers: range) -> Iterator[Expected]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("elements", [1, 7, 64, 1 << 20])
-def test_random_programs_mean_the_same(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_programs_agree_with_the_reference(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectorised, "BLOCK_SIZE", elements)
     compared = 0
     for expected in wanted(range(elements % 5 * 40, elements % 5 * 40 + 20)):
@@ -52,7 +52,7 @@ def test_random_programs_mean_the_same(elements: int, monkeypatch: pytest.Monkey
     ],
     ids=lambda fault: fault[0],
 )
-def test_a_planted_fault_is_found(fault: tuple[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_fault_is_found(fault: tuple[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectorised, *fault)
     found = 0
     for expected in wanted(range(30)):
@@ -66,7 +66,7 @@ def test_a_planted_fault_is_found(fault: tuple[str, object], monkeypatch: pytest
     assert found
 
 
-def test_large_arrays_are_evaluated_in_boxes_with_bounded_memory() -> None:
+def test_large_arrays_are_evaluated_in_bounded_memory() -> None:
     x = atl.tensor("x", n, k, dtype="float64")
     rows = atl.gen(n, lambda i: atl.let(
         atl.gen(k, lambda j: atl.exp(x[i, j])),
@@ -79,7 +79,7 @@ def test_large_arrays_are_evaluated_in_boxes_with_bounded_memory() -> None:
     assert np.isclose(atl.evaluate_fast(total, held), held.sum(), rtol=1e-13)
 
 
-def test_ends_of_ranges_and_guards_mean_what_they_mean_in_the_reference() -> None:
+def test_range_ends_and_guards_agree_with_the_reference() -> None:
     x = atl.tensor("x", n, dtype="float64")
     pos = atl.tensor("pos", m + 1, dtype="int32", range=(0, n + 1))
     ragged = atl.gen(m, lambda i: atl.sum((pos[i], pos[i + 1]), lambda p: x[p]))
@@ -93,7 +93,7 @@ def test_ends_of_ranges_and_guards_mean_what_they_mean_in_the_reference() -> Non
         np.testing.assert_array_equal(atl.evaluate_fast(program, **given), atl.evaluate(program, **given))
 
 
-def test_what_the_reference_refuses_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     x = atl.tensor("x", n)
     padded = atl.program("padded", [x], atl.padr(k, x))
     with pytest.raises(ArgumentError, match="no array determines the size k"):

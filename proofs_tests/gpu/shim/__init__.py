@@ -1,1 +1,1 @@
-"""Printed kernels run without a GPU: their text under a C++ compiler, with a header before it."""
+"""A shim that runs printed kernels without a GPU: a C++ compiler and a header in place of CUDA."""

@@ -1,4 +1,4 @@
-"""How the lanes of a warp access memory together, counted for each place of a printed kernel that does."""
+"""Counts of memory accesses by warps, for each place in a printed kernel."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, Final, Literal
 from proofs_tests.gpu.shim.run import build
 
 COUNTED: Final = "-g"
-"""What a build needs, so that places are lines of the text."""
+"""Flag of a build that maps places to lines of the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     """The accesses by warps at one place of the text.
 
-    `cost` is how many rounds of the banks they take in shared memory, or how many sectors of 32 bytes they touch in
-    global memory; `fewest` is what as many accesses take at least, `worst` by how much the worst of them takes more.
+    `cost` is the number of bank rounds in shared memory, or of 32-byte sectors touched in global memory. `fewest` is
+    the least possible cost of as many accesses, and `worst` the largest excess of a single access.
     """
 
     line: str
@@ -33,12 +33,12 @@ class Count:
 
     @property
     def conflicts(self) -> bool:
-        """Whether an access takes more than it has to."""
+        """True if an access costs more than necessary."""
         return self.cost > self.fewest
 
 
 def counts(source: str, folder: Path, run: Callable[[Any], object], name: str = "counted") -> tuple[Count, ...]:
-    """The counts of all that happens in `run`, which is given the loaded library of a text."""
+    """Count the accesses during `run`, which takes the loaded library of a text."""
     library = build([source], folder, name, COUNTED)
     library.shim_counts.restype = ctypes.c_char_p
     library.shim_count()
@@ -53,7 +53,7 @@ def counts(source: str, folder: Path, run: Callable[[Any], object], name: str = 
 
 
 def _lines(places: list[int], library: Path) -> list[int]:
-    """The lines of the text from which calls return at these places of a library."""
+    """Return the lines of the text from which the calls at these places return."""
     command = ["addr2line", "-e", str(library), *(hex(place - 1) for place in places)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return [int(line.rpartition(":")[2].split()[0]) for line in said.splitlines()]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [int(line.rpartition(":")[2].split()[0]) for line in answer.splitlines()]

@@ -1,4 +1,4 @@
-"""A machine without a GPU on which kernels are called: the shim in the place of CUDA, and arrays on its device."""
+"""A machine without a GPU: the shim in place of CUDA, and arrays on its device."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(slots=True)
 class ShimMachine:
-    """Builds with a C++ compiler and the shim; `text` is CUDA's calls, in which a test may plant a fault."""
+    """A machine that builds with a C++ compiler and the shim; a test may plant a fault in `text`, the CUDA calls."""
 
     folder: Path
     text: str = runtime.TEXT
     libraries: list[Any] = field(default_factory=list)
 
     def functions(self, source: str, name: str, declared: Declared) -> Functions:
-        """The functions of the text, built with the shim's part of CUDA."""
-        # Each library is a file of its own: of two at one path only the first is loaded.
+        """Build the text with the CUDA runtime of the shim and return its functions."""
+        # Each library has its own file: of two at one path only the first is loaded.
         number = len(list(self.folder.glob("*.so")))
         library = build([source, self.text], self.folder, f"{name}{number}")
         self.libraries.append(library)
@@ -35,41 +35,35 @@ class ShimMachine:
 
     @property
     def shim(self) -> Shim:
-        """The device of the library that was built last."""
+        """Device of the library that was built last."""
         return Shim(self.libraries[-1])
 
 
 class Shim:
-    """What a test does with the device of a library: arrays on it, work in its streams, calls that fail."""
+    """The device of a library, as tests use it: arrays, work in streams, and failing calls."""
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        for name, gives in (
-            ("shim_array", ctypes.c_void_p),
-            ("shim_finding", ctypes.c_char_p),
-            ("shim_said", ctypes.c_char_p),
-            ("shim_result", ctypes.c_size_t),
-            ("shim_arrays", ctypes.c_size_t),
-            ("shim_waiting", ctypes.c_size_t),
-            ("shim_calls", ctypes.c_size_t),
-        ):
-            getattr(library, name).restype = gives
+        pointers = {"shim_array": ctypes.c_void_p, "shim_finding": ctypes.c_char_p, "shim_said": ctypes.c_char_p}
+        sizes = dict.fromkeys(("shim_result", "shim_arrays", "shim_waiting", "shim_calls"), ctypes.c_size_t)
+        for name, result in (pointers | sizes).items():
+            getattr(library, name).restype = result
 
     def array(self, held: Array, *, known: bool = True) -> int:
-        """The address of an array on the device; without known elements it is poisoned."""
+        """Allocate an array on the device and return its address; unknown elements are poisoned."""
         at = held.ctypes.data_as(ctypes.c_void_p) if known else None
         address: int = self.library.shim_array(ctypes.c_size_t(held.nbytes), at)
         return address
 
     def write_later(self, memory: int, held: Array, stream: int) -> None:
-        """Puts into a stream that the array holds this."""
+        """Enqueue a write of `held` to a stream."""
         data = held.ctypes.data_as(ctypes.c_void_p)
         self.library.shim_write_later(
             ctypes.c_void_p(memory), data, ctypes.c_size_t(held.nbytes), ctypes.c_void_p(stream)
         )
 
     def read(self, memory: int, like: Array) -> Array:
-        """What an array on the device holds now."""
+        """Read the current elements of an array on the device."""
         made = np.empty_like(like)
         self.unknown = self.library.shim_result(
             ctypes.c_void_p(memory), made.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(made.nbytes)
@@ -80,7 +74,7 @@ class Shim:
         self.library.shim_free(ctypes.c_void_p(memory))
 
     def fail(self, call: str, error: int, after: int = 0) -> None:
-        """Lets a call of CUDA fail, after so many that do not."""
+        """Let a CUDA call fail after `after` successful calls."""
         self.library.shim_fail(call.encode(), error, after)
 
     def synchronize(self, stream: int) -> int:
@@ -88,11 +82,11 @@ class Shim:
         return error
 
     def put_on(self, memory: int, device: int) -> None:
-        """Says that an array is on another GPU."""
+        """Assign an array to another GPU."""
         self.library.shim_put_on(ctypes.c_void_p(memory), device)
 
     def waiting(self, stream: int) -> int:
-        """How much work is in a stream that nobody has waited for."""
+        """Return the amount of work in a stream that has not been waited for."""
         count: int = self.library.shim_waiting(ctypes.c_void_p(stream))
         return count
 
@@ -107,8 +101,8 @@ class Shim:
         return number
 
     @property
-    def said(self) -> str:
-        """What the shim has found."""
+    def findings(self) -> str:
+        """Findings of the shim."""
         texts: list[bytes] = [self.library.shim_finding(), self.library.shim_said()]
         return " ".join(text.decode() for text in texts if text)
 
@@ -118,7 +112,7 @@ class Shim:
 
 @dataclass(slots=True)
 class ByInterface:
-    """An array on a device with `__cuda_array_interface__`, as CuPy, numba and PyTorch have it."""
+    """An array on the device with `__cuda_array_interface__`, as in CuPy, numba and PyTorch."""
 
     pointer: int
     like: Array
@@ -156,7 +150,7 @@ class _Managed(ctypes.Structure):
 
 @dataclass(slots=True)
 class ByDLPack:
-    """An array on a device with DLPack. The stream that asks for it is made to wait for its own, as PyTorch does."""
+    """An array on the device with DLPack. The importing stream waits for the array's stream, as in PyTorch."""
 
     pointer: int
     like: Array

@@ -1,4 +1,4 @@
-"""Faults planted in printed kernels: one word changed where it stands, for every place where it stands."""
+"""Faults planted in printed kernels: one token changed at a time, at every place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A text with one fault: what was done, and to which line."""
+    """A text with one fault: the kind of change and the changed line."""
 
     what: str
     line: str
@@ -31,7 +31,7 @@ CHANGES: Final[tuple[tuple[str, str, str], ...]] = (
 
 
 def mutants(source: str) -> Iterator[Mutant]:
-    """Each change at each place of the kernels of a file, and of the functions that they call."""
+    """Yield each change at each place in the kernels of a file and the functions that they call."""
     start, end = 0, source.rindex("/*", 0, source.index('extern "C"'))
     for what, pattern, by in CHANGES:
         for found in re.finditer(pattern, source[start:end]):
@@ -43,5 +43,5 @@ def mutants(source: str) -> Iterator[Mutant]:
 
 
 def _is_declaration(line: str) -> bool:
-    """Whether the line declares an array: its brackets hold an extent, and one more is no fault."""
+    """Return whether the line declares an array; a larger extent is not a fault."""
     return line.startswith(("__shared__", "float acc", "static"))

@@ -1,4 +1,4 @@
-"""Random programs with the marks of a GPU: tiles that threads fill and read in some other order, sums, registers."""
+"""Random programs with GPU marks: tiles filled and read by threads in different orders, sums, and registers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 HEAD: Final = "(x : float32[n, 8, 8], y : float32[n, 8, 8])"
 
 AXES: Final = (("y", "x"), ("y", "x"), ("x", "y"), ("x", "z"), ("y", ""), ("", "x"), ("", ""))
-"""Which axes of threads two loops may be, one within the other."""
+"""Axes of threads for two nested loops."""
 
 
 @dataclass(slots=True)
 class Maker:
-    """Makes one program; `tiles` are the lets in scope, each with its extents."""
+    """A generator of one program; `tiles` are the lets in scope with their extents."""
 
     random: Random
     tiles: list[tuple[str, int, int]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Maker:
         return f"{name} {HEAD} : float32[n, {rows}, {columns}] := ⊞[b < n | {grid}] {lets} {body}"
 
     def _lets(self, block: str) -> str:
-        """Some tiles, each made of those before it."""
+        """Return some tiles, each computed from earlier ones."""
         return " ".join(self._let(block) for _ in range(self.random.choice((1, 1, 2, 2, 3))))
 
     def _let(self, block: str) -> str:
@@ -59,7 +59,7 @@ class Maker:
         return f"let {name}{mark} := {value} in"
 
     def _rounds(self, block: str, rows: int, columns: int) -> str:
-        """A sum of tiles in a loop in which all threads go round together, each with a tile of its own before it."""
+        """Return a sum of tiles in a loop that all threads run together, with another tile per iteration."""
         inner = f"t{self.names}"
         self.names += 1
         filled = f"{self._loops(rows, columns, self._axes())} {self._element('q')}"
@@ -85,7 +85,7 @@ class Maker:
         return f"⊞[i < {rows}{marks[0]}] ⊞[j < {columns}{marks[1]}]"
 
     def _element(self, block: str) -> str:
-        """One or two reads, of which the first one is of the last tile there is: so that none is made for nothing."""
+        """Return one or two reads. The first reads the last tile, so that no tile is unused."""
         reads = [self._read(block, first=True), *(self._read(block) for _ in range(self.random.choice((0, 1, 1))))]
         return self.random.choice((" + ", " * ", " - ")).join(reads)
 
@@ -102,7 +102,7 @@ class Maker:
         return f"([0 <= {row} < {rows} ∧ 0 <= {column} < {columns}] · {name}[{row}, {column}])"
 
     def _sum(self, block: str) -> str:
-        """A number that threads fold together, or each computes."""
+        """Return a scalar that threads reduce together, or that each thread computes."""
         random = self.random
         rows, columns = random.choice(((1, 4), (2, 8), (1, 32), (3, 4)))
         marks = random.choice(((" | thread.y", " | thread.x"), ("", " | thread.x"), ("", "")))
@@ -113,5 +113,5 @@ class Maker:
 
 
 def program_by_seed(seed: int, number: int) -> str:
-    """The text of the program of this number in the run of this seed."""
+    """Return the text of program `number` in the run with this seed."""
     return Maker(Random(f"gpu {seed} {number}")).program(f"fuzzed{number}")

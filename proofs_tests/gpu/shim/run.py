@@ -1,4 +1,4 @@
-"""Builds printed kernels with a C++ compiler and calls them, with every load and store of theirs looked at."""
+"""Build printed kernels with a C++ compiler and call them, with every load and store checked."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ FLAGS: Final = ("-std=c++17", "-O0", "-fPIC", "-Wall", "-Wno-unknown-pragmas", "
 PREAMBLE: Final = f'#include "{HERE / "shim.h"}"\n#include <math.h>\n#include <stdint.h>\n'
 
 SANITIZED: Final = "-fsanitize=thread,undefined"
-"""What calls shim.cpp: each load and store, and what C++ leaves undefined, as a sum that overflows."""
+"""Flags that make each load and store call shim.cpp, and undefined behaviour of C++ too, such as overflow."""
 
 Array = npt.NDArray[Any]
 Indices: TypeAlias = Literal["int32_t", "int64_t", "shim_index"]
-"""Types of indices: of 32 bits, of 64, and one that notes how great they are."""
+"""Types of indices: 32 bits, 64 bits, and a type that records its largest value."""
 
 
 class Finding(AssertionError):
-    """What the shim has found while a kernel ran."""
+    """An error that the shim found while a kernel ran."""
 
 
 @lru_cache
 def runtime() -> tuple[str, ...]:
-    """The shim itself, compiled once in a process: what runs kernels, and what a host calls."""
+    """Compile the shim once per process: the part that runs kernels and the part that the host calls."""
     folder = Path(tempfile.mkdtemp(prefix="atl-shim-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = (folder / "shim.o", folder / "streams.o")
@@ -56,9 +56,9 @@ def build(
     *flags: str,
     index: Indices | Sequence[Indices] = "int32_t",
 ) -> Any:
-    """Printed kernels as a loaded library: one text, in which each has a namespace. Their functions differ in name.
+    """Build printed kernels as a loaded library: one text with a namespace for each. Function names must differ.
 
-    `index` is the type of indices where a text leaves that to the sizes of a call, of all texts or of each.
+    `index` is the index type, of all texts or of each, where a text leaves the type to the sizes of a call.
     """
     types = [index] * len(sources) if isinstance(index, str) else index
     sources = [instantiated(source, of) for source, of in zip(sources, types, strict=True)]
@@ -71,7 +71,7 @@ def build(
 
 
 def instantiated(source: str, index: Indices) -> str:
-    """The text with kernels for one type of indices only. gcc puts what is shared in a template into no section."""
+    """Return the text for one index type only: gcc places no shared variable of a template in a section."""
     source = source.replace("template <class index_t>\n__global__", "__global__")
     return f"using index_t = {index};\n" + re.sub(r"(cudaLaunchKernelEx\(&how, \w+)<\w+>", r"\1", source)
 
@@ -84,7 +84,7 @@ def _run(arguments: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Shimmed:
-    """A kernel that was built with the shim."""
+    """A kernel built with the shim."""
 
     library: Any
     nest: LoopNest
@@ -92,7 +92,7 @@ class Shimmed:
     def __call__(
         self, name: str, sizes: Mapping[str, int], arrays: Mapping[str, Array], shape: tuple[int, ...]
     ) -> Array:
-        """The output for these arguments. Raises `Finding`, also where an element of it was not stored."""
+        """Return the output for these arguments. Raise `Finding` for errors, unstored elements and leaks."""
         library = self.library
         library.shim_array.restype = ctypes.c_void_p
         library.shim_finding.restype = ctypes.c_char_p

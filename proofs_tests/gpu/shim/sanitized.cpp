@@ -1,5 +1,5 @@
-// Runs kernels on fibres in a program of its own, built with the address and undefined-behaviour sanitizers: they look on
-// at what is in registers too, which is on the stack of a fibre. Memory of the device is that of malloc, exact to the byte.
+// Runs kernels on fibres in a separate program with the address and undefined-behaviour sanitizers. These also check
+// registers, which are on the stack of a fibre. Device memory comes from malloc, with exact sizes.
 #include "shim.h"
 #include <cstdio>
 #include <cstdlib>
@@ -10,7 +10,7 @@ uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 namespace {
-constexpr size_t STACK = 256 * 1024;  // red zones take their part
+constexpr size_t STACK = 256 * 1024;  // includes red zones
 enum State { READY, AT_BARRIER, AT_SHUFFLE, DONE };
 struct Fibre {
     ucontext_t context;
@@ -138,7 +138,7 @@ cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t)
     return cudaSuccess;
 }
 
-// An array from the standard input: how many bytes, and they. The last one is the output, of which there are none.
+// Reads an array from standard input: its number of bytes and the bytes. The last array is the output, without bytes.
 void *sanitized_array(bool filled, size_t *bytes)
 {
     int64_t count = 0;

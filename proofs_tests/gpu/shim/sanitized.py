@@ -1,4 +1,4 @@
-"""Printed kernels in a program with the address and undefined-behaviour sanitizers: a second look at the same text."""
+"""Printed kernels in a program with the address and undefined-behaviour sanitizers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARRAY: Final = "void *sanitized_array(bool filled, size_t *bytes);\n"
 
 @lru_cache
 def has_sanitizers() -> bool:
-    """Whether the compiler has the libraries of the sanitizers."""
+    """Return whether the compiler has the libraries of the sanitizers."""
     if COMPILER is None:
         return False
     command = [COMPILER, *SANITIZED, "-x", "c++", "-", "-o", "/dev/null"]
@@ -31,7 +31,7 @@ def has_sanitizers() -> bool:
 
 
 def build(kernels: Sequence[tuple[str, str, LoopNest]], folder: Path, name: str = "sanitized") -> Sanitized:
-    """A program of kernels: of each the name of its function, its text and its nest."""
+    """Build a program of kernels, each given by the name of its function, its text and its nest."""
     spaces = [f"namespace text_{number} {{\n{text}}}\n" for number, (_, text, _) in enumerate(kernels)]
     cases = [_case(number, function, nest) for number, (function, _, nest) in enumerate(kernels)]
     chosen = "\n".join(f'    if (!std::strcmp(given[1], "{function}")) return call_{at}(given + 2);'
@@ -48,7 +48,7 @@ def build(kernels: Sequence[tuple[str, str, LoopNest]], folder: Path, name: str 
 
 
 def _case(number: int, function: str, nest: LoopNest) -> str:
-    """Reads the arguments of a kernel, calls it, and writes its output."""
+    """Return C++ that reads the arguments of a kernel, calls it, and writes its output."""
     passed: list[str] = []
     for array in nest.inputs:
         held = f"({C_TYPES[array.dtype]} *)arrays[{len(passed)}]"
@@ -73,14 +73,14 @@ def _case(number: int, function: str, nest: LoopNest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sanitized:
-    """A program of kernels."""
+    """A sanitized program of kernels."""
 
     program: Path
 
     def __call__(
         self, nest: LoopNest, name: str, sizes: Mapping[str, int], arrays: Mapping[str, Any], shape: tuple[int, ...]
     ) -> npt.NDArray[Any]:
-        """The output for these arguments. Raises `Finding` with what a sanitizer says."""
+        """Return the output for these arguments. Raise `Finding` with the sanitizer's report."""
         out = np.empty(shape, nest.output.dtype)
         parts: list[bytes] = []
         for array in nest.inputs:

@@ -1,6 +1,6 @@
-// Runs kernels on fibres, and looks on at each load and store: who touched each byte last, and since which barrier.
-// Two threads of one interval between barriers, or two blocks of one launch, at one byte, of which one changes it, are a
-// finding; and so are a byte outside of all arrays, one that holds nothing yet, and an address that is not aligned.
+// Runs kernels on fibres, and checks each load and store against the last accesses to each byte and the last barrier.
+// Findings are data races (two threads between the same barriers, or two blocks of one launch, access a byte and one of
+// them writes it), accesses outside of all arrays, reads of uninitialised bytes, and misaligned addresses.
 #include "shim.h"
 #include <algorithm>
 #include <cstdarg>
@@ -26,7 +26,7 @@ enum State { READY, AT_BARRIER, AT_SHUFFLE, DONE };
 struct Seen {
     int writer_block = NOBODY, writer = NOBODY, written = 0;  // the thread, and the interval
     int reader_block = NOBODY, reader = NOBODY, read = 0;
-    bool known = false;  // holds a value
+    bool known = false;  // is initialised
 };
 struct Memory {
     size_t bytes;
@@ -97,7 +97,7 @@ void start()
     setcontext(&scheduler);
 }
 
-// Whether two accesses may be at once: of one interval of a block by two threads, or of two blocks of a launch.
+// Returns whether two accesses are concurrent: by two threads of a block between the same barriers, or by two blocks.
 bool at_once(int its_block, int thread, int since)
 {
     if (its_block == NOBODY) return false;
@@ -160,8 +160,6 @@ void access(char *at, size_t size, bool writes, void *place)
     visited(place, at, size, writes, false);
 }
 
-// -- counts: how the lanes of a warp that come to one place of the text for the same time access memory together -------
-
 struct Lane {
     char *at;
     size_t size;
@@ -172,10 +170,10 @@ struct Together {
 };
 struct Counted {
     bool writes = false, shared = false;
-    long accesses = 0, cost = 0, fewest = 0, worst = 0;  // a cost is rounds of shared memory, or sectors of global
+    long accesses = 0, cost = 0, fewest = 0, worst = 0;  // the cost is in bank rounds of shared, or sectors of global memory
 };
 bool counting = false;
-using Visit = std::pair<void *, std::pair<int, long>>;  // a place, a warp, and which time it is
+using Visit = std::pair<void *, std::pair<int, long>>;  // a place, a warp, and the count of visits
 std::map<Visit, Together> visits;
 std::vector<std::unordered_map<void *, long>> times;
 std::map<void *, Counted> counts;
@@ -189,8 +187,8 @@ void visited(void *place, char *at, size_t size, bool writes, bool in_shared)
     all.lanes.push_back({at, size});
 }
 
-// In a round each of 32 banks gives one word of 4 bytes to all lanes that want it. Lanes that want 8 or 16 bytes go in
-// halves and quarters of a warp.
+// In a round, each of 32 banks serves one word of 4 bytes to all lanes that read it. Accesses of 8 or 16 bytes are served
+// by halves and quarters of a warp.
 void cost_of_shared(const Together &all, long &cost, long &fewest)
 {
     const size_t lanes = all.lanes.size(), together = 32 * 4 / std::max<size_t>(all.lanes[0].size, 4);
@@ -232,7 +230,7 @@ void counted()
     visits.clear(), times.clear();
 }
 
-// Lets the lanes of a mask go on once all of them wait in a shuffle with that mask; each has its value then.
+// Resumes the lanes of a mask, with their values, once all of them wait in a shuffle with this mask.
 bool shuffled()
 {
     for (int t = 0; t < count; t++) {
@@ -341,7 +339,7 @@ cudaError_t shim_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void 
 
 char *shim_allocate(size_t bytes)
 {
-    // Poisoned: as floating-point numbers, not-a-numbers; and an array of no bytes is an address, too.
+    // Poison with NaNs. An empty array has an address, too.
     char *made = static_cast<char *>(std::aligned_alloc(256, (bytes + 256) / 256 * 256));
     if (!made) return nullptr;
     std::memset(made, 0xff, bytes);
@@ -356,7 +354,7 @@ void shim_release(char *memory)
 }
 
 namespace {
-// The array in which some bytes are.
+// Returns the array that contains these bytes.
 std::map<char *, Memory>::iterator array_of(char *memory, size_t bytes)
 {
     auto found = arrays.upper_bound(memory);
@@ -388,13 +386,11 @@ size_t shim_unknown(char *memory, size_t bytes)
     return unknown;
 }
 
-// -- for Python -------------------------------------------------------------------------------------------------------
-
 extern "C" {
 size_t shim_arrays() { return arrays.size(); }
 const char *shim_finding() { return message.c_str(); }
 
-// The greatest absolute value of an index since this was asked before.
+// Returns the largest absolute value of an index since the last call.
 int64_t shim_greatest()
 {
     const int64_t found = greatest;
@@ -402,14 +398,14 @@ int64_t shim_greatest()
     return found;
 }
 
-// From here on accesses are counted.
+// Starts counting accesses.
 void shim_count()
 {
     counting = true;
     counts.clear();
 }
 
-// A line for each place that accesses memory: where it is in the library, and its counts.
+// Prints a line for each place that accesses memory: its address in the library, and its counts.
 const char *shim_counts()
 {
     static std::string text;
@@ -452,7 +448,7 @@ void __tsan_write_range(char *at, size_t size)
     for (size_t byte = 0; byte < size; byte++) access(at + byte, 1, true, __builtin_return_address(0));
 }
 
-// What C++ leaves undefined. Arrays on the stack of a thread, its registers, are looked at here alone.
+// Handlers of undefined behaviour. Only these check arrays on the stack of a thread, its registers.
 #define UNDEFINED(what, said)                                                         \
     void __ubsan_handle_##what(void *, ...)                                           \
     {                                                                                 \

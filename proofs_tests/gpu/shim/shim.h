@@ -1,5 +1,5 @@
-// What a printed kernel needs of CUDA, for any C++ compiler: put before the text, which stays as it is.
-// A thread is a fibre; a barrier and a shuffle are places where fibres wait. Shared memory is a section of its own.
+// The parts of CUDA that a printed kernel needs, for any C++ compiler; included before the unchanged text.
+// A thread is a fibre, which waits at barriers and shuffles. Shared memory is a separate section.
 // The text is compiled with -fsanitize=thread and linked without its runtime: each load and store calls shim.cpp.
 #pragma once
 #include <cstddef>
@@ -13,7 +13,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#ifdef SHIM_SANITIZED  // sanitizers look at no variable that is in a section of its own
+#ifdef SHIM_SANITIZED  // sanitizers do not check variables in a separate section
 #define __shared__ static
 #else
 #define __shared__ static __attribute__((section("gpu_shared"), used))
@@ -45,7 +45,7 @@ SHIM_PAIR(longlong2, long long)
 SHIM_FOUR(float4, float)
 SHIM_FOUR(int4, int)
 
-// Where the fibre stands that runs.
+// Position of the running fibre.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
@@ -64,8 +64,6 @@ template <class T> T shim_shuffled(unsigned mask, T value, unsigned from)
 }
 #define __shfl_down_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() + (by))
 #define __shfl_xor_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() ^ (by))
-
-// -- an index that notes how great it is: a type of indices in place of int32_t ---------------------------------------
 
 void shim_note(int64_t value);
 struct shim_index {
@@ -103,8 +101,6 @@ SHIM_OPERATION(*)
 SHIM_OPERATION(/)
 SHIM_OPERATION(%)
 SHIM_OPERATION(^)
-
-// -- what the host calls: streams.cpp ---------------------------------------------------------------------------------
 
 enum cudaError_t {
     cudaSuccess = 0,
@@ -145,10 +141,10 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *held, const void *me
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
 cudaError_t shim_put_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void *call, size_t bytes);
-// An address of the device as one that fibres read; one of the host is a finding.
+// Translates a device address for fibres; a host address is a finding.
 void *shim_given(const void *memory);
 
-// What runs a kernel, and holds the memory of the device: shim.cpp, with addresses of the host.
+// Functions of shim.cpp, which runs kernels and owns device memory, with host addresses.
 cudaError_t shim_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void *call, size_t bytes);
 char *shim_allocate(size_t bytes);
 void shim_release(char *memory);

@@ -1,6 +1,6 @@
-// What a host calls of CUDA, for kernels that run on fibres. Memory of the device is separate: its addresses are none
-// of the host's, so that neither side reads what was not copied. What is put into a stream is done when somebody waits
-// for it, and not before: whoever does not wait finds nothing done. The stream 0 does all at once.
+// CUDA's host functions for kernels that run on fibres. Device addresses are distinct from host addresses, so neither
+// side can read what was not copied. Work in a stream is executed only when the stream is waited for, so that a missing
+// wait is found. Stream 0 executes its work immediately.
 #include "shim.h"
 #include <cstdio>
 #include <cstdlib>
@@ -19,10 +19,10 @@ struct shim_event {
 };
 
 namespace {
-constexpr uintptr_t DEVICE = uintptr_t(1) << 60;  // no address of a process has this bit
+constexpr uintptr_t DEVICE = uintptr_t(1) << 60;  // not set in addresses of a process
 
 std::map<cudaStream_t, shim_stream> streams;
-std::map<char *, int> devices;  // on which GPU an array is, if not on the first one
+std::map<char *, int> devices;  // the GPU of an array, if not the first
 int current_device = 0;
 cudaError_t lasting = cudaSuccess;
 std::string failing, said;
@@ -34,7 +34,7 @@ bool is_on_device(const void *memory) { return reinterpret_cast<uintptr_t>(memor
 char *on_host(const void *memory) { return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(memory) & ~DEVICE); }
 void *on_device(const void *memory) { return reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(memory) | DEVICE); }
 
-// The error with which a call was told to fail; or that of a kernel, after which CUDA does nothing any more.
+// Returns the planted error of a call, or the error of an earlier kernel, after which all of CUDA fails.
 cudaError_t called(const char *what)
 {
     calls++;
@@ -89,7 +89,7 @@ cudaError_t shim_put_launch(const cudaLaunchConfig_t *how, void (*go)(void *), v
     const cudaLaunchConfig_t kept = *how;
     const std::vector<char> given(static_cast<char *>(call), static_cast<char *>(call) + bytes);
     return put(how->stream, [=]() {
-        // As aligned as the call was.
+        // With the alignment of the call.
         char *copy = static_cast<char *>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
         std::memcpy(copy, given.data(), bytes);
         const cudaError_t error = shim_launch(&kept, go, copy, bytes);
@@ -228,8 +228,6 @@ const char *cudaGetErrorName(cudaError_t error)
 }
 const char *cudaGetErrorString(cudaError_t error) { return error ? "as the shim says" : "no error"; }
 
-// -- for Python -------------------------------------------------------------------------------------------------------
-
 extern "C" {
 void *shim_array(size_t bytes, const void *held)
 {
@@ -242,7 +240,7 @@ void *shim_array(size_t bytes, const void *held)
     return on_device(memory);
 }
 
-// How many of the bytes hold nothing.
+// Returns the number of uninitialised bytes.
 size_t shim_result(void *memory, void *to, size_t bytes)
 {
     std::memcpy(to, on_host(memory), bytes);
@@ -254,7 +252,7 @@ void shim_free(void *memory) { shim_release(on_host(memory)); }
 void shim_put_on(void *memory, int device) { devices[on_host(memory)] = device; }
 const char *shim_said() { return said.c_str(); }
 
-// Puts the change of an array into a stream: what was in it is not known until then, and this is what it holds.
+// Enqueues a change of an array to a stream; the array is uninitialised until then.
 void shim_write_later(void *memory, const void *held, size_t bytes, cudaStream_t stream)
 {
     const std::vector<char> kept(static_cast<const char *>(held), static_cast<const char *>(held) + bytes);
@@ -265,7 +263,7 @@ void shim_write_later(void *memory, const void *held, size_t bytes, cudaStream_t
     });
 }
 
-// The call of this name fails, after so many that do not.
+// Lets the function with this name fail, after a number of successful calls.
 void shim_fail(const char *what, int error, int after)
 {
     failing = what, failing_with = static_cast<cudaError_t>(error), failing_after = after;

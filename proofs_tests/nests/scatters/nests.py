@@ -1,4 +1,4 @@
-"""Loop nests that add once to each cell, and others that look so: what is stored twice, or not everywhere."""
+"""Loop nests with scatters: into each cell once, into some cells twice, or not into all cells."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ONCE: Final[dict[str, tuple[tuple[Index, ...], tuple[Index, ...]]]] = {
     "in tiles": ((n, ceildiv(m, constant(4)), constant(4)), (i, j // 4, j % 4)),
     "turned": ((n, m), (i, (i + j) % m)),
     "backwards": ((n, m), (n - 1 - i, m - 1 - j)),
-    "with room": ((n, 2 * m), (i, 2 * j)),
+    "with gaps": ((n, 2 * m), (i, 2 * j)),
     "in one row": ((n * m,), (i * m + j,)),
     "on a diagonal": ((n + m, n), (i + j, i)),
     "by an exclusive or": ((n, 4 * ceildiv(m, constant(4))), (i, 4 * (j // 4) + ((j % 4) ^ (i % 4)))),
 }
-"""Extents of the output, and where an element goes: no two to one place."""
+"""Extents of the output and the cell of an element; no two elements have one cell."""
 TWICE: Final[dict[str, tuple[tuple[Index, ...], tuple[Index, ...]]]] = {
     "in pairs": ((n, m), (i, j // 2)),
     "sums of indices": ((n + m,), (i + j,)),
@@ -34,7 +34,7 @@ TWICE: Final[dict[str, tuple[tuple[Index, ...], tuple[Index, ...]]]] = {
 
 
 def scatters() -> tuple[tuple[LoopNest, Mapping[str, int], Mapping[str, Any]], ...]:
-    """All of these nests, each at two sizes."""
+    """Return all of these nests, each at two sizes."""
     numbers = np.random.default_rng(3)
     return tuple(
         (of, {"n": rows, "m": columns, "k": 2}, {"x": numbers.integers(1, 9, (rows, columns)).astype(np.float32)})
@@ -57,7 +57,7 @@ def _under_a_test() -> LoopNest:
 
 
 def _in_tiles() -> LoopNest:
-    """Rows in tiles of three with a tail: every cell is reached."""
+    """Return a nest with rows in tiles of three and a tail; every cell is reached."""
     out, row = output(n, m), 3 * i + l
     adding = If(less(row, n), (loop(vj, m, Accumulate(cell(out, row, j), "add", at(X, row, j))),))
     tiles = loop(vi, ceildiv(n, constant(3)), loop(vk, constant(3), adding))
@@ -65,7 +65,7 @@ def _in_tiles() -> LoopNest:
 
 
 def _of_buffers() -> Iterator[LoopNest]:
-    """A buffer that is filled for each row, or once for all: then it is added to again and again."""
+    """Yield nests with a buffer filled in each row, or accumulated over all rows."""
     for name, each in (("each", True), ("all", False)):
         out, held = output(n, m), Buffer(7, "held", "float32", (m,))
         filled = loop(vj, m, Accumulate(cell(held, m - 1 - j), "add", at(X, i, j)))

@@ -1,4 +1,4 @@
-"""What is stored once to each cell is a plain store, and nothing is cleared where all cells are reached."""
+"""Cells accumulated into once become plain stores, and complete outputs are not cleared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proofs_tests.storages.storages import STORAGES, T, faults_in_c
 from rewrites import reschedule
 
 
-def passed(name: str) -> LoopNest:
+def after_pass(name: str) -> LoopNest:
     return next(with_single_stores(of) for of, *_ in scatters() if of.name == name.replace(" ", "_"))
 
 
@@ -26,26 +26,26 @@ def adds(of: LoopNest) -> int:
 
 
 @pytest.mark.parametrize("name", ONCE)
-def test_what_no_two_iterations_reach_is_stored(name: str) -> None:
-    assert adds(passed(name)) == 0
+def test_cells_reached_once_are_stored(name: str) -> None:
+    assert adds(after_pass(name)) == 0
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_what_two_iterations_may_reach_is_added(name: str) -> None:
-    assert adds(passed(name)) == 1
+def test_cells_reached_twice_are_accumulated(name: str) -> None:
+    assert adds(after_pass(name)) == 1
 
 
-def test_nothing_is_cleared_where_every_cell_is_reached() -> None:
+def test_complete_outputs_are_not_cleared() -> None:
     found = {of.name for of, *_ in scatters() if with_single_stores(of).complete and not of.complete}
     assert found == {"transposed", "turned", "backwards", "in_one_row", "tiles"}
 
 
-def test_a_buffer_that_each_iteration_fills_is_stored_and_one_that_all_fill_is_not() -> None:
-    assert [adds(passed(name)) for name in ("buffer for each", "buffer for all", "half")] == [0, 1, 1]
-    assert "clear" not in print_nest(passed("buffer for each"))
+def test_buffer_filled_by_each_iteration_is_stored() -> None:
+    assert [adds(after_pass(name)) for name in ("buffer for each", "buffer for all", "half")] == [0, 1, 1]
+    assert "clear" not in print_nest(after_pass("buffer for each"))
 
 
-def test_a_buffer_to_which_two_statements_add_is_left_alone() -> None:
+def test_buffer_with_two_accumulations_is_unchanged() -> None:
     x, X = tensor("x", n, m)  # noqa: N806
     out = output(n, m)
     adding = Accumulate(cell(out, i, j), "add", at(X, i, j))
@@ -58,7 +58,7 @@ def test_a_buffer_to_which_two_statements_add_is_left_alone() -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(STORAGES) - {"turning", "swizzled in chunks", "padded", "column-major"}))
-def test_a_generation_that_is_run_in_the_order_of_a_layout_is_stored_plainly(name: str) -> None:
+def test_generation_in_the_order_of_a_layout_is_stored(name: str) -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * A[i, j]")
     s = reschedule(program, given=[T >= 1]).reorder(["i", "j"], STORAGES[name])
     of = lower(s.goal)
@@ -66,7 +66,7 @@ def test_a_generation_that_is_run_in_the_order_of_a_layout_is_stored_plainly(nam
 
 
 @pytest.mark.long
-def test_its_c_has_no_zeros_and_no_sums() -> None:
+def test_c_of_a_reordered_generation_has_no_clears_or_sums() -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * A[i, j]")
     s = reschedule(program).reorder(["i", "j"], blocked(4, 8))
     text = print_c(lower(s.goal))

@@ -1,4 +1,4 @@
-"""Lets that are marked `ring`: computed as the loop goes that reads them, a window of rows at a time."""
+"""Lets marked `ring`: computed in the loop that reads them, with a window of rows."""
 
 from __future__ import annotations
 
@@ -19,28 +19,12 @@ from atl.prove import Proved
 from examples.schedules import blur
 from lowering import compile as compile_kernel
 from lowering import lower, print_nest
+from lowering.nest import loopnest as ln
 from lowering.nest.interpreter import run
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    statements,
-)
 from lowering.nest.obligations import report
 from lowering.nest.substitution import in_other_buffers
 from lowering.nest.traps import Trap
-from lowering.passes.storage import storage_folding as rings_pass
+from lowering.passes.storage import storage_folding as folding
 from lowering.passes.storage.storage_folding import with_folded_storage
 from lowering.targets.legality import check_legal
 from proofs_tests.nests.by_hand import at, cell, i, j, loop, n, nest, output, vi, vj
@@ -51,21 +35,21 @@ SIZES: Final = tuple(product((1, 2, 3, 4, 7), (1, 2, 5)))
 
 
 @cache
-def made(name: str) -> tuple[atl.Program, LoopNest]:
+def lowered(name: str) -> tuple[atl.Program, ln.LoopNest]:
     of = program(PROGRAMS[name])
     return of, lower(of)
 
 
-def storage_folding(nest: LoopNest) -> list[int]:
-    return [s.buffer.rows for s in statements(nest.body) if isinstance(s, Allocate) and s.mark is LetMark.RING]
+def ring_rows(nest: ln.LoopNest) -> list[int]:
+    return [s.buffer.rows for s in ln.statements(nest.body) if isinstance(s, ln.Allocate) and s.mark is LetMark.RING]
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_ring_changes_nothing_of_the_meaning_at_any_size(name: str) -> None:
-    of, nest = made(name)
-    assert storage_folding(nest)
-    assert all(storage_folding(nest))
+def test_ring_keeps_the_meaning_at_any_size(name: str) -> None:
+    of, nest = lowered(name)
+    assert ring_rows(nest)
+    assert all(ring_rows(nest))
     kernel = compile_kernel(of)
     for rows, columns in SIZES:
         v = picture(rows, columns)
@@ -75,7 +59,7 @@ def test_a_ring_changes_nothing_of_the_meaning_at_any_size(name: str) -> None:
 
 
 def differing(seed: int, count: int) -> tuple[Counter[int], list[str]]:
-    """Random programs with rings: how many rings have how many rows, and those that compute something else."""
+    """Run random programs with rings; return how many rings have how many rows, and the programs that are wrong."""
     seen: Counter[int] = Counter()
     wrong: list[str] = []
     for number in range(count):
@@ -83,8 +67,8 @@ def differing(seed: int, count: int) -> tuple[Counter[int], list[str]]:
         try:
             nest = lower(of)
         except IllegalMark:
-            continue  # of a window only in some iterations
-        seen.update(storage_folding(nest))
+            continue  # the window applies only in some iterations
+        seen.update(ring_rows(nest))
         for rows in (1, 3, 6):
             v = picture(rows, 2)
             try:
@@ -99,7 +83,7 @@ def differing(seed: int, count: int) -> tuple[Counter[int], list[str]]:
 
 
 @pytest.mark.long
-def test_rings_of_random_windows_change_nothing_of_the_meaning() -> None:
+def test_rings_of_random_windows_keep_the_meaning() -> None:
     seen, wrong = differing(seed=3, count=60)
     assert wrong == []
     assert sum(count for rows, count in seen.items() if rows > 1) >= 30
@@ -109,9 +93,9 @@ def test_rings_of_random_windows_change_nothing_of_the_meaning() -> None:
 @pytest.mark.parametrize(
     ("of", "name", "wrong"),
     [
-        (rings_pass._Window, "earlier", property(lambda window: 0)),
-        (rings_pass._Window, "new", property(lambda window: 1)),
-        (rings_pass, "prove", lambda *_given, **_named: Proved("linear")),
+        (folding._Window, "earlier", property(lambda window: 0)),
+        (folding._Window, "new", property(lambda window: 1)),
+        (folding, "prove", lambda *_given, **_named: Proved("linear")),
     ],
     ids=["too late", "one row for several", "no window"],
 )
@@ -121,8 +105,8 @@ def test_random_windows_find_a_planted_fault(of: Any, name: str, wrong: Any, mon
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_no_obligation_of_a_nest_with_rings_is_false(name: str) -> None:
-    assert not report(made(name)[1]).refuted
+def test_obligations_of_nests_with_rings_are_not_refuted(name: str) -> None:
+    assert not report(lowered(name)[1]).refuted
 
 
 @pytest.mark.parametrize(
@@ -139,18 +123,16 @@ def test_no_obligation_of_a_nest_with_rings_is_false(name: str) -> None:
         ("a ring for each block", [2]),
     ],
 )
-def test_a_ring_has_the_rows_of_the_window_and_no_more(name: str, rows: list[int]) -> None:
-    assert storage_folding(made(name)[1]) == rows
+def test_ring_has_exactly_the_rows_of_its_window(name: str, rows: list[int]) -> None:
+    assert ring_rows(lowered(name)[1]) == rows
 
 
-def test_each_row_is_computed_once_and_only_where_the_let_has_it() -> None:
-    text = print_nest(made("one let after the other")[1])
+def test_each_row_is_computed_once_and_only_inside_the_let() -> None:
+    text = print_nest(lowered("one let after the other")[1])
     assert text.count("b[y + 4, x] =") == 2  # its value, or a zero
     assert text.count("c[y + 2, x] =") == 1
     assert "for y in -4..n:" in text
 
-
-# -- refusals ---------------------------------------------------------------------------------------------------------
 
 PLAIN: Final = f"let b | ring := ⊞[y < n] {ROWS} in "
 REFUSED: Final = {
@@ -203,12 +185,12 @@ REFUSED: Final = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_window_is_refused_with_the_reads(name: str) -> None:
-    body, said = REFUSED[name]
+def test_let_without_a_window_is_refused(name: str) -> None:
+    body, message = REFUSED[name]
     with pytest.raises(IllegalMark) as caught:
         lower(program(body))
     refused = caught.value
-    assert refused.summary.startswith(f"the buffer b is marked ring; {said}")
+    assert refused.summary.startswith(f"the buffer b is marked ring; {message}")
     assert (refused.binder, refused.mark, refused.code) == ("b", "ring", "ATL506")
     assert refused.required
     assert refused.place is not None
@@ -218,7 +200,7 @@ def test_what_is_no_window_is_refused_with_the_reads(name: str) -> None:
     lower(without)
 
 
-def test_the_numbers_of_a_refusal_are_an_iteration_and_a_row_outside() -> None:
+def test_numbers_of_a_refusal_give_an_iteration_and_a_row() -> None:
     with pytest.raises(IllegalMark) as caught:
         lower(program(REFUSED["one that moves and one that stays"][0]))
     numbers = caught.value.numbers
@@ -227,14 +209,14 @@ def test_the_numbers_of_a_refusal_are_an_iteration_and_a_row_outside() -> None:
     assert f"row 0 in iteration {numbers['y']}" in caught.value.summary
 
 
-def test_rows_stay_before_what_changes_what_they_are_computed_from() -> None:
-    b, total = Buffer(7, "b", "float32", (n,)), Scalar(8, "total", "float32")
+def test_rows_are_not_moved_past_changes_of_their_operands() -> None:
+    b, total = ln.Buffer(7, "b", "float32", (n,)), ln.Scalar(8, "total", "float32")
     out = output(n)
-    let = Allocate(b, n, mark=LetMark.RING)
-    rows = loop(vi, n, Assign(cell(b, i), Load(total)))
-    counted = loop(vj, n, Assign(cell(out, j), at(b, j)), Accumulate(total, "add", Number(1, "float32")))
-    start = Declare(total, Number(0, "float32"))
-    made = with_folded_storage(nest("counted", [], out, start, let, rows, counted, Free(b), sizes="n"))
+    let = ln.Allocate(b, n, mark=LetMark.RING)
+    rows = loop(vi, n, ln.Assign(cell(b, i), ln.Load(total)))
+    counted = loop(vj, n, ln.Assign(cell(out, j), at(b, j)), ln.Accumulate(total, "add", ln.Number(1, "float32")))
+    start = ln.Declare(total, ln.Number(0, "float32"))
+    made = with_folded_storage(nest("counted", [], out, start, let, rows, counted, ln.Free(b), sizes="n"))
     (refused,) = made.refused
     assert "changes the operands of its rows" in refused.summary
     assert run(made, {"n": 4}, {}).tolist() == [0] * 4
@@ -242,66 +224,62 @@ def test_rows_stay_before_what_changes_what_they_are_computed_from() -> None:
         check_legal(made)
 
 
-def test_a_scalar_is_no_ring() -> None:
+def test_scalar_cannot_be_a_ring() -> None:
     with pytest.raises(UnsupportedMark):
         compile_kernel(program("⊞[y < n] let b | ring := v[y, 0] in b * b"))
 
 
-# -- planted faults ---------------------------------------------------------------------------------------------------
-
-
-def mapped(block: Block, change: Any) -> Block:
+def mapped(block: ln.Block, change: Any) -> ln.Block:
     out: list[Any] = []
     for statement in block:
         match statement:
-            case For(body=body) | If(body=body):
+            case ln.For(body=body) | ln.If(body=body):
                 out += change(replace(statement, body=mapped(body, change)))
             case _:
                 out += change(statement)
     return tuple(out)
 
 
-def fewer_rows(nest: LoopNest) -> LoopNest:
-    """One row less than the window has."""
-    (buffer,) = (s.buffer for s in statements(nest.body) if isinstance(s, Allocate))
+def fewer_rows(nest: ln.LoopNest) -> ln.LoopNest:
+    """Remove one row from the window."""
+    (buffer,) = (s.buffer for s in ln.statements(nest.body) if isinstance(s, ln.Allocate))
     return replace(nest, body=in_other_buffers(nest.body, {buffer: replace(buffer, rows=buffer.rows - 1)}))
 
 
-def later(nest: LoopNest) -> LoopNest:
-    """The loop begins where the program's does: the first rows are missing."""
-    return replace(
-        nest,
-        body=mapped(
-            nest.body, lambda s: [replace(s, low=s.low + 1) if isinstance(s, For) and s.low.constant == -2 else s]
-        ),
-    )
+def later(nest: ln.LoopNest) -> ln.LoopNest:
+    """Start the loop where the program's loop starts, without the first rows."""
+
+    def late(s: Any) -> list[Any]:
+        return [replace(s, low=s.low + 1) if isinstance(s, ln.For) and s.low.constant == -2 else s]
+
+    return replace(nest, body=mapped(nest.body, late))
 
 
-def after_the_readers(nest: LoopNest) -> LoopNest:
-    """Rows are computed after the reads of their iteration."""
+def after_the_readers(nest: ln.LoopNest) -> ln.LoopNest:
+    """Compute rows after the reads of their iteration."""
 
     def turned(s: Any) -> list[Any]:
-        return [replace(s, body=(s.body[-1], *s.body[:-1]))] if isinstance(s, For) and s.low.constant == -2 else [s]
+        return [replace(s, body=(s.body[-1], *s.body[:-1]))] if isinstance(s, ln.For) and s.low.constant == -2 else [s]
 
     return replace(nest, body=mapped(nest.body, turned))
 
 
-def never_begun(nest: LoopNest) -> LoopNest:
-    """Rows are stored where an older one is."""
-    return replace(nest, body=mapped(nest.body, lambda s: [] if isinstance(s, Clear) else [s]))
+def never_begun(nest: ln.LoopNest) -> ln.LoopNest:
+    """Omit the statements that start a new row."""
+    return replace(nest, body=mapped(nest.body, lambda s: [] if isinstance(s, ln.Clear) else [s]))
 
 
-def begun_one_too_far(nest: LoopNest) -> LoopNest:
-    """The wrong row gives way."""
+def begun_one_too_far(nest: ln.LoopNest) -> ln.LoopNest:
+    """Start the wrong row."""
 
     def changed(s: Any) -> list[Any]:
-        return [replace(s, row=s.row - 1) if isinstance(s, Clear) and s.row is not None else s]
+        return [replace(s, row=s.row - 1) if isinstance(s, ln.Clear) and s.row is not None else s]
 
     return replace(nest, body=mapped(nest.body, changed))
 
 
 @pytest.mark.parametrize("fault", [fewer_rows, later, after_the_readers, never_begun, begun_one_too_far])
-def test_the_interpreter_traps_rows_that_are_not_there(fault: Any) -> None:
+def test_interpreter_traps_missing_rows(fault: Any) -> None:
     of = reschedule(blur.two_stage()).mark("buf", "ring").goal
     nest = lower(of)
     v = picture(5, 3)
@@ -313,15 +291,15 @@ def test_the_interpreter_traps_rows_that_are_not_there(fault: Any) -> None:
     assert caught.value.kind in ("ring", "out of bounds", "capacity")
 
 
-def test_a_row_of_fewer_cells_or_without_room_is_a_trap() -> None:
+def test_row_without_enough_capacity_is_trapped() -> None:
     of = reschedule(blur.two_stage()).mark("buf", "ring").goal
     nest = lower(of)
 
     def short(s: Any) -> list[Any]:
-        return [replace(s, count=s.count - 1) if isinstance(s, Clear) else s]
+        return [replace(s, count=s.count - 1) if isinstance(s, ln.Clear) else s]
 
     def narrow(s: Any) -> list[Any]:
-        return [replace(s, capacity=s.capacity - 1) if isinstance(s, Allocate) else s]
+        return [replace(s, capacity=s.capacity - 1) if isinstance(s, ln.Allocate) else s]
 
     for change in (short, narrow):
         with pytest.raises(Trap, match="capacity"):

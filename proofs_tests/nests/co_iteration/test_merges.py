@@ -1,4 +1,4 @@
-"""Merges: what they compute, how they are printed, which are refused, and that planted faults are found."""
+"""Merges (co-iteration): results, printed form, refusals and planted faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lowering import lower, print_nest
 from lowering.nest.interpreter import execute, run
 from lowering.nest.obligations import report
 from lowering.nest.traps import Trap
-from proofs_tests.nests.walks.programs import with_all_sums_marked
+from proofs_tests.nests.co_iteration.programs import with_all_sums_marked
 
 KEYS: Final = 3
 x, y = atl.sizes("x y")
@@ -36,7 +36,7 @@ def keys(name: str, count: atl.IndexExpr, order: str | None) -> atl.Tensor:
 
 
 def dot(first: str | None = "increasing", second: str | None = "increasing", *, marked: bool = True) -> Program:
-    """The product of two sparse vectors."""
+    """Return the product of two sparse vectors."""
     c, d = keys("c", x, first), keys("d", y, second)
     terms = atl.sum(x, lambda p: atl.sum(y, lambda q: atl.guard(c[p] == d[q], a[p] * b[q])))
     program = atl.program("dot", [c, a, d, b], terms)
@@ -44,7 +44,7 @@ def dot(first: str | None = "increasing", second: str | None = "increasing", *, 
 
 
 def rows(order: str | None) -> list[tuple[int, ...]]:
-    """All rows of keys in this order, of up to three."""
+    """Return all rows of up to three keys in this order."""
     choose: Callable[..., Iterator[tuple[int, ...]]] = (
         combinations if order == "increasing" else combinations_with_replacement
     )
@@ -52,7 +52,7 @@ def rows(order: str | None) -> list[tuple[int, ...]]:
 
 
 def arrays(first: tuple[int, ...], second: tuple[int, ...]) -> dict[str, Any]:
-    """The arguments of a call; each value is a power of two, so that a sum tells which terms are in it."""
+    """Return the arguments of a call; values are powers of two, so that a sum identifies its terms."""
     return {
         "c": np.array(first, np.int64),
         "a": np.float32(2.0) ** np.arange(len(first), dtype=np.float32),
@@ -65,7 +65,7 @@ ORDERS: Final = (("increasing", "increasing"), ("increasing", "nondecreasing"), 
 
 
 @pytest.mark.parametrize(("first", "second"), ORDERS)
-def test_all_small_merges_give_what_the_sums_mean(first: str, second: str) -> None:
+def test_small_merges_agree_with_their_sums(first: str, second: str) -> None:
     program = dot(first, second)
     nest, kernel = lower(program), compiled(program)
     for one, another in product(rows(first), rows(second)):
@@ -80,7 +80,7 @@ def test_all_small_merges_give_what_the_sums_mean(first: str, second: str) -> No
         assert kernel(**given) == wanted
 
 
-def test_a_merge_is_shown_with_its_ranges_and_keys() -> None:
+def test_merge_is_printed_with_its_ranges_and_keys() -> None:
     nest = lower(dot("increasing", "nondecreasing"))
     assert print_nest(nest).splitlines()[2:] == [
         "    merge p in 0..x by c[p]; q in 0..y by d[q], which may repeat:",
@@ -92,7 +92,7 @@ def test_a_merge_is_shown_with_its_ranges_and_keys() -> None:
     assert not report(nest).unproved
 
 
-def test_a_merge_in_c_walks_through_both_rows_once() -> None:
+def test_merge_in_c_walks_through_both_rows_once() -> None:
     loop = compiled(dot("increasing", "nondecreasing")).source.partition("    {\n")[2].partition("\n    }\n")[0]
     assert (
         loop
@@ -114,7 +114,7 @@ def test_a_merge_in_c_walks_through_both_rows_once() -> None:
 
 
 @pytest.mark.long
-def test_three_positions_are_merged_at_once_and_one_of_them_may_repeat() -> None:
+def test_three_positions_are_merged_and_one_may_repeat() -> None:
     sizes = atl.sizes("u v w")
     orders = ("increasing", "nondecreasing", "increasing")
     c, d, e = (keys(f"c{k}", size, order) for k, (size, order) in enumerate(zip(sizes, orders, strict=True)))
@@ -139,7 +139,7 @@ def test_three_positions_are_merged_at_once_and_one_of_them_may_repeat() -> None
         assert run(nest, {"u": len(one), "v": len(two), "w": len(three)}, given) == wanted
 
 
-def test_ranges_of_inner_positions_are_looked_at_only_where_the_outer_ones_are_not_empty() -> None:
+def test_inner_ranges_are_skipped_where_outer_ones_are_empty() -> None:
     n = atl.sizes("n")
     pos = atl.tensor("pos", n, dtype="int64", range=(0, y + 1))
     c, d = keys("c", n, "increasing"), keys("d", y, "increasing")
@@ -155,30 +155,27 @@ def test_ranges_of_inner_positions_are_looked_at_only_where_the_outer_ones_are_n
     assert "if (p < p_end) {" in compiled(program).source
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
-
-
 def refused(program: Program) -> str:
     with pytest.raises(IllegalMark) as error:
         lower(program)
     return str(error.value)
 
 
-def test_keys_that_need_not_rise_are_refused_with_numbers_and_how_to_declare_them() -> None:
-    said = refused(dot(None, "increasing"))
-    assert "the loops p and q are marked merge, but the keys c[p] of p need not be nondecreasing" in said
-    assert "required: nondecreasing keys, strictly increasing in all loops but one" in said
-    assert 'declare the order of c: atl.tensor(…, monotonic="increasing")' in said
-    assert "breaks at:" in said
+def test_unordered_keys_are_refused_with_numbers_and_a_remedy() -> None:
+    message = refused(dot(None, "increasing"))
+    assert "the loops p and q are marked merge, but the keys c[p] of p need not be nondecreasing" in message
+    assert "required: nondecreasing keys, strictly increasing in all loops but one" in message
+    assert 'declare the order of c: atl.tensor(…, monotonic="increasing")' in message
+    assert "breaks at:" in message
 
 
 def test_keys_that_repeat_on_both_sides_are_refused() -> None:
-    said = refused(dot("nondecreasing", "nondecreasing"))
-    assert "the keys c[p] of p need not be strictly increasing" in said
-    assert "strictly increasing keys in one of p and q" in said
+    message = refused(dot("nondecreasing", "nondecreasing"))
+    assert "the keys c[p] of p need not be strictly increasing" in message
+    assert "strictly increasing keys in one of p and q" in message
 
 
-def test_sums_of_one_name_are_called_what_they_are_printed_as() -> None:
+def test_sums_of_one_name_are_distinguished_as_printed() -> None:
     c, d = atl.tensor("c", x, dtype="int32"), atl.tensor("d", y, dtype="int32")
 
     def within(p: atl.IndexExpr) -> atl.Tensor:
@@ -190,7 +187,7 @@ def test_sums_of_one_name_are_called_what_they_are_printed_as() -> None:
     assert "the loops p and p1 are marked merge" in refused(program)
 
 
-def test_a_sum_that_is_marked_alone_is_refused() -> None:
+def test_sum_marked_alone_is_refused() -> None:
     program = atl.program("alone", [a], atl.sum(x, lambda p: a[p]))
     assert "the loop p is marked merge, but no loop directly around or inside it is" in refused(
         with_all_sums_marked(program, "merge")
@@ -203,27 +200,27 @@ def merged(term: Callable[[atl.IndexExpr, atl.IndexExpr], atl.Tensor], *inputs: 
 
 def test_sums_without_an_equation_of_their_keys_are_refused() -> None:
     c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
-    said = refused(merged(lambda p, q: atl.guard(c[p] <= d[q], a[p] * b[q]), c, d, a, b))
-    assert "no condition equates a key of q with a key of another loop" in said
-    said = refused(merged(lambda p, q: atl.guard(c[p] * d[q] == 4, a[p] * b[q]), c, d, a, b))
-    assert "no condition equates a key of q with a key of another loop" in said
+    message = refused(merged(lambda p, q: atl.guard(c[p] <= d[q], a[p] * b[q]), c, d, a, b))
+    assert "no condition equates a key of q with a key of another loop" in message
+    message = refused(merged(lambda p, q: atl.guard(c[p] * d[q] == 4, a[p] * b[q]), c, d, a, b))
+    assert "no condition equates a key of q with a key of another loop" in message
 
 
-def test_a_range_that_moves_with_another_position_is_refused() -> None:
+def test_range_that_depends_on_another_position_is_refused() -> None:
     c, d = keys("c", x, "increasing"), keys("d", x, "increasing")
     terms = atl.sum(x, lambda p: atl.sum((p, x), lambda q: atl.guard(c[p] == d[q], a[p] * a[q])))
-    said = refused(with_all_sums_marked(atl.program("p", [c, d, a], terms), "merge"))
-    assert "the range of q depends on p" in said
+    message = refused(with_all_sums_marked(atl.program("p", [c, d, a], terms), "merge"))
+    assert "the range of q depends on p" in message
 
 
-def test_a_product_between_the_sums_is_refused() -> None:
+def test_product_between_the_sums_is_refused() -> None:
     c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
     terms = atl.sum(x, lambda p: a[p] * atl.sum(y, lambda q: atl.guard(c[p] == d[q], b[q])))
-    said = refused(with_all_sums_marked(atl.program("p", [c, d, a, b], terms), "merge"))
-    assert "no loop directly around or inside it is" in said
+    message = refused(with_all_sums_marked(atl.program("p", [c, d, a, b], terms), "merge"))
+    assert "no loop directly around or inside it is" in message
 
 
-def test_keys_that_only_a_condition_makes_safe_are_refused() -> None:
+def test_keys_that_are_safe_only_under_a_condition_are_refused() -> None:
     n = atl.sizes("n")
     c, d, at = (
         keys("c", n, "increasing"),
@@ -234,20 +231,17 @@ def test_keys_that_only_a_condition_makes_safe_are_refused() -> None:
     def term(p: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
         return atl.guard((at[p] >= 0) & (at[p] < n) & (c[at[p]] == d[q]), a[p] * b[q])
 
-    said = refused(merged(term, c, d, at, a, b))
-    assert "the key c[at[p]] may be undefined at some position of its range" in said
+    message = refused(merged(term, c, d, at, a, b))
+    assert "the key c[at[p]] may be undefined at some position of its range" in message
 
 
-def test_a_gpu_carries_out_no_merge() -> None:
+def test_gpu_has_no_merge() -> None:
     with pytest.raises(atl.ATLError, match="marked merge, which the CUDA target does not support"):
         compiled(dot(), target="cuda")
 
 
-# -- planted faults ---------------------------------------------------------------------------------------------------
-
-
 def wrong_in_c(first: str, second: str) -> bool:
-    """Whether the C of some small merge gives another number than the sums mean."""
+    """Return whether the C of some small merge disagrees with its sums."""
     program = dot(first, second)
     kernel = compiled(program)
     plain = dot(first, second, marked=False)
@@ -258,8 +252,8 @@ def wrong_in_c(first: str, second: str) -> bool:
 
 
 @pytest.mark.parametrize("signs", ["<= <=", "<= <", "< <"])
-def test_a_wrong_step_in_c_is_found(signs: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both go on as if no key repeated; the one goes on whose keys do not; and none, where the loop is left then."""
+def test_wrong_step_in_c_is_found(signs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Advance both as if no key repeated, advance the wrong one, or advance none and leave the loop."""
     one, another = signs.split()
 
     def steps(positions: list[str], keys: list[str], repeats: list[bool]) -> list[str]:
@@ -272,7 +266,7 @@ def test_a_wrong_step_in_c_is_found(signs: str, monkeypatch: pytest.MonkeyPatch)
     assert wrong_in_c("increasing", "nondecreasing")
 
 
-def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def all_go_on(fingers: Any, value: Any, at: Any, ends: Any, strict: Any) -> Iterator[None]:
         return original(fingers, value, at, ends, [finger.variable for finger in fingers])
 
@@ -289,7 +283,7 @@ def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatc
     [(lowering.passes.co_iteration, "nondecreasing", (1, 1)), (lowering.targets.co_iteration, None, (2, 1))],
     ids=["strictness", "legality"],
 )
-def test_an_order_that_is_believed_without_a_proof_is_trapped(
+def test_unproved_order_of_keys_is_trapped(
     module: ModuleType, order: str | None, row: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "rises", lambda *_, **__: Proved("linear"))
@@ -298,7 +292,7 @@ def test_an_order_that_is_believed_without_a_proof_is_trapped(
         run(nest, {"x": 1, "y": 2}, arrays((1,), row))
 
 
-def test_the_interpreter_ignores_merges_where_marks_are_to_be_ignored() -> None:
+def test_interpreter_ignores_merges_where_marks_are_ignored() -> None:
     nest = lower(dot())
     given = arrays((0, 2), (1, 2))
     unsorted = {**given, "d": np.array([2, 1])}
@@ -308,10 +302,7 @@ def test_the_interpreter_ignores_merges_where_marks_are_to_be_ignored() -> None:
     assert {loop.mark for loop in nest.marks} == {LoopMark.MERGE}
 
 
-# -- coiter -----------------------------------------------------------------------------------------------------------
-
-
-def test_coiteration_writes_the_sums_that_it_means() -> None:
+def test_coiteration_means_its_sums() -> None:
     c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
     written = atl.coiter([(c, 0, x), (d, 0, y)], lambda p, q: True, lambda p, q: a[p] * b[q])
     program = atl.program("dot", [c, a, d, b], written)
@@ -319,7 +310,7 @@ def test_coiteration_writes_the_sums_that_it_means() -> None:
     assert str(program) == str(dot())
 
 
-def test_coiteration_has_a_condition_of_its_own_and_takes_parts_of_rows() -> None:
+def test_coiteration_accepts_a_condition_and_parts_of_rows() -> None:
     c, d = keys("c", x, "increasing"), keys("d", y, "nondecreasing")
     written = atl.coiter([(c, 1, x), (d, 0, y)], lambda p, q: p < q, lambda p, q: a[p] * b[q])
     program = atl.program("part", [c, a, d, b], written, given=[x >= 1])
@@ -336,7 +327,7 @@ def test_coiteration_has_a_condition_of_its_own_and_takes_parts_of_rows() -> Non
 
 
 @pytest.mark.parametrize(
-    ("fingers", "when", "body", "told"),
+    ("fingers", "when", "body", "message"),
     [
         ([], lambda: True, lambda: a[0], "two or more fingers"),
         ([(a, 0, x)], lambda p: True, lambda p: a[p], "two or more fingers"),
@@ -345,13 +336,13 @@ def test_coiteration_has_a_condition_of_its_own_and_takes_parts_of_rows() -> Non
     ],
     ids=["none", "one", "no end", "no condition"],
 )
-def test_coiteration_of_something_else_is_refused(fingers: Any, when: Any, body: Any, told: str) -> None:
+def test_invalid_coiteration_is_refused(fingers: Any, when: Any, body: Any, message: str) -> None:
     with pytest.raises(InvalidArgument) as error:
         atl.coiter(fingers, when, body)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
-def test_coiteration_of_coordinates_that_are_no_integers_is_refused() -> None:
+def test_coiteration_requires_integer_coordinates() -> None:
     row = keys("c", x, "increasing")
     with pytest.raises(atl.ATLError):
         atl.coiter([(a, 0, x), (b, 0, y)], lambda p, q: True, lambda p, q: a[p])

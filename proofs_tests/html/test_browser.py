@@ -1,4 +1,4 @@
-"""Pages in a real browser: what they do, that they ask for nothing else, and that nothing on them is out of reach."""
+"""Pages in a real browser: their behaviour, requests and accessibility."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 
 from atl import html
 from examples import derivations
-from proofs_tests.pages import chromium
-from proofs_tests.pages.chromium import Chromium
+from proofs_tests.html import chromium
+from proofs_tests.html.chromium import Chromium
 
 pytestmark = pytest.mark.skipif(
-    chromium.found() is None, reason=f"no browser was found on the path: none of {', '.join(chromium.NAMES)}"
+    chromium.find_browser() is None, reason=f"no browser was found on the path: none of {', '.join(chromium.NAMES)}"
 )
 
 
@@ -36,7 +36,7 @@ def window() -> Iterator[Chromium]:
 
 @pytest.fixture
 def page(window: Chromium, file: Path) -> Iterator[Chromium]:
-    """The page, freshly opened on a screen; what the console said by the end of the test is a fault."""
+    """Open the page on a screen; after the test its console must be empty."""
     window.looks(1280, 900)
     window.faults.clear()
     window.requests.clear()
@@ -49,12 +49,12 @@ def page(window: Chromium, file: Path) -> Iterator[Chromium]:
 HERE = "document.querySelector('.here')?.id"
 
 
-def test_the_page_is_ready_and_quiet(page: Chromium) -> None:
+def test_page_is_ready_without_console_messages(page: Chromium) -> None:
     assert page.value("document.documentElement.dataset.ready") == "true"
     assert page.value("document.title") == "pipeline: a derivation"
 
 
-def test_keys_walk_through_the_calls_and_the_open_steps(page: Chromium) -> None:
+def test_keys_walk_through_calls_and_open_steps(page: Chromium) -> None:
     seen = []
     for key in "jjjjkGg":
         page.press(key)
@@ -65,7 +65,7 @@ def test_keys_walk_through_the_calls_and_the_open_steps(page: Chromium) -> None:
     assert page.value("document.activeElement.id") == "start"
 
 
-def test_steps_are_folded_and_unfolded_by_keys(page: Chromium) -> None:
+def test_keys_fold_and_unfold_steps(page: Chromium) -> None:
     opened = "[...document.querySelectorAll('details.step')].filter(step => step.open).length"
     steps = page.value("document.querySelectorAll('details.step').length")
     alone = page.value(opened)
@@ -80,7 +80,7 @@ def test_steps_are_folded_and_unfolded_by_keys(page: Chromium) -> None:
     assert page.value("document.getElementById('step-1').open") is True
 
 
-def test_an_address_leads_to_a_step_and_opens_it(page: Chromium, file: Path) -> None:
+def test_address_leads_to_a_step_and_opens_it(page: Chromium, file: Path) -> None:
     page.open(file, "#step-6")
     assert page.value("document.getElementById('step-6').open") is True
     assert page.value("document.getElementById('step-5').open") is False
@@ -93,7 +93,7 @@ def test_an_address_leads_to_a_step_and_opens_it(page: Chromium, file: Path) -> 
     page.open(file, "#nothing")
 
 
-def test_what_is_searched_for_is_found(page: Chromium) -> None:
+def test_search_finds_text(page: Chromium) -> None:
     page.press("/")
     assert page.value("document.activeElement.id") == "search"
     page.ask("Input.insertText", text="linear arithmetic")
@@ -115,7 +115,7 @@ def test_what_is_searched_for_is_found(page: Chromium) -> None:
     page.press("Escape")
 
 
-def test_the_keys_are_told_and_the_theme_is_changed(page: Chromium) -> None:
+def test_help_dialog_opens_and_theme_changes(page: Chromium) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.value(paper)
     page.press("?")
@@ -133,7 +133,7 @@ def test_the_keys_are_told_and_the_theme_is_changed(page: Chromium) -> None:
     assert page.value(paper) == dark
 
 
-def test_a_loop_and_its_binder_light_each_other(page: Chromium) -> None:
+def test_loop_and_binder_highlight_each_other(page: Chromium) -> None:
     lit = "[...document.querySelectorAll('.lit')].map(part => part.id)"
     loops = [each.split(":") for each in page.value("document.querySelector('.listing').dataset.loops").split()]
     assert len(loops) == 2
@@ -151,14 +151,14 @@ def test_a_loop_and_its_binder_light_each_other(page: Chromium) -> None:
     assert f"line-{second}" in page.value(lit)
 
 
-def test_every_element_of_a_picture_has_a_place_of_its_own(page: Chromium) -> None:
+def test_elements_of_a_picture_do_not_overlap(page: Chromium) -> None:
     boxes = "map(cell => JSON.stringify(cell.getBoundingClientRect()))"
     cells = page.value(f"[...document.querySelectorAll('figure.picture > svg rect')].{boxes}")
     label = page.value("document.querySelector('figure.picture > svg').getAttribute('aria-label')")
     assert len({*cells}) == len(cells) == sum(int(part.split()[0]) for part in label.split(", ") if part[0].isdigit())
 
 
-def test_a_phone_scrolls_in_one_direction_only(page: Chromium) -> None:
+def test_narrow_page_scrolls_in_one_direction_only(page: Chromium) -> None:
     for width in (320, 768):
         page.looks(width, 800)
         page.press("e")
@@ -181,8 +181,8 @@ def test_everything_is_printed(page: Chromium) -> None:
     assert page.value("[...document.querySelectorAll('details.step')].every(step => step.open)") is False
 
 
-def test_a_screen_reader_finds_its_way(page: Chromium) -> None:
-    # What is far from the window comes into the tree when one gets near, and a frame later.
+def test_screen_reader_finds_landmarks_and_headings(page: Chromium) -> None:
+    # Elements far from the window enter the tree one frame after they come near.
     page.value("document.querySelector('ins').scrollIntoView() ?? true")
     nodes: list[dict[str, Any]] = []
     for _ in range(100):
@@ -207,7 +207,7 @@ def test_a_screen_reader_finds_its_way(page: Chromium) -> None:
     assert pressed
 
 
-def test_all_that_is_written_is_told_from_what_it_stands_on(page: Chromium) -> None:
+def test_text_has_enough_contrast(page: Chromium) -> None:
     page.press("e")
     for dark in (False, True):
         page.looks(1280, 900, dark=dark)
@@ -243,7 +243,7 @@ CONTRAST = """(() => {
 })()"""
 
 
-def test_no_script_but_its_own_runs(page: Chromium) -> None:
+def test_only_its_own_script_runs(page: Chromium) -> None:
     planted = "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.title=1\">')"
     page.value(planted)
     added = "const s = document.createElement('script'); s.text = 'document.title = 2'; void document.body.append(s)"
@@ -253,10 +253,10 @@ def test_no_script_but_its_own_runs(page: Chromium) -> None:
     refused = [fault for fault in page.faults if "Content Security Policy" in fault]
     assert len(refused) == len(page.faults) >= 2
     page.faults.clear()
-    page.requests.clear()  # what is asked for and refused is there as well
+    page.requests.clear()  # refused requests are listed too
 
 
-def test_without_a_script_all_of_it_is_there(page: Chromium, file: Path) -> None:
+def test_page_is_complete_without_scripts(page: Chromium, file: Path) -> None:
     page.ask("Emulation.setScriptExecutionDisabled", value=True)
     try:
         page.open(file, "#step-3")
@@ -267,7 +267,7 @@ def test_without_a_script_all_of_it_is_there(page: Chromium, file: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_page_of_the_blur_in_tiles_opens(window: Chromium, tmp_path: Path) -> None:
+def test_page_of_the_tiled_blur_opens(window: Chromium, tmp_path: Path) -> None:
     path = tmp_path / "blur.html"
     html.write(derivations.blur_tiled_staged_with_tails().done(), path)
     window.looks(1440, 1000)

@@ -1,4 +1,4 @@
-"""Sums over what a loop has just stored: which of them are a part of that loop, and which are loops of their own."""
+"""Reduction fusion: sums over what a loop has just stored are computed in that loop where possible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOINED = {
         ["t += p[j]", "u += p[j] * p[j]"],
     ),
 }
-APART = {
+SEPARATE = {
     "a loop of vectors": (POWERS.replace("< m]", "< m | vector]") + TOTAL, "t += p[j]"),
     "a loop of threads": (POWERS.replace("< m]", "< m | parallel]") + TOTAL, "t += p[j]"),
     "a sum of vectors": (POWERS + TOTAL.replace("< m]", "< m | vector]"), "t += p[j]"),
@@ -32,31 +32,31 @@ def lines(body: str) -> list[str]:
     return [line.strip() for line in print_nest(nest).splitlines()]
 
 
-def beside(text: list[str], line: str) -> bool:
-    """Whether the line is of the loop that stores the powers."""
+def in_first_loop(text: list[str], line: str) -> bool:
+    """Return whether the line is in the loop that stores the powers."""
     start = text.index("p[j] = exp(x[i, j])")
     return line in text[start : next(at for at in range(start, len(text)) if text[at].startswith("for j"))]
 
 
 @pytest.mark.parametrize("name", JOINED)
-def test_a_sum_of_what_a_loop_stores_is_a_part_of_it(name: str) -> None:
+def test_sum_of_stored_elements_is_fused(name: str) -> None:
     body, sums = JOINED[name]
     text = lines(body)
-    assert all(beside(text, line) for line in sums)
+    assert all(in_first_loop(text, line) for line in sums)
     assert sum(line.startswith("for j") for line in text) == 2
 
 
-@pytest.mark.parametrize("name", APART)
-def test_other_sums_are_loops_of_their_own(name: str) -> None:
-    body, line = APART[name]
+@pytest.mark.parametrize("name", SEPARATE)
+def test_other_sums_are_separate_loops(name: str) -> None:
+    body, line = SEPARATE[name]
     text = lines(body + "⊞[j < m] p[j] / t")
     assert line in text
-    assert not beside(text, line)
+    assert not in_first_loop(text, line)
     assert sum(line.startswith("for j") for line in text) == 3
 
 
 @pytest.mark.parametrize("name", ["a loop of vectors", "a loop of threads", "a sum of vectors", "a maximum"])
-def test_a_loop_that_is_plain_by_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_check_for_plain_loops_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduction_fusion, "_is_plain", lambda *_: True)
     with pytest.raises(AssertionError):
-        test_other_sums_are_loops_of_their_own(name)
+        test_other_sums_are_separate_loops(name)

@@ -1,4 +1,4 @@
-"""Merges in merges: rows that are matched, and within them their entries."""
+"""Nested merges: matching rows, and matching entries within them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lowering import compile as compiled
 from lowering import lower, print_nest
 from lowering.nest.interpreter import run
 from lowering.nest.obligations import report
-from proofs_tests.nests.walks.programs import with_all_sums_marked
+from proofs_tests.nests.co_iteration.programs import with_all_sums_marked
 
 KEYS: Final = 2
 Rows = dict[int, tuple[int, ...]]
 
 
 def side(name: str) -> tuple[atl.Tensor, atl.Tensor, atl.Tensor, atl.Tensor]:
-    """A matrix by the rows that have entries: their keys, where each begins, the keys of entries, values."""
+    """Return a matrix by its rows with entries: their keys, beginnings, keys of entries, and values."""
     count, entries = atl.sizes(f"{name}_rows {name}_entries")
     row = atl.tensor(f"{name}_row", count, dtype="int64", range=(0, KEYS), monotonic="increasing")
     pos = atl.tensor(f"{name}_pos", count + 1, dtype="int64", range=(0, entries + 1))
@@ -33,7 +33,7 @@ def side(name: str) -> tuple[atl.Tensor, atl.Tensor, atl.Tensor, atl.Tensor]:
 
 
 def elementwise() -> Program:
-    """The product of two such matrices, element by element, as a dense one."""
+    """Return the element-wise product of two such matrices as a dense matrix."""
     (a_row, a_pos, a_key, a), (b_row, b_pos, b_key, b) = side("a"), side("b")
 
     def entries(p: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
@@ -60,14 +60,14 @@ def subsets() -> list[tuple[int, ...]]:
 
 
 def matrices() -> Iterator[Rows]:
-    """All of them, with empty rows that are stored too."""
+    """Return all small matrices, including stored empty rows."""
     for rows in subsets():
         for held in product(subsets(), repeat=len(rows)):
             yield dict(zip(rows, held, strict=True))
 
 
 def arrays(name: str, matrix: Rows, unit: float) -> tuple[dict[str, Any], Any]:
-    """The arguments of a call, and the matrix as an array; each value tells where it stands."""
+    """Return the arguments of a call and the dense matrix; each value identifies its position."""
     held = [(i, j) for i, keys in matrix.items() for j in keys]
     values = np.float32(unit) * np.arange(1, len(held) + 1, dtype=np.float32)
     dense = np.zeros((KEYS, KEYS), np.float32)
@@ -83,7 +83,7 @@ def arrays(name: str, matrix: Rows, unit: float) -> tuple[dict[str, Any], Any]:
 
 
 @pytest.mark.long
-def test_all_small_merges_in_merges_give_what_the_sums_mean() -> None:
+def test_small_nested_merges_agree_with_their_sums() -> None:
     kernel, nest = compiled(elementwise()), lower(elementwise())
     for first, second in product(matrices(), repeat=2):
         (a, one), (b, another) = arrays("a", first, 1.0), arrays("b", second, 8.0)
@@ -95,7 +95,7 @@ def test_all_small_merges_in_merges_give_what_the_sums_mean() -> None:
 NAMED: Final = (("rows", "row"), ("entries", "key"))
 
 
-def test_a_merge_whose_ranges_move_with_the_positions_of_another_stands_in_that_one() -> None:
+def test_inner_merge_is_placed_inside_the_outer_one() -> None:
     nest = lower(elementwise())
     assert print_nest(nest).splitlines()[3:] == [
         "    merge p in 0..a_rows by a_row[p]; q in 0..b_rows by b_row[q]:",
@@ -105,8 +105,8 @@ def test_a_merge_whose_ranges_move_with_the_positions_of_another_stands_in_that_
     assert [obligation.buffer for obligation in report(nest).proved if obligation.kind == "order"] == list("pqrt")
 
 
-def test_one_merge_of_all_four_positions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would be made of them, were the inner ones not told from the outer ones."""
+def test_single_merge_of_all_four_positions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a fault: inner positions are not distinguished from outer ones."""
     monkeypatch.setattr(lowering.nest.marked_loops.merges, "_begins", lambda *_: False)
     with pytest.raises(IllegalMark, match="the range of r depends on p"):
         lower(elementwise())

@@ -1,4 +1,4 @@
-"""Streams: what they compute wherever lines begin, how they are printed, which are refused, and planted faults."""
+"""Streams (non-temporal stores): results, printed form, refusals and planted faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def doubled(dtype: str = "float32") -> Session:
 
 
 def by_rows() -> Session:
-    """Rows together, the last of them fewer; each column goes through a buffer and a loop of its own."""
+    """Return a program on tiles of rows, the last one partial, with a buffer and a loop for each column."""
     a = atl.tensor("a", n, m)
     program = atl.program("rows", [a], atl.gen(n, m, lambda i, j: atl.let(a[i, j] + 1, lambda b: b * b, name="b")))
     s = reschedule(program).tile("i", 3).interchange("ii")
@@ -52,10 +52,7 @@ def streams(nest: LoopNest) -> list[Stream]:
     return [stream for stream in found if stream is not None]
 
 
-# -- text -------------------------------------------------------------------------------------------------------------
-
-
-def test_iterations_run_alone_up_to_a_line_and_then_a_line_at_a_time() -> None:
+def test_iterations_before_a_cache_line_run_alone() -> None:
     assert (
         compiled(doubled().goal).source.partition("float *restrict out)\n")[2]
         == """\
@@ -86,28 +83,25 @@ def test_iterations_run_alone_up_to_a_line_and_then_a_line_at_a_time() -> None:
     )
 
 
-def test_each_thread_puts_its_own_stores_in_order() -> None:
+def test_each_thread_orders_its_own_stores() -> None:
     text = print_c(lower(doubled().mark("i", "parallel").goal))
     assert text.count("        stream_fence();\n    }\n    stream_fence();\n    return 0;") == 1
 
 
-def test_loops_shorter_than_a_line_are_plain_ones() -> None:
+def test_loops_shorter_than_a_line_are_plain() -> None:
     text = print_c(lower(doubled().tile("j", 8).tails(strategy="split").goal))
     assert "stream" not in text
     assert "stream" not in print_c(lower(atl.parse("f (x : float32[n]) := ⊞[i < min(n, 15) | stream] x[i]")))
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("float32", 16), ("float64", 8), ("int32", 16), ("int64", 8)])
-def test_a_line_is_of_64_bytes(dtype: str, width: int) -> None:
+def test_line_has_64_bytes(dtype: str, width: int) -> None:
     assert [stream.width for stream in streams(lower(doubled(dtype).goal))] == [width]
-
-
-# -- what is computed -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_it_is_right_wherever_lines_begin_and_stores_nothing_beside(dtype: str) -> None:
+def test_lines_may_begin_anywhere_and_stores_stay_inside(dtype: str) -> None:
     kernel = compiled(doubled(dtype).mark("i", "parallel").goal)
     for shift in range(17):
         for size in SIZES:
@@ -120,7 +114,7 @@ def test_it_is_right_wherever_lines_begin_and_stores_nothing_beside(dtype: str) 
 
 
 @pytest.mark.parametrize("make", [doubled, by_rows])
-def test_the_interpreter_runs_lines_that_begin_anywhere_in_any_order(make: Any) -> None:
+def test_interpreter_runs_lines_in_any_order(make: Any) -> None:
     session = make()
     nest, name = lower(session.goal), session.goal.inputs[0].name
     assert streams(nest)
@@ -132,7 +126,7 @@ def test_the_interpreter_runs_lines_that_begin_anywhere_in_any_order(make: Any) 
         assert (execute(nest, sizes, arrays, order=seed).to_numpy() == wanted).all()
 
 
-def test_a_result_in_the_place_of_an_operand_is_streamed_too() -> None:
+def test_result_in_place_of_an_operand_is_streamed() -> None:
     nest = with_inputs_in_place(lower(doubled().goal), ["a"])
     given = np.arange(120, dtype=np.float32).reshape(3, 40)
     assert (run(nest, {"n": 3, "m": 40}, {"a": given}) == 2 * given).all()
@@ -150,8 +144,6 @@ def test_streams_run_under_the_sanitizers() -> None:
         assert isinstance(result, np.ndarray), (call, result)
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
-
 REFUSED: Final = {
     "it stores to s, which is read later": "⊞[i < n] let s | heap := ⊞[j < m | stream] 2 * x[i, j] in s[0] + s[m - 1]",
     "its iterations store to out with a stride of 2 elements": "transpose ⊞[i < 2] ⊞[j < m | stream] x[i, j]",
@@ -163,7 +155,7 @@ REFUSED: Final = {
 
 
 @pytest.mark.parametrize("said", REFUSED)
-def test_what_stores_no_whole_lines_is_refused(said: str) -> None:
+def test_loop_without_whole_lines_is_refused(said: str) -> None:
     program = atl.parse(f"f (x : float32[n, m]) given 65 <= n, 4 <= m := {REFUSED[said]}")
     with pytest.raises(IllegalMark) as caught:
         lower(program)
@@ -175,14 +167,14 @@ def test_what_stores_no_whole_lines_is_refused(said: str) -> None:
     lower(session.goal)
 
 
-def test_what_is_added_up_in_the_result_is_refused() -> None:
+def test_accumulation_into_the_result_is_refused() -> None:
     running = atl.parse("f (x : float32[n, m]) := Σ[p < n] ⊞[j < m | stream] x[p, j]")
     with pytest.raises(IllegalMark, match="it adds to elements of out, which requires reading them"):
         lower(running)
 
 
 @pytest.mark.parametrize("outer", ["vector", "stream"])
-def test_lanes_within_lanes_are_refused(outer: str) -> None:
+def test_nested_lanes_are_refused(outer: str) -> None:
     program = atl.parse(f"f (x : float32[n]) := transpose ⊞[j < n | stream] ⊞[i < 20 | {outer}] x[j] + 1.0")
     if outer == "stream":
         with pytest.raises(IllegalMark, match="the loop i in it is marked stream"):
@@ -201,11 +193,8 @@ def test_cuda_has_no_streams() -> None:
         compiled(doubled().goal, target="cuda")
 
 
-# -- planted faults ---------------------------------------------------------------------------------------------------
-
-
 def planted(nest: LoopNest, lines: Any) -> LoopNest:
-    """The nest with other lines for its loops."""
+    """Return the nest with its loops' cache lines replaced."""
 
     def altered(block: Any) -> Any:
         return tuple(
@@ -238,7 +227,7 @@ def test_lines_longer_than_their_buffer_are_trapped() -> None:
         run(nest, {"n": 2, "m": 60}, {"a": np.ones((2, 60), np.float32)})
 
 
-def test_lines_that_are_stored_before_they_are_computed_are_trapped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_stored_before_they_are_computed_are_trapped(monkeypatch: pytest.MonkeyPatch) -> None:
     def turned(stream: Stream) -> Any:
         made, computed, stored, *freed = of_lines(stream)
         return (made, stored, computed, *freed)
@@ -248,7 +237,7 @@ def test_lines_that_are_stored_before_they_are_computed_are_trapped(monkeypatch:
         run(lower(doubled().goal), {"n": 2, "m": 60}, {"a": np.ones((2, 60), np.float32)})
 
 
-def test_a_line_that_goes_elsewhere_is_seen_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_stored_elsewhere_is_found_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     def shifted(line: Any) -> Any:
         cell = row_of(line)
         (first, width) = cell.pairs[-1]
@@ -259,7 +248,7 @@ def test_a_line_that_goes_elsewhere_is_seen_in_c(monkeypatch: pytest.MonkeyPatch
     assert (compiled(doubled().goal)(a) != 2 * a).any()
 
 
-def test_iterations_that_meet_are_refused_and_trapped() -> None:
+def test_conflicting_iterations_are_refused_and_trapped() -> None:
     nest = lower(doubled().goal)
 
     def meeting(each: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Takes the pictures of a page that stand in the documents: `python -m proofs_tests.pages.screenshots [FOLDER]`."""
+"""Take the screenshots in the documents: `python -m proofs_tests.html.screenshots [FOLDER]`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from atl import html
 from examples import derivations
-from proofs_tests.pages.chromium import Chromium, browser
+from proofs_tests.html.chromium import Chromium, browser
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def taken(window: Chromium, page: Path, folder: Path) -> None:
-    """A call in the light, the code in the dark with a loop under the pointer, and a step on a phone."""
+def take(window: Chromium, page: Path, folder: Path) -> None:
+    """Take a call in the light theme, the code with a loop under the pointer in the dark one, and a step on a phone."""
     window.looks(1280, 1040)
     window.open(page, "#call-7")
     window.press("Shift")
@@ -31,11 +31,11 @@ def taken(window: Chromium, page: Path, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Makes the page of the blur in tiles, and takes its pictures."""
+    """Write the page of the tiled blur and take its screenshots."""
     with tempfile.TemporaryDirectory() as place, browser() as window:
         page = Path(place) / "blur.html"
         html.write(derivations.blur_tiled_staged_with_tails().done(), page)
-        taken(window, page, folder)
+        take(window, page, folder)
         assert not window.faults, window.faults
 
 

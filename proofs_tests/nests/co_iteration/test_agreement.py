@@ -1,4 +1,4 @@
-"""Merges and runs of random arrays: the reference, the interpreter of loop nests and sanitized C say the same."""
+"""Random merges and runs: the reference, the loop-nest interpreter and sanitized C agree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import lowering.c.co_iteration
 from lowering.targets.capabilities import marked_binders
 from proofs_tests.compilers import lacking
-from proofs_tests.nests.walks.programs import merge_case, nested_case, runs_case
+from proofs_tests.nests.co_iteration.programs import merge_case, nested_case, runs_case
 from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted, own_cache
 from proofs_tests.programs.choices import Seeded
 from proofs_tests.programs.random_marks import lowered
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(bool(lacking("sanitizers")), reason=lacking("san
 
 @cache
 def walks(numbers: range) -> tuple[Expected, ...]:
-    """What random merges and runs must give, of those whose marks are legal."""
+    """Return the expected results of random merges and runs with legal marks."""
     found = []
     for number in numbers:
         for make in (merge_case, nested_case, runs_case):
@@ -36,7 +36,7 @@ def walks(numbers: range) -> tuple[Expected, ...]:
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(TRIED))
-def test_the_interpreter_and_sanitized_c_agree_on_merges_and_runs_of_random_arrays(numbers: range) -> None:
+def test_random_merges_and_runs_agree(numbers: range) -> None:
     kinds = Counter(marked_binders(wanted.case.program)[0].mark.value for wanted in walks(numbers))
     assert min(kinds["merge"], kinds["runs"]) > len(numbers) / 4
     assert [fault for wanted in walks(numbers) if (fault := interpreted(wanted)) is not None] == []
@@ -45,7 +45,7 @@ def test_the_interpreter_and_sanitized_c_agree_on_merges_and_runs_of_random_arra
 
 
 @pytest.mark.long
-def test_a_merge_that_looks_one_position_too_far_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merge_that_reads_one_position_too_far_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     original = lowering.c.co_iteration._merge_loop
 
     def too_far(*arguments: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs: what they compute, how they are printed, which are refused, and that planted faults are found."""
+"""Runs (segmented reduction): results, printed form, refusals and planted faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lowering import compile as compiled
 from lowering import lower, print_nest
 from lowering.nest.interpreter import run
 from lowering.nest.marked_loops.runs import Runs, runs_at
-from proofs_tests.nests.walks.programs import with_all_sums_marked
+from proofs_tests.nests.co_iteration.programs import with_all_sums_marked
 
 KEYS: Final = 3
 n, z = atl.sizes("n z")
@@ -33,7 +33,7 @@ def added_up() -> Program:
     )
 
 
-def test_runs_are_right_for_any_order_of_the_keys() -> None:
+def test_runs_are_correct_for_any_order_of_keys() -> None:
     nest, kernel = lower(added_up()), compiled(added_up())
     for count in range(5):
         values = np.float32(2.0) ** np.arange(count, dtype=np.float32)
@@ -44,7 +44,7 @@ def test_runs_are_right_for_any_order_of_the_keys() -> None:
             assert run(nest, {"n": KEYS, "z": count}, given).tolist() == wanted.tolist()
 
 
-def test_a_run_is_added_up_in_a_variable_and_stored_once() -> None:
+def test_run_accumulates_in_a_scalar_and_stores_once() -> None:
     assert "for p in 0..z:  # runs\n        out[row[p]] += a[p]" in print_nest(lower(added_up()))
     assert (
         compiled(added_up()).source.partition("sizeof *out);\n")[2]
@@ -64,7 +64,7 @@ def test_a_run_is_added_up_in_a_variable_and_stored_once() -> None:
     )
 
 
-def test_keys_of_several_dimensions_and_conditions_in_a_run() -> None:
+def test_keys_of_several_dimensions_and_conditions_form_runs() -> None:
     column = atl.tensor("column", z, dtype="int64", range=(0, n))
     terms = atl.sum(
         z, lambda p: atl.place(n, row[p], atl.place(n, column[p], atl.guard(p % 2 == 0, a[p] * atl.sum(3, atl.value))))
@@ -85,9 +85,6 @@ def test_keys_of_several_dimensions_and_conditions_in_a_run() -> None:
         assert (run(nest, {"n": 4, "z": count}, given) == wanted).all()
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
-
-
 def refused(body: atl.Tensor, *inputs: atl.Tensor) -> str:
     program = atl.program("p", list(inputs), body)
     with pytest.raises(IllegalMark) as error:
@@ -95,30 +92,27 @@ def refused(body: atl.Tensor, *inputs: atl.Tensor) -> str:
     return str(error.value)
 
 
-def test_a_sum_that_stores_nothing_at_keys_is_refused() -> None:
-    said = refused(atl.sum(z, lambda p: a[p]), a)
-    assert "the loop p is marked runs, but it does not add to an element of a tensor" in said
-    assert "Σ[p < z] place n row[p] e(p)" in said
+def test_sum_that_stores_nothing_at_keys_is_refused() -> None:
+    message = refused(atl.sum(z, lambda p: a[p]), a)
+    assert "the loop p is marked runs, but it does not add to an element of a tensor" in message
+    assert "Σ[p < z] place n row[p] e(p)" in message
 
 
-def test_rows_that_are_placed_at_keys_are_refused() -> None:
+def test_rows_placed_at_keys_are_refused() -> None:
     m = atl.sizes("m")
     rows = atl.tensor("rows", z, m)
-    said = refused(atl.sum(z, lambda p: atl.place(n, row[p], rows[p])), row, rows)
-    assert "each of its terms is added to several elements of out" in said
+    message = refused(atl.sum(z, lambda p: atl.place(n, row[p], rows[p])), row, rows)
+    assert "each of its terms is added to several elements of out" in message
 
 
-def test_keys_that_only_a_condition_keeps_in_the_tensor_are_refused() -> None:
+def test_keys_inside_the_tensor_only_under_a_condition_are_refused() -> None:
     anywhere = atl.tensor("anywhere", z, dtype="int64")
     inside = atl.sum(z, lambda p: atl.guard((anywhere[p] >= 0) & (anywhere[p] < n), atl.place(n, anywhere[p], a[p])))
-    said = refused(inside, anywhere, a)
-    assert "its keys are not proved to be positions of out" in said
+    message = refused(inside, anywhere, a)
+    assert "its keys are not proved to be positions of out" in message
 
 
-# -- planted faults ---------------------------------------------------------------------------------------------------
-
-
-def test_runs_that_do_not_end_where_the_key_changes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_ends_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_keys(loop: Any) -> Any:
         runs = runs_at(loop)
         return replace(runs, keys=()) if isinstance(runs, Runs) else runs
@@ -128,4 +122,4 @@ def test_runs_that_do_not_end_where_the_key_changes_are_found(monkeypatch: pytes
     monkeypatch.setattr(lowering.nest.marked_loops.execution, "runs_at", without_keys)
     assert run(lower(added_up()), {"n": 2, "z": 2}, given).tolist() != [1, 1]
     with pytest.raises(atl.ATLError):
-        compiled(added_up())  # `p_first` is not there, by which the element is found
+        compiled(added_up())  # `p_first`, which locates the element, is undefined

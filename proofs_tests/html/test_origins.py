@@ -1,4 +1,4 @@
-"""Where loops come from: the nest says of each loop which binder of the program it is, and the text is not changed."""
+"""Origins of loops: each loop is traced to its binder in the program, and the text does not change."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from lowering.targets.binders import traced
 from rewrites import Session
 
 
-def told_apart(program: Program) -> Program:
-    """The program with another name for each of its loops."""
+def with_distinct_names(program: Program) -> Program:
+    """Return the program with a different name for each loop."""
     names = iter(f"loop_{number}_" for number in range(10_000))
 
     def named(e: Expr) -> Expr:
@@ -47,10 +47,8 @@ _BOUND = re.compile(r"\b(?:int64_t|int32_t|index_t) (loop_[0-9]+_)\w* =")
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("derive", "target"), CASES, ids=lambda each: getattr(each, "__name__", each))
-def test_a_loop_has_the_name_of_its_binder_and_the_text_is_as_it_was(
-    derive: Callable[[], Session], target: str
-) -> None:
-    program = told_apart(derive().goal)
+def test_loop_is_traced_to_its_binder(derive: Callable[[], Session], target: str) -> None:
+    program = with_distinct_names(derive().goal)
     found = trace(program, target=target)
     plain = lower(program, target=target)
     assert (print_c(plain) if target == "c" else print_cuda(kernels(plain))) == found.source
@@ -63,7 +61,7 @@ def test_a_loop_has_the_name_of_its_binder_and_the_text_is_as_it_was(
         binder = subterm(program.body, loop.binder)
         assert isinstance(binder, Gen | Reduce)
         here = _BOUND.findall("\n".join(lines[loop.first - 1 : loop.last]))
-        # What is written out, or done for all lanes at once, binds no index.
+        # Unrolled and vectorised loops bind no index.
         assert here[:1] == [binder.name] or binder.name not in bound
     of_loops = [subterm(program.body, loop.binder).name for loop in found.loops]  # type: ignore[union-attr]
     assert {*bound} <= {*of_loops}
@@ -74,12 +72,12 @@ def paths_of_loops(e: Expr, path: Path) -> list[Path]:
     return [path, *below] if isinstance(e, Gen | Reduce) else below
 
 
-def test_two_loops_of_one_name_are_told_apart() -> None:
+def test_loops_of_one_name_are_distinguished() -> None:
     program = atl.parse("f (x : float32[n]) : float32[n] := let b := ⊞[i < n] 2 * x[i] in ⊞[i < n] b[n - 1 - i]")
     assert [loop.binder for loop in trace(program).loops] == [(0,), (1,)]
 
 
-def test_no_name_of_a_persons_is_taken_for_the_number_of_a_loop() -> None:
+def test_user_name_is_not_mistaken_for_a_loop_number() -> None:
     x = atl.tensor("x", atl.sizes("n"))
     body = atl.gen(x.shape[0], lambda i: x[i])
     program = atl.program("f", [x], body)
@@ -89,7 +87,7 @@ def test_no_name_of_a_persons_is_taken_for_the_number_of_a_loop() -> None:
     assert traced(hostile).loops == (((), "\x007"),)
 
 
-def test_an_anchor_stays_with_its_line_when_that_is_broken() -> None:
+def test_anchor_stays_with_its_line_when_the_line_breaks() -> None:
     from atl.core.index import Var
 
     variable = Var(7, "i")

@@ -1,7 +1,7 @@
-"""Random programs of merges and runs, with arrays that hold what they declare.
+"""Random programs of merges and runs, with arrays that satisfy their declarations.
 
-Keys are read from arrays of every order; some merges are legal, and some are not. Conditions stand between the sums and
-in them, sums are placed at keys, subtracted, and are parts of more.
+Keys have every declared order, so some merges are legal and others are not. Conditions occur between and inside sums;
+sums are placed at keys, subtracted, and nested in larger expressions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ORDERS: Final = ((6, "increasing"), (3, "nondecreasing"), (1, ""))
 
 
 class _Keys:
-    """One array of keys: its declaration, and elements that hold it; ordered in each row, if it has rows, n of them."""
+    """An array of keys: its declaration and valid elements, ordered in each of its n rows, if it has rows."""
 
     def __init__(
         self, choices: Choices, number: int, rows: int | None, n: atl.IndexExpr | None = None, *, of: int = KEYS
@@ -56,7 +56,7 @@ class _Keys:
         monotonic: str | tuple[str, atl.Tensor] | None = order or None
         if self.rows is not None:
             ends = sorted(choices.integer(0, self.count) for _ in range(self.rows + 1))
-            if n is not None:  # a row for each outer key, and few keys: some of them are equal
+            if n is not None:  # a row for each outer key, and few keys, so that some are equal
                 ends = list(accumulate((choices.integer(0, of) for _ in range(self.rows)), initial=0))
                 self.count = ends[-1]
             pos = atl.tensor(
@@ -81,7 +81,7 @@ class _Keys:
         self.arrays[f"v{number}"] = np.array([choices.integer(-3, 4) for _ in range(self.count)], np.float64)
 
     def range(self, row: atl.IndexExpr | None) -> tuple[Any, Any]:
-        """From where to where the positions run."""
+        """Return the range of the positions."""
         if self.pos is not None and row is not None:
             return self.pos[row], self.pos[row + 1]
         return 0, self.size
@@ -98,12 +98,12 @@ def _sorted(keys: AnyArray, of: int, *, strict: bool) -> AnyArray:
 
 
 def walk_case(choices: Choices) -> Case:
-    """A merge, one in another one, or a sum to be run in runs; its marks may be illegal."""
+    """Return a merge, a nested merge, or a segmented sum; its marks may be illegal."""
     return choose(choices, (merge_case, merge_case, nested_case, runs_case))(choices)
 
 
 def merge_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]]:
-    """Nests with legal merges, before any pass, each with sizes and arrays."""
+    """Yield nests with legal merges before any pass, with sizes and arrays."""
     for number in range(24):
         made = merge_case(Seeded.by(f"merges:{number}"))
         try:
@@ -121,7 +121,7 @@ STREAMED: Final = (
 
 
 def stream_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]]:
-    """Nests with loops that store whole lines, before any pass, with sizes and arrays."""
+    """Yield nests with loops that store whole cache lines, before any pass, with sizes and arrays."""
     for text in STREAMED:
         for rows, columns in ((3, 40), (4, 16), (3, 5)):
             x = np.arange(1, rows * columns + 1, dtype=np.float32).reshape(rows, columns)
@@ -130,7 +130,7 @@ def stream_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, A
 
 
 def merge_case(choices: Choices) -> Case:
-    """Two or three sums, one in the other, whose terms count where keys are equal; all are marked `merge`."""
+    """Return two or three nested sums, all marked `merge`, whose terms count where keys are equal."""
     rows = choices.integer(0, ROWS) if chance(choices, 60) else None
     keys = [_Keys(choices, number, rows) for number in range(3 if chance(choices, 25) else 2)]
     offset = choices.integer(0, 2) if chance(choices, 25) else 0
@@ -167,7 +167,7 @@ def merge_case(choices: Choices) -> Case:
 
 
 def nested_case(choices: Choices) -> Case:
-    """Two sums whose terms count where keys are equal, and in each term two more, over what belongs to these keys."""
+    """Return two sums over equal keys, with two more sums in each term over the entries of these keys."""
     outer = [_Keys(choices, number, None, of=4) for number in range(2)]
     inner = [_Keys(choices, 2 + number, each.count, each.size, of=3) for number, each in enumerate(outer)]
     placed, masked, between = chance(choices, 35), chance(choices, 20), chance(choices, 20)
@@ -207,7 +207,7 @@ def _term(keys: list[_Keys], at: tuple[atl.IndexExpr, ...]) -> atl.Tensor:
 
 
 def runs_case(choices: Choices) -> Case:
-    """A sum whose terms are placed at keys, in any order of these."""
+    """Return a sum whose terms are placed at keys in any order."""
     rows = choices.integer(0, ROWS) if chance(choices, 40) else None
     keys = [_Keys(choices, 0, rows)]
     conditional, inner = chance(choices, 25), chance(choices, 25)
@@ -232,7 +232,7 @@ def runs_case(choices: Choices) -> Case:
 
 
 def _around(choices: Choices, rows: int | None, sums: Callable[[atl.IndexExpr | None], atl.Tensor]) -> atl.Tensor:
-    """The sums by themselves or for each row, and perhaps a part of more."""
+    """Return the sums alone or for each row, and perhaps as part of a larger expression."""
     body = sums(None) if rows is None else atl.gen(atl.sizes("n"), lambda i: sums(i))  # noqa: PLW0108
     match choose(choices, ("", "", "", "added", "negated", "padded")):
         case "added":
@@ -255,7 +255,7 @@ def _case(name: str, keys: list[_Keys], body: atl.Tensor, rows: int | None, mark
 
 
 def with_all_sums_marked(program: Program, mark: str) -> Program:
-    """The program with this mark on each of its sums whose range is known only in a call."""
+    """Mark each sum whose range is known only in a call."""
     return replace(program, body=_marked(program.body, loop_mark(mark)))
 
 

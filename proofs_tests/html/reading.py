@@ -1,4 +1,4 @@
-"""A page as a tree of elements, read by Python's own parser."""
+"""HTML pages as trees of elements, read by Python's own parser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EMPTY = frozenset({"meta", "input", "br"})
 
 @dataclass
 class Node:
-    """An element, with what it contains in order."""
+    """An element with its contents in order."""
 
     tag: str
     attributes: dict[str, str | None]
@@ -22,7 +22,7 @@ class Node:
         return "".join(each if isinstance(each, str) else each.text for each in self.inside)
 
     def all(self, tag: str = "", **wanted: str) -> Iterator[Node]:
-        """The elements below with this tag and these attributes."""
+        """Yield the elements below with this tag and these attributes."""
         for each in self.inside:
             if isinstance(each, Node):
                 named = {name.rstrip("_").replace("_", "-"): value for name, value in wanted.items()}
@@ -42,7 +42,7 @@ class _Reader(HTMLParser):
         self.open = [Node("", {})]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len({name for name, _ in attrs}) == len(attrs), f"an attribute of {tag} stands twice"
+        assert len({name for name, _ in attrs}) == len(attrs), f"an attribute of {tag} is repeated"
         node = Node(tag, dict(attrs))
         self.open[-1].inside.append(node)
         if tag not in EMPTY:
@@ -57,7 +57,7 @@ class _Reader(HTMLParser):
 
 
 def read(text: str) -> Node:
-    """The page as a tree. What is open is closed, and nothing else is."""
+    """Read the page as a tree; all elements must be closed in order."""
     reader = _Reader()
     reader.feed(text)
     reader.close()

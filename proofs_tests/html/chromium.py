@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through a pair of pipes by its own protocol: no package and no port is needed."""
+"""A headless Chromium, driven by its own protocol over two pipes, without another package or a port."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ os.dup2(reads, 3)
 os.dup2(writes, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-"""The browser reads what it is asked from 3, and answers on 4."""
+"""Run the browser with commands on descriptor 3 and answers on descriptor 4."""
 PATIENCE: Final = 600.0
-"""Seconds until an answer is given up: of a busy machine too."""
+"""Seconds to wait for an answer, even on a busy machine."""
 
 
-def found() -> str | None:
-    """The browser of this machine, if it has one."""
+def find_browser() -> str | None:
+    """Return the browser of this machine, if there is one."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 FRAMES: Final = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
-"""Done when the browser has drawn the page twice."""
+"""A promise that resolves when the browser has drawn the page twice."""
 
 
 class Chromium:
-    """One page of a browser. `faults` is all that its console has said that is an error or a warning."""
+    """One page of a browser. `faults` has the errors and warnings of its console."""
 
     def __init__(self, reader: int, writer: int) -> None:
         self._reader, self._writer = reader, writer
@@ -59,7 +59,7 @@ class Chromium:
             self.ask(f"{domain}.enable")
 
     def ask(self, method: str, **parameters: object) -> dict[str, Any]:
-        """Sends a command and waits for its answer."""
+        """Send a command and wait for its answer."""
         self._asked += 1
         message: dict[str, object] = {"id": self._asked, "method": method, "params": parameters}
         if self._session is not None:
@@ -73,7 +73,7 @@ class Chromium:
                 return result
 
     def wait_for(self, event: str) -> dict[str, Any]:
-        """Waits for an event, or finds it among those that have come."""
+        """Wait for an event, or take it from those that have arrived."""
         while not any(each["method"] == event for each in self._events):
             self._next()
         at = next(at for at, each in enumerate(self._events) if each["method"] == event)
@@ -108,10 +108,8 @@ class Chromium:
                 pass
         self._events.append(event)
 
-    # -- what a person does -------------------------------------------------------------------------------------------
-
     def open(self, path: Path, anchor: str = "") -> None:
-        """Opens a file, and waits until it is loaded."""
+        """Open a file and wait until it is loaded."""
         self._events.clear()
         self.ask("Page.navigate", url="about:blank")
         self.wait_for("Page.loadEventFired")
@@ -119,13 +117,13 @@ class Chromium:
         self.wait_for("Page.loadEventFired")
 
     def value(self, script: str) -> Any:
-        """What an expression of JavaScript is worth on the page."""
+        """Evaluate a JavaScript expression on the page."""
         answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Presses a key, wherever the focus is."""
+        """Press a key at the current focus."""
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         down = {"type": "keyDown" if text else "rawKeyDown", "key": key, "text": text}
         if key in ("Tab", "Enter", "Escape"):
@@ -136,7 +134,7 @@ class Chromium:
         self.value(FRAMES)
 
     def hover(self, selector: str) -> None:
-        """Moves the pointer over the middle of an element."""
+        """Move the pointer over the middle of an element."""
         script = (
             f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "
             "e.scrollIntoView({block: 'center', behavior: 'instant'}); "
@@ -144,34 +142,29 @@ class Chromium:
         )
         before: list[float] = []
         place: list[float] = self.value(script)
-        while place != before:  # what comes near the window is laid out then, and moves what stands below it
+        while place != before:  # elements near the window are laid out only now, and move those below them
             self.value(FRAMES)
             before, place = place, self.value(script)
         self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
         self.value(FRAMES)
 
     def looks(self, width: int, height: int, *, dark: bool = False, media: str = "", scale: float = 1) -> None:
-        """The size of the window, light or dark, on a screen or in print."""
-        self.ask(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=scale,
-            mobile=width < 600,
-        )
+        """Set the size of the window, a light or dark theme, and screen or print."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
+        self.ask("Emulation.setDeviceMetricsOverride", **metrics)
         scheme: Mapping[str, str] = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still: Mapping[str, str] = {"name": "prefers-reduced-motion", "value": "reduce"}
         self.ask("Emulation.setEmulatedMedia", media=media, features=[scheme, still])
 
     def picture(self, path: Path) -> None:
-        """The window as a picture."""
+        """Save a screenshot of the window."""
         path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot")["data"]))
 
 
 @contextmanager
 def browser() -> Iterator[Chromium]:
-    """A browser with a profile of its own, which ends with the block."""
-    program = found()
+    """Start a browser with a temporary profile, and end it with the block."""
+    program = find_browser()
     assert program is not None
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
@@ -186,7 +179,7 @@ def browser() -> Iterator[Chromium]:
         try:
             yield Chromium(ours_in, ours_out)
         finally:
-            os.close(ours_out)  # it ends when nobody asks it any more
+            os.close(ours_out)  # the browser ends when its pipe is closed
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:

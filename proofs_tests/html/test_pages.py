@@ -1,4 +1,4 @@
-"""Pages: what stands on them is what was proved, and nothing that a person named becomes a part of the page itself."""
+"""HTML pages: they show what was proved, and names in a program never become markup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from atl.html.programs import changes
 from examples import derivations, gpu
 from lowering import GpuKernel, compile  # noqa: A004
 from padtypes import truncations
-from proofs_tests.pages.reading import Node, read
+from proofs_tests.html.reading import Node, read
 from proofs_tests.user_rules.stated import extremes, larger_and_smaller, program, telescope
 from rewrites import Theorem, load, proof_trace, reschedule
 from rewrites.kernel import with_provenance
@@ -38,8 +38,8 @@ def shown(pipeline: Theorem) -> Node:
     return read(html.page(pipeline))
 
 
-def links_without_end(page: Node) -> list[str]:
-    """Links within the page to what is not there, and ids that stand twice."""
+def broken_links(page: Node) -> list[str]:
+    """Return links within the page without a target, and repeated ids."""
     ids = [str(node.attributes["id"]) for node in page.all() if "id" in node.attributes]
     names = ("href", "for", "aria-labelledby", "aria-describedby")
     ends = [str(node.attributes[name]) for node in page.all() for name in names if node.attributes.get(name)]
@@ -47,10 +47,7 @@ def links_without_end(page: Node) -> list[str]:
     return sorted({*twice, *(end for end in ends if end.removeprefix("#") not in ids)})
 
 
-# -- what stands on a page --------------------------------------------------------------------------------------------
-
-
-def test_each_step_is_there_once_with_its_rule_and_its_reasons(pipeline: Theorem, shown: Node) -> None:
+def test_each_step_has_its_rule_and_reasons(pipeline: Theorem, shown: Node) -> None:
     steps = proof_trace(pipeline).steps
     assert len(steps) == len(pipeline.steps) == 10
     for number, (step, proved) in enumerate(zip(steps, pipeline.steps, strict=True), 1):
@@ -60,10 +57,10 @@ def test_each_step_is_there_once_with_its_rule_and_its_reasons(pipeline: Theorem
         assert step.status in found.text
         reasons = list(found.one("ul", class_="reasons").all("li")) if proved.premises else []
         assert [item.one("span", class_="how").text.strip() for item in reasons] == [r.how for r in step.reasons]
-    assert links_without_end(shown) == []
+    assert broken_links(shown) == []
 
 
-def test_the_programs_are_those_of_the_theorem(pipeline: Theorem, shown: Node) -> None:
+def test_programs_are_those_of_the_theorem(pipeline: Theorem, shown: Node) -> None:
     first, *_ = shown.one("section", id="start").all("pre")
     last = shown.one("pre", aria_label="the last program")
     assert atl.parse(first.text) == pipeline.lhs
@@ -73,7 +70,7 @@ def test_the_programs_are_those_of_the_theorem(pipeline: Theorem, shown: Node) -
         assert atl.parse(after.text) == call.after
 
 
-def test_a_call_of_a_session_folds_its_steps() -> None:
+def test_call_of_a_session_groups_its_steps() -> None:
     s = derivations.pipeline_fused().tile("i", 4).mark("io", "parallel")
     s.undo(2)
     s.tile("i", 8)
@@ -83,14 +80,14 @@ def test_a_call_of_a_session_folds_its_steps() -> None:
     assert [len(list(call.all("details", class_="step"))) for call in calls] == [len(call.steps) for call in s.steps]
 
 
-def test_a_call_of_no_step_shows_the_mark_that_it_gave() -> None:
+def test_call_without_steps_shows_its_mark() -> None:
     s = derivations.pipeline_fused().mark("i", "parallel")
     call = read(html.page(s.done())).one("section", id="call-4")
     assert "no step" in call.text
     assert [node.text for node in call.all("ins")] == ["| parallel"]
 
 
-def test_what_was_read_from_a_certificate_has_a_page_and_no_prover_is_asked(
+def test_loaded_certificate_has_a_page_without_asking_a_prover(
     pipeline: Theorem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline.save(tmp_path / "p.atl.json")
@@ -110,46 +107,30 @@ def test_what_was_read_from_a_certificate_has_a_page_and_no_prover_is_asked(
 
 
 @pytest.mark.long
-def test_a_theorem_that_tells_what_did_not_happen_is_shown_step_by_step(pipeline: Theorem) -> None:
+def test_false_provenance_is_shown_step_by_step(pipeline: Theorem) -> None:
     other = derivations.pipeline_fused().done()
     (first, *rest) = [call for call in pipeline.provenance if isinstance(call, Call)]
     gap = (first, *rest[1:])
-    for false in (
-        ("no call",),
-        other.provenance,
-        (first,),
-        tuple(rest),
-        gap,
-        (replace(first, theorems=(other,)), *rest),
-    ):
+    other_theorem = (replace(first, theorems=(other,)), *rest)
+    for false in (("no call",), other.provenance, (first,), tuple(rest), gap, other_theorem):
         lying = with_provenance(pipeline, false)
         assert not proof_trace(lying).from_session
         assert [call.text for call in proof_trace(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
     assert proof_trace(pipeline).from_session
 
 
-def test_a_text_of_a_call_is_no_claim_about_its_steps(pipeline: Theorem) -> None:
-    renamed = with_provenance(
-        pipeline, [replace(call, text="magic()") for call in pipeline.provenance if isinstance(call, Call)]
-    )
+def test_renamed_call_does_not_change_its_steps(pipeline: Theorem) -> None:
+    calls = [replace(call, text="magic()") for call in pipeline.provenance if isinstance(call, Call)]
+    renamed = with_provenance(pipeline, calls)
     assert [step.rule for step in proof_trace(renamed).steps] == [step.rule.name for step in pipeline.steps]
 
 
-# -- code -------------------------------------------------------------------------------------------------------------
-
-
-def test_every_line_of_code_belongs_to_the_binder_that_its_loop_has(pipeline: Theorem, shown: Node) -> None:
+def test_lines_of_code_link_to_the_binders_of_their_loops(pipeline: Theorem, shown: Node) -> None:
     listing = shown.one("pre", aria_label="the code")
-    assert (
-        compile(pipeline.rhs).source.split()
-        == "".join(
-            part if isinstance(part, str) else part.text
-            for line in listing.one("code").inside
-            if isinstance(line, Node)
-            for part in line.inside[1:]
-            if isinstance(part, str) or part.attributes.get("class") != "back"
-        ).split()
-    )
+    lines = [line for line in listing.one("code").inside if isinstance(line, Node)]
+    parts = [part for line in lines for part in line.inside[1:]]
+    code = [part if isinstance(part, str) else part.text for part in parts if not is_back_link(part)]
+    assert compile(pipeline.rhs).source.split() == "".join(code).split()
     loops = [each.split(":") for each in str(listing.attributes["data-loops"]).split()]
     assert [key for key, _, _ in loops] == ["b-0-0", "b-0-0-0-0", "b-0-0-0-1"]
     for key, first, _ in loops:
@@ -162,7 +143,11 @@ def test_every_line_of_code_belongs_to_the_binder_that_its_loop_has(pipeline: Th
         assert binder.text.startswith(f"⊞[{body.name} < ")
 
 
-def test_a_kernel_for_a_gpu_is_shown_in_cuda() -> None:
+def is_back_link(part: Node | str) -> bool:
+    return isinstance(part, Node) and part.attributes.get("class") == "back"
+
+
+def test_gpu_kernel_is_shown_as_cuda() -> None:
     theorem = gpu.row_sums_by_warps().done()
     page = read(html.page(theorem))
     assert page.one("section", id="code").one("h2").text == "The CUDA"
@@ -172,21 +157,21 @@ def test_a_kernel_for_a_gpu_is_shown_in_cuda() -> None:
     assert html.page(theorem, kernel=made) == html.page(theorem)
 
 
-def test_the_code_may_be_that_of_a_kernel_with_some_sizes_fixed(pipeline: Theorem) -> None:
+def test_code_of_a_kernel_with_fixed_sizes_is_shown(pipeline: Theorem) -> None:
     kernel = compile(pipeline.rhs, sizes={"n": 20})
     listing = read(html.page(pipeline, kernel=kernel)).one("pre", aria_label="the code")
     assert "n" not in kernel.program.sizes
     assert "i < 3" in listing.text
 
 
-def test_a_program_without_code_says_why() -> None:
+def test_program_without_code_shows_the_refusal() -> None:
     s = derivations.pipeline_fused().mark("i", "block.x")
     page = read(html.page(s.done(), target="c"))
     assert "block.x" in page.one("pre", class_="refusal").text
     assert "ATL505" in page.one("pre", class_="refusal").text
 
 
-def test_a_kernel_of_another_program_is_refused(pipeline: Theorem) -> None:
+def test_invalid_kernel_target_or_theorem_is_refused(pipeline: Theorem) -> None:
     other = compile(derivations.shifting_convolution())
     with pytest.raises(atl.ATLError, match="a kernel of another program"):
         html.page(pipeline, kernel=other)
@@ -203,10 +188,7 @@ def test_a_kernel_of_another_program_is_refused(pipeline: Theorem) -> None:
         html.page(3)  # type: ignore[arg-type]
 
 
-# -- pictures ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_picture_cuts_as_many_elements_as_the_truncation(pipeline: Theorem, shown: Node) -> None:
+def test_picture_cuts_as_many_elements_as_the_truncation(pipeline: Theorem, shown: Node) -> None:
     (found,) = truncations(pipeline.rhs)
     drawn = draw(pipeline.rhs, found)
     assert drawn is not None
@@ -218,17 +200,14 @@ def test_a_picture_cuts_as_many_elements_as_the_truncation(pipeline: Theorem, sh
     assert label == f"{n} computed, {-n % 8} cut, padding"
 
 
-# -- what has changed -------------------------------------------------------------------------------------------------
-
-
-def test_only_what_has_changed_is_marked() -> None:
+def test_only_changes_are_highlighted() -> None:
     gone, come = changes("⊞[i < n] x[i] * 2", "⊞[i < n]\n  2 * x[i]")
     assert ["⊞[i < n] x[i] * 2"[a:b] for a, b in gone] == ["* 2"]
     assert ["⊞[i < n]\n  2 * x[i]"[a:b] for a, b in come] == ["2 *"]
     assert changes("a b", "a\n   b") == ([], [])
 
 
-def test_what_is_marked_has_its_own_brackets() -> None:
+def test_highlighted_changes_have_matching_brackets() -> None:
     before, after = "⊞[i < n] ⊞[j < m] x[i, j]", "transpose ⊞[j < m] ⊞[i < n] x[i, j]"
     gone, come = changes(before, after)
     assert [before[a:b] for a, b in gone] == ["⊞[j < m]"]
@@ -240,12 +219,10 @@ def test_what_is_marked_has_its_own_brackets() -> None:
     assert come == []
 
 
-# -- hostile texts ----------------------------------------------------------------------------------------------------
-
 HOSTILE = "</code></pre><script>document.title='taken'</script><img src=x onerror=alert(1)>\"'&\u202e\0\ud800"
 
 
-def test_a_name_is_no_part_of_the_page() -> None:
+def test_name_does_not_become_markup() -> None:
     x = atl.tensor("x", atl.sizes("n"))
     body = atl.let(2 * x, lambda b: b + b, name="b")
     program = replace(atl.program("f", [x], body), name=HOSTILE)
@@ -259,12 +236,12 @@ def test_a_name_is_no_part_of_the_page() -> None:
     assert list(page.all("img")) == []
     assert "\u202e" not in text
     assert "\0" not in text
-    assert text.encode()  # half of a pair of surrogates would not be
+    assert text.encode()  # an unpaired surrogate would fail
     assert "<img src=x onerror=alert(1)>" in page.one("h1").text
     assert "⟨U+202E⟩" in page.one("p", class_="note").text
 
 
-def test_every_text_is_escaped_where_elements_are_made() -> None:
+def test_text_and_attributes_are_escaped() -> None:
     made = element("p", HOSTILE, [HOSTILE, None], title=HOSTILE, hidden=True, lang=None).text
     node = read(made).one("p")
     assert [each for each in node.inside if isinstance(each, Node)] == []
@@ -272,10 +249,7 @@ def test_every_text_is_escaped_where_elements_are_made() -> None:
     assert joined(None).text == ""
 
 
-# -- files, and the literal call --------------------------------------------------------------------------------------
-
-
-def test_a_page_is_written_whole_or_not_at_all(pipeline: Theorem, tmp_path: Path) -> None:
+def test_page_is_written_completely_or_not_at_all(pipeline: Theorem, tmp_path: Path) -> None:
     html.write(pipeline, tmp_path / "p.html")
     assert (tmp_path / "p.html").read_text(encoding="utf-8") == html.page(pipeline)
     for place in (tmp_path / "no" / "p.html", tmp_path, "a\0b", 3):
@@ -284,18 +258,18 @@ def test_a_page_is_written_whole_or_not_at_all(pipeline: Theorem, tmp_path: Path
     assert [each.name for each in tmp_path.iterdir()] == ["p.html"]
 
 
-def test_a_theorem_writes_the_page_of_pages(pipeline: Theorem, tmp_path: Path) -> None:
+def test_theorem_writes_its_page(pipeline: Theorem, tmp_path: Path) -> None:
     pipeline.to_html(tmp_path / "p.html", kernel=compile(pipeline.rhs))
     assert (tmp_path / "p.html").read_text(encoding="utf-8") == html.page(pipeline)
 
 
-def test_the_package_has_no_entry_points_but_its_command() -> None:
+def test_package_has_no_entry_point_except_its_command() -> None:
     project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "entry-points" not in project
     assert list(project["scripts"]) == ["atl"]
 
 
-def test_the_kernel_takes_no_theorem_for_what_it_tells(pipeline: Theorem) -> None:
+def test_provenance_does_not_change_a_theorem(pipeline: Theorem) -> None:
     lying = with_provenance(pipeline, ("that all is equal",))
     assert (lying.lhs, lying.rhs, lying.steps) == (pipeline.lhs, pipeline.rhs, pipeline.steps)
     with pytest.raises(atl.ATLError):
@@ -303,7 +277,7 @@ def test_the_kernel_takes_no_theorem_for_what_it_tells(pipeline: Theorem) -> Non
 
 
 @pytest.mark.long
-def test_a_page_of_what_rests_on_an_unproved_rule_says_so_first(tmp_path: Path) -> None:
+def test_page_with_an_unproved_rule_begins_with_a_warning(tmp_path: Path) -> None:
     theorem = reschedule(extremes()).rw(larger_and_smaller).done()
     theorem.save(tmp_path / "t.json")
     for each in (theorem, load(tmp_path / "t.json")):

@@ -1,0 +1,1 @@
+"""Tests of HTML pages: their text, and their behaviour in a browser."""

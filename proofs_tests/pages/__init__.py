@@ -1,1 +1,0 @@
-"""What is true of pages: their text, and what they do in a browser."""
