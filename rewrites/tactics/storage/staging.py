@@ -72,8 +72,8 @@ def stage(
 
     For a let around the loop, the part that is read inside the loop is computed there, in a buffer of that size. The
     let remains for other reads, if any. For an input, the part read inside the loop is copied. For a pattern that
-    matches several reads, the part read by all of them is copied. Disjoint reads, such as A[i, _] and A[j, _], get
-    separate buffers.
+    matches several reads, the copy has every element that any of them reads. Disjoint reads, such as A[i, _] and A[j,
+    _], get separate buffers.
 
     If the loops in between then only copy the buffer, the loops that fill it get the same marks.
 
