@@ -96,7 +96,7 @@ class Relation:
         (ins, outs), others = _counts(self.map), _counts(_map(other))
         if (ins, outs) != others:
             raise InvalidArgument(
-                f"cannot compare: {ins} digits and {outs} location components, with {others[0]} and {others[1]}",
+                f"cannot combine: {ins} digits and {outs} location components, with {others[0]} and {others[1]}",
                 required="the same numbers for both",
             )
         return _map(other)
