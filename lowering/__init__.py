@@ -1,7 +1,7 @@
 """Compilation of programs to loop nests, C and CUDA, and kernels that are built, called and timed."""
 
 from lowering.c.printer import print_c
-from lowering.compiled import Kernel, check, compile  # noqa: A004 (the contract's name)
+from lowering.compiled import Kernel, check, compile  # noqa: A004 (the public API name)
 from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.device.device import Device, DeviceArray
 from lowering.gpu.compiled import Gpu, GpuKernel

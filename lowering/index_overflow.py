@@ -95,9 +95,12 @@ class IndexOverflowCheck:
             advice = (
                 f"declare range=(low, high) of {read.array.name}, or guard with bounds of {element} before all else"
             )
+        low, high = found
+        problem = "may not" if low != high else "does not"
+        known = f"known range is {low} to {high}" if low != high else f"value is {low}"
         return IndexOverflow(
-            f"{show_index(whole)}, which {self._name} computes, may not fit into 64 bits in this call",
-            required=f"-2**63 <= {show_index(whole)} < 2**63; its known range is {found[0]} to {found[1]}",
+            f"{show_index(whole)}, which {self._name} computes, {problem} fit into 64 bits in this call",
+            required=f"-2**63 <= {show_index(whole)} < 2**63; its {known}",
             numbers={
                 show_index(index(atom)): _written(ranges.of(Operand(operand.inside, {(atom,): 1})))
                 for atom in dict.fromkeys(atoms(whole))

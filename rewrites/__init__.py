@@ -1,12 +1,11 @@
 """Rewriting: rules as equations, a small kernel that makes theorems, and interactive sessions.
 
 >>> import atl
->>> from rewrites import reschedule
 >>> n = atl.sizes("n")
 >>> f = atl.tensor("f", n)
 >>> pipeline = atl.program("pipeline", [f], atl.let(atl.gen(n, lambda i: 2 * f[i]), lambda buf: atl.gen(
 ...     n, lambda i: atl.guard(i >= 1, buf[i - 1]) + buf[i])))
->>> s = reschedule(pipeline)
+>>> s = atl.reschedule(pipeline)
 >>> s.fuse("buf")
 pipeline (f : float32[n]) : float32[n] :=
   ⊞[i < n] [1 <= i] · 2 * f[i - 1] + 2 * f[i]

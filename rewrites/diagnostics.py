@@ -17,7 +17,7 @@ from lowering.targets.stack import register_errors, stack_errors
 def diagnostics(program: Program, target: str = "c") -> list[ATLError]:
     """Return the errors for which a target is known to refuse a program.
 
-    An ill-formed part hides unsafe accesses and truncations: they cannot be checked without it.
+    Accesses and truncations are checked only if the program is well-formed.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -46,8 +46,7 @@ def diagnostics(program: Program, target: str = "c") -> list[ATLError]:
 def new_diagnostics(before: Iterable[ATLError], after: Iterable[ATLError]) -> list[ATLError]:
     """Return the errors of a later goal that an earlier goal did not have at any place.
 
-    An unsupported mark that the earlier goal had may occur more often: loops are copied with their marks, which may be
-    meant for another target.
+    More occurrences of a mark that was already unsupported are not new: rewriting copies loops with their marks.
 
     >>> import atl
     >>> n = atl.sizes("n")

@@ -48,7 +48,7 @@ def _reshape(op: str, amounts: tuple[Index, ...], v: Tensor) -> Tensor:
     return Tensor(terms.Reshape(terms.OPERATORS_BY_WORD[op](*amounts), v.node))
 
 
-EXCHANGES: Final = ("transpose", "flatten")
+MATRIX_OPERATORS: Final = ("transpose", "flatten")
 """Reshape operators on two dimensions, without an amount. They are linear."""
 AMOUNTS: Final = ("split", "padl", "padr", "truncl", "truncr")
 """Reshape operators on one dimension, with one amount. They are linear."""

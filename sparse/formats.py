@@ -17,7 +17,7 @@ from rewrites import Operand
 from sparse.decompression import decompression
 from sparse.levels import Bitmask, Compressed, Declarer, Dense, Hashed, Level, Metadata
 from sparse.levels.level import Number
-from sparse.packing import Unpacker
+from sparse.packing import OperandConverter
 from sparse.storage import Storage
 from sparse.views import Blocked, Diagonals, Identity, Permuted
 
@@ -101,7 +101,7 @@ class Format(Storage):
         inputs = [tensor for each in metadata for tensor in each.arrays.values()]
         meaning = decompression([level for level, _ in found], self.view, extents, metadata, values)
         arrays = tuple(_declared(tensor) for tensor in (*inputs, values))
-        unpacker = Unpacker(self, array.name, array.dtype, len(array.shape))
+        unpacker = OperandConverter(self, array.name, array.dtype, len(array.shape))
         names_of = tuple(each.name for each in arrays)
         functions = (unpacker, unpacker.validation_cache, unpacker.rebuild)
         packed = SparseOperand(array.name, array.shape, names_of, repr(self), *functions, meaning=meaning.node)

@@ -28,7 +28,7 @@ from sparse.tensors import AnyArray, SparseTensor, encode, entries
 
 
 @dataclass(frozen=True)
-class Unpacker:
+class OperandConverter:
     """Converts an argument to the arrays of a format, for an operand with this name, dtype and rank."""
 
     format: Storage

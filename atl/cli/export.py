@@ -51,7 +51,7 @@ def _page(theorem: Theorem) -> str:
     return page(theorem)
 
 
-OF_PROGRAMS: Final[Mapping[str, tuple[str, Callable[[Program], str]]]] = MappingProxyType(
+PROGRAM_WRITERS: Final[Mapping[str, tuple[str, Callable[[Program], str]]]] = MappingProxyType(
     {
         "txt": ("the program as text, which atl.parse reads", _program_text),
         "nest": ("the loop nest", _nest),
@@ -60,7 +60,7 @@ OF_PROGRAMS: Final[Mapping[str, tuple[str, Callable[[Program], str]]]] = Mapping
     }
 )
 """Output kinds for a program, or for the final program of a certificate."""
-OF_CERTIFICATES: Final[Mapping[str, tuple[str, Callable[[Theorem], str]]]] = MappingProxyType(
+CERTIFICATE_WRITERS: Final[Mapping[str, tuple[str, Callable[[Theorem], str]]]] = MappingProxyType(
     {
         "py": ("a Python script that derives the theorem again", _script),
         "html": ("a web page with every step and the C", _page),
@@ -69,12 +69,12 @@ OF_CERTIFICATES: Final[Mapping[str, tuple[str, Callable[[Theorem], str]]]] = Map
 """Output kinds for certificates only."""
 FOLDER: Final = "folder"
 """Output kind: a folder with the kernel in C, its contract, a check and a Makefile."""
-KINDS: Final = (*OF_PROGRAMS, FOLDER, *OF_CERTIFICATES)
+KINDS: Final = (*PROGRAM_WRITERS, FOLDER, *CERTIFICATE_WRITERS)
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
-    kinds = "; ".join(f"{kind}: {what}" for kind, (what, _) in OF_PROGRAMS.items())
-    alone = "; ".join(f"{kind}: {what}" for kind, (what, _) in OF_CERTIFICATES.items())
+    kinds = "; ".join(f"{kind}: {what}" for kind, (what, _) in PROGRAM_WRITERS.items())
+    alone = "; ".join(f"{kind}: {what}" for kind, (what, _) in CERTIFICATE_WRITERS.items())
     parser.add_argument(
         "source", metavar="CERTIFICATE|PROGRAM", help="a program as FILE:NAME, or a certificate (.json), which "
         "is replayed; its final program is exported",
@@ -103,7 +103,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if kind == FOLDER:
         return _write_folder(program, theorem, source, out)
     text = (
-        OF_PROGRAMS[kind][1](program) if theorem is None or kind in OF_PROGRAMS else OF_CERTIFICATES[kind][1](theorem)
+        PROGRAM_WRITERS[kind][1](program)
+        if theorem is None or kind in PROGRAM_WRITERS
+        else CERTIFICATE_WRITERS[kind][1](theorem)
     )
     if out is None:
         print(text, end="")
@@ -120,7 +122,7 @@ def _read(source: str, kind: str) -> tuple[Program, Theorem | None]:
 
         theorem = load(source)
         return theorem.rhs, theorem
-    if kind in OF_CERTIFICATES:
+    if kind in CERTIFICATE_WRITERS:
         raise InvalidArgument(
             f"{kind} needs a certificate, not a program",
             required="a .json file written by theorem.save",

@@ -18,7 +18,6 @@ condition of a rule, which is true where its element is non-negative.
 """
 INPUTS: Final = (*DTYPES, BOOL)
 """Element types of inputs."""
-KNOWN: Final = (*DTYPES, BOOL)
 ANY_DTYPE: Final = "?"
 """Element type of the metavariables of a rule; with a number ("?0", "?1", …), a type variable."""
 DEFAULT: Final = "float32"
@@ -39,9 +38,9 @@ def _checked(dtype: object, among: tuple[str, ...]) -> str:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or brief(dtype)
     if name in among:
         return name
-    reserved = " (reserved, not supported yet)" if name in RESERVED else ""
-    reserved = " of values (only inputs have Boolean elements)" if name == BOOL else reserved
-    raise DtypeError(f"there is no element type {brief(name)}{reserved}", required=f"one of {', '.join(among)}")
+    reserved = " (reserved)" if name in RESERVED else ""
+    reserved = ": only inputs may be Boolean" if name == BOOL else reserved
+    raise DtypeError(f"unsupported element type {brief(name)}{reserved}", required=f"one of {', '.join(among)}")
 
 
 def is_variable(dtype: str) -> bool:
@@ -49,7 +48,7 @@ def is_variable(dtype: str) -> bool:
     return dtype.startswith(ANY_DTYPE)
 
 
-def written(dtype: str | None) -> str:
+def show_dtype(dtype: str | None) -> str:
     """Return the printed form of an element type: empty if it is unknown or a type variable."""
     return "" if dtype is None or is_variable(dtype) else dtype
 

@@ -12,7 +12,8 @@ from atl.prove.answer import Model
 
 
 def realisable(arrays: Iterable[Array], model: Model) -> bool:
-    """Return True if arrays with the declared properties contain the elements of the model, and zero outside.
+    """Return True if some arrays with the declared properties contain the elements of the model, and all its
+    out-of-bounds elements are zero.
 
     Raise `ZeroDivisionError` if a declaration divides by a number that is not positive.
     """
@@ -60,7 +61,7 @@ def _realisable(array: Array, model: Model) -> bool:
 
 
 def _segments(between: Array, extent: int, model: Model) -> list[tuple[int, int]]:
-    """Return the parts of a row that are ordered. Segment boundaries missing in the model repeat the previous one.
+    """Return the parts of a row that are ordered. A boundary that the model does not contain equals the previous one.
 
     If `between` is strictly ordered, boundaries cannot repeat: then the whole row is ordered, which is stronger.
     """

@@ -39,7 +39,7 @@ class Facts:
             for predicate in self.predicates:
                 flat.update(dict.fromkeys(conjuncts(predicate)))
             object.__setattr__(self, "predicates", tuple(flat))
-            object.__setattr__(self, "topics", tuple(topics_of(part) for part in flat))
+            object.__setattr__(self, "topics", tuple(symbols_of(part) for part in flat))
         object.__setattr__(self, "known", frozenset(predicate.identity for predicate in self.predicates))
         object.__setattr__(self, "identity", _longer(NOTHING, self.predicates))
 
@@ -61,7 +61,7 @@ class Facts:
         longer = object.__new__(Facts)
         set_field = object.__setattr__
         set_field(longer, "predicates", (*self.predicates, *new))
-        set_field(longer, "topics", (*self.topics, *map(topics_of, new)))
+        set_field(longer, "topics", (*self.topics, *map(symbols_of, new)))
         set_field(longer, "known", self.known.union([predicate.identity for predicate in new]))
         set_field(longer, "identity", _longer(self.identity, new))
         return longer
@@ -133,7 +133,7 @@ def _partition(facts: Facts, topics: Topics) -> tuple[Facts, Facts]:
 
 
 @lru_cache(maxsize=8192)
-def topics_of(predicate: Predicate) -> Topics:
+def symbols_of(predicate: Predicate) -> Topics:
     """Return the sizes, variables and array names of a predicate."""
     found: set[Hashable] = set()
     _collect(atoms_of(predicate), found)
@@ -166,8 +166,8 @@ def renumbered(facts: Facts, goal: Predicate) -> tuple[Facts, Predicate, Sequenc
     Queries from different loops are then equal and share a memo entry. Variables keep their order,
     because the order of terms and the search depend on it.
     """
-    numbered, variables = _numbered(facts, frozenset(one for one in topics_of(goal) if isinstance(one, ix.Var)))
-    return numbered, _with_numbers(goal, topics_of(goal), variables), variables
+    numbered, variables = _numbered(facts, frozenset(one for one in symbols_of(goal) if isinstance(one, ix.Var)))
+    return numbered, _with_numbers(goal, symbols_of(goal), variables), variables
 
 
 @lru_cache(maxsize=4096)

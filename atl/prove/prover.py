@@ -36,21 +36,21 @@ from atl.prove.bits import by_bits
 from atl.prove.cases import split_alternatives, split_remainders, with_plain_limits
 from atl.prove.elements import realisable
 from atl.prove.ends import is_least_at_ends
-from atl.prove.facts import Facts, declared, has_only_non_negative_terms, renumbered, topics_of
+from atl.prove.facts import Facts, declared, has_only_non_negative_terms, renumbered, symbols_of
 from atl.prove.linear.rows import System, Table, read_predicate
-from atl.prove.linear.solver import EFFORT, refuted, refuted_by_rounding
+from atl.prove.linear.solver import BUDGET, refuted, refuted_by_rounding
 from atl.prove.reduction import reduced
 from atl.prove.relevance import relevant
 from atl.prove.search import Sample, Search, search
 from atl.prove.smt import STEPS_AGAIN, Contradiction, GaveUp, solve
 
 MEMO_SIZE: Final = 50_000
-FIRST_EFFORT: Final = 1_500
-QUICK_EFFORT: Final = 1_200
+FIRST_BUDGET: Final = 1_500
+QUICK_BUDGET: Final = 1_200
 FIRST_TRIES: Final = 24
 MORE_TRIES: Final = 200
 LAST_TRIES: Final = 480
-CONSISTENCY_EFFORT: Final = 1_000
+CONSISTENCY_BUDGET: Final = 1_000
 
 statistics: Final = Statistics()
 """Number of queries that each layer answered in this process."""
@@ -128,7 +128,7 @@ def without_smt() -> Iterator[None]:
 def contradictory(facts: Facts) -> bool | None:
     """Return True if no integers satisfy the facts, False if some do, and None if unknown.
 
-    `prove(facts, FALSE)` returns the same answer with the integers.
+    `prove(facts, FALSE)` gives the same answer, with the integers as a counterexample.
     """
     match prove(facts, pred.FALSE):
         case Proved():
@@ -192,7 +192,7 @@ def _decide_connected(facts: Facts, goal: pred.Predicate, thorough: bool) -> Ans
 
     A goal without leaves is decided from the facts connected to the first fact.
     """
-    topics = topics_of(goal) or frozenset().union(*facts.topics[:1])
+    topics = symbols_of(goal) or frozenset().union(*facts.topics[:1])
     near, rest = facts.about(topics)
     answer = _decide_numbered(near, goal, thorough)
     if isinstance(answer, Proved) or not rest.predicates:
@@ -256,7 +256,7 @@ class _Query:
         samples = None if self.thorough else search(table, whole, undefined=not _divides(self.goal))
         if samples and (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
             return Refuted(model)
-        if refuted(table, known, denied, effort=FIRST_EFFORT, splits=0):
+        if refuted(table, known, denied, effort=FIRST_BUDGET, splits=0):
             return self._proved("linear")
         if samples is None:
             samples = search(table, whole, undefined=not _divides(self.goal))
@@ -264,7 +264,7 @@ class _Query:
                 return Refuted(model)
         if self._at_ends() or (self.thorough and refuted_by_rounding(table, known, denied)):
             return self._proved("linear")
-        effort = EFFORT if self.thorough else QUICK_EFFORT
+        effort = BUDGET if self.thorough else QUICK_BUDGET
         split = bool(whole.cases) or any(isinstance(atom, Extremum | Read) for atom in table.atoms.values())
         if split and refuted(table, known, denied, effort=effort):
             return self._proved("linear")
@@ -391,8 +391,8 @@ class _Query:
 
     def _by_related_facts(self, table: Table) -> bool:
         """Prove a nonlinear goal with z3 from the facts about its leaves only, as z3 often fails on more products."""
-        topics = topics_of(self.goal)
-        related = self.facts.only(lambda fact: topics_of(fact) <= topics)
+        topics = symbols_of(self.goal)
+        related = self.facts.only(lambda fact: symbols_of(fact) <= topics)
         if len(related.predicates) == len(self.facts.predicates) or all(len(each) < 2 for each in table.monomials):
             return False
         few, system = Table(), System()
@@ -441,7 +441,7 @@ def _inconsistent(facts: Facts) -> bool:
         for predicate in facts.predicates:
             read_predicate(table, predicate, known)
         known.cases = [case for case in known.cases if not case]
-        found = refuted(table, known, System(), effort=CONSISTENCY_EFFORT)
+        found = refuted(table, known, System(), effort=CONSISTENCY_BUDGET)
         if len(_inconsistencies) >= MEMO_SIZE:
             _inconsistencies.clear()
         _inconsistencies[facts] = found

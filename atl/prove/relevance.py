@@ -19,7 +19,7 @@ from atl.prove.linear.rows import Row, System, Table, combined, plus, read_predi
 
 MIN_FACTS: Final = 6
 """Minimum number of facts for filtering."""
-GROUP_EFFORT: Final = 200
+GROUP_BUDGET: Final = 200
 MAX_CHOICES: Final = 8
 """Maximum number of combinations of alternatives that are tried for a group."""
 
@@ -84,7 +84,7 @@ def _unconstrained(rows: list[Row], chosen: Iterable[System], kept: frozenset[in
         if alternative.equalities or alternative.cases:
             return False
         more += alternative.rows
-    return leaves_no_rows([*rows, *more], kept, Budget(GROUP_EFFORT))
+    return leaves_no_rows([*rows, *more], kept, Budget(GROUP_BUDGET))
 
 
 def _definitions(table: Table) -> list[Row]:

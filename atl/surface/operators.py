@@ -39,7 +39,7 @@ from atl.surface.values import (
 Range = IndexLike | tuple[IndexLike, IndexLike]
 
 
-def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the contract's name)
+def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the public API name)
     """Declare symbolic sizes of at least `min`. Returns one `IndexExpr` for one name, or a tuple for several names.
 
     The name identifies a size: every `atl.sizes("n")` denotes the same size. `min` becomes an assumption of the
@@ -83,7 +83,7 @@ def gen(*arguments: Range | Binder) -> Tensor:
     return _bind(terms.Gen, "gen", arguments)
 
 
-def sum(*arguments: Range | Binder) -> Tensor:  # noqa: A001 (the contract's name)
+def sum(*arguments: Range | Binder) -> Tensor:  # noqa: A001 (the public API name)
     """Return the sum of body(i): `sum(n, body)`, `sum((lo, hi), body)`, `sum(n, m, body)`.
 
     For an empty range the result is padding. Shape: the body's. Source: Fig. 3.2, Fig. 5.3.
@@ -470,7 +470,7 @@ def _unary(op: terms.UnaryOp, e: TensorLike) -> Tensor:
     return Tensor(located(terms.Unary(op, as_tensor(e).node)))
 
 
-def abs(e: TensorLike) -> Tensor:  # noqa: A001 (the contract's name)
+def abs(e: TensorLike) -> Tensor:  # noqa: A001 (the public API name)
     """Return the elementwise absolute value."""
     return _unary("abs", e)
 

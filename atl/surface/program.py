@@ -23,7 +23,7 @@ def tensor(
     name: str,
     *shape: IndexExpr | Index | int,
     dtype: str = dtypes.DEFAULT,
-    range: tuple[Any, Any] | None = None,  # noqa: A002 (the contract's name)
+    range: tuple[Any, Any] | None = None,  # noqa: A002 (the public API name)
     monotonic: str | tuple[str, Tensor] | None = None,
 ) -> Tensor:
     """Declare an input tensor with a name, a shape and an element type. Without extents, it is a scalar.

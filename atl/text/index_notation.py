@@ -45,14 +45,14 @@ class Name:
 class Sum:
     """Two or more terms, or one negated term, each with a flag that is true if the term is subtracted."""
 
-    terms: tuple[tuple[bool, Written], ...]
+    terms: tuple[tuple[bool, IndexSyntax], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
     """Two or more factors."""
 
-    factors: tuple[Written, ...]
+    factors: tuple[IndexSyntax, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Division:
     """A quotient rounded down or up, or a remainder."""
 
     kind: Literal["floor", "ceiling", "remainder"]
-    left: Written
-    right: Written
+    left: IndexSyntax
+    right: IndexSyntax
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Extreme:
     """The minimum, maximum or exclusive or of several expressions."""
 
     kind: Literal["min", "max", "xor"]
-    choices: tuple[Written, ...]
+    choices: tuple[IndexSyntax, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class Element:
     """An element of an integer array."""
 
     array: str
-    indices: tuple[Written, ...]
+    indices: tuple[IndexSyntax, ...]
 
 
-Written: TypeAlias = Number | Name | Sum | Product | Division | Extreme | Element
+IndexSyntax: TypeAlias = Number | Name | Sum | Product | Division | Extreme | Element
 
 
 # -- the notation of conditions ---------------------------------------------------------------------------------------
@@ -90,12 +90,12 @@ Written: TypeAlias = Number | Name | Sum | Product | Division | Extreme | Elemen
 class Comparison:
     """a < b, or a chain a <= b < c."""
 
-    operands: tuple[Written, ...]
+    operands: tuple[IndexSyntax, ...]
     relations: tuple[Literal["<", "<=", "=", "!="], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class BooleanOp:
     """Conjunction (`every`) or disjunction of two or more conditions."""
 
     every: bool
@@ -110,16 +110,16 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class BooleanAtom:
     """A condition variable of a rule applied to indices, or an element of a Boolean input; possibly negated."""
 
     name: str
-    indices: tuple[Written, ...]
+    indices: tuple[IndexSyntax, ...]
     negated: bool
     is_element: bool = False
 
 
-Condition: TypeAlias = Comparison | Connected | Truth | Statement
+Condition: TypeAlias = Comparison | BooleanOp | Truth | BooleanAtom
 
 
 # -- terms of a sum ---------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _readings(quotient: ix.Quotient, others: list[ix.Quotient]) -> Iterator[tupl
     """Yield the divisions a // b equal to this quotient: itself, and (a // c) // (b / c) for each quotient a // c."""
     whole = quotient.denominator.constant
     if whole is not None and whole < 1:
-        return  # unevaluated code may contain a constant divisor below one
+        return  # dead branches may divide by a constant below one
     yield quotient.numerator, quotient.denominator
     for other in others:
         part = other.denominator.constant
@@ -222,12 +222,12 @@ def _factors(expression: ix.Index, quotient: ix.Quotient, b: ix.Index) -> Iterat
 # -- writing expressions ----------------------------------------------------------------------------------------------
 
 
-def write_index(expression: ix.Index, naming: Naming) -> Written:
+def write_index(expression: ix.Index, naming: Naming) -> IndexSyntax:
     """Return the notation of an index expression."""
     return _sum(_terms(expression), naming)
 
 
-def _sum(terms: list[_Term], naming: Naming) -> Written:
+def _sum(terms: list[_Term], naming: Naming) -> IndexSyntax:
     """Order the terms: positive, negative, constant. A constant is first if it is the only positive term."""
     offset = sum(term.coefficient for term in terms if term.is_constant)
     others = sorted((term for term in terms if not term.is_constant), key=_Term.order)
@@ -235,14 +235,14 @@ def _sum(terms: list[_Term], naming: Naming) -> Written:
     negative = [(True, _product(term, naming)) for term in others if term.coefficient < 0]
     if not others:
         return Number(offset)
-    last: list[tuple[bool, Written]] = [(offset < 0, Number(abs(offset)))] if offset else []
+    last: list[tuple[bool, IndexSyntax]] = [(offset < 0, Number(abs(offset)))] if offset else []
     out = [*last, *negative] if not positive and offset > 0 else [*positive, *negative, *last]
     return out[0][1] if len(out) == 1 and not out[0][0] else Sum(tuple(out))
 
 
-def _product(term: _Term, naming: Naming) -> Written:
+def _product(term: _Term, naming: Naming) -> IndexSyntax:
     """Return the notation of a term without its sign."""
-    factors: list[tuple[ix.Order, Written]] = [(_atom_order(atom), _atom(atom, naming)) for atom in term.atoms]
+    factors: list[tuple[ix.Order, IndexSyntax]] = [(_atom_order(atom), _atom(atom, naming)) for atom in term.atoms]
     if term.remainder is not None:
         a, b = term.remainder
         written = Division("remainder", write_index(a, naming), write_index(b, naming))
@@ -254,7 +254,7 @@ def _product(term: _Term, naming: Naming) -> Written:
     return ordered[0] if len(ordered) == 1 else Product(tuple(ordered))
 
 
-def _atom(atom: ix.AnyAtom, naming: Naming) -> Written:
+def _atom(atom: ix.AnyAtom, naming: Naming) -> IndexSyntax:
     match atom:
         case ix.Size() | ix.Bound() | ix.Var():
             return Name(naming(atom))
@@ -304,18 +304,18 @@ def write_condition(predicate: Predicate, naming: Naming) -> Condition:
                 written = _chained(written)
             if not written:
                 return Truth(every)
-            return written[0] if len(written) == 1 else Connected(every, tuple(written))
+            return written[0] if len(written) == 1 else BooleanOp(every, tuple(written))
         case _:
             assert_never(predicate)
 
 
-def _statement(expression: ix.Index, naming: Naming) -> Statement | None:
+def _statement(expression: ix.Index, naming: Naming) -> BooleanAtom | None:
     """Return a rule's condition p(i) or a Boolean element mask[i] if 0 <= expression states its truth or negation."""
     candidates = ((expression, False, False), (-expression - 1, True, False), (expression + 1, False, True))
     for truth, negated, is_element in (*candidates, (-expression, True, True)):
         match truth.atom:
             case ix.Read(array, indices) if array.dtype == BOOL and is_element == is_bool_array(array):
-                return Statement(array.name, tuple(write_index(at, naming) for at in indices), negated, is_element)
+                return BooleanAtom(array.name, tuple(write_index(at, naming) for at in indices), negated, is_element)
             case _:
                 pass
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.dtypes import written
+from atl.core.dtypes import show_dtype
 from atl.core.index import Index
 from atl.core.marks import Mark
 from atl.core.predicate import Predicate, expressions
@@ -40,19 +40,19 @@ from atl.core.terms import (
 )
 from atl.core.traversal import amounts, children
 from atl.text.index_notation import (
+    BooleanAtom,
+    BooleanOp,
     Comparison,
     Condition,
-    Connected,
     Division,
     Element,
     Extreme,
+    IndexSyntax,
     Name,
     Number,
     Product,
-    Statement,
     Sum,
     Truth,
-    Written,
     write_condition,
     write_index,
 )
@@ -146,7 +146,7 @@ def _name(name: str) -> str:
 # -- index expressions and conditions ---------------------------------------------------------------------------------
 
 
-def _index(written: Written, *, tight: bool = False) -> str:
+def _index(written: IndexSyntax, *, tight: bool = False) -> str:
     """Return LaTeX for an index expression; with `tight`, sums and remainders are in parentheses."""
     match written:
         case Number(value):
@@ -189,11 +189,11 @@ def _condition(condition: Condition, *, inner: bool = False) -> str:
                 f" {_RELATIONS[sign]} {_index(operand)}" for sign, operand in zip(relations, operands[1:], strict=True)
             )
             return _index(operands[0]) + "".join(rest)
-        case Statement(name, indices, negated, is_element):
+        case BooleanAtom(name, indices, negated, is_element):
             begin, end = "[]" if is_element else "()"
             stated = _name(name) + (f"{begin}{', '.join(map(_index, indices))}{end}" if indices else "")
             return f"\\lnot {stated}" if negated else stated
-        case Connected(every, parts):
+        case BooleanOp(every, parts):
             text = (r" \land " if every else r" \lor ").join(_condition(part, inner=True) for part in parts)
             return f"({text})" if inner else text
         case _:
@@ -217,7 +217,7 @@ class _Writer:
 
     def type(self, of: Type) -> str:
         shape = f"[{', '.join(map(self.index, of.shape))}]" if of.shape else ""
-        return f"\\mathsf{{{written(of.dtype)}}}{shape}"
+        return f"\\mathsf{{{show_dtype(of.dtype)}}}{shape}"
 
     def lines(self, expr: Expr) -> list[str]:
         """Return the lines of a term, with a line break after each let and in long chains of operators."""

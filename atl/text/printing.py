@@ -23,19 +23,19 @@ from atl.core.program import Program
 from atl.core.traversal import Path, amounts, children
 from atl.errors import Location
 from atl.text.index_notation import (
+    BooleanAtom,
+    BooleanOp,
     Comparison,
     Condition,
-    Connected,
     Division,
     Element,
     Extreme,
+    IndexSyntax,
     Name,
     Number,
     Product,
-    Statement,
     Sum,
     Truth,
-    Written,
     write_condition,
     write_index,
 )
@@ -204,13 +204,13 @@ def _header(program: Program, printer: _Printer) -> Doc:
 _SUM, _PRODUCT, _OPERAND = range(3)
 
 
-def index_text(written: Written, spelling: Spelling, at_least: int = _SUM) -> str:
+def index_text(written: IndexSyntax, spelling: Spelling, at_least: int = _SUM) -> str:
     """Return the notation as text, in parentheses if its precedence is below `at_least`."""
     text, binds = _index_text(written, spelling)
     return text if binds >= at_least else f"({text})"
 
 
-def _index_text(written: Written, spelling: Spelling) -> tuple[str, int]:
+def _index_text(written: IndexSyntax, spelling: Spelling) -> tuple[str, int]:
     match written:
         case Number(value):
             return str(value), _OPERAND if value >= 0 else _SUM
@@ -237,7 +237,7 @@ def _index_text(written: Written, spelling: Spelling) -> tuple[str, int]:
             assert_never(written)
 
 
-def _sum_text(terms: tuple[tuple[bool, Written], ...], spelling: Spelling) -> str:
+def _sum_text(terms: tuple[tuple[bool, IndexSyntax], ...], spelling: Spelling) -> str:
     out: list[str] = []
     for position, (subtracted, term) in enumerate(terms):
         if position:
@@ -266,13 +266,13 @@ def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = Fa
                 sign = spelling.unequal if relation == "!=" else relation
                 out.append(f" {sign} {index_text(operand, spelling)}")
             return "".join(out)
-        case Statement(name, indices, negated, is_element):
+        case BooleanAtom(name, indices, negated, is_element):
             written = [index_text(at, spelling) for at in indices]
             text = _applied(name, written)
             if is_element:
                 text = f"{quoted_name(name)}[{', '.join(written)}]" if written else quoted_name(name)
             return f"not {text}" if negated else text
-        case Connected(every, parts):
+        case BooleanOp(every, parts):
             word = spelling.conjunction if every else spelling.disjunction
             text = f" {word} ".join(condition_text(part, spelling, inner=True) for part in parts)
             return f"({text})" if inner else text
@@ -350,7 +350,7 @@ class _Printer:
 
     def type(self, of: tm.Type) -> str:
         extents = ", ".join(self.index(extent) for extent in of.shape)
-        return f"{dtypes.written(of.dtype)}[{extents}]" if of.shape else dtypes.written(of.dtype)
+        return f"{dtypes.show_dtype(of.dtype)}[{extents}]" if of.shape else dtypes.show_dtype(of.dtype)
 
     def result_types(self, program: Program) -> Doc:
         """Return the type of the result, or the names and types of several results."""
@@ -382,7 +382,7 @@ class _Printer:
             case tm.Input() | tm.Local() | tm.TensorVar() | tm.Metavariable() | tm.Cast():
                 return True
             case tm.Padding(of):
-                return bool(dtypes.written(of.dtype))
+                return bool(dtypes.show_dtype(of.dtype))
             case tm.Constant() | tm.Value():
                 return False
             case tm.Gen(body=body) | tm.Reduce(body=body) | tm.Guard(_, body) | tm.Let(_, body):
@@ -457,7 +457,7 @@ class _Printer:
                 assert_never(expr)
 
     def _suffix(self, dtype: str | None, known: bool) -> str:
-        return "" if known or not (shown := dtypes.written(dtype)) else f":{shown}"
+        return "" if known or not (shown := dtypes.show_dtype(dtype)) else f":{shown}"
 
     def _pair(self, left: tm.Expr, right: tm.Expr, where: _Where, known: bool) -> list[Doc]:
         first, second = self._known_in(left, right, known)

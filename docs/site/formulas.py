@@ -46,7 +46,7 @@ def mathml(latex: str) -> str:
 
 
 def _kept(text: str) -> str:
-    """Escape a word, with non-breaking spaces, because browsers drop others at its ends."""
+    """Escape a word, with non-breaking spaces. Browsers drop ordinary spaces at the ends of text."""
     return escape(text).replace(" ", "\u00a0")
 
 

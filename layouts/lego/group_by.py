@@ -140,7 +140,7 @@ class GroupBy(Function):
         if whole != held and not known.same(whole := known.simple(whole), held := known.simple(held)):
             numbers = isinstance(whole, int) and isinstance(held, int)
             raise LayoutError(
-                f"{link} has {held} elements, and the view {shown(self.dims)} {whole}",
+                f"{link} has {held} elements, but the view {shown(self.dims)} has {whole}",
                 required="equal sizes, for all values of symbolic sizes",
                 suggestions=(
                     *(() if numbers else ("state divisibility: TileBy(..., given=[M % BM == 0])",)),

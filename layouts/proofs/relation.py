@@ -19,7 +19,7 @@ from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Function, need_function
 from layouts.proofs.isl_notation import written
 
-MOST_OPERATIONS: Final = 400_000
+MAX_OPERATIONS: Final = 400_000
 """Bound on isl's operations for one question, some tenths of a second."""
 
 
@@ -73,8 +73,8 @@ class Relation:
         (_, outs), (ins, _) = _counts(self.map), _counts(_map(outer))
         if outs != ins:
             raise InvalidArgument(
-                f"a relation with locations of {outs} numbers is composed with one of {ins} digits",
-                required="as many digits as numbers in a location",
+                f"cannot compose: the inner locations have {outs} components, the outer digits {ins}",
+                required="as many outer digits as components of an inner location",
                 suggestions=("Relation(composition(outer, inner)), of functions",),
             )
         return self._made(_bounded(lambda _: self.map.apply_range(_map(outer))))
@@ -96,7 +96,7 @@ class Relation:
         (ins, outs), others = _counts(self.map), _counts(_map(other))
         if (ins, outs) != others:
             raise InvalidArgument(
-                f"a relation of {ins} digits and locations of {outs} numbers with one of {others[0]} and {others[1]}",
+                f"cannot combine: {ins} digits and {outs} location components, with {others[0]} and {others[1]}",
                 required="the same numbers for both",
             )
         return _map(other)
@@ -118,11 +118,11 @@ class Relation:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def is_injective(self) -> bool:
-        """Return whether no location belongs to two coordinates, for all sizes."""
+        """Return whether no location belongs to two tuples of digits, for all sizes."""
         return bool(_bounded(lambda _: self.map.is_injective()))
 
     def is_single_valued(self) -> bool:
-        """Return whether no coordinate has two locations, for all sizes."""
+        """Return whether no tuple of digits has two locations, for all sizes."""
         return bool(_bounded(lambda _: self.map.is_single_valued()))
 
     def is_empty(self) -> bool:
@@ -130,7 +130,10 @@ class Relation:
         return bool(_bounded(lambda _: self.map.is_empty()))
 
     def is_equal(self, other: Relation) -> bool:
-        """Return whether both relations have the same pairs; for functions, on boxes with the same digits."""
+        """Return whether both relations have the same pairs.
+
+        Functions are equal only if their boxes have the same digits.
+        """
         return bool(_bounded(lambda _: self.map.is_equal(_map(other))))
 
     def count(self) -> int:
@@ -143,7 +146,8 @@ class Relation:
         found = _bounded(number)
         if found is None:
             raise NoLayout(
-                f"{self.map} has no number of pairs", required="numbers for all sizes, and a bounded relation"
+                f"the number of pairs is symbolic or infinite: {self.map}",
+                required="numbers for all sizes, and a bounded relation",
             )
         return int(found.to_python())
 
@@ -187,7 +191,8 @@ class Relation:
         made = _bounded(found)
         if made is None:
             raise NoLayout(
-                f"the locations of {digits} in {self.map}", required="digits in its domain, numbers for all sizes"
+                f"too many or symbolic locations: those of {digits} in {self.map}",
+                required="digits in its domain, numbers for all sizes",
             )
         return made  # type: ignore[no-any-return]
 
@@ -225,19 +230,19 @@ def _bounded(operation: Callable[[Any], Any]) -> Any:
     except islpy.Error as error:
         reason = str(error).splitlines()[0] if str(error) else "unknown reason"
         raise NoLayout(
-            f"isl failed: {reason}", required=f"a relation that isl can express, within {MOST_OPERATIONS} operations"
+            f"isl failed: {reason}", required=f"a relation that isl can express, within {MAX_OPERATIONS} operations"
         ) from error
 
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Return a context in which isl raises its own error after `MOST_OPERATIONS` operations."""
+    """Return a context in which isl raises its own error after `MAX_OPERATIONS` operations."""
     import islpy
 
     context = islpy.DEFAULT_CONTEXT
     before = context.get_max_operations()
     context.reset_operations()
-    context.set_max_operations(MOST_OPERATIONS)
+    context.set_max_operations(MAX_OPERATIONS)
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from atl.core.index import Index, Leaf, index, map_leaves, size
 from atl.core.predicate import TRUE, NonNegative, Predicate, at_most, substitute
 from atl.errors import InvalidArgument, brief
 from atl.surface.values import Condition, IndexExpr
-from atl.text.index_notation import Written, write_condition
+from atl.text.index_notation import IndexSyntax, write_condition
 from atl.text.printing import show_predicate
 from layouts.errors import TemplateError
 from layouts.foundation.facts import EMPTY, Known
@@ -170,7 +170,7 @@ class _Placeholder:
         """The text of the placeholder in the template."""
         return f"{self._name}({', '.join(self._names)})" if self._names else self._name
 
-    def written(self) -> tuple[Written, _PrintedNames]:
+    def written(self) -> tuple[IndexSyntax, _PrintedNames]:
         """Return the expression, and the printed names with their facts."""
         return self._writer.written(self._value, self._names)
 
@@ -182,7 +182,7 @@ class _PrintedNames:
     names: Mapping[str, str]
     known: Known
 
-    def not_negative(self, written: Written) -> bool:
+    def not_negative(self, written: IndexSyntax) -> bool:
         """Return whether an expression over these names is at least 0, by its form or by the prover."""
         return self.known.holds(NonNegative(meaning(written, size)))
 
@@ -198,7 +198,7 @@ class _Writer:
     defined: dict[str, str] = field(default_factory=dict)
     printed: dict[str, str] = field(default_factory=dict)
 
-    def written(self, value: Any, names: tuple[str, ...]) -> tuple[Written, _PrintedNames]:
+    def written(self, value: Any, names: tuple[str, ...]) -> tuple[IndexSyntax, _PrintedNames]:
         if isinstance(value, Condition):
             raise TemplateError(
                 f"define is applied to the condition {value}",
@@ -311,7 +311,7 @@ class _Writer:
         return f"define({', '.join(placeholder.source for placeholder in placeholders)})"
 
 
-def _whole(parts: Mapping[str, Written], spelled: _PrintedNames, written: Written) -> bool:
+def _whole(parts: Mapping[str, IndexSyntax], spelled: _PrintedNames, written: IndexSyntax) -> bool:
     """Return whether an expression over defined names is at least 0, with the definitions substituted."""
 
     def leaf(name: str) -> Index:

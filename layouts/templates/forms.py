@@ -13,14 +13,14 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core import index as ix
 from atl.errors import TooLarge
-from atl.text.index_notation import Division, Element, Extreme, Name, Number, Product, Sum, Written, write_index
+from atl.text.index_notation import Division, Element, Extreme, IndexSyntax, Name, Number, Product, Sum, write_index
 from layouts.errors import TemplateError
 
 MOST_TERMS: Final = 60
 """For polynomials with more terms only the expanded form is used."""
 
 
-def operations(written: Written) -> int:
+def operations(written: IndexSyntax) -> int:
     """Return the number of arithmetic operations: additions, products, quotients, remainders, extrema.
 
     >>> from atl import sizes
@@ -46,7 +46,7 @@ def operations(written: Written) -> int:
             assert_never(written)
 
 
-def shortest(expression: ix.Index) -> Written:
+def shortest(expression: ix.Index) -> IndexSyntax:
     """Return the form with the fewest operations; the first in the order above if several are equally short.
 
     >>> from atl import sizes
@@ -98,9 +98,9 @@ def _nested(expression: ix.Index) -> Iterator[ix.Index]:
 # -- by sympy ---------------------------------------------------------------------------------------------------------
 
 
-def _improved(written: Written) -> Written:
+def _improved(written: IndexSyntax) -> IndexSyntax:
     """Return the shortest form of the polynomial, after its parts have been shortened."""
-    held: dict[Written, Name] = {}
+    held: dict[IndexSyntax, Name] = {}
     inner = _opaque(written, held)
     if operations(inner) < 3 or _terms(inner) > MOST_TERMS:
         return _restored(inner, held)
@@ -112,11 +112,11 @@ def _improved(written: Written) -> Written:
     return _restored(min(equal, key=operations), held)
 
 
-def _terms(written: Written) -> int:
+def _terms(written: IndexSyntax) -> int:
     return len(written.terms) if isinstance(written, Sum) else 1
 
 
-def _opaque(written: Written, held: dict[Written, Name]) -> Written:
+def _opaque(written: IndexSyntax, held: dict[IndexSyntax, Name]) -> IndexSyntax:
     """Return the polynomial with names for parts that are not polynomials; the parts are shortened first."""
     match written:
         case Number() | Name():
@@ -126,7 +126,7 @@ def _opaque(written: Written, held: dict[Written, Name]) -> Written:
         case Product(factors):
             return Product(tuple(_opaque(factor, held) for factor in factors))
         case Division(kind, left, right):
-            made: Written = Division(kind, _improved(left), _improved(right))
+            made: IndexSyntax = Division(kind, _improved(left), _improved(right))
         case Extreme(kind, choices):
             made = Extreme(kind, tuple(map(_improved, choices)))
         case Element(array, indices):
@@ -140,12 +140,12 @@ _OPAQUE: Final = "#"
 """Prefix of internal names for parts; users' names cannot begin with it."""
 
 
-def _restored(written: Written, held: dict[Written, Name]) -> Written:
+def _restored(written: IndexSyntax, held: dict[IndexSyntax, Name]) -> IndexSyntax:
     parts = {name: part for part, name in held.items()}
     return replaced(written, lambda each: parts.get(each) if isinstance(each, Name) else None)
 
 
-def replaced(written: Written, instead: Callable[[Written], Written | None]) -> Written:
+def replaced(written: IndexSyntax, instead: Callable[[IndexSyntax], IndexSyntax | None]) -> IndexSyntax:
     """Replace parts for which `instead` returns an expression; the results are not revisited."""
     if (found := instead(written)) is not None:
         return found
@@ -166,7 +166,7 @@ def replaced(written: Written, instead: Callable[[Written], Written | None]) -> 
             assert_never(written)
 
 
-def _factored(written: Written) -> list[Written]:
+def _factored(written: IndexSyntax) -> list[IndexSyntax]:
     """Return the factored forms of the polynomial, from sympy."""
     import sympy
 
@@ -180,7 +180,7 @@ Terms: TypeAlias = dict[tuple[str, ...], int]
 """Products of names with their coefficients."""
 
 
-def _by_horner(expression: ix.Index) -> list[Written]:
+def _by_horner(expression: ix.Index) -> list[IndexSyntax]:
     """Apply Horner's scheme, taking out first the name in most terms, or that in fewest (but at least two) terms."""
     terms: Terms = {}
     for monomial, coefficient in expression.terms:
@@ -188,7 +188,7 @@ def _by_horner(expression: ix.Index) -> list[Written]:
     return [_horner(terms, max), _horner(terms, min)]
 
 
-def _horner(terms: Terms, first: Callable[..., str]) -> Written:
+def _horner(terms: Terms, first: Callable[..., str]) -> IndexSyntax:
     shared = gcd(*terms.values())
     if shared > 1 and len(terms) > 1:
         inner = _horner({monomial: value // shared for monomial, value in terms.items()}, first)
@@ -218,18 +218,18 @@ def _horner(terms: Terms, first: Callable[..., str]) -> Written:
     return Sum(_positive_first(((False, product), (False, left))))
 
 
-def _times(number: int, names: list[str], inner: Written) -> Written:
+def _times(number: int, names: list[str], inner: IndexSyntax) -> IndexSyntax:
     """Return a product with one factor that is a sum or a product."""
-    factors: list[Written] = [Number(number)] if number != 1 else []
+    factors: list[IndexSyntax] = [Number(number)] if number != 1 else []
     factors += map(Name, names)
     if inner != Number(1):
         factors += inner.factors if isinstance(inner, Product) else [inner]
     return factors[0] if len(factors) == 1 else Product(tuple(factors))
 
 
-def _sum(terms: Terms) -> Written:
+def _sum(terms: Terms) -> IndexSyntax:
     """Return the sum of terms without a common name."""
-    out: list[tuple[bool, Written]] = []
+    out: list[tuple[bool, IndexSyntax]] = []
     for monomial, value in terms.items():
         made = _times(abs(value), [*monomial], Number(1)) if monomial else Number(abs(value))
         out.append((value < 0, made))
@@ -238,12 +238,12 @@ def _sum(terms: Terms) -> Written:
     return Sum(_positive_first(tuple(out)))
 
 
-def _positive_first(terms: tuple[tuple[bool, Written], ...]) -> tuple[tuple[bool, Written], ...]:
+def _positive_first(terms: tuple[tuple[bool, IndexSyntax], ...]) -> tuple[tuple[bool, IndexSyntax], ...]:
     """Return the terms with additions first, then subtractions, and numbers last in each group."""
     return tuple(sorted(terms, key=lambda term: (term[0], isinstance(term[1], Number))))
 
 
-def _names(written: Written) -> Iterator[str]:
+def _names(written: IndexSyntax) -> Iterator[str]:
     match written:
         case Name(name):
             yield name
@@ -259,7 +259,7 @@ def _names(written: Written) -> Iterator[str]:
             assert_never(written)
 
 
-def _sympy(written: Written, known: dict[str, Any]) -> Any:
+def _sympy(written: IndexSyntax, known: dict[str, Any]) -> Any:
     match written:
         case Number(value):
             return value
@@ -281,7 +281,7 @@ def _sympy(written: Written, known: dict[str, Any]) -> Any:
             assert_never(written)
 
 
-def _written(expression: Any) -> Written:
+def _written(expression: Any) -> IndexSyntax:
     """Return a sympy expression in our notation, with positive terms first."""
     if expression.is_Integer:
         return Number(int(expression))
@@ -290,7 +290,7 @@ def _written(expression: Any) -> Written:
     if expression.is_Pow:
         return Product((_written(expression.base),) * int(expression.exp))
     if expression.is_Mul:
-        factors: list[Written] = []
+        factors: list[IndexSyntax] = []
         for part in expression.as_ordered_factors():
             made = _written(part)
             factors += made.factors if isinstance(made, Product) else (made,)
@@ -300,7 +300,7 @@ def _written(expression: Any) -> Written:
     return Sum(tuple(terms))
 
 
-def _signed(factors: list[Written]) -> Written:
+def _signed(factors: list[IndexSyntax]) -> IndexSyntax:
     """Return a product; a factor of -1 becomes a sign."""
     if factors[0] == Number(-1):
         rest = factors[1:]
@@ -308,7 +308,7 @@ def _signed(factors: list[Written]) -> Written:
     return Product(tuple(factors))
 
 
-def _term(expression: Any) -> tuple[bool, Written]:
+def _term(expression: Any) -> tuple[bool, IndexSyntax]:
     made = _written(-expression) if expression.could_extract_minus_sign() else _written(expression)
     return bool(expression.could_extract_minus_sign()), made
 
@@ -320,8 +320,8 @@ def _term(expression: Any) -> tuple[bool, Written]:
 class Common:
     """Common subexpressions in order of definition, with names, and the expressions that use them."""
 
-    parts: tuple[tuple[str, Written], ...]
-    rest: tuple[Written, ...]
+    parts: tuple[tuple[str, IndexSyntax], ...]
+    rest: tuple[IndexSyntax, ...]
 
     @property
     def operations(self) -> int:
@@ -329,7 +329,7 @@ class Common:
         return sum(operations(part) for _, part in self.parts) + sum(map(operations, self.rest))
 
 
-def common(written: Sequence[Written], names: Iterator[str]) -> Common:
+def common(written: Sequence[IndexSyntax], names: Iterator[str]) -> Common:
     """Compute each subexpression that occurs more than once only once.
 
     >>> from atl import sizes
@@ -338,10 +338,10 @@ def common(written: Sequence[Written], names: Iterator[str]) -> Common:
     >>> found.parts, found.operations
     ((('a', Product(factors=(Name(name='K'), Name(name='i')))),), 3)
     """
-    parts: list[tuple[str, Written]] = []
+    parts: list[tuple[str, IndexSyntax]] = []
     rest = list(written)
     while True:
-        seen: dict[Written, int] = {}
+        seen: dict[IndexSyntax, int] = {}
         for each in (*(part for _, part in parts), *rest):
             for part in _parts(each):
                 seen[part] = seen.get(part, 0) + 1
@@ -351,7 +351,7 @@ def common(written: Sequence[Written], names: Iterator[str]) -> Common:
         most = max(often, key=operations)
         name = Name(next(names))
 
-        def instead(each: Written, most: Written = most, name: Name = name) -> Written | None:
+        def instead(each: IndexSyntax, most: IndexSyntax = most, name: Name = name) -> IndexSyntax | None:
             return name if each == most else None
 
         parts = [(known, replaced(part, instead)) for known, part in parts]
@@ -359,12 +359,12 @@ def common(written: Sequence[Written], names: Iterator[str]) -> Common:
         parts.append((name.name, most))
 
 
-def _in_order(parts: list[tuple[str, Written]]) -> tuple[tuple[str, Written], ...]:
+def _in_order(parts: list[tuple[str, IndexSyntax]]) -> tuple[tuple[str, IndexSyntax], ...]:
     """Return the parts in order of definition: a part found later never contains one found before it."""
     return tuple(reversed(parts))
 
 
-def _parts(written: Written) -> Iterator[Written]:
+def _parts(written: IndexSyntax) -> Iterator[IndexSyntax]:
     """Return all parts that contain an operation, including the whole."""
     if operations(written):
         yield written
@@ -384,7 +384,7 @@ def _parts(written: Written) -> Iterator[Written]:
             assert_never(written)
 
 
-def meaning(written: Written, leaf: Callable[[str], ix.Index]) -> ix.Index:
+def meaning(written: IndexSyntax, leaf: Callable[[str], ix.Index]) -> ix.Index:
     """Return the index expression that the notation denotes."""
     match written:
         case Number(value):

@@ -11,32 +11,32 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never, get_args
 
 from atl.text.index_notation import (
+    BooleanAtom,
+    BooleanOp,
     Comparison,
     Condition,
-    Connected,
     Division,
     Element,
     Extreme,
+    IndexSyntax,
     Name,
     Number,
     Product,
-    Statement,
     Sum,
     Truth,
-    Written,
 )
 from layouts.errors import TemplateError
 
 Language: TypeAlias = Literal["triton", "cuda", "c", "mlir"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
-Sign: TypeAlias = Callable[[Written], bool]
+Sign: TypeAlias = Callable[[IndexSyntax], bool]
 """A predicate: is an expression known to be at least 0?"""
 
 _SUM, _PRODUCT, _OPERAND = range(3)
 
 
-def raised(left: Written, right: Written) -> Written:
+def raised(left: IndexSyntax, right: IndexSyntax) -> IndexSyntax:
     """Return the numerator that turns rounding up into rounding down."""
     if isinstance(right, Number):
         return Sum(((False, left), (False, Number(right.value - 1))))
@@ -52,12 +52,12 @@ class Infix:
     spelled: Mapping[str, str] = field(default_factory=dict)
     """The text printed for a name, such as a Triton range or a thread index."""
 
-    def text(self, written: Written, at_least: int = _SUM) -> str:
+    def text(self, written: IndexSyntax, at_least: int = _SUM) -> str:
         """Return the text, in parentheses if it binds less tightly than `at_least`."""
         text, binds = self._text(written)
         return text if binds >= at_least else f"({text})"
 
-    def _text(self, written: Written) -> tuple[str, int]:
+    def _text(self, written: IndexSyntax) -> tuple[str, int]:
         match written:
             case Number(value):
                 return str(value), _OPERAND if value >= 0 else _SUM
@@ -80,7 +80,7 @@ class Infix:
             case _:
                 assert_never(written)
 
-    def _division(self, kind: str, left: Written, right: Written) -> str:
+    def _division(self, kind: str, left: IndexSyntax, right: IndexSyntax) -> str:
         if kind == "ceiling":
             return self._division("floor", raised(left, right), right)
         over = "//" if self.language == "triton" else "/"
@@ -90,7 +90,7 @@ class Infix:
         rest = f"({above} % {below} + {below}) % {below}"
         return rest if kind == "remainder" else f"({above} - {rest}) {over} {below}"
 
-    def _extreme(self, kind: Literal["min", "max", "xor"], choices: tuple[Written, ...]) -> str:
+    def _extreme(self, kind: Literal["min", "max", "xor"], choices: tuple[IndexSyntax, ...]) -> str:
         if kind == "xor":
             return f"({' ^ '.join(self.text(choice, _OPERAND) for choice in choices)})"
         text = self.text(choices[0])
@@ -113,10 +113,10 @@ class Infix:
                 pairs = zip(operands, relations, operands[1:], strict=False)
                 parts = [f"({self.text(a)} {_SIGN[sign]} {self.text(b)})" for a, sign, b in pairs]
                 return parts[0] if len(parts) == 1 else f"({word.join(parts)})"
-            case Connected(every, conditions):
+            case BooleanOp(every, conditions):
                 joint = word if every else word.replace("&", "|")
                 return f"({joint.join(map(self.condition, conditions))})"
-            case Statement(name, _, _, _):
+            case BooleanAtom(name, _, _, _):
                 raise _unwritten(f"a condition that reads {name}")
             case _:
                 assert_never(condition)
@@ -135,7 +135,7 @@ class Static:
     lines: list[str] = field(default_factory=list)
     held: dict[str, str] = field(default_factory=dict)
 
-    def value(self, written: Written) -> str:
+    def value(self, written: IndexSyntax) -> str:
         """Return the name of the value, after appending the lines that compute it."""
         match written:
             case Number(value):
@@ -162,7 +162,7 @@ class Static:
             case _:
                 assert_never(written)
 
-    def _division(self, kind: str, left: Written, right: Written) -> str:
+    def _division(self, kind: str, left: IndexSyntax, right: IndexSyntax) -> str:
         if kind == "ceiling":
             return self._division("floor", raised(left, right), right)
         above, below = self.value(left), self.value(right)
@@ -177,7 +177,7 @@ class Static:
         which = self._line(f"arith.cmpi {relation}, {a}, {b} : index")
         return self._line(f"arith.select {which}, {a}, {b} : index")
 
-    def _fold(self, of: Callable[[str, str], str], parts: tuple[Written, ...]) -> str:
+    def _fold(self, of: Callable[[str, str], str], parts: tuple[IndexSyntax, ...]) -> str:
         made = self.value(parts[0])
         for part in parts[1:]:
             made = of(made, self.value(part))

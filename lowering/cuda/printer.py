@@ -41,7 +41,7 @@ from lowering.origins.anchors import Located, ids_of, locate_loops
 _FAILS: Final = "!= cudaSuccess)"
 
 NARROW, WIDE, CHOSEN = "int32_t", "int64_t", "index_t"
-"""Index types: 32 bits, 64 bits, and the one of both that the host chooses by the sizes of a call."""
+"""Index types: 32 bits, 64 bits, or whichever the host selects from the sizes of a call."""
 
 
 def print_cuda(kernels: Kernels) -> str:

@@ -14,7 +14,7 @@ from atl.text.names import INFIX
 from lowering.c.text import OR, TERNARY, UNARY, Text
 from lowering.c.values.index import predicate_text
 from lowering.c.values.scalars import C_TYPES, applied, helper, scalar_text, storage_text
-from lowering.gpu.kernels import Distributed, Where, in_registers
+from lowering.gpu.kernels import Distributed, Memory, in_registers
 from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
 from lowering.nest.text_scope import TextScope
 
@@ -29,14 +29,14 @@ class ThreadScope:
 
     scope: TextScope
     threads: Mapping[int, Index]
-    places: Mapping[int, Where]
+    memories: Mapping[int, Memory]
     lanes: Mapping[Cell, tuple[str, Predicate]] = field(default_factory=dict)
 
 
-def stored(here: ThreadScope, target: Cell | Scalar) -> Text:
+def print_cell(here: ThreadScope, target: Cell | Scalar) -> Text:
     """Print a cell or variable; for a distributed buffer, the register of this thread."""
     if isinstance(target, Cell):
-        where = here.places.get(target.buffer.uid, "global")
+        where = here.memories.get(target.buffer.uid, "global")
         if isinstance(where, Distributed):
             target = in_registers(target, where, here.threads)
     return storage_text(here.scope, target)
@@ -48,9 +48,9 @@ def scalar(here: ThreadScope, e: ScalarExpr) -> Text:
         case Load(source):
             if isinstance(source, Cell) and source in here.lanes:
                 return Text(here.lanes[source][0])
-            return stored(here, source)
+            return print_cell(here, source)
         case Number(_, dtype) if is_integer(dtype):
-            # A literal of its own type: arguments of helpers are converted, and converted values need not fit.
+            # Cast int64 literals, because helper arguments are converted to the parameter's type.
             text = scalar_text(here.scope, e)
             return text if dtype == "int32" else Text(f"(int64_t){text.at(UNARY)}", UNARY)
         case Number() | FromIndex():
@@ -84,7 +84,7 @@ def _applied(op: str, texts: list[Text], dtype: str) -> Text:
 
 def accumulated(here: ThreadScope, target: Cell | Scalar, op: BinaryOp, value: ScalarExpr) -> str:
     """Print `target = target op value`."""
-    into, by = stored(here, target).text, scalar(here, value).text
+    into, by = print_cell(here, target).text, scalar(here, value).text
     if op in INFIX and not is_integer(value.dtype):
         return f"{into} {INFIX[op]}= {by};"
     return f"{into} = {helper(op, value.dtype)}({into}, {by});"

@@ -16,7 +16,7 @@ from lowering.c.text import SUM, indented
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES, literal
 from lowering.cuda.helpers import THREAD_NUMBER, FoldScope, combine, fold_name
-from lowering.cuda.scalars import ThreadScope, accumulated, scalar, stored
+from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar
 from lowering.cuda.vectors import wide_loop
 from lowering.folds import neutral
 from lowering.gpu.folds import folds_in, is_trivial, over_some_axes, within_a_warp
@@ -71,7 +71,7 @@ class Threads:
 
     def steps(self, steps: Steps, scope: TextScope) -> Lines:
         lines: Lines = []
-        here = ThreadScope(scope, {}, self.launch.places)
+        here = ThreadScope(scope, {}, self.launch.memories)
         for step in steps:
             new, here = self._step(step, here)
             lines += new
@@ -153,7 +153,7 @@ class Threads:
             case If(predicate, body):
                 return _if(scope, predicate, self._block(body, replace(here, scope=scope.under(predicate)), folding))
             case Assign(target, value):
-                return self._guarded(target, here, f"{stored(here, target).text} = {scalar(here, value).text};")
+                return self._guarded(target, here, f"{print_cell(here, target).text} = {scalar(here, value).text};")
             case Accumulate(target, op, value):
                 return self._guarded(target, here, accumulated(here, target, op, value))
         assert_never(statement)
@@ -165,7 +165,7 @@ class Threads:
 
     def _store_test(self, here: ThreadScope, target: Cell | Scalar) -> str:
         """Return the test for the first thread of each axis without a loop here; empty for private targets."""
-        if is_private(target, self.launch.places):
+        if is_private(target, self.launch.memories):
             return ""
         missing = [a for a, extent in enumerate(self.launch.threads) if extent > 1 and a not in here.threads]
         return " && ".join(f"threadIdx.{AXES[axis]} == 0" for axis in missing)
@@ -224,7 +224,7 @@ class Threads:
         low = index_text(here.scope, loop.low).at(SUM)
         name, scope = here.scope.bind(loop.variable, loop.variable.name)
         threads: Mapping[int, Index] = {**here.threads, axis: index(loop.variable) - loop.low}
-        inner = self._block(loop.body, ThreadScope(scope.under(loop.range), threads, here.places), folding)
+        inner = self._block(loop.body, ThreadScope(scope.under(loop.range), threads, here.memories), folding)
         bound = f"const {of} {name} = {thread if loop.low == ZERO else f'{low} + {thread}'};"
         lines = indented([*([bound] if name in identifiers("\n".join(inner)) else []), *inner])
         extent = (loop.high - loop.low).constant
@@ -243,7 +243,7 @@ class Threads:
                 return [f"{C_TYPES[variable.dtype]} {name} = {first};"], replace(here, scope=scope)
             case Allocate(buffer, capacity, zeroed=zeroed):
                 name, scope = scope.bind(key(buffer), buffer.name)
-                where = self.launch.places[buffer.uid]
+                where = self.launch.memories[buffer.uid]
                 count = _product(where.extents) if isinstance(where, Distributed) else capacity.constant
                 # Aligned for vector accesses, including those that nvcc introduces.
                 shared = f"__shared__ __align__({WIDEST}) " if where == "shared" else ""
@@ -259,7 +259,7 @@ class Threads:
     def _zeros(self, buffer: Buffer, count: Index, here: ThreadScope) -> Lines:
         """Store zeros: all threads together to shared memory, or each thread to private memory."""
         name, cells = here.scope.name(key(buffer)), index_text(here.scope, count).text
-        where = self.launch.places.get(buffer.uid, "global")
+        where = self.launch.memories.get(buffer.uid, "global")
         if where == "private":
             return [f"for ({here.scope.indices} at = 0; at < {cells}; at++)", f"    {name}[at] = 0;"]
         if isinstance(where, Distributed):

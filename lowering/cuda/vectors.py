@@ -9,7 +9,7 @@ from typing import Final
 from atl.core.predicate import TRUE, Predicate, conjunction
 from lowering.c.text import AND, OR, indented
 from lowering.c.values.index import predicate_text
-from lowering.cuda.scalars import ThreadScope, accumulated, scalar, stored
+from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar
 from lowering.gpu.kernels import Wide, WideLoad
 from lowering.gpu.passes.vectorization import lanes_of
 from lowering.nest.loopnest import Accumulate, Assign, Cell, For, If, Scalar
@@ -42,7 +42,7 @@ def wide_loop(loop: For, wide: Wide, here: ThreadScope, store_test: StoreTest) -
     scope = here.scope
     for load in wide.loads:
         kind = VECTOR_TYPES[load.cell.buffer.dtype, wide.lanes]
-        first = stored(here, cell_at(load.cell, loop.variable, loop.low)).text
+        first = print_cell(here, cell_at(load.cell, loop.variable, loop.low)).text
         value = f"*(const {kind} *)&{first}"
         if load.under:
             condition = predicate_text(here.scope, conjunction(load.under)).at(OR)
@@ -66,10 +66,10 @@ def wide_loop(loop: For, wide: Wide, here: ThreadScope, store_test: StoreTest) -
         elif isinstance(statement, Accumulate):
             lines.append(accumulated(inside, statement.target, statement.op, statement.value))
         else:
-            lines.append(f"{stored(inside, statement.target).text} = {scalar(inside, statement.value).text};")
+            lines.append(f"{print_cell(inside, statement.target).text} = {scalar(inside, statement.value).text};")
     if isinstance(target, Cell):
         kind, made = VECTOR_TYPES[target.buffer.dtype, wide.lanes], ", ".join(values)
-        first = stored(replace(here, scope=here.scope.under(predicate)), target).text
+        first = print_cell(replace(here, scope=here.scope.under(predicate)), target).text
         whole = (name for _, name in vectors if values == [f"{name}.{lane}" for lane in LANES[: wide.lanes]])
         lines.append(f"*({kind} *)&{first} = {next(whole, f'make_{kind}({made})')};")
     tests = [

@@ -30,7 +30,7 @@ from atl.meaning.interpret import PAD, denote
 from atl.meaning.scalars import Machine
 from atl.prove import Proved, prove
 from atl.text.printing import show_index, show_predicate, show_program
-from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
+from lowering.compiled import Kernel, compile  # noqa: A004 (the public API name)
 from lowering.demo.images import Photo, Pixels, encoded, read_picture, shipped_picture, write_all
 from lowering.nest.obligations import ObligationReport, report
 from lowering.nest.pseudocode import print_nest

@@ -10,7 +10,7 @@ from atl.core.index import ZERO, Index, Leaf, Var, constant, index, map_leaves
 from atl.core.predicate import Predicate, equal, within
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
-from lowering.gpu.kernels import AXES, Extents, Where, axis_of, is_private
+from lowering.gpu.kernels import AXES, Extents, Memory, axis_of, is_private
 from lowering.nest.accesses import Access, accesses_of
 from lowering.nest.aliasing import other_run, same_cell_facts
 from lowering.nest.loopnest import (
@@ -57,7 +57,7 @@ class Race:
 
 
 def thread_accesses(
-    statement: Statement, facts: Facts, scope: TextScope, extents: Extents, places: Mapping[int, Where]
+    statement: Statement, facts: Facts, scope: TextScope, extents: Extents, memories: Mapping[int, Memory]
 ) -> Iterator[ThreadAccess]:
     """Yield the accesses in a statement to the output, and to buffers in global or shared memory."""
     threads = _threads_of(statement)
@@ -65,9 +65,9 @@ def thread_accesses(
         cell = access.storage
         if not isinstance(cell, Cell) or cell.buffer.role == "input":
             continue
-        if places.get(cell.buffer.uid, "global") not in ("global", "shared"):
+        if memories.get(cell.buffer.uid, "global") not in ("global", "shared"):
             continue
-        yield _thread_access(access, cell, threads, extents, places)
+        yield _thread_access(access, cell, threads, extents, memories)
 
 
 def _threads_of(statement: Statement) -> dict[int, tuple[int, Index]]:
@@ -80,7 +80,11 @@ def _threads_of(statement: Statement) -> dict[int, tuple[int, Index]]:
 
 
 def _thread_access(
-    access: Access, cell: Cell, threads: Mapping[int, tuple[int, Index]], extents: Extents, places: Mapping[int, Where]
+    access: Access,
+    cell: Cell,
+    threads: Mapping[int, tuple[int, Index]],
+    extents: Extents,
+    memories: Mapping[int, Memory],
 ) -> ThreadAccess:
     at: dict[int, Index] = {}
     for variable in access.loops:
@@ -92,7 +96,7 @@ def _thread_access(
         if axis in at:
             continue
         at[axis] = ZERO
-        if extent > 1 and not _by_first_thread(access.statement, places):
+        if extent > 1 and not _by_first_thread(access.statement, memories):
             anyone = Var(_ANY + axis, f"thread.{AXES[axis]}")
             at[axis] = index(anyone)
             facts = facts.assume(within(ZERO, index(anyone), constant(extent)))
@@ -100,9 +104,9 @@ def _thread_access(
     return ThreadAccess(access, cell, facts, tuple(at[axis] for axis in range(len(AXES))), private)
 
 
-def _by_first_thread(statement: Statement, places: Mapping[int, Where]) -> bool:
+def _by_first_thread(statement: Statement, memories: Mapping[int, Memory]) -> bool:
     """Return whether, outside of loops of an axis, only the first thread of the axis executes the statement."""
-    return isinstance(statement, Assign | Accumulate) and not is_private(statement.target, places)
+    return isinstance(statement, Assign | Accumulate) and not is_private(statement.target, memories)
 
 
 # -- data races -------------------------------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ from lowering.gpu.kernels import (
     Barrier,
     Branch,
     Extents,
+    Memory,
     Repeat,
     Run,
     Step,
     Steps,
-    Where,
 )
 from lowering.nest.accesses import after
 from lowering.nest.aliasing import other_run
@@ -83,7 +83,7 @@ class BarrierInsertion:
     """Insertion of barriers into the steps of a kernel with blocks of `extents` threads."""
 
     extents: Extents
-    places: Mapping[int, Where]
+    memories: Mapping[int, Memory]
 
     def steps(self, steps: Steps, place: Place) -> Steps:
         """Return the steps with barriers. Raises `RaceInStatement`."""
@@ -94,7 +94,7 @@ class BarrierInsertion:
         for step in steps:
             match step:
                 case Run(statement, folds):
-                    here = list(thread_accesses(statement, place.facts, place.scope, self.extents, self.places))
+                    here = list(thread_accesses(statement, place.facts, place.scope, self.extents, self.memories))
                     within = find_race(here, here, self.extents)
                     if within is not None:
                         raise RaceInStatement(step, within)
@@ -106,7 +106,7 @@ class BarrierInsertion:
                 case Clear(zeroed=False):
                     out.steps.append(step)
                 case Declare() | Clear():
-                    here = list(thread_accesses(step, place.facts, place.scope, self.extents, self.places))
+                    here = list(thread_accesses(step, place.facts, place.scope, self.extents, self.memories))
                     self._separate(out, here)
                     out.note_accesses(here, here)
                     out.steps.append(step)

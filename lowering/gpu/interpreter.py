@@ -28,11 +28,11 @@ from lowering.gpu.kernels import (
     HostLoop,
     Kernels,
     Launch,
+    Memory,
     Repeat,
     Run,
     Step,
     Steps,
-    Where,
     in_registers,
     is_private,
     wide_cells,
@@ -174,7 +174,7 @@ class _KernelRun(interpreter.Interpreter):
     def _block_of(self, launch: Launch) -> None:
         self._number += 1
         self._interval = 0
-        self._seen = {cell: seen for cell, seen in self._seen.items() if launch.places.get(cell[0]) is None}
+        self._seen = {cell: seen for cell, seen in self._seen.items() if launch.memories.get(cell[0]) is None}
         self._owners, self._slots = {}, {}
         self._steps_of(launch.body)
 
@@ -221,7 +221,7 @@ class _KernelRun(interpreter.Interpreter):
     def _statement(self, statement: Statement) -> None:
         outer = self._by_first_thread
         if isinstance(statement, Assign | Accumulate):
-            self._by_first_thread = not is_private(statement.target, self._places)
+            self._by_first_thread = not is_private(statement.target, self._memories)
         elif isinstance(statement, Declare):
             self._by_first_thread = False
         super()._statement(statement)
@@ -242,8 +242,8 @@ class _KernelRun(interpreter.Interpreter):
     # -- checks of accesses -------------------------------------------------------------------------------------------
 
     @property
-    def _places(self) -> Mapping[int, Where]:
-        return {} if self._launch is None else self._launch.places
+    def _memories(self) -> Mapping[int, Memory]:
+        return {} if self._launch is None else self._launch.memories
 
     def _current_thread(self) -> Thread:
         """Return the current thread; None along axes without an enclosing loop, unless only the first thread runs."""
@@ -262,7 +262,7 @@ class _KernelRun(interpreter.Interpreter):
             if how == "write" and self._watch.depth > made:
                 raise Trap("data race", f"{storage.name}, of which each thread has a copy, is changed in one thread")
             return
-        where = self._places.get(storage.uid, "global")
+        where = self._memories.get(storage.uid, "global")
         if where in ("global", "shared"):
             self._check_race(storage, at, how)
         elif where == "private" and self._private.get(storage.uid, self._thread) != self._thread:
@@ -290,7 +290,7 @@ class _KernelRun(interpreter.Interpreter):
 
     def _place(self, cell: Cell) -> tuple[interpreter.Memory, int]:
         memory, address = super()._place(cell)
-        where = self._places.get(cell.buffer.uid)
+        where = self._memories.get(cell.buffer.uid)
         if isinstance(where, Distributed):
             self._check_register(cell, where, address)
         self._check_vector(cell)
@@ -338,7 +338,7 @@ class _KernelRun(interpreter.Interpreter):
 
     def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
         """Clear a buffer. Zeros are stored by all threads of a block, each thread to the cells of its number."""
-        if self._launch is None or self._places.get(buffer.uid, "global") not in ("global", "shared"):
+        if self._launch is None or self._memories.get(buffer.uid, "global") not in ("global", "shared"):
             super()._clear(buffer, count, zeroed=zeroed)
             return
         memory = self._memory(buffer)

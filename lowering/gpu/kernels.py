@@ -73,7 +73,7 @@ class Distributed:
     extents: tuple[int, ...]
 
 
-Where: TypeAlias = Literal["global", "shared", "private"] | Distributed
+Memory: TypeAlias = Literal["global", "shared", "private"] | Distributed
 """Memory of a buffer: seen by all threads, by those of a block, or by one thread (undivided or distributed)."""
 
 
@@ -165,14 +165,14 @@ Steps: TypeAlias = tuple[Step, ...]
 class Launch:
     """A kernel: one block of `threads` for each iteration of the loops of `grid`, outermost first.
 
-    `places` maps the `uid` of each buffer allocated in the kernel to its memory. `wide` maps the `uid` of a loop's
+    `memories` maps the `uid` of each buffer allocated in the kernel to its memory. `wide` maps the `uid` of a loop's
     variable to its vector accesses.
     """
 
     grid: tuple[For, ...]
     threads: Extents
     body: Steps
-    places: Mapping[int, Where]
+    memories: Mapping[int, Memory]
     wide: Mapping[int, Wide] = field(default_factory=dict)
 
 
@@ -240,9 +240,9 @@ def axis_of(mark: LoopMark) -> int | None:
     return THREADS.index(mark) if mark in THREADS else None
 
 
-def is_private(target: Cell | Scalar, places: Mapping[int, Where]) -> bool:
+def is_private(target: Cell | Scalar, memories: Mapping[int, Memory]) -> bool:
     """Return whether each thread has a private copy of a target. Every thread then executes stores to it."""
-    return isinstance(target, Scalar) or places.get(target.buffer.uid, "global") not in ("global", "shared")
+    return isinstance(target, Scalar) or memories.get(target.buffer.uid, "global") not in ("global", "shared")
 
 
 def wide_cells(launch: Launch) -> Iterator[tuple[Cell, For, int]]:
@@ -261,7 +261,7 @@ def external_buffers(launch: Launch) -> dict[Buffer, bool]:
     found: dict[Buffer, bool] = {}
 
     def note(buffer: Buffer, changed: bool) -> None:
-        if buffer.uid not in launch.places:
+        if buffer.uid not in launch.memories:
             found[buffer] = found.get(buffer, False) or changed
 
     for step in steps_of(launch.body):

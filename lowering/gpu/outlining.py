@@ -26,11 +26,11 @@ from lowering.gpu.kernels import (
     HostStep,
     Kernels,
     Launch,
+    Memory,
     Repeat,
     Run,
     Step,
     Steps,
-    Where,
     steps_of,
 )
 from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
@@ -246,20 +246,20 @@ class _Kernel:
         extents = threads_of(self.nest, block)
         block = store_zeros(with_static_capacities(block, place.facts), place.facts, place.scope)
         block = drop_unread_zeros(block, place.facts, place.scope)
-        places = dict(self._places(block, in_threads=False))
-        steps = self._steps(block, extents, places)
+        memories = dict(self._memories(block, in_threads=False))
+        steps = self._steps(block, extents, memories)
         for step in steps_of(steps):
             if isinstance(step, Allocate) and step.mark is LetMark.REGISTERS:
-                places[step.buffer.uid] = distribute(self.nest, step, steps, place, extents)
-        self._check_memory(block, places, extents)
+                memories[step.buffer.uid] = distribute(self.nest, step, steps, place, extents)
+        self._check_memory(block, memories, extents)
         try:
-            steps = BarrierInsertion(extents, places).steps(steps, place)
+            steps = BarrierInsertion(extents, memories).steps(steps, place)
         except RaceInStatement as error:
             raise self._data_race(error) from None
-        steps, wide = vectorize(steps, place.facts, places)
-        return Launch(self.grid, extents, steps, places, wide)
+        steps, wide = vectorize(steps, place.facts, memories)
+        return Launch(self.grid, extents, steps, memories, wide)
 
-    def _steps(self, block: Block, extents: Extents, places: Mapping[int, Where]) -> Steps:
+    def _steps(self, block: Block, extents: Extents, memories: Mapping[int, Memory]) -> Steps:
         out: list[Step] = []
         for statement in block:
             match statement:
@@ -268,12 +268,12 @@ class _Kernel:
                     self._check_folds(statement, folds, extents)
                     out.append(Run(statement, folds))
                 case For(variable, low, high, body, mark):
-                    out.append(Repeat(variable, low, high, self._steps(body, extents, places), mark))
+                    out.append(Repeat(variable, low, high, self._steps(body, extents, memories), mark))
                 case If(predicate, body):
-                    out.append(Branch(predicate, self._steps(body, extents, places)))
+                    out.append(Branch(predicate, self._steps(body, extents, memories)))
                 case Assign() | Accumulate():
                     out.append(Run(statement))
-                case Allocate(buffer, capacity, zeroed=True) if places[buffer.uid] == "shared":
+                case Allocate(buffer, capacity, zeroed=True) if memories[buffer.uid] == "shared":
                     # Shared memory is uninitialised.
                     out += [replace(statement, zeroed=False), Clear(buffer, capacity, zeroed=True)]
                 case Declare() | Allocate() | Clear() | Free():
@@ -282,13 +282,13 @@ class _Kernel:
                     assert_never(statement)
         return tuple(out)
 
-    def _places(self, block: Block, *, in_threads: bool) -> Iterator[tuple[int, Where]]:
+    def _memories(self, block: Block, *, in_threads: bool) -> Iterator[tuple[int, Memory]]:
         for statement in block:
             match statement:
                 case For(mark=mark, body=body):
-                    yield from self._places(body, in_threads=in_threads or mark in THREADS)
+                    yield from self._memories(body, in_threads=in_threads or mark in THREADS)
                 case If(body=body):
-                    yield from self._places(body, in_threads=in_threads)
+                    yield from self._memories(body, in_threads=in_threads)
                 case Allocate(buffer, mark=mark):
                     self._check_constant(statement)
                     if in_threads:
@@ -367,13 +367,13 @@ class _Kernel:
                         found.setdefault((fold.op, fold.into.dtype, count), loop)
         return found
 
-    def _check_memory(self, block: Block, places: Mapping[int, Where], extents: Extents) -> None:
+    def _check_memory(self, block: Block, memories: Mapping[int, Memory], extents: Extents) -> None:
         """Raise `UnsupportedMark` if the buffers exceed the shared memory of a block, or the memory of a thread."""
         made = [s for s in statements(block) if isinstance(s, Allocate)]
         folds = self._folds_through_shared(block, extents)
         to_fold = sum(dtypes.bytes_of(count, dtype) or 0 for _, dtype, count in folds)
         for where, limit, owner in (("shared", SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
-            held = [s for s in made if places[s.buffer.uid] == where]
+            held = [s for s in made if memories[s.buffer.uid] == where]
             of_folds = to_fold if where == "shared" else 0
             if sum(bytes_of(s) or 0 for s in held) + of_folds <= limit:
                 continue

@@ -199,7 +199,7 @@ class _Traversal:
     def _accesses(self, statement: Statement, facts: Facts, scope: TextScope) -> list[ThreadAccess]:
         """Return the accesses of a statement, the same objects on each visit."""
         if id(statement) not in self.cached:
-            found = thread_accesses(statement, facts, scope, self.launch.threads, self.launch.places)
+            found = thread_accesses(statement, facts, scope, self.launch.threads, self.launch.memories)
             self.cached[id(statement)] = list(found)
             self.all += self.cached[id(statement)]
         return self.cached[id(statement)]
@@ -252,7 +252,7 @@ class _Traversal:
         if not self.launch.grid:
             return
         grid = tuple(loop.variable for loop in self.launch.grid)
-        visible = [access for access in self.all if self.launch.places.get(access.cell.buffer.uid) is None]
+        visible = [access for access in self.all if self.launch.memories.get(access.cell.buffer.uid) is None]
         loops = tuple(_variables_of_repeats(self.launch.body))
         for position, one in enumerate(visible):
             for another in visible[position:]:

@@ -309,8 +309,8 @@ class Interpreter:
             first, second = met.iterations
             raise Trap(
                 "data race",
-                f"{where}: {met.done[0]} in iteration {first} of the {met.mark.value} loop {met.loop}, "
-                f"{met.done[1]} in iteration {second}",
+                f"{where}: {met.accesses[0]} in iteration {first} of the {met.mark.value} loop {met.loop}, "
+                f"{met.accesses[1]} in iteration {second}",
             )
 
     def _assign(self, target: ln.Cell | ln.Scalar, value: Any) -> None:

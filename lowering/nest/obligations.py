@@ -71,7 +71,7 @@ class ObligationReport:
             held = sum(obligation.kind == kind for obligation in self.proved)
             left = sum(obligation.kind == kind for obligation, _ in self.unproved)
             if held or left:
-                lines.append(f"  {kind}: {held} proved, {left} left to the loop-nest interpreter")
+                lines.append(f"  {kind}: {held} proved, {left} unproved (tested by the loop-nest interpreter)")
         lines.extend(f"  not proved: {obligation}" for obligation, _ in self.unproved)
         return "\n".join(lines)
 

@@ -43,7 +43,7 @@ class DataRace:
     loop: str
     mark: LoopMark
     iterations: tuple[int, int]
-    done: tuple[AccessKind, AccessKind]
+    accesses: tuple[AccessKind, AccessKind]
 
 
 @dataclass(slots=True)
@@ -88,6 +88,8 @@ class RaceDetector:
         """Leave the innermost loop."""
         self._running.pop()
 
-    def touch(self, what: Hashable, made: int, how: AccessKind) -> DataRace | None:
-        """Record an access to a cell or variable allocated at depth `made`, and return the data race, if any."""
-        return next((met for loop in self._running[made:] if (met := loop.touch(what, how)) is not None), None)
+    def touch(self, what: Hashable, allocated_depth: int, how: AccessKind) -> DataRace | None:
+        """Record an access to a cell or variable, and return the data race, if any."""
+        return next(
+            (met for loop in self._running[allocated_depth:] if (met := loop.touch(what, how)) is not None), None
+        )

@@ -24,7 +24,7 @@ from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.meaning.arguments import AnyArray, bind, index_elements
 from atl.meaning.interpret import Pad, denote
-from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
+from lowering.compiled import Kernel, compile  # noqa: A004 (the public API name)
 from lowering.compiler import find_compiler
 from lowering.targets.capabilities import marked_binders
 from lowering.timing.harness import ThreadClock, WallClock, alternate

@@ -16,7 +16,7 @@ from atl import errors
 from atl.core.index import Index
 from atl.core.program import Program
 from atl.meaning.specialise import specialise
-from lowering import Kernel, compile, lower  # noqa: A004 (the contract's name)
+from lowering import Kernel, compile, lower  # noqa: A004 (the public API name)
 from lowering.c.printer import print_unit
 from lowering.nest.loopnest import Assign, Block, Cell, For, If, LoopNest
 from lowering.toolchain import build_shared, find_compiler, has_sanitizers

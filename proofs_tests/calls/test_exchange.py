@@ -14,7 +14,7 @@ import pytest
 
 import atl
 from atl.errors import ArgumentError, ArrayError, InvalidArgument
-from lowering import Kernel, compile  # noqa: A004 (the contract's name)
+from lowering import Kernel, compile  # noqa: A004 (the public API name)
 from lowering.calls.exchange import _address, exchanged
 
 n, m = atl.sizes("n m")

@@ -12,7 +12,7 @@ import pytest
 import atl
 from atl.errors import InvalidArgument
 from examples import everyday, gpu
-from lowering import Kernel, compile, detect_gpu  # noqa: A004 (the contract's name)
+from lowering import Kernel, compile, detect_gpu  # noqa: A004 (the public API name)
 from lowering.export.cases import cases
 from lowering.export.folder import unmarked
 from proofs_tests.user_rules.samples import extremes, larger_and_smaller

@@ -15,7 +15,7 @@ import pytest
 import atl
 from atl.core.program import Program
 from atl.errors import InvalidName
-from lowering import compile  # noqa: A004 (the contract's name)
+from lowering import compile  # noqa: A004 (the public API name)
 from lowering.c.helpers import HELPER_NAMES
 from lowering.c.names import EXPORT_NAMES, FUNCTION_NAMES, KEYWORDS, reserved
 from lowering.cuda.helpers import RESERVED

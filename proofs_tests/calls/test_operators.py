@@ -10,7 +10,7 @@ import pytest
 
 import atl
 from atl.errors import ArgumentError, ArrayError, ATLError, InvalidArgument, InvalidName, LibraryMissing
-from lowering import Kernel, compile  # noqa: A004 (the contract's name)
+from lowering import Kernel, compile  # noqa: A004 (the public API name)
 from lowering.calls.operators import Shapes
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")

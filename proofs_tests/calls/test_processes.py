@@ -22,7 +22,7 @@ import sparse
 from atl.core.program import Program
 from atl.errors import InvalidArgument
 from examples import gpu
-from lowering import GpuKernel, Kernel, compile  # noqa: A004 (the contract's name)
+from lowering import GpuKernel, Kernel, compile  # noqa: A004 (the public API name)
 from lowering.compiler import OPENMP, find_compiler, has_openmp
 from proofs_tests.language.test_several_results import moments
 from proofs_tests.sparse.test_results import on_pattern

@@ -13,7 +13,7 @@ import pytest
 
 import atl
 from atl.errors import CompilerMissing
-from lowering import compile, find_compiler  # noqa: A004 (the contract's name)
+from lowering import compile, find_compiler  # noqa: A004 (the public API name)
 from lowering.compiler import loading
 
 

@@ -19,7 +19,7 @@ from prompt_toolkit.output import DummyOutput
 
 import atl
 from atl.cli import main
-from atl.cli.command import FAILED, GOOD, REFUSED
+from atl.cli.command import CODES, FAILED, GOOD, REFUSED
 from atl.cli.interactive import shell as shells
 from atl.cli.interactive.completion import completions
 from atl.cli.interactive.repl import run_lines, run_terminal
@@ -107,6 +107,23 @@ def test_newcomer_tiles_and_stages_a_product_by_offers(
 def run_session(lines: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
     return main(["derive", str(MATMUL), "-i", *arguments])
+
+
+def test_the_session_in_the_documentation_has_this_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (MATMUL.parents[1] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    block = page.split("    $ atl derive examples/matmul.py\n")[1].split("\n\nIn Python")[0]
+    shown = [line.removeprefix("    ") for line in block.splitlines()]
+    lines = "".join(f"{line.removeprefix('matmul> ')}\n" for line in shown if line.startswith("matmul> "))
+    assert run_session(lines, monkeypatch=monkeypatch) == GOOD
+    assert capsys.readouterr().out.splitlines() == shown
+
+
+def test_the_documentation_lists_the_exit_codes() -> None:
+    page = (MATMUL.parents[1] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    listed = [f"| {code} | {meaning} |" for code, meaning in CODES.items()]
+    assert listed == re.findall(r"^\| \d+ \|.*$", page, re.MULTILINE)
 
 
 def test_piped_lines_are_shown_with_their_answers(

@@ -17,7 +17,7 @@ PRELUDE: Final = """\
 import os
 import atl, layouts, lowering, padtypes, sparse
 import numpy as np
-from rewrites import load, reschedule, rules
+from atl import load, reschedule, rules
 
 n, m, k = atl.sizes("n m k")
 x, A = atl.tensor("x", n), atl.tensor("A", n, m)

@@ -173,7 +173,7 @@ def _has(held: Kernels) -> set[str]:
             found.add("threads")
         if launch.wide:
             found.add("vectors")
-        if "shared" in launch.places.values() and any(isinstance(step, Barrier) for step in steps):
+        if "shared" in launch.memories.values() and any(isinstance(step, Barrier) for step in steps):
             found.add("shared and barriers")
         if any(isinstance(step, Run) and step.folds for step in steps):
             found.add("sums over threads")

@@ -167,7 +167,7 @@ def without_barrier(held: kn.Kernels, number: int) -> kn.Kernels:
 def test_product_places_sums_in_registers_and_operands_in_shared_memory() -> None:
     (launch,) = kn.launches(kernels_of(gpu.product(64, (4, 4), 16)).body)
     assert launch.threads == (16, 16, 1)
-    places = {s.buffer.name: launch.places[s.buffer.uid] for s in kn.steps_of(launch.body) if isinstance(s, Allocate)}
+    places = {s.buffer.name: launch.memories[s.buffer.uid] for s in kn.steps_of(launch.body) if isinstance(s, Allocate)}
     assert places == {
         "acc": kn.Distributed((kn.Share(1, "blocked", 1), kn.Share(0, "blocked", 1), None, None), (1, 1, 4, 4)),
         "Ap": "shared",
@@ -231,8 +231,8 @@ def test_registers_are_distributed_in_blocks_or_cyclically(share: kn.Share) -> N
     text = f"⊞[i < n | block.x] let a | registers := flatten {inner} x[i] + 1 in flatten {inner} {read}"
     held = of_text(text, "f (x : float32[n]) : float32[n, 32]")
     (launch,) = kn.launches(held.body)
-    assert kn.Distributed((share,), (4,)) in launch.places.values()
-    assert sum(isinstance(place, kn.Distributed) for place in launch.places.values()) == 1
+    assert kn.Distributed((share,), (4,)) in launch.memories.values()
+    assert sum(isinstance(place, kn.Distributed) for place in launch.memories.values()) == 1
     agree(held, held.nest.marks[0].program, {"n": 3})
 
 
@@ -241,7 +241,7 @@ def test_loop_of_one_thread_distributes_its_elements() -> None:
     text = f"⊞[i < n | block.x] let a | registers := {inner} in {inner.replace('x[i] + 1', 'a[q, t]')}"
     held = of_text(text, "f (x : float32[n]) : float32[n, 1, 8]")
     (launch,) = kn.launches(held.body)
-    (distributed,) = [place for place in launch.places.values() if isinstance(place, kn.Distributed)]
+    (distributed,) = [place for place in launch.memories.values() if isinstance(place, kn.Distributed)]
     assert distributed.extents == (1, 1)
     agree(held, held.nest.marks[0].program, {"n": 3})
 

@@ -81,7 +81,7 @@ def refusal(text: str) -> ATLError:
         (
             "padding(float16[n])",
             DtypeError,
-            "there is no element type 'float16' (reserved, not supported yet)",
+            "unsupported element type 'float16' (reserved)",
             "float16",
         ),
         ("gen[i < n // 0] x[i]", ExtentError, "an index is divided by 0", "n // 0"),

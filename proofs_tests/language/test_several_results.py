@@ -22,7 +22,7 @@ from atl.html.document import page
 from atl.meaning.specialise import specialise
 from layouts import blocked
 from lowering import (
-    compile,  # noqa: A004 (the contract's name)
+    compile,  # noqa: A004 (the public API name)
     measure,
     trace,
 )

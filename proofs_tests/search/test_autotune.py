@@ -222,7 +222,7 @@ def test_picture_has_a_bar_for_each_time(tmp_path: Path) -> None:
 
 def test_untried_candidates_are_listed_at_timeout(tmp_path: Path) -> None:
     found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), budget=0)
-    assert (found.stopped, found.tried, len(found.waiting)) == ("budget", (), 3)
+    assert (found.stopped, found.tried, len(found.untried)) == ("budget", (), 3)
     assert "3 not tried" in str(found)
 
 
@@ -230,7 +230,7 @@ def test_interrupt_keeps_the_best_so_far(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0})
     contest.interrupt_at = 4
     found = _tuned(contest)
-    assert (found.stopped, [one["by"] for one in found.waiting]) == ("interrupted", [4, 8])
+    assert (found.stopped, [one["by"] for one in found.untried]) == ("interrupted", [4, 8])
     assert found.best is not None
     assert found.best.parameters == {"by": 2}
 
@@ -283,9 +283,9 @@ def test_unwritable_table_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_candidates_near_the_best_come_first() -> None:
-    waiting = candidates({"rows": [1, 2, 4], "columns": [8, 16]})
-    assert waiting[:2] == [{"rows": 1, "columns": 8}, {"rows": 1, "columns": 16}]
-    assert next_of(waiting, None) == waiting[0]
+    untried = candidates({"rows": [1, 2, 4], "columns": [8, 16]})
+    assert untried[:2] == [{"rows": 1, "columns": 8}, {"rows": 1, "columns": 16}]
+    assert next_of(untried, None) == untried[0]
     assert next_of([{"rows": 1, "columns": 16}, {"rows": 4, "columns": 8}], {"rows": 2, "columns": 8})["rows"] == 4
 
 

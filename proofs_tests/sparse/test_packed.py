@@ -21,7 +21,7 @@ from lowering import compile as compiled
 from proofs_tests.sparse.matrices import MATRICES, dense
 from proofs_tests.sparse.test_sparsify import SPMV
 from rewrites import reschedule
-from sparse.packing import Unpacker
+from sparse.packing import OperandConverter
 
 pytestmark = pytest.mark.sampled
 
@@ -243,7 +243,7 @@ def held_as(kind: str, matrix: Any) -> Any:
 @pytest.mark.parametrize("kind", HELD)
 def test_matching_scipy_arrays_are_shared(kind: str) -> None:
     matrix = held_as(kind, sp.csr_array(WIDE[:12]))
-    arrays, shape = Unpacker(HELD[kind], "A", "float64", 2)(matrix)
+    arrays, shape = OperandConverter(HELD[kind], "A", "float64", 2)(matrix)
     assert shape == (12, 9)
     assert np.shares_memory(arrays[-1], matrix.data)
     names = {"coo": ("row", "col"), "dia": ()}.get(kind, ("indptr", "indices"))
@@ -303,11 +303,11 @@ def test_call_ignores_a_diagonal_out_of_bounds(outside: int) -> None:
 def test_other_scipy_formats_are_converted() -> None:
     for kind, form in (("bsr", sparse.BCSR(3, 3)), ("coo", sparse.COO.sorted())):
         matrix = held_as(kind, sp.csr_array(WIDE[:12]))
-        arrays, _ = Unpacker(form, "A", "float64", 2)(matrix)
+        arrays, _ = OperandConverter(form, "A", "float64", 2)(matrix)
         assert not np.shares_memory(arrays[0], matrix.row if kind == "coo" else matrix.indptr)
         assert np.array_equal(sparse.decompress(sparse.pack(matrix, form)), WIDE[:12])
     with pytest.raises(ArrayError, match="float32"):
-        Unpacker(sparse.COO, "A", "float64", 2)(sp.coo_array(WIDE.astype(np.float32)))
+        OperandConverter(sparse.COO, "A", "float64", 2)(sp.coo_array(WIDE.astype(np.float32)))
 
 
 def test_call_refuses_a_list_of_indices() -> None:
@@ -333,7 +333,7 @@ def test_only_indices_of_another_dtype_are_copied(kind: str) -> None:
             setattr(matrix, name, getattr(matrix, name).astype(np.int64))
     if kind == "coo":
         matrix.coords = tuple(each.astype(np.int64) for each in matrix.coords)
-    (*indices, values), _ = Unpacker(HELD[kind], "A", "float64", 2)(matrix)
+    (*indices, values), _ = OperandConverter(HELD[kind], "A", "float64", 2)(matrix)
     assert np.shares_memory(values, matrix.data)
     assert {each.dtype for each in indices} == {np.dtype(np.int32)}
     kernel = compiled(reschedule(SPMV).sparsify("A", HELD[kind]).goal)

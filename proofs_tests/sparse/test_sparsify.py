@@ -151,7 +151,7 @@ def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
     assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
     text = refused(ArgumentError, lambda: kernel(matrix, vector))
     assert "the format CSR of A was unknown" in text
-    assert "sparse.load(path)" in text
+    assert "atl.load(path)" in text
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def load(
     User-defined rules are stored in the file as equations, and are checked again. Those that are not proved for all
     sizes are listed in the theorem's `unproved`.
 
-    `formats` maps the name of a sparse format to the format; `sparse.load` passes its own formats. With `smt=False` z3
+    `formats` maps the name of a sparse format to the format; `atl.load` passes its own formats. With `smt=False` z3
     is not used, and a certificate with a premise that only z3 proves is refused.
 
     Raises `CertificateError` with the first step that differs.

@@ -100,7 +100,7 @@ def _read(program: Program, recorded: Json, formats: Formats) -> SparseOperand:
             f"the format {text} has another meaning here: its arrays represent a different tensor {name}",
             field="packed",
             required=f"the format {text} with which the certificate was made",
-            suggestions=("load the certificate with sparse.load(path, custom={...}), custom formats by name",),
+            suggestions=("load the certificate with atl.load(path, custom={...}), custom formats by name",),
         )
     return made.of_result if result else made.packed
 
@@ -115,7 +115,7 @@ class _Unknown:
         raise ArgumentError(
             f"the format {self._form} of {self._name} was unknown when the certificate was loaded",
             required="the arrays of the operand, one by one",
-            suggestions=("load the certificate with sparse.load(path)",),
+            suggestions=("load the certificate with atl.load(path)",),
         )
 
 

@@ -37,7 +37,7 @@ class Context:
     dead: bool
     """True if the conditions contradict each other: terms here are never evaluated, and are not rewritten."""
     folded: bool
-    """True if padding here would be folded in as zero by a fold other than a sum."""
+    """True inside a product, min or max, where padding would be combined as zero."""
     scope: Scope
     parts: dict[object, tuple[Context, ...]] = field(default_factory=dict, repr=False)
 
@@ -89,7 +89,7 @@ class Contexts:
 
     def below(self, at: Context, term: terms.Expr) -> tuple[Context, ...]:
         """Return the context of each direct part of a term in a context."""
-        key = _what_parts_depend_on(term)
+        key = _parts_key(term)
         found = at.parts.get(key)
         if found is None:
             found = at.parts[key] = tuple(self._part(at, term, child) for child in children(term))
@@ -170,7 +170,7 @@ class Contexts:
         return self._of(at.loops, at.tensors, frozenset(stay), dead=False, folded=at.folded)
 
 
-def _what_parts_depend_on(term: terms.Expr) -> object:
+def _parts_key(term: terms.Expr) -> object:
     form = type(term).form
     if not form.binders and not form.predicates:
         return type(term), len(children(term))
@@ -182,6 +182,6 @@ def _what_parts_depend_on(term: terms.Expr) -> object:
     return type(term), static(term), own_indices(term), conditions_in(term), types
 
 
-def may_occur(at: Context, term: terms.Expr) -> bool:
-    """Return True unless padding in the term would be folded in by a fold other than a sum."""
+def padding_is_harmless(at: Context, term: terms.Expr) -> bool:
+    """Return True unless padding in the term would be combined by a product, min or max."""
     return not at.folded or stores_everything(term)

@@ -25,7 +25,7 @@ from rewrites.derivation import Derivation
 from rewrites.egraph.contexts import Context
 from rewrites.egraph.counterexamples import find_counterexample
 from rewrites.egraph.forest import replayed
-from rewrites.egraph.normal import Move, Moves, Normaliser, apply_rule, inverse_moves
+from rewrites.egraph.normal import Moves, Normaliser, RewriteStep, apply_rule, inverse_moves
 from rewrites.egraph.parameters import TileChoices, conditions_of_place
 from rewrites.egraph.phases import DirectedRule, Phase, directed_rules
 from rewrites.egraph.search import Limit, Progress, Search, Watch
@@ -58,7 +58,7 @@ class Unfolded:
     body: Expr
     moves: Moves = ()
 
-    def then(self, body: Expr, moves: Sequence[Move]) -> Unfolded:
+    def then(self, body: Expr, moves: Sequence[RewriteStep]) -> Unfolded:
         """Append moves that lead to `body`."""
         return Unfolded(body, (*self.moves, *moves))
 
@@ -82,7 +82,7 @@ def expand(body: Expr, shape: Sequence[Index]) -> Unfolded:
         if isinstance(here, Gen) and here.low == ZERO and here.high == extent:
             continue
         made = Gen(ZERO, extent, Access(shift_term(here, 1), bound(0)))
-        move = Move(path, RULES[EXPANDED.rule], EXPANDED.reverse, arguments={"n": extent, "v": here})
+        move = RewriteStep(path, RULES[EXPANDED.rule], EXPANDED.reverse, arguments={"n": extent, "v": here})
         at = at.then(replace_at(at.body, path, made), (move,))
     return at
 

@@ -14,7 +14,7 @@ from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path
 from rewrites.derivation import Derivation
-from rewrites.egraph.normal import Move, Moves, inverse_moves
+from rewrites.egraph.normal import Moves, RewriteStep, inverse_moves
 from rewrites.egraph.terms import Terms
 
 
@@ -118,7 +118,7 @@ class Forest:
         self.add_new_terms()
         return tuple(self._chain(left, right, ()))
 
-    def _chain(self, left: int, right: int, path: Path) -> Iterator[Move]:
+    def _chain(self, left: int, right: int, path: Path) -> Iterator[RewriteStep]:
         for start, end, by in self._steps(left, right):
             if by is None:
                 for place, (a, b) in enumerate(zip(self.terms.parts[start], self.terms.parts[end], strict=True)):
@@ -143,14 +143,14 @@ class Forest:
         return steps + [(edge.to, at, edge.by) for at in reversed(down[:-1]) if (edge := self._edge[at]) is not None]
 
 
-def replayed(begin: Callable[[], Derivation], moves: Sequence[Move]) -> Derivation:
-    """Replay the moves as kernel steps, without detours between equal programs; names are kept."""
+def replayed(begin: Callable[[], Derivation], moves: Sequence[RewriteStep]) -> Derivation:
+    """Replay the moves as kernel steps, skipping cycles that return to an earlier program; names are kept."""
     work = _replayed(begin(), moves)
     kept = without_detours([theorem.rhs for theorem in work.theorems])
     return work if len(kept) == len(moves) else _replayed(begin(), [moves[place] for place in kept])
 
 
-def _replayed(work: Derivation, moves: Sequence[Move]) -> Derivation:
+def _replayed(work: Derivation, moves: Sequence[RewriteStep]) -> Derivation:
     for move in moves:
         work.apply(move.rule, move.path, move.arguments, reverse=move.reverse)
     return work

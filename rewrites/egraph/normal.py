@@ -18,7 +18,7 @@ from atl.core.substitution import with_children
 from atl.core.terms import MONOIDS, Access, Expr, Gen, Reduce
 from atl.core.traversal import Path, children, indices_in
 from atl.errors import ATLError
-from rewrites.egraph.contexts import Context, Contexts, may_occur
+from rewrites.egraph.contexts import Context, Contexts, padding_is_harmless
 from rewrites.egraph.parameters import ENUMERATORS, TileChoices
 from rewrites.egraph.phases import DirectedRule, Phase
 from rewrites.instantiation import Argument
@@ -43,7 +43,7 @@ DECIDED_BY: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class RewriteStep:
     """A rule applied at a path with all of its arguments: one kernel step of a proof."""
 
     path: Path
@@ -51,7 +51,7 @@ class Move:
     reverse: bool
     arguments: Mapping[str, Argument]
 
-    def below(self, path: Path) -> Move:
+    def below(self, path: Path) -> RewriteStep:
         """Return the same move with its path prefixed."""
         return replace(self, path=(*path, *self.path))
 
@@ -59,19 +59,21 @@ class Move:
         return _by_name, (self.path, self.rule.name, self.reverse, dict(self.arguments))
 
 
-def _by_name(path: Path, rule: str, reverse: bool, arguments: Mapping[str, Argument]) -> Move:
-    return Move(path, RULES[rule], reverse, arguments)
+def _by_name(path: Path, rule: str, reverse: bool, arguments: Mapping[str, Argument]) -> RewriteStep:
+    return RewriteStep(path, RULES[rule], reverse, arguments)
 
 
-Moves: TypeAlias = tuple[Move, ...]
+Moves: TypeAlias = tuple[RewriteStep, ...]
 
 
-def inverse_moves(moves: Sequence[Move]) -> Moves:
+def inverse_moves(moves: Sequence[RewriteStep]) -> Moves:
     """Return the inverse moves, in reverse order."""
     return tuple(replace(move, reverse=not move.reverse) for move in reversed(moves))
 
 
-def apply_rule(at: Context, term: Expr, use: DirectedRule, given: Mapping[str, Argument]) -> tuple[Expr, Move] | None:
+def apply_rule(
+    at: Context, term: Expr, use: DirectedRule, given: Mapping[str, Argument]
+) -> tuple[Expr, RewriteStep] | None:
     """Return the other side of the rule's instance and its move, checked in the context; None if it does not apply.
 
     The result has the same type as the term, spelled the same way.
@@ -88,9 +90,9 @@ def apply_rule(at: Context, term: Expr, use: DirectedRule, given: Mapping[str, A
         after, _ = instance_at(rule, found, term, at.scope, reverse=use.reverse, thorough=thorough)
     except ATLError:
         return None
-    if after == term or after.type.shape != term.type.shape or not may_occur(at, after):
+    if after == term or after.type.shape != term.type.shape or not padding_is_harmless(at, after):
         return None
-    return after, Move((), rule, use.reverse, found)
+    return after, RewriteStep((), rule, use.reverse, found)
 
 
 class Normaliser:
@@ -116,7 +118,7 @@ class Normaliser:
         return found
 
     def _normal(self, at: Context, term: Expr) -> tuple[Expr, Moves]:
-        moves: list[Move] = []
+        moves: list[RewriteStep] = []
         while len(moves) < MAX_MOVES and term.depth < MAX_DEPTH // 2 and time.process_time() <= self.deadline:
             step = self._step(at, term)
             if step is not None:
@@ -134,7 +136,7 @@ class Normaliser:
             term = made
         return term, tuple(moves)
 
-    def _step(self, at: Context, term: Expr) -> tuple[Expr, Move] | None:
+    def _step(self, at: Context, term: Expr) -> tuple[Expr, RewriteStep] | None:
         for use in self._candidates(term):
             if not self._is_worth_trying(at, term, use):
                 continue
@@ -156,7 +158,7 @@ class Normaliser:
         first = self.contexts.below(at, term)[0]
         return first.dead if decides == "never" else not first.dead and first.guards == at.guards
 
-    def _step_in_operand(self, at: Context, term: Expr) -> tuple[Expr, Move] | None:
+    def _step_in_operand(self, at: Context, term: Expr) -> tuple[Expr, RewriteStep] | None:
         """Take a step in the tensor that is read, so that no more of it is computed than the element needs."""
         if not isinstance(term, Access):
             return None

@@ -14,7 +14,7 @@ from typing import Final
 from atl.core.terms import MONOIDS, OPERATORS_BY_WORD
 from atl.errors import InvalidArgument, brief
 from rewrites.errors import unknown_name
-from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS
+from rewrites.named_operators import AMOUNTS, MATRIX_OPERATORS, PADS_AND_TRUNCATIONS
 from rewrites.rules import RULES
 from rewrites.tactics.simplification import OF_ACCESSES
 
@@ -67,7 +67,7 @@ NORMAL: Final = (
     "select_padding+", "guard_gen+", "guard_concat+", "guard_mul_left+", "guard_mul_right+", "guard_div_left+",
     # Remove padding and identities.
     "nothing_add+", "add_nothing+", "mul_padding+", "sum_padding+", "place_of_padding+",
-    *(f"{op}_of_padding+" for op in (*EXCHANGES, *AMOUNTS)), *(f"{op}_zero+" for op in PADS_AND_TRUNCATIONS),
+    *(f"{op}_of_padding+" for op in (*MATRIX_OPERATORS, *AMOUNTS)), *(f"{op}_zero+" for op in PADS_AND_TRUNCATIONS),
     *(f"{monoid}_empty+" for monoid in MONOIDS), *(f"{monoid}_one+" for monoid in MONOIDS),
     "transpose_transpose+", "truncr_flatten_split+", "flatten_split+", "split_flatten+", "truncr_padr+", "truncl_padl+",
     "concat_empty_left+", "concat_empty_right+", "truncr_of_concat+", "truncl_of_concat+", "let_unused+",

@@ -27,7 +27,7 @@ from padtypes import check as check_pads
 from rewrites.derivation import Derivation
 from rewrites.egraph.forest import replayed
 from rewrites.egraph.interrupts import Interrupts
-from rewrites.egraph.normal import Move
+from rewrites.egraph.normal import RewriteStep
 from rewrites.egraph.parameters import TileChoices
 from rewrites.egraph.phases import Phase, directed_rules, requested_rules
 from rewrites.egraph.picture import MAX_CLASSES, drawn
@@ -56,9 +56,9 @@ COSTS: Final[Mapping[str, Pricing]] = {"traffic": traffic, "lines": lines, "code
 class _Known:
     """Moves that are known already."""
 
-    moves: Sequence[Move]
+    moves: Sequence[RewriteStep]
 
-    def __call__(self) -> Sequence[Move]:
+    def __call__(self) -> Sequence[RewriteStep]:
         return self.moves
 
 
@@ -75,7 +75,7 @@ class Choice:
     """The classes of the graph that occur in the schedule, each with the chosen node."""
     _numbers: Mapping[str, int]
     """All tile sizes: intermediate steps may use some that the result does not."""
-    _moves: Callable[[], Sequence[Move]]
+    _moves: Callable[[], Sequence[RewriteStep]]
 
     @property
     def label(self) -> str:
@@ -247,7 +247,7 @@ class Saturated:
         term = extracted.term
         used = {atom.name for at in subterms(term) for atom in _sizes_in(at)}
 
-        def moves() -> Sequence[Move]:
+        def moves() -> Sequence[RewriteStep]:
             number = self.search.terms.add(self.search.contexts.root, term)
             return self.search.forest.chain(self.root, number)
 
@@ -402,9 +402,9 @@ def _sizes_in(term: Expr) -> Iterator[Size]:
         yield from (atom for atom in atoms(expression) if isinstance(atom, Size))
 
 
-def _with_numbers(move: Move, numbers: Mapping[str, int]) -> Move:
+def _with_numbers(move: RewriteStep, numbers: Mapping[str, int]) -> RewriteStep:
     arguments: Arguments = {name: _in_argument(value, numbers) for name, value in move.arguments.items()}
-    return Move(move.path, move.rule, move.reverse, arguments)
+    return RewriteStep(move.path, move.rule, move.reverse, arguments)
 
 
 def _in_argument(argument: Argument, numbers: Mapping[str, int]) -> Argument:

@@ -46,7 +46,7 @@ def _replacing(variables: tuple[Var, ...], values: Tuple) -> Callable[[Leaf], In
 def reindexed(lhs: Expr, rhs: Expr, facts: Facts, read: Callable[[Expr, Facts], Poly]) -> bool:
     """Return whether two nests are proved to fold the same terms. `read` evaluates a term symbolically.
 
-    Raises `Undecided` for a range that may be empty, and `Stuck`.
+    Raises an error for a range that may be empty: `Stuck` if it depends on an enclosing index, `Undecided` otherwise.
     """
     if not isinstance(lhs, Reduce) or not isinstance(rhs, Reduce) or lhs.monoid != rhs.monoid:
         return False
@@ -54,8 +54,8 @@ def reindexed(lhs: Expr, rhs: Expr, facts: Facts, read: Callable[[Expr, Facts], 
     if left is None or right is None:
         return left is right
     return any(
-        _inverse(left, right, there, back, facts) and _same_terms(left, right, there, facts, read)
-        for there, back in _maps(left, right)
+        _inverse(left, right, to_left, to_right, facts) and _same_terms(left, right, to_left, facts, read)
+        for to_left, to_right in _maps(left, right)
     )
 
 
@@ -79,25 +79,25 @@ def _nest(term: Expr, facts: Facts) -> _Nest | None:
     return _Nest(tuple(variables), tuple(ranges), term)
 
 
-def _inverse(left: _Nest, right: _Nest, there: Tuple, back: Tuple, facts: Facts) -> bool:
+def _inverse(left: _Nest, right: _Nest, to_left: Tuple, to_right: Tuple, facts: Facts) -> bool:
     """Return whether two maps between the tuples of the nests are inverse to each other.
 
-    `there` gives the indices of the left nest in terms of those of the right nest; `back` is the opposite map.
+    `to_left` gives the indices of the left nest in terms of those of the right nest; `to_right` is the opposite map.
     """
-    for source, target, way, home in ((right, left, there, back), (left, right, back, there)):
+    for source, target, forward, backward in ((right, left, to_left, to_right), (left, right, to_right, to_left)):
         inside = facts.assume(*source.ranges)
-        if not all(_holds(inside, part) for part in target.at(way)[0]):
+        if not all(_holds(inside, part) for part in target.at(forward)[0]):
             return False
-        returned = (map_leaves(value, _replacing(target.variables, way)) for value in home)
+        returned = (map_leaves(value, _replacing(target.variables, forward)) for value in backward)
         pairs = zip(returned, source.variables, strict=True)
         if not all(_holds(inside, equal(value, index(variable))) for value, variable in pairs):
             return False
     return True
 
 
-def _same_terms(left: _Nest, right: _Nest, there: Tuple, facts: Facts, read: Callable[[Expr, Facts], Poly]) -> bool:
+def _same_terms(left: _Nest, right: _Nest, to_left: Tuple, facts: Facts, read: Callable[[Expr, Facts], Poly]) -> bool:
     inside = facts.assume(*right.ranges)
-    return vanishes(read(left.at(there)[1], inside) - read(right.body, inside), inside)
+    return vanishes(read(left.at(to_left)[1], inside) - read(right.body, inside), inside)
 
 
 # -- candidate maps ---------------------------------------------------------------------------------------------------
@@ -110,9 +110,9 @@ def _maps(left: _Nest, right: _Nest) -> Iterator[tuple[Tuple, Tuple]]:
             if name != other:
                 continue
             if at == tuple(map(index, left.variables)):
-                yield from ((elsewhere, back) for back in _undone(left.variables, right.variables, elsewhere))
+                yield from ((elsewhere, to_right) for to_right in _undone(left.variables, right.variables, elsewhere))
             if elsewhere == tuple(map(index, right.variables)):
-                yield from ((there, at) for there in _undone(right.variables, left.variables, at))
+                yield from ((to_left, at) for to_left in _undone(right.variables, left.variables, at))
 
 
 def _generic(term: Expr) -> Iterator[tuple[str, Tuple]]:
@@ -123,7 +123,7 @@ def _generic(term: Expr) -> Iterator[tuple[str, Tuple]]:
 
 
 def _undone(names: tuple[Var, ...], variables: tuple[Var, ...], values: Tuple) -> Iterator[Tuple]:
-    """Yield the variables in terms of `names`, the names of the values: by quotient and remainder, or by solving."""
+    """Yield solutions of `values = names` for `variables`: by quotient and remainder, or by solving."""
     given = tuple(map(index, names))
     if len(values) == 1 and len(variables) == 2:
         outer, inner = map(index, variables)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from atl import concat, flatten, gen, guard, let, reduce, select, split, transpose
 from atl.core.terms import BINARY, MONOIDS, UNARY, BinaryOp, Monoid, UnaryOp
-from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS, binary, reshaped, reshaped_by, unary
+from rewrites.named_operators import (
+    AMOUNTS,
+    MATRIX_OPERATORS,
+    PADS_AND_TRUNCATIONS,
+    binary,
+    reshaped,
+    reshaped_by,
+    unary,
+)
 from rewrites.rule import (
     Body,
     BodyT,
@@ -178,7 +186,7 @@ def let_share(op: BinaryOp, x: ElemT, a: Body[ElemT], b: Body[ElemT]) -> Equatio
 # -- moving operators into lets ---------------------------------------------------------------------------------------
 
 
-@rules(named="{}_of_let", over=EXCHANGES, family="lets", source="[R] transpose_let, flatten_let")
+@rules(named="{}_of_let", over=MATRIX_OPERATORS, family="lets", source="[R] transpose_let, flatten_let")
 def of_let(op: str, x: ElemT, e: Matrix[ElemT]) -> Equation:
     """A reshape operator moves into the body of a let."""
     return equation(reshaped(op, let(x, e)), let(x, lambda y: reshaped(op, e(y))))

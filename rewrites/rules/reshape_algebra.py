@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atl import ceildiv, concat, flatten, gen, guard, padl, padr, split, sum, transpose, truncl, truncr
-from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS, padding, reshaped, reshaped_by
+from rewrites.named_operators import AMOUNTS, MATRIX_OPERATORS, PADS_AND_TRUNCATIONS, padding, reshaped, reshaped_by
 from rewrites.rule import Body, Cond, Cube, Equation, Index, Matrix, Vector, equation, given, rule, rules
 
 # -- elements ---------------------------------------------------------------------------------------------------------
@@ -24,7 +24,7 @@ def flatten_gen_gen(n: Index, m: Index, e: Body[Index, Index]) -> Equation:
 # -- linearity --------------------------------------------------------------------------------------------------------
 
 
-@rules(named="{}_of_add", over=EXCHANGES, family="reshape algebra", source="[R] transpose_bin")
+@rules(named="{}_of_add", over=MATRIX_OPERATORS, family="reshape algebra", source="[R] transpose_bin")
 def of_add(op: str, a: Matrix, b: Matrix) -> Equation:
     """A reshape operator distributes over addition."""
     return equation(reshaped(op, a + b), reshaped(op, a) + reshaped(op, b))
@@ -36,7 +36,7 @@ def by_of_add(op: str, k: Index, a: Vector, b: Vector) -> Equation:
     return equation(reshaped_by(op, k, a + b), reshaped_by(op, k, a) + reshaped_by(op, k, b))
 
 
-@rules(named="{}_of_mul", over=EXCHANGES, family="reshape algebra", source="Fig. 4.3")
+@rules(named="{}_of_mul", over=MATRIX_OPERATORS, family="reshape algebra", source="Fig. 4.3")
 def of_mul(op: str, a: Matrix, b: Matrix) -> Equation:
     """A reshape operator distributes over multiplication."""
     return equation(reshaped(op, a * b), reshaped(op, a) * reshaped(op, b))
@@ -48,7 +48,12 @@ def by_of_mul(op: str, k: Index, a: Vector, b: Vector) -> Equation:
     return equation(reshaped_by(op, k, a * b), reshaped_by(op, k, a) * reshaped_by(op, k, b))
 
 
-@rules(named="{}_of_guard", over=EXCHANGES, family="reshape algebra", source="[R] transpose_iverson, flatten_iverson")
+@rules(
+    named="{}_of_guard",
+    over=MATRIX_OPERATORS,
+    family="reshape algebra",
+    source="[R] transpose_iverson, flatten_iverson",
+)
 def of_guard(op: str, p: Cond, v: Matrix) -> Equation:
     """A reshape operator moves into a guard."""
     return equation(reshaped(op, guard(p, v)), guard(p, reshaped(op, v)))
@@ -60,7 +65,7 @@ def by_of_guard(op: str, k: Index, p: Cond, v: Vector) -> Equation:
     return equation(reshaped_by(op, k, guard(p, v)), guard(p, reshaped_by(op, k, v)))
 
 
-@rules(named="{}_of_sum", over=EXCHANGES, family="reshape algebra", source="[R] transpose_sum, flatten_sum")
+@rules(named="{}_of_sum", over=MATRIX_OPERATORS, family="reshape algebra", source="[R] transpose_sum, flatten_sum")
 def of_sum(op: str, lo: Index, hi: Index, e: Matrix[Index]) -> Equation:
     """A reshape operator moves into a sum."""
     return equation(reshaped(op, sum((lo, hi), e)), sum((lo, hi), lambda i: reshaped(op, e(i))))
@@ -72,7 +77,7 @@ def by_of_sum(op: str, k: Index, lo: Index, hi: Index, e: Vector[Index]) -> Equa
     return equation(reshaped_by(op, k, sum((lo, hi), e)), sum((lo, hi), lambda i: reshaped_by(op, k, e(i))))
 
 
-@rules(named="{}_of_padding", over=EXCHANGES, family="reshape algebra", source="Fig. 4.3")
+@rules(named="{}_of_padding", over=MATRIX_OPERATORS, family="reshape algebra", source="Fig. 4.3")
 def of_padding(op: str, v: Matrix) -> Equation:
     """Reshaped padding is padding."""
     return equation(reshaped(op, padding(v)), padding(reshaped(op, v)))

@@ -209,7 +209,7 @@ def collapse(m: Monoid, n: Index, k: Index, e: Body[Index, Index]) -> Equation:
 
 
 @rules(named="{}_pairs", over=("product", "min", "max"), family="sums", source="commutativity")
-def folds(m: Monoid, lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
+def pairs(m: Monoid, lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
     """A product of terms a * b is the product of all a times the product of all b; the same holds for min and max."""
     return equation(
         reduce(m, (lo, hi), lambda i: folded(m, a(i), b(i))),

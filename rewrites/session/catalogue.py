@@ -29,7 +29,7 @@ or by a handle from `s.find`. Bounds and tile sizes are numbers, sizes, index ex
 
 ```python
 >>> import atl
->>> from rewrites import reschedule
+>>> from atl import reschedule
 
 ```
 """

@@ -47,19 +47,19 @@ class Report:
     __repr__ = __str__
 
 
-class Goal(Protocol):
+class HasGoal(Protocol):
     """An object with a program to compile, such as a session."""
 
     @property
     def goal(self) -> Program: ...
 
 
-def check(self: Goal, *, target: str = "c") -> Report:
+def check(self: HasGoal, *, target: str = "c") -> Report:
     """Check that the goal compiles and list all problems: unsafe accesses and truncations, illegal marks, bad names.
 
     The goal is lowered to a loop nest to check that marked loops may run as marked. For target="cuda" the check
-    includes shared memory and registers. No compiler runs. A rewrite never fails because of a problem: a later one
-    may remove it.
+    includes shared memory and registers. No compiler runs. A rewrite may leave such a problem; a later one may
+    remove it.
 
     >>> import atl
     >>> x = atl.tensor("x", atl.sizes("n"))
@@ -80,24 +80,24 @@ def check(self: Goal, *, target: str = "c") -> Report:
 
 @overload
 def compile(  # noqa: A001 (as in lowering)
-    self: Goal, *, target: Literal["c"] = ..., sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+    self: HasGoal, *, target: Literal["c"] = ..., sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
 ) -> lowering.Kernel: ...
 
 
 @overload
 def compile(  # noqa: A001
-    self: Goal, *, target: Literal["cuda"], sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+    self: HasGoal, *, target: Literal["cuda"], sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
 ) -> lowering.GpuKernel: ...
 
 
 @overload
 def compile(  # noqa: A001
-    self: Goal, *, target: str, sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+    self: HasGoal, *, target: str, sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
 ) -> lowering.Kernel | lowering.GpuKernel: ...
 
 
 def compile(  # noqa: A001
-    self: Goal, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
+    self: HasGoal, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
 ) -> lowering.Kernel | lowering.GpuKernel:
     """Compile the goal to a kernel, like `atl.compile(s.goal)`, with the same options and errors.
 
@@ -112,7 +112,7 @@ def compile(  # noqa: A001
     return lowering.compile(self.goal, target=target, sizes=sizes, fast_math=fast_math)
 
 
-def time(self: Goal, /, *arrays: object, seconds: object = 0.5, **named: object) -> lowering.KernelTime:
+def time(self: HasGoal, /, *arrays: object, seconds: object = 0.5, **named: object) -> lowering.KernelTime:
     """Compile the goal to C and time a call with these arguments, like `s.compile().time(…)`.
 
     >>> import atl, numpy as np

@@ -21,7 +21,7 @@ from atl.core.terms import Guard, Local, Metavariable, Term
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, Location, Source
 from atl.prove import Facts, Refuted, contradictory, proves
-from atl.prove.facts import topics_of
+from atl.prove.facts import symbols_of
 from atl.text.printing import place_of, show_predicate, text_at
 from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
@@ -71,7 +71,7 @@ class attach_call_site:  # noqa: N801 (used as `with attach_call_site():`)
 
 def facts_text(facts: Facts, about: Predicate) -> str:
     """Return the known facts that are related to a predicate, in the printed notation."""
-    near, _ = facts.about(topics_of(about))
+    near, _ = facts.about(symbols_of(about))
     # `near` is cached: its variables may carry the names of other, equal facts.
     here = [fact for fact in facts.predicates if fact.identity in near.known]
     return show_predicate(conjunction(here)).replace(" ∧ ", ", ") if here else ""

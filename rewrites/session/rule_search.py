@@ -46,8 +46,8 @@ class RuleSearch:
         return False
 
     def _everywhere(self, work: Derivation) -> bool:
-        # Pass the rule object: the session may know another user-defined rule by this name.
-        rule = self.rule if status_of(self.rule) else self.rule.name
+        # Pass a user-defined rule as an object, because its name may be ambiguous.
+        rule = self.rule if status_of(self.rule) is not None else self.rule.name
         if self.around is not None:
             # Deeper places first: a rewrite does not move anything outside of it.
             chosen = {cursor.path for cursor in self._places(work)}
@@ -67,8 +67,8 @@ class RuleSearch:
             )
         )
 
-    def failure(self, work: Derivation, more: str) -> ATLError:
-        """Return the error for a rule that applies at none of the places; `more` are its parameters as written."""
+    def failure(self, work: Derivation, parameters_text: str) -> ATLError:
+        """Return the error for a rule that applies at none of the places. `parameters_text` are its parameters."""
         found = list(self._places(work))
         if self.nth:
             count = sum(work.applies(self.rule, cursor, self.given, reverse=self.reverse) for cursor in found)
@@ -81,7 +81,7 @@ class RuleSearch:
                 )
         restricted = " and ".join(display.written(what) for what in (self.at, self.around) if what is not None)
         request = RewriteRequest(
-            work, self.rule, self.reverse, self.given, found, list(cursors(work.goal)), restricted, more
+            work, self.rule, self.reverse, self.given, found, list(cursors(work.goal)), restricted, parameters_text
         )
         return explain_failure(request)
 

@@ -141,7 +141,7 @@ class Session(Tactics, SessionBase):
     def __reduce__(self) -> NoReturn:
         raise NotATheorem(
             "a session cannot be pickled: loading it would trust its theorem without a proof",
-            required="s.done().save(path), and rewrites.load(path), which replays the proof",
+            required="s.done().save(path), and atl.load(path), which replays the proof",
             suggestions=("s.done().as_python() returns the session as a script", "s.branch() copies it"),
         )
 
@@ -356,9 +356,9 @@ class Session(Tactics, SessionBase):
     ) -> Session:
         """Rewrite the goal to the cheapest schedule found by a search with a cost model, with a kernel proof.
 
-        `cost` names the model ("traffic", "lines", "code size") or is a function from sizes to a model. `sizes` only
-        set the prices, 1000 by default; the schedule holds for all sizes. `tiles` are the tile sizes to try. Of the `k`
-        best schedules, the first is used that is proved and safe to lower.
+        `cost` names the model ("traffic", "lines", "code size") or is a function from sizes to a model. `sizes` are
+        used only for cost estimates, 1000 by default; the schedule holds for all sizes. `tiles` are the tile sizes to
+        try. Of the `k` best schedules, the first is used that is proved and safe to lower.
 
         Raises `NotFound`, `SearchFailed`, `InvalidArgument`.
         """

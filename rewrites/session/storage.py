@@ -32,11 +32,11 @@ S = TypeVar("S", bound=Restarts)
 def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -> S:
     """Store an input in a sparse format: Σ[j < m] A[i, j] * v[j] → Σ[pos[i] <= p < pos[i + 1]] val[p] * v[crd[p]].
 
-    The start becomes the program whose input is the decompression of the format's arrays, and the steps so far are
-    replayed. Dense loops then become loops over stored entries, by rules alone. With several sparse inputs, the order
-    of these calls is part of the schedule. With `result`, the kernel computes values only at the input's entries and
-    returns them with the input's other arrays. Raises `DoesNotApply` with the loop that is still dense, or the elements
-    that are not in the pattern.
+    The session restarts from the program whose input is the decompressed format, and replays earlier calls. Dense loops
+    then become loops over stored entries, by rules alone. With several sparse inputs, the order of these calls is part
+    of the schedule. With `result`, the kernel computes values only at the input's entries and returns them with the
+    input's other arrays. Raises `DoesNotApply` with the loop that is still dense, or the elements that are not in the
+    pattern.
     """
     check_flags(result=result)
     made: S

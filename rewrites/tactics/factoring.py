@@ -29,8 +29,8 @@ def factor_out(work: Derivation, what: arg.Scalar, *, out_of: arg.Around | None 
 
     Σ[k < n] Σ[l < m] a(k, l) * b(k) * c(l)  →  Σ[k < n] b(k) * Σ[l < m] a(k, l) * c(l)
 
-    The factor may be anywhere in the product. If it depends on an inner sum, the sums are interchanged. Conditions that
-    do not depend on a sum's index leave the sum with the factor; the others stay with the other factors.
+    The factor may be anywhere in the product. If it depends on an inner sum, the sums are interchanged. Guards that
+    do not depend on the index move out with the factor; the others stay.
 
     >>> s = reschedule(atl.parse(
     ...     "f (A : float32[n, m], x : float32[n]) : float32 "

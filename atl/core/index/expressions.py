@@ -156,7 +156,7 @@ class Array(Node):
 
     def _check(self, bounds: tuple[Index, ...]) -> None:
         """Check that the declaration depends only on sizes and on elements of other inputs."""
-        if type(self.name) is not str or type(self.shape) is not tuple or self.dtype not in dtypes.KNOWN:
+        if type(self.name) is not str or type(self.shape) is not tuple or self.dtype not in dtypes.INPUTS:
             raise malformed("an input", (self.name, self.shape, self.dtype), "a name, extents and an element type")
         _need_indices(f"the input {self.name}", (*self.shape, *bounds))
         if any(expression.loose or expression.free for expression in (*self.shape, *bounds)):

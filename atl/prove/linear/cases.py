@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from atl.prove.linear.rows import Case, Row, System
+from atl.prove.linear.rows import Disjunction, Row, System
 
 Known: TypeAlias = dict[frozenset[tuple[int, int]], int]
 """A map from coefficients to the least constant of a known row with these coefficients."""
@@ -36,7 +36,7 @@ def decide_cases(system: System) -> bool:
     return False
 
 
-def _kept(case: Case, left: Case) -> Case:
+def _kept(case: Disjunction, left: Disjunction) -> Disjunction:
     return case if len(left) == len(case) else left
 
 

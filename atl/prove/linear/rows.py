@@ -171,7 +171,7 @@ class System:
 
     rows: list[Row] = field(default_factory=list)
     equalities: list[Row] = field(default_factory=list)
-    cases: list[Case] = field(default_factory=list)
+    cases: list[Disjunction] = field(default_factory=list)
 
     def add(self, other: System) -> None:
         self.rows.extend(other.rows)
@@ -182,7 +182,7 @@ class System:
         return System(list(self.rows), list(self.equalities), list(self.cases))
 
 
-Case: TypeAlias = tuple[System, ...]
+Disjunction: TypeAlias = tuple[System, ...]
 
 
 def read_predicate(table: Table, predicate: Predicate, into: System) -> None:

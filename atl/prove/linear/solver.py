@@ -21,7 +21,7 @@ from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import Intervals, propagate
 from atl.prove.linear.products import products
 from atl.prove.linear.rows import (
-    Case,
+    Disjunction,
     Row,
     System,
     Table,
@@ -36,7 +36,7 @@ MAX_BITS: Final = 16
 """Maximum bit length for bounding an exclusive or by a power of two."""
 MAX_SPLITS: Final = 7
 MAX_READ_PAIRS: Final = 10
-EFFORT: Final = 4_000
+BUDGET: Final = 4_000
 """Default budget of a query in row combinations: about ten milliseconds."""
 
 
@@ -56,7 +56,7 @@ class _State:
         self.system.rows.extend(rows)
         self.stale = True
 
-    def with_alternative(self, alternative: System, case: Case | None) -> _State:
+    def with_alternative(self, alternative: System, case: Disjunction | None) -> _State:
         system = self.system.copy()
         system.cases = [other for other in system.cases if other is not case]
         system.add(alternative)
@@ -68,13 +68,13 @@ def refuted(
     facts: System,
     goal: System,
     *,
-    effort: int = EFFORT,
+    effort: int = BUDGET,
     splits: int = MAX_SPLITS,
     wide: bool = False,
 ) -> bool:
     """Return True if the facts contradict `goal`, which is the negation of the goal to prove.
 
-    At most `splits` cases are split, nested. With `wide`, more products of hypotheses are tried.
+    Case splits are nested at most `splits` deep. With `wide`, more products of hypotheses are tried.
     """
     search, state = _start(table, facts, Budget(effort), wide=wide)
     if not goal.rows and not goal.equalities and len(goal.cases) == 1:
@@ -85,7 +85,7 @@ def refuted(
     return search.refutes(state, splits)
 
 
-def refuted_by_rounding(table: Table, facts: System, goal: System, *, effort: int = EFFORT) -> bool:
+def refuted_by_rounding(table: Table, facts: System, goal: System, *, effort: int = BUDGET) -> bool:
     """Return True if the facts contradict `goal` after rounding the bounds of all columns, without case splits.
 
     Elimination rounds a row only when one column is left. Rounding all bounds first proves more: from 128*q >= 129 and
@@ -97,7 +97,7 @@ def refuted_by_rounding(table: Table, facts: System, goal: System, *, effort: in
 
 
 def _start(table: Table, facts: System, budget: Budget, *, wide: bool) -> tuple[_Refutation, _State]:
-    """Return the initial state: the facts, and the non-negative sizes."""
+    """Return the refutation and its initial state: the facts, and the non-negative sizes."""
     state = _State(facts.copy(), list(table.atoms))
     state.system.rows.extend({column: 1} for column, atom in table.atoms.items() if isinstance(atom, Size))
     return _Refutation(table, budget, wide), state
@@ -150,7 +150,7 @@ class _Refutation:
         return contradict([*state.system.rows, *self._bounds(intervals)], state.system.equalities, self.budget)
 
     def _refutes_by_cases(self, state: _State, splits: int) -> bool:
-        """Split a case of which some alternative fails directly, or else the first case."""
+        """Split a disjunction with an alternative that is contradictory without splitting, or else the first one."""
         for case in state.system.cases:
             alternatives = [state.with_alternative(part, case) for part in case]
             left = [part for part in alternatives if not self.refutes_directly(part)]
@@ -169,7 +169,7 @@ class _Refutation:
         return rows
 
     def _intervals(self, state: _State, *, fresh: bool) -> Intervals | None:
-        """Return the bounds of columns, or None if they are contradictory. Outdated bounds are only wider."""
+        """Return the bounds of columns, or None if they are contradictory. Outdated bounds are valid but looser."""
         if state.intervals is None or (fresh and state.stale):
             intervals = Intervals(self.table)
             if propagate(intervals, state.system.rows, state.system.equalities):
@@ -308,7 +308,7 @@ class _Refutation:
     def _in_one_segment(self, state: _State, a: int, b: int) -> bool:
         """Return True if two elements are proved to be in the same segment.
 
-        An element outside the boundary array is 0, and no position is before 0.
+        An element outside the boundary array is 0, and no position is before 0, so only `first` must be in range.
         """
         here = [self.table.parts[a][0], self.table.parts[b][0]]
         return any(

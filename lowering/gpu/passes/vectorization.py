@@ -18,7 +18,7 @@ from atl.core.index import ONE, ZERO, AnyAtom, Index, Leaf, constant, factor_of,
 from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, equal, negation, substitute
 from atl.prove import Facts, proves
-from lowering.gpu.kernels import Barrier, Branch, Repeat, Run, Step, Steps, Where, Wide, WideLoad
+from lowering.gpu.kernels import Barrier, Branch, Memory, Repeat, Run, Step, Steps, Wide, WideLoad
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -47,15 +47,15 @@ WIDEST: Final = max(WIDTHS)
 """Alignment in bytes that suffices for every vector access."""
 
 
-def vectorize(steps: Steps, facts: Facts, places: Mapping[int, Where]) -> tuple[Steps, Mapping[int, Wide]]:
+def vectorize(steps: Steps, facts: Facts, memories: Mapping[int, Memory]) -> tuple[Steps, Mapping[int, Wide]]:
     """Make conditions in vectorised loops independent of the iteration; return the steps and the loops by `uid`."""
-    found = _Vectorization(places)
+    found = _Vectorization(memories)
     return found.steps(steps, facts), found.loops
 
 
 @dataclass(slots=True)
 class _Vectorization:
-    places: Mapping[int, Where]
+    memories: Mapping[int, Memory]
     loops: dict[int, Wide] = field(default_factory=dict)
 
     def steps(self, steps: Steps, facts: Facts) -> Steps:
@@ -95,7 +95,7 @@ class _Vectorization:
         lanes = (loop.high - loop.low).constant
         if lanes is None or len(loop.body) != 1:
             return loop
-        made = _Loop(loop, lanes, self.places)
+        made = _Loop(loop, lanes, self.memories)
         statement = made.statement(loop.body[0], facts)
         if statement is None or not (made.loads_of_one_condition() or made.stores):
             return loop
@@ -109,7 +109,7 @@ class _Loop:
 
     loop: For
     lanes: int
-    places: Mapping[int, Where]
+    memories: Mapping[int, Memory]
     loads: list[WideLoad] = field(default_factory=list)
     stores: bool = False
 
@@ -175,7 +175,7 @@ class _Loop:
 
     def _is_wide(self, cell: Cell, facts: Facts) -> bool:
         """Return whether the cells of all iterations are consecutive and aligned to their number."""
-        if self.places.get(cell.buffer.uid, "global") not in ("global", "shared"):
+        if self.memories.get(cell.buffer.uid, "global") not in ("global", "shared"):
             return False
         address = cell.address
         if self.lanes * np.dtype(cell.buffer.dtype).itemsize not in WIDTHS or self.lanes == 1:

@@ -11,7 +11,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of, vectors
 
 
-def read_from(block: ln.Block, tile: ln.Buffer, uid: int, lane: Var, lengths: tuple[int, ...]) -> ln.Block:
+def copy_to_memory(block: ln.Block, tile: ln.Buffer, uid: int, lane: Var, lengths: tuple[int, ...]) -> ln.Block:
     """Copy a tile to memory, vector by vector, and let the statements read the copy.
 
     Dimensions at which all reads have the same constant index are dropped.
@@ -34,8 +34,8 @@ def read_from(block: ln.Block, tile: ln.Buffer, uid: int, lane: Var, lengths: tu
             )
         else:
             filled += [copy.element(*row, constant(column)) for column in columns if fixed[-1] in (None, column)]
-    made = ln.Allocate(copy.made, ln.elements(extents), "stack", zeroed=False)
-    return (ln.If(TRUE, (made, *filled, *copy.block(block), ln.Free(copy.made))),)
+    made = ln.Allocate(copy.buffer, ln.elements(extents), "stack", zeroed=False)
+    return (ln.If(TRUE, (made, *filled, *copy.block(block), ln.Free(copy.buffer))),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Copy:
     """A tile and its copy, whose dimensions are the dimensions `free` of the tile, in this order."""
 
     tile: ln.Buffer
-    made: ln.Buffer
+    buffer: ln.Buffer
     free: tuple[int, ...]
 
     def element(self, *at: Index) -> ln.Assign:
@@ -52,7 +52,7 @@ class Copy:
         return ln.Assign(self._cell(source), ln.Load(source))
 
     def _cell(self, cell: ln.Cell) -> ln.Cell:
-        return ln.Cell(self.made, tuple(cell.pairs[dimension] for dimension in self.free))
+        return ln.Cell(self.buffer, tuple(cell.pairs[dimension] for dimension in self.free))
 
     def block(self, block: ln.Block) -> ln.Block:
         """Let the statements read the copy instead of the tile."""

@@ -23,7 +23,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest.substitution import at_iteration
 from lowering.nest.tiles import cells_of, has_lanes, occurs, shape_of, step, vectors_of_row
 from lowering.passes.simplification import simplified_block
-from lowering.passes.storage.copies import read_from
+from lowering.passes.storage.copies import copy_to_memory
 from lowering.passes.storage.transposition import Transposed, transposed_for
 from lowering.targets.stack import exceeds_registers, fits_registers
 
@@ -346,7 +346,7 @@ class _Writer:
         for uid in dict.fromkeys(cell.buffer.uid for cell in read if cell.buffer.uid in self.tiles):
             self.copied.add(uid)
             buffer = self.tiles[uid].buffer
-            block = read_from(block, buffer, next(self.ids), Var(next(self.ids), "at"), self._lengths(buffer))
+            block = copy_to_memory(block, buffer, next(self.ids), Var(next(self.ids), "at"), self._lengths(buffer))
         return tuple(block)
 
 

@@ -194,6 +194,6 @@ def test_non_relations_are_refused(call: Any) -> None:
 
 def test_operations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Relation(Swizzle(3, 0, 3))
-    monkeypatch.setattr(relation, "MOST_OPERATIONS", 10)
+    monkeypatch.setattr(relation, "MAX_OPERATIONS", 10)
     with pytest.raises(NoLayout, match="within 10 operations"):
         made.compose(made).is_injective()

@@ -18,7 +18,7 @@ from atl.prove.linear.factors import consequences
 from atl.prove.linear.intervals import Intervals
 from atl.prove.linear.products import _divisors
 from atl.prove.linear.rows import Row, System, Table
-from atl.prove.linear.solver import EFFORT, _Refutation, _State, refuted, refuted_by_rounding
+from atl.prove.linear.solver import BUDGET, _Refutation, _State, refuted, refuted_by_rounding
 from proofs_tests.prover.common import given, k, m, n, x, y, z
 
 AROUND: Final[list[Row]] = [{1: -1, 2: 1, 0: -1}, {2: -1, 3: 1}, {3: -1, 4: 1}, {4: -1, 5: 1}, {5: -1, 1: 1}]
@@ -197,13 +197,13 @@ def test_search_precedes_case_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover, "refuted", recorded)
     forget()
     prove(given(within(ZERO, x, n)), less(imax(x, y), imax(n, y + 1)))
-    assert calls[0] == (prover.FIRST_EFFORT, 0)
-    assert EFFORT in {effort for effort, _ in calls}
-    assert prover.QUICK_EFFORT not in {effort for effort, _ in calls}
+    assert calls[0] == (prover.FIRST_BUDGET, 0)
+    assert BUDGET in {effort for effort, _ in calls}
+    assert prover.QUICK_BUDGET not in {effort for effort, _ in calls}
     calls.clear()
     prove(given(within(ZERO, x, n)), less(imax(x, y), imax(n, y + 1)), thorough=False)
-    assert EFFORT not in {effort for effort, _ in calls}
-    assert prover.QUICK_EFFORT in {effort for effort, _ in calls}
+    assert BUDGET not in {effort for effort, _ in calls}
+    assert prover.QUICK_BUDGET in {effort for effort, _ in calls}
     forget()
 
 

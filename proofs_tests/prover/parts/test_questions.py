@@ -336,10 +336,10 @@ def test_elimination_runs_once_without_cases_and_products(monkeypatch: pytest.Mo
     calls = recorded(monkeypatch, "refuted", "effort")
     forget()
     assert prove(Facts(), FAR, thorough=False) == QUICKLY_OPEN
-    assert calls == [prover.FIRST_EFFORT]
+    assert calls == [prover.FIRST_BUDGET]
     calls.clear()
     assert prove(given(FAR_ROOT), FALSE, thorough=False) == QUICKLY_OPEN
-    assert calls == [prover.FIRST_EFFORT, prover.QUICK_EFFORT]
+    assert calls == [prover.FIRST_BUDGET, prover.QUICK_BUDGET]
 
 
 def test_simpler_goal_is_queried_thoroughly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def autotune(
     >>> [one.note or one.outcome for one in found.tried]
     ['measured', 'a tile of 0 iterations [ATL102]']
     """
-    waiting = candidates(choices)
+    untried = candidates(choices)
     if measure is None:
         from lowering import measure
     if not callable(schedule) or not callable(measure):
@@ -121,23 +121,23 @@ def autotune(
         raise InvalidArgument(f"start={brief(start)}", required="a theorem: session.theorem")
     if folder is not None and not isinstance(folder, str | PathLike):
         raise InvalidArgument(f"folder={brief(folder)}", required="the path of a folder for the table of times")
-    progress = Progress(len(waiting), budget)
-    lhs = _start_of(schedule, waiting) if start is None else start.lhs
+    progress = Progress(len(untried), budget)
+    lhs = _start_of(schedule, untried) if start is None else start.lhs
     program = lhs if start is None else start.rhs
     comparison = measure(program, sizes)
     if not isinstance(comparison, Comparison):
         raise InvalidArgument(f"measure returned {brief(comparison)}", required="a comparison, as atl.measure returns")
     tuner = _Tuner(schedule, comparison, lhs, program, sizes, folder, progress, watch)
     try:
-        return tuner.run(waiting, budget)
+        return tuner.run(untried, budget)
     finally:
         progress.clear()
 
 
-def _start_of(schedule: Callable[..., S], waiting: Sequence[Parameters]) -> Program:
+def _start_of(schedule: Callable[..., S], untried: Sequence[Parameters]) -> Program:
     """Return the start of the first candidate that can be derived. Raises the first candidate's error if none can."""
     refused: ATLError | None = None
-    for parameters in waiting:
+    for parameters in untried:
         try:
             return _theorem_of(schedule(**parameters), parameters).lhs
         except ATLError as error:
@@ -186,20 +186,20 @@ class _Tuner(Generic[S]):
         self.fastest: Any = self.at_start
         self.session: S | None = None
 
-    def run(self, waiting: list[dict[str, Any]], budget: float) -> Tuned[S]:
+    def run(self, untried: list[dict[str, Any]], budget: float) -> Tuned[S]:
         """Try one candidate after another."""
         share = min(MAX_SECONDS_EACH, max(1.0, budget / 10))
         stopped: Stopped = "exhausted"
-        following = self._remembered_best(waiting)
+        following = self._remembered_best(untried)
         try:
-            while waiting:
+            while untried:
                 if self.progress.is_over and following is None:
                     stopped = "budget"
                     break
-                candidate = following or next_of(waiting, None if self.best is None else self.best.parameters)
+                candidate = following or next_of(untried, None if self.best is None else self.best.parameters)
                 following = None
                 self._try(candidate, share)
-                waiting.remove(candidate)
+                untried.remove(candidate)
         except KeyboardInterrupt:
             stopped = "interrupted"
         return Tuned(
@@ -209,7 +209,7 @@ class _Tuner(Generic[S]):
             self.best,
             self.session,
             stopped,
-            tuple(waiting),
+            tuple(untried),
             self.start_ms,
             self.progress.seconds,
             self.table.path,
@@ -219,10 +219,10 @@ class _Tuner(Generic[S]):
         """Fill in the start's time for a candidate with the start's code, which may be timed later."""
         return replace(tried, ms=self.start_ms) if tried.speed is AT_START else tried
 
-    def _remembered_best(self, waiting: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    def _remembered_best(self, untried: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         """Return the fastest candidate of the table, which is tried first whatever the budget."""
         known = {row.called: row for row in self.table.measured.values() if row.low > 1}
-        again = [each for each in waiting if called(each) in known]
+        again = [each for each in untried if called(each) in known]
         return max(again, key=lambda each: known[called(each)].speed, default=None)
 
     def _try(self, parameters: dict[str, Any], seconds: float) -> None:
@@ -281,7 +281,7 @@ class _Tuner(Generic[S]):
         self.progress.show(f"measuring {name}")
         result = compared(self.comparison, built, self.fastest, seconds)
         if result is None:
-            return Tried(parameters, "disturbed", "every round was disturbed by another process"), None
+            return Tried(parameters, "noisy", "every round was disturbed by another process"), None
         against_best, ms = result
         speed = against_best.times(self.speed.middle)
         if self.start_ms is None:

@@ -60,8 +60,8 @@ def called(parameters: Parameters) -> str:
     return ", ".join(f"{name}={written(value)}" for name, value in parameters.items())
 
 
-def next_of(waiting: Sequence[dict[str, Any]], best: Parameters | None) -> dict[str, Any]:
+def next_of(untried: Sequence[dict[str, Any]], best: Parameters | None) -> dict[str, Any]:
     """Return the candidate that differs in the fewest parameters from the best so far; the first of several."""
     if best is None:
-        return waiting[0]
-    return min(waiting, key=lambda each: sum(written(each[name]) != written(best[name]) for name in each))
+        return untried[0]
+    return min(untried, key=lambda each: sum(written(each[name]) != written(best[name]) for name in each))

@@ -13,6 +13,7 @@ from atl.core.program import Program
 from atl.errors import ATLError
 from atl.files.atomic import write_text
 from rewrites.kernel import Theorem
+from rewrites.session.compiling import HasGoal
 from rewrites.session.tuning.measuring import Interval
 from rewrites.session.tuning.space import Parameters, called
 
@@ -60,7 +61,7 @@ def bar_chart(title: str, bars: Sequence[Bar], left_out: Sequence[str]) -> str:
     )
 
 
-Outcome: TypeAlias = Literal["measured", "remembered", "same", "refused", "wrong", "disturbed"]
+Outcome: TypeAlias = Literal["measured", "remembered", "same", "refused", "wrong", "noisy"]
 Stopped: TypeAlias = Literal["exhausted", "budget", "interrupted"]
 
 START: Final = "start"
@@ -68,12 +69,8 @@ START: Final = "start"
 WIDTH: Final = 118
 
 
-class Scheduled(Protocol):
+class Scheduled(HasGoal, Protocol):
     """A session whose goal is a candidate."""
-
-    @property
-    def goal(self) -> Program:
-        """The candidate."""
 
     @property
     def theorem(self) -> Theorem:
@@ -87,8 +84,8 @@ S = TypeVar("S", bound=Scheduled)
 class Tried:
     """A candidate: its parameters, and its speed or the reason why it has none.
 
-    `speed` is relative to the start; a measured one is the product of the ratio to the best at that time and that one's
-    speed. A refused candidate has its `error`. For machine code seen before, `note` names the earlier candidate.
+    `speed` is relative to the start, computed through the best candidate at that time. A refused candidate has its
+    `error`. For machine code seen before, `note` names the earlier candidate.
     """
 
     parameters: Parameters
@@ -114,7 +111,7 @@ class Tuned(Generic[S]):
     """The result of autotuning. It prints as a table, the fastest first.
 
     `best` is None if nothing was faster than the start. `stopped` is the reason for the end: all candidates were tried
-    ("exhausted"), the time was up ("budget"), or ctrl-C ("interrupted"). `waiting` have not been tried.
+    ("exhausted"), the time was up ("budget"), or ctrl-C ("interrupted"). `untried` have not been tried.
     """
 
     start: Program
@@ -124,7 +121,7 @@ class Tuned(Generic[S]):
     session: S | None
     """The session at the best candidate."""
     stopped: Stopped
-    waiting: tuple[Parameters, ...]
+    untried: tuple[Parameters, ...]
     start_ms: float | None
     seconds: float
     table: Path
@@ -137,7 +134,7 @@ class Tuned(Generic[S]):
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
-        left = f", {len(self.waiting)} not tried" if self.waiting else ""
+        left = f", {len(self.untried)} not tried" if self.untried else ""
         count = f"{len(self.tried)} candidate{'' if len(self.tried) == 1 else 's'}"
         lines = [f"{self.start.name} at {sizes}: {self.stopped} after {count}, {self.seconds:.1f} s{left}"]
         lines.append(f"    {'times as fast [95 %]':<24}{'ms':>10}")

@@ -33,15 +33,15 @@ def accumulate(
     ⊞[ii < 8] ⊞[ji < 32] Σp e(ii, ji, p)  →  let acc := Σp ⊞[ii < 8] ⊞[ji < 32] e(ii, ji, p) in ⊞ii ⊞ji acc[ii, ji]
 
     The selected sum is moved together with sums directly inside it. The tile consists of the loops between the sum and
-    the loop `at`; by default, of the loops of constant extent directly around the sum. Lets of the loop `at` that the
-    sum reads, such as staged operands, stay around the buffer.
+    the loop `at`; by default, of the loops of constant extent directly around the sum. Lets inside `at` that the sum
+    reads, such as staged operands, stay outside the new buffer.
 
     The out-of-range part of the last tile is computed too, if it is well-defined, and discarded. Guards stay where the
-    buffer is read, and where an operand would be read out of bounds; `pack` or `pad` can replace those by zeros. Inner
-    guards that do not depend on the tile's loops become bounds of the sums.
+    buffer is read, and where an operand would be read out of bounds. `pack` or `pad` can replace the guards on
+    operands. Inner guards that do not depend on the tile's loops become bounds of the sums.
 
-    A buffer has no padding. If it is truncated, it is read under conditions that hold wherever any term of the sums is
-    computed. The tactic fails if there are no such conditions and the goal would not compile.
+    A buffer has no padding. If the buffer is truncated, reads of it are guarded by conditions under which the sum has a
+    term. The tactic fails if there are no such conditions and the goal would not compile.
 
     >>> s = reschedule(atl.parse("sums (x : float32[8*n, m]) : float32[8*n] := ⊞[i < 8*n] Σ[j < m] x[i, j]"))
     >>> _ = s.tile("i", 8)
@@ -51,10 +51,10 @@ def accumulate(
     """
     check_name(name)
     places = None if at is None else [(*cursor.path, 0) for cursor in find_loops(work, at)]
-    first_possible(work, what, lambda cursor: _accumulated(work, cursor, places, name or "acc"))
+    first_possible(work, what, lambda cursor: _accumulate_at(work, cursor, places, name or "acc"))
 
 
-def _accumulated(work: Derivation, cursor: Cursor, places: list[Path] | None, name: str) -> None:
+def _accumulate_at(work: Derivation, cursor: Cursor, places: list[Path] | None, name: str) -> None:
     if not isinstance(cursor.term, Reduce) or cursor.term.monoid != "sum":
         raise DoesNotApply(
             f"{cursor.called[0]} is not a sum",

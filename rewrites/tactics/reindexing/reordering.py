@@ -33,13 +33,16 @@ from rewrites.tactics.tactic import tactic
 def reorder(work: Derivation, name: arg.Loops, layout: arg.Layout, *, in_: arg.Inside = None) -> None:
     """Run a loop, or directly nested loops, in the order of a layout's places.
 
+    Places (p, q) are the offsets to which the layout maps iterations (i, j). `inverse` maps a place back to its
+    iteration, and `hit` holds if the place has one. In other tactics, `to` is the layout's map itself.
+
     Σ[i < n] Σ[j < m] e(i, j)  →  Σ[p < P] Σ[q < Q] [hit(p, q)] · e(inverse(p, q))
 
     The elements of a generation are scattered to their positions, in the order of the places:
 
     ⊞[i < n] e(i)  →  Σ[p < P] [hit(p)] · place n inverse(p) e(inverse(p))
 
-    The layout is proved to map each iteration to a separate place; the guard skips places without an iteration.
+    The layout is proved to map each iteration to a separate place.
 
     >>> import layouts
     >>> s = reschedule(atl.parse("f (A : float32[n, m]) : float32 := Σ[i < n] Σ[j < m] A[i, j]"))

@@ -21,9 +21,9 @@ from rewrites.tactics.nests.guards import conditions
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.sparse.sparsification import sparsify
 
-OUTWARDS: Final = ("gen_scatter", "gen_rebase", "place_of_sum", "place_of_guard", "sum_guard", "guard_guard")
+OUTWARD_RULES: Final = ("gen_scatter", "gen_rebase", "place_of_sum", "place_of_guard", "sum_guard", "guard_guard")
 """Rules that move sums outermost, then conditions, then scatters."""
-READ: Final = (*OF_ACCESSES, "place_access", "guard_guard")
+READ_RULES: Final = (*OF_ACCESSES, "place_access", "guard_guard")
 REQUIRED: Final = "a result with a value for each entry of the operand, at that entry's coordinates, and nothing else"
 
 
@@ -59,8 +59,8 @@ class _Scattered:
 
 
 def sparsify_result(work: Derivation) -> None:
-    """Sparsify the goal, and rewrite it to `let values := … in D(values)`, where D(A) is the meaning of the last
-    operand.
+    """Sparsify the goal, and rewrite it to `let values := … in D(values)`, where D(A) is the decompression of the
+    operand's arrays.
 
     Σp place n crd[p] (A_val[p] * e) → let A_out := ⊞[p < nnz] A_val[p] * e in Σp place n crd[p] A_out[p]. The proof
     starts from the let: each value is read where it was scattered, which requires distinct positions. Raises
@@ -91,7 +91,7 @@ def _scatter(work: Derivation) -> None:
     def stored(path: Path) -> bool:
         return all(work.term(path[:length]).type.rank for length in range(len(path) + 1))
 
-    while work.sweep(OUTWARDS, where=stored):
+    while work.sweep(OUTWARD_RULES, where=stored):
         pass
 
 
@@ -116,7 +116,7 @@ def _align(work: Derivation, pattern: _Scattered, name: str) -> None:
 
 
 def _same_range(found: Reduce, wanted: Reduce, further: int) -> bool:
-    """Return True if a sum, `further` binders further in, has the wanted range."""
+    """Return True if a sum has the wanted range, after shifting `wanted` by `further` binders."""
     return (found.low, found.high) == (shift(wanted.low, further), shift(wanted.high, further))
 
 
@@ -146,8 +146,8 @@ def _unfolded(work: Derivation, wanted: _Scattered, name: str) -> Derivation:
     work.rewrite("unfold_let", ())
     _scatter(work)
     path = _Scattered.of(work.goal.body).leaf_path
-    work.repeat(work.known(READ), path)
-    _sums_that_meet(work, path, len(wanted.sums), name)
+    work.repeat(work.known(READ_RULES), path)
+    _eliminate_inner_sums(work, path, len(wanted.sums), name)
     simplify_guards(work, path)
     _scatter(work)
     found = _Scattered.of(work.goal.body)
@@ -156,7 +156,7 @@ def _unfolded(work: Derivation, wanted: _Scattered, name: str) -> Derivation:
     return work
 
 
-def _sums_that_meet(work: Derivation, path: Path, count: int, name: str) -> None:
+def _eliminate_inner_sums(work: Derivation, path: Path, count: int, name: str) -> None:
     """Eliminate sums by injectivity: Σp' [position(p') = position(p) ∧ q(p')] · e(p') → [q(p)] · e(p)."""
     inner = 0
     while isinstance(work.term((*path, *(0,) * inner)), Reduce) and inner < count:

@@ -22,7 +22,7 @@ from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.sparse.loop_elimination import CannotEliminate, depends_on, eliminate_loop, fixed_below, solutions
 from rewrites.tactics.sparse.matching_sums import hoist_matching_sums
 
-READ: Final = (*OF_ACCESSES, "place_access")
+READ_RULES: Final = (*OF_ACCESSES, "place_access")
 ONLY_SUMS: Final = "an operand that is only multiplied, added, negated or divided, within loops and sums"
 GATHER_GUARDS: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
 """Rules that move conditions out of products."""
@@ -35,7 +35,7 @@ def sparsify(work: Derivation) -> None:
     hoisted. Each loop whose index is determined by an equation moves inward to the equation and is eliminated; for a
     generation, the element is scattered. Raises `DoesNotApply` for a loop that is still dense.
     """
-    while work.repeat(work.known((*READ, *GATHER_GUARDS))) + _sums_out(work):
+    while work.repeat(work.known((*READ_RULES, *GATHER_GUARDS))) + _sums_out(work):
         pass
     _eliminate_level_sums(work)
     while _split_additions(work):

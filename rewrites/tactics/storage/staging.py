@@ -76,12 +76,13 @@ def stage(
 
     The buffer has a dimension for each loop in between on which the subterm depends. If the range of such a loop
     depends on a loop that the subterm does not use, as in a triangle, the dimension has the maximal extent. Guards in
-    between are kept around the elements, unless they always hold or are on other loops. The buffer serves all equal
-    subterms, or only match number `nth`, counted from 0.
+    between on the loops of the buffer are kept around the elements. Guards that always hold, or are on other loops,
+    stay outside the buffer. The buffer serves all equal subterms, or only match number `nth`, counted from 0.
 
     For a let around the loop, the part that is read inside the loop is computed there, in a buffer of that size. The
-    let remains for other reads, if any. For an input, the part read inside the loop is copied; for a pattern that
-    matches several reads, the part read by them. Disjoint reads, such as A[i, _] and A[j, _], get separate buffers.
+    let remains for other reads, if any. For an input, the part read inside the loop is copied. For a pattern that
+    matches several reads, the copy has every element that any of them reads. Disjoint reads, such as A[i, _] and A[j,
+    _], get separate buffers.
 
     If the loops in between then only copy the buffer, the loops that fill it get the same marks.
 
