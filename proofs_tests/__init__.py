@@ -1,1 +1,1 @@
-"""What makes the claims true: rules of the repository, rule proofs, differential tests, mutation and fuzzing."""
+"""Tests of the library: rules of the repository, proofs of rules, differential tests, mutation tests and fuzzers."""

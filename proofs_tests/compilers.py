@@ -1,4 +1,4 @@
-"""The C compilers of this machine, for tests that run with each of them, and what these compilers can."""
+"""C compilers of this machine and their features, for tests."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Library: TypeAlias = Literal["OpenMP", "sanitizers"]
 
 @cache
 def installed() -> tuple[str, ...]:
-    """Return a value of CC for each gcc and clang in PATH, one for each version; only $CC where that is set.
+    """Return a value of CC for each version of gcc and clang in PATH, or only $CC if it is set.
 
-    gcc comes first, as it compiles our kernels in half the time, and of each kind the newest version.
+    gcc comes first, because it compiles kernels in half the time. Newer versions come before older ones.
     """
     if chosen := os.environ.get("CC"):
         return (chosen,)
@@ -33,14 +33,14 @@ def installed() -> tuple[str, ...]:
     for directory in map(Path, os.get_exec_path()):
         for file in sorted(directory.iterdir()) if directory.is_dir() else ():
             if _NAME.fullmatch(file.name) and (compiler := _named(str(file))):
-                # Debian's gcc and gcc-12 are one program, and name themselves in their first line.
+                # Debian's gcc and gcc-12 are one program, with different names in the first line of the version.
                 found.setdefault(compiler.version.removeprefix(file.name).strip(), str(file))
     return tuple(sorted(found.values(), key=_newest_first))
 
 
 @cache
 def with_targets() -> tuple[str, ...]:
-    """Return a value of CC for each compiler and each kind of processor: this one, and on x86 older ones."""
+    """Return a value of CC for each compiler and each target: this processor, and on x86 older ones."""
     older = _X86 if platform.machine() == "x86_64" and not os.environ.get("CC") else ()
     return tuple(" ".join((name, *flag)) for name in installed() for flag in ((), *((flag,) for flag in older)))
 
@@ -52,12 +52,12 @@ def _newest_first(path: str) -> tuple[bool, int]:
 
 
 def is_clang(chosen: str) -> bool:
-    """Say whether a value of CC that `installed` gives is a clang."""
+    """Return true if a value of CC from `installed` is a clang."""
     return "clang" in Path(chosen.split(maxsplit=1)[0]).name
 
 
 def is_older(chosen: str) -> bool:
-    """Say whether there is a newer compiler of the same kind."""
+    """Return true if a newer compiler of the same kind is installed."""
     return next(each for each in installed() if is_clang(each) == is_clang(chosen)) != chosen.split(maxsplit=1)[0]
 
 
@@ -71,7 +71,7 @@ def _named(name: str) -> Compiler | None:
 
 
 def lacking(*needed: Library) -> str:
-    """Return which of these libraries the C compiler lacks, as a reason to skip a test; "" where it has them.
+    """Return the reason to skip a test if the C compiler lacks one of these libraries, or "".
 
     Without arguments, both are needed. They are often separate packages, and always for clang.
     """
@@ -91,13 +91,13 @@ def _has(compiler: Compiler, library: Library) -> bool:
 
 
 def predefined(compiler: Compiler) -> set[str]:
-    """Return the names of the macros that a compiler predefines for the processor that kernels are built for."""
+    """Return the macros that a compiler predefines for the processor of kernels."""
     text = run([*compiler.command, *compiler.native, "-dM", "-E", "-x", "c", "-"]).stdout
     return {line.split()[1] for line in text.splitlines()}
 
 
 def has_vectorised_loop(text: str, compiler: Compiler) -> bool:
-    """Say whether a compiler makes vector instructions of a loop of the C text, built as kernels are."""
+    """Return true if a compiler vectorises a loop of the C text with the flags of kernels."""
     flag, says = {"gcc": ("-fopt-info-vec", "loop vectorized"), "clang": ("-Rpass=loop-vectorize", "vectorized loop")}[
         compiler.kind
     ]

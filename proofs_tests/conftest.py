@@ -1,4 +1,4 @@
-"""Caches of kernels that tests have to themselves (a file takes one by `pytest.mark.usefixtures`), and interrupts."""
+"""Fixtures: private kernel caches (used by `pytest.mark.usefixtures`), C compilers and interrupts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from proofs_tests.compilers import installed, is_older, with_targets
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes `each_compiler` with every C compiler, and one that takes `each_target` for older
-    processors too. All but the first of them are long; with older versions of a compiler two tests of three are slow.
+    """Parametrise a test by `each_compiler` (all C compilers), or by `each_target` (older processors too).
+
+    All cases but the first are long. With older versions of a compiler two tests of three are slow.
     """
     older = pytest.mark.slow if crc32(metafunc.definition.nodeid.encode()) % 3 else pytest.mark.long
     for name, chosen in (("each_compiler", installed), ("each_target", with_targets)):
@@ -28,7 +29,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _with_cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What CC is for this test."""
+    """Set CC for this test."""
     monkeypatch.setenv("CC", request.param)
     return str(request.param)
 
@@ -39,7 +40,7 @@ each_target = pytest.fixture(name="each_target")(_with_cc)
 
 @pytest.fixture
 def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a test compiles is kept in a folder of its own: nothing is built before it, and nothing stays behind."""
+    """Use a new kernel cache for one test."""
     cache = tmp_path / "cache"
     monkeypatch.setenv("ATL_CACHE", str(cache))
     return cache
@@ -47,7 +48,7 @@ def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def cache_of_the_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One folder for all tests of a file, where many compile the same."""
+    """Use one new kernel cache for all tests of a file."""
     cache = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ATL_CACHE", str(cache))
@@ -55,7 +56,7 @@ def cache_of_the_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _interrupts_arrive() -> None:
-    """A shell starts what it runs in the background with interrupts ignored, and so would be what a test starts."""
+def _enable_interrupts() -> None:
+    """Restore SIGINT, which a shell disables in background processes and their children."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

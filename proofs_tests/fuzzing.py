@@ -1,19 +1,21 @@
-"""What the fuzzers have in common: numbered cases of a seed, a report that counts them, and their command."""
+"""Common parts of the fuzzers: numbered cases of a seed, reports and the command."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 MANY: Final = 1000
-"""How many cases a command tries that does not say how many."""
+"""Default number of cases."""
 SEED: Final = 0
-"""The seed of a command that names none."""
+"""Default seed."""
 INTERRUPTED: Final = 130
+SHOWN: Final = 10
+"""Maximum number of findings in a report."""
 
 Found = TypeVar("Found")
 Case = TypeVar("Case")
@@ -21,7 +23,7 @@ Case = TypeVar("Case")
 
 @dataclass(slots=True)
 class Tally(Generic[Found]):
-    """How far a run has come, and what it found."""
+    """Progress and findings of a run."""
 
     seed: int
     wanted: int = 0
@@ -31,17 +33,26 @@ class Tally(Generic[Found]):
     findings: list[Found] = field(default_factory=list)
 
     def opening(self, what: str) -> str:
-        """The first line of a report."""
+        """Return the first line of a report."""
         return f"seed {self.seed}: {self.tried} {what} in {self.seconds:.0f} s; {self.ended}"
+
+    def report(self, lines: Sequence[str]) -> str:
+        """Return a report of these lines, with the number of findings and the first of them."""
+        findings = (f"\nFINDING {found}" for found in self.findings[:SHOWN])
+        return "\n".join([*lines, f"  {len(self.findings)} findings", *findings])
 
     @property
     def ended(self) -> str:
-        """Why no more are tried."""
+        """Reason why the run ended."""
         if self.interrupted:
             return f"interrupted by Ctrl-C after {self.tried} of {self.wanted}"
         if self.tried < self.wanted:
             return f"stopped at the first finding, after {self.tried} of {self.wanted}"
         return f"all {self.wanted} are done"
+
+
+def counted(counts: Mapping[Any, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
 
 
 Progress: TypeAlias = Callable[[Tally[Found]], None]
@@ -55,7 +66,7 @@ def try_all(
     *,
     first: bool = False,
 ) -> None:
-    """Tries the cases one by one, until they are done or Ctrl-C is pressed. With `first`, up to the first finding."""
+    """Try the cases until they are done or Ctrl-C is pressed. With `first`, stop at the first finding."""
     begun = time.monotonic()
     try:
         for case in cases:
@@ -78,7 +89,7 @@ def command(
     what: str,
     description: str,
 ) -> int:
-    """The command of a fuzzer: 0 without findings, 1 with some, 130 when interrupted."""
+    """Run the command of a fuzzer. Return 0 without findings, 1 with findings, 130 when interrupted."""
     parser = argparse.ArgumentParser(prog=f"atl fuzz {name}", description=description)
     parser.add_argument("--n", type=int, default=MANY, help=f"how many {what} (default: {MANY})")
     parser.add_argument("--seed", type=int, default=SEED, help=f"which {what} (default: {SEED})")
@@ -98,7 +109,7 @@ def _shown(what: str) -> Callable[[Tally[Found]], None]:
 
     def show(tally: Tally[Found]) -> None:
         nonlocal shown
-        for found in tally.findings[shown:]:  # at once: a long run may be ended before its report
+        for found in tally.findings[shown:]:  # at once: a long run may be killed before its report
             print(found, file=sys.stderr, flush=True)
         shown = len(tally.findings)
         last = tally.tried == tally.wanted

@@ -1,4 +1,4 @@
-"""Few cases of a test for `make test`, and the others for `make test-all`: the marker `long` tells them apart."""
+"""Selection of a few cases of a test for `make test`. The other cases have the marker `long`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from _pytest.mark import ParameterSet
 
 ONE_IN: Final = 23
-"""`make test` runs one case in so many. The number is prime, so that cases of several parameters are mixed."""
+"""Sampling rate of `make test`. The number is prime, so that cases of several parameters are mixed."""
 MARKS: Final = pytest.StashKey[dict[str, frozenset[str]]]()
-"""The marks of each test that was collected, before any were left out, in the stash of pytest's configuration."""
+"""Key of the marks of all collected tests, before deselection, in the stash of pytest's configuration."""
 
 
 def few_and_rest(count: int) -> list[ParameterSet]:
-    """Return the numbers below `count` as two cases of a random test, the first few and the rest; the rest is long."""
+    """Return the numbers below `count` as two cases of a random test, the first few and the rest. The rest is long."""
     few = -(-count // ONE_IN)
     return [
         pytest.param(range(few), id="few"),
@@ -25,9 +25,9 @@ def few_and_rest(count: int) -> list[ParameterSet]:
 
 
 def sample(items: Iterable[pytest.Item]) -> None:
-    """Mark cases of the tests that are marked `sampled` as long, all but one in `ONE_IN` of each test.
+    """Mark most cases of `sampled` tests as long: all but one in `ONE_IN` of each test.
 
-    Of the others of a test marked `thinned(n)` all but one in n are slow.
+    Of the other cases of a test marked `thinned(n)`, all but one in n are slow.
     """
     seen: Counter[str] = Counter()
     for item in items:

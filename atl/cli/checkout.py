@@ -16,7 +16,7 @@ FUZZERS: Final[dict[str, tuple[str, str]]] = {
     "pads": ("padding.fuzz", "pad-sets against computed values"),
     "kernel": ("attacks.kernel_fuzz", "hostile kernel calls (every theorem is evaluated)"),
     "prover": ("attacks.prover_fuzz", "its answers against brute force"),
-    "rules": ("attacks.own_rules_fuzz", "hostile user-defined rules (every theorem is evaluated)"),
+    "rules": ("attacks.user_rules_fuzz", "hostile user-defined rules (every theorem is evaluated)"),
     "inputs": ("inputs.fuzz", "malformed calls, texts, files and names"),
     "layouts": ("layouts.fuzz", "layout algebra against enumeration"),
     "sparse": ("sparse.random_tensors.fuzz", "kernels on random tensors in every format"),

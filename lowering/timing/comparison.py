@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -89,15 +89,20 @@ class BuiltSchedule:
     threaded: bool
 
 
+def _of_arrays(program: Program) -> Program:
+    """Return the program with one result, and with the arrays of sparse operands as inputs."""
+    return replace(program.whole, packed=())
+
+
 class KernelComparison:
     """A comparison of schedules of one program at given sizes and inputs, by results and times."""
 
     def __init__(
         self, program: Program, sizes: dict[str, int], inputs: Mapping[str, AnyArray], fast_math: bool
     ) -> None:
-        program = self._program = program.whole
         named = {name: value for name, value in sizes.items() if name in program.sizes}
-        call = self._call = bind(program, (), {**inputs, **named})
+        call = self._call = bind(program.whole, (), {**inputs, **named})
+        program = self._program = _of_arrays(program)
         self._fast_math = fast_math
         self._arrays = [np.asarray(call.arrays[array.name], order="C") for array in program.inputs]
         self._sizes: dict[str, Any] = {**named}
@@ -130,7 +135,7 @@ class KernelComparison:
 
     def candidate(self, program: Program) -> BuiltSchedule:
         """Build a schedule. Raises the errors of `compile`."""
-        kernel = compile(program.whole, fast_math=self._fast_math)
+        kernel = compile(_of_arrays(program), fast_math=self._fast_math)
         threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(program))
         threads = os.environ.get("OMP_NUM_THREADS", "") or str(os.cpu_count())
         identity = f"{kernel.path.name}, {threads} threads" if threaded else kernel.path.name

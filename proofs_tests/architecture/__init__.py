@@ -1,1 +1,1 @@
-"""The repository itself: its storeys, its documents, its command line and its benchmark."""
+"""Tests of the repository: its layers, documents, command line and benchmark."""

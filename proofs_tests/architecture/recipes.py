@@ -1,12 +1,11 @@
-"""Carries out the recipes of CONTRIBUTING.md in a copy of the tree, exactly as they are written.
+"""Execution of the recipes of CONTRIBUTING.md in a copy of the repository.
 
-A recipe is a section of the document. In it, a block of code follows a line which says where it is put:
+A recipe is a section of the document. The line before each block of code gives its place:
 
     In `file`, before `line`:            In `file`, in `function`, after `line`:
     In `file`, instead of `line`:        At the end of `file`:            A new file `file`:
 
-Lines are compared without their indentation, and there must be one such line only; before a class or function means
-above its decorators.
+Lines are compared without indentation and must be unique. "Before" a class or function is above its decorators.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ _END: Final = re.compile(r"At the end of `(?P<file>[^`]+)`:")
 _NEW: Final = re.compile(r"A new file `(?P<file>[^`]+)`:")
 _HEADING: Final = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 _TELLS_APART: Final = re.compile(r"^\s*match |assert_never|elif isinstance", re.MULTILINE)
-"""In a file without these, nothing has to know every constructor."""
+"""Patterns of code that must handle every constructor."""
 _NAMED: Final = re.compile(r"^- `(?P<file>[\w/]+\.py)`: (?P<functions>`\w+`(?:, `\w+`)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A block of a recipe: what goes where."""
+    """Block of a recipe with its place."""
 
     file: str
     how: str
@@ -49,12 +48,12 @@ class Edit:
     line: str = ""
     function: str | None = None
 
-    def carry_out(self, tree: Path) -> None:
-        """Puts the block where it belongs. Raises `ValueError` when the tree has no such place, or several."""
+    def apply(self, tree: Path) -> None:
+        """Insert the block. Raise `ValueError` if the place does not exist or is not unique."""
         path = tree / self.file
         if self.how == "new":
             if path.exists():
-                raise ValueError(f"{self.file} is no new file")
+                raise ValueError(f"{self.file} exists already")
             path.write_text(self.text, encoding="utf-8")
             return
         before = path.read_text(encoding="utf-8")
@@ -63,7 +62,7 @@ class Edit:
         path.write_text("".join((*lines[:start], self.text, *lines[stop:])), encoding="utf-8")
 
     def _where(self, text: str, lines: list[str]) -> tuple[int, int]:
-        """The lines that the block replaces, as a range; an empty one where it is put between two."""
+        """Return the range of lines that the block replaces. It is empty for an insertion."""
         if self.how == "end":
             return len(lines), len(lines)
         first, last = 0, len(lines)
@@ -86,12 +85,12 @@ class Edit:
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
-    """The functions and methods of a module, outer ones first."""
+    """Return the functions and methods of a module, outer ones first."""
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def section(heading: str, document: str | None = None) -> str:
-    """The text below a heading of the document, up to the next one of its rank or a higher one."""
+    """Return the text of a section of the document, with its subsections."""
     text = DOCUMENT.read_text(encoding="utf-8") if document is None else document
     headings = [(len(line[1]), line[2], line) for line in _HEADING.finditer(_FENCED.sub(_blanked, text))]
     at = next((place for place, (_, title, _) in enumerate(headings) if title == heading), None)
@@ -103,12 +102,12 @@ def section(heading: str, document: str | None = None) -> str:
 
 
 def _blanked(block: re.Match[str]) -> str:
-    """As many characters: a comment in a block is no heading."""
+    """Return blanks of the same length: a comment in a block is not a heading."""
     return " " * len(block[0])
 
 
 def edits(recipe: str) -> list[Edit]:
-    """The blocks of a recipe in their order. Raises `ValueError` for one that is not said where to put."""
+    """Return the blocks of a recipe. Raise `ValueError` for a block without a place."""
     found = []
     for block in _FENCED.finditer(recipe):
         said = recipe[: block.start()].rstrip().splitlines()[-1].strip()
@@ -120,18 +119,18 @@ def edits(recipe: str) -> list[Edit]:
         elif new := _NEW.fullmatch(said):
             found.append(Edit(new["file"], "new", block[1]))
         else:
-            raise ValueError(f"a block is not said where to put: {said!r}")
+            raise ValueError(f"a block has no place: {said!r}")
     return found
 
 
-def carry_out(recipe: str, tree: Path) -> None:
-    """Puts all blocks of a recipe into a tree."""
+def apply(recipe: str, tree: Path) -> None:
+    """Apply all blocks of a recipe to a tree."""
     for edit in edits(recipe):
-        edit.carry_out(tree)
+        edit.apply(tree)
 
 
-def named(recipe: str) -> set[str]:
-    """The functions in a list of files: "file:function" for "- `file`: `function`, …"."""
+def listed_functions(recipe: str) -> set[str]:
+    """Return the functions in a list of files: "file:function" for "- `file`: `function`, …"."""
     return {
         f"{line['file']}:{function}"
         for line in _NAMED.finditer(recipe)
@@ -139,8 +138,8 @@ def named(recipe: str) -> set[str]:
     }
 
 
-def copy_of_the_tree(to: Path) -> Path:
-    """Return a copy of the packages and of the settings."""
+def copy_tree(to: Path) -> Path:
+    """Return a copy of the packages and of pyproject.toml."""
     tree = to / "tree"
     tree.mkdir()
     for package in (*PACKAGES, *FROM_A_CHECKOUT):
@@ -151,7 +150,7 @@ def copy_of_the_tree(to: Path) -> Path:
 
 
 def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python with these arguments, in the tree and on its modules."""
+    """Run Python with these arguments in the tree."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=tree,
@@ -162,18 +161,18 @@ def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def probed(tree: Path, program: str) -> str:
-    """What a program prints, which is run in the tree. Raises `AssertionError` with its traceback if it fails."""
+def output_of(tree: Path, program: str) -> str:
+    """Return the output of a program that runs in the tree. Raise `AssertionError` if it fails."""
     done = run(tree, "-c", program)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def found_incomplete(tree: Path) -> set[str]:
-    """The functions, "file:function", in which the type checker finds an error.
+def functions_with_type_errors(tree: Path) -> set[str]:
+    """Return the functions, "file:function", in which mypy finds an error.
 
-    Looked at is each file that tells things apart or was changed: that is half of the work for all files. Nothing is
-    remembered of it, as a constructor changes what nearly all of them are checked against.
+    Only changed files and files that match on types are checked, which halves the time. A cache is useless here: a
+    constructor invalidates nearly all files.
     """
     files = [
         path.relative_to(tree)
@@ -200,7 +199,7 @@ def _is_changed(tree: Path, file: Path) -> bool:
 
 
 def _function_at(path: Path, line: int) -> str:
-    """The innermost function around a line."""
+    """Return the innermost function around a line."""
     around = [
         node
         for node in functions(ast.parse(path.read_text(encoding="utf-8")))

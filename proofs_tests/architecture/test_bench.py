@@ -1,4 +1,4 @@
-"""The benchmark: who runs when, which samples count, what is compared, and that nobody wrong is timed."""
+"""The benchmark: order of runs, valid samples, comparison, checks of results, and the command."""
 
 from __future__ import annotations
 
@@ -32,67 +32,37 @@ from bench.tool import growth
 from bench.workloads import WORKLOADS
 from lowering import lower, print_nest
 from lowering.timing.harness import LONG_SAMPLE, MIN_SAMPLES, Samples, Spread, alternate, ratio, spread
+from proofs_tests.architecture.faulty_workloads import FakeClock, by_numpy, doubled
 from proofs_tests.compilers import lacking
 from rewrites import Session, reschedule
 
-# Python warns of a fork where there are threads, as those of pytest-xdist: no candidate waits for one of them.
+# Python warns of a fork with threads, such as those of pytest-xdist. No candidate uses them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 HERE = Path(__file__).resolve().parents[2]
 MS = 1_000_000
 
 
-class Fake:
-    """A clock that stands still except where a candidate runs, and a core that is taken away where one says so."""
-
-    def __init__(self) -> None:
-        self.time = 0
-        self.switched = 0
-        self.ran: list[str] = []
-
-    def now(self) -> int:
-        return self.time
-
-    def preemptions(self) -> int:
-        return self.switched
-
-    def running(self, name: str, *took: int, preempted: Callable[[int], bool] = lambda _: False) -> Callable[[], None]:
-        """A candidate that takes so many nanoseconds, one number for each run and the last for all others."""
-        count = 0
-
-        def run() -> None:
-            nonlocal count
-            self.ran.append(name)
-            self.time += took[min(count, len(took) - 1)]
-            self.switched += preempted(count)
-            count += 1
-
-        return run
-
-
-# -- the harness ------------------------------------------------------------------------------------------------------
-
-
-def test_contestants_take_turns_and_nobody_always_follows_the_same() -> None:
-    clock = Fake()
+def test_candidates_alternate_in_rotating_order() -> None:
+    clock = FakeClock()
     who = {name: clock.running(name, 150 * MS) for name in "abc"}
     samples = alternate(who, rounds=3, seconds=100, clock=clock)
-    # Who takes this long runs once a round: nothing is to be warmed.
+    # A run of this length is a sample: no warm-up.
     assert "".join(clock.ran) == "abcbcacab"
     assert samples.times == {name: [150.0] * 3 for name in "abc"}
 
 
-def test_what_is_short_runs_often_for_one_sample_and_first_without_being_timed() -> None:
-    clock = Fake()
+def test_short_candidate_repeats_per_sample_after_warm_up() -> None:
+    clock = FakeClock()
     samples = alternate({"short": clock.running("short", 50_000)}, rounds=2, seconds=1, clock=clock)
-    # A first run, four for the sample; then one to warm, four for the sample.
+    # One first run, four for the sample; then one warm-up, four for the sample.
     assert len(clock.ran) == 1 + 4 + 1 + 4
     assert samples.times == {"short": [0.05, 0.05]}
 
 
-def test_a_short_sample_does_not_count_where_the_core_was_taken_away_and_a_long_one_does() -> None:
-    clock = Fake()
+def test_only_short_samples_are_dropped_on_preemption() -> None:
+    clock = FakeClock()
     who = {
-        # Its first round is runs 0 and 1; in the second one all four tries are disturbed, in the third only the first.
+        # The first round is runs 0 and 1. All four tries of the second round are disturbed, the first of the third.
         "short": clock.running("short", MS, preempted=lambda run: run in (3, 4, 5, 6, 8)),
         "long": clock.running("long", LONG_SAMPLE + 1, preempted=lambda _: True),
     }
@@ -103,71 +73,63 @@ def test_a_short_sample_does_not_count_where_the_core_was_taken_away_and_a_long_
     assert len(samples.clean("long")) == 4
 
 
-def test_who_has_used_up_its_share_sits_out_but_not_before_three_samples() -> None:
-    clock = Fake()
+def test_candidate_stops_at_its_share_after_three_samples() -> None:
+    clock = FakeClock()
     who = {"slow": clock.running("slow", 1000 * MS), "fast": clock.running("fast", 10 * MS)}
     samples = alternate(who, rounds=20, seconds=1, clock=clock)
     assert len(samples.clean("slow")) == MIN_SAMPLES
     assert len(samples.clean("fast")) == 20
     assert samples.times["slow"][MIN_SAMPLES:] == [None] * 17
-
-
-def test_the_measuring_ends_when_everybody_has_used_up_its_share() -> None:
-    clock = Fake()
     samples = alternate({"only": clock.running("only", 300 * MS)}, rounds=100, seconds=2, clock=clock)
-    assert samples.times["only"] == [300.0] * 7
+    assert samples.times["only"] == [300.0] * 7  # all shares are used
 
 
-def test_settling_waits_for_other_threads_that_want_a_core_and_for_none_that_sleeps(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def tells(thread: int, state: str) -> None:
+def test_settling_waits_for_running_threads_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def write_state(thread: int, state: str) -> None:
         (tmp_path / f"{thread}").mkdir(exist_ok=True)
         (tmp_path / f"{thread}" / "stat").write_text(f"{thread} (a) R b) {state} 1 2", encoding="ascii")
 
     monkeypatch.setattr(cooldown, "TASKS", tmp_path)
     own = get_native_id()
-    tells(own, "R")
-    tells(own + 1, "S")
+    write_state(own, "R")
+    write_state(own + 1, "S")
     (tmp_path / "ended").mkdir()
     (tmp_path / "ending").mkdir()
     (tmp_path / "ending" / "stat").touch()
     assert wait_until_idle(0)
-    tells(own + 1, "R")
+    write_state(own + 1, "R")
     assert not wait_until_idle(0.002)
-    monkeypatch.setattr(time, "sleep", lambda _: tells(own + 1, "S"))
+    monkeypatch.setattr(time, "sleep", lambda _: write_state(own + 1, "S"))
     assert wait_until_idle(60)
 
 
-@pytest.mark.skipif(not TASKS.is_dir(), reason="what threads do is told by Linux")
-def test_a_thread_that_runs_is_seen() -> None:
+@pytest.mark.skipif(not TASKS.is_dir(), reason="thread states are read from /proc")
+def test_running_thread_is_seen() -> None:
     assert (cooldown.running_threads("nobody") or 0) >= 1
 
 
-def test_settling_waits_for_nothing_where_nobody_tells_what_threads_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_settling_without_thread_information_does_not_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cooldown, "TASKS", tmp_path / "absent")
     assert not wait_until_idle(5)
 
 
-def test_ratios_are_of_one_round_and_so_a_drift_of_the_machine_is_none_of_theirs() -> None:
+def test_ratios_are_within_rounds() -> None:
     drifting = Samples({"ours": [1.0, 2.0, 4.0, None], "baseline": [2.0, 4.0, 8.0, 100.0]})
     assert ratio(drifting, "baseline", "ours") == Spread(2.0, 2.0, 2.0, 3)
     assert ratio(drifting, "baseline", "ours", scale=0.5) == Spread(1.0, 1.0, 1.0, 3)
     assert ratio(Samples({"a": [None, 1.0], "b": [1.0, None]}), "a", "b") is None
-    coarse = Samples({"a": [2.0, 3.0], "b": [0.0, 1.0]})  # a clock that does not see so short a run
+    coarse = Samples({"a": [2.0, 3.0], "b": [0.0, 1.0]})  # a run shorter than the clock's resolution
     assert ratio(coarse, "a", "b") == Spread(3.0, 3.0, 3.0, 1)
 
 
-def test_the_spread_is_from_ten_to_ninety_percent() -> None:
+def test_spread_is_from_ten_to_ninety_percent() -> None:
     assert spread([float(k) for k in range(11)]) == Spread(5.0, 1.0, 9.0, 11)
     assert spread([3.0]) == Spread(3.0, 3.0, 3.0, 1)
     assert spread([]) is None
 
 
-def test_an_interrupt_keeps_the_rounds_that_everybody_ended() -> None:
-    clock = Fake()
+def test_interrupt_keeps_complete_rounds() -> None:
+    clock = FakeClock()
 
     def interrupted() -> None:
         clock.time += 150 * MS
@@ -179,34 +141,21 @@ def test_an_interrupt_keeps_the_rounds_that_everybody_ended() -> None:
     assert samples.times == {"a": [150.0, 150.0], "b": [150.0, 150.0]}
 
 
-# -- a workload made for the test -------------------------------------------------------------------------------------
-
 n = atl.sizes("n")
 x = atl.tensor("x", n)
 
 
-def doubled() -> atl.Program:
-    """Twice each element."""
-    return atl.program("doubled", [x], atl.gen(n, lambda i: 2 * x[i]))
-
-
 def doubled_after_a_step() -> Session:
-    """The same, by a step there."""
     return reschedule(doubled()).rw("mul_comm")
 
 
 def tripled() -> atl.Program:
-    """A schedule of something else."""
     return atl.program("tripled", [x], atl.gen(n, lambda i: 3 * x[i]))
 
 
 def beyond() -> atl.Program:
-    """Something that cannot be compiled."""
+    """Return a program that cannot be compiled."""
     return atl.program("beyond", [x], atl.gen(n, lambda i: x[i + 1]))
-
-
-def _by_numpy(problem: Problem, _: int) -> Callable[[], object]:
-    return lambda: np.multiply(problem.inputs[0], 2, out=problem.out)
 
 
 def _anew(problem: Problem, _: int) -> Callable[[], object]:
@@ -238,10 +187,12 @@ def _twice(values: Array) -> Array:
     return result
 
 
+TWICE = posed(_twice, lambda size: ((size,), (size,)))
+
+
 def workload(ours: tuple[Ours, ...], baselines: tuple[Baseline, ...]) -> Workload:
-    pose = posed(_twice, lambda size: ((size,), (size,)))
     return Workload(
-        "doubling", "twice n numbers", (100,), pose, ours, baselines, Roofline("copy", moved), max_size=1000
+        "doubling", "twice n numbers", (100,), TWICE, ours, baselines, Roofline("copy", moved), max_size=1000
     )
 
 
@@ -250,20 +201,20 @@ def outcome(*tables: tuple[Any, ...]) -> Outcome:
 
 
 @pytest.mark.long
-def test_each_of_ours_is_compared_with_each_rival_and_the_best_is_marked() -> None:
-    baselines = (Baseline("NumPy", _by_numpy), Baseline("NumPy anew", _anew, allocates=True))
+def test_each_schedule_is_compared_with_each_baseline() -> None:
+    baselines = (Baseline("NumPy", by_numpy), Baseline("NumPy, allocating", _anew, allocates=True))
     found = outcome((Ours(doubled_after_a_step), Ours(doubled)), baselines)
     assert [(row.schedule, row.derived, row.baseline) for row in found.rows] == [
         ("doubled_after_a_step", True, "NumPy"),
-        ("doubled_after_a_step", True, "NumPy anew"),
+        ("doubled_after_a_step", True, "NumPy, allocating"),
         ("doubled", False, "NumPy"),
-        ("doubled", False, "NumPy anew"),
+        ("doubled", False, "NumPy, allocating"),
     ]
     assert found.left_out == ()
     assert not found.interrupted
 
 
-def test_the_rows_say_what_the_samples_do() -> None:
+def test_rows_summarise_samples() -> None:
     who = (Candidate("mine", ours=True, derived=True), Candidate("quick", ours=False), Candidate("slow", ours=False))
     samples = Samples({"mine": [2.0] * 4, "quick": [1.0, 3.0, 3.0, 1.0], "slow": [8.0] * 4, ROOFLINE: [0.5] * 4})
     found = concluded(Case("w", 7), "says", ("fma", 2.0), who, samples, ())
@@ -274,7 +225,7 @@ def test_the_rows_say_what_the_samples_do() -> None:
     assert Outcome.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
-def test_without_a_rival_there_is_a_row_all_the_same() -> None:
+def test_row_without_a_baseline() -> None:
     found = outcome((Ours(doubled),), (Baseline("absent", _never, ("no_such_module",)),))
     (row,) = found.rows
     assert (row.baseline, row.ratio, row.baseline_ms) == (None, None, None)
@@ -288,77 +239,66 @@ def test_without_a_rival_there_is_a_row_all_the_same() -> None:
 @pytest.mark.parametrize(
     "baseline", [Baseline("almost", _almost), Baseline("nothing", _nothing)], ids=lambda baseline: baseline.name
 )
-def test_a_rival_that_computes_something_wrong_is_not_timed(baseline: Baseline) -> None:
-    found = outcome((Ours(doubled),), (baseline, Baseline("NumPy", _by_numpy)))
+def test_wrong_baseline_is_not_timed(baseline: Baseline) -> None:
+    found = outcome((Ours(doubled),), (baseline, Baseline("NumPy", by_numpy)))
     assert [entry.name for entry in found.entries] == ["NumPy", "doubled"]
     (wrong,) = found.faults
     assert (wrong.name, wrong.ours, wrong.why) == (baseline.name, False, "wrong")
+    assert wrong.detail.startswith("the element at (3,) is " if baseline.name == "almost" else "the element at ")
     assert "WRONG, not timed" in report.table(found)
 
 
-def test_where_a_result_is_wrong_is_said() -> None:
-    (wrong,) = outcome((), (Baseline("almost", _almost),)).faults
-    assert wrong.detail.startswith("the element at (3,) is ")
-
-
 @pytest.mark.long
-def test_a_schedule_of_ours_that_computes_something_wrong_is_not_timed() -> None:
-    found = outcome((Ours(tripled), Ours(doubled)), (Baseline("NumPy", _by_numpy),))
+def test_wrong_schedule_is_not_timed() -> None:
+    found = outcome((Ours(tripled), Ours(doubled)), (Baseline("NumPy", by_numpy),))
     (wrong,) = found.faults
     assert (wrong.name, wrong.ours, wrong.why) == ("tripled", True, "wrong")
     assert {row.schedule for row in found.rows} == {"doubled"}
     assert "WRONG, not timed: our tripled: the element at (0,)" in report.table(found)
 
 
-def test_who_cannot_be_built_is_told_and_keeps_nobody_from_being_measured() -> None:
-    found = outcome((Ours(beyond), Ours(doubled)), (Baseline("broken", _broken), Baseline("NumPy", _by_numpy)))
+def test_failed_build_is_reported_and_others_are_measured() -> None:
+    found = outcome((Ours(beyond), Ours(doubled)), (Baseline("broken", _broken), Baseline("NumPy", by_numpy)))
     assert [(fault.name, fault.why) for fault in found.faults] == [("broken", "failed"), ("beyond", "failed")]
     assert "its licence has run out" in found.faults[0].detail
     assert "UnsafeAccess" in found.faults[1].detail
     assert [entry.name for entry in found.entries] == ["NumPy", "doubled"]
 
 
-def test_what_nobody_would_wait_for_is_left_out_and_that_is_no_fault() -> None:
+def test_too_slow_candidate_is_left_out_without_a_fault() -> None:
     found = outcome((Ours(doubled), Ours(tripled, max_size=99)), ())
     assert [(one.name, one.why) for one in found.left_out] == [("tripled", "size")]
     assert found.faults == ()
 
 
-def test_an_interrupt_while_somebody_is_built_keeps_the_others() -> None:
+def test_interrupt_during_a_build_keeps_the_others() -> None:
     def stopped(_: Problem, __: int) -> Callable[[], object]:
         raise KeyboardInterrupt
 
-    found = outcome((Ours(doubled),), (Baseline("NumPy", _by_numpy), Baseline("stopped", stopped)))
+    found = outcome((Ours(doubled),), (Baseline("NumPy", by_numpy), Baseline("stopped", stopped)))
     assert found.interrupted
     assert "INTERRUPTED" in report.table(found)
 
 
-# -- the limits -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["copy", "read"])
-def test_a_limit_moves_the_bytes_of_the_problem(kind: Any) -> None:
-    problem = posed(_twice, lambda size: ((size,), (size,)))(1000)
-    run, scale = roofline_of(Roofline(kind, moved), problem, 1)
+def test_roofline_moves_the_bytes_of_the_problem(kind: Any) -> None:
+    run, scale = roofline_of(Roofline(kind, moved), TWICE(1000), 1)
     run()
     assert scale == 1.0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_peak_counts_every_operation_of_chains_that_are_not_merged(dtype: str) -> None:
+def test_peak_counts_all_operations(dtype: str) -> None:
     problem = posed(_twice, lambda size: ((size,), (size,)), dtype=dtype)(8)
     run, scale = roofline_of(Roofline("fma", lambda _: 1.0), problem, 1)
     done = run()
     assert isinstance(done, int)
     assert scale == 1 / done
-    # Twelve chains of 200,000 steps, two operations for each of the elements of a vector.
+    # Twelve chains of 200,000 steps, two operations per element of a vector.
     assert done in {2 * 12 * 200_000 * size // np.dtype(dtype).itemsize for size in (16, 32, 64)}
 
 
-# -- the tables -------------------------------------------------------------------------------------------------------
-
-
-def test_everybody_in_the_tables_has_a_name_of_its_own() -> None:
+def test_candidate_names_are_unique() -> None:
     for each in WORKLOADS.values():
         names = [ROOFLINE, *(ours.name for ours in each.ours), *(baseline.name for baseline in each.baselines)]
         assert len(set(names)) == len(names)
@@ -366,15 +306,15 @@ def test_everybody_in_the_tables_has_a_name_of_its_own() -> None:
         assert each.baselines
 
 
-# Of the baselines those that are installed: the others are checked whenever they are measured.
+# Only installed baselines: the others are checked when they are measured.
 @pytest.mark.long
 @pytest.mark.parametrize("size", [3, 37])
-@pytest.mark.parametrize("name", WORKLOADS)  # the slower one: so both sizes of a workload come to one process
-def test_everybody_computes_what_the_reference_does(name: str, size: int) -> None:
+@pytest.mark.parametrize("name", WORKLOADS)  # the slower parameter: both sizes of a workload run in one process
+def test_all_candidates_match_the_reference(name: str, size: int) -> None:
     each = WORKLOADS[name]
     problem = each.pose(size)
     for ours in each.ours:
-        ours.candidate(problem)  # built once for both sizes: each candidate's process is forked from this one
+        ours.candidate(problem)  # built once for both sizes: candidates are forked from this process
     found = measured(each, Case(name, size, rounds=0), watch=lambda _: None)
     assert found.faults == ()
     if any("OpenMP" in one.detail for one in found.left_out) and (reason := lacking("OpenMP")):
@@ -384,7 +324,7 @@ def test_everybody_computes_what_the_reference_does(name: str, size: int) -> Non
 
 
 @pytest.mark.long
-def test_the_loops_that_threads_share_are_marked_where_there_are_several_and_may_be() -> None:
+def test_parallel_schedules_mark_a_loop_for_several_threads() -> None:
     shared = [ours for each in WORKLOADS.values() for ours in each.ours if ours.parallel]
     assert len(shared) > 10
     for ours in shared:
@@ -392,13 +332,12 @@ def test_the_loops_that_threads_share_are_marked_where_there_are_several_and_may
         assert derived
         assert also
         assert "parallel" not in str(alone)
-        # Lowering refuses what may not run at once.
+        # Lowering refuses loops with data races.
         assert "# parallel" in print_nest(lower(together)), ours.name
 
 
 @pytest.mark.long
-def test_each_work_that_has_a_schedule_has_one_for_several_threads() -> None:
-    """Else a table of several threads sets one thread of ours beside all of everybody else."""
+def test_each_scheduled_workload_has_a_parallel_schedule() -> None:
     for each in WORKLOADS.values():
         derived = [ours.made(2) for ours in each.ours if ours.made(1)[1]]
         if derived:
@@ -406,20 +345,18 @@ def test_each_work_that_has_a_schedule_has_one_for_several_threads() -> None:
 
 
 @pytest.mark.long
-def test_a_schedule_that_is_not_for_this_size_is_left_out_and_that_is_no_fault() -> None:
+def test_schedule_for_other_sizes_is_left_out_without_a_fault() -> None:
     found = measured(WORKLOADS["stencils"], Case("stencils", 37, rounds=0), watch=lambda _: None)
     (tiled,) = (one for one in found.left_out if one.ours)
     assert (tiled.name, tiled.why, tiled.detail) == ("stencils_tiled", "size", "requires 130 <= m")
     assert found.faults == ()
 
 
-# -- the command ------------------------------------------------------------------------------------------------------
-
 TINY = ("--quick", "addition@40", "--seconds", "0.05", "--rounds", "3")
 
 
 @pytest.mark.long
-def test_the_command_measures_prints_and_writes_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_command_prints_and_writes_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "rows.json"
     assert command_line(["bench", *TINY, "--json", str(file)]) == 0
     said = capsys.readouterr()
@@ -456,14 +393,14 @@ def test_the_command_measures_prints_and_writes_rows(tmp_path: Path, capsys: pyt
         (("--plot", "plot"), "unknown picture format: plot [ATL805]"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
+def test_invalid_bench_arguments_are_refused(
     asked: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command_line(["bench", *asked]) == REFUSED
     assert said in capsys.readouterr().err
 
 
-def test_a_plot_without_what_draws_it_is_refused_before_anything_is_measured(
+def test_plot_without_matplotlib_is_refused_before_measuring(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(report, "find_spec", lambda _: None)
@@ -471,7 +408,7 @@ def test_a_plot_without_what_draws_it_is_refused_before_anything_is_measured(
     assert "--plot needs matplotlib, which is not installed [ATL803]" in capsys.readouterr().err
 
 
-def test_the_list_names_everybody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_names_all_candidates(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["bench", "--list"]) == 0
     said = capsys.readouterr().out
     for each in WORKLOADS.values():
@@ -479,15 +416,15 @@ def test_the_list_names_everybody(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.long
-def test_a_fault_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fault_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     found = outcome((Ours(tripled),), ())
     monkeypatch.setattr(command, "in_own_process", lambda case, watch: (replace(found, case=case), {}))
     assert command_line(["bench", *TINY]) == FAILED
     assert "WRONG" in capsys.readouterr().out
 
 
-def test_nobody_is_told_of_another_processor_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenBLAS took twice its time where OPENBLAS_CORETYPE named an older one."""
+def test_environment_does_not_name_another_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenBLAS took twice the time with OPENBLAS_CORETYPE set to an older processor."""
     given: dict[str, str] = {}
 
     def run(*_: object, env: dict[str, str], **__: object) -> None:
@@ -505,7 +442,7 @@ def test_nobody_is_told_of_another_processor_than_there_is(monkeypatch: pytest.M
 
 @pytest.fixture
 def started() -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes that are ended with the test, whatever becomes of it."""
+    """Return a list of processes that are killed after the test."""
     processes: list[subprocess.Popen[str]] = []
     yield processes
     for process in processes:
@@ -514,7 +451,7 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 @pytest.mark.long
-def test_an_interrupt_keeps_what_was_measured_and_says_so(tmp_path: Path, started: list[subprocess.Popen[str]]) -> None:
+def test_interrupted_bench_command_keeps_results(tmp_path: Path, started: list[subprocess.Popen[str]]) -> None:
     file = tmp_path / "rows.json"
     asked = ["addition@40", "matrix-vector@40", "--seconds", "3000", "--rounds", "10000", "--json", str(file)]
     process = subprocess.Popen(
@@ -536,31 +473,25 @@ def test_an_interrupt_keeps_what_was_measured_and_says_so(tmp_path: Path, starte
     assert [case["interrupted"] for case in content["cases"]] == [True]
 
 
-# -- what the tool costs ----------------------------------------------------------------------------------------------
-
-
-def test_the_exponent_is_that_of_the_work() -> None:
+def test_growth_exponent() -> None:
     assert growth.exponent([10, 20, 40], [3.0, 12.0, 48.0]) == 2.0
-    clock = Fake()
-    assert growth.grown(lambda count: clock.running(str(count), count * 10 * MS), clock, (2, 4, 8)) == [
-        20.0,
-        40.0,
-        80.0,
-    ]
+    clock = FakeClock()
+    found = growth.grown(lambda count: clock.running(str(count), count * 10 * MS), clock, (2, 4, 8))
+    assert found == [20.0, 40.0, 80.0]
 
 
 @pytest.mark.parametrize(("name", "make"), growth.WORK, ids=[name for name, _ in growth.WORK])
-def test_what_is_measured_of_the_tool_can_be_done(name: str, make: Callable[[int], Callable[[], object]]) -> None:
+def test_each_measured_operation_runs(name: str, make: Callable[[int], Callable[[], object]]) -> None:
     make(3)()
 
 
-def test_the_pipelines_grow_by_the_same_for_each_stage() -> None:
+def test_pipeline_size_is_linear_in_stages() -> None:
     sizes = [growth.nodes(growth.stages(count).body) for count in (1, 2, 3, 4)]
     assert len({b - a for a, b in pairwise(sizes)}) == 1
 
 
 @pytest.mark.long
-def test_the_overview_has_the_fastest_of_ours_beside_the_rival_that_it_leads_least() -> None:
+def test_overview_pairs_fastest_schedule_with_strongest_baseline() -> None:
     def row(schedule: str, ours: float, baseline: str, theirs: float, threads: int = 1) -> dict[str, Any]:
         return {
             "workload": "blur", "size": 8, "threads": threads, "schedule": schedule, "ours_ms": ours,

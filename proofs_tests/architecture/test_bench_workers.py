@@ -1,4 +1,4 @@
-"""Candidates in processes of their own: they take turns, and one that crashes or hangs ends no other measurement."""
+"""Worker processes of the benchmark: candidates take turns, and a crash or a hang affects one candidate only."""
 
 from __future__ import annotations
 
@@ -22,32 +22,19 @@ from bench.outcome import ROOFLINE, Case, Outcome
 from bench.roofline import roofline_of
 from bench.worker import Gone, Worker
 from lowering import TimedFunction
-from proofs_tests.architecture.planted import CRASHING, GOOD, WORKLOADS, by_numpy, hang, illegal, planted
+from proofs_tests.architecture import faulty_workloads
 
-# Python warns of a fork where there are threads, as those of pytest-xdist: no candidate waits for one of them.
+# Python warns of a fork with threads, such as those of pytest-xdist. No candidate uses them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 MS = 1_000_000
-PLANTED = "proofs_tests.architecture.planted"
+WORKLOAD_MODULE = "proofs_tests.architecture.faulty_workloads"
 
 
-class Clock:
-    """It goes on only where a candidate says so; each process has its own."""
-
-    def __init__(self) -> None:
-        self.time = 0
-
-    def now(self) -> int:
-        return self.time
-
-    def preemptions(self) -> int:
-        return 0
-
-
-def noting(name: str, file: Path, clock: Clock) -> Baseline:
-    """A baseline that takes 150 ms by the clock, and writes its name where it runs."""
+def logging_baseline(name: str, file: Path, clock: faulty_workloads.FakeClock) -> Baseline:
+    """Return a baseline that takes 150 ms by the clock and logs its name."""
 
     def make(problem: Problem, _: int) -> TimedFunction:
-        right = by_numpy(problem, 1)
+        right = faulty_workloads.by_numpy(problem, 1)
 
         def run() -> None:
             with file.open("a", encoding="utf-8") as notes:
@@ -60,32 +47,32 @@ def noting(name: str, file: Path, clock: Clock) -> Baseline:
     return Baseline(name, make)
 
 
-def said(found: Outcome) -> dict[str, tuple[str, str]]:
+def reasons(found: Outcome) -> dict[str, tuple[str, str]]:
     return {one.name: (one.why, one.detail) for one in found.left_out}
 
 
 def started(
     prepare: Callable[[Any], tuple[Any, TimedFunction | None]], *, timeout: float = 600
 ) -> tuple[Worker, Problem]:
-    problem = CRASHING.pose(100)
-    return Worker(prepare, problem, Clock(), 1, timeout, ()), problem
+    problem = faulty_workloads.CRASHING.pose(100)
+    return Worker(prepare, problem, faulty_workloads.FakeClock(), 1, timeout, ()), problem
 
 
 @pytest.mark.long
-def test_contestants_in_processes_take_turns_and_only_runs_are_timed(tmp_path: Path) -> None:
-    clock, file = Clock(), tmp_path / "ran"
-    baselines = [noting(name, file, clock) for name in "abc"]
+def test_workers_take_turns_and_only_runs_are_timed(tmp_path: Path) -> None:
+    clock, file = faulty_workloads.FakeClock(), tmp_path / "ran"
+    baselines = [logging_baseline(name, file, clock) for name in "abc"]
     case = Case("doubling", 100, rounds=3, seconds=100)
-    found = measured(planted(*baselines, ours=()), case, watch=lambda _: None, clock=clock)
-    # The checks, and then three rounds of the roofline, which notes nothing, a, b and c, each begun one further.
+    found = measured(faulty_workloads.doubling(*baselines, ours=()), case, watch=lambda _: None, clock=clock)
+    # The checks, then three rounds of the roofline (not logged), a, b and c, each in rotated order.
     assert file.read_text(encoding="utf-8") == "abc" + "abc" + "abc" + "bca"
     assert [(entry.ms, entry.samples) for entry in found.entries] == [(150.0, 3)] * 3
 
 
 @pytest.mark.long
-def test_a_crash_is_noted_and_the_others_are_measured() -> None:
-    found, _ = command.in_own_process(Case("crashing", 100, rounds=6, seconds=0.1), lambda _: None, PLANTED)
-    assert said(found) == {
+def test_crash_is_reported_and_others_are_measured() -> None:
+    found, _ = command.in_own_process(Case("crashing", 100, rounds=6, seconds=0.1), lambda _: None, WORKLOAD_MODULE)
+    assert reasons(found) == {
         "bad at once": ("crashed", "SIGILL while it was built and checked"),
         "bad when timed": ("crashed", "SIGILL while it was timed"),
         "failing when timed": ("failed", "OSError: 'its licence has run out' while it was timed"),
@@ -99,8 +86,8 @@ def test_a_crash_is_noted_and_the_others_are_measured() -> None:
 
 
 @pytest.mark.long
-def test_the_command_goes_on_after_a_crash(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(command, "in_own_process", partial(command.in_own_process, workloads=PLANTED))
+def test_command_continues_after_a_crash(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command, "in_own_process", partial(command.in_own_process, workloads=WORKLOAD_MODULE))
     asked = ("addition@40", "matrix-vector@40", "--quick", "--seconds", "0.05", "--rounds", "3")
     assert command_line(["bench", *asked]) == FAILED
     first, _, second = capsys.readouterr().out.partition("matrix-vector@40: ")
@@ -110,37 +97,37 @@ def test_the_command_goes_on_after_a_crash(monkeypatch: pytest.MonkeyPatch, caps
 
 
 @pytest.mark.long
-def test_a_contestant_that_hangs_is_stopped_and_the_others_are_measured() -> None:
-    hanging = WORKLOADS["hanging"]
-    roofline_of(hanging.roofline, hanging.pose(100), 1)  # so that nobody waits for the compiler
+def test_hanging_candidate_is_stopped_and_others_are_measured() -> None:
+    hanging = faulty_workloads.WORKLOADS["hanging"]
+    roofline_of(hanging.roofline, hanging.pose(100), 1)  # compile in advance
     case = Case("hanging", 100, rounds=4, seconds=0.1, timeout=5)
-    found, _ = command.in_own_process(case, lambda _: None, PLANTED)
-    assert said(found) == {"hanging": ("crashed", "no response for 5 s while it was timed")}
+    found, _ = command.in_own_process(case, lambda _: None, WORKLOAD_MODULE)
+    assert reasons(found) == {"hanging": ("crashed", "no response for 5 s while it was timed")}
     assert [entry.name for entry in found.entries] == ["good"]
 
 
-@pytest.mark.parametrize(("end", "why"), [(illegal, "SIGILL"), (lambda: sys.exit(7), "exit status 7")])
-def test_the_end_of_a_process_is_said(end: Callable[[], Any], why: str) -> None:
+@pytest.mark.parametrize(("end", "why"), [(faulty_workloads.illegal, "SIGILL"), (lambda: sys.exit(7), "exit status 7")])
+def test_end_of_a_worker_is_reported(end: Callable[[], Any], why: str) -> None:
     ending, _ = started(lambda _: end())
     with pytest.raises(Gone, match=f"^{why}$"):
         ending.ready(lambda _: None)
     ending.end()
 
 
-def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_worker_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "GRACE", 0.1)
     before = multiprocessing.active_children()
-    hanging, _ = started(lambda _: hang(), timeout=0.05)  # type: ignore[arg-type,return-value]
+    hanging, _ = started(lambda _: faulty_workloads.hang(), timeout=0.05)  # type: ignore[arg-type,return-value]
     with pytest.raises(Gone, match=r"^no response for 0\.05 s$"):
         hanging.ready(lambda _: None)
     assert multiprocessing.active_children() == before
 
 
-def test_a_process_ends_with_the_one_that_asks() -> None:
+def test_worker_ends_when_its_connection_closes() -> None:
     first, problem = started(lambda _: ("ready", lambda: None))
     first.ready(lambda _: None)
-    # The second one has been forked with the connection of the first, and must not keep it open.
-    second = Worker(lambda _: ("ready", lambda: None), problem, Clock(), 1, 600, (first,))
+    # The second worker inherits the first one's connection and must close it.
+    second = Worker(lambda _: ("ready", lambda: None), problem, faulty_workloads.FakeClock(), 1, 600, (first,))
     second.ready(lambda _: None)
     first.connection.close()
     first.process.join(60)
@@ -148,9 +135,7 @@ def test_a_process_ends_with_the_one_that_asks() -> None:
     second.end()
 
 
-def test_threads_settle_and_memory_is_given_back_before_the_next_turn(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_worker_settles_and_releases_memory_between_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
 
     def noted(name: str, *, also: Callable[[], object] = lambda: None) -> Callable[..., None]:
@@ -161,12 +146,12 @@ def test_threads_settle_and_memory_is_given_back_before_the_next_turn(
 
         return run
 
-    clock = Clock()
+    clock = faulty_workloads.FakeClock()
     monkeypatch.setattr(worker, "wait_until_idle", noted("s"))
     monkeypatch.setattr(Problem, "take_memory", noted("t"))
     monkeypatch.setattr(Problem, "give_memory_back", noted("g"))
     run = noted("r", also=lambda: setattr(clock, "time", clock.time + 150 * MS))
-    one = Worker(lambda _: (None, run), CRASHING.pose(100), clock, 1, 600, ())
+    one = Worker(lambda _: (None, run), faulty_workloads.CRASHING.pose(100), clock, 1, 600, ())
     one.ready(lambda _: None)
     assert one.sample() == (150.0, 150 * MS)
     assert one.sample() == (150.0, 150 * MS)
@@ -174,9 +159,9 @@ def test_threads_settle_and_memory_is_given_back_before_the_next_turn(
     assert notes.read_text(encoding="utf-8") == "sg" + "trsg" * 2
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what is read of memory that was given back is Linux's promise")
-def test_memory_that_is_given_back_is_zero_and_can_be_taken_again() -> None:
-    problem = CRASHING.pose(100_000)
+@pytest.mark.skipif(sys.platform != "linux", reason="zeroed pages are specific to Linux")
+def test_released_memory_is_zero() -> None:
+    problem = faulty_workloads.CRASHING.pose(100_000)
     problem.out.fill(1)
     problem.take_memory()
     assert np.count_nonzero(problem.out) > 99_000
@@ -184,7 +169,7 @@ def test_memory_that_is_given_back_is_zero_and_can_be_taken_again() -> None:
     assert not problem.out.any()
 
 
-def test_no_interrupt_is_lost_that_a_contestant_had() -> None:
+def test_interrupt_in_a_worker_is_raised() -> None:
     def interrupted(_: object) -> tuple[None, None]:
         raise KeyboardInterrupt
 
@@ -194,16 +179,14 @@ def test_no_interrupt_is_lost_that_a_contestant_had() -> None:
     one.end()
 
 
-def test_the_limit_of_a_machine_may_crash_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.measure.roofline_of", lambda *_: illegal())
+def test_roofline_may_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.measure.roofline_of", lambda *_: faulty_workloads.illegal())
     case = Case("doubling", 100, rounds=3, seconds=0.1)
-    found = measured(planted(GOOD, ours=()), case, watch=lambda _: None)
-    assert said(found) == {ROOFLINE: ("crashed", "SIGILL while it was built and checked")}
+    found = measured(faulty_workloads.doubling(faulty_workloads.GOOD, ours=()), case, watch=lambda _: None)
+    assert reasons(found) == {ROOFLINE: ("crashed", "SIGILL while it was built and checked")}
     assert (found.roofline_ms, [entry.roofline_ratio for entry in found.entries]) == (None, [None])
     assert "good" in report.table(found)
 
-
-# -- what baselines are built for -------------------------------------------------------------------------------------
 
 V2 = {"__SSE4_1__", "__POPCNT__"}
 V3 = {*V2, "__AVX__", "__F16C__", "__FMA__", "__AVX2__", "__BMI__", "__BMI2__", "__LZCNT__", "__MOVBE__"}
@@ -220,9 +203,9 @@ V3 = {*V2, "__AVX__", "__F16C__", "__FMA__", "__AVX2__", "__BMI__", "__BMI2__", 
         ({*V3, *halide.SKYLAKE}, ["SSE41", "AVX", "F16C", "FMA", "AVX2", "AVX512", "AVX512_Skylake"]),
     ],
 )
-def test_halide_is_told_the_features_that_the_compiler_states(macros: set[str], expected: list[str]) -> None:
+def test_halide_features_follow_compiler_macros(macros: set[str], expected: list[str]) -> None:
     assert halide.features(macros) == expected
 
 
-def test_the_macros_that_a_compiler_states_are_found() -> None:
+def test_macros_of_the_compiler_are_found() -> None:
     assert c.stated(("__no_such_macro__", "__STDC__")) == {"__STDC__"}

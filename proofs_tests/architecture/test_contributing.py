@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says is so: its recipes are carried out in a copy of the tree, and lead to what they promise."""
+"""Recipes of CONTRIBUTING.md, applied to a copy of the repository."""
 
 from __future__ import annotations
 
@@ -8,25 +8,13 @@ from typing import Final
 
 import pytest
 
-from proofs_tests.architecture.recipes import (
-    HERE,
-    Edit,
-    carry_out,
-    copy_of_the_tree,
-    edits,
-    found_incomplete,
-    named,
-    probed,
-    run,
-    section,
-)
+from proofs_tests.architecture import recipes
 from proofs_tests.architecture.test_defaults import default_faults
 
 DECLARED: Final = "Declare it"
 MEANT: Final = "Define its meaning"
 WRITTEN: Final = "Add the user function"
 
-# -- a rule -----------------------------------------------------------------------------------------------------------
 
 OF_THE_RULE: Final = """
 import atl
@@ -44,18 +32,16 @@ print(reschedule(atl.program("rise", [x], atl.sum(n, lambda i: x[i + 1] - x[i]))
 
 
 @pytest.mark.long
-def test_a_rule_is_stated_once_and_is_proved_listed_and_applied(tmp_path: Path) -> None:
-    tree = copy_of_the_tree(tmp_path)
-    carry_out(section("A rule"), tree)
-    assert probed(tree, OF_THE_RULE).splitlines() == [
+def test_recipe_of_a_rule(tmp_path: Path) -> None:
+    tree = recipes.copy_tree(tmp_path)
+    recipes.apply(recipes.section("A rule"), tree)
+    assert recipes.output_of(tree, OF_THE_RULE).splitlines() == [
         "sum_telescope: A sum of differences of neighbours is the difference of the ends.",
         "proved for all sizes",
         "rise (x : float32[n + 1]) : float32 :=",
         "  x[n] - x[0]",
     ]
 
-
-# -- a tactic ---------------------------------------------------------------------------------------------------------
 
 OF_THE_TACTIC: Final = """
 import atl
@@ -75,7 +61,7 @@ try:
     reschedule(atl.program("q", [x], atl.gen(n, lambda i: x[i]))).fission("i")
 except DoesNotApply as error:
     print(error.required)
-assert "fission" in tactics.__all__
+assert "fission" in tactics.TACTICS
 assert TACTICS["fission"](s.undo(), Random(0)) is s
 entry = {each.name: each for each in catalogue.tactics_of_sessions()}["fission"]
 example = doctest.DocTestParser().get_doctest(entry.text, {"atl": atl, "reschedule": reschedule}, "", "", 0)
@@ -84,26 +70,23 @@ assert doctest.DocTestRunner().run(example) == (0, 2)
 
 
 @pytest.mark.long
-def test_a_tactic_is_a_call_of_a_session(tmp_path: Path) -> None:
-    tree = copy_of_the_tree(tmp_path)
-    carry_out(section("A tactic"), tree)
-    assert probed(tree, OF_THE_TACTIC).splitlines() == [
+def test_recipe_of_a_tactic(tmp_path: Path) -> None:
+    tree = recipes.copy_tree(tmp_path)
+    recipes.apply(recipes.section("A tactic"), tree)
+    assert recipes.output_of(tree, OF_THE_TACTIC).splitlines() == [
         "p (x : float32[n], y : float32[n]) : float32 :=",
         "  (Σ[i < n] x[i] * y[i]) + Σ[i < n] x[i]",
         "a gen or a sum of a + b or a - b",
     ]
 
 
-# -- a constructor ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long
-def test_the_type_checker_names_every_function_that_the_recipe_names(tmp_path: Path) -> None:
-    """The other recipes are carried out too: what they add is complete and well typed."""
-    tree = copy_of_the_tree(tmp_path)
+def test_type_checker_finds_the_functions_in_the_recipe(tmp_path: Path) -> None:
+    """The other recipes are applied too: their code is complete and well typed."""
+    tree = recipes.copy_tree(tmp_path)
     for heading in ("A rule", "A tactic", DECLARED):
-        carry_out(section(heading), tree)
-    assert found_incomplete(tree) == named(section(MEANT))
+        recipes.apply(recipes.section(heading), tree)
+    assert recipes.functions_with_type_errors(tree) == recipes.listed_functions(recipes.section(MEANT))
 
 
 PROGRAMS: Final = """
@@ -167,14 +150,14 @@ assert is_term(scan) and "scan" in ALL
 
 
 @pytest.mark.long
-def test_the_declaration_alone_gives_scopes_paths_names_patterns_and_certificates(tmp_path: Path) -> None:
-    tree = copy_of_the_tree(tmp_path)
-    carry_out(section(DECLARED), tree)
-    probed(tree, ACCESSES)
-    probed(tree, DERIVED)
+def test_declared_constructor_has_scopes_names_patterns_and_certificates(tmp_path: Path) -> None:
+    tree = recipes.copy_tree(tmp_path)
+    recipes.apply(recipes.section(DECLARED), tree)
+    recipes.output_of(tree, ACCESSES)
+    recipes.output_of(tree, DERIVED)
 
 
-OUTER_SCOPE: Final = Edit(
+OUTER_SCOPE: Final = recipes.Edit(
     "atl/checks/scope.py",
     "before",
     """    from atl.core.terms import Gen, Guard, Reduce, Select
@@ -188,7 +171,7 @@ OUTER_SCOPE: Final = Edit(
     "return tuple(_scope_of_part(expr, child.part, scope) for child in children(expr))",
     "child_scopes",
 )
-NO_PARTS: Final = Edit(
+NO_PARTS: Final = recipes.Edit(
     "atl/checks/scope.py",
     "before",
     """    from atl.core.terms import Access, Binary, Cast, Concat, Gen, Guard, Let, Reduce, Select, Unary
@@ -206,13 +189,13 @@ NO_PARTS: Final = Edit(
 
 @pytest.mark.long
 @pytest.mark.parametrize("default", [OUTER_SCOPE, NO_PARTS], ids=["the scope around", "no parts"])
-def test_a_silent_default_for_unknown_constructors_is_found(default: Edit, tmp_path: Path) -> None:
-    tree = copy_of_the_tree(tmp_path)
-    carry_out(section(DECLARED), tree)
-    default.carry_out(tree)
+def test_silent_default_for_unknown_constructors_is_found(default: recipes.Edit, tmp_path: Path) -> None:
+    tree = recipes.copy_tree(tmp_path)
+    recipes.apply(recipes.section(DECLARED), tree)
+    default.apply(tree)
     with pytest.raises(AssertionError, match="an access that nothing protects was accepted"):
-        probed(tree, ACCESSES)
-    shutil.copytree(tree / "atl", tmp_path / "alone" / "atl")  # the recipe changes no other package
+        recipes.output_of(tree, ACCESSES)
+    shutil.copytree(tree / "atl", tmp_path / "alone" / "atl")  # the recipe changes this package only
     assert [fault.partition(":")[0] for fault in default_faults(tmp_path / "alone")] == ["atl/checks/scope.py"]
 
 
@@ -240,11 +223,11 @@ except ExtentError as refused:
 
 
 @pytest.mark.long
-def test_a_constructor_is_checked_printed_and_evaluated_by_what_the_recipe_writes(tmp_path: Path) -> None:
-    tree = copy_of_the_tree(tmp_path)
+def test_recipe_of_a_constructor(tmp_path: Path) -> None:
+    tree = recipes.copy_tree(tmp_path)
     for heading in (DECLARED, MEANT, WRITTEN):
-        carry_out(section(heading), tree)
-    said = probed(tree, WHOLE)
+        recipes.apply(recipes.section(heading), tree)
+    said = recipes.output_of(tree, WHOLE)
     assert said.startswith("an access at k to x, of extent n, goes out of bounds")
     assert "  ⊞[i < n] scan[k < m | parallel] x[k]\n" in said
     assert "required: 0 <= k < n  (known here: 0 <= i, i < n, 0 <= k, k < m)" in said
@@ -256,8 +239,6 @@ def test_a_constructor_is_checked_printed_and_evaluated_by_what_the_recipe_write
         "the range of scan runs backwards: from n to 0",
     ]
 
-
-# -- a target ---------------------------------------------------------------------------------------------------------
 
 OF_THE_TARGET: Final = """
 import atl
@@ -292,10 +273,10 @@ print(print_python(lower(programs[1])))
 
 
 @pytest.mark.long
-def test_a_target_prints_what_runs_like_the_interpreter() -> None:
-    assert "examples/python_target.py" in section("A target")
+def test_recipe_of_a_target() -> None:
+    assert "examples/python_target.py" in recipes.section("A target")
     assert (
-        probed(HERE, OF_THE_TARGET).partition("\n\n\n")[2]
+        recipes.output_of(recipes.HERE, OF_THE_TARGET).partition("\n\n\n")[2]
         == """def most(x, n, out):
     out[...] = 0
     greatest = np.float32(-inf)
@@ -310,15 +291,13 @@ def test_a_target_prints_what_runs_like_the_interpreter() -> None:
 
 
 @pytest.mark.long
-def test_what_the_recipes_write_is_linted_and_formatted(tmp_path: Path) -> None:
-    tree = copy_of_the_tree(tmp_path)
+def test_code_of_recipes_is_linted_and_formatted(tmp_path: Path) -> None:
+    tree = recipes.copy_tree(tmp_path)
     for heading in ("A rule", "A tactic", "A constructor"):
-        carry_out(section(heading), tree)
-    assert run(tree, "-m", "ruff", "check", "--quiet").stdout == ""
-    assert run(tree, "-m", "ruff", "format", "--diff", "--quiet").stdout == ""
+        recipes.apply(recipes.section(heading), tree)
+    assert recipes.run(tree, "-m", "ruff", "check", "--quiet").stdout == ""
+    assert recipes.run(tree, "-m", "ruff", "format", "--diff", "--quiet").stdout == ""
 
-
-# -- the recipes are read as they are written -------------------------------------------------------------------------
 
 RECIPE: Final = """# All
 
@@ -348,39 +327,39 @@ z = 3
 """
 
 
-def test_a_recipe_is_carried_out_to_the_letter(tmp_path: Path) -> None:
+def test_edits_are_applied(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("@d\ndef f():\n    pass\ndef g():\n    pass\n", encoding="utf-8")
-    carry_out(section("One", RECIPE), tmp_path)
+    recipes.apply(recipes.section("One", RECIPE), tmp_path)
     assert (tmp_path / "a.py").read_text(encoding="utf-8") == (
         "@d\ndef f():\n    pass\ndef g():\n    x = 1\n    pass\ny = 2\n"
     )
-    Edit("a.py", "before", "class C: ...\n", "def f():").carry_out(tmp_path)
+    recipes.Edit("a.py", "before", "class C: ...\n", "def f():").apply(tmp_path)
     assert (tmp_path / "a.py").read_text(encoding="utf-8").startswith("class C: ...\n@d\ndef f():\n")
-    Edit("a.py", "instead of", "y = 4\n", "y = 2").carry_out(tmp_path)
+    recipes.Edit("a.py", "instead of", "y = 4\n", "y = 2").apply(tmp_path)
     assert (tmp_path / "a.py").read_text(encoding="utf-8").endswith("y = 4\n")
-    assert named(section("One", RECIPE)) == {"b.py:f", "b.py:g"}
-    assert [edit.file for edit in edits(section("Two", RECIPE))] == ["c.py"]
+    assert recipes.listed_functions(recipes.section("One", RECIPE)) == {"b.py:f", "b.py:g"}
+    assert [edit.file for edit in recipes.edits(recipes.section("Two", RECIPE))] == ["c.py"]
 
 
 @pytest.mark.parametrize(
     ("edit", "fault"),
     [
-        (Edit("a.py", "before", "", "pass"), "a.py has 2 lines 'pass'"),
-        (Edit("a.py", "after", "", "gone"), "a.py has 0 lines 'gone'"),
-        (Edit("a.py", "before", "", "pass", "h"), "a.py has no function 'h'"),
-        (Edit("a.py", "new", ""), "a.py is no new file"),
+        (recipes.Edit("a.py", "before", "", "pass"), "a.py has 2 lines 'pass'"),
+        (recipes.Edit("a.py", "after", "", "gone"), "a.py has 0 lines 'gone'"),
+        (recipes.Edit("a.py", "before", "", "pass", "h"), "a.py has no function 'h'"),
+        (recipes.Edit("a.py", "new", ""), "a.py exists already"),
     ],
 )
-def test_a_recipe_that_the_tree_has_outgrown_is_found(edit: Edit, fault: str, tmp_path: Path) -> None:
+def test_outdated_recipe_is_found(edit: recipes.Edit, fault: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def f():\n    pass\ndef g():\n    pass\n", encoding="utf-8")
     with pytest.raises(ValueError, match=fault):
-        edit.carry_out(tmp_path)
+        edit.apply(tmp_path)
 
 
-def test_a_block_that_is_not_said_where_to_put_is_found() -> None:
-    with pytest.raises(ValueError, match="not said where to put: 'For instance:'"):
-        edits(section("Two", RECIPE.replace("A new file `c.py`:", "For instance:")))
+def test_block_without_a_place_is_found() -> None:
+    with pytest.raises(ValueError, match="has no place: 'For instance:'"):
+        recipes.edits(recipes.section("Two", RECIPE.replace("A new file `c.py`:", "For instance:")))
     with pytest.raises(ValueError, match="no section 'Three'"):
-        section("Three", RECIPE)
+        recipes.section("Three", RECIPE)
     for heading in ("A rule", "A tactic", "A constructor"):
-        assert edits(section(heading))
+        assert recipes.edits(recipes.section(heading))

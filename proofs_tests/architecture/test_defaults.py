@@ -1,8 +1,8 @@
-"""A rule of the repository: no match passes over a new constructor in silence.
+"""Rule of the repository: no match silently ignores a new constructor.
 
-A match over a closed union (tensor expressions, reshape operators, conditions, atoms of indices) names every member, or
-ends in a case that refuses. Then the type checker finds what a new constructor lacks, or a user is told; a case that
-takes whatever is left and does something with it would be wrong for the new one, and nobody would see it.
+A match over a closed union (tensor expressions, reshape operators, conditions, atoms of indices) lists every member, or
+ends in a case that raises. Then the type checker or an error reports a new constructor. A default case that does
+something else would treat it wrongly without notice.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import pytest
 from proofs_tests.architecture.tree import HERE, Module, lay_out, modules
 
 STRICT = ("lowering", "padtypes")
-"""The rooms in which no match at all has a default."""
+"""Packages in which no match has a default."""
 
 EXHAUSTIVE = (
     "atl", "rewrites.kernel", "rewrites.admission", "rewrites.instantiation", "rewrites.rule",
     "rewrites.certificates.term_json",
 )  # fmt: skip
-"""The rooms and modules in which a match over a closed union names its members: the language, and the kernel."""
+"""Packages and modules in which a match over a closed union lists its members: the language and the kernel."""
 
 DISPLAY = ("atl.text.printing", "atl.text.index_notation")
-"""What may treat some constructors in a way of their own and all others alike: only looks depend on it."""
+"""Modules that may treat all other constructors alike, because only the layout of text depends on it."""
 
 CLOSED_UNIONS = ("Expr", "ReshapeOp", "Predicate", "AnyAtom")
 
 
 def default_faults(root: Path) -> list[str]:
-    """Cases that take whatever is left and do something with it: a type checker finds no constructor missing there."""
+    """Return the default cases that are not allowed."""
     tree = modules(root)
     members = frozenset(name for module in tree for name in union_members(module))
     return [
-        f"{module.at(case.pattern.lineno)} takes what is left, and does not say that it never comes"
+        f"{module.at(case.pattern.lineno)} is a default case of a closed match"
         for module in tree
         for node in ast.walk(module.syntax)
         if isinstance(node, ast.Match)
@@ -45,7 +45,7 @@ def default_faults(root: Path) -> list[str]:
 
 
 def union_members(module: Module) -> Iterator[str]:
-    """The names of the classes that a closed union is declared to have."""
+    """Yield the classes of closed unions."""
     for node in module.syntax.body:
         match node:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if name in CLOSED_UNIONS:
@@ -59,7 +59,7 @@ def _is_default(case: ast.match_case) -> bool:
 
 
 def _allowed(module: Module, match: ast.Match, case: ast.match_case, members: frozenset[str]) -> bool:
-    if _says_that_it_never_comes(case.body):
+    if _is_assert_never(case.body):
         return True
     if _is_in(module, STRICT):
         return False
@@ -68,11 +68,11 @@ def _allowed(module: Module, match: ast.Match, case: ast.match_case, members: fr
     return members.isdisjoint(_classes_named(match)) or isinstance(case.body[-1], ast.Raise)
 
 
-def _is_in(module: Module, rooms: Sequence[str]) -> bool:
-    return any(module.name == room or module.name.startswith(f"{room}.") for room in rooms)
+def _is_in(module: Module, packages: Sequence[str]) -> bool:
+    return any(module.name == package or module.name.startswith(f"{package}.") for package in packages)
 
 
-def _says_that_it_never_comes(body: list[ast.stmt]) -> bool:
+def _is_assert_never(body: list[ast.stmt]) -> bool:
     match body:
         case [ast.Expr(value=ast.Call(func=ast.Name(id="assert_never")))]:
             return True
@@ -81,7 +81,7 @@ def _says_that_it_never_comes(body: list[ast.stmt]) -> bool:
 
 
 def _classes_named(match: ast.Match) -> Iterator[str]:
-    """The classes that the cases of a match name at the top: those of a part say nothing of what is matched."""
+    """Yield the classes in the top-level patterns of a match."""
     for case in match.cases:
         alternatives = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]
         for pattern in alternatives:
@@ -91,12 +91,12 @@ def _classes_named(match: ast.Match) -> Iterator[str]:
 
 
 @pytest.mark.long
-def test_a_match_names_every_constructor() -> None:
+def test_matches_list_every_constructor() -> None:
     assert default_faults(HERE) == []
 
 
 @pytest.mark.long
-def test_the_closed_unions_are_found() -> None:
+def test_closed_unions_are_found() -> None:
     members = {name for module in modules(HERE) for name in union_members(module)}
     assert {"Gen", "Let", "Reshape", "Place", "NonNegative", "All", "Size", "Read"} <= members
 
@@ -108,19 +108,19 @@ UNION = "Expr: TypeAlias = Gen | Let\n"
 @pytest.mark.parametrize("default", DEFAULTS)
 @pytest.mark.parametrize("path", ["atl/a.py", "rewrites/kernel.py", "rewrites/instantiation.py", "padtypes/a.py"])
 @pytest.mark.parametrize("case", ["Gen(low)", "terms.Let()", "Cat() | Let()", "Gen() as y"])
-def test_a_match_over_a_union_with_a_default_is_found(path: str, case: str, default: str, tmp_path: Path) -> None:
+def test_default_over_a_union_is_found(path: str, case: str, default: str, tmp_path: Path) -> None:
     lay_out(tmp_path, {"atl/core/terms.py": UNION, path: f"match x:\n    case {case}:\n        pass\n    {default}\n"})
-    assert default_faults(tmp_path) == [f"{path}:4 takes what is left, and does not say that it never comes"]
+    assert default_faults(tmp_path) == [f"{path}:4 is a default case of a closed match"]
 
 
 @pytest.mark.parametrize("default", DEFAULTS)
-def test_any_default_is_found_where_none_is_allowed(default: str, tmp_path: Path) -> None:
+def test_default_in_a_strict_package_is_found(default: str, tmp_path: Path) -> None:
     text = f"match x:\n    case 1:\n        pass\n    {default}\n"
     lay_out(tmp_path, {"lowering/a.py": text, "atl/a.py": text})
-    assert default_faults(tmp_path) == ["lowering/a.py:4 takes what is left, and does not say that it never comes"]
+    assert default_faults(tmp_path) == ["lowering/a.py:4 is a default case of a closed match"]
 
 
-def test_a_match_that_is_complete_refuses_or_is_about_something_else_is_no_fault(tmp_path: Path) -> None:
+def test_complete_raising_and_unrelated_matches_are_allowed(tmp_path: Path) -> None:
     over = "match x:\n    case Gen() as y:\n        pass\n    case _:\n        "
     lay_out(
         tmp_path,

@@ -1,4 +1,4 @@
-"""The documents are true: every example in them runs, every command gives what is shown, every link leads somewhere."""
+"""Documents: their examples run, and their links have targets."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def named(document: Path) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """What the headings of a document are linked to by."""
+    """Return the link anchors of the headings."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-# pytest collects those in docs/ by itself.
+# pytest collects the examples in docs/ itself.
 @pytest.mark.long
-def test_the_examples_in_the_readme_run() -> None:
+def test_readme_examples_run() -> None:
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     found = doctest.testfile(str(HERE / "README.md"), module_relative=False, optionflags=flags, encoding="utf-8")
     assert found.attempted > 0
@@ -38,7 +38,7 @@ def test_the_examples_in_the_readme_run() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=named)
-def test_no_python_block_escapes_from_being_run(document: Path) -> None:
+def test_every_python_block_is_a_doctest(document: Path) -> None:
     for language, block in FENCED.findall(document.read_text(encoding="utf-8")):
         assert language == "python", f"a block of {language or 'no language'}: {block[:60]}"
         lines = [line for line in block.splitlines() if line.strip()]
@@ -47,7 +47,7 @@ def test_no_python_block_escapes_from_being_run(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, HERE / "CONTRIBUTING.md"], ids=named)
-def test_every_link_leads_somewhere(document: Path) -> None:
+def test_links_have_targets(document: Path) -> None:
     for target, anchor in LINK.findall(document.read_text(encoding="utf-8")):
         there = document.parent / target
         assert there.is_file(), target
@@ -55,11 +55,11 @@ def test_every_link_leads_somewhere(document: Path) -> None:
             assert anchor in anchors(there.read_text(encoding="utf-8"))
 
 
-def test_every_extra_and_where_builds_are_kept_is_told() -> None:
-    told = (HERE / "docs" / "install.md").read_text(encoding="utf-8")
+def test_page_lists_extras_and_the_cache() -> None:
+    page = (HERE / "docs" / "install.md").read_text(encoding="utf-8")
     project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert [extra for extra in project["optional-dependencies"] if extra != "dev" and f"`{extra}`" not in told] == []
-    assert re.findall(r"ATL_\w+", told) == ["ATL_CACHE"]
+    assert [extra for extra in project["optional-dependencies"] if extra != "dev" and f"`{extra}`" not in page] == []
+    assert re.findall(r"ATL_\w+", page) == ["ATL_CACHE"]
 
 
 def test_pictures_are_small() -> None:
@@ -67,7 +67,7 @@ def test_pictures_are_small() -> None:
 
 
 @pytest.mark.long
-def test_the_page_of_rules_says_what_is_declared() -> None:
+def test_page_of_rules_matches_the_declarations() -> None:
     page = (HERE / "docs" / "rules.md").read_text(encoding="utf-8")
     assert [rule for rule in RULES.values() if statement(rule) not in page] == []
     assert re.findall(r"^### (.+)$", page, re.MULTILINE) == list(RULES)

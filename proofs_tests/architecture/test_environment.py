@@ -1,4 +1,4 @@
-"""A rule of the repository: every variable of the environment that is set is read somewhere."""
+"""Rule of the repository: every environment variable that is set is read somewhere."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ OF_THE_ENVIRONMENT = re.compile(r"""(setenv|delenv|environ\.get|environ\.pop|env
 
 
 def unread_variables(root: Path) -> list[str]:
-    """Variables of the environment, in the names of ours, that are set and that nothing reads."""
+    """Return our environment variables that are set and never read."""
     found = [(str(module.path), *use) for module in modules(root) for use in OF_THE_ENVIRONMENT.findall(module.text)]
     read = {name for _, how, name in found if how == "environ.get"}
     return sorted({f"{path} sets {name}, which nothing reads" for path, _, name in found if name not in read})
 
 
 @pytest.mark.long
-def test_what_is_set_in_the_environment_is_read() -> None:
+def test_every_set_variable_is_read() -> None:
     assert not unread_variables(HERE)
 
 
-def test_a_variable_that_nothing_reads_is_found(tmp_path: Path) -> None:
-    planted = tmp_path / "proofs_tests" / "planted.py"
-    planted.parent.mkdir()
+def test_unread_variable_is_found(tmp_path: Path) -> None:
+    unread = tmp_path / "proofs_tests" / "planted.py"
+    unread.parent.mkdir()
     kept = "ATL_KEPT"
-    planted.write_text(f'def patched(patch):\n    patch.setenv("{kept}", "x")\n')
+    unread.write_text(f'def patched(patch):\n    patch.setenv("{kept}", "x")\n')
     assert unread_variables(tmp_path) == ["proofs_tests/planted.py sets ATL_KEPT, which nothing reads"]

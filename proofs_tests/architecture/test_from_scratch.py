@@ -1,4 +1,4 @@
-"""`docs/atl_from_scratch.py` does what it says, and what is wrong is seen by it."""
+"""Tests of `docs/atl_from_scratch.py`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "atl_from_scratch.py"
 
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Makes a module of the script; of its text one part may be another."""
+    """Load the script as a module, with one part replaced."""
 
     def loaded(part: str = "", other: str = "") -> ModuleType:
         text = SCRIPT.read_text(encoding="utf-8")
         assert part in text
         module = ModuleType("atl_from_scratch")
-        monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look for their names
+        monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look up names
         exec(compile(text.replace(part, other) if part else text, SCRIPT, "exec"), module.__dict__)
         return module
 
@@ -43,9 +43,7 @@ def doubled(atl: ModuleType) -> Any:
     return atl.gen(atl.size("n"), lambda i: atl.Times(atl.Get(x, i), atl.Get(x, i)))
 
 
-def test_it_runs_and_shows_a_refusal_a_theorem_and_a_kernel(
-    atl: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_script_shows_a_refusal_a_theorem_and_a_kernel(atl: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     atl.main()
     said = capsys.readouterr().out
     assert said.startswith("refused: without a guard: n = 1, k = 2: e(1), of 1\n")
@@ -54,7 +52,7 @@ def test_it_runs_and_shows_a_refusal_a_theorem_and_a_kernel(
     assert said.endswith("The kernel computes what the formula means, at five sizes.\n")
 
 
-def test_it_is_short() -> None:
+def test_script_is_short() -> None:
     assert len(SCRIPT.read_text(encoding="utf-8").splitlines()) <= 600
 
 
@@ -68,7 +66,7 @@ def test_it_is_short() -> None:
     ],
     ids=["the last one left out", "another shape", "no tail", "another value"],
 )
-def test_a_false_law_is_refused_with_numbers(atl: ModuleType, sides: Any) -> None:
+def test_false_law_is_refused_with_numbers(atl: ModuleType, sides: Any) -> None:
     law = atl.Law("false", lambda n, k, e: sides(atl, n, k, e))
     with pytest.raises(atl.Refuted, match=r"false: n = \d, k = \d: "):
         atl.Kernel().admit(law)
@@ -91,7 +89,7 @@ def test_only_the_kernel_makes_theorems(atl: ModuleType, doubled: Any) -> None:
         kernel.rewrite(theorem, "tile", (), 0)
 
 
-def test_a_loop_is_tiled_twice_and_computes_the_same(atl: ModuleType, doubled: Any) -> None:
+def test_twice_tiled_loop_computes_the_same(atl: ModuleType, doubled: Any) -> None:
     kernel = atl.Kernel()
     kernel.admit(atl.TILE)
     theorem = kernel.rewrite(kernel.rewrite(kernel.reflexivity(doubled), "tile", (), 6), "tile", ("e", "e", "e"), 4)
@@ -112,12 +110,12 @@ def test_a_loop_is_tiled_twice_and_computes_the_same(atl: ModuleType, doubled: A
     ],
     ids=["flatten by columns", "rows and columns exchanged", "a sum that stores", "a guard too narrow"],
 )
-def test_a_fault_in_the_lowering_is_found_by_comparing_with_the_meaning(load: Load, part: str, other: str) -> None:
+def test_faulty_lowering_is_found(load: Load, part: str, other: str) -> None:
     with pytest.raises(AssertionError, match=r"\(5, 3, 7\)"):
         load(part, other).main()
 
 
-def test_what_reads_outside_has_no_meaning(atl: ModuleType) -> None:
+def test_out_of_range_access_has_no_meaning(atl: ModuleType) -> None:
     x, n = atl.Input("x", (atl.size("n"),)), atl.size("n")
     with pytest.raises(IndexError, match=r"x\[\(i\d+ \+ 1\)\] at 3, of 3 elements"):
         atl.meaning(atl.gen(n, lambda i: atl.Get(x, i + 1)), {"x": np.zeros(3)}, {n: 3})

@@ -1,4 +1,4 @@
-"""What the suite promises: `make test` runs some tests of each file, and no test process grows without bound."""
+"""Rules of the test suite: `make test` runs some tests of each file, and the memory of a test process is limited."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from proofs_tests.sampling import MARKS, ONE_IN, few_and_rest, sample
 
 HERE = Path(__file__).parents[2]
 SELECTIONS = re.findall(r"-m '([^']+)'", (HERE / "Makefile").read_text(encoding="utf-8"))
-"""What each `make` target for tests selects."""
+"""Selections of the test targets in the Makefile."""
 
 
-def test_every_file_takes_part_and_no_test_is_left_out(request: pytest.FixtureRequest) -> None:
-    """Look at what this run has collected: with `make test`, all files."""
+def test_selections_cover_every_file_and_test(request: pytest.FixtureRequest) -> None:
+    """Checks the tests that this run has collected: with `make test`, all files."""
     if any("::" in argument for argument in request.config.args):
         pytest.skip("of some files only some tests are collected")
     marks = request.config.stash[MARKS]
@@ -36,14 +36,14 @@ def test_every_file_takes_part_and_no_test_is_left_out(request: pytest.FixtureRe
     assert not taken & left
 
 
-def test_the_first_cases_and_the_others_are_all_cases() -> None:
+def test_few_and_rest_are_all_cases() -> None:
     few, rest = (parameters.values[0] for parameters in few_and_rest(150))
     assert [*few, *rest] == [*range(150)]  # type: ignore[misc]
     assert len(few) == -(-150 // ONE_IN)  # type: ignore[arg-type]
 
 
 class _Item:
-    """A case as pytest has it, as far as `sample` asks."""
+    """Stand-in for an item of pytest."""
 
     def __init__(self, test: str, case: int, *marks: str) -> None:
         self.nodeid, self.marks = f"{test}[{case}]", [*marks]
@@ -55,20 +55,16 @@ class _Item:
         self.marks.append(name)
 
 
-def test_of_sampled_tests_few_cases_are_not_long() -> None:
+def test_sampled_tests_have_few_short_cases() -> None:
     items: list[Any] = [_Item(test, case, "sampled") for test in ("a", "b") for case in range(ONE_IN + 1)]
     whole: list[Any] = [_Item("c", case) for case in range(ONE_IN + 1)]
     sample([*items, *whole])
-    assert [item.nodeid for item in items if "long" not in item.marks] == [
-        "a[0]",
-        f"a[{ONE_IN}]",
-        "b[0]",
-        f"b[{ONE_IN}]",
-    ]
+    short = [item.nodeid for item in items if "long" not in item.marks]
+    assert short == ["a[0]", f"a[{ONE_IN}]", "b[0]", f"b[{ONE_IN}]"]
     assert not any(item.marks for item in whole)
 
 
-def test_of_thinned_tests_few_cases_are_not_slow() -> None:
+def test_thinned_tests_have_few_fast_cases() -> None:
     cases = range(ONE_IN + 2)
     alone: list[Any] = [_Item("a", case, "thinned") for case in cases]
     both: list[Any] = [_Item("b", case, "thinned", "sampled") for case in cases]
@@ -85,7 +81,7 @@ def squared(number: int) -> int:
 
 
 @pytest.mark.long
-def test_memos_are_emptied_once_a_process_has_grown() -> None:
+def test_memos_are_cleared_after_growth() -> None:
     at = 0
     memory = Memory(lambda: at)
     squared(3)
@@ -101,7 +97,7 @@ def test_memos_are_emptied_once_a_process_has_grown() -> None:
 
 
 @pytest.mark.long
-def test_a_process_that_grows_too_large_fails() -> None:
+def test_process_over_the_limit_fails() -> None:
     Memory(lambda: MOST).after("a file")
     memory = Memory(lambda: MOST + (1 << 20))
     with pytest.raises(AssertionError, match="1025 MB in memory when it was done with a file"):
@@ -110,8 +106,8 @@ def test_a_process_that_grows_too_large_fails() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(peak() == 0, reason="this platform does not tell how much memory was used")
-def test_the_memory_that_a_process_had_is_told() -> None:
+@pytest.mark.skipif(peak() == 0, reason="peak memory is unknown on this platform")
+def test_peak_memory_is_measured() -> None:
     program = "from proofs_tests.memory import peak; before = peak(); bytearray(1 << 26); print(peak() - before)"
     grown = subprocess.run([sys.executable, "-c", program], cwd=HERE, capture_output=True, text=True, check=True).stdout
     assert 1 << 25 < int(grown) < 1 << 27
@@ -122,5 +118,5 @@ def test_memos_of_functions_and_methods_are_found() -> None:
     assert atl.checks.scope._inside in memos()
 
 
-def test_no_time_on_the_clock_fails_a_property() -> None:
+def test_properties_have_no_deadline() -> None:
     assert settings().deadline is None

@@ -1,23 +1,23 @@
-"""The page about what is trusted names parts that exist, and says about how large they are."""
+"""docs/trusted.md: its parts exist and have about the stated sizes."""
 
 from __future__ import annotations
 
 import pytest
 
-from proofs_tests.architecture.trusted import PAGE, lines_of, said
+from proofs_tests.architecture.trusted import PAGE, lines_of, stated_sizes
 
-ROWS = list(said(PAGE.read_text(encoding="utf-8")))
+ROWS = list(stated_sizes(PAGE.read_text(encoding="utf-8")))
 
 
-def test_the_page_counts_something() -> None:
+def test_page_counts_at_least_ten_parts() -> None:
     assert len(ROWS) >= 10
 
 
 @pytest.mark.parametrize(("names", "lines"), ROWS, ids=[names[0] for names, _ in ROWS])
-def test_a_part_is_about_as_large_as_the_page_says(names: tuple[str, ...], lines: int) -> None:
+def test_stated_size_is_about_right(names: tuple[str, ...], lines: int) -> None:
     assert abs(lines_of(names) - lines) <= 0.1 * lines
 
 
-def test_a_part_that_is_not_there_is_found() -> None:
+def test_missing_part_is_found() -> None:
     with pytest.raises(FileNotFoundError):
         lines_of(("rewrites/kernel_of_old",))

@@ -1,4 +1,4 @@
-"""The Python files of the repository, for tests that read them."""
+"""Python files of the repository, for tests that read them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("atl", "padtypes", "layouts", "lowering", "rewrites", "sparse")
-"""The installed packages."""
+"""Installed packages."""
 FROM_A_CHECKOUT: Final = ("proofs_tests", "bench", "examples")
-"""The packages that can be imported from a checkout only."""
+"""Packages that exist in a checkout only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Python file: dotted name, path in the tree, and text."""
+    """Python file: dotted name, path in the tree and text."""
 
     name: str
     path: Path
@@ -48,7 +48,7 @@ def modules(root: Path) -> list[Module]:
     return found
 
 
-# The syntax of all files would take 270 MB: of the many files of the tests, only the last few are kept.
+# All syntax trees would take 270 MB. Only the last few trees of the many test files are kept.
 @lru_cache(maxsize=8)
 def _syntax(text: str, path: str) -> ast.Module:
     return ast.parse(text, path)

@@ -1,6 +1,6 @@
-"""How many lines each part that is trusted has; `docs/trusted.md` says about as many.
+"""Sizes of the trusted parts in docs/trusted.md.
 
-python -m proofs_tests.architecture.trusted      the parts with their lines, as they are now
+python -m proofs_tests.architecture.trusted      print the parts with their current sizes
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _ROW: Final = re.compile(r"^\|[^|]*\| ([^|]*) \| ([\d,]+) \|", re.MULTILINE)
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
-def said(page: str) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Each row of the page's tables that counts: the files and folders it names, and the number of lines it says."""
+def stated_sizes(page: str) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the files and folders of each row of the page with the stated number of lines."""
     for names, lines in _ROW.findall(page):
         yield tuple(_CODE.findall(names)), int(lines.replace(",", ""))
 
 
 def lines_of(names: tuple[str, ...]) -> int:
-    """The lines of these files, and of all Python and Rocq files in these folders."""
+    """Return the number of lines of these files, and of all Python and Rocq files in these folders."""
     files = [file for name in names for file in _files(HERE / name)]
     return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
 
@@ -38,5 +38,5 @@ def _files(at: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for names, lines in said(PAGE.read_text(encoding="utf-8")):
+    for names, lines in stated_sizes(PAGE.read_text(encoding="utf-8")):
         print(f"{lines_of(names):7,}  (said: {lines:,})  {', '.join(names)}")

@@ -1,1 +1,1 @@
-"""Attacks on what the theorems stand on: the kernel and the prover, asked what no reasonable user would ask."""
+"""Adversarial tests of the kernel, of user-defined rules and of the prover."""

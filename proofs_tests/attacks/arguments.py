@@ -1,4 +1,4 @@
-"""Arguments of rules as an attacker would choose them, seen from a place under some binders."""
+"""Random arguments of rules, valid or not, in a context with binders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atl.core.predicate import FALSE, TRUE, Predicate
 from atl.core.terms import Constant, Input, Local, Padding, Type, Value
 from atl.errors import ATLError
 from atl.surface.values import Condition
-from proofs_tests.attacks.settings import Setting, attempted_expression, condition
+from proofs_tests.attacks.declarations import Declarations, condition, valid_expression
 from proofs_tests.programs.choices import Choices, chance, choose
 from rewrites.instantiation import Argument, Parameter, abstracted
 from rewrites.kinds import Kind
@@ -19,27 +19,25 @@ from rewrites.rule import Rule
 from rewrites.rule_checking.samples import Sample, drawn_statement
 
 LIKELY: Final = 65
-"""How many indices of a hundred are one of those that were drawn before."""
+"""Percentage of indices that repeat an earlier one."""
 
 
-class Unreasonable(Sample):
-    """Drawn arguments with symbolic sizes, indices of the place, elements of arrays, and what may have no meaning."""
+class OddArguments(Sample):
+    """Random arguments with symbolic sizes, bound indices, array elements and expressions without a meaning."""
 
     def __init__(
-        self, rule: Rule, choices: Choices, setting: Setting, indices: int = 0, tensors: tuple[Type, ...] = ()
+        self, rule: Rule, choices: Choices, declarations: Declarations, indices: int = 0, tensors: tuple[Type, ...] = ()
     ) -> None:
         super().__init__(drawn_statement(rule, choices), choices)
-        self.setting = setting
+        self.declarations = declarations
         self.pool: list[Index] = [bound(position) for position in range(indices)]
         self.tensors = [Tensor(Local(position, of)) for position, of in enumerate(reversed(tensors))]
         self.known: list[Index] = [self.expression(0), choose(choices, (*map(constant, range(4)), self.expression(1)))]
 
-    # -- indices and conditions ---------------------------------------------------------------------------------------
-
     def expression(self, depth: int, given: tuple[Any, ...] = ()) -> Index:
-        """An index expression of the place, and of indices that are given."""
+        """Return an index expression over the context and the given indices."""
         more = [one.node for one in given if isinstance(one, IndexExpr)]
-        return attempted_expression(self.choices, self.setting, [*self.pool, *more, *more], depth)
+        return valid_expression(self.choices, self.declarations, [*self.pool, *more, *more], depth)
 
     def index_argument(self) -> Index:
         choices = self.choices
@@ -54,14 +52,12 @@ class Unreasonable(Sample):
         more = [one.node for one in given if isinstance(one, IndexExpr)]
         while True:
             try:
-                return condition(self.choices, self.setting, [*self.pool, *more, *more])
+                return condition(self.choices, self.declarations, [*self.pool, *more, *more])
             except ATLError:
                 continue
 
     def _predicate(self, given: tuple[Any, ...]) -> Any:
         return Condition(self.predicate(given))
-
-    # -- arguments ----------------------------------------------------------------------------------------------------
 
     def argument(self, name: str, kind: Kind) -> Argument:
         match kind.sort:
@@ -78,7 +74,7 @@ class Unreasonable(Sample):
     def _drawn(self, name: str, kind: Kind) -> Argument:  # noqa: ARG002 (as it is drawn by its kind alone)
         extents = self.extents(kind)
         parameters: list[Parameter] = [
-            "index" if parameter.sort == "index" else Type(self.setting.dtype, tuple(self.extents(parameter)))
+            "index" if parameter.sort == "index" else Type(self.declarations.dtype, tuple(self.extents(parameter)))
             for parameter in kind.parameters
         ]
         made = abstracted(tuple(parameters), lambda *given: self.shaped(extents, given, 2))
@@ -88,14 +84,12 @@ class Unreasonable(Sample):
         more = map(constant, self.shapes.get(kind.group, ()))
         return [*(choose(self.choices, self.known) for _ in range(kind.rank)), *more]
 
-    # -- tensors ------------------------------------------------------------------------------------------------------
-
     def shaped(self, extents: list[Index], given: tuple[Any, ...], depth: int) -> Tensor:
-        """A tensor of these extents, which may be negative; made of indices and tensors that are given."""
+        """Return a tensor of these extents, which may be negative, made of the given indices and tensors."""
         if not extents:
             return self.scalar(given, depth)
         choices, (first, *rest) = self.choices, extents
-        whole = Type(self.setting.dtype, tuple(extents))
+        whole = Type(self.declarations.dtype, tuple(extents))
         alike = [one for one in self._given_tensors(given) if one.node.type == whole]
         if alike and chance(choices, 40):
             return choose(choices, alike)
@@ -123,7 +117,7 @@ class Unreasonable(Sample):
                 return atl.gen(IndexExpr(first), lambda i: self.shaped(rest, (*given, i), less))
 
     def _given_tensors(self, given: tuple[Any, ...]) -> list[Tensor]:
-        inputs = [Tensor(Input(self.setting.inputs[name])) for name in ("x", "y", "s")]
+        inputs = [Tensor(Input(self.declarations.inputs[name])) for name in ("x", "y", "s")]
         return [*(one for one in given if isinstance(one, Tensor)), *self.tensors, *inputs]
 
     def scalar(self, given: tuple[Any, ...], depth: int) -> Tensor:
@@ -149,14 +143,14 @@ class Unreasonable(Sample):
                 return self.number(given)
 
     def number(self, given: tuple[Any, ...]) -> Tensor:
-        """An element of a tensor at whatever index; a literal, or the value of an index."""
+        """Return an element of a tensor at any index, a literal, or the value of an index."""
         match self.choices.integer(0, 9):
             case 0:
-                return Tensor(Constant(self.choices.integer(-2, 3), self.setting.dtype))
+                return Tensor(Constant(self.choices.integer(-2, 3), self.declarations.dtype))
             case 1:
-                return Tensor(Value(self.expression(1, given), self.setting.dtype))
+                return Tensor(Value(self.expression(1, given), self.declarations.dtype))
             case _:
                 out = choose(self.choices, self._given_tensors(given))
                 while out.rank:
                     out = out[IndexExpr(self.expression(choose(self.choices, (0, 0, 1)), given))]
-                return out if out.dtype == self.setting.dtype else atl.cast(self.setting.dtype, out)
+                return out if out.dtype == self.declarations.dtype else atl.cast(self.declarations.dtype, out)

@@ -1,7 +1,4 @@
-"""Nodes that no constructor made: put together field by field, as whoever wants a false theorem would.
-
-The kernel must make them anew, or refuse them.
-"""
+"""Malformed nodes, made field by field without a constructor. The kernel must rebuild or refuse them."""
 
 from __future__ import annotations
 
@@ -10,45 +7,14 @@ from dataclasses import replace
 from math import inf, nan
 from typing import Any, Final, cast
 
-from atl.core.index import (
-    ONE,
-    ZERO,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    constant,
-    index,
-    size,
-)
+from atl.core import terms as tm
+from atl.core.index import ONE, ZERO, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, index, size
 from atl.core.node import NOTHING_FREE, Node, identity
 from atl.core.predicate import TRUE, All, NonNegative, Predicate, is_predicate, less
 from atl.core.program import Program
 from atl.core.substitution import with_children
-from atl.core.terms import (
-    Access,
-    Binary,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    TensorVar,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import children
-from proofs_tests.attacks.settings import M, N, Setting
+from proofs_tests.attacks.declarations import Declarations, M, N
 from proofs_tests.programs.choices import Choices, chance, choose
 from rewrites.instantiation import Argument, Function
 
@@ -56,7 +22,7 @@ DERIVED: Final = ("identity", "depth", "size", "loose", "loose_tensors", "free",
 
 
 def forged(of: type[Node], like: Any = None, /, **fields: Any) -> Any:
-    """A node of a class with these fields. All else it has of another node; without one, an identity of its own."""
+    """Return a node of a class with these fields. The other attributes are those of `like`, or new ones."""
     made = object.__new__(of)
     put = object.__setattr__
     if like is None:
@@ -73,11 +39,8 @@ def forged(of: type[Node], like: Any = None, /, **fields: Any) -> Any:
     return made
 
 
-# -- index expressions ------------------------------------------------------------------------------------------------
-
-
-def _terms(*terms: Any) -> Index:
-    """An index expression of these terms, in whatever form they are."""
+def _index_of(*terms: Any) -> Index:
+    """Return an index expression with these terms, in any form."""
     made: Index = object.__new__(Index)
     object.__setattr__(made, "terms", terms)
     made._seal_terms()
@@ -86,7 +49,7 @@ def _terms(*terms: Any) -> Index:
 
 def _atom(of: type[Node], order: tuple[object, ...], **fields: Any) -> Index:
     made = forged(of, order=order, **fields)
-    return _terms(((made,), 1))
+    return _index_of(((made,), 1))
 
 
 def _bound(position: Any) -> Index:
@@ -97,18 +60,18 @@ def _read(array: Array, *indices: Index) -> Index:
     return _atom(Read, (5, array.order), array=array, indices=indices)
 
 
-def damaged_index(choices: Choices, setting: Setting, of: Index) -> Index:
-    """An index expression that is not made as they are; often it looks like this one."""
-    integers, reals = setting.inputs["A"], setting.inputs["x"]
+def damaged_index(choices: Choices, declarations: Declarations, of: Index) -> Index:
+    """Return a malformed index expression, often with the identity of `of`."""
+    integers, reals = declarations.inputs["A"], declarations.inputs["x"]
     doubled = choose(choices, (Size("n"), Size("m")))
     made: tuple[Callable[[], Index], ...] = (
-        lambda: _terms(((doubled,), 3), ((doubled,), -1)),
-        lambda: _terms(((doubled,), 2), ((doubled,), -2)),
-        lambda: _terms(((), 2), ((), -1)),
-        lambda: _terms(((doubled,), True)),
-        lambda: _terms(((doubled,), 0)),
-        lambda: _terms(((), 0.5)),
-        lambda: _terms(((Size("n"), Size("m")), 1), ((Size("m"), Size("n")), -1)),
+        lambda: _index_of(((doubled,), 3), ((doubled,), -1)),
+        lambda: _index_of(((doubled,), 2), ((doubled,), -2)),
+        lambda: _index_of(((), 2), ((), -1)),
+        lambda: _index_of(((doubled,), True)),
+        lambda: _index_of(((doubled,), 0)),
+        lambda: _index_of(((), 0.5)),
+        lambda: _index_of(((Size("n"), Size("m")), 1), ((Size("m"), Size("n")), -1)),
         lambda: _bound(-1),
         lambda: _bound(True),
         lambda: _bound(choices.integer(0, 3)),
@@ -128,9 +91,9 @@ def damaged_index(choices: Choices, setting: Setting, of: Index) -> Index:
     return choose(choices, made)()
 
 
-def damaged_predicate(choices: Choices, setting: Setting, of: Predicate) -> Predicate:
-    """A condition that is not made as they are."""
-    wrong = damaged_index(choices, setting, N)
+def damaged_predicate(choices: Choices, declarations: Declarations, of: Predicate) -> Predicate:
+    """Return a malformed condition."""
+    wrong = damaged_index(choices, declarations, N)
     unlike = less(N, N)
     lying = NonNegative(N - 1)
     object.__setattr__(lying, "opposite", choose(choices, (TRUE, of)))
@@ -147,131 +110,125 @@ def damaged_predicate(choices: Choices, setting: Setting, of: Predicate) -> Pred
     return chosen
 
 
-# -- terms ------------------------------------------------------------------------------------------------------------
-
-
-def damaged_term(choices: Choices, setting: Setting, of: Expr) -> Expr:
-    """A tensor expression that is not made as they are; often it claims to be this one."""
-    dtype, wrong = setting.dtype, damaged_index(choices, setting, N)
-    x: Any = Input(setting.inputs["x"])
-    scalar = Type(dtype, ())
+def damaged_term(choices: Choices, declarations: Declarations, of: tm.Expr) -> tm.Expr:
+    """Return a malformed tensor expression, often with the identity of `of`."""
+    dtype, wrong = declarations.dtype, damaged_index(choices, declarations, N)
+    x: Any = tm.Input(declarations.inputs["x"])
+    scalar = tm.Type(dtype, ())
     literal: Any = choose(choices, (inf, -inf, nan, True, "1", None, 10**400, 0.5))
     rank = of.type.rank
     endless = _literal(literal, dtype, rank, of)
     made: tuple[Callable[[], Any], ...] = (
         lambda: endless,
         lambda: endless,
-        lambda: Binary("add", Binary("sub", endless, endless), of),
-        lambda: Binary("add", Binary("sub", endless, endless), of),
-        lambda: forged(Local, position=-1, of=of.type, type=of.type, source=None),
-        lambda: Local(choices.integer(0, 1), Type(dtype, tuple(extent + 1 for extent in of.type.shape))),
-        lambda: TensorVar(7, "x", of.type),
-        lambda: Metavariable(7, "e", of.type),
-        lambda: Let(x, Local(0, of.type)),
-        lambda: forged(Unary, of, op="neg", operand=of),
-        lambda: forged(Unary, of, op="sin", operand=of),
-        lambda: forged(Binary, of, op="add", left=of, right=Unary("neg", of)),
-        lambda: forged(Binary, like_type(of), op="add", left=of, right=x),
-        lambda: forged(Guard, of, predicate=damaged_predicate(choices, setting, TRUE), body=of),
-        lambda: forged(Gen, of, low=ZERO, high=wrong, body=of, name="i", mark=None),
-        lambda: forged(Reduce, of, monoid="median", low=ZERO, high=N, body=of, name="i", mark=None),
-        lambda: Guard(damaged_predicate(choices, setting, TRUE), of),
-        lambda: Access(of, wrong) if rank else Value(wrong, dtype),
-        lambda: Access(x, wrong) if not rank else of,
-        lambda: Padding(Type(dtype, tuple(constant(-1) for _ in of.type.shape))),
-        lambda: Padding(Type(dtype, tuple(N - M for _ in of.type.shape))),
-        lambda: Input(Array("x", of.type.shape, dtype)),
-        lambda: Input(Array("nowhere", (), dtype)),
-        lambda: forged(Input, of, array=setting.inputs["A"]),
-        lambda: forged(Padding, of=scalar, type=of.type, source=None),
-        lambda: _hiding(of),
+        lambda: tm.Binary("add", tm.Binary("sub", endless, endless), of),
+        lambda: tm.Binary("add", tm.Binary("sub", endless, endless), of),
+        lambda: forged(tm.Local, position=-1, of=of.type, type=of.type, source=None),
+        lambda: tm.Local(choices.integer(0, 1), tm.Type(dtype, tuple(extent + 1 for extent in of.type.shape))),
+        lambda: tm.TensorVar(7, "x", of.type),
+        lambda: tm.Metavariable(7, "e", of.type),
+        lambda: tm.Let(x, tm.Local(0, of.type)),
+        lambda: forged(tm.Unary, of, op="neg", operand=of),
+        lambda: forged(tm.Unary, of, op="sin", operand=of),
+        lambda: forged(tm.Binary, of, op="add", left=of, right=tm.Unary("neg", of)),
+        lambda: forged(tm.Binary, like_type(of), op="add", left=of, right=x),
+        lambda: forged(tm.Guard, of, predicate=damaged_predicate(choices, declarations, TRUE), body=of),
+        lambda: forged(tm.Gen, of, low=ZERO, high=wrong, body=of, name="i", mark=None),
+        lambda: forged(tm.Reduce, of, monoid="median", low=ZERO, high=N, body=of, name="i", mark=None),
+        lambda: tm.Guard(damaged_predicate(choices, declarations, TRUE), of),
+        lambda: tm.Access(of, wrong) if rank else tm.Value(wrong, dtype),
+        lambda: tm.Access(x, wrong) if not rank else of,
+        lambda: tm.Padding(tm.Type(dtype, tuple(constant(-1) for _ in of.type.shape))),
+        lambda: tm.Padding(tm.Type(dtype, tuple(N - M for _ in of.type.shape))),
+        lambda: tm.Input(Array("x", of.type.shape, dtype)),
+        lambda: tm.Input(Array("nowhere", (), dtype)),
+        lambda: forged(tm.Input, of, array=declarations.inputs["A"]),
+        lambda: forged(tm.Padding, of=scalar, type=of.type, source=None),
+        lambda: _with_other_children(of),
     )
-    chosen: Expr = choose(choices, made)()
+    chosen: tm.Expr = choose(choices, made)()
     return chosen
 
 
-def _literal(value: Any, dtype: str, rank: int, of: Expr) -> Any:
-    """A literal of this value, as large as a term."""
-    made = forged(Constant, value=value, dtype=dtype, type=Type(dtype, ()), source=None)
+def _literal(value: Any, dtype: str, rank: int, of: tm.Expr) -> Any:
+    """Return a literal with this value and the shape of a term."""
+    made = forged(tm.Constant, value=value, dtype=dtype, type=tm.Type(dtype, ()), source=None)
     for extent in reversed(of.type.shape[:rank]):
-        made = Gen(ZERO, extent, made)
+        made = tm.Gen(ZERO, extent, made)
     return made
 
 
-def like_type(of: Expr) -> Any:
-    """What a forged node of the same type has, but for the identity."""
+def like_type(of: tm.Expr) -> Any:
+    """Return a node with the attributes of `of`, except its identity."""
     made = forged(type(of), of)
     object.__setattr__(made, "identity", identity(("forged", of.identity)))
     return made
 
 
-def _hiding(of: Expr) -> Expr:
-    """A node that shows other parts than it has."""
-    made = Unary("neg", of)
-    other = Unary("neg", Unary("neg", of))
+def _with_other_children(of: tm.Expr) -> tm.Expr:
+    """Return a node whose cached children are not its parts."""
+    made = tm.Unary("neg", of)
+    other = tm.Unary("neg", tm.Unary("neg", of))
     children(made)
     object.__setattr__(made, "below", children(other))
     return made
 
 
-# -- arguments and programs -------------------------------------------------------------------------------------------
-
-
-def damaged(choices: Choices, setting: Setting, argument: Argument) -> Argument:
-    """An argument of which something is not made as it should be; as it is where what is broken falls apart."""
+def damaged(choices: Choices, declarations: Declarations, argument: Argument) -> Argument:
+    """Return a malformed argument, or the argument if a constructor fails."""
     try:
-        return _damaged(choices, setting, argument)
-    except Exception:  # noqa: BLE001 (constructors met what is broken)
+        return _damaged(choices, declarations, argument)
+    except Exception:  # noqa: BLE001 (a constructor failed)
         return argument
 
 
-def _damaged(choices: Choices, setting: Setting, argument: Argument) -> Argument:
+def _damaged(choices: Choices, declarations: Declarations, argument: Argument) -> Argument:
     match argument:
         case Index():
-            wrong = damaged_index(choices, setting, argument)
+            wrong = damaged_index(choices, declarations, argument)
             return _sum(argument, wrong) if chance(choices, 20) else wrong
         case Function(parameters, body):
             if chance(choices, 10):
-                odd: Any = choose(choices, ((3,), ("index",) * 3, (Type("float", (N,)),), ("tensor",)))
+                odd: Any = choose(choices, ((3,), ("index",) * 3, (tm.Type("float", (N,)),), ("tensor",)))
                 return Function(odd, body)
-            return Function(parameters, _damaged_body(choices, setting, body))
+            return Function(parameters, _damaged_body(choices, declarations, body))
         case _:
-            return _damaged_body(choices, setting, argument)
+            return _damaged_body(choices, declarations, argument)
 
 
 def _sum(a: Index, b: Index) -> Index:
-    return _terms(*a.terms, *(b.terms if type(b.terms) is tuple else ()))
+    return _index_of(*a.terms, *(b.terms if type(b.terms) is tuple else ()))
 
 
-def _damaged_body(choices: Choices, setting: Setting, body: Expr | Predicate) -> Expr | Predicate:
+def _damaged_body(choices: Choices, declarations: Declarations, body: tm.Expr | Predicate) -> tm.Expr | Predicate:
     if is_predicate(body):
-        return damaged_predicate(choices, setting, body)
-    return damaged_somewhere(choices, setting, cast("Expr", body))
+        return damaged_predicate(choices, declarations, body)
+    return damaged_somewhere(choices, declarations, cast("tm.Expr", body))
 
 
-def damaged_somewhere(choices: Choices, setting: Setting, term: Expr) -> Expr:
-    """The term with one of its parts damaged."""
+def damaged_somewhere(choices: Choices, declarations: Declarations, term: tm.Expr) -> tm.Expr:
+    """Return the term with one malformed part."""
     below = children(term)
     if not below or chance(choices, 35):
-        return damaged_term(choices, setting, term)
+        return damaged_term(choices, declarations, term)
     at = choices.integer(0, len(below) - 1)
     parts = [child.expr for child in below]
-    parts[at] = damaged_somewhere(choices, setting, parts[at])
+    parts[at] = damaged_somewhere(choices, declarations, parts[at])
     return with_children(term, tuple(parts))
 
 
-def damaged_program(choices: Choices, setting: Setting, program: Program) -> Program:
-    """The program with a part, an input or an assumption damaged; as it is where what is broken falls apart."""
+def damaged_program(choices: Choices, declarations: Declarations, program: Program) -> Program:
+    """Return the program with a malformed part, input or assumption, or the program if a constructor fails."""
     try:
-        return _damaged_program(choices, setting, program)
+        return _damaged_program(choices, declarations, program)
     except Exception:  # noqa: BLE001
         return program
 
 
-def _damaged_program(choices: Choices, setting: Setting, program: Program) -> Program:
+def _damaged_program(choices: Choices, declarations: Declarations, program: Program) -> Program:
     match choices.integer(0, 5):
         case 0:
-            wrong = damaged_predicate(choices, setting, TRUE)
+            wrong = damaged_predicate(choices, declarations, TRUE)
             return Program("p", program.inputs, program.body, (*program.assumptions, wrong))
         case 1 if program.inputs:
             array = choose(choices, program.inputs)
@@ -285,12 +242,12 @@ def _damaged_program(choices: Choices, setting: Setting, program: Program) -> Pr
                     {"dtype": "no"},
                 ),
             )
-            told = {
+            fields = {
                 name: getattr(array, name) for name in ("name", "shape", "dtype", "low", "high", "monotonic", "between")
             }
-            lying = forged(Array, array, **{**told, **odd})
+            lying = forged(Array, array, **{**fields, **odd})
             inputs = tuple(lying if own is array else own for own in program.inputs)
             return Program("p", inputs, program.body, program.assumptions)
         case _:
-            body = damaged_somewhere(choices, setting, program.body)
+            body = damaged_somewhere(choices, declarations, program.body)
             return Program("p", program.inputs, body, program.assumptions)

@@ -1,13 +1,11 @@
-"""Attacks on the kernel: every rule in both directions, with arguments that nobody would choose.
+"""Fuzzer of the kernel: every rule in both directions, with random and malformed arguments.
 
-Each run makes a program that holds an instance of one side of a rule, somewhere within other terms, with odd inputs,
-and asks the kernel for the step; then for the same step where other facts are declared, with other arguments, with
-damaged nodes, by things that only look like rules or theorems, and for steps by other rules elsewhere in the program.
-Every theorem that comes out is judged by the reference interpreter, at sizes from 0 to 3: both sides must mean the same
-in every call that the program takes. An accepted step with unequal sides is a finding, and so is any error that a user
-should not see. The prover's memo is shared by all runs.
+Each run makes a program that contains an instance of one side of a rule, and asks the kernel for the step. Further
+attempts use other declarations, other arguments, malformed nodes, forged rules and theorems, and other rules elsewhere
+in the program. Both sides of every theorem are evaluated at sizes from 0 to 3, in calls that the program accepts. An
+accepted step with unequal sides is a finding, and so is any untyped error. All runs share the prover's memo.
 
-`atl fuzz kernel --n 50000 --seed 1` prints for every rule how often it was attempted and applied in each direction.
+`atl fuzz kernel --n 50000 --seed 1` prints how often each rule was attempted and applied in each direction.
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ from atl.errors import ATLError, ContradictoryAssumptions
 from atl.parsing.parse import parse
 from atl.prove import forget
 from atl.text.printing import show_program
-from proofs_tests.attacks.arguments import Unreasonable
+from proofs_tests.attacks.arguments import OddArguments
+from proofs_tests.attacks.contexts import Attack, attack, guarded
 from proofs_tests.attacks.damage import damaged, damaged_program
-from proofs_tests.attacks.judging import judge
-from proofs_tests.attacks.places import Attack, attack, guarded
-from proofs_tests.attacks.settings import Setting
-from proofs_tests.attacks.swindles import SWINDLES
-from proofs_tests.fuzzing import Progress, Tally, command, try_all
+from proofs_tests.attacks.declarations import Declarations
+from proofs_tests.attacks.evaluation import compare_sides
+from proofs_tests.attacks.forgeries import FORGERIES
+from proofs_tests.fuzzing import Progress, Tally, command, counted, try_all
 from proofs_tests.programs.choices import Choices, Seeded, choose
 from proofs_tests.programs.generate import Case, case
 from rewrites import kernel
@@ -44,12 +42,11 @@ from rewrites.rule import Rule
 from rewrites.rules import RULES
 
 ELSEWHERE: Final = 6
-"""How many other rules are tried in each program, each somewhere."""
+"""Number of other rules tried in each program, at random places."""
 LARGEST: Final = 220
-"""A program of more nodes is not attacked further."""
-BELIEVED: Final = 2
-"""How many guards by what inputs declare are tried in each run."""
-FINDINGS_SHOWN: Final = 10
+"""Node count above which a program is not used for further attempts."""
+DECLARED_GUARDS: Final = 2
+"""Number of guards on declared elements tried in each run."""
 
 Direction = tuple[str, bool]
 
@@ -58,20 +55,18 @@ DAMAGED_ARGUMENT: Final = "a damaged argument"
 DAMAGED_PROGRAM: Final = "a damaged program"
 IN_DAMAGED_PROGRAM: Final = "in a damaged program"
 DAMAGED: Final = (DAMAGED_ARGUMENT, DAMAGED_PROGRAM, IN_DAMAGED_PROGRAM)
-"""Attempts of which the certificates are read back: what was damaged must not come out of them."""
+"""Kinds of attempts whose certificates are read back: malformed nodes must not occur in them."""
 
 
 @dataclass(slots=True)
 class Report(Tally[str]):
-    """What became of the runs."""
-
     attempts: Counter[Direction] = field(default_factory=Counter)
     applied: Counter[Direction] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     compared: int = 0
-    unjudged: int = 0
+    uncompared: int = 0
     discarded: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
@@ -79,19 +74,18 @@ class Report(Tally[str]):
             self.opening("runs"),
             f"  {sum(self.kinds.values())} attempts, {sum(self.accepted.values())} accepted:",
             *(f"    {kind}: {count}, {self.accepted[kind]} accepted" for kind, count in sorted(self.kinds.items())),
-            f"  {self.compared} calls compared; {self.unjudged} theorems were about no call that was drawn",
-            f"  refused by: {_counted(self.refused)}",
-            f"  {sum(self.discarded.values())} discarded: {_counted(self.discarded)}",
+            f"  {self.compared} calls compared; {self.uncompared} theorems without a valid call",
+            f"  refused by: {counted(dict(self.refused.most_common()))}",
+            f"  {sum(self.discarded.values())} discarded: {counted(dict(self.discarded.most_common()))}",
             "  rules, each with how often it was applied of how often attempted, forward and in reverse:",
             *self._table(),
             f"  never applied forward: {', '.join(self.never(reverse=False)) or 'none'}",
             f"  never applied in reverse: {', '.join(self.never(reverse=True)) or 'none'}",
-            f"  {len(self.findings)} findings",
         ]
-        return "\n".join([*lines, *(f"\nFINDING {found}" for found in self.findings[:FINDINGS_SHOWN])])
+        return self.report(lines)
 
     def never(self, *, reverse: bool) -> list[str]:
-        """The rules that were never applied in a direction."""
+        """Return the rules that were never applied in a direction."""
         return [name for name in RULES if not self.applied[name, reverse]]
 
     def _table(self, columns: int = 2) -> Iterable[str]:
@@ -104,20 +98,14 @@ class Report(Tally[str]):
             yield f"    {'  '.join(cells[start : start + columns])}".rstrip()
 
 
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"
-
-
 class Run:
-    """The runs of one seed."""
-
     def __init__(self, seed: int) -> None:
         self.report = Report(seed)
         self.number = 0
         self.turns: list[Direction] = [(name, reverse) for name in RULES for reverse in (False, True)]
 
     def one(self, number: int) -> None:
-        """One run: a program, and what is asked of the kernel about it."""
+        """Make a program and attempt steps in it."""
         self.number = number
         choices = Seeded.by(f"kernel {self.report.seed} {number}")
         if number % 12 == 11:
@@ -136,17 +124,15 @@ class Run:
             self._twin(number, RULES[name], reverse, choices)
         match number % 4:
             case 0:
-                self._tampered(start, made, choices)
+                self._replaced(start, made, choices)
             case 1:
                 self._damaged(start, made, choices)
             case 2:
                 self._damaged_program(made, choices)
             case _:
-                self._swindled(start, made, choices)
+                self._forged(start, made, choices)
         self._elsewhere(theorem or start, choices)
-        self._believed(number)
-
-    # -- programs -----------------------------------------------------------------------------------------------------
+        self._declared_guards(number)
 
     def _attack(self, rule: Rule, reverse: bool, number: int, *, otherwise: bool = False) -> Attack | None:
         return attack(rule, reverse, Seeded.by(f"attack {self.report.seed} {number}"), otherwise=otherwise)
@@ -156,12 +142,12 @@ class Run:
             return kernel.reflexivity(program)
         except ATLError as error:
             self.report.discarded[f"program: {type(error).__name__}"] += 1
-        except Exception as error:  # noqa: BLE001 (what no user should see is what is looked for)
+        except Exception as error:  # noqa: BLE001 (an untyped error is a finding)
             self._found("a program", f"{type(error).__name__}: {error}", program)
         return None
 
     def _generated(self, choices: Choices) -> None:
-        """A program of the differential fuzz, and other rules in it."""
+        """Apply rules in a program of the differential fuzzer."""
         made = case(choices)
         if not isinstance(made, Case) or made.program.body.size > LARGEST:
             self.report.discarded["generated program"] += 1
@@ -171,14 +157,12 @@ class Run:
             for _ in range(3):
                 self._elsewhere(start, choices)
 
-    # -- attempts -----------------------------------------------------------------------------------------------------
-
     def _step(
         self, kind: str, start: Theorem, made: Attack, arguments: dict[str, Argument], choices: Choices
     ) -> Theorem | None:
         direction = (made.rule.name, made.reverse)
         self.report.attempts[direction] += 1
-        theorem = self._asked(
+        theorem = self._attempt_step(
             kind,
             lambda: kernel.rewrite(start, made.rule, made.path, arguments, reverse=made.reverse),
             f"{made.rule.name}{' in reverse' if made.reverse else ''} at {list(made.path)}",
@@ -188,10 +172,10 @@ class Run:
         self.report.applied[direction] += theorem is not None
         return theorem
 
-    def _asked(
+    def _attempt_step(
         self, kind: str, ask: Callable[[], Theorem | None], what: str, choices: Choices, about: Program
     ) -> Theorem | None:
-        """What the kernel answers, judged."""
+        """Run an attempt and evaluate its theorem."""
         self.report.kinds[kind] += 1
         try:
             theorem = ask()
@@ -204,27 +188,27 @@ class Run:
         if theorem is None:
             return None
         self.report.accepted[kind] += 1
-        self._judged(kind, what, theorem, choices)
+        self._evaluated_theorem(kind, what, theorem, choices)
         return theorem
 
-    def _judged(self, kind: str, what: str, theorem: Theorem, choices: Choices) -> None:
+    def _evaluated_theorem(self, kind: str, what: str, theorem: Theorem, choices: Choices) -> None:
         try:
-            judged = judge(theorem.lhs, theorem.rhs, choices)
+            verdict = compare_sides(theorem.lhs, theorem.rhs, choices)
         except Exception as error:  # noqa: BLE001 (a program that cannot even be looked at)
-            self._found(f"{kind}, {what}", f"it cannot be judged: {type(error).__name__}: {error}", None)
+            self._found(f"{kind}, {what}", f"it cannot be evaluated: {type(error).__name__}: {error}", None)
             return
-        self.report.compared += judged.runs
-        self.report.unjudged += not judged.runs
-        self.report.discarded.update(f"call: {reason}" for reason in judged.discarded)
-        if judged.wrong is not None:
-            self._found(f"{kind}, {what}", judged.wrong, theorem)
+        self.report.compared += verdict.runs
+        self.report.uncompared += not verdict.runs
+        self.report.discarded.update(f"call: {reason}" for reason in verdict.discarded)
+        if verdict.wrong is not None:
+            self._found(f"{kind}, {what}", verdict.wrong, theorem)
         elif self.number % 64 == 2:
             self._saved(kind, what, theorem)
         elif kind in DAMAGED:
             self._read_back(kind, what, theorem)
 
     def _saved(self, kind: str, what: str, theorem: Theorem) -> None:
-        """Its certificate, where it can be written, is replayed to the same theorem."""
+        """Write the theorem's certificate, if possible, and compare the replayed theorem."""
         try:
             text = dumps(theorem)
         except ATLError as error:
@@ -242,7 +226,7 @@ class Run:
             self._found(f"{kind}, {what}", "its certificate proves something else", theorem)
 
     def _read_back(self, kind: str, what: str, theorem: Theorem) -> None:
-        """What was let in is made as programs are, so that it is read back from its text."""
+        """Compare the program with the one parsed from its text."""
         try:
             again = parse(show_program(theorem.rhs))
         except ContradictoryAssumptions:
@@ -254,18 +238,18 @@ class Run:
             self._found(f"{kind}, {what}", f"it is read back as {again}", theorem)
 
     def _twin(self, number: int, rule: Rule, reverse: bool, choices: Choices) -> None:
-        """The same again where the inputs declare something else: what is remembered of one does not hold of it."""
+        """Repeat the attempt with other declarations: memos of one program must not hold for another."""
         made = self._attack(rule, reverse, number, otherwise=True)
         start = None if made is None else self._start(made.program)
         if made is not None and start is not None:
             self._step("as drawn, other facts declared", start, made, made.arguments, choices)
 
-    def _tampered(self, start: Theorem, made: Attack, choices: Choices) -> None:
-        """One argument exchanged for another of its kind."""
+    def _replaced(self, start: Theorem, made: Attack, choices: Choices) -> None:
+        """Replace one argument by another of its kind."""
         if not made.arguments:
             return
         name = choose(choices, list(made.arguments))
-        drawn = Unreasonable(made.rule, choices, made.setting, made.place.indices, made.place.tensors)
+        drawn = OddArguments(made.rule, choices, made.declarations, made.place.indices, made.place.tensors)
         try:
             other = drawn.argument(name, made.rule.metavariables[name])
         except ATLError:
@@ -273,59 +257,61 @@ class Run:
         self._step("another argument", start, made, {**made.arguments, name: other}, choices)
 
     def _damaged(self, start: Theorem, made: Attack, choices: Choices) -> None:
-        """One argument damaged; where the side of the rule can still be stated, in a program that holds it."""
+        """Replace one argument by a malformed one."""
         if not made.arguments:
             return
         for _ in range(3):
             name = choose(choices, list(made.arguments))
-            other = damaged(choices, made.setting, made.arguments[name])
+            other = damaged(choices, made.declarations, made.arguments[name])
             self._step(DAMAGED_ARGUMENT, start, made, {**made.arguments, name: other}, choices)
 
     def _damaged_program(self, made: Attack, choices: Choices) -> None:
         for _ in range(3):
-            program = damaged_program(choices, made.setting, made.program)
+            program = damaged_program(choices, made.declarations, made.program)
             ask = partial(kernel.reflexivity, program)
-            start = self._asked(DAMAGED_PROGRAM, ask, "itself", choices, made.program)
+            start = self._attempt_step(DAMAGED_PROGRAM, ask, "itself", choices, made.program)
             if start is not None:
                 self._step(IN_DAMAGED_PROGRAM, start, made, made.arguments, choices)
 
-    def _swindled(self, start: Theorem, made: Attack, choices: Choices) -> None:
-        for swindle in SWINDLES:
-            self._asked(
-                f"swindle: {swindle.__name__}",
-                partial(swindle, choices, start, made, made.setting),
+    def _forged(self, start: Theorem, made: Attack, choices: Choices) -> None:
+        for forgery in FORGERIES:
+            self._attempt_step(
+                f"forgery: {forgery.__name__}",
+                partial(forgery, choices, start, made, made.declarations),
                 made.rule.name,
                 choices,
                 made.program,
             )
 
     def _elsewhere(self, theorem: Theorem, choices: Choices) -> None:
-        """Other rules at other places, with what matching finds and the rest drawn."""
+        """Apply other rules at random places, with matched and random arguments."""
         if theorem.rhs.body.size > LARGEST:
             return
         for _ in range(ELSEWHERE):
             name, reverse = choose(choices, self.turns)
             rule = RULES[name]
-            path, indices = _somewhere(theorem.rhs.body, choices)
+            path, indices = _random_place(theorem.rhs.body, choices)
             term = subterm(theorem.rhs.body, path)
             if not may_match(rule, reverse, term):
                 continue
-            setting = Setting.of(theorem.rhs, choices)
+            declarations = Declarations.of(theorem.rhs, choices)
             try:
                 found = match(rule, reverse, term, {})
                 if isinstance(found, Mismatch):
                     continue
-                drawn = Unreasonable(rule, choices, setting, indices)
+                drawn = OddArguments(rule, choices, declarations, indices)
                 found = {**{name: drawn.argument(name, kind) for name, kind in rule.metavariables.items()
                             if name not in found}, **found}  # fmt: skip
             except ATLError:
                 continue
-            self._step("elsewhere", theorem, Attack(theorem.rhs, rule, reverse, path, found, setting), found, choices)
+            self._step(
+                "elsewhere", theorem, Attack(theorem.rhs, rule, reverse, path, found, declarations), found, choices
+            )
 
-    def _believed(self, number: int) -> None:
-        """A guard by what the inputs may declare of their elements; and the same where they declare something else."""
+    def _declared_guards(self, number: int) -> None:
+        """Remove a guard on a declared element, with these and with other declarations."""
         rule = RULES["guard_true"]
-        for turn in range(BELIEVED):
+        for turn in range(DECLARED_GUARDS):
             for otherwise in (False, True):
                 choices = Seeded.by(f"believed {self.report.seed} {number} {turn}")
                 made = guarded(rule, choices, otherwise=otherwise)
@@ -342,8 +328,8 @@ class Run:
         self.report.findings.append(f"in run {self.number} of seed {self.report.seed}, {what}: {wrong}\n{text}")
 
 
-def _somewhere(body: Expr, choices: Choices) -> tuple[Path, int]:
-    """A path, and how many indices are bound there."""
+def _random_place(body: Expr, choices: Choices) -> tuple[Path, int]:
+    """Return a path, and the number of indices bound there."""
     path: list[int] = []
     indices = 0
     at = body
@@ -355,13 +341,10 @@ def _somewhere(body: Expr, choices: Choices) -> tuple[Path, int]:
     return tuple(path), indices
 
 
-# -- the command ------------------------------------------------------------------------------------------------------
-
-
 def run_kernel(
     numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, first: bool = False
 ) -> Report:
-    """These runs of a seed; interrupted, those made so far. With `first`, no more than up to the first finding."""
+    """Run these numbers of a seed, or until an interrupt. With `first`, stop at the first finding."""
     run = Run(seed)
     run.report.wanted = len(numbers)
     forget()
@@ -370,8 +353,8 @@ def run_kernel(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 without findings, 1 with some, 130 when interrupted."""
-    said = "Attacks the kernel, and judges its theorems."
+    """Run the command. Return 0 without findings, 1 with findings, 130 when interrupted."""
+    said = "Attacks the kernel and evaluates its theorems."
     return command(arguments, run_kernel, name="kernel", what="runs", description=said)
 
 

@@ -1,15 +1,14 @@
-"""Attacks on the prover: random questions, each answer held against brute force.
+"""Fuzzer of the prover: random queries, with every answer compared with brute force.
 
-The questions are about sizes and indices, products of sizes, quotients and remainders, elements of arrays of every
-declaration and order, numbers near the end of machine integers, and facts that contradict each other; and about the
-bounds of expressions over ranges. What is proved must have no counterexample among small numbers and some large ones;
-what is refuted must come with numbers that meet all facts, declarations and orders too, and break the claim. Any error
-that is not typed is a finding as well.
+Queries are about sizes and indices, products, quotients and remainders, elements of declared arrays, numbers near the
+limits of machine integers, contradictory facts, and bounds of expressions over ranges. A proved goal must have no
+counterexample among small and some large numbers. The numbers of a refutation must satisfy all facts and declarations,
+and break the goal. Any untyped error is a finding.
 
-Each question is asked twice, the second time blind: without the search for counterexamples, which answers most false
-questions before the layers that come after it are asked. A layer that proves what is false is seen only then.
+Each query runs a second time without the search for counterexamples. This search refutes most false goals before the
+later layers run, and so hides their faults.
 
-`atl fuzz prover --n 20000 --seed 1` prints how many questions were answered in which way.
+`atl fuzz prover --n 20000 --seed 1` prints the counts of answers.
 """
 
 from __future__ import annotations
@@ -26,72 +25,49 @@ from atl.core.index import Index
 from atl.core.predicate import Predicate, at_most, expressions
 from atl.core.traversal import divisors
 from atl.errors import ATLError, TooLarge
-from atl.prove import (
-    Answer,
-    Facts,
-    Proved,
-    Refuted,
-    Unknown,
-    forget,
-    lower_bound,
-    prove,
-    prover,
-    simplify,
-    upper_bound,
-)
+from atl.prove import Answer, Facts, Proved, Refuted, Unknown, forget, lower_bound, prove, prover, simplify, upper_bound
 from atl.prove.search import Search
 from atl.text.printing import show_predicate
 from proofs_tests.attacks.questions import Question, breaks, breaks_it, can_be, question, samples
-from proofs_tests.fuzzing import Progress, Tally, command, try_all
+from proofs_tests.fuzzing import Progress, Tally, command, counted, try_all
 
-FINDINGS_SHOWN: Final = 10
 WHOLE: Final = 10
-"""Of every so many questions one is tried at all points of the box."""
+"""Period of the queries that are checked at all points of the box."""
 
 
 @contextmanager
-def blind() -> Iterator[None]:
-    """Switches the search for counterexamples off, and leaves aside what was answered with it."""
+def without_search() -> Iterator[None]:
+    """Disable the search for counterexamples, and use an empty memo."""
     with patch.object(Search, "sample", lambda search, tries: None), patch.object(prover, "_memo", {}):
         yield
 
 
 @dataclass(slots=True)
 class Report(Tally[str]):
-    """What became of the questions."""
-
     answers: Counter[str] = field(default_factory=Counter)
-    blind: Counter[str] = field(default_factory=Counter)
+    without_search: Counter[str] = field(default_factory=Counter)
     discarded: Counter[str] = field(default_factory=Counter)
     points: int = 0
 
     def __str__(self) -> str:
-        why = ", ".join(f"{count} {name}" for name, count in self.discarded.most_common()) or "none"
         lines = [
             self.opening("questions"),
-            f"  {_counted(self.answers)}",
-            f"  blind: {_counted(self.blind)}",
-            f"  {self.points} points at which what is proved, or bounded, was looked at",
-            f"  {sum(self.discarded.values())} discarded: {why}",
-            f"  {len(self.findings)} findings",
+            f"  {counted(dict(sorted(self.answers.items())))}",
+            f"  without search: {counted(dict(sorted(self.without_search.items())))}",
+            f"  {self.points} points checked for proved goals and bounds",
+            f"  {sum(self.discarded.values())} discarded: {counted(dict(self.discarded.most_common()))}",
         ]
-        return "\n".join([*lines, *(f"\nFINDING {found}" for found in self.findings[:FINDINGS_SHOWN])])
-
-
-def _counted(answers: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(answers.items())) or "no answers"
+        return self.report(lines)
 
 
 class Run:
-    """The questions of one seed."""
-
     def __init__(self, seed: int) -> None:
         self.report = Report(seed)
         self.number = 0
         self.answers = self.report.answers
 
     def one(self, number: int) -> None:
-        """Asks one question with and without the search for counterexamples, and looks at what is answered."""
+        """Answer one query with and without the search for counterexamples, and check the answers."""
         self.number = number
         rng = random.Random(f"prover {self.report.seed} {number}")
         try:
@@ -101,12 +77,12 @@ class Run:
             return
         self.answers = self.report.answers
         self._ask(asked, rng)
-        self.answers = self.report.blind
-        with blind():
+        self.answers = self.report.without_search
+        with without_search():
             self._ask(asked, rng)
 
     def _ask(self, asked: Question, rng: random.Random) -> None:
-        """Asks once for an answer, or for both bounds."""
+        """Query an answer, or both bounds."""
         facts = Facts().assume(*asked.facts)
         try:
             if asked.bounded is None:
@@ -115,7 +91,7 @@ class Run:
                 self._bounded(asked, asked.bounded, rng)
         except TooLarge:
             self.report.discarded["TooLarge"] += 1
-        except Exception as error:  # noqa: BLE001 (what no user should see is what is looked for)
+        except Exception as error:  # noqa: BLE001 (an untyped error is a finding)
             self._found(asked, f"{type(error).__name__}: {error}")
 
     def _answered(self, asked: Question, answer: Answer, rng: random.Random) -> None:
@@ -140,7 +116,7 @@ class Run:
                 return
 
     def _bounded(self, asked: Question, of: Index, rng: random.Random) -> None:
-        """Bounds, and the expression made simpler: each an inequality that holds wherever the facts do."""
+        """Check the bounds and the simplified expression, each as an inequality that follows from the facts."""
         outside = Facts().assume(*asked.facts[len(asked.ranges) :])
         inside = Facts().assume(*asked.facts)
         claims: list[Predicate] = []
@@ -162,18 +138,15 @@ class Run:
             f"\n  {array.name}: {array.shape} from {array.low} to {array.high} {array.monotonic}".rstrip()
             for array in asked.arrays
         )
-        asking = "" if self.answers is self.report.answers else ", asked blind"
+        asking = "" if self.answers is self.report.answers else ", without search"
         where = f"question {self.number} of seed {self.report.seed}{asking}"
         self.report.findings.append(f"in {where}: {wrong}\n  asked: {about}\n  known: {known}{declared}")
-
-
-# -- the command ------------------------------------------------------------------------------------------------------
 
 
 def run_prover(
     numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, first: bool = False
 ) -> Report:
-    """These questions of a seed; interrupted, those asked so far. With `first`, up to the first finding."""
+    """Run these queries of a seed, or until an interrupt. With `first`, stop at the first finding."""
     run = Run(seed)
     run.report.wanted = len(numbers)
     forget()
@@ -182,8 +155,8 @@ def run_prover(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 without findings, 1 with some, 130 when interrupted."""
-    said = "Attacks the prover, and judges its answers."
+    """Run the command. Return 0 without findings, 1 with findings, 130 when interrupted."""
+    said = "Attacks the prover and checks its answers."
     return command(arguments, run_prover, name="prover", what="questions", description=said)
 
 

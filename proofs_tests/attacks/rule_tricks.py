@@ -1,7 +1,7 @@
-"""Texts of rules that try to say one thing when they are judged and another when they are used.
+"""User-defined rules that try to state one law when they are checked and another when they are used.
 
-Each is executed after `stated_rules.HEAD`. Code that is run writes into the list CALLS: after the declaration nothing
-may. {name} is what the rule is to be called.
+Each text is executed after `random_rules.HEAD`. Code that runs appends to the list CALLS, which must not change after
+the declaration. {name} is replaced by the name of the rule.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _terms(body: str, parameters: str = "a: Elem", more: str = "") -> str:
 
 
 TRICKS: Final[dict[str, str]] = {
-    # What is looked at.
+    # Tests of the metavariables.
     "the rank": _of("return equation(a, a if a.rank < 3 else a + a)"),
     "the number of extents": _of("return equation(a, a if len(a.shape) != 4 else a + a)"),
     "the node": _of("return equation(a, a if type(a.node).__name__ == 'Metavariable' else a + a)"),
@@ -68,7 +68,7 @@ TRICKS: Final[dict[str, str]] = {
         "n: Index, e: Body[Index]", "import atl.prove\nfrom atl.prove import Facts",
     ),
     "the stack": _of("return equation(a, a if len(inspect.stack()) < 999 else a + a)", before="import inspect"),
-    # What changes.
+    # State that changes.
     "a counter": _of("COUNT.append(1)\n" + "return equation(a, a * 1) if len(COUNT) <= 5 else equation(a, a + a)",
                      before="COUNT = []"),
     "another equation at each call": _of("COUNT.append(1)\nreturn equation(a * len(COUNT), a * COUNT.__len__())",
@@ -96,7 +96,7 @@ TRICKS: Final[dict[str, str]] = {
     "the statements": _of(_TRUE) + "\ntry:\n    {name}.statements[(0,)] = None\nexcept TypeError:\n    pass\n",
     "a metavariable's kind": _of(_TRUE)
     + "\ntry:\n    {name}.metavariables['a'] = Index\nexcept TypeError:\n    pass\n",
-    # How it is called.
+    # Signatures.
     "a default": _of(_TRUE, "a: Elem, seen: Index = 1"),
     "a keyword": _of(_TRUE, "*, a: Elem"),
     "any keywords": _of("return equation(0.0, 0.0)", "**a: Elem"),
@@ -112,7 +112,7 @@ TRICKS: Final[dict[str, str]] = {
         before='def shadow(a: Elem) -> Equation:\n    """Within."""\n    return equation(a, a * 1)',
     ),
     "itself": _of("return equation(a, {name}(a))"),
-    # What it raises.
+    # Exceptions.
     **{
         f"raising {error}": _of(f"raise {error}")
         for error in ("ValueError", "KeyError(1)", "AttributeError", "RecursionError", "MemoryError", "StopIteration",
@@ -121,7 +121,7 @@ TRICKS: Final[dict[str, str]] = {
     "raising at rank 0": _of("if a.rank == 0:\n    raise ValueError\n" + _TRUE),
     "raising at all ranks but 3": _of("if a.rank != 3:\n    raise ValueError\n" + _FALSE),
     "recursion": _of("return {name}_f(a)", before="def {name}_f(a):\n    return {name}_f(a)"),
-    # What it returns.
+    # Return values.
     "nothing": _of("return None"),
     "a pair": _of("return a, a"),
     "an equation of a subclass": _of("q = " + _TRUE.removeprefix("return ") + "\nreturn Mine(q.lhs, q.rhs)",
@@ -202,7 +202,7 @@ TRICKS: Final[dict[str, str]] = {
     "an operation of a subclass": _terms('return Equation(Unary(Counting("neg"), a.node), (0 - a).node)', "a: Scalar",
                                          _COUNTING.format(base="str")),
     "literals that are no numbers": _of('return equation(a * float("nan"), a * float("nan"))'),
-    # What it is annotated with.
+    # Annotations.
     "a group of a subclass": _terms(_TRUE, 'a: Kind("tensor", 0, Counting("s"))', _COUNTING.format(base="str")),
     "a kind of a subclass": _terms(
         _TRUE, "a: Mine('tensor')", "class Mine(Kind):\n    @property\n    def mine(self):\n        return 1\n"
@@ -218,7 +218,7 @@ TRICKS: Final[dict[str, str]] = {
     "no annotation": _of(_TRUE, "a"),
     "an annotation as text": _of(_TRUE, "a: 'Elem'"),
     "an annotation that counts": _of(_TRUE, "a: 'CALLS.append(0) or Elem'"),
-    # What it is called.
+    # Names.
     "a name of a subclass of str": _COUNTING.format(base="str") + _of(_TRUE).replace(
         "@rule", "def renamed(f):\n    f.__name__ = Counting(f.__name__)\n    return f\n\n@rule\n@renamed"
     ),
@@ -229,4 +229,4 @@ TRICKS: Final[dict[str, str]] = {
         "@rule", "def moved(f):\n    f.__module__ = object()\n    return f\n\n@rule\n@moved"
     ),
 }  # fmt: skip
-"""What is tried, and the text of a rule that tries it."""
+"""Texts of rules by the trick that they try."""

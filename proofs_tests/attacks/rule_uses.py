@@ -1,4 +1,4 @@
-"""Uses of a user's rule: arguments at any rank and of any element type, and both sides of a theorem evaluated."""
+"""Uses of user-defined rules: arguments of all ranks and element types, and evaluation of theorems."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from rewrites.kinds import Kind
 from rewrites.statement import Statement, groups_of
 
 LARGEST: Final = 20_000
-"""A program of more steps is not evaluated."""
+"""Number of evaluation steps above which a program is skipped."""
 SMALL: Final = 8
 FAR: Final = (10**5, 2**31 + 1, 2**33, -(2**31) - 2)
-"""Indices beyond what is tried when a rule is judged."""
+"""Indices outside of the range in which rules are tested."""
 CLOSE: Final = 1e-6
 
 
-class Used:
-    """Arguments for a statement: small programs over inputs, at indices of a place; constants, or sizes too."""
+class Arguments:
+    """Random arguments for a statement: small programs over inputs, bound indices, constants and sizes."""
 
     def __init__(self, stated: Statement, choices: Choices, *, indices: int) -> None:
         self.stated, self.choices = stated, choices
@@ -117,7 +117,7 @@ class Used:
         return [constant(extent) for extent in self.extents[: ranks.get(kind.group, 0)]]
 
     def _value(self, extents: list[Index], dtype: str, given: Sequence[Any], depth: int) -> Tensor:
-        """A tensor of these extents, made of what is given and of inputs."""
+        """Return a tensor of these extents, made of the given terms and of inputs."""
         choices = self.choices
         whole = Type(dtype, tuple(extents))
         alike = [one for one in given if isinstance(one, Tensor) and one.node.type == whole]
@@ -148,7 +148,7 @@ class Used:
                 return self._read(extents, dtype, given)
 
     def _read(self, extents: list[Index], dtype: str, given: Sequence[Any]) -> Tensor:
-        """An input at an index that is given, or an input itself."""
+        """Return an input, or its element at given indices."""
         indices = [one for one in given if isinstance(one, IndexExpr)]
         taken = [one for one in indices if chance(self.choices, 70)]
         out = self._input([*[constant(6)] * len(taken), *extents], dtype)
@@ -166,7 +166,7 @@ class Used:
 
 
 def _fixed(stated: Statement) -> Iterator[tuple[str, Index]]:
-    """The indices that a premise says to be a number."""
+    """Yield the indices that a premise fixes to a number."""
     for premise in stated.premises:
         if isinstance(premise, Zero):
             for uid, name in stated.names.items():
@@ -178,8 +178,8 @@ def _fixed(stated: Statement) -> Iterator[tuple[str, Index]]:
                     yield name, other
 
 
-def around(term: Expr, choices: Choices, *, indices: int) -> tuple[Expr, TermPath]:
-    """A term with something around, and the path to it."""
+def wrapped(term: Expr, choices: Choices, *, indices: int) -> tuple[Expr, TermPath]:
+    """Return a term in a larger term, and the path to it."""
     if indices:
         return Gen(constant(0), constant(2), term), (0,)
     match choices.integer(0, 3):
@@ -191,17 +191,14 @@ def around(term: Expr, choices: Choices, *, indices: int) -> tuple[Expr, TermPat
             return term, ()
 
 
-def needs(sides: Sequence[Expr], premises: Sequence[Predicate], indices: int) -> tuple[Predicate, ...]:
-    """What an instance needs, as far as it is about sizes alone."""
+def obligations_of(sides: Sequence[Expr], premises: Sequence[Predicate], indices: int) -> tuple[Predicate, ...]:
+    """Return the obligations of an instance that are about sizes only."""
     needed = list(premises)
     place = Scope(Facts(), tuple(index(Var(position, "i")) for position in range(indices)))
     for side in sides:
         for _, part, scope in parts_in_scope(side, place):
             needed += [each.goal for each in obligations(part, scope) if not each.goal.free]
     return tuple(dict.fromkeys(each for each in needed if not each.loose and each not in (TRUE, FALSE)))
-
-
-# -- comparing --------------------------------------------------------------------------------------------------------
 
 
 def _elements(array: Array, shape: tuple[int, ...], choices: Choices) -> Any:
@@ -217,7 +214,7 @@ def _elements(array: Array, shape: tuple[int, ...], choices: Choices) -> Any:
 
 
 def _work(term: Expr) -> int:
-    """How many steps an evaluation takes, about; an extent that is not known counts as a small one."""
+    """Estimate the number of evaluation steps. An unknown extent counts as a small one."""
     inner = 1 + sum(_work(child.expr) for child in children(term))
     if not isinstance(term, Gen | Reduce):
         return inner
@@ -226,7 +223,7 @@ def _work(term: Expr) -> int:
 
 
 def differ(theorem: Theorem, choices: Choices) -> str | None:
-    """Evaluate both sides in one call and return what differs. Raises `ATLError` where there is no such call."""
+    """Evaluate both sides in one call and return a difference. Raise `ATLError` if no call exists."""
     inputs = {array.name: array for array in theorem.lhs.inputs}
     sizes = {name: choices.integer(0, 4) for name in dict.fromkeys((*theorem.lhs.sizes, *theorem.rhs.sizes))}
     arrays = {name: _elements(array, _shape(array, sizes), choices) for name, array in inputs.items()}
@@ -251,7 +248,7 @@ def _shape(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _evaluated(program: Program, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
-    """The elements, exactly, or in double precision where a root is not rational."""
+    """Return the elements, exactly, or in double precision if a root is irrational."""
     free: dict[str, Any] = {name: sizes[name] for name in program.free_sizes}
     if _work(program.body) > LARGEST:
         raise NotExact("it takes too many steps")

@@ -1,4 +1,4 @@
-"""The attacks on the prover find nothing, and find faults that are put into it."""
+"""Tests of the prover fuzzer, with injected faults."""
 
 from __future__ import annotations
 
@@ -16,35 +16,34 @@ from atl.prove.bits import Value
 from atl.prove.bounds import _Elimination
 from atl.prove.cases import split_remainders
 from atl.prove.ends import _Ends
-from proofs_tests.attacks import prover_fuzz
-from proofs_tests.attacks.planting import plant
-from proofs_tests.attacks.prover_fuzz import blind, main, run_prover
+from proofs_tests.attacks import kernel_fuzz, prover_fuzz
+from proofs_tests.attacks.injection import inject
+from proofs_tests.attacks.prover_fuzz import main, run_prover, without_search
 from proofs_tests.attacks.questions import filled_in, given, m, n
 from proofs_tests.sampling import few_and_rest
 
 ENOUGH: Final = 1_500
 ORDERS: Final[tuple[Monotonicity, ...]] = ("", "nondecreasing", "increasing")
-"""Within so many questions each planted fault is found."""
 
 Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_remembered() -> Iterator[None]:
-    """What is answered with a fault is believed by no other test."""
+def _clear_memos() -> Iterator[None]:
+    """Clear memos that were filled with a fault."""
     yield
     forget()
 
 
 class _ByTheGoal(dict[prover.Key, Answer]):
-    """A memo in which the goal alone is looked for."""
+    """Memo that looks up the goal without the facts."""
 
     def get(self, key: prover.Key, default: Any = None) -> Any:
         return next((answer for other, answer in self.items() if other[1] == key[1]), default)
 
 
-PLANTED: dict[str, Callable[[Patch], None]] = {
-    "a bound over a quotient by zero": lambda patch: plant(
+FAULTS: dict[str, Callable[[Patch], None]] = {
+    "a bound over a quotient by zero": lambda patch: inject(
         patch, _Elimination, "_positive", "divisor.constant > 0 if divisor.constant is not None else ", ""
     ),
     "numbers that no array can hold": lambda patch: patch.setattr(
@@ -58,34 +57,34 @@ HIDDEN: dict[str, tuple[int, Callable[[Patch], None]]] = {
     "a remainder that no case is asked about": (
         5, lambda patch: patch.setattr(prover, "split_remainders", lambda *asked: split_remainders(*asked)[:-1])
     ),
-    "bits that count only upwards": (5, lambda patch: plant(patch, Value, "least", "min(weight, 0)", "0")),
+    "bits that count only upwards": (5, lambda patch: inject(patch, Value, "least", "min(weight, 0)", "0")),
     "a variable at its ends that counts as a size": (
-        9, lambda patch: plant(patch, _Ends, "_is_non_negative", "isinstance(atom, Size)", "True")
+        9, lambda patch: inject(patch, _Ends, "_is_non_negative", "isinstance(atom, ix.Size)", "True")
     ),
 }  # fmt: skip
-"""Faults of layers that are asked after the search for counterexamples, and a seed that soon meets each."""
+"""Faults of layers behind the search for counterexamples, each with a seed that finds it soon."""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("what", HIDDEN)
-def test_a_fault_behind_the_search_is_found_blind(what: str, monkeypatch: Patch) -> None:
+def test_fault_behind_the_search_is_found_without_it(what: str, monkeypatch: Patch) -> None:
     seed, put = HIDDEN[what]
     put(monkeypatch)
     report = run_prover(range(ENOUGH), seed, first=True)
-    assert ", asked blind: " in report.findings[0], "with the search nothing was found until then"
+    assert ", without search: " in report.findings[0], "with the search nothing was found until then"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", PLANTED)
-def test_a_fault_of_the_prover_is_found(what: str, monkeypatch: Patch) -> None:
-    PLANTED[what](monkeypatch)
+@pytest.mark.parametrize("what", FAULTS)
+def test_injected_prover_fault_is_found(what: str, monkeypatch: Patch) -> None:
+    FAULTS[what](monkeypatch)
     report = run_prover(range(ENOUGH), 1, first=True)
     print(report.tried, report.findings[:1])
     assert report.findings
 
 
-def test_a_row_is_filled_in_exactly_where_there_is_one() -> None:
-    """The judge is judged: against all rows of up to three elements from -1 to 3."""
+def test_filled_in_finds_a_row_iff_one_exists() -> None:
+    """Compare with all rows of up to three elements from -1 to 3."""
     numbers = range(-1, 4)
     for extent, monotonic in product(range(1, 4), ORDERS):
         every = [
@@ -104,28 +103,28 @@ def test_a_row_is_filled_in_exactly_where_there_is_one() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(None, 0), (3, None), (None, None)])
-def test_a_row_without_a_bound_has_room_on_that_side(low: int | None, high: int | None) -> None:
+def test_filled_in_without_a_bound(low: int | None, high: int | None) -> None:
     for known in ({}, {2: -9 if low is None else 9}):
         assert filled_in(known, 4, low, high, monotonic="increasing") is not None
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(150))
-def test_a_short_run_finds_nothing(numbers: range) -> None:
+def test_short_run_finds_nothing(numbers: range) -> None:
     report = run_prover(numbers, 5)
     assert report.findings == []
     assert report.ended == f"all {len(numbers)} are done"
-    assert report.blind.total() == report.answers.total()
+    assert report.without_search.total() == report.answers.total()
     if not numbers.start:
-        return  # too few for what is counted below
+        return  # too few queries for the counts below
     assert sum(count for name, count in report.answers.items() if name.startswith("proved")) > len(numbers) / 6
     assert report.answers["refuted"] > len(numbers) / 6
     assert report.answers["bounded"] > len(numbers) / 30
-    assert report.blind["proved by z3"] >= report.answers["proved by z3"]
+    assert report.without_search["proved by z3"] >= report.answers["proved by z3"]
 
 
-def test_a_blind_question_is_not_refuted_by_the_search() -> None:
+def test_search_is_disabled_in_the_second_query() -> None:
     before = statistics.snapshot()
-    with blind():
+    with without_search():
         prove(given(), less(n, m))
     assert statistics.since(before).search == 0
     assert isinstance(prove(given(), less(n, m)), Refuted)
@@ -133,15 +132,23 @@ def test_a_blind_question_is_not_refuted_by_the_search() -> None:
 
 
 @pytest.mark.long
-def test_the_command_prints_how_questions_were_answered(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--n", "40", "--seed", "3"]) == 0
+@pytest.mark.parametrize(
+    ("run", "first", "more"),
+    [(kernel_fuzz.main, "30 runs", "never applied in reverse: "), (main, "40 questions", "without search: ")],
+)
+def test_commands_print_counts(
+    run: Callable[[list[str]], int], first: str, more: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = first.partition(" ")[0]
+    assert run(["--n", count, "--seed", "3"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("seed 3: 40 questions in ")
-    assert "all 40 are done" in said
+    assert said.startswith(f"seed 3: {first} in ")
+    assert f"all {count} are done" in said
+    assert more in said
     assert said.endswith("0 findings\n")
 
 
-def test_a_run_that_is_interrupted_says_so(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_run_is_reported(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
     def stopping(*given: Any, **named: Any) -> Any:
         raise KeyboardInterrupt
 
@@ -150,7 +157,7 @@ def test_a_run_that_is_interrupted_says_so(monkeypatch: Patch, capsys: pytest.Ca
     assert "interrupted by Ctrl-C after" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("what", ["kernel", "prover"])
-def test_the_attacks_are_commands(what: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["fuzz", what, "--n", "4", "--seed", "2"]) == 0
-    assert capsys.readouterr().out.startswith("seed 2: 4 ")
+@pytest.mark.parametrize(("what", "count"), [("kernel", 4), ("prover", 4), ("rules", 1)])
+def test_fuzzers_are_commands(what: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["fuzz", what, "--n", str(count), "--seed", "2"]) == 0
+    assert capsys.readouterr().out.startswith(f"seed 2: {count} ")

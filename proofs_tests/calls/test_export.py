@@ -15,7 +15,7 @@ from examples import everyday, gpu
 from lowering import Kernel, compile, detect_gpu  # noqa: A004 (the public API name)
 from lowering.export.cases import cases
 from lowering.export.folder import unmarked
-from proofs_tests.user_rules.stated import extremes, larger_and_smaller
+from proofs_tests.user_rules.samples import extremes, larger_and_smaller
 from rewrites import Theorem, load, reschedule
 from sparse import CSR
 

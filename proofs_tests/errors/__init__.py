@@ -1,1 +1,1 @@
-"""The catalogue of errors: every code with an input that causes it, its message, and the cure that it suggests."""
+"""Catalogue of errors: for every code an example that causes it, its message and a correction."""

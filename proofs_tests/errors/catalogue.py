@@ -1,4 +1,4 @@
-"""The catalogue of errors as a page of the documents: `python -m proofs_tests.errors.catalogue > docs/errors.md`."""
+"""Writer of docs/errors.md: `python -m proofs_tests.errors.catalogue > docs/errors.md`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DECLARED_IN: Final = (
     "atl.errors", "bench.errors", "layouts.errors", "lowering.nest.traps", "atl.html.document", "rewrites.errors",
     "sparse.errors",
 )  # fmt: skip
-"""The modules in which errors are declared; a test sees to it that there are no others."""
+"""Modules that declare errors. A test checks that there are no others."""
 
 _HUNDREDS: Final = {
     "ATL1": "Writing a program",
@@ -44,21 +44,22 @@ _MACHINE: Final = (
     (re.compile(r"(      > .*\n)+"), "      > …\n"),
     (re.compile(r"required: .* -c answer\.c.*"), "required: …"),
 )
-"""What a message says of the machine, which another one would say in another way."""
+"""Parts of a message that depend on the machine."""
 
 _HEAD: Final = """\
 # Errors
 
-Every error that this library raises for a mistake in its use is an `atl.ATLError`, and the builtin error that one
-would expect. It has a code, the place, what was required, numbers that break it, and what to try. These are all codes;
-a test causes each of them, and carries out the cure. Those of the language are reachable as `atl.UnsafeAccess`, the
-others in `rewrites.errors`, `layouts`, `sparse`. Before each example stand these lines:
+Every error that this library raises for incorrect use is an `atl.ATLError`, and the builtin error that a Python
+user expects. It has a code, the place, the violated requirement, numbers that violate it, and suggestions. A test
+raises each of these errors and applies its correction. The errors of the language are names of `atl`, such as
+`atl.UnsafeAccess`; the others are in `rewrites.errors`, `layouts` and `sparse`. Each example begins with these
+lines:
 
 """
 
 
 def classes() -> dict[str, type[ATLError]]:
-    """The errors that have a code of their own, by it."""
+    """Return the errors that have a code, by code."""
     found: dict[str, type[ATLError]] = {}
     for module in DECLARED_IN:
         for value in vars(import_module(module)).values():
@@ -73,7 +74,7 @@ def classes() -> dict[str, type[ATLError]]:
 
 
 def shown(found: ATLError) -> str:
-    """A message without what it says of this machine."""
+    """Return a message without the parts that depend on the machine."""
     text = str(found)
     for of_machine, said in _MACHINE:
         text = of_machine.sub(said, text)
@@ -81,14 +82,14 @@ def shown(found: ATLError) -> str:
 
 
 def message(entry: Entry) -> str:
-    """What an example is refused with."""
+    """Return the message of an example."""
     with tempfile.TemporaryDirectory() as folder:
         found = refusal(entry, Path(folder))
     return "it is not refused" if found is None else shown(found)
 
 
 def page(messages: dict[str, str]) -> str:
-    """The page of all errors, with these messages by their codes."""
+    """Return the page of all errors, for messages by code."""
     return "".join(_parts(messages))
 
 
@@ -104,8 +105,8 @@ def _parts(messages: dict[str, str]) -> Iterator[str]:
         also = [base.__name__ for base in error.__mro__ if base.__module__ == "builtins"]
         builtins = "".join(f" (`{name}`)" for name in also[:1] if name != "Exception")
         yield f"\n### {entry.code} {error.__name__}{builtins}\n\n{_plain(inspect.getdoc(error) or '')}\n"
-        yield f"\n{_set_off(entry.example)}\nis refused:\n\n{_set_off(messages[entry.code])}"
-        yield f"\nCured: {entry.remedy}.\n"
+        yield f"\n{_set_off(entry.example)}\nraises:\n\n{_set_off(messages[entry.code])}"
+        yield f"\nCorrection: {entry.remedy}.\n"
 
 
 def _set_off(text: str) -> str:
@@ -118,7 +119,7 @@ def _plain(text: str) -> str:
 
 
 def main() -> None:
-    """Prints the page."""
+    """Print the page."""
     sys.stdout.write(page({entry.code: message(entry) for entry in ENTRIES}))
 
 

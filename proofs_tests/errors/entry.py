@@ -1,4 +1,4 @@
-"""One line of the catalogue of errors: code that is refused, and what to write in its place."""
+"""Entries of the catalogue of errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from atl.errors import ATLError
 
 FILE: Final = "example.py"
-"""What the examples are called in their messages."""
+"""File name of the examples in their messages."""
 
 PRELUDE: Final = """\
 import os
@@ -22,15 +22,15 @@ from atl import load, reschedule, rules
 n, m, k = atl.sizes("n m k")
 x, A = atl.tensor("x", n), atl.tensor("A", n, m)
 """
-"""What stands before every example."""
+"""Code that runs before every example."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A code with an example: `wrong` is refused with it, and is not with `old` replaced by `new`.
+    """Example of an error code: `wrong` raises it, and does not after `old` is replaced by `new`.
 
-    `advice` is the part of the message that says so, where that is not `new` itself. Where causing the error takes a
-    stand-in, such as for a missing library, the page has `shown`, what a user writes, and `cure`, what helps.
+    `advice` is the suggestion in the message, if it is not `new` itself. Where an example needs a stand-in, such as for
+    a missing library, the page has `shown`, the code that a user writes, and `cure`, the correction.
     """
 
     code: str
@@ -43,25 +43,25 @@ class Entry:
 
     @property
     def example(self) -> str:
-        """What the page shows."""
+        """Text of the example on the page."""
         return self.shown or self.wrong
 
     @property
     def remedy(self) -> str:
-        """What helps, as the page says it."""
+        """Correction on the page."""
         if self.cure or not self.new:
-            return self.cure or f"leave out `{self.old}`"
-        return f"in place of `{self.old}` write `{self.new}`"
+            return self.cure or f"remove `{self.old}`"
+        return f"replace `{self.old}` with `{self.new}`"
 
     @property
     def cured(self) -> str:
-        """The example as the message advises it."""
+        """Example with the correction."""
         assert self.wrong.count(self.old) >= 1, f"{self.code}: the cure replaces nothing"
         return self.wrong.replace(self.old, self.new)
 
 
 def refusal(entry: Entry, folder: Path) -> ATLError | None:
-    """What the example is refused with, run in a folder of its own."""
+    """Return the error that the example raises in a new folder."""
     try:
         run(entry.wrong, folder)
     except ATLError as error:
@@ -70,7 +70,7 @@ def refusal(entry: Entry, folder: Path) -> ATLError | None:
 
 
 def run(code: str, folder: Path) -> None:
-    """Runs an example as a file of its own; the environment is as before afterwards."""
+    """Run an example as a file, and restore the environment."""
     environment, here = dict(os.environ), Path.cwd()
     names: dict[str, Any] = {"__name__": "example"}
     exec(PRELUDE, names)

@@ -1,4 +1,4 @@
-"""The codes of building and running: compilers, marks, GPUs, pictures, the benchmark."""
+"""Errors of building and running: compilers, marks, GPUs, pictures, the benchmark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OF_BUILDING: Final = (
         "grey.png",
         "a picture: PNG",
         shown=("$ atl demo --image gray.png\n"),
-        cure="name a picture that is there",
+        cure="name an existing picture",
     ),
     Entry(
         "ATL505",
@@ -68,7 +68,7 @@ OF_BUILDING: Final = (
             "kernel = lowering.compile(atl.program('f', [x], 2 * x), target='cuda')\n"
             "kernel(x=np.ones(3, np.float32))\n"
         ),
-        cure="compile for the processor, in place of `'cuda'` write `'c'`; or use a machine with all three",
+        cure="compile for the processor, replace `'cuda'` with `'c'`; or use a machine with all three",
     ),
     Entry(
         "ATL508",
@@ -103,7 +103,7 @@ OF_BUILDING: Final = (
             "kernel = lowering.compile(reschedule(f).mark('i', 'block.y').goal, target='cuda')\n"
             "kernel(x=np.ones(100_000, np.float32))\n"
         ),
-        cure="in place of `block.y` write `block.x`",
+        cure="replace `block.y` with `block.x`",
     ),
     Entry(
         "ATL510",
@@ -149,7 +149,7 @@ OF_BUILDING: Final = (
             "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
             "    pool.map(kernel, [np.ones(4, np.float32)])\n"
         ),
-        cure="in place of `'fork'` write `'spawn'`",
+        cure="replace `'fork'` with `'spawn'`",
     ),
     Entry(
         "ATL601",
@@ -203,7 +203,7 @@ OF_BUILDING: Final = (
     ),
     Entry(
         "ATL804",
-        "# A stand-in for the process that measures: it ends, or says what came out.\n"
+        "# A stand-in for the process that measures: it exits, or reports a result.\n"
         "import json, sys\n"
         "from dataclasses import asdict\n"
         "from pathlib import Path\n"
@@ -220,7 +220,7 @@ OF_BUILDING: Final = (
         "f\"echo '{said}'\"",
         "a process that ends with a result",
         shown=("$ atl bench addition@8\n"),
-        cure="fix the cause that the process printed, such as missing memory, and measure again",
+        cure="read the output of the process, for instance that memory was exhausted, and measure again",
     ),
     Entry(
         "ATL805",
@@ -229,6 +229,6 @@ OF_BUILDING: Final = (
         "",
         "in an existing directory",
         shown=("$ atl bench --json none/speed.json\n"),
-        cure="name a file in an existing directory",
+        cure="name a file in an existing folder",
     ),
 )

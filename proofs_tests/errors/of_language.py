@@ -1,4 +1,4 @@
-"""The codes of the language: writing a program, its shapes and types, its safety, calling it."""
+"""Errors of the language: programs, shapes and types, safety, calls."""
 
 from __future__ import annotations
 
@@ -14,20 +14,8 @@ OF_LANGUAGE: Final = (
         "atl.select(i >= 1, x[i], 0.0)",
         "atl.select(p, e, other)",
     ),
-    Entry(
-        "ATL102",
-        "atl.exp('2')\n",
-        "'2'",
-        "2.0",
-        "a tensor or a number",
-    ),
-    Entry(
-        "ATL103",
-        "atl.tensor('2f', n)\n",
-        "'2f'",
-        "'f2'",
-        "does not start with a digit",
-    ),
+    Entry("ATL102", "atl.exp('2')\n", "'2'", "2.0", "a tensor or a number"),
+    Entry("ATL103", "atl.tensor('2f', n)\n", "'2f'", "'f2'", "does not start with a digit"),
     Entry(
         "ATL104",
         "held = []\n"
@@ -51,26 +39,9 @@ OF_LANGUAGE: Final = (
         "2 * x",
         "expected a tensor expression, found '*'",
     ),
-    Entry(
-        "ATL107",
-        "atl.program('squares', [x], x.dot(x))\n",
-        "x.dot(x)",
-        "x @ x",
-        "write a @ b",
-    ),
-    Entry(
-        "ATL108",
-        "atl.parse('f (x : float32[n]) : float32[n] := ⊞[i < n | paralel] x[i]')\n",
-        "paralel",
-        "parallel",
-    ),
-    Entry(
-        "ATL201",
-        "x[0, 0]\n",
-        "x[0, 0]",
-        "x[0]",
-        "at most 1 index",
-    ),
+    Entry("ATL107", "atl.program('squares', [x], x.dot(x))\n", "x.dot(x)", "x @ x", "write a @ b"),
+    Entry("ATL108", "atl.parse('f (x : float32[n]) : float32[n] := ⊞[i < n | paralel] x[i]')\n", "paralel", "parallel"),
+    Entry("ATL201", "x[0, 0]\n", "x[0, 0]", "x[0]", "at most 1 index"),
     Entry(
         "ATL202",
         "i = atl.tensor('i', n, dtype='int32')\nx + i\n",
@@ -92,19 +63,8 @@ OF_LANGUAGE: Final = (
         "atl.gen(n, lambda j: atl.guard(j < i, x[j]))",
         "generate the largest extent and guard the elements beyond",
     ),
-    Entry(
-        "ATL205",
-        "atl.split(0, x)\n",
-        "0",
-        "4",
-        "a positive divisor",
-    ),
-    Entry(
-        "ATL206",
-        "f = atl.program('f', [x], 2 * x, given=[n >= 4, n <= 3])\nreschedule(f)\n",
-        ", n <= 3",
-        "",
-    ),
+    Entry("ATL205", "atl.split(0, x)\n", "0", "4", "a positive divisor"),
+    Entry("ATL206", "f = atl.program('f', [x], 2 * x, given=[n >= 4, n <= 3])\nreschedule(f)\n", ", n <= 3", ""),
     Entry(
         "ATL301",
         "f = atl.program('f', [x], atl.gen(n, lambda i: x[i + 1]))\natl.check_safe(f)\n",

@@ -1,4 +1,4 @@
-"""The codes of layouts and of sparse tensors."""
+"""Errors of layouts and of sparse tensors."""
 
 from __future__ import annotations
 
@@ -7,34 +7,10 @@ from typing import Final
 from proofs_tests.errors.entry import Entry
 
 OF_LAYOUTS: Final = (
-    Entry(
-        "ATL651",
-        "layouts.Layout((4, -8), (8, 1))\n",
-        "-8",
-        "8",
-        "extents of at least 1",
-    ),
-    Entry(
-        "ATL652",
-        "layouts.as_lego(layouts.Layout(4, 2))\n",
-        "2",
-        "1",
-        "locations from 0 to 3",
-    ),
-    Entry(
-        "ATL653",
-        "layouts.draw(layouts.Layout((n, 4), (4, 1)))\n",
-        "(n, 4)",
-        "(3, 4)",
-        "give numbers for the sizes",
-    ),
-    Entry(
-        "ATL654",
-        "layouts.Layout((4, 8), (8, 1))[2]\n",
-        "[2]",
-        "[1]",
-        "from 0 to 1",
-    ),
+    Entry("ATL651", "layouts.Layout((4, -8), (8, 1))\n", "-8", "8", "extents of at least 1"),
+    Entry("ATL652", "layouts.as_lego(layouts.Layout(4, 2))\n", "2", "1", "locations from 0 to 3"),
+    Entry("ATL653", "layouts.draw(layouts.Layout((n, 4), (4, 1)))\n", "(n, 4)", "(3, 4)", "give numbers for the sizes"),
+    Entry("ATL654", "layouts.Layout((4, 8), (8, 1))[2]\n", "[2]", "[1]", "from 0 to 1"),
     Entry(
         "ATL655",
         "from layouts.templates import fill\nfill('{{ y }}', 'c', {'x': 4})\n",
@@ -42,19 +18,8 @@ OF_LAYOUTS: Final = (
         "{{ x }}",
         "one of x",
     ),
-    Entry(
-        "ATL901",
-        "sparse.CSR.with_index_dtype('int16')\n",
-        "int16",
-        "int32",
-    ),
-    Entry(
-        "ATL902",
-        "sparse.compress(sparse.HASH(3), np.ones((2, 5)))\n",
-        "HASH(3)",
-        "HASH(10)",
-        "Hashed(10)",
-    ),
+    Entry("ATL901", "sparse.CSR.with_index_dtype('int16')\n", "int16", "int32"),
+    Entry("ATL902", "sparse.compress(sparse.HASH(3), np.ones((2, 5)))\n", "HASH(3)", "HASH(10)", "Hashed(10)"),
     Entry(
         "ATL903",
         "held = np.ma.masked_array(np.eye(3), np.eye(3) > 0)\nsparse.compress(sparse.CSR, held)\n",

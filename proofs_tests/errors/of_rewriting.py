@@ -1,4 +1,4 @@
-"""The codes of rewriting: rules, tactics, theorems, certificates, searches, rules of a user's own."""
+"""Errors of rewriting: rules, tactics, theorems, certificates, searches, user-defined rules."""
 
 from __future__ import annotations
 

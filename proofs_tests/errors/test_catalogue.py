@@ -1,4 +1,4 @@
-"""Every code is caused, says what its page says, and is cured by what it advises."""
+"""Examples of every error code, their messages and their corrections."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ from proofs_tests.errors.entry import Entry, refusal, run
 PAGE = HERE / "docs" / "errors.md"
 
 
-def said_on_the_page() -> dict[str, str]:
-    """The message of each code, as the page has it."""
+def messages_on_the_page() -> dict[str, str]:
     text = PAGE.read_text(encoding="utf-8")
-    found = re.findall(r"^### (ATL\d+) .*?^is refused:\n\n(.*?)\n\nCured: ", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^### (ATL\d+) .*?^raises:\n\n(.*?)\n\nCorrection: ", text, re.MULTILINE | re.DOTALL)
     return {code: dedent(message) for code, message in found}
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.code))
-def test_a_code_is_caused_and_what_it_advises_cures_it(entry: Entry, tmp_path: Path) -> None:
+def test_example_raises_its_code_and_the_correction_works(entry: Entry, tmp_path: Path) -> None:
     assert faults(entry, tmp_path) == []
 
 
 def faults(entry: Entry, folder: Path) -> list[str]:
-    """What is wrong with a line of the catalogue."""
+    """Return the faults of an entry."""
     found = refusal(entry, folder)
     if found is None or type(found).code != entry.code:
         return [f"{entry.code} is not caused, but {found}"]
     out = []
-    told = "\n".join(line for line in str(found).splitlines() if re.match(r"\S|  \w|      > ", line))
-    if (entry.advice or entry.new) not in told:
+    shown_lines = "\n".join(line for line in str(found).splitlines() if re.match(r"\S|  \w|      > ", line))
+    if (entry.advice or entry.new) not in shown_lines:
         out.append(f"{entry.code} does not advise {entry.advice or entry.new}: {found}")
-    if shown(found) != said_on_the_page()[entry.code]:
+    if shown(found) != messages_on_the_page()[entry.code]:
         out.append(f"{entry.code} says something else than docs/errors.md: python -m proofs_tests.errors.catalogue")
     try:
         run(entry.cured, folder)
@@ -50,7 +49,7 @@ def faults(entry: Entry, folder: Path) -> list[str]:
     return out
 
 
-def test_a_line_that_is_wrong_is_found(tmp_path: Path) -> None:
+def test_wrong_entry_is_found(tmp_path: Path) -> None:
     (right,) = [entry for entry in ENTRIES if entry.code == "ATL206"]
     assert "is not caused" in faults(replace(right, code="ATL205"), tmp_path)[0]
     assert "is not caused" in faults(replace(right, wrong="x[0]\n"), tmp_path)[0]
@@ -58,29 +57,29 @@ def test_a_line_that_is_wrong_is_found(tmp_path: Path) -> None:
     assert "is not cured" in faults(replace(right, old="n <= 3", new="n <= 2"), tmp_path)[-1]
 
 
-def test_the_catalogue_is_complete() -> None:
+def test_catalogue_is_complete() -> None:
     declared = list(classes())
     assert [entry.code for entry in ENTRIES] == declared
     assert len(declared) >= 60
-    for room in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "bench"):
-        for path in (HERE / room).rglob("*.py"):
+    for package in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "bench"):
+        for path in (HERE / package).rglob("*.py"):
             for code in re.findall(r'^    code.* = "(ATL\d+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
                 assert code in (*declared, "ATL000"), path
 
 
-def test_the_page_is_what_the_catalogue_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(said_on_the_page())
+def test_page_matches_the_catalogue() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(messages_on_the_page())
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.code))
-def test_an_example_is_what_a_user_writes(entry: Entry) -> None:
+def test_examples_contain_no_test_scaffolding(entry: Entry) -> None:
     for scaffolding in ("mock", "proofs_tests", "bench.", "commands", "ctypes", "Namespace", "find_spec", "stand-in"):
         assert scaffolding not in entry.example
     assert not re.search(r"\b_[a-z]\w*\(|import _|before, ", entry.example)
     assert bool(entry.shown) == bool(entry.cure)
 
 
-def test_the_errors_of_the_language_are_reachable_as_its_names() -> None:
+def test_language_errors_are_exported() -> None:
     for name, value in vars(errors).items():
         if isinstance(value, type) and issubclass(value, ATLError):
             assert getattr(atl, name) is value

@@ -20,7 +20,7 @@ from examples import derivations, gpu
 from lowering import GpuKernel, compile  # noqa: A004
 from padtypes import truncations
 from proofs_tests.html.reading import Node, read
-from proofs_tests.user_rules.stated import extremes, larger_and_smaller, program, telescope
+from proofs_tests.user_rules.samples import extremes, larger_and_smaller, program, telescope
 from rewrites import Theorem, load, proof_trace, reschedule
 from rewrites.kernel import with_provenance
 from rewrites.session.call import Call

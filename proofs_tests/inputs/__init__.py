@@ -1,1 +1,1 @@
-"""Malformed use of the library: calls, texts, files, names and commands that nobody means."""
+"""Malformed use of the library: calls, texts, files, names and commands."""

@@ -1,4 +1,4 @@
-"""The cases of `atl fuzz inputs`: calls, methods, operators, texts, files, names and commands, each as Python text."""
+"""Cases of `atl fuzz inputs`: calls, methods, operators, texts, files, names and commands, each as Python text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import lowering
 import padtypes
 import rewrites
 import sparse
-from proofs_tests.inputs import setting
+from proofs_tests.inputs import fixtures
 from proofs_tests.programs.choices import Choices, chance, choose, weighted
 from rewrites.session import catalogue
 
@@ -49,7 +49,7 @@ Path('/') | '/' | '/dev/null' | '/nonexistent/x' | NotImplemented | (0,) * 500
 """.replace("\n", "|").split("|")
     if text.strip()
 )  # fmt: skip
-"""What nobody means to pass, most of it; `|` parts the list, and is the one operator that cannot stand in it."""
+"""Unusual arguments, most of them invalid, separated by `|`. So none of them contains this operator."""
 
 GOOD: Final = (
     "atl.sizes('n m')", "atl.sizes('n', min=1)", "atl.tensor('B', n, 3, dtype='float64')",
@@ -96,7 +96,7 @@ GOOD: Final = (
     "layouts.logical_divide(layout, layouts.Layout(4))", "layouts.equal(layout, layout)", "layouts.injective(layout)",
     "layouts.draw(layout)", "layouts.explain(layouts.composition, layout, layouts.Layout(8, 2))",
 )  # fmt: skip
-"""Calls that succeed or nearly; arguments of them are replaced."""
+"""Valid or nearly valid calls, whose arguments are replaced."""
 METHODS: Final = (
     "session().rw('get_gen')", "session().rw('get_gen', at='i', nth=0, all=False, reverse=False)",
     "session().rw('truncr_flatten_split', reverse=True, around='i', k=8)",
@@ -131,13 +131,13 @@ METHODS: Final = (
     "session(rows).sparsify('A', sparse.CSR)", "session(copied).sparsify('A', sparse.COO, result=True)",
     "session(rows).autotune({'n': 3, 'm': 2}, 0, schedule=lambda s: s, choices={}, measure=None, folder=folder())",
 )  # fmt: skip
-"""Calls of sessions, of which arguments are replaced too."""
+"""Calls of sessions, whose arguments are replaced too."""
 
 
-def _as_shown() -> Iterator[str]:
-    """The call that each tactic's docstring shows, with all its options as they are when they are left out."""
+def _documented_calls() -> Iterator[str]:
+    """Yield the call in each tactic's docstring, with all options at their defaults."""
     for entry in catalogue.tactics_of_sessions():
-        head, arguments, tail = parted(setting.example(entry.name)[1])
+        head, arguments, tail = split_call(fixtures.example(entry.name)[1])
         options = inspect.signature(getattr(rewrites.Session, entry.name)).parameters.values()
         given = {argument.partition("=")[0] for argument in arguments}
         arguments += [f"{o.name}={o.default!r}" for o in options if o.kind is o.KEYWORD_ONLY and o.name not in given]
@@ -154,7 +154,7 @@ CONVERSIONS: Final = (
     "len", "int", "float", "list", "hash", "bool", "str", "repr", "iter", "reversed", "math.sqrt", "np.sqrt",
     "np.asarray", "sum", "max", "round", "dir", "vars", "format", "bytes", "complex",
 )  # fmt: skip
-ROOMS: Final[tuple[ModuleType, ...]] = (atl, rewrites, padtypes, lowering, layouts, sparse)
+PACKAGES: Final[tuple[ModuleType, ...]] = (atl, rewrites, padtypes, lowering, layouts, sparse)
 NAMES: Final = (
     "if", "lambda", "None", "self", "cls", "out", "class", "int", "main", "double", "restrict", "inline", "register",
     "errno", "NULL", "memset", "malloc", "free", "sqrt", "exp", "INT64_MAX", "int64_t", "uint8_t", "gen", "sum",
@@ -166,20 +166,20 @@ NAMES: Final = (
     "For", "T", "E", "M_TILE", "LC_X", "FP_SCALE", "HUGE_VALF", "PRIor", "I", "linux", "unix", "nan", "inf", "NaN",
     "true", "false", "bool", "float32", "int32", "name", "program", "inputs",
 )  # fmt: skip
-"""Names that mean something to Python, to C, to the language or to a terminal."""
+"""Names with a meaning in Python, in C, in the language or in a terminal."""
 
 
 @cache
 def callables() -> dict[str, Any]:
-    """Every public thing that can be called, by the text that it is reached by."""
+    """Return every public callable, by the text that evaluates to it."""
     found: dict[str, Any] = {}
-    for room in ROOMS:
-        for name in room.__all__:
-            if room is atl and name in atl.LAZY:
-                continue  # it is a name of its package too
-            value = getattr(room, name)
+    for package in PACKAGES:
+        for name in package.__all__:
+            if package is atl and name in atl.LAZY:
+                continue  # the name of its package is used
+            value = getattr(package, name)
             if callable(value) and not (isinstance(value, type) and issubclass(value, Exception)):
-                found[f"{room.__name__}.{name}"] = value
+                found[f"{package.__name__}.{name}"] = value
     for name, value in inspect.getmembers(rewrites.Session, callable):
         if not name.startswith("_"):
             found[f"session().{name}"] = value
@@ -187,12 +187,9 @@ def callables() -> dict[str, Any]:
 
 
 def case(choices: Choices) -> tuple[str, str]:
-    """A kind and a Python expression."""
+    """Return a kind and a Python expression."""
     make: tuple[str, Callable[[Choices], str]] = weighted(choices, KINDS)
     return make[0], make[1](choices)
-
-
-# -- calls ------------------------------------------------------------------------------------------------------------
 
 
 def odd(choices: Choices) -> str:
@@ -200,7 +197,7 @@ def odd(choices: Choices) -> str:
 
 
 def _public(choices: Choices) -> str:
-    """Anything public, called with anything."""
+    """Call anything public with anything."""
     called = choose(choices, sorted(callables()))
     positional = [odd(choices) for _ in range(choices.integer(0, 4))]
     named = [f"{name}={odd(choices)}" for name in _keywords(called) if chance(choices, 20)]
@@ -217,15 +214,15 @@ def _keywords(called: str) -> tuple[str, ...]:
 
 
 def _replaced(templates: Sequence[str]) -> Callable[[Choices], str]:
-    """A call that is right but for one argument or a few."""
+    """Return a generator of valid calls with one or a few arguments replaced."""
 
     def make(choices: Choices) -> str:
-        head, arguments, tail = parted(choose(choices, templates))
+        head, arguments, tail = split_call(choose(choices, templates))
         for _ in range(weighted(choices, ((6, 1), (3, 2), (1, 3)))):
             if not arguments:
                 break
             at = choices.integer(0, len(arguments) - 1)
-            arguments[at] = in_place_of(arguments[at], odd(choices))
+            arguments[at] = replace_value(arguments[at], odd(choices))
         if arguments and chance(choices, 8):
             del arguments[choices.integer(0, len(arguments) - 1)]
         if chance(choices, 8) and not any(map(_NAMED.match, arguments)):
@@ -235,8 +232,8 @@ def _replaced(templates: Sequence[str]) -> Callable[[Choices], str]:
     return make
 
 
-def in_place_of(argument: str, other: str) -> str:
-    """Another value for the same parameter."""
+def replace_value(argument: str, other: str) -> str:
+    """Return the argument with another value."""
     name, equals, _ = argument.partition("=") if _NAMED.match(argument) else ("", "", "")
     return f"{name}{equals}{other}"
 
@@ -245,8 +242,8 @@ _NAMED: Final = re.compile(r"\w+=(?!=)")
 _OPENING, _CLOSING = "([{", ")]}"
 
 
-def parted(call: str) -> tuple[str, list[str], str]:
-    """The last call of an expression: what comes before its arguments, these, and what comes after."""
+def split_call(call: str) -> tuple[str, list[str], str]:
+    """Split an expression into the text before the arguments of its last call, the arguments, and the rest."""
     end = max(call.rfind(")"), call.rfind("]"))
     depth, start = 0, end
     for start in range(end, -1, -1):
@@ -280,9 +277,7 @@ def _operators(choices: Choices) -> str:
     return f"operator.{choose(choices, BINARY)}({left}, {right})"
 
 
-# -- texts, files, names ----------------------------------------------------------------------------------------------
-
-_PIECES: Final = (
+_TOKENS: Final = (
     *"()[]{}<>=+-*/%&|~·⊞ΣΠ⊕≤∧¬⌈⌉∞_.,:;`#'\"\\\n\0é",
     "let", "in", "gen", "sum", ":=", "++", "//", " ", "0", "-1", "1e400", "9" * 401, "float32", "int64", "size",
     "given", "transpose", "split", "place", "padding", "cast", "x", "n", "i", "vector", "inf", "nan", "((((",
@@ -291,7 +286,7 @@ _PIECES: Final = (
 
 
 def mutated(choices: Choices, text: str) -> str:
-    """A text with pieces left out, put in, doubled and swapped."""
+    """Return a text with pieces deleted, inserted, repeated and exchanged."""
     for _ in range(weighted(choices, ((5, 1), (3, 2), (2, 5)))):
         at = choices.integer(0, len(text))
         span = choices.integer(1, 6)
@@ -299,16 +294,16 @@ def mutated(choices: Choices, text: str) -> str:
             case 0:
                 text = text[:at] + text[at + span :]
             case 1:
-                text = text[:at] + choose(choices, _PIECES) + text[at:]
+                text = text[:at] + choose(choices, _TOKENS) + text[at:]
             case 2:
-                text = text[:at] + choose(choices, _PIECES) + text[at + span :]
+                text = text[:at] + choose(choices, _TOKENS) + text[at + span :]
             case 3:
                 other = choices.integer(0, len(text))
                 low, high = sorted((at, other))
                 text = text[:low] + text[low:high] * choices.integer(2, 3) + text[high:]
             case 4:
                 text = (
-                    text[:at] + choose(choices, _PIECES) * weighted(choices, ((5, 3), (1, 500), (1, 5000))) + text[at:]
+                    text[:at] + choose(choices, _TOKENS) * weighted(choices, ((5, 3), (1, 500), (1, 5000))) + text[at:]
                 )
             case _:
                 text = text[:at]
@@ -328,7 +323,7 @@ _CALLED: Final = (
 
 def _texts(choices: Choices) -> str:
     if chance(choices, 65):
-        return f"read({mutated(choices, choose(choices, setting.TEXTS))!r})"
+        return f"read({mutated(choices, choose(choices, fixtures.TEXTS))!r})"
     if chance(choices, 10):
         return f"atl.Tensor[{mutated(choices, '2*n+1 m//2')!r}]"
     return choose(choices, _CALLED).format(repr(mutated(choices, choose(choices, _PATTERNS))))
@@ -351,7 +346,7 @@ _JSON: Final = (
 
 
 def damaged(choices: Choices, data: bytes) -> bytes:
-    """Bytes of a file, changed."""
+    """Return changed bytes of a file."""
     for _ in range(weighted(choices, ((7, 1), (2, 3)))):
         at = choices.integer(0, len(data))
         match choices.integer(0, 5):
@@ -374,14 +369,16 @@ def _files(choices: Choices) -> str:
     reader, data = weighted(
         choices,
         (
-            (4, ("load_certificate", setting.certificate())),
-            (4, ("load_array", setting.array_bytes())),
-            (3, ("load_record", setting.record_bytes())),
+            (4, ("load_certificate", fixtures.certificate())),
+            (4, ("load_array", fixtures.array_bytes())),
+            (3, ("load_record", fixtures.record_bytes())),
         ),
     )
     if chance(choices, 5):
-        # Cut, or with bytes that are no text: what is left of a script is run.
-        script = setting.SCRIPT[: choices.integer(0, len(setting.SCRIPT))] + choose(choices, (b"", b"", b"\0", b"\xe9"))
+        # Truncated, or with bytes that are not UTF-8: the rest of the script is run.
+        script = fixtures.SCRIPT[: choices.integer(0, len(fixtures.SCRIPT))] + choose(
+            choices, (b"", b"", b"\0", b"\xe9")
+        )
         return f"load_program({script!r})"
     return f"{reader}({damaged(choices, data)!r})"
 
@@ -402,7 +399,7 @@ def _names(choices: Choices) -> str:
     if chance(choices, 20):
         name += choose(choices, NAMES)
     role = choose(choices, _ROLES)
-    # What Python itself looks for, it looks for among names with an underscore.
+    # Python itself looks up names with underscores.
     return role.format(repr(f"a{name}" if role.startswith("getattr") else name))
 
 
@@ -420,7 +417,7 @@ def _commands(choices: Choices) -> str:
     return f"command({', '.join(map(repr, [first, *rest]))})"
 
 
-SHOWN: Final = tuple(_as_shown())
+SHOWN: Final = tuple(_documented_calls())
 KINDS: Final[tuple[tuple[int, tuple[str, Callable[[Choices], str]]], ...]] = (
     (24, ("calls", _replaced(GOOD))),
     (22, ("sessions", _replaced(METHODS + SHOWN))),
@@ -431,4 +428,4 @@ KINDS: Final[tuple[tuple[int, tuple[str, Callable[[Choices], str]]], ...]] = (
     (7, ("names", _names)),
     (1, ("commands", _commands)),
 )
-"""How often each kind is drawn."""
+"""Weights of the kinds."""

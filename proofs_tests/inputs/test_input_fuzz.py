@@ -1,4 +1,4 @@
-"""`atl fuzz inputs` finds nothing here, and what is put in on purpose."""
+"""Tests of `atl fuzz inputs`: it finds nothing in the library, and finds injected faults."""
 
 from __future__ import annotations
 
@@ -17,60 +17,60 @@ from atl.cli import main as command_line
 from atl.files import arrays
 from lowering import toolchain
 from proofs_tests.fuzzing import Tally
-from proofs_tests.inputs import fuzz, setting
-from proofs_tests.inputs.cases import GOOD, METHODS, SHOWN, callables, in_place_of, parted
-from proofs_tests.inputs.fuzz import Finding, carried_out, case_by_seed, run_inputs
+from proofs_tests.inputs import fixtures, fuzz
+from proofs_tests.inputs.cases import GOOD, METHODS, SHOWN, callables, replace_value, split_call
+from proofs_tests.inputs.fuzz import Finding, case_by_seed, run_case, run_inputs
 from proofs_tests.sampling import few_and_rest
 from rewrites.session import catalogue
 
 
-def planted(body: str) -> Callable[..., Any]:
-    """A function with this body that seems to stand in a file of ours."""
+def injected(body: str) -> Callable[..., Any]:
+    """Return a function with this body that seems to be defined in `atl`."""
     made: dict[str, Any] = {}
     exec(compile(f"def fault(*arguments, **named):\n    {body}", atl.__file__, "exec"), made)
     return made["fault"]  # type: ignore[no-any-return]
 
 
 FAULTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
-    "KeyError at atl/__init__.py": (atl, "guard", planted("return {}[len(arguments)]")),
-    "takes more than": (atl, "value", planted("while True: pass")),
-    "what is no certificate is loaded": (rewrites, "load", lambda *_, **__: setting.theorem()),
+    "KeyError at atl/__init__.py": (atl, "guard", injected("return {}[len(arguments)]")),
+    "takes more than": (atl, "value", injected("while True: pass")),
+    "an invalid certificate is loaded": (rewrites, "load", lambda *_, **__: fixtures.theorem()),
     "an array that NumPy does not read is read": (arrays, "_array", lambda name, path: np.zeros((2, 3), np.float32)),
-    "an object counts as built": (toolchain, "is_intact", lambda path: True),
-    "ends the process, with code 3": (atl, "imin", planted("import os; os._exit(3)")),
-    "RecursionError at atl/__init__.py": (padtypes, "infer", planted("again = lambda: again(); again()")),
-    "AttributeError at atl/__init__.py": (rewrites.Session, "undo", planted("return None.calls")),
+    "an object with a wrong record counts as built": (toolchain, "is_intact", lambda path: True),
+    "ends the process, with code 3": (atl, "imin", injected("import os; os._exit(3)")),
+    "RecursionError at atl/__init__.py": (padtypes, "infer", injected("again = lambda: again(); again()")),
+    "AttributeError at atl/__init__.py": (rewrites.Session, "undo", injected("return None.calls")),
     "InvalidArgument that cannot be printed": (
         lowering,
         "print_c",
-        planted("from atl.errors import InvalidArgument; raise InvalidArgument('no nest', suggestions=3)"),
+        injected("from atl.errors import InvalidArgument; raise InvalidArgument('no nest', suggestions=3)"),
     ),
 }
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(600))
-def test_a_short_run_finds_nothing(numbers: range) -> None:
+def test_short_run_finds_nothing(numbers: range) -> None:
     report = run_inputs(numbers, 7)
     assert report.tried == len(numbers)
     assert not report.findings, str(report)
-    if numbers.start:  # the first are too few for every verdict
+    if numbers.start:  # too few cases for every verdict
         assert report.verdicts["texts", "accepted"]
         assert report.verdicts["files", "refused"]
 
 
 def with_faults() -> None:
-    """What every case needs, and all of these faults."""
+    """Prepare a run and inject all faults."""
     fuzz.prepare()
     fuzz.SECONDS = 0.2  # type: ignore[misc]
-    for room, name, fault in FAULTS.values():
-        setattr(room, name, fault)
+    for package, name, fault in FAULTS.values():
+        setattr(package, name, fault)
 
 
 @pytest.mark.long
-def test_faults_put_in_on_purpose_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz, "SECONDS", fuzz.SECONDS)  # what is planted here too, is taken out again
-    for room, name, _ in FAULTS.values():
-        monkeypatch.setattr(room, name, getattr(room, name))
+def test_injected_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "SECONDS", fuzz.SECONDS)  # restored after the test
+    for package, name, _ in FAULTS.values():
+        monkeypatch.setattr(package, name, getattr(package, name))
     missing = set(FAULTS)
 
     def until_all(report: Tally[Finding]) -> None:
@@ -84,25 +84,25 @@ def test_faults_put_in_on_purpose_are_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 def with_a_fault() -> None:
     fuzz.prepare()
-    atl.exp = planted("raise KeyError(3)")
+    atl.exp = injected("raise KeyError(3)")
 
 
 @pytest.mark.long
-def test_a_finding_is_printed_so_that_it_can_be_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_is_minimised_and_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atl, "exp", atl.exp)
     report = run_inputs(range(500), 3, ready=with_a_fault)
     (finding,) = report.findings
     assert finding.text.startswith("atl.exp(")
     assert len(finding.text) <= len("atl.exp(False)"), "it is made smaller"
-    assert carried_out(finding.text).why.startswith("KeyError")
-    assert "from proofs_tests.inputs.setting import *" in str(report)
+    assert run_case(finding.text).why.startswith("KeyError")
+    assert "from proofs_tests.inputs.fixtures import *" in str(report)
     assert "KeyError" in str(report)
 
 
 @pytest.mark.long
-def test_a_search_in_a_case_ends_although_one_was_made_here_before() -> None:
-    """The threads of egglog do not live on in a forked process, and a search there would wait for ever."""
-    setting.session(setting.rows).auto(k=1)
+def test_search_works_after_a_search_in_the_parent_process() -> None:
+    """egglog's threads do not survive a fork, and a search would block."""
+    fixtures.session(fixtures.rows).auto(k=1)
     searches = [at for at in range(600) if ".auto(" in case_by_seed(7, at)[1]]
     assert searches
     report = run_inputs(searches, 7)
@@ -111,7 +111,7 @@ def test_a_search_in_a_case_ends_although_one_was_made_here_before() -> None:
 
 
 @pytest.mark.long
-def test_a_run_is_interrupted_and_tells_what_it_did() -> None:
+def test_interrupted_run_reports_its_cases() -> None:
     def interrupt(report: Tally[Finding]) -> None:
         if report.tried == 50:
             raise KeyboardInterrupt
@@ -122,26 +122,24 @@ def test_a_run_is_interrupted_and_tells_what_it_did() -> None:
     assert "interrupted by Ctrl-C after 50 of 2000" in str(report)
 
 
-def test_a_run_is_the_same_for_the_same_seed() -> None:
+def test_run_is_reproducible_from_its_seed() -> None:
     assert [case_by_seed(1, at) for at in range(200)] == [case_by_seed(1, at) for at in range(200)]
     assert [case_by_seed(1, at) for at in range(20)] != [case_by_seed(2, at) for at in range(20)]
 
 
 @pytest.mark.long
-def test_every_public_name_is_called_and_every_template_has_arguments_or_none() -> None:
+def test_every_public_name_is_called_and_templates_can_be_split() -> None:
     drawn = {text for kind, text in (case_by_seed(4, at) for at in range(15_000)) if kind == "any call"}
     assert not [name for name in callables() if not any(text.startswith(f"{name}(") for text in drawn)]
     for text in (*GOOD, *METHODS, *SHOWN):
-        head, arguments, tail = parted(text)
-        assert "".join((head, *arguments, tail)).replace(" ", "").replace(",", "") == text.replace(" ", "").replace(
-            ",", ""
-        )
+        head, arguments, tail = split_call(text)
+        assert re.sub("[ ,]", "", "".join((head, *arguments, tail))) == re.sub("[ ,]", "", text)
 
 
 @pytest.mark.parametrize(
     "entry", [*catalogue.tactics_of_sessions(), *catalogue.other_methods()], ids=lambda entry: str(entry.name)
 )
-def test_every_call_of_a_session_has_a_template_and_so_has_each_of_its_options(entry: catalogue.Entry) -> None:
+def test_every_session_call_and_option_has_a_template(entry: catalogue.Entry) -> None:
     calls = [text for text in (*METHODS, *SHOWN) if re.search(rf"^\w+\([^()]*\)\.{entry.name}\b", text)]
     assert calls
     options = re.findall(r"(\w+)=", entry.call.partition("*, ")[2])
@@ -154,26 +152,26 @@ WORST = ("Mute()", "10**5000", "-10**5000", "3", "object()", "[0]", "lambda i: i
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("text", SHOWN)
-def test_every_argument_of_a_tactic_is_refused_in_words_or_serves(text: str) -> None:
-    """Few of so many combinations are drawn by chance; the worst are tried one by one."""
-    head, arguments, tail = parted(text)
+def test_bad_tactic_arguments_are_refused_or_accepted(text: str) -> None:
+    """Random cases cover few of these combinations."""
+    head, arguments, tail = split_call(text)
     for at, argument in enumerate(arguments):
         for worst in WORST:
-            others = (*arguments[:at], in_place_of(argument, worst), *arguments[at + 1 :])
-            outcome = carried_out(f"{head}{', '.join(others)}{tail}")
+            others = (*arguments[:at], replace_value(argument, worst), *arguments[at + 1 :])
+            outcome = run_case(f"{head}{', '.join(others)}{tail}")
             assert outcome.verdict != "found", (others, outcome)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("text", [*GOOD, *SHOWN])
-def test_what_is_replaced_in_the_calls_is_right_before(text: str) -> None:
-    outcome = carried_out(text)
+def test_templates_are_valid_calls(text: str) -> None:
+    outcome = run_case(text)
     known = ("/nonexistent", "doubled(x)", "atl.evaluate(doubled, x)", "kernel(", "rewrites.rules[")
     assert outcome.verdict == "accepted" or any(part in text for part in known), outcome
 
 
 @pytest.mark.long
-def test_the_command_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["fuzz", "inputs", "--n", "20", "--seed", "1"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("seed 1: 20 cases in ")

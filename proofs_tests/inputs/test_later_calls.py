@@ -1,4 +1,4 @@
-"""What is passed to a kernel after calls that were right, whose shapes it remembers, is looked at no less."""
+"""Argument checks of a kernel after calls that filled its validation cache."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("named", CHANGES)
-def test_what_is_passed_after_calls_that_were_right_is_looked_at_no_less(named: str) -> None:
+def test_arguments_are_checked_after_valid_calls(named: str) -> None:
     change, refused = CHANGES[named]
     rows, by = atl.tensor("A", n, m, dtype="float64"), atl.tensor("B", n, dtype="float64")
     kernel = compiled(atl.program("scaled", [rows, by], atl.gen(n, m, lambda i, j: rows[i, j] * by[i])))
@@ -55,7 +55,7 @@ def test_what_is_passed_after_calls_that_were_right_is_looked_at_no_less(named: 
             assert np.array_equal(kernel(given, vector), np.asarray(given) * vector[:, None])
 
 
-def test_a_number_is_taken_after_calls_that_were_right_only_if_c_may_convert_it() -> None:
+def test_cached_scalar_argument_is_converted_as_in_c() -> None:
     x, s = atl.tensor("x", n), atl.tensor("s")
     kernel = compiled(atl.program("scaled", [x, s], atl.gen(n, lambda i: x[i] * s)))
     ones = np.ones(3, np.float32)

@@ -1,1 +1,1 @@
-"""The kernel of theorems and certificates: what they must refuse, however they are asked."""
+"""The kernel and certificates: steps, refusals and replay."""

@@ -1,9 +1,8 @@
-"""Corrupted certificates: one field is changed in each, and none of them proves what it says no longer.
+"""Corruption of certificates: one field is changed, and a replayed theorem must still be the one in the file and hold.
 
-A certificate that is not refused must give the theorem whose programs stand in the file. Where they are those of
-before, the change was void (a hint, say); where they are others, with hashes made to match, the kernel has proved
-another theorem, and its two sides are compared on arrays as well. Where "made to match" is said, whoever changed the
-file is taken to know how hashes are computed and where the steps lead: what refuses such a file is the kernel.
+If the programs in the file are unchanged, the changed field had no meaning (a hint, for instance). If they are others
+with adapted hashes, both sides of the theorem are compared on arrays. "Adapted" changes assume that the attacker can
+compute hashes and the results of steps. Then only the kernel can refuse the file.
 
 `python -m proofs_tests.kernel.corruption --n 10000 --seed 1` prints the counts.
 """
@@ -47,13 +46,11 @@ from rewrites.rules import RULES
 
 Data = dict[str, Any]
 
-# -- theorems to start from -------------------------------------------------------------------------------------------
-
 
 def stepped(
     theorem: Theorem, name: str, path: tuple[int, ...] = (), *, reverse: bool = False, **given: Argument
 ) -> Theorem:
-    """The theorem with one more step; what the place determines need not be given."""
+    """Return the theorem with one more step. Arguments that matching determines may be omitted."""
     rule = RULES[name]
     found = match(rule, reverse, subterm(theorem.rhs.body, path), given)
     assert not isinstance(found, Mismatch), f"{name} does not match at {path} of {theorem.rhs}"
@@ -83,7 +80,7 @@ def tiled() -> Theorem:
 
 
 def tiles() -> Theorem:
-    """With explicit arguments, backwards, under facts: 4 <= n."""
+    """Return a theorem with explicit arguments, reverse steps and the fact 4 <= n."""
     n, (x,) = atl.sizes("n"), _vectors("x")
     t = reflexivity(atl.program("tiles", [x], atl.gen(n, lambda i: x[i] * x[i]), given=[n >= 4]))
     t = stepped(t, "truncr_padr", reverse=True, k=index(3))
@@ -112,7 +109,7 @@ def _vectors(names: str) -> list[atl.Tensor]:
 
 
 def walks(seed: int, count: int, *, steps: int = 4) -> Iterator[Theorem]:
-    """Theorems by steps at random places of random programs, the first `count` that can be written."""
+    """Yield `count` theorems by random steps in random programs, without those that cannot be written."""
     number = 0
     while count:
         made = case_by_seed(seed, number)
@@ -122,7 +119,7 @@ def walks(seed: int, count: int, *, steps: int = 4) -> Iterator[Theorem]:
             try:
                 dumps(theorem)
             except CertificateError:
-                continue  # a program that is not well formed, so that there is no text of it
+                continue  # a program that is not well formed has no text
             count -= 1
             yield theorem
 
@@ -159,18 +156,16 @@ BY_HAND: Final[tuple[Callable[[], Theorem], ...]] = (inlined, swapped, tiled, ti
 
 @lru_cache(maxsize=4)
 def originals(seed: int, walked: int) -> tuple[str, ...]:
-    """The certificates that are corrupted."""
+    """Return the certificates to corrupt."""
     return tuple(dumps(t) for t in (*(make() for make in BY_HAND), *walks(seed, walked)) if t.steps)
 
-
-# -- changing one field -----------------------------------------------------------------------------------------------
 
 Change = Callable[[Data, Random], None]
 Place = tuple[list[Any] | Data, int | str]
 
 
 def places(value: Any) -> Iterator[Place]:
-    """Every element of the lists and objects within a value."""
+    """Yield every element of the lists and objects in a value."""
     if isinstance(value, list | dict):
         for key in range(len(value)) if isinstance(value, list) else value:
             yield value, key
@@ -199,13 +194,13 @@ def path_changed(data: Data, random: Random) -> None:
 
 
 def instantiation_changed(data: Data, random: Random) -> None:
-    """A part of an argument, or of what the arguments share."""
+    """Change a part of an argument, or of the shared terms."""
     written = [*(step["with"] for step in data["steps"]), data["terms"]]
     _change(random.choice([place for value in written for place in places(value)]), written, random)
 
 
 def bound_changed(data: Data, random: Random) -> None:
-    """An index argument, or the range of a gen or a reduction within an argument."""
+    """Change an index argument, or the range of a gen or a reduction in an argument."""
     written = [*(step["with"] for step in data["steps"]), data["terms"]]
     found: list[Place] = []
     for parent, key in (place for value in written for place in places(value)):
@@ -261,12 +256,12 @@ def _change(place: Place, written: list[Any], random: Random) -> None:
 
 
 def program_changed(data: Data, random: Random) -> None:
-    """A piece of the text of a program; its hash stays."""
+    """Change a token of a program and keep its hash."""
     _edit(data[random.choice(["start", "end"])]["text"], random)
 
 
 def program_and_hash_changed(data: Data, random: Random) -> None:
-    """A piece of the text of a program, with a hash that is made to match."""
+    """Change a token of a program and adapt its hash."""
     program = data[random.choice(["start", "end"])]
     _edit(program["text"], random)
     program["sha256"] = _sha256("\n".join(program["text"]))
@@ -294,7 +289,7 @@ _RANGE: Final = re.compile(r"(?<=[⊞Σ]\[)([^]|]*)")
 
 
 def mark_changed(data: Data, random: Random) -> None:
-    """The mark of a loop: in the end program, with a hash that is made to match, or within an argument."""
+    """Change the mark of a loop: in an argument, or in the end program with its hash adapted."""
     new = random.choice([*(mark.value for mark in LoopMark if mark.value), "shared", "vectr", "block", "vector | runs"])
     end, written = data["end"], [*(step["with"] for step in data["steps"]), data["terms"]]
     loops = [at[key] for at, key in (place for value in written for place in places(value)) if _is_loop(at[key])]  # type: ignore[index]
@@ -330,7 +325,7 @@ def hash_changed(data: Data, random: Random) -> None:
 
 
 def premise_changed(data: Data, random: Random) -> None:
-    """An assumption: added, dropped, or another."""
+    """Add, remove or replace an assumption."""
     assumptions: list[Any] = data["assumptions"]
     if assumptions and random.random() < 0.6:
         del assumptions[random.randrange(len(assumptions))]
@@ -344,7 +339,7 @@ def version_changed(data: Data, random: Random) -> None:
 
 
 def part_changed(data: Data, random: Random) -> None:
-    """Any value of the file by any other, a part dropped or one too many."""
+    """Replace any value of the file, remove a part or add one."""
     match random.randrange(4):
         case 0:
             del data[random.choice(list(data))]
@@ -382,12 +377,9 @@ CHANGES: Final[dict[str, Change]] = {
 }
 
 
-# -- judging ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class Counts:
-    """What became of the corrupted certificates of a run."""
+    """Outcomes of the corrupted certificates of a run."""
 
     made: int = 0
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -406,8 +398,8 @@ class Counts:
         return "\n".join([*lines, f"  {len(self.failures)} failures", *self.failures[:5]])
 
 
-def judge(original: str, changed: Data, *, matching: bool) -> str:
-    """What becomes of a corrupted certificate; if `matching`, with the hashes of its steps made to match."""
+def outcome_of(original: str, changed: Data, *, matching: bool) -> str:
+    """Return the outcome of a corrupted certificate. With `matching`, adapt the hashes of its steps."""
     before = json.loads(original)
     try:
         theorem = _with_matching_hashes(changed) if matching else loads(json.dumps(changed))
@@ -423,7 +415,7 @@ def judge(original: str, changed: Data, *, matching: bool) -> str:
 
 
 def _with_matching_hashes(data: Data) -> Theorem:
-    """Loads it when each hash, list of rules and end program that is refused has been replaced by what was found."""
+    """Load a certificate after replacing each refused hash, list of rules and end program by what was found."""
     for _ in range(3 * len(data["steps"])):
         try:
             return loads(json.dumps(data))
@@ -443,7 +435,7 @@ def _with_matching_hashes(data: Data) -> Theorem:
 
 
 def differs(one: Program, other: Program, *, largest: int = 3) -> str | None:
-    """Sizes at which two programs with the same inputs have different values, if there are any so small."""
+    """Return small sizes at which two programs with the same inputs differ, if there are any."""
     for values in product(range(largest + 1), repeat=min(len(one.sizes), 4)):
         sizes = dict.fromkeys((*one.sizes, *other.sizes), 1) | dict(zip(one.sizes, values, strict=False))
 
@@ -467,11 +459,8 @@ def differs(one: Program, other: Program, *, largest: int = 3) -> str | None:
     return None
 
 
-# -- runs -------------------------------------------------------------------------------------------------------------
-
-
 def corrupted(number: int, seed: int, walked: int) -> tuple[str, str, Data]:
-    """The certificate that is corrupted, the name of the field, and what the file says then."""
+    """Return a certificate, the name of the changed field, and the changed data."""
     random = Random(f"corruption {seed} {number}")
     original = random.choice(originals(seed, walked))
     name = list(CHANGES)[number % len(CHANGES)]
@@ -482,14 +471,14 @@ def corrupted(number: int, seed: int, walked: int) -> tuple[str, str, Data]:
 
 
 def run(n: int, seed: int, *, walked: int = 20, progress: bool = False) -> Counts:
-    """Corrupts `n` certificates and counts what becomes of them."""
+    """Corrupt `n` certificates and count the outcomes."""
     counts = Counts()
     for number in range(n):
         original, name, data = corrupted(number, seed, walked)
         counts.made += 1
         try:
-            outcome = judge(original, data, matching=name.endswith(MATCHED))
-        except Exception as error:  # noqa: BLE001 (whatever else is raised is what is looked for)
+            outcome = outcome_of(original, data, matching=name.endswith(MATCHED))
+        except Exception as error:  # noqa: BLE001 (any other exception is a finding)
             outcome = f"WRONG: {type(error).__name__} instead of a refusal: {error}"
         if outcome.startswith("WRONG"):
             counts.failures.append(f"{name}, number {number} of seed {seed}: {outcome}")

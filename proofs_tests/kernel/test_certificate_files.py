@@ -1,4 +1,4 @@
-"""Certificates as files: what cannot be written or read is refused by name, and what they say is said in words."""
+"""Certificate files: refusals with their fields, layout and descriptions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ n, m = atl.sizes("n m")
 x = atl.tensor("x", n)
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_no_path_is_no_file(tmp_path: Path) -> None:
+def test_invalid_or_missing_path_is_refused(tmp_path: Path) -> None:
     calls: tuple[Callable[[Any], object], ...] = (lambda at: save(swapped(), at), load)
     for call in calls:
         with pytest.raises(CertificateError, match="3 is not a path") as caught:
@@ -51,7 +48,7 @@ def test_what_is_no_path_is_no_file(tmp_path: Path) -> None:
     assert (missing.value.field, missing.value.required) == ("file", "a file that save wrote")
 
 
-def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert LARGEST == 2**26
     text = dumps(swapped()).encode()
     (tmp_path / "x.json").write_bytes(text)
@@ -64,7 +61,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("rules", [RULES.values(), [], "get_gen", 3])
-def test_rules_are_given_by_their_names(rules: Any, tmp_path: Path) -> None:
+def test_rules_must_be_a_mapping_by_name(rules: Any, tmp_path: Path) -> None:
     save(swapped(), tmp_path / "x.json")
     with pytest.raises(CertificateError, match="rules=") as caught:
         load(tmp_path / "x.json", rules=rules)
@@ -74,13 +71,13 @@ def test_rules_are_given_by_their_names(rules: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("smt", [1, None, "no"])
-def test_z3_is_asked_or_not(smt: Any) -> None:
+def test_smt_must_be_a_bool(smt: Any) -> None:
     with pytest.raises(CertificateError, match="smt=") as caught:
         loads(dumps(swapped()), smt=smt)
     assert caught.value.required == "smt=True or smt=False"
 
 
-def test_a_program_that_is_read_back_as_another_one_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_whose_text_parses_differently_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate, "parse", lambda text: swapped().rhs)
     with pytest.raises(CertificateError, match="the start program changes when its text is parsed") as caught:
         dumps(inlined())
@@ -88,7 +85,7 @@ def test_a_program_that_is_read_back_as_another_one_is_not_saved(monkeypatch: py
     assert caught.value.found == str(swapped().rhs)
 
 
-def test_an_argument_that_cannot_be_written_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_argument_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(*_: object) -> Any:
         raise ATLError("a term holds b''", required="names")
 
@@ -96,9 +93,6 @@ def test_an_argument_that_cannot_be_written_is_said_to_be_so(monkeypatch: pytest
     with pytest.raises(CertificateError, match="the theorem cannot be saved: a term holds b''") as caught:
         dumps(inlined())
     assert caught.value.required == "names"
-
-
-# -- what is refused --------------------------------------------------------------------------------------------------
 
 
 def loaded(change: Any) -> CertificateError:
@@ -109,37 +103,12 @@ def loaded(change: Any) -> CertificateError:
     return caught.value
 
 
-def test_a_program_that_does_not_parse_is_refused_with_its_field() -> None:
-    def change(data: Any) -> None:
-        data["end"] = {"text": ["p :="], "sha256": certificate._sha256("p :=")}
-
-    error = loaded(change)
-    assert error.field == "end"
-    assert error.summary.startswith("the end program is refused: ")
-
-
-def test_a_file_that_says_more_or_less_than_a_program_is_refused() -> None:
-    for change in (
-        lambda data: data["start"].update(note=1),
-        lambda data: data["start"].pop("sha256"),
-        lambda data: data["start"].update(text=[3]),
-    ):
-        assert "is not a list of lines and their hash" in str(loaded(change))
-    assert loaded(lambda data: data.update(assumptions=[3])).field == "assumptions"
-
-
-def test_a_table_that_nobody_shares_is_refused() -> None:
-    def more(data: Any) -> None:
-        data["terms"].append(["constant", "1", "float32"])
-
-    error = loaded(more)
-    assert error.field == "terms"
-    assert "the table of terms differs from the terms that the steps share" in str(error)
+def test_unparsable_terms_are_refused() -> None:
     with pytest.raises(CertificateError):
         loads(dumps(inlined()).replace('"terms": [', '"terms": [3,', 1))
 
 
-def test_an_argument_that_is_written_in_another_way_is_refused() -> None:
+def test_non_canonical_argument_is_refused() -> None:
     def change(data: Any) -> None:
         step = next(step for step in data["steps"] if "k" in step["with"])
         step["with"]["k"] = ["index", ["+", [1, step["with"]["k"][1]]]]
@@ -152,7 +121,7 @@ def test_an_argument_that_is_written_in_another_way_is_refused() -> None:
     )
 
 
-def test_what_a_rule_raises_for_arguments_of_a_file_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_of_a_rule_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     for error, says in ((TypeError("no such sum"), "no such sum"), (KeyError(), "KeyError")):
 
         def rewriting(*_: object, error: Exception = error, **__: object) -> Any:
@@ -167,7 +136,7 @@ def test_what_a_rule_raises_for_arguments_of_a_file_is_a_refusal(monkeypatch: py
         assert says in str(caught.value)
 
 
-def test_steps_without_an_end_are_refused_with_the_end_that_they_lead_to() -> None:
+def test_missing_end_is_refused_with_the_program_found() -> None:
     def cut(data: Any) -> None:
         del data["steps"][-1]
         used = {step["rule"] for step in data["steps"]}
@@ -186,38 +155,24 @@ def test_steps_without_an_end_are_refused_with_the_end_that_they_lead_to() -> No
     assert error.step is None
 
 
-def test_an_object_that_holds_half_of_a_pair_of_surrogates_is_refused() -> None:
-    text = dumps(inlined()).replace('"format"', '"\\uD800": 1, "format"')
-    with pytest.raises(CertificateError, match="the certificate is not valid JSON"):
-        loads(text)
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("[" * 100_000, "it is nested too deeply"),
         ('{"format": NaN}', "NaN is not a JSON number"),
+        (r'{"\ud800": 1, "format": "atl-certificate/2"}', "the certificate is not valid JSON"),
         ('{"a": 1, "a": 2}', "an object has two entries with one name"),
         ("[]", "the certificate is JSON, but not an object"),
     ],
 )
-def test_what_is_no_certificate_is_told_from_one(text: str, says: str) -> None:
+def test_invalid_json_is_refused_with_a_reason(text: str, says: str) -> None:
     with pytest.raises(CertificateError, match=says) as caught:
         loads(text)
     assert caught.value.field == "file"
     assert caught.value.required == "a certificate in the format atl-certificate/2, as theorem.save writes it"
 
 
-def test_a_step_says_five_things_and_no_more() -> None:
-    assert "is not a step" in str(loaded(lambda data: data["steps"][0].update(note="true")))
-    for change in (
-        lambda data: data["end"]["text"].append(3),
-        lambda data: data["start"].update(text=[]),
-    ):
-        assert loaded(change).field in ("start", "end")
-
-
-def test_a_refused_argument_says_what_is_required_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_argument_says_what_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     def change(data: Any) -> None:
         next(step for step in data["steps"] if "k" in step["with"])["with"]["k"] = ["index", None]
 
@@ -240,7 +195,7 @@ def test_a_refused_argument_says_what_is_required_in_its_own_words(monkeypatch: 
         assert caught.value.required is None
 
 
-def test_a_file_may_be_nested_as_deeply_as_a_term() -> None:
+def test_file_may_be_nested_as_deeply_as_a_term() -> None:
     def nested(levels: int) -> str:
         return dumps(inlined()).replace('"terms": [', '"terms": [' + "[" * levels + "]" * levels + ",", 1)
 
@@ -252,7 +207,7 @@ def test_a_file_may_be_nested_as_deeply_as_a_term() -> None:
 
 
 @pytest.mark.long
-def test_what_is_written_is_read_back_before_it_is_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_arguments_are_read_back_before_saving(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = term_json.written
 
     def odd(steps: Any, inputs: Any) -> Any:
@@ -264,7 +219,7 @@ def test_what_is_written_is_read_back_before_it_is_given_away(monkeypatch: pytes
         return table, [{**first, "z": ["index", 0]}, *others]
 
     for writing, field, step in ((odd, "terms", None), (wrong, "with", 1)):
-        ways = iter((writing, plain))  # what is written wrongly is compared with what should be
+        ways = iter((writing, plain))  # the wrong encoding is compared with the correct one
         with monkeypatch.context() as patch:
             patch.setattr(certificate, "written", lambda *given, ways=ways: next(ways)(*given))
             with pytest.raises(CertificateError) as caught:
@@ -272,15 +227,15 @@ def test_what_is_written_is_read_back_before_it_is_given_away(monkeypatch: pytes
         assert (caught.value.field, caught.value.step) == (field, step)
 
 
-def test_a_certificate_is_laid_out_for_people() -> None:
-    """A line for each line of a program, for each step and each term that is shared; keys in their order."""
+def test_layout_of_a_certificate() -> None:
+    """One line for each line of a program, each step and each shared term, with keys in a fixed order."""
     text = dumps(inlined())
     for digest in json.loads(text)["rules"].values():
         text = text.replace(digest, "…")
     assert text == (Path(__file__).parent / "saved" / "inlined.txt").read_text(encoding="utf-8")
 
 
-def test_what_is_deeper_or_empty_stands_on_one_line() -> None:
+def test_deep_or_empty_values_are_on_one_line() -> None:
     data = {"b": {"y": {"d": 1}, "x": []}, "a": {}, "e": [], "f": [1, {"g": 2}]}
     assert certificate._laid_out(data).split("\n") == [
         "{", ' "a": {},', ' "b": {', '  "x": [],', '  "y": {"d": 1}', " },", ' "e": [],', ' "f": [', "  1,",
@@ -288,17 +243,14 @@ def test_what_is_deeper_or_empty_stands_on_one_line() -> None:
     ]  # fmt: skip
 
 
-# -- in words ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_theorem_without_steps_needs_no_rules_and_no_premises() -> None:
+def test_description_of_a_theorem_without_steps() -> None:
     said = describe(reflexivity(atl.program("same", [x], x)))
     assert said.startswith("Proved by 0 steps, that\n    same (x : float32[n]) : float32[n] :=")
     assert said.endswith("  no rules\n  no premises were needed")
     assert "for all sizes and arrays,\n" in said
 
 
-def test_one_step_is_one_step_and_one_rule_one_rule() -> None:
+def test_description_of_numbers_of_steps_and_rules() -> None:
     said = describe(reshaped())
     count = len(reshaped().steps)
     assert said.startswith(f"Proved by {count} step{'s' if count != 1 else ''}, that")
@@ -316,7 +268,7 @@ def test_one_step_is_one_step_and_one_rule_one_rule() -> None:
     assert "status Y" not in said
 
 
-def test_declared_facts_and_assumptions_are_said() -> None:
+def test_description_of_declarations_and_assumptions() -> None:
     rows = atl.tensor("rows", n, dtype="int64", range=(0, m))
     said = describe(reflexivity(atl.program("same", [rows], rows)))
     assert "for all sizes and arrays that satisfy their declarations,\n" in said
@@ -327,7 +279,7 @@ def test_declared_facts_and_assumptions_are_said() -> None:
     assert "under the assumptions 2 <= n and 3 <= m,\n" in both
 
 
-def test_what_rocq_has_checked_needs_nothing_of_ours() -> None:
+def test_description_of_a_rocq_proof() -> None:
     said = describe(guarded(), checked_by_rocq=True)
     assert "the kernel of Rocq" in said
     assert "that program_0 and program_2 of the Rocq file are these two programs" in said
@@ -335,7 +287,7 @@ def test_what_rocq_has_checked_needs_nothing_of_ours() -> None:
     assert "z3 alone" not in describe(guarded())
 
 
-def test_premises_are_counted_by_who_decided_them() -> None:
+def test_description_counts_and_sorts_layers_of_premises() -> None:
     theorem = guarded()
     step = next(step for step in theorem.steps if step.premises)
     premise = step.premises[0]
@@ -345,21 +297,13 @@ def test_premises_are_counted_by_who_decided_them() -> None:
     assert said == (
         f"  the prover's answer to 3 premises: 2 by z3, 1 by {premise.layer}; 1 where the facts contradict each other"
     )
-
-
-def test_layers_are_named_by_how_much_they_decided_and_then_by_name() -> None:
-    theorem = guarded()
-    step = next(step for step in theorem.steps if step.premises)
-    premise = replace(step.premises[0], layer="trivial", vacuous=False)
-    premises = (premise, replace(premise, layer="linear"), replace(premise, layer="z3"))
+    layers = ("trivial", "linear", "z3")
+    premises = tuple(replace(premise, layer=layer, vacuous=False) for layer in layers)
     said = certificate._premises_text([replace(step, premises=premises)])
     assert said == "  the prover's answer to 3 premises: 1 by linear, 1 by trivial, 1 by z3"
 
 
-# -- verdicts ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_verdict_is_a_theorem_or_a_refusal(tmp_path: Path) -> None:
+def test_verdict_is_a_theorem_or_a_refusal(tmp_path: Path) -> None:
     save(swapped(), tmp_path / "good.json")
     good = verify(tmp_path / "good.json")
     assert good.theorem is not None
@@ -374,7 +318,7 @@ def test_a_verdict_is_a_theorem_or_a_refusal(tmp_path: Path) -> None:
     assert all(status in str(good) for status in good.rule_status.values())
 
 
-def test_a_verdict_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_clears_memos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten: list[bool] = []
     monkeypatch.setattr(verdict, "forget", lambda: forgotten.append(True))
     save(swapped(), tmp_path / "good.json")
@@ -382,16 +326,13 @@ def test_a_verdict_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert forgotten == [True]
 
 
-# -- operands, hashes -------------------------------------------------------------------------------------------------
-
-
-def test_no_format_is_known_by_name_by_itself() -> None:
+def test_no_format_is_known_by_default() -> None:
     assert operands.unknown("CSR") is None  # type: ignore[func-returns-value]
     assert operands.written(swapped().lhs) == {}
 
 
 def packed(*, result: bool = False) -> Theorem:
-    """A theorem about a program with a packed operand, with a result that is stored as it is, or not."""
+    """Return a theorem about a program with a sparse operand or result."""
     matrix = atl.tensor("A", n, m, dtype="float64")
     scaled = atl.program("scaled", [matrix], atl.gen(n, m, lambda i, j: matrix[i, j] * 2))
     return reschedule(scaled).sparsify("A", sparse.CSR, result=result).done()
@@ -399,7 +340,7 @@ def packed(*, result: bool = False) -> Theorem:
 
 @pytest.mark.long
 @pytest.mark.parametrize("result", [False, True])
-def test_a_packed_operand_is_read_back_as_it_was(result: bool) -> None:
+def test_packed_operand_is_read_back(result: bool) -> None:
     theorem = packed(result=result)
     text = dumps(theorem)
     assert ('"result": true' in text) == result
@@ -428,7 +369,7 @@ def test_a_packed_operand_is_read_back_as_it_was(result: bool) -> None:
         {"name": 3},
     ],
 )
-def test_what_is_no_packed_operand_is_refused(change: dict[str, Any]) -> None:
+def test_invalid_packed_operand_is_refused(change: dict[str, Any]) -> None:
     data = json.loads(dumps(packed()))
     data["packed"][0].update(change)
     with pytest.raises(CertificateError, match="is not a sparse operand") as caught:
@@ -436,7 +377,7 @@ def test_what_is_no_packed_operand_is_refused(change: dict[str, Any]) -> None:
     assert (caught.value.field, caught.value.required) == ("packed", "its name, shape, dtype, arrays and format")
 
 
-def test_a_packed_operand_has_the_arrays_of_its_format_in_their_order() -> None:
+def test_arrays_of_a_packed_operand_are_in_order() -> None:
     data = json.loads(dumps(packed()))
     data["packed"][0]["arrays"] = ["A_crd", "A_pos", "A_val"]
     with pytest.raises(CertificateError, match="declares other arrays for A than the program has") as caught:
@@ -444,7 +385,7 @@ def test_a_packed_operand_has_the_arrays_of_its_format_in_their_order() -> None:
     assert caught.value.required == "the inputs that the format declares"
 
 
-def test_a_rule_that_is_not_here_is_told_from_one_that_says_something_else() -> None:
+def test_missing_and_changed_rules_are_distinguished() -> None:
     error = loaded(lambda data: data["rules"].pop("get_gen"))
     assert error.summary == "step 2: the certificate has no hash of the rule get_gen"
     error = loaded(lambda data: data["rules"].update(get_gen="0" * 16))
@@ -453,7 +394,7 @@ def test_a_rule_that_is_not_here_is_told_from_one_that_says_something_else() -> 
     assert error.found == rule_json.digest(RULES["get_gen"], ((0,),))
 
 
-def test_hashes_tell_apart_what_is_written_alike() -> None:
+def test_hashes_of_similar_values_differ() -> None:
     of = Digests()._of
     keys: list[Any] = [(), ("a",), (("a",),), ("a", ()), frozenset(), frozenset({"a"}), str, int, "str", "a", None]
     keys += [0, 1, "1", 1.5, "None", (0, 1), (1, 0), ("ab", "c"), ("a", "bc")]

@@ -1,8 +1,8 @@
-"""An instance of a rule by itself: its premises told from its arguments, and its checks in a scope alone."""
+"""Instances of rules: premises and checks of a step without its program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -15,32 +15,24 @@ from atl.core.forms import Role, slots_of
 from atl.core.predicate import negation
 from atl.core.terms import Access, Binary, Expr, Unary
 from atl.errors import ATLError
-from examples import beyond_the_paper, derivations
-from rewrites import Session, reschedule, rules
+from proofs_tests.rules.test_statements import SESSIONS
+from rewrites import reschedule, rules
 from rewrites.cursors.cursor import cursor_at
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
 from rewrites.kernel import instance_at, reflexivity, with_names_and_marks_at
 
-STEPS: dict[str, Callable[[], Session]] = {
-    "tails of matmul": derivations.matmul_tiled_with_tails,
-    "tails of blur": derivations.blur_fused_with_tails,
-    "flat addition": derivations.addition_flat,
-    "scatter to gather": derivations.scatter_to_gather,
-    "tiled stencils": beyond_the_paper.stencils_tiled,
-}
-
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", STEPS)
-def test_premises_are_told_from_the_arguments_alone(name: str) -> None:
-    for step in STEPS[name]().done().steps:
+@pytest.mark.parametrize("name", SESSIONS)
+def test_premises_depend_on_the_arguments_only(name: str) -> None:
+    for step in SESSIONS[name]().done().steps:
         assert step.rule.premises(step.arguments) == step.rule.instance(step.arguments).premises
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", STEPS)
-def test_a_step_of_the_kernel_is_an_instance_checked_where_it_stands(name: str) -> None:
-    for call in STEPS[name]().steps:
+@pytest.mark.parametrize("name", SESSIONS)
+def test_instance_at_makes_the_step_of_the_kernel(name: str) -> None:
+    for call in SESSIONS[name]().steps:
         for step, before, after in call.traced():
             cursor, made = cursor_at(before, step.path), cursor_at(after, step.path)
             found, _ = instance_at(step.rule, step.arguments, cursor.term, cursor.scope, reverse=step.reverse)
@@ -48,7 +40,7 @@ def test_a_step_of_the_kernel_is_an_instance_checked_where_it_stands(name: str) 
 
 
 def with_one_field_changed(term: Expr) -> Iterator[Expr]:
-    """Return terms that differ from one in a field each."""
+    """Yield terms that differ from a term in one field."""
     for slot in slots_of(type(term)):
         value: Any = getattr(term, slot.name)
         other: Any = None
@@ -68,11 +60,11 @@ def with_one_field_changed(term: Expr) -> Iterator[Expr]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", STEPS)
-def test_a_step_is_refused_where_one_field_of_the_term_differs(name: str) -> None:
+@pytest.mark.parametrize("name", SESSIONS)
+def test_step_with_one_changed_field_is_refused(name: str) -> None:
     tried: set[tuple[str, bool]] = set()
     fields = 0
-    for step, before in ((step, before) for call in STEPS[name]().steps for step, before, _ in call.traced()):
+    for step, before in ((step, before) for call in SESSIONS[name]().steps for step, before, _ in call.traced()):
         if (step.rule.name, step.reverse) in tried:
             continue
         tried.add((step.rule.name, step.reverse))
@@ -85,9 +77,9 @@ def test_a_step_is_refused_where_one_field_of_the_term_differs(name: str) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", STEPS)
-def test_a_theorem_is_not_shown_with_one_field_of_a_term_changed(name: str) -> None:
-    theorem = reflexivity(STEPS[name]().goal)
+@pytest.mark.parametrize("name", SESSIONS)
+def test_renaming_with_one_changed_field_is_refused(name: str) -> None:
+    theorem = reflexivity(SESSIONS[name]().goal)
     tried: set[type] = set()
     for path, term, _ in parts_in_scope(theorem.rhs.body, outermost(theorem.rhs)):
         if type(term) in tried:
@@ -99,7 +91,7 @@ def test_a_theorem_is_not_shown_with_one_field_of_a_term_changed(name: str) -> N
     assert {Access, Binary} <= tried
 
 
-def test_a_premise_that_only_z3_proves_is_not_asked_in_a_hurry() -> None:
+def test_premises_that_need_z3_are_refused_in_fast_mode() -> None:
     n, m = atl.sizes("n m")
     x = atl.tensor("x", n)
     square = 2 * n * m <= n * n + m * m
@@ -110,7 +102,7 @@ def test_a_premise_that_only_z3_proves_is_not_asked_in_a_hurry() -> None:
             instance_at(rules["guard_true"], arguments, guarded.body, outermost(guarded), thorough=thorough)
 
 
-def test_an_instance_is_refused_where_its_premises_do_not_hold() -> None:
+def test_instance_needs_its_premises() -> None:
     n = atl.sizes("n")
     x = atl.tensor("x", n)
     program = atl.program("f", [x], atl.gen(n, lambda i: atl.guard(i >= 1, x[i])))

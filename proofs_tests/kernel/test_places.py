@@ -1,4 +1,4 @@
-"""Steps at places of a program: what is built anew for them, and that they come to what whole programs come to."""
+"""Steps at places of a program: which terms are rebuilt, and agreement with whole-program steps."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ x = atl.tensor("x", n)
 SWEPT = ("add_comm", "mul_comm", "sub_neg", "guard_cases", "get_gen", "guard_add", "ll_gen", "guard_gen")
 
 
-def step_by_step(theorem: Theorem) -> Program:
-    """What the same steps come to, each taken from a program that was made as a whole."""
+def taken_one_by_one(theorem: Theorem) -> Program:
+    """Return the result of the same steps, each taken from a new whole program."""
     at = theorem.lhs
     for step in theorem.steps:
         taken = rewrite(reflexivity(at), step.rule, step.path, step.arguments, reverse=step.reverse)
@@ -43,23 +43,23 @@ def step_by_step(theorem: Theorem) -> Program:
 
 
 def described(expr: Expr) -> list[object]:
-    """What is derived of each part of a term."""
+    """Return the derived attributes of each part of a term."""
     return [(type(at), at.size, at.depth, at.loose, at.loose_tensors, at.type) for at in subterms(expr)]
 
 
-def test_steps_beside_each_other_come_to_what_they_come_to_one_by_one() -> None:
+def test_sweep_equals_single_steps() -> None:
     for program in (stages(4), blur.two_stage(), blur.fused_with_tails(), matmul.tiled()):
         work = Derivation(reflexivity(program), RULES)
         for name in SWEPT:
             work.sweep([name], top_down=name == "add_comm")
-        again = step_by_step(work.theorem)
+        again = taken_one_by_one(work.theorem)
         assert work.taken
         assert work.goal == again
         assert described(work.goal.body) == described(again.body)
 
 
-def test_a_step_at_each_of_many_places_builds_each_term_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the whole program made for each step it would be the square of the stages."""
+def test_sweep_builds_each_term_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rebuilding the whole program for each step would be quadratic."""
 
     def built(count: int) -> int:
         made = []
@@ -77,7 +77,7 @@ def test_a_step_at_each_of_many_places_builds_each_term_once(monkeypatch: pytest
     assert built(40) <= 4 * built(10) + 8
 
 
-def test_a_theorem_in_the_midst_of_a_sweep_has_its_own_right_side() -> None:
+def test_each_theorem_of_a_sweep_has_its_right_side() -> None:
     work = Derivation(reflexivity(stages(3)), RULES)
     work.sweep(["add_comm"])
     texts = [str(each.rhs) for each in reversed(work.theorems)]
@@ -85,7 +85,7 @@ def test_a_theorem_in_the_midst_of_a_sweep_has_its_own_right_side() -> None:
     assert texts[::-1] == [str(each.rhs) for each in work.theorems]
 
 
-def test_places_are_found_from_wherever_one_was_before() -> None:
+def test_zipper_moves_between_any_places() -> None:
     theorem = reflexivity(stages(4))
     paths = [cursor.path for cursor in cursors(theorem.rhs)]
     Random(3).shuffle(paths)
@@ -100,8 +100,8 @@ def test_places_are_found_from_wherever_one_was_before() -> None:
         rewrite(theorem, RULES["add_comm"], (0, 7), {})
 
 
-def test_what_a_theorem_says_does_not_hang_on_the_places_that_were_asked_for() -> None:
-    """The right side of a step is put together when it is asked for, from the place where the step was."""
+def test_right_side_is_independent_of_visited_places() -> None:
+    """The right side is assembled lazily, from the place of the step."""
     after = _turned(reflexivity(stages(2)))
     expected = str(_turned(reflexivity(stages(2))).rhs)
     assert after.zipper_at((7,)) is None
@@ -117,7 +117,7 @@ def _turned(theorem: Theorem) -> Theorem:
     return rewrite(theorem, RULES["add_comm"], path, {"a": term.left, "b": term.right})
 
 
-def test_the_terms_around_a_place_are_those_that_bind_so_many_tensors_and_no_more() -> None:
+def test_lets_around_a_place_are_found_by_number() -> None:
     def inside(y: atl.Tensor) -> atl.Tensor:
         return atl.gen(n, lambda i: atl.let(y[i] * x[i], lambda z: z + y[i]))
 
@@ -132,7 +132,7 @@ def test_the_terms_around_a_place_are_those_that_bind_so_many_tensors_and_no_mor
     assert [list(at.around(tensors)) for tensors in range(2)] == [[], []]
 
 
-def test_the_size_of_the_whole_is_known_before_it_is_built() -> None:
+def test_size_is_known_before_the_term_is_built() -> None:
     theorem = reflexivity(stages(3))
     longer = (x[0] + x[1] * x[2]).node
     for cursor in cursors(theorem.rhs):
@@ -144,7 +144,7 @@ def test_the_size_of_the_whole_is_known_before_it_is_built() -> None:
             assert changed.with_term(at.term).size == theorem.rhs.body.size
 
 
-def test_the_right_side_is_put_together_once() -> None:
+def test_right_side_is_assembled_once() -> None:
     after = _turned(reflexivity(stages(2)))
     first = after.rhs
     assert after.rhs is first
@@ -152,9 +152,7 @@ def test_the_right_side_is_put_together_once() -> None:
     assert after.rhs is first
 
 
-def test_a_program_that_would_grow_too_deep_is_refused_by_the_step_that_does_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_step_that_makes_the_program_too_deep_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     program = stages(12)
     deepest = program.body.depth + 3
     monkeypatch.setattr(zipper, "MAX_DEPTH", deepest)
@@ -172,9 +170,7 @@ def _times_one(work: Derivation, path: tuple[int, ...]) -> None:
     rewrite(work.theorem, RULES["mul_one"], path, {"a": work.term(path)}, reverse=True)
 
 
-def test_a_program_that_would_grow_too_large_is_refused_by_the_step_that_does_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_step_that_makes_the_program_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     program = stages(5)
     monkeypatch.setattr(zipper, "MAX_SIZE", program.body.size + 2)
     monkeypatch.setattr("atl.core.node.MAX_SIZE", program.body.size + 2)
@@ -188,10 +184,8 @@ def test_a_program_that_would_grow_too_large_is_refused_by_the_step_that_does_it
 
 
 @pytest.mark.parametrize("limit", ["MAX_DEPTH", "MAX_SIZE"])
-def test_a_tensor_whose_type_is_written_longer_is_counted_wherever_it_is_read(
-    monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
-    """The new value has room, and so has the let by itself, whose type stays; the whole has not."""
+def test_longer_type_of_a_let_counts_at_each_use(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """The new value and the let alone are within the limit; the whole program is not."""
 
     def sums(y: atl.Tensor) -> atl.Tensor:
         return atl.gen(n, lambda i: y[i] + atl.sum(n, lambda j: y[j]))
@@ -208,24 +202,18 @@ def test_a_tensor_whose_type_is_written_longer_is_counted_wherever_it_is_read(
         rewrite(start, RULES["flatten_split"], value.path, arguments, reverse=True)
 
 
-def test_what_a_fold_may_not_meet_is_refused_though_the_types_stay() -> None:
-    """A maximum looks into its body: that a guard came in is seen above the place where it did."""
+def test_fold_check_runs_although_types_are_unchanged() -> None:
+    """Maxima restrict their bodies, so the terms above the place are checked for a new guard."""
     body = atl.gen(n, lambda i: atl.reduce("max", n, lambda k: x[k] + x[i]) + x[i])
     work = Derivation(reflexivity(atl.program("largest", [x], body)), RULES)
     assert work.sweep(["add_comm"]) == 2
     (at,) = (cursor for cursor in cursors(work.goal) if cursor.path == (0, 1, 0))
     with pytest.raises(PremiseFailed, match="a reduction by max contains a guard"):
-        rewrite(
-            work.theorem,
-            RULES["guard_true"],
-            at.path,
-            {"p": TRUE, "e": at.term},
-            reverse=True,
-        )
+        rewrite(work.theorem, RULES["guard_true"], at.path, {"p": TRUE, "e": at.term}, reverse=True)
 
 
-def test_what_a_fold_may_not_meet_is_refused_however_deep_it_stands() -> None:
-    """The term right above the place does not look into its parts; one above that does."""
+def test_fold_check_runs_at_any_depth() -> None:
+    """The check passes through a term that does not restrict its parts."""
 
     def inside(k: atl.IndexExpr) -> atl.Tensor:
         return atl.let(2 * x, lambda y: atl.gen(n, lambda j: x[k] + y[j]))
@@ -240,7 +228,7 @@ def test_what_a_fold_may_not_meet_is_refused_however_deep_it_stands() -> None:
             rewrite(start, RULES["guard_true"], path, {"p": TRUE, "e": place.term}, reverse=True)
 
 
-def test_a_part_is_shown_only_as_what_it_equals() -> None:
+def test_part_is_renamed_to_equal_terms_only() -> None:
     theorem = reflexivity(stages(2))
     with pytest.raises(NotATheorem, match="differs in more than names"):
         kernel.with_names_and_marks_at(theorem, (0,), theorem.rhs.body)

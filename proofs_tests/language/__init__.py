@@ -1,1 +1,1 @@
-"""The language: its terms, their text, their marks and what they mean."""
+"""The language: terms, their text and their meaning."""

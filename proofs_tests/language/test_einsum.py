@@ -1,4 +1,4 @@
-"""`atl.einsum` beside NumPy's: what is computed, what is written, and what is refused."""
+"""`atl.einsum`: comparison with NumPy, notation and errors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ SIZES = {"n": 3, "m": 4, "k": 5, "b": 2}
 OF = {"i": n, "j": m, "k": k, "b": b, "l": n}
 
 
-def meant(subscripts: str, *shapes: tuple[Any, ...], order: str = "->") -> tuple[Any, Any]:
-    """The result by our interpreter and by NumPy, of small integers, so that sums are exact in any order."""
+def computed(subscripts: str, *shapes: tuple[Any, ...], order: str = "->") -> tuple[Any, Any]:
+    """Return the results of the interpreter and of NumPy.
+
+    Elements are small integers, so sums are exact in any order.
+    """
     inputs = [atl.tensor(f"x{at}", *shape) for at, shape in enumerate(shapes)]
     program = atl.program("e", inputs, atl.einsum(subscripts, *inputs))
     random = np.random.default_rng(1)
@@ -58,14 +61,14 @@ CASES: dict[str, list[tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("subscripts", CASES)
-def test_a_sum_means_what_numpy_computes(subscripts: str) -> None:
-    ours, numpys = meant(subscripts, *CASES[subscripts])
+def test_einsum_matches_numpy(subscripts: str) -> None:
+    ours, numpys = computed(subscripts, *CASES[subscripts])
     assert ours.shape == numpys.shape
     assert np.array_equal(ours, numpys)
 
 
-def drawn(random: Random) -> tuple[str, list[tuple[Any, ...]]]:
-    """Subscripts of up to three operands, with diagonals, dots and labels that are summed."""
+def random_subscripts(random: Random) -> tuple[str, list[tuple[Any, ...]]]:
+    """Return subscripts of up to three operands, with diagonals, ellipses and summed labels."""
     wide = [random.choice((b, 1)) for _ in range(random.randrange(3))]
     operands, shapes = [], []
     for _ in range(random.randrange(1, 4)):
@@ -88,22 +91,22 @@ def drawn(random: Random) -> tuple[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.long
-def test_random_sums_mean_what_numpy_computes() -> None:
+def test_random_einsum_matches_numpy() -> None:
     random = Random(5)
     for _ in range(300):
-        subscripts, shapes = drawn(random)
-        ours, numpys = meant(subscripts, *shapes)
+        subscripts, shapes = random_subscripts(random)
+        ours, numpys = computed(subscripts, *shapes)
         assert ours.shape == numpys.shape, (subscripts, shapes)
         assert np.array_equal(ours, numpys), (subscripts, shapes)
 
 
-def test_it_is_written_as_one_would_write_it() -> None:
+def test_einsum_notation() -> None:
     a, c, v = atl.tensor("A", n, k), atl.tensor("B", k, m), atl.tensor("v", b, 1, n)
     assert str(atl.einsum("ij,jk->ik", a, c)) == "⊞[i < n] ⊞[k1 < m] Σ[j < k] A[i, j] * B[j, k1]"
     assert str(atl.einsum("...i->...", v)) == "⊞[a < b] ⊞[b1 < 1] Σ[i < n] v[a, 0, i]"
 
 
-def test_a_kernel_computes_it() -> None:
+def test_einsum_compiles() -> None:
     a, c = atl.tensor("A", n, k), atl.tensor("B", k, m)
     kernel = compiled(atl.program("product", [a, c], atl.einsum("ik,kj", a, c)))
     left, right = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones((4, 2), np.float32)
@@ -139,9 +142,9 @@ REFUSED: dict[str, tuple[tuple[Any, ...], type[ATLError], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_is_no_sum_is_refused_in_words(what: str) -> None:
+def test_invalid_einsum_is_refused(what: str) -> None:
     arguments, error, said = REFUSED[what]
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as refused:
         atl.einsum(*arguments)
-    assert said in str(told.value)
-    assert "required:" in str(told.value)
+    assert said in str(refused.value)
+    assert "required:" in str(refused.value)

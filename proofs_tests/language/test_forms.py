@@ -1,4 +1,4 @@
-"""Forms say what is so: each against the annotations of its class, and against what is counted by hand."""
+"""Forms of constructors, checked against class annotations and a traversal written by hand."""
 
 from __future__ import annotations
 
@@ -10,51 +10,15 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, get_a
 import pytest
 
 import atl
+from atl.core import terms
 from atl.core.forms import Form, Formed, IndexBinder, Part, Role, Slot, TensorBinder, make_slots, slots_of
 from atl.core.index import Array, Bound, Index, Size, Var, atoms, bound, index, read, size
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, at_most, expressions, negation
 from atl.core.substitution import binds_by_type, free_positions, rebuild, shift_term, with_children
-from atl.core.terms import (
-    CONSTRUCTORS,
-    OPERATORS,
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Operator,
-    Padding,
-    PadLeft,
-    PadRight,
-    Place,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    Split,
-    TensorVar,
-    Term,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import children, conditions_in, indices_in, names_given, static
 from atl.errors import InvalidArgument
 from rewrites.certificates.term_json import Reader, written
-
-# -- a sample of each -------------------------------------------------------------------------------------------------
 
 N, M = index(Size("n")), index(Size("m"))
 A = Array("A", (N, M), "float32")
@@ -62,50 +26,60 @@ J = Array("J", (N,), "int64", index(0), M)
 INPUTS: Final = (A, J)
 
 
-def scalar(*, opened: bool = True) -> Expr:
-    """A scalar with free indices and tensors of all kinds."""
-    local = Access(Local(1, Type("float32", (N + bound(3),))), bound(0))
+def scalar(*, opened: bool = True) -> terms.Expr:
+    """Return a scalar with free indices and tensors of all kinds."""
+    local = terms.Access(terms.Local(1, terms.Type("float32", (N + bound(3),))), bound(0))
     if not opened:
-        return Binary("add", local, Access(Access(Input(A), bound(2)), read(J, (bound(0),))))
-    return Binary("add", local, Access(TensorVar(7, "t", Type("float32", (M + bound(2),))), index(Var(5, "v"))))
+        return terms.Binary("add", local, terms.Access(terms.Access(terms.Input(A), bound(2)), read(J, (bound(0),))))
+    return terms.Binary(
+        "add", local, terms.Access(terms.TensorVar(7, "t", terms.Type("float32", (M + bound(2),))), index(Var(5, "v")))
+    )
 
 
-def vector(extent: Index) -> Expr:
-    return Gen(index(0), extent, Access(Local(2, Type("float32", (extent,))), bound(0)))
+def vector(extent: Index) -> terms.Expr:
+    return terms.Gen(index(0), extent, terms.Access(terms.Local(2, terms.Type("float32", (extent,))), bound(0)))
 
 
-def samples(*, opened: bool = True) -> tuple[Expr, ...]:
-    """A term of each constructor; those of the closed ones have no opened variables."""
+def samples(*, opened: bool = True) -> tuple[terms.Expr, ...]:
+    """Return a term of each constructor, without opened variables if not `opened`."""
     one, low, high = scalar(opened=opened), bound(1), N + bound(2)
     holds = at_most(bound(4), N)
-    matrix = Gen(index(0), N, vector(M))
+    matrix = terms.Gen(index(0), N, vector(M))
     reshapes = (
-        Reshape(op, matrix)
+        terms.Reshape(op, matrix)
         for op in (
-            Transpose(), Flatten(), Split(bound(2) + 1), PadLeft(bound(2)), PadRight(M), TruncateLeft(bound(0)),
-            TruncateRight(bound(3)), Place(N, bound(5)),
+            terms.Transpose(),
+            terms.Flatten(),
+            terms.Split(bound(2) + 1),
+            terms.PadLeft(bound(2)),
+            terms.PadRight(M),
+            terms.TruncateLeft(bound(0)),
+            terms.TruncateRight(bound(3)),
+            terms.Place(N, bound(5)),
         )
-    )  # fmt: skip
-    of = Type("float32", (N, M + bound(1)))
-    variables = (TensorVar(9, "t", of), Metavariable(8, "e", of, (bound(2), N), (one, matrix))) if opened else ()
+    )
+    of = terms.Type("float32", (N, M + bound(1)))
+    variables = (
+        (terms.TensorVar(9, "t", of), terms.Metavariable(8, "e", of, (bound(2), N), (one, matrix))) if opened else ()
+    )
     return (
-        Input(A),
-        Local(3, of),
+        terms.Input(A),
+        terms.Local(3, of),
         *variables,
-        Constant(3, "float32"),
-        Value(bound(6), "float32"),
-        Gen(low, high, one, "i", LoopMark.PARALLEL),
-        Reduce("max", low, high, one, "k", LoopMark.UNROLL),
-        Guard(holds, one),
-        Let(vector(N), Access(Local(0, Type("float32", (N,))), bound(0)), "x", LetMark.STACK),
-        Let(one, Binary("mul", Local(0, Type("float32", ())), one), "y"),
-        Access(matrix, bound(7)),
-        Unary("neg", one),
+        terms.Constant(3, "float32"),
+        terms.Value(bound(6), "float32"),
+        terms.Gen(low, high, one, "i", LoopMark.PARALLEL),
+        terms.Reduce("max", low, high, one, "k", LoopMark.UNROLL),
+        terms.Guard(holds, one),
+        terms.Let(vector(N), terms.Access(terms.Local(0, terms.Type("float32", (N,))), bound(0)), "x", LetMark.STACK),
+        terms.Let(one, terms.Binary("mul", terms.Local(0, terms.Type("float32", ())), one), "y"),
+        terms.Access(matrix, bound(7)),
+        terms.Unary("neg", one),
         one,
-        Select(holds, one, Constant(0, "float32")),
-        Cast("float64", one),
-        Concat(vector(N), vector(M)),
-        Padding(of),
+        terms.Select(holds, one, terms.Constant(0, "float32")),
+        terms.Cast("float64", one),
+        terms.Concat(vector(N), vector(M)),
+        terms.Padding(of),
         *reshapes,
     )
 
@@ -114,33 +88,30 @@ SAMPLES: Final = samples()
 
 
 def test_every_constructor_and_operator_has_a_sample() -> None:
-    assert {type(sample) for sample in SAMPLES} == set(CONSTRUCTORS)
-    assert {type(sample.op) for sample in SAMPLES if isinstance(sample, Reshape)} == set(OPERATORS)
+    assert {type(sample) for sample in SAMPLES} == set(terms.CONSTRUCTORS)
+    assert {type(sample.op) for sample in SAMPLES if isinstance(sample, terms.Reshape)} == set(terms.OPERATORS)
 
 
-def called(sample: object) -> str:
-    more = f" {type(sample.op).__name__}" if isinstance(sample, Reshape) else ""
-    if isinstance(sample, Let) and not sample.value.type.rank:
+def sample_id(sample: object) -> str:
+    more = f" {type(sample.op).__name__}" if isinstance(sample, terms.Reshape) else ""
+    if isinstance(sample, terms.Let) and not sample.value.type.rank:
         more = " of a scalar"
     return f"{type(sample).__name__}{more}"
 
 
-# -- the tuples and the unions ----------------------------------------------------------------------------------------
-
-
-def below(of: type[Any]) -> Iterator[str]:
-    """The names of all classes of the language that stand below one."""
+def subclass_names(of: type[Any]) -> Iterator[str]:
+    """Yield the names of all subclasses defined in `atl`."""
     for cls in of.__subclasses__():
         if cls.__module__.startswith("atl."):
             yield cls.__name__
-        yield from below(cls)
+        yield from subclass_names(cls)
 
 
-def test_the_tuples_name_what_the_unions_name_and_no_class_is_left_out() -> None:
-    assert get_args(Expr) == CONSTRUCTORS
-    assert get_args(ReshapeOp) == OPERATORS
-    assert set(below(Term)) == {of.__name__ for of in CONSTRUCTORS}
-    assert set(below(Operator)) == {of.__name__ for of in OPERATORS}
+def test_constructor_tuples_match_unions_and_subclasses() -> None:
+    assert get_args(terms.Expr) == terms.CONSTRUCTORS
+    assert get_args(terms.ReshapeOp) == terms.OPERATORS
+    assert set(subclass_names(terms.Term)) == {of.__name__ for of in terms.CONSTRUCTORS}
+    assert set(subclass_names(terms.Operator)) == {of.__name__ for of in terms.OPERATORS}
 
 
 def word_faults(constructors: tuple[type[Formed], ...]) -> list[str]:
@@ -148,20 +119,18 @@ def word_faults(constructors: tuple[type[Formed], ...]) -> list[str]:
     return [f"{word} is the word of {count} constructors" for word, count in counted.items() if count > 1]
 
 
-def test_every_word_means_one_thing() -> None:
-    assert word_faults((*CONSTRUCTORS, *OPERATORS)) == []
+def test_constructor_words_are_unique() -> None:
+    assert word_faults((*terms.CONSTRUCTORS, *terms.OPERATORS)) == []
 
-
-# -- roles ------------------------------------------------------------------------------------------------------------
 
 ROLES_OF: Final[dict[object, set[Role]]] = {
     Index: {Role.INDEX},
     tuple[Index, ...]: {Role.INDICES},
     Predicate: {Role.PREDICATE},
-    Expr: {Role.PART},
-    tuple[Expr, ...]: {Role.PARTS},
-    ReshapeOp: {Role.OPERATOR},
-    Type: {Role.TYPE, Role.KNOWN_TYPE},
+    terms.Expr: {Role.PART},
+    tuple[terms.Expr, ...]: {Role.PARTS},
+    terms.ReshapeOp: {Role.OPERATOR},
+    terms.Type: {Role.TYPE, Role.KNOWN_TYPE},
     Array: {Role.ARRAY},
     int: {Role.VARIABLE},
     int | float: {Role.LITERAL},
@@ -170,7 +139,7 @@ ROLES_OF: Final[dict[object, set[Role]]] = {
     LoopMark: {Role.MARK},
     LetMark: {Role.MARK},
 }
-"""What a field may be, by its annotation. Which of two texts is a hint is seen by what it changes."""
+"""Possible roles of a field by its annotation. Equality distinguishes static texts from hints."""
 
 
 def field_names(of: Any) -> list[str]:
@@ -178,7 +147,7 @@ def field_names(of: Any) -> list[str]:
 
 
 def role_faults(of: type[Formed]) -> list[str]:
-    """Fields with no role, with several, or with one that their annotation contradicts; binders of no range."""
+    """Return fields without exactly one role, roles that contradict annotations, and binders without a range."""
     form, hints = of.form, get_type_hints(of)
     known = field_names(of)
     faults = []
@@ -205,55 +174,53 @@ def _binder_faults(of: type[Formed]) -> Iterator[str]:
             needed += [(bound_tensor.value, Role.PART), (bound_tensor.name, Role.HINT)]
         for name, role in needed:
             if name is not None and form.role(name) is not role:
-                yield f"{of.__name__}.{name} is no {role.value}, as what is bound over {part.field} needs"
+                yield f"{of.__name__}.{name} is not of role {role.value}, which {part.field} needs"
         used |= {name for name, _ in needed if name is not None}
     for name in (*form.indices, *form.predicates):
         if form.parts and name not in used:
             yield f"{of.__name__}.{name} bounds, guards and reads nothing"
 
 
-@pytest.mark.parametrize("of", [*CONSTRUCTORS, *OPERATORS], ids=lambda of: of.__name__)
-def test_every_field_has_the_one_role_that_its_annotation_allows(of: type[Formed]) -> None:
+@pytest.mark.parametrize("of", [*terms.CONSTRUCTORS, *terms.OPERATORS], ids=lambda of: of.__name__)
+def test_every_field_has_the_role_of_its_annotation(of: type[Formed]) -> None:
     assert role_faults(of) == []
 
 
-# -- what is derived, against what is written by hand -----------------------------------------------------------------
-
-Child: TypeAlias = tuple[Expr, int, int]
-"""A part, and how many indices and tensors are bound over it."""
+Child: TypeAlias = tuple[terms.Expr, int, int]
+"""A part, and the numbers of indices and tensors bound over it."""
 
 
-def by_hand(expr: Expr) -> list[Child]:
+def by_hand(expr: terms.Expr) -> list[Child]:
     match expr:
-        case Input() | Local() | TensorVar() | Constant() | Value() | Padding():
+        case terms.Input() | terms.Local() | terms.TensorVar() | terms.Constant() | terms.Value() | terms.Padding():
             return []
-        case Metavariable(tensors=tensors):
+        case terms.Metavariable(tensors=tensors):
             return [(tensor, 0, 0) for tensor in tensors]
-        case Gen(body=body) | Reduce(body=body):
+        case terms.Gen(body=body) | terms.Reduce(body=body):
             return [(body, 1, 0)]
-        case Guard(_, body):
+        case terms.Guard(_, body):
             return [(body, 0, 0)]
-        case Let(value, body):
+        case terms.Let(value, body):
             return [(value, 0, 0), (body, 0, 1)]
-        case Access(tensor):
+        case terms.Access(tensor):
             return [(tensor, 0, 0)]
-        case Unary(_, operand) | Cast(_, operand) | Reshape(_, operand):
+        case terms.Unary(_, operand) | terms.Cast(_, operand) | terms.Reshape(_, operand):
             return [(operand, 0, 0)]
-        case Binary(_, left, right) | Select(_, left, right) | Concat(left, right):
+        case terms.Binary(_, left, right) | terms.Select(_, left, right) | terms.Concat(left, right):
             return [(left, 0, 0), (right, 0, 0)]
         case _:
             assert_never(expr)
 
 
 def expressions_of(value: object) -> Iterator[Index]:
-    """The index expressions in a field, told by what it is and not by its role."""
+    """Yield the index expressions in a field, found by type and not by role."""
     if isinstance(value, Index):
         yield value
     elif isinstance(value, get_args(Predicate)):
         yield from expressions(value)
-    elif isinstance(value, Type | Array):
+    elif isinstance(value, terms.Type | Array):
         yield from value.shape
-    elif isinstance(value, Operator):
+    elif isinstance(value, terms.Operator):
         for name in field_names(value):
             yield from expressions_of(getattr(value, name))
     elif isinstance(value, tuple):
@@ -263,20 +230,20 @@ def expressions_of(value: object) -> Iterator[Index]:
 
 @dataclass(frozen=True)
 class Free:
-    """What is free in a term: positions of indices and of tensors as seen from outside, and ids."""
+    """Free variables of a term: outer positions of indices and tensors, and uids."""
 
     indices: frozenset[int]
     tensors: frozenset[int]
     ids: frozenset[int]
 
 
-def free_in(expr: Expr, below: Callable[[Expr], list[Child]], indices: int = 0, tensors: int = 0) -> Free:
-    """All free variables, found one by one."""
+def free_in(expr: terms.Expr, below: Callable[[terms.Expr], list[Child]], indices: int = 0, tensors: int = 0) -> Free:
+    """Return all free variables of a term."""
     own = [atom for each in fields(expr) for e in expressions_of(getattr(expr, each.name)) for atom in atoms(e)]
     found_indices = {atom.position - indices for atom in own if isinstance(atom, Bound)}
     found_ids = {atom.uid for atom in own if isinstance(atom, Var)}
-    found_tensors = {expr.position - tensors} if isinstance(expr, Local) else set()
-    if isinstance(expr, TensorVar | Metavariable):
+    found_tensors = {expr.position - tensors} if isinstance(expr, terms.Local) else set()
+    if isinstance(expr, terms.TensorVar | terms.Metavariable):
         found_ids.add(expr.uid)
     for child, more, more_tensors in below(expr):
         inner = free_in(child, below, indices + more, tensors + more_tensors)
@@ -286,8 +253,8 @@ def free_in(expr: Expr, below: Callable[[Expr], list[Child]], indices: int = 0, 
     return Free(*(frozenset(k for k in found if k >= 0) for found in (found_indices, found_tensors, found_ids)))
 
 
-def derived_faults(expr: Expr, below: Callable[[Expr], list[Child]] = by_hand) -> list[str]:
-    """Where traversal and sealing, which come from the form, differ from what is counted by hand."""
+def derived_faults(expr: terms.Expr, below: Callable[[terms.Expr], list[Child]] = by_hand) -> list[str]:
+    """Return the properties derived from the form that differ from the traversal by hand."""
     free = free_in(expr, below)
     loose, loose_tensors = (max(found, default=-1) + 1 for found in (free.indices, free.tensors))
     given = sorted(
@@ -296,7 +263,7 @@ def derived_faults(expr: Expr, below: Callable[[Expr], list[Child]] = by_hand) -
         if not _is_known_type(expr, name)
         for e in expressions_of(getattr(expr, name))
     )
-    told = {
+    checks = {
         "children": [(child.expr, child.indices, child.tensors) for child in children(expr)] == below(expr),
         "loose": expr.loose == loose,
         "loose_tensors": expr.loose_tensors == loose_tensors,
@@ -304,40 +271,37 @@ def derived_faults(expr: Expr, below: Callable[[Expr], list[Child]] = by_hand) -
         "free positions": free_positions(expr) == (free.indices, free.tensors),
         "indices": sorted(e.order for e in indices_in(expr)) == given,
         "rebuilding": rebuild(expr, lambda child: child.expr, lambda e: e) is expr,
-        "parts": _with_other_parts(expr, below),
+        "parts": _replaces_parts(expr, below),
         "shifting": _shifted(expr, below, loose, loose_tensors),
-        "types of what is bound": binds_by_type(expr),
+        "types of bound variables": binds_by_type(expr),
     }
-    return [what for what, right in told.items() if not right]
+    return [what for what, right in checks.items() if not right]
 
 
-def _is_known_type(expr: Expr, name: str) -> bool:
-    """The type of a variable is that of what it stands for: its extents are no expressions of the node."""
-    return name == "of" and isinstance(expr, Local | TensorVar | Metavariable)
+def _is_known_type(expr: terms.Expr, name: str) -> bool:
+    """Return true for the type of a variable: its extents are not index expressions of the node."""
+    return name == "of" and isinstance(expr, terms.Local | terms.TensorVar | terms.Metavariable)
 
 
-def _with_other_parts(expr: Expr, below: Callable[[Expr], list[Child]]) -> bool:
-    """Whether other parts come to where the parts were."""
-    parts = tuple(Unary("abs", child) for child, _, _ in below(expr))
+def _replaces_parts(expr: terms.Expr, below: Callable[[terms.Expr], list[Child]]) -> bool:
+    """Check that `with_children` puts parts in their positions."""
+    parts = tuple(terms.Unary("abs", child) for child, _, _ in below(expr))
     return [child.expr for child in children(with_children(expr, parts))] == list(parts)
 
 
-def _shifted(expr: Expr, below: Callable[[Expr], list[Child]], loose: int, loose_tensors: int) -> bool:
+def _shifted(expr: terms.Expr, below: Callable[[terms.Expr], list[Child]], loose: int, loose_tensors: int) -> bool:
     moved = free_in(shift_term(expr, 2, 3), below)
     most = tuple(max(found, default=-1) + 1 for found in (moved.indices, moved.tensors))
     return most == (loose and loose + 2, loose_tensors and loose_tensors + 3)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=called)
-def test_traversal_and_sealing_are_what_a_count_by_hand_gives(sample: Expr) -> None:
+@pytest.mark.parametrize("sample", SAMPLES, ids=sample_id)
+def test_traversal_and_free_variables_match_hand_count(sample: terms.Expr) -> None:
     assert derived_faults(sample) == []
 
 
-# -- equality ---------------------------------------------------------------------------------------------------------
-
-
-def another(of: type[Formed], slot: Slot, value: Any) -> Any:
-    """Another value for a field."""
+def changed(of: type[Formed], slot: Slot, value: Any) -> Any:
+    """Return another value for a field."""
     match slot.role:
         case Role.STATIC:
             known = get_args(get_type_hints(of)[slot.name]) or ("float64", "float32")
@@ -353,17 +317,15 @@ def another(of: type[Formed], slot: Slot, value: Any) -> Any:
         case Role.PREDICATE:
             return negation(value)
         case Role.TYPE | Role.KNOWN_TYPE:
-            return Type(value.dtype, tuple(extent + 1 for extent in value.shape))
+            return terms.Type(value.dtype, tuple(extent + 1 for extent in value.shape))
         case Role.OPERATOR:
-            return PadRight(N) if isinstance(value, PadLeft) else PadLeft(N)
+            return terms.PadRight(N) if isinstance(value, terms.PadLeft) else terms.PadLeft(N)
         case Role.PART:
-            return Unary("abs", value)
+            return terms.Unary("abs", value)
         case Role.PARTS:
-            return (Unary("abs", value[0]), *value[1:])
+            return (terms.Unary("abs", value[0]), *value[1:])
         case Role.HINT:
             return f"{value}2"
-        case Role.MARK:
-            return next(mark for mark in type(value) if mark is not value)
         case Role.MARK:
             return next(mark for mark in type(value) if mark is not value)
         case _:
@@ -371,10 +333,10 @@ def another(of: type[Formed], slot: Slot, value: Any) -> Any:
 
 
 def equality_faults(node: Any) -> list[str]:
-    """Fields that equality is to see and does not, or the other way round; hints that say what the type is."""
+    """Return fields that equality wrongly sees or ignores, and hints that change the type."""
     faults = []
     for slot in slots_of(type(node)):
-        other = replace(node, **{slot.name: another(type(node), slot, getattr(node, slot.name))})
+        other = replace(node, **{slot.name: changed(type(node), slot, getattr(node, slot.name))})
         hint = slot.role in (Role.HINT, Role.MARK)
         if (other == node) != hint or (hash(other) == hash(node)) != hint:
             faults.append(f"{slot.name} is {'seen' if hint else 'not seen'} by equality")
@@ -383,18 +345,18 @@ def equality_faults(node: Any) -> list[str]:
     return faults
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=called)
-def test_equality_sees_every_field_but_the_hints(sample: Expr) -> None:
+@pytest.mark.parametrize("sample", SAMPLES, ids=sample_id)
+def test_equality_ignores_only_hints(sample: terms.Expr) -> None:
     assert equality_faults(sample) == []
-    if isinstance(sample, Reshape):
+    if isinstance(sample, terms.Reshape):
         assert equality_faults(sample.op) == []
 
 
-def test_what_a_node_says_of_itself_binds_and_assumes_is_read_from_its_form() -> None:
+def test_static_fields_names_and_conditions_come_from_the_form() -> None:
     said = {
-        called(sample): (static(sample), names_given(sample), len(conditions_in(sample)))
+        sample_id(sample): (static(sample), names_given(sample), len(conditions_in(sample)))
         for sample in SAMPLES
-        if isinstance(sample, Reduce | Let | Select | Cast | Unary | Metavariable)
+        if isinstance(sample, terms.Reduce | terms.Let | terms.Select | terms.Cast | terms.Unary | terms.Metavariable)
     }
     assert said == {
         "Reduce": (("max",), ("k",), 0),
@@ -407,11 +369,8 @@ def test_what_a_node_says_of_itself_binds_and_assumes_is_read_from_its_form() ->
     }
 
 
-# -- certificates -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sample", samples(opened=False), ids=called)
-def test_a_term_in_a_certificate_is_read_back_with_its_hints(sample: Expr) -> None:
+@pytest.mark.parametrize("sample", samples(opened=False), ids=sample_id)
+def test_certificate_terms_round_trip_with_hints(sample: terms.Expr) -> None:
     table, (values,) = written([{"e": sample}], INPUTS)
     back = Reader(INPUTS, table).argument(values["e"])
     assert back == sample
@@ -419,74 +378,71 @@ def test_a_term_in_a_certificate_is_read_back_with_its_hints(sample: Expr) -> No
         assert getattr(back, name) == getattr(sample, name)
 
 
-# -- planted faults ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Planted(Term):
-    """A generation, as the tests of a form without faults need one."""
+class Corrupted(terms.Term):
+    """Generation with a form that the tests below corrupt."""
 
     form: ClassVar = Form(
-        "planted",
+        "corrupted",
         indices=("low", "high"),
         parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
         hints=("name",),
     )
     low: Index
     high: Index
-    body: Expr
+    body: terms.Expr
     name: str = field(default="i")
 
-    def _typed(self) -> Type:
+    def _typed(self) -> terms.Type:
         return self.body.type
 
 
-SOUND: Final = Planted.form
+SOUND: Final = Corrupted.form
 RANGE: Final = IndexBinder("low", "high", "name")
 
 
 def with_form(form: Form) -> type[Any]:
-    """The class with another form."""
+    """Return a subclass with another form."""
     namespace = {"form": form, "__slots__": (), "__module__": __name__}
-    return type("Planted", (Planted,), namespace)
+    return type("Corrupted", (Corrupted,), namespace)
 
 
-def planted_by_hand(expr: Expr) -> list[Child]:
-    return [(expr.body, 1, 0)] if isinstance(expr, Planted) else by_hand(expr)
+def children_by_hand(expr: terms.Expr) -> list[Child]:
+    return [(expr.body, 1, 0)] if isinstance(expr, Corrupted) else by_hand(expr)
 
 
-def test_a_form_without_faults_has_none() -> None:
+def test_sound_form_has_no_faults() -> None:
     node: Any = with_form(SOUND)(bound(1), N + bound(2), scalar())
     assert role_faults(type(node)) == []
-    assert derived_faults(node, planted_by_hand) == []
+    assert derived_faults(node, children_by_hand) == []
     assert equality_faults(node) == []
 
 
 @pytest.mark.parametrize(
     ("form", "fault"),
     [
-        (replace(SOUND, hints=("name", "body")), "Planted.body has 2 roles"),
-        (replace(SOUND, hints=()), "Planted.name has 0 roles"),
+        (replace(SOUND, hints=("name", "body")), "Corrupted.body has 2 roles"),
+        (replace(SOUND, hints=()), "Corrupted.name has 0 roles"),
         (replace(SOUND, indices=("low",), literals=("high",)), "high is written as"),
         (replace(SOUND, hints=(), dtypes=("name",)), "name is written as"),
-        (replace(SOUND, hints=("name", "gone")), "Planted has no field gone"),
-        (replace(SOUND, parts=(Part("body", (IndexBinder("low", "body", "name"),)),)), "body is no index"),
-        (replace(SOUND, parts=(Part("body", (IndexBinder("low", "high", "low"),)),)), "low is no hint"),
-        (replace(SOUND, parts=(Part("body", (RANGE,), (TensorBinder("low", "name"),)),)), "low is no part"),
-        (replace(SOUND, parts=(Part("body", (RANGE,), assumes="low"),)), "low is no predicate"),
-        (replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)), "name is no index"),
+        (replace(SOUND, hints=("name", "gone")), "Corrupted has no field gone"),
+        (replace(SOUND, parts=(Part("body", (IndexBinder("low", "body", "name"),)),)), "body is not of role index"),
+        (replace(SOUND, parts=(Part("body", (IndexBinder("low", "high", "low"),)),)), "low is not of role hint"),
+        (replace(SOUND, parts=(Part("body", (RANGE,), (TensorBinder("low", "name"),)),)), "low is not of role part"),
+        (replace(SOUND, parts=(Part("body", (RANGE,), assumes="low"),)), "low is not of role predicate"),
+        (replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)), "name is not of role index"),
         (replace(SOUND, parts=(Part("body"),)), "low bounds, guards and reads nothing"),
     ],
 )
-def test_a_form_that_does_not_fit_its_class_is_found(form: Form, fault: str) -> None:
+def test_form_that_contradicts_its_class_is_found(form: Form, fault: str) -> None:
     assert fault in "\n".join(role_faults(with_form(form)))
 
 
 def test_slots_of_contradictory_forms_are_refused() -> None:
     with pytest.raises(TypeError, match="the class has"):
-        make_slots(Planted, replace(SOUND, hints=()))
-    with pytest.raises(TypeError, match="the field name of Planted does not have the role index"):
-        make_slots(Planted, replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)))
+        make_slots(Corrupted, replace(SOUND, hints=()))
+    with pytest.raises(TypeError, match="the field name of Corrupted does not have the role index"):
+        make_slots(Corrupted, replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)))
 
 
 @pytest.mark.parametrize(
@@ -498,22 +454,22 @@ def test_slots_of_contradictory_forms_are_refused() -> None:
     ],
     ids=["no binder", "two binders", "a tensor too"],
 )
-def test_a_part_with_a_wrong_number_of_binders_is_found(parts: tuple[Part, ...], found: set[str]) -> None:
+def test_wrong_number_of_binders_is_found(parts: tuple[Part, ...], found: set[str]) -> None:
     node: Any = with_form(replace(SOUND, parts=parts))(bound(1), N, scalar())
-    assert found <= set(derived_faults(node, planted_by_hand))
+    assert found <= set(derived_faults(node, children_by_hand))
 
 
-def test_a_field_that_equality_sees_wrongly_is_found() -> None:
+def test_wrong_equality_of_a_field_is_found() -> None:
     hidden: Any = with_form(replace(SOUND, indices=("low",), hints=("name", "high")))
     with pytest.raises(TypeError, match="high"):
-        hidden(bound(1), N, scalar())  # the range of a binder is no hint
+        hidden(bound(1), N, scalar())  # the range of a binder is not a hint
     unnamed: Any = with_form(replace(SOUND, parts=(Part("body"),), indices=("low",), hints=("name", "high")))
     with pytest.raises(InvalidArgument, match="high"):
-        unnamed(bound(1), N, scalar())  # and no hint is an index
+        unnamed(bound(1), N, scalar())  # a hint is not an index
     blind: Any = with_form(replace(SOUND, parts=(Part("body"),)))
 
-    def typed(self: Any) -> Type:
-        return Type("float32", (size(self.name),))
+    def typed(self: Any) -> terms.Type:
+        return terms.Type("float32", (size(self.name),))
 
     blind._typed = typed
     assert equality_faults(blind(bound(1), N, scalar(), "n")) == ["name is a hint, and the type depends on it"]
@@ -522,5 +478,5 @@ def test_a_field_that_equality_sees_wrongly_is_found() -> None:
     assert plain != replace(plain, name="other")
 
 
-def test_a_word_said_twice_is_found() -> None:
-    assert word_faults((Planted, with_form(SOUND), Gen)) == ["planted is the word of 2 constructors"]
+def test_repeated_word_is_found() -> None:
+    assert word_faults((Corrupted, with_form(SOUND), terms.Gen)) == ["corrupted is the word of 2 constructors"]

@@ -1,4 +1,4 @@
-"""NumPy's spellings beside NumPy: what they compute, what is written, and what is refused."""
+"""NumPy notation on tensors: comparison with NumPy, printed form and errors."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ MEANT = [
 ]  # fmt: skip
 
 
-def meant(formula: str, of: dict[str, Any]) -> Any:
-    """What a formula is, of tensors or of arrays."""
+def evaluated(formula: str, of: dict[str, Any]) -> Any:
+    """Evaluate a formula on tensors or arrays."""
     return eval(formula, {"np": np, **of})
 
 
 @pytest.mark.parametrize("formula", MEANT, ids=str)
-def test_a_spelling_of_numpys_means_what_it_means_there(formula: str) -> None:
-    body, want = meant(formula, INPUTS), meant(formula, ARRAYS)
+def test_numpy_notation_matches_numpy(formula: str) -> None:
+    body, want = evaluated(formula, INPUTS), evaluated(formula, ARRAYS)
     got = atl.evaluate(atl.program("f", list(INPUTS.values()), body), **ARRAYS, m=4)
     assert got.shape == np.shape(want)
     assert np.allclose(got, want, rtol=1e-12, atol=0)
 
 
-def test_random_shapes_are_broadcast_as_by_numpy() -> None:
+def test_random_shapes_broadcast_as_in_numpy() -> None:
     draw = Random(5)
     refused = 0
     for _ in range(150):
@@ -104,13 +104,13 @@ def test_random_shapes_are_broadcast_as_by_numpy() -> None:
 HELD_SIZES = {"n": n, "m": m}
 
 
-def test_what_is_written_is_a_plain_formula() -> None:
+def test_numpy_notation_becomes_a_plain_formula() -> None:
     a, b, v = INPUTS["A"], INPUTS["B"], INPUTS["v"]
     assert str(a @ b) == "⊞[i < n] ⊞[j < m] Σ[k1 < k] A[i, k1] * B[k1, j]"
     assert str(a.sum(axis=0)) == "⊞[i < k] Σ[k1 < n] A[k1, i]"
     assert str(a * v) == "A * ⊞[i < n] ⊞[j < k] v[j]"
     assert str(a[1:, 0]) == "⊞[i < n - 1] A[i + 1, 0]"
-    # An element of a generation stands in its place: nothing is made only to be read.
+    # An element of a generation is substituted, without an intermediate tensor.
     assert "(⊞" not in str(a / a.sum(axis=1, keepdims=True)).replace("\n", "")
 
 
@@ -141,22 +141,19 @@ def test_what_is_written_is_a_plain_formula() -> None:
         ('A + np.ones(3)', InvalidArgument, "declare an input"),
     ],
 )  # fmt: skip
-def test_what_means_nothing_here_is_refused_with_what_to_write(formula: str, error: type[ATLError], said: str) -> None:
+def test_unsupported_numpy_notation_is_refused(formula: str, error: type[ATLError], said: str) -> None:
     with pytest.raises(error, match=said):
-        meant(formula, INPUTS)
+        evaluated(formula, INPUTS)
 
 
-def test_a_slice_that_may_end_behind_the_tensor_is_refused() -> None:
-    """NumPy would cut it where it is called; that is another shape for other sizes."""
+def test_slice_that_may_exceed_the_tensor_is_refused() -> None:
+    """NumPy would clip the slice at run time; here its shape depends on the sizes."""
     v = INPUTS["v"]
     with pytest.raises(UnsafeAccess, match="breaks at"):
         atl.check_safe(atl.program("f", [v], v[:5]))
     with pytest.raises(ATLError, match="range of gen runs backwards"):
         atl.program("f", [v], v[2:])
     atl.check_safe(atl.program("f", [v], v[2:5], given=[k >= 5]))
-
-
-# -- constants ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -171,7 +168,7 @@ def test_a_slice_that_may_end_behind_the_tensor_is_refused() -> None:
     ],
     ids=str,
 )
-def test_a_constant_is_its_numbers(held: Any) -> None:
+def test_constant_has_the_given_elements(held: Any) -> None:
     made = atl.constant(held)
     program = atl.program("f", [], made)
     got = atl.evaluate(program)
@@ -196,6 +193,6 @@ def test_a_constant_is_its_numbers(held: Any) -> None:
         ([1.0], "complex", "complex"),
     ],
 )
-def test_what_is_no_constant_is_refused(numbers: Any, dtype: str | None, said: str) -> None:
+def test_invalid_constant_is_refused(numbers: Any, dtype: str | None, said: str) -> None:
     with pytest.raises(ATLError, match=said):
         atl.constant(numbers, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Texts that are no programs are refused with carets and advice; places and LaTeX share the notation."""
+"""Parse errors with carets and suggestions; places of subterms; LaTeX."""
 
 from __future__ import annotations
 
@@ -11,24 +11,10 @@ from typing import Final
 import pytest
 
 import atl
+from atl.core import terms
 from atl.core.index import Array, Bound, Var, constant, index, size
 from atl.core.node import MAX_DEPTH
 from atl.core.program import Program
-from atl.core.terms import (
-    Access,
-    Binary,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Input,
-    Local,
-    Reshape,
-    TensorVar,
-    Transpose,
-    Type,
-    Unary,
-)
 from atl.core.traversal import children
 from atl.errors import (
     ATLError,
@@ -47,16 +33,13 @@ from atl.text.latex import latex
 from atl.text.printing import WHOLE, place_of, show, show_index, show_program
 
 HERE: Final = Path(__file__).resolve().parents[2]
-A: Final = Input(Array("A", (size("n"), size("n")), "float32"))
+A: Final = terms.Input(Array("A", (size("n"), size("n")), "float32"))
 
 
 def refusal(text: str) -> ATLError:
     with pytest.raises(ATLError) as caught:
         parse(text)
     return caught.value
-
-
-# -- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -104,9 +87,7 @@ def refusal(text: str) -> ATLError:
         ("gen[i < n // 0] x[i]", ExtentError, "an index is divided by 0", "n // 0"),
     ],
 )
-def test_a_text_that_is_no_program_is_refused_with_a_caret(
-    body: str, kind: type[ATLError], summary: str, meant: str
-) -> None:
+def test_parse_error_has_a_caret(body: str, kind: type[ATLError], summary: str, meant: str) -> None:
     error = refusal(f"f (x : float32[n]) :=\n  {body}")
     assert type(error) is kind
     assert error.summary == summary
@@ -125,11 +106,7 @@ def test_a_text_that_is_no_program_is_refused_with_a_caret(
         ("f (x float32[n]) := x", ParseError, "expected ':' and a type, found 'float32'"),
         ("f (x : float32[n], x : size) := x", ParseError, "x is declared twice"),
         ("f (x : 3) := x", ParseError, "expected an element type, found '3'"),
-        (
-            "f (x : float32[n] in [0, 3)) := x",
-            ParseError,
-            "x has a range or an order, and elements of type float32",
-        ),
+        ("f (x : float32[n] in [0, 3)) := x", ParseError, "x has a range or an order, and elements of type float32"),
         ("f (x : float32[n]) : float32[m] := x", ParseError, "there is no index or size called 'm' here"),
         ("f (x : float32[n]) given n := x", ParseError, "expected a condition, found an index expression"),
         ("f (x : float32[n]) : float32[n, n] := x", ShapeError, "the body of f has the shape (n)"),
@@ -139,13 +116,13 @@ def test_a_text_that_is_no_program_is_refused_with_a_caret(
         ("f (x : float32[n]) : float32 := max[i < n] [i < 2] · x[i]", UnsafeGuard, "contains a guard"),
     ],
 )
-def test_a_first_line_that_does_not_fit_is_refused(text: str, kind: type[ATLError], summary: str) -> None:
+def test_invalid_header_is_refused(text: str, kind: type[ATLError], summary: str) -> None:
     error = refusal(text)
     assert type(error) is kind
     assert summary in error.summary
 
 
-def test_a_comparison_of_values_is_answered_with_what_chooses_by_them() -> None:
+def test_comparison_of_values_suggests_min_and_max() -> None:
     with pytest.raises(ParseError, match=r"the index 0\.0 is not an integer") as caught:
         parse("f (x : float32[n]) := gen[i < n] select(0.0 < x[i], x[i], 0.0)")
     assert caught.value.suggestions == (
@@ -154,7 +131,7 @@ def test_a_comparison_of_values_is_answered_with_what_chooses_by_them() -> None:
     parse("f (x : float32[n]) := gen[i < n] max(x[i], 0.0)")
 
 
-def test_a_message_shows_the_place_what_is_required_and_what_to_do() -> None:
+def test_parse_error_message() -> None:
     error = refusal("scale (weights : float32[n]) : float32[n] :=\n  ⊞[i < n] 2 * weigths[i]")
     assert str(error) == (
         """\
@@ -169,20 +146,17 @@ there is no tensor called 'weigths' here [ATL106]
     assert parse(str(error.place.text).replace("weigths", "weights") if error.place else "").name == "scale"
 
 
-def test_a_result_type_in_another_form_is_accepted_when_it_is_proved() -> None:
+def test_proved_equal_result_type_is_accepted() -> None:
     program = parse("f (x : float32[n], k : size) : float32[k*⌈n / k⌉] given 1 <= k := flatten split k x")
     assert program.shape[0] != size("n")
 
 
-def test_parentheses_nested_beyond_reason_are_refused() -> None:
+def test_too_deep_parentheses_are_refused() -> None:
     error = refusal(f"f := {'(' * 100_000}")
     assert type(error) is TooLarge
 
 
-# -- places -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_place_marks_the_part_that_a_path_leads_to() -> None:
+def test_place_marks_the_part_at_a_path() -> None:
     program = parse("f (A : float32[n, k], B : float32[k, m]) := gen[i < n] gen[j < m] sum[l < k] A[i, l] * B[l, j]")
     marked = {(): "⊞[i < n] ⊞[j < m] Σ[l < k] A[i, l] * B[l, j]", (0,): "⊞[j < m] Σ[l < k] A[i, l] * B[l, j]"}
     marked |= {(0, 0, 0): "A[i, l] * B[l, j]", (0, 0, 0, 1): "B[l, j]", (0, 0, 0, 1, 0): "B[l", (0, 0, 0, 1, 0, 0): "B"}
@@ -192,12 +166,12 @@ def test_a_place_marks_the_part_that_a_path_leads_to() -> None:
         assert place.text[place.start : place.stop] == meant
 
 
-def test_every_part_of_a_term_has_a_place() -> None:
+def test_every_part_has_a_place() -> None:
     text = "let b := ⊞[i < n] -A[i, 0] + 1 in b ++ ((⊞[i < n] [i < 2] · b[i] * 2 - b[0] - 1) ++ flatten A)"
     term = parse_expr(text, inputs=[A.array])
     assert show(term).split() == text.split()
 
-    def walk(at: Expr, path: tuple[int, ...]) -> None:
+    def walk(at: terms.Expr, path: tuple[int, ...]) -> None:
         place = place_of(term, path)
         assert place.start < place.stop
         for position, child in enumerate(children(at)):
@@ -209,35 +183,32 @@ def test_every_part_of_a_term_has_a_place() -> None:
     assert (place := place_of(term, (1, 1, 0, 0, 0, 0))).text[place.start : place.stop] == "[i < 2] · b[i] * 2"
 
 
-def test_a_place_points_at_the_first_line_of_a_long_part_and_at_the_line_of_the_user() -> None:
+def test_place_is_one_line_with_the_user_source_line() -> None:
     x = atl.tensor("x", atl.sizes("n"))
     first = x[0]
     long = first * 1.5
     for _ in range(30):
         long = long + first
-    place = place_of(Gen(constant(0), size("n"), long.node), (0,))
+    place = place_of(terms.Gen(constant(0), size("n"), long.node), (0,))
     assert "\n" not in place.text[place.start : place.stop]
     assert place.source is not None
     assert place.source.text() == "long = long + first"
 
 
-def test_a_note_stands_at_the_end_of_the_line_that_is_meant() -> None:
+def test_note_is_appended_to_the_marked_line() -> None:
     place = place_of(parse("f (x : float32[n]) := gen[i < n] x[i]"), (0,), note="here")
     assert place.text.splitlines()[1] == "  ⊞[i < n] x[i]   -- here"
 
 
-# -- large, deep and open terms ---------------------------------------------------------------------------------------
-
-
-def wide(doublings: int) -> Expr:
-    term: Expr = Access(Access(A, constant(0)), constant(1))
+def wide(doublings: int) -> terms.Expr:
+    term: terms.Expr = terms.Access(terms.Access(A, constant(0)), constant(1))
     for _ in range(doublings):
-        term = Binary("add", term, term)
+        term = terms.Binary("add", term, term)
     return term
 
 
 @pytest.mark.long
-def test_a_large_term_is_abridged_in_messages_and_never_in_a_program() -> None:
+def test_only_messages_abridge_large_terms() -> None:
     term = wide(12)
     assert term.size > WHOLE
     assert len(show(term)) < 6_000
@@ -250,50 +221,52 @@ def test_a_large_term_is_abridged_in_messages_and_never_in_a_program() -> None:
     assert parse_expr(show(term, abridge=False), inputs=[A.array]) == term
 
 
-def test_terms_as_deep_as_is_allowed_print_and_read_back() -> None:
-    chains: list[Expr] = [A, A, Access(Access(A, constant(0)), constant(0))]
+def test_deepest_terms_print_and_read_back() -> None:
+    chains: list[terms.Expr] = [A, A, terms.Access(terms.Access(A, constant(0)), constant(0))]
     for level in range(MAX_DEPTH // 2 - 10):
-        chains[0] = Unary("neg", chains[0]) if level % 2 else Reshape(Transpose(), chains[0])
-        chains[1] = Gen(constant(0), size("n"), Access(chains[1], index(Bound(0))))
-        chains[2] = Binary("sub", Constant(1.5, "float32"), chains[2])
+        chains[0] = terms.Unary("neg", chains[0]) if level % 2 else terms.Reshape(terms.Transpose(), chains[0])
+        chains[1] = terms.Gen(constant(0), size("n"), terms.Access(chains[1], index(Bound(0))))
+        chains[2] = terms.Binary("sub", terms.Constant(1.5, "float32"), chains[2])
     for term in chains:
         assert term.depth > MAX_DEPTH // 3
         text = show(term, abridge=False)
         assert parse_expr(text, inputs=[A.array]) == term
 
 
-def test_index_expressions_as_deep_as_is_allowed_print_and_read_back() -> None:
+def test_deepest_index_expressions_print_and_read_back() -> None:
     expression = size("n")
     for _ in range(MAX_DEPTH // 2 - 10):
         expression = (expression + size("m")) // size("k")
-    term = Access(Access(A, expression), constant(0))
+    term = terms.Access(terms.Access(A, expression), constant(0))
     assert parse_expr(show(term, abridge=False), inputs=[A.array]) == term
 
 
-def test_the_text_grows_no_faster_than_the_term() -> None:
+def test_text_size_is_linear_in_term_size() -> None:
     def printed(stages: int) -> int:
-        term: Expr = A
+        term: terms.Expr = A
         for _ in range(stages):
-            term = Concat(term, Gen(constant(0), size("n"), Access(A, index(Bound(0)))))
+            term = terms.Concat(term, terms.Gen(constant(0), size("n"), terms.Access(A, index(Bound(0)))))
         return len(show(term, abridge=False))
 
     assert printed(160) < 2.2 * printed(80)
 
 
-def test_opened_variables_have_names_of_their_own() -> None:
+def test_opened_variables_get_distinct_names() -> None:
     n, i, other = size("n"), Var(1, "i"), Var(2, "i")
     assert show_index(index(i) + index(other) * n) == "i1*n + i"
-    term = Access(Access(TensorVar(7, "A", A.type), index(i)), index(other))
-    assert show(Binary("mul", term, Access(Access(A, index(i)), constant(0)))) == "A1[i, i1] * A[i, 0]"
+    term = terms.Access(terms.Access(terms.TensorVar(7, "A", A.type), index(i)), index(other))
+    assert (
+        show(terms.Binary("mul", term, terms.Access(terms.Access(A, index(i)), constant(0)))) == "A1[i, i1] * A[i, 0]"
+    )
 
 
-def test_a_part_without_the_binders_around_it_can_be_shown() -> None:
-    assert show(Access(Local(1, Type("float32", (size("n"),))), index(Bound(0)))) == "#1[#0]"
+def test_part_prints_without_its_binders() -> None:
+    assert show(terms.Access(terms.Local(1, terms.Type("float32", (size("n"),))), index(Bound(0)))) == "#1[#0]"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
-def test_printing_is_the_same_in_every_run(seed: str) -> None:
+def test_printing_is_independent_of_the_hash_seed(seed: str) -> None:
     script = (
         "from atl.parsing.parse import parse\n"
         "p = parse('f (x : float32[n], a : size, b : size, c : size) given 1 <= a, 1 <= b, a < b :='\n"
@@ -311,10 +284,7 @@ f (x : float32[n], a : size, b : size, c : size) : float32[n]
     )
 
 
-# -- LaTeX ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_program_is_shown_as_mathematics_in_a_notebook() -> None:
+def test_latex_of_a_program() -> None:
     program = parse(
         "f (x_1 : float32[n], k : size) given 1 <= k := let buf := gen[i < n] [1 <= i] . x_1[i - 1] / 2 in"
         " gen[i < ⌈n / k⌉ | parallel] sum[l2 < n] buf[l2 % k] * -x_1[0] + 1e-05"
@@ -338,7 +308,7 @@ def test_a_program_is_shown_as_mathematics_in_a_notebook() -> None:
     ]
 
 
-def test_latex_has_balanced_braces_whatever_is_shown() -> None:
+def test_latex_braces_are_balanced() -> None:
     term = parse_expr(
         "(let `a b` | stack := gen[1 <= i < n | block.x]"
         " select(i = 2 ∨ i ≠ 3 ∧ true, cast(float32, value(i % 3)), sqrt(abs(A[i, 0]))) in"

@@ -1,4 +1,4 @@
-"""What is written and read back, by pickle or as a copy, is what was written; a theorem is only read back proved."""
+"""Pickling and copying of programs, terms, sessions, theorems and rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("way", COPIES)
-def test_a_program_that_is_copied_or_read_back_is_that_program(way: str) -> None:
+def test_copied_program_is_equal(way: str) -> None:
     program = gathered()
     again = COPIES[way](program)
     assert again == program
@@ -59,7 +59,7 @@ def test_a_program_that_is_copied_or_read_back_is_that_program(way: str) -> None
 
 
 @pytest.mark.parametrize("way", COPIES)
-def test_what_a_person_writes_with_is_copied_and_read_back(way: str) -> None:
+def test_tensors_indices_and_conditions_are_copied(way: str) -> None:
     for written in (x[0] * 2, A[0] % k + n // k, (n < m) & (A[1] == 3)):
         again = COPIES[way](written)
         assert type(again) is type(written)
@@ -68,21 +68,21 @@ def test_what_a_person_writes_with_is_copied_and_read_back(way: str) -> None:
     assert COPIES[way](atl.program("p", [x], 2 * x).body.type) == x.node.type
 
 
-def test_a_term_of_the_greatest_depth_is_read_back() -> None:
+def test_deepest_term_is_pickled() -> None:
     deep = x[0]
     for _ in range(MAX_DEPTH - 5):
         deep = -deep
     assert pickle.loads(pickle.dumps(deep)).node == deep.node
 
 
-def test_a_program_is_read_back_by_another_process() -> None:
+def test_another_process_unpickles_a_program() -> None:
     program = gathered()
     code = "import pickle, sys; print(pickle.load(sys.stdin.buffer))"
     made = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(program), capture_output=True, check=True)
     assert made.stdout.decode().strip() == str(program)
 
 
-def test_a_theorem_is_not_pickled_and_its_copy_is_itself() -> None:
+def test_theorem_is_not_pickled_and_copies_to_itself() -> None:
     theorem = reschedule(gathered()).inline("rows").done()
     assert copy.deepcopy(theorem) is theorem
     assert copy.copy(theorem) is theorem
@@ -91,7 +91,7 @@ def test_a_theorem_is_not_pickled_and_its_copy_is_itself() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
-def test_a_copy_of_a_session_is_a_branch(copied: Callable[[Session], Session]) -> None:
+def test_copied_session_is_a_branch(copied: Callable[[Session], Session]) -> None:
     s = reschedule(gathered())
     found = s.find("rows")
     other = copied(s)
@@ -104,7 +104,7 @@ def test_a_copy_of_a_session_is_a_branch(copied: Callable[[Session], Session]) -
     assert copy.copy(found) is found
 
 
-def test_a_session_and_a_handle_are_not_pickled_and_it_is_said_what_to_do() -> None:
+def test_session_and_handle_are_not_pickled() -> None:
     s = reschedule(gathered())
     with pytest.raises(NotATheorem) as caught:
         pickle.dumps(s)
@@ -114,7 +114,7 @@ def test_a_session_and_a_handle_are_not_pickled_and_it_is_said_what_to_do() -> N
         pickle.dumps(s.find("rows"))
 
 
-def test_a_rule_is_not_pickled_and_its_deep_copy_is_itself() -> None:
+def test_rule_is_not_pickled_and_copies_to_itself() -> None:
     rule = RULES["mul_one"]
     assert copy.deepcopy([rule])[0] is rule
     for protocol in (2, pickle.HIGHEST_PROTOCOL):

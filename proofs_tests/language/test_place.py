@@ -1,4 +1,4 @@
-"""Placed terms and scatters: one meaning in every way to run them, what is refused, and what rules make of them."""
+"""Placed terms and scatters: meaning, refusals, notation and rules."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ v = atl.tensor("v", n, dtype="float64")
 A = atl.tensor("A", n, m, dtype="float64")
 
 
-def agreeing(program: Program, arrays: dict[str, AnyArray], sizes: dict[str, int], tmp_path: Path) -> AnyArray:
-    """The result, which all ways to run the program agree on; its pad-set, text and certificate are as they must be."""
+def run_all_ways(program: Program, arrays: dict[str, AnyArray], sizes: dict[str, int], tmp_path: Path) -> AnyArray:
+    """Run the program in all ways, check pad-set, text and certificate, and return the result."""
     given: dict[str, Any] = {**arrays, **{name: sizes[name] for name in program.free_sizes}}
     meaning = atl.evaluate(program, **given)
     denoted = denote(program, sizes, arrays, Machine())
@@ -65,57 +65,54 @@ def agreeing(program: Program, arrays: dict[str, AnyArray], sizes: dict[str, int
     return np.asarray(meaning)
 
 
-# -- scatters ---------------------------------------------------------------------------------------------------------
-
 SIZES = [(0, 1), (1, 1), (7, 3), (5, 11), (13, 2)]
 
 
 @pytest.mark.parametrize(("length", "bins"), SIZES)
-def test_a_histogram_counts(length: int, bins: int, tmp_path: Path) -> None:
+def test_histogram(length: int, bins: int, tmp_path: Path) -> None:
     counted = atl.program("counted", [x], atl.scatter(k, n, lambda i: x[i], lambda i: atl.cast("int64", 1)))
     values = np.random.default_rng(length).integers(0, bins, length)
-    found = agreeing(counted, {"x": values}, {"n": length, "k": bins}, tmp_path)
+    found = run_all_ways(counted, {"x": values}, {"n": length, "k": bins}, tmp_path)
     np.testing.assert_array_equal(found, np.bincount(values, minlength=bins))
 
 
 @pytest.mark.parametrize(("length", "bins"), SIZES)
 @pytest.mark.parametrize("columns", [0, 1, 3])
-def test_rows_scattered_to_one_place_are_added(length: int, bins: int, columns: int, tmp_path: Path) -> None:
+def test_rows_scattered_to_one_position_are_added(length: int, bins: int, columns: int, tmp_path: Path) -> None:
     rows = atl.program("rows", [x, A], atl.scatter(k, (0, n), lambda p: x[p], lambda p: A[p]))
     random = np.random.default_rng(length)
     positions, held = random.integers(0, bins, length), random.integers(-9, 9, (length, columns)).astype(np.float64)
     wanted = np.zeros((bins, columns))
     np.add.at(wanted, positions, held)
     sizes = {"n": length, "m": columns, "k": bins}
-    np.testing.assert_array_equal(agreeing(rows, {"x": positions, "A": held}, sizes, tmp_path), wanted)
+    np.testing.assert_array_equal(run_all_ways(rows, {"x": positions, "A": held}, sizes, tmp_path), wanted)
 
 
-def test_a_scatter_over_a_part_of_the_positions_takes_that_part(tmp_path: Path) -> None:
+def test_scatter_over_a_partial_range(tmp_path: Path) -> None:
     some = atl.program("some", [v], atl.scatter(n, (1, n), lambda p: n - 1 - p, lambda p: v[p]), given=[n >= 1])
     held = np.array([1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(agreeing(some, {"v": held}, {"n": 3}, tmp_path), [3.0, 2.0, 0.0])
+    np.testing.assert_array_equal(run_all_ways(some, {"v": held}, {"n": 3}, tmp_path), [3.0, 2.0, 0.0])
 
 
-def test_a_guard_leaves_positions_out_that_are_none(tmp_path: Path) -> None:
+def test_guard_excludes_positions(tmp_path: Path) -> None:
     shifted = atl.sum(n, lambda p: atl.guard(p >= 2, atl.place(n, p - 2, v[p])))
     held = np.array([1.0, 2.0, 3.0, 4.0])
-    np.testing.assert_array_equal(
-        agreeing(atl.program("shifted", [v], shifted), {"v": held}, {"n": 4}, tmp_path), [3.0, 4.0, 0.0, 0.0]
-    )
+    found = run_all_ways(atl.program("shifted", [v], shifted), {"v": held}, {"n": 4}, tmp_path)
+    np.testing.assert_array_equal(found, [3.0, 4.0, 0.0, 0.0])
 
 
-def test_a_scalar_a_row_and_a_matrix_are_placed(tmp_path: Path) -> None:
+def test_place_scalar_row_and_matrix(tmp_path: Path) -> None:
     for body, wanted in (
         (atl.place(m + 1, m, 2.0), np.array([0, 0, 2], np.float32)),
         (atl.place(m + 1, 1, v), np.array([[0, 0], [5, 6], [0, 0]], np.float64)),
         (atl.place(2, 0, atl.place(m + 1, m, v)), np.array([[[0, 0], [0, 0], [5, 6]], np.zeros((3, 2))])),
     ):
         program = atl.program("placed", [v], body, given=[m >= 1])
-        found = agreeing(program, {"v": np.array([5.0, 6.0])}, {"n": 2, "m": 2}, tmp_path)
+        found = run_all_ways(program, {"v": np.array([5.0, 6.0])}, {"n": 2, "m": 2}, tmp_path)
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_c_stores_what_is_hit_and_clears_the_rest() -> None:
+def test_scatter_clears_the_output_and_place_assigns() -> None:
     program = atl.program("hits", [x, v], atl.scatter(k, n, lambda p: x[p], lambda p: v[p]))
     nest = print_nest(lower(program))
     assert "out[x[p]] += v[p]" in nest
@@ -127,21 +124,18 @@ def test_c_stores_what_is_hit_and_clears_the_rest() -> None:
     assert lower(atl.program("whole", [v], atl.place(1, 0, v))).complete
 
 
-def test_a_buffer_of_placed_terms_is_cleared() -> None:
+def test_sums_and_buffers_of_placed_terms_in_the_nest() -> None:
     square = atl.let(
         atl.scatter(k, n, lambda p: x[p], lambda p: v[p]), lambda h: atl.gen(k, lambda i: h[i] * h[i]), name="h"
     )
     assert "zeros h[k]" in print_nest(lower(atl.program("square", [x, v], square)))
-
-
-def test_an_addition_of_placed_terms_is_two_statements() -> None:
     both = atl.program("both", [v], atl.place(m + 2, 0, v) + atl.place(m + 2, 1, 2.0 * v))
     nest = print_nest(lower(both))
     assert "out[0, i] = v[i]" in nest
     assert "out[1, i] += 2.0 * v[i]" in nest
 
 
-def test_accumulates_need_not_be_injective_and_assignments_are() -> None:
+def test_only_assignments_must_be_injective() -> None:
     found = report(lower(atl.program("hits", [x, v], atl.scatter(k, n, lambda p: x[p], lambda p: v[p]))))
     assert {o.kind for o in found.proved} == {"bounds"}
     assert not found.unproved
@@ -150,39 +144,33 @@ def test_accumulates_need_not_be_injective_and_assignments_are() -> None:
     assert not rows.unproved
 
 
-def test_a_truncation_may_cut_what_is_not_hit() -> None:
+def test_truncation_may_cut_unhit_elements() -> None:
     padtypes.check(atl.program("cut", [v], atl.truncr(1, atl.place(m + 2, m, v))))
     with pytest.raises(UnsafeTruncation, match="cut a computed element"):
         padtypes.check(atl.program("cut", [v], atl.truncr(2, atl.place(m + 2, m, v)), given=[n >= 1]))
 
 
-# -- shears -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rows", [0, 1, 2, 5])
 @pytest.mark.parametrize("columns", [0, 1, 3, 7])
-def test_a_shear_has_the_diagonals_for_rows_and_comes_back(rows: int, columns: int, tmp_path: Path) -> None:
+def test_shear_has_diagonals_as_rows_and_an_inverse(rows: int, columns: int, tmp_path: Path) -> None:
     held = np.arange(1.0, rows * columns + 1).reshape(rows, columns)
     sizes = {"n": rows, "m": columns}
-    sheared = agreeing(atl.program("sheared", [A], atl.shear(A)), {"A": held}, sizes, tmp_path)
+    sheared = run_all_ways(atl.program("sheared", [A], atl.shear(A)), {"A": held}, sizes, tmp_path)
     assert sheared.shape == (max(0, rows + columns - 1), min(rows, columns))
     for d in range(len(sheared)):
         assert [element for element in sheared[d] if element] == np.diagonal(held, d - (rows - 1)).tolist()
     back = atl.program("back", [A], atl.let(atl.shear(A), lambda s: atl.unshear(n, m, s)))
-    np.testing.assert_array_equal(agreeing(back, {"A": held}, sizes, tmp_path), held)
+    np.testing.assert_array_equal(run_all_ways(back, {"A": held}, sizes, tmp_path), held)
 
 
-def test_an_unshear_reads_within_its_diagonals() -> None:
+def test_unshear_reads_within_its_diagonals() -> None:
     diagonals = atl.tensor("D", atl.imax(0, n + m - 1), atl.imin(n, m))
     atl.check_safe(atl.program("matrix", [diagonals], atl.unshear(n, m, diagonals)))
     with pytest.raises(UnsafeAccess):
         atl.check_safe(atl.program("matrix", [diagonals], atl.unshear(n, m + 1, diagonals)))
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
-
-
-def test_a_position_that_is_none_is_refused_with_numbers_and_advice() -> None:
+def test_out_of_range_position_is_refused_with_numbers() -> None:
     with pytest.raises(ExtentError) as caught:
         atl.program("beyond", [v], atl.place(m, n, v))
     text = str(caught.value)
@@ -198,35 +186,34 @@ FOLDED: dict[str, Callable[[IndexExpr], Tensor]] = {
     "in rows": lambda p: atl.gen(3, lambda _: atl.place(k, x[p], v)),
     "in a let": lambda p: atl.let(v[p], lambda y: atl.place(k, x[p], y)),
     "transposed": lambda p: atl.transpose(atl.place(k, x[p], v)),
-    "beside another": lambda p: atl.concat(v, atl.place(k, x[p], v[p])),
+    "next to another": lambda p: atl.concat(v, atl.place(k, x[p], v[p])),
 }
 
 
 @pytest.mark.parametrize("monoid", ["product", "max", "min"])
 @pytest.mark.parametrize("body", FOLDED)
-def test_a_fold_that_is_no_sum_meets_no_placed_term(body: str, monoid: Any) -> None:
+def test_folds_other_than_sums_refuse_placed_terms(body: str, monoid: Any) -> None:
     with pytest.raises(UnsafeGuard, match=f"a reduction by {monoid} contains a placed term"):
         atl.program("folded", [x, v], atl.reduce(monoid, n, FOLDED[body]))
 
 
-def test_a_fold_meets_the_elements_of_a_scatter_that_is_bound(tmp_path: Path) -> None:
-    """What the refusal advises: the zeros are elements of the bound tensor then, and the code says so."""
+def test_fold_over_bound_scatter_includes_its_zeros(tmp_path: Path) -> None:
     counted = atl.scatter(k, n, lambda i: x[i], lambda i: atl.cast("int64", 1))
     most = atl.let(counted, lambda c: atl.reduce("max", k, lambda i: c[i]))
     arrays = {"x": np.array([2, 0, 2, 1, 2])}
-    assert agreeing(atl.program("most", [x], most), arrays, {"n": 5, "k": 4}, tmp_path) == 3
+    assert run_all_ways(atl.program("most", [x], most), arrays, {"n": 5, "k": 4}, tmp_path) == 3
 
 
 @pytest.mark.parametrize("monoid", ["product", "max", "min"])
 @pytest.mark.parametrize("bound", [False, True], ids=["as it is", "below a let"])
-def test_a_fold_takes_a_guarded_element_that_is_accessed_as_zero(bound: bool, monoid: Any, tmp_path: Path) -> None:
+def test_fold_reads_false_guards_as_zero(bound: bool, monoid: Any, tmp_path: Path) -> None:
     def rows(p: IndexExpr, j: IndexExpr) -> Tensor:
         return atl.let(v[p], lambda y: atl.guard(j <= p, y)) if bound else atl.guard(j <= p, v[p])
 
     body = atl.reduce(monoid, n, lambda i: atl.gen(n, n, rows)[i])
     for size in (1, 2, 5):
         arrays: dict[str, npt.NDArray[Any]] = {"v": -1.0 - np.arange(size)}
-        agreeing(atl.program("folded", [v], body), arrays, {"n": size}, tmp_path)
+        run_all_ways(atl.program("folded", [v], body), arrays, {"n": size}, tmp_path)
 
 
 SUMS: dict[str, Callable[[IndexExpr], Tensor]] = {
@@ -239,15 +226,15 @@ SUMS: dict[str, Callable[[IndexExpr], Tensor]] = {
 
 @pytest.mark.parametrize("monoid", ["product", "max", "min"])
 @pytest.mark.parametrize("body", SUMS)
-def test_a_fold_meets_sums_as_they_are(body: str, monoid: Any, tmp_path: Path) -> None:
-    """A sum is computed: where it adds nothing it is zero, in the reference and in every other way to run it."""
+def test_fold_over_sums_includes_computed_zeros(body: str, monoid: Any, tmp_path: Path) -> None:
+    """A sum that adds nothing is a computed zero."""
     program = atl.program("folded", [x, v], atl.reduce(monoid, n, SUMS[body]))
     for size in (1, 2, 5):
         arrays: dict[str, npt.NDArray[Any]] = {"x": np.arange(size) % 3, "v": -1.0 - np.arange(size)}
-        agreeing(program, arrays, {"n": size, "k": 4}, tmp_path)
+        run_all_ways(program, arrays, {"n": size, "k": 4}, tmp_path)
 
 
-def test_arguments_that_are_none_are_refused() -> None:
+def test_invalid_scatter_and_shear_arguments_are_refused() -> None:
     not_callable: Any = 1
     with pytest.raises(InvalidArgument, match="two functions of an index"):
         atl.scatter(n, m, not_callable, lambda p: 1)
@@ -257,7 +244,7 @@ def test_arguments_that_are_none_are_refused() -> None:
         atl.unshear(n, m, v)
 
 
-def test_an_unshear_of_a_shape_that_is_known_to_be_another_is_refused_with_the_right_one() -> None:
+def test_unshear_of_wrong_shape_is_refused() -> None:
     for shape in ((3, 3), (4, 2), (2, 2, 5)):
         with pytest.raises(ShapeError, match=r"unshear to a matrix of shape \(2, 2\) got a tensor") as caught:
             atl.unshear(2, 2, atl.tensor("D", *shape))
@@ -265,12 +252,10 @@ def test_an_unshear_of_a_shape_that_is_known_to_be_another_is_refused_with_the_r
         assert caught.value.required == f"the shape of its shear: (3, 2{rest})"
     with pytest.raises(ShapeError, match=r"of shape \(max\(0, m \+ n - 1\), min\(m, n\) \+ 1\)"):
         atl.unshear(n, m, atl.tensor("D", atl.imax(0, n + m - 1), atl.imin(n, m) + 1))
-    # Whether these are equal depends on the sizes.
+    # Equality of these shapes depends on the sizes.
     assert str(atl.unshear(n, m, atl.tensor("D", n + m - 1, n)).shape) == "(n, m)"
     assert str(atl.unshear(2, 2, atl.tensor("D", 3, 2, 5)).shape) == "(2, 2, 5)"
 
-
-# -- text -------------------------------------------------------------------------------------------------------------
 
 TEXTS = {
     "place (m + 1) m (v ⊕ v)": atl.place(m + 1, m, v + v),
@@ -281,72 +266,53 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_placed_terms_are_printed_and_read_back(text: str) -> None:
+def test_placed_terms_print_and_parse(text: str) -> None:
     program = atl.program("p", [x, v], TEXTS[text])
     assert str(program).split(":=\n  ")[1] == text
     assert atl.parse(str(program)) == program
+    names: dict[str, Any] = {}
+    exec(as_python(program), names)
+    assert names["program"] == program
 
 
-def test_a_placed_term_is_written_as_a_call_too() -> None:
+def test_other_notations_of_placed_terms() -> None:
     head = "p (v : float64[n], m : size) : float64[m + 1, n] := "
     assert atl.parse(head + "place(m + 1, m, v)") == atl.parse(head + "place (m + 1) m v")
-
-
-def test_a_placed_term_has_a_name_and_indices_in_latex() -> None:
     assert r"\mathsf{place}_{m + 1, m}" in latex(atl.program("p", [v], atl.place(m + 1, m, v)))
 
 
-def test_a_placed_term_is_rebuilt_by_its_python_source() -> None:
-    for body in TEXTS.values():
-        names: dict[str, Any] = {}
-        program = atl.program("p", [x, v], body)
-        exec(as_python(program), names)
-        assert names["program"] == program
-
-
-# -- rules ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_dense_search_becomes_a_scatter(tmp_path: Path) -> None:
+def test_dense_search_becomes_scatter(tmp_path: Path) -> None:
     """RWSCAT of Fig. 7.4 (E16), by two rules."""
 
     def hits(i: IndexExpr) -> Tensor:
         return atl.sum(n, lambda p: atl.guard(i == x[p], v[p]))
 
     s = reschedule(atl.program("hits", [x, v], atl.gen(k, hits)))
-    s.rw("sum_gen_swap")
-    s.rw("gen_as_place")
-    theorem = s.done()
+    theorem = s.rw("sum_gen_swap").rw("gen_as_place").done()
     assert str(theorem.rhs).endswith("Σ[p < n] place k x[p] v[p]")
     arrays = {"x": np.array([3, 0, 3]), "v": np.array([1.0, 2.0, 4.0])}
-    found = agreeing(theorem.rhs, arrays, {"n": 3, "k": 4}, tmp_path)
+    found = run_all_ways(theorem.rhs, arrays, {"n": 3, "k": 4}, tmp_path)
     np.testing.assert_array_equal(found, compiled(theorem.lhs)(**arrays, k=4))
     theorem.save(tmp_path / "hits.atl.json")
     assert load(tmp_path / "hits.atl.json").rhs == theorem.rhs
 
 
-def test_inline_unfolds_placed_terms() -> None:
-    s = reschedule(atl.program("hits", [x, v], atl.scatter(k, n, lambda p: x[p], lambda p: v[p])))
-    s.inline("place")
+def test_rules_unfold_placed_terms_and_their_elements() -> None:
+    hits = atl.scatter(k, n, lambda p: x[p], lambda p: v[p])
+    s = reschedule(atl.program("hits", [x, v], hits)).inline("place")
     assert not any(isinstance(e, Reshape) and isinstance(e.op, Place) for e in subterms(s.goal.body))
-
-
-def test_an_element_of_a_scatter_is_a_sum_of_guards() -> None:
-    s = reschedule(atl.program("one", [x, v], atl.scatter(k, n, lambda p: x[p], lambda p: v[p])[0]))
-    s.normalize()
+    s = reschedule(atl.program("one", [x, v], hits[0])).normalize()
     assert str(s.goal).endswith("Σ[p < n] [x[p] = 0] · v[p]")
 
 
-def test_a_guarded_range_becomes_the_range_of_the_loop() -> None:
+def test_guarded_range_becomes_loop_range() -> None:
     banded = atl.gen(n + 2, lambda i: atl.guard((i >= 1) & (i < n + 1), v[i - 1]))
-    s = reschedule(atl.program("banded", [v], banded))
-    s.rw("gen_restrict")
+    s = reschedule(atl.program("banded", [v], banded)).rw("gen_restrict")
     assert str(s.goal).endswith("padl 1 padr 1 ⊞[1 <= i < n + 1] v[i - 1]")
     padtypes.check(s.goal)
 
 
-def test_a_shear_and_back_is_nothing() -> None:
+def test_unshear_of_shear_is_the_identity() -> None:
     s = reschedule(atl.program("same", [A], atl.let(atl.shear(A), lambda d: atl.unshear(n, m, d), name="d")))
-    s.inline("d")
-    s.rw("unshear_shear")
+    s.inline("d").rw("unshear_shear")
     assert str(s.goal).endswith(":=\n  A")

@@ -1,4 +1,4 @@
-"""What a person writes by mistake is refused where it is written, with the sentence that says what to write instead."""
+"""Common mistakes are refused at the user's line, with the correct notation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ n, m = atl.sizes("n m")
 x = atl.tensor("x", n)
 twice = atl.program("twice", [x], 2 * x)
 of: Any = atl
-"""To be called with what its annotations exclude."""
+"""The module without types, for calls that its annotations exclude."""
 size: Any = n
 vector: Any = x
 
@@ -95,20 +95,20 @@ HABITS: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("call", "said"), DECLARED, ids=[f"{k} {said[:40]}" for k, (_, said) in enumerate(DECLARED)])
-def test_what_has_no_meaning_is_refused_with_what_to_write(call: Callable[[], object], said: str) -> None:
+def test_invalid_declaration_is_refused(call: Callable[[], object], said: str) -> None:
     with pytest.raises(ATLError, match=said):
         call()
 
 
 @pytest.mark.parametrize(("call", "said"), HABITS, ids=[f"{k} {said[:40]}" for k, (_, said) in enumerate(HABITS)])
-def test_a_habit_of_pythons_is_refused_at_the_line_of_the_user(call: Callable[[], object], said: str) -> None:
+def test_unsupported_python_operation_is_refused_at_user_line(call: Callable[[], object], said: str) -> None:
     with pytest.raises(ATLError, match=said) as caught:
         call()
     assert caught.value.place is not None
     assert "test_refused_calls.py" in str(caught.value.place)
 
 
-def test_what_is_called_for_each_index_need_be_no_plain_function() -> None:
+def test_callable_objects_are_accepted_as_bodies() -> None:
     class Element:
         def __call__(self, i: atl.IndexExpr) -> atl.Tensor:
             return x[i]
@@ -118,12 +118,12 @@ def test_what_is_called_for_each_index_need_be_no_plain_function() -> None:
     assert atl.gen(n, functools.partial(lambda of, i: of[i], x)).node == plain.node
 
 
-def test_a_term_is_its_own_copy() -> None:
+def test_copy_of_a_term_is_the_term() -> None:
     assert copy.copy(x.node) is x.node
     assert x.T.node is x.node
 
 
-def test_extrema_are_read_under_pythons_names_too() -> None:
+def test_min_and_max_parse_as_imin_and_imax() -> None:
     ours, pythons = "x[min(n - 1, max(m, 3))]", "x[imin(n - 1, imax(m, 3))]"
     head = "p (x : float32[n], y : float32[m]) : float32 := "
     assert atl.parse(head + pythons) == atl.parse(head + ours)

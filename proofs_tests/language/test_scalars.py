@@ -1,4 +1,4 @@
-"""The domains of scalars: rational numbers exactly, machine numbers as C computes them."""
+"""Scalar domains: exact rational numbers, and machine numbers as in C."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_integers_wrap_at_the_width_of_their_type(domain: Callable[[], Scalars[A
     assert scalars.cast("int32", "int64", scalars.constant(2**32 + 5, "int64")) == 5
 
 
-def test_exact_elementary_functions_have_values_only_where_they_are_rational() -> None:
+def test_exact_functions_need_rational_values() -> None:
     third = Fraction(1, 3)
     exact = Exact()
     assert exact.unary("sqrt", "float64", third * third) == third
@@ -43,7 +43,7 @@ def test_exact_elementary_functions_have_values_only_where_they_are_rational() -
         assert "leave out exact=True" in str(caught.value)
 
 
-def test_casts_from_float_to_integer_truncate_towards_zero() -> None:
+def test_float_to_integer_casts_truncate() -> None:
     for scalars in (Machine(), Exact()):
         for number, expected in ((2.75, 2), (-2.75, -2), (-0.5, 0), (2147483647.5, 2147483647)):
             held = scalars.constant(number, "float64")
@@ -51,7 +51,7 @@ def test_casts_from_float_to_integer_truncate_towards_zero() -> None:
         assert scalars.undefined == 0
 
 
-def test_casts_that_c_leaves_undefined_are_counted() -> None:
+def test_undefined_casts_are_counted() -> None:
     machine, exact = Machine(), Exact()
     for count, number in enumerate((3e9, -3e9, 1e300, np.inf, -np.inf, np.nan), start=1):
         machine.cast("int32", "float64", np.float64(number))
@@ -60,7 +60,7 @@ def test_casts_that_c_leaves_undefined_are_counted() -> None:
     assert exact.undefined == 1
 
 
-def test_machine_arithmetic_rounds_at_each_operation() -> None:
+def test_machine_arithmetic_rounds_each_operation() -> None:
     machine = Machine()
     one, tiny = (machine.constant(number, "float32") for number in (1.0, 2.0**-25))
     assert machine.binary("add", "float32", one, tiny) == 1
@@ -91,7 +91,7 @@ def test_machine_functions_follow_ieee_without_warnings() -> None:
     assert machine.divisions_by_zero == machine.undefined == 0
 
 
-def test_an_extremum_of_nan_is_nan_on_either_side() -> None:
+def test_extremum_of_nan_is_nan() -> None:
     machine = Machine()
     nan, one = np.float64(np.nan), np.float64(1)
     pairs = [(op, left, right) for op in ("min", "max") for left, right in ((nan, one), (one, nan))]

@@ -1,4 +1,4 @@
-"""What is known at a place of a program: the facts of binders, guards and declarations, with names that differ."""
+"""Facts in scope at a place of a program."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ PLACES: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("what", PLACES)
-def test_the_facts_of_a_place_are_those_around_it(what: str) -> None:
+def test_facts_at_a_place_come_from_its_context(what: str) -> None:
     text, facts = PLACES[what]
     program = atl.parse(text)
     *_, (_, _, innermost) = parts_in_scope(program.body, outermost(program))
     assert [show_predicate(fact) for fact in innermost.facts.predicates] == facts
 
 
-def test_a_selection_assumes_its_condition_in_one_branch_only() -> None:
+def test_selection_assumes_its_condition_in_each_branch() -> None:
     x = atl.tensor("x", n)
     program = atl.program("p", [x], atl.gen(n, lambda i: atl.select(i < 3, x[i], x[0])))
     known = [
@@ -47,15 +47,15 @@ def test_a_selection_assumes_its_condition_in_one_branch_only() -> None:
     assert known == [["0 <= i", "i < n", "i < 3"], ["0 <= i", "i < n", "3 <= i"]]
 
 
-def test_each_index_around_a_place_has_its_own_variable() -> None:
-    """Two indices with one variable would be equal to the prover."""
+def test_each_bound_index_has_its_own_variable() -> None:
+    """The prover would equate two indices with one variable."""
     program = atl.parse("p (x : float32[n]) : float32[n, n, n, n] := ⊞[i < n] ⊞[j < n] ⊞[k < n] ⊞[l < n] x[i]")
     *_, (_, _, innermost) = parts_in_scope(program.body, outermost(program))
     assert list(map(str, innermost.indices)) == ["i", "j", "k", "l"]
     assert len(set(innermost.indices)) == 4
 
 
-def test_a_variable_may_be_chosen_for_the_index_of_a_binder() -> None:
+def test_variable_of_a_binder_may_be_chosen() -> None:
     scope = outermost(atl.parse("p (x : float32[n]) : float32[n] := x"))
     variable, inside = scope.bind("i", constant(0), n.node, uid=17)
     assert (variable.uid, variable.name) == (17, "i")
@@ -64,7 +64,7 @@ def test_a_variable_may_be_chosen_for_the_index_of_a_binder() -> None:
     assert list(map(str, beneath.indices)) == ["i", "i1"]
 
 
-def test_a_part_is_known_by_its_position_as_among_all() -> None:
+def test_scope_of_a_child_is_that_among_all_children() -> None:
     x = atl.tensor("x", n)
     select = atl.program("p", [x], atl.gen(n, lambda i: atl.select(i < 3, x[i], x[0]))).body
     scopes = child_scopes(select.body, child_scopes(select, outermost(atl.program("p", [x], x)))[0])  # type: ignore[union-attr]
@@ -73,7 +73,7 @@ def test_a_part_is_known_by_its_position_as_among_all() -> None:
     assert [scope_of_child(select.body, at, inside) for at in (0, 1)] == list(scopes)  # type: ignore[union-attr]
 
 
-def test_all_reads_of_an_expression_are_found_once_and_inner_ones_first() -> None:
+def test_reads_are_unique_and_inner_ones_first() -> None:
     array = atl.tensor("A", n, dtype="int64").node.array  # type: ignore[union-attr]
     inner = read(array, (n.node,))
     outer = read(array, (inner,))

@@ -1,4 +1,4 @@
-"""Programs of several results: their elements are those of the body, and every room gives them back by their names."""
+"""Programs with several results."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ x = atl.tensor("x", n, dtype="float64")
 def moments() -> Program:
     mean = atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j]) / atl.value(m))
     return atl.program(
-        "moments",
-        [A],
-        atl.let(mean, lambda mu: atl.results(mu=mu, centred=A - mu[:, None], total=mu.sum())),
+        "moments", [A], atl.let(mean, lambda mu: atl.results(mu=mu, centred=A - mu[:, None], total=mu.sum()))
     )
 
 
@@ -62,7 +60,7 @@ def numbers() -> Any:
     return np.random.default_rng(3).standard_normal((3, 5))
 
 
-def test_every_room_gives_them_back(numbers: Any, tmp_path: Path) -> None:
+def test_all_ways_to_run_return_named_results(numbers: Any, tmp_path: Path) -> None:
     program = moments()
     kernel = compile(program)
     for found in (atl.evaluate(program, numbers), atl.evaluate_fast(program, numbers), kernel(numbers)):
@@ -70,7 +68,7 @@ def test_every_room_gives_them_back(numbers: Any, tmp_path: Path) -> None:
     out = np.empty(3 + 15 + 1)
     assert_same(kernel(numbers, out=out), numbers)
     assert all(np.shares_memory(each, out) for each in kernel(numbers, out=out))
-    assert_same(kernel(np.ones((1, 1))), np.ones((1, 1)))  # other sizes, other places
+    assert_same(kernel(np.ones((1, 1))), np.ones((1, 1)))  # other sizes, other addresses
     assert_same(kernel(numbers), numbers)
     assert_same(compile(program, sizes={"n": 3})(numbers), numbers)
     assert kernel.time(numbers, seconds=0.001).median > 0
@@ -80,7 +78,7 @@ def test_every_room_gives_them_back(numbers: Any, tmp_path: Path) -> None:
     assert "moments" in trace(program).source
 
 
-def test_a_size_may_stand_in_the_shape_of_a_result_alone() -> None:
+def test_size_may_occur_in_a_result_shape_only() -> None:
     program = atl.parse("f (x : float64[n], q : size) : (a : float64[n], e : float64[q, 0]) := x")
     kernel = compile(program)
     for found in (atl.evaluate(program, np.ones(2), q=3), kernel(np.ones(2), q=3)):
@@ -89,7 +87,7 @@ def test_a_size_may_stand_in_the_shape_of_a_result_alone() -> None:
     assert kernel.time(np.ones(2), q=3, seconds=0.001).median > 0
 
 
-def test_the_text_has_their_names_and_types() -> None:
+def test_text_has_names_and_types_of_results() -> None:
     program = moments()
     assert "(mu : float64[n], centred : float64[n, m], total : float64)" in str(program)
     assert atl.parse(str(program)) == program
@@ -100,7 +98,7 @@ def test_the_text_has_their_names_and_types() -> None:
     assert specialise(program, {"n": 3}).results[0] == Result("mu", (constant(3),))
 
 
-def test_a_rewrite_and_a_certificate_keep_them(numbers: Any, tmp_path: Path) -> None:
+def test_rewrites_and_certificates_keep_results(numbers: Any, tmp_path: Path) -> None:
     s = reschedule(moments()).tile("j", 4).rw("unfold_let")
     assert s.goal.results == moments().results
     assert_same(compile(s.goal)(numbers), numbers)
@@ -117,8 +115,8 @@ def test_a_rewrite_and_a_certificate_keep_them(numbers: Any, tmp_path: Path) -> 
     assert scope["theorem"].rhs == theorem.rhs
 
 
-def test_a_tuple_of_results_is_of_one_class_and_can_be_pickled(numbers: Any) -> None:
-    """So it goes between processes, and into what compares the classes of tuples."""
+def test_result_tuples_have_one_class_and_pickle(numbers: Any) -> None:
+    """Tuples can be sent to other processes, and compared by libraries that compare classes."""
     found = compile(moments())(numbers)
     again = pickle.loads(pickle.dumps(found))
     assert_same(again, numbers)
@@ -126,7 +124,7 @@ def test_a_tuple_of_results_is_of_one_class_and_can_be_pickled(numbers: Any) -> 
     assert type(found) is not type(atl.evaluate(atl.program("f", [x], (x,)), np.ones(1)))
 
 
-def test_an_input_given_in_another_way_leaves_them_what_they_are(numbers: Any) -> None:
+def test_sparse_and_blocked_inputs_keep_results(numbers: Any) -> None:
     v = atl.tensor("v", m, dtype="float64")
     product = atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j]))
     program = atl.program("f", [A, v], {"product": product, "twice": 2 * v})
@@ -140,10 +138,10 @@ def test_an_input_given_in_another_way_leaves_them_what_they_are(numbers: Any) -
 
 
 @pytest.mark.long
-def test_programs_are_equal_whose_results_have_the_same_names_and_shapes() -> None:
+def test_equality_needs_the_same_result_names_and_shapes() -> None:
     pair = atl.program("pair", [x], {"a": x + 1, "b": 2 * x})
     for other in ({"b": x + 1, "a": 2 * x}, {"a": x + 1, "b": (2 * x)[None]}, atl.Tensor(pair.body)):
-        with pytest.raises(InvalidArgument, match=r"gives .*, and pair a\[n\], b\[n\]"):
+        with pytest.raises(InvalidArgument, match=r"returns .*, and pair a\[n\], b\[n\]"):
             reschedule(pair).equal_to(atl.program("other", [x], other))
     square = atl.program("square", [x], {"a": x}, given=[n == m])
     spelled = atl.parse("f (x : float64[n], m : size) : (a : float64[m]) given 1 <= n, 1 <= m, n = m := x")
@@ -152,7 +150,7 @@ def test_programs_are_equal_whose_results_have_the_same_names_and_shapes() -> No
         reschedule(pair).equal_to(atl.program("other", [x], {"a": x, "b": 2 * x}), limit=20)
 
 
-def test_schedules_are_compared_when_they_are_tuned() -> None:
+def test_tuning_compares_all_results() -> None:
     contest = measure(moments(), {"n": 2, "m": 3})
     tiled = reschedule(moments()).tile("j", 4).goal
     assert contest.fault_of(contest.candidate(tiled)) is None
@@ -160,7 +158,7 @@ def test_schedules_are_compared_when_they_are_tuned() -> None:
     assert "without the schedule" in str(contest.fault_of(contest.candidate(other)))
 
 
-def test_how_they_are_written() -> None:
+def test_notations_of_results() -> None:
     by_tuple = atl.program("f", [x], (x, 2 * x))
     assert [each.name for each in by_tuple.results] == ["r0", "r1"]
     by_name = atl.program("f", [x], {"a": x, "b": x.sum()})
@@ -174,7 +172,7 @@ def test_how_they_are_written() -> None:
     assert np.array_equal(found.r0, [2, 4])
     assert np.array_equal(found.r1, [1, 9])
     assert atl.evaluate(atl.program("one", [x], {"only": x}), np.ones(2)).only.tolist() == [1, 1]
-    again = atl.program("f", [x], found._replace(r0=x, r1=x))  # a tuple with names, as a call gives it
+    again = atl.program("f", [x], found._replace(r0=x, r1=x))  # a named tuple, as returned by a call
     assert again.results == by_tuple.results
     nested = atl.let(x + 1, lambda y: atl.let(y * y, lambda z: (y, z)))
     assert atl.evaluate(atl.program("nested", [x], nested), np.array([1.0])).r1.tolist() == [4]
@@ -206,12 +204,12 @@ def test_how_they_are_written() -> None:
         (lambda: reflexivity(Program("f", moments().inputs, moments().body, (), (), (Result("a", ()),))), "elements"),
     ],
 )
-def test_what_is_wrong_with_results_is_said(make: Any, said: str) -> None:
+def test_invalid_results_are_refused(make: Any, said: str) -> None:
     with pytest.raises(ATLError, match=said):
         make()
 
 
-def test_the_command_line_shows_and_saves_them(
+def test_command_line_shows_and_saves_results(
     numbers: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -235,11 +233,11 @@ KINDS: Final[list[tuple[Callable[[int], atl.Tensor], Callable[[Any, int], Any]]]
     (lambda f: atl.gen(2, lambda k: A * atl.value(k)) * f, lambda a, f: np.stack([a * 0, a]) * f),
     (lambda f: A[:, :0] * f, lambda a, f: a[:, :0] * f),
 ]
-"""Results of ranks 0 to 3, and what they are in NumPy."""
+"""Results of ranks 0 to 3, and their values in NumPy."""
 
 
-def drawn(random: Random, a: Any) -> tuple[dict[str, atl.Tensor], dict[str, Any]]:
-    """A few results, and their values."""
+def random_results(random: Random, a: Any) -> tuple[dict[str, atl.Tensor], dict[str, Any]]:
+    """Return a few results and their values."""
     made: dict[str, atl.Tensor] = {}
     meant: dict[str, Any] = {}
     for at in range(random.randint(1, 4)):
@@ -250,10 +248,10 @@ def drawn(random: Random, a: Any) -> tuple[dict[str, atl.Tensor], dict[str, Any]
 
 
 @pytest.mark.long
-def test_random_results_are_those_of_numpy(numbers: Any) -> None:
+def test_random_results_match_numpy(numbers: Any) -> None:
     random = Random(20261122)
     for _ in range(60):
-        made, meant = drawn(random, numbers)
+        made, meant = random_results(random, numbers)
         program = atl.program("f", [A], made)
         found = atl.evaluate_fast(program, numbers)
         assert atl.parse(str(program)) == program

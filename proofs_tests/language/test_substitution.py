@@ -1,4 +1,4 @@
-"""Shifting, opening and closing binders, against a reading of terms in an environment of numbers and tensors."""
+"""Shifting, opening and closing of binders, compared by denotation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import atl
 from atl.core.index import Index, Var, bound, constant, index, size
 from atl.core.substitution import close, close_tensor, instantiate, instantiate_tensor, shift_term
 from atl.core.terms import Expr, Let, TensorVar
-from proofs_tests.language.reading import Around, alike, number, parts_of, reading
+from proofs_tests.language.open_terms import Environment, denotation, number, parts_of, same_denotation
 from proofs_tests.programs.generate import Case, case_by_seed
 
 
 def with_lets() -> list[Expr]:
-    """Tensors that are bound under loops, whose types speak of the indices, and under one another."""
+    """Return terms with tensors bound under loops, with types that depend on indices, and nested."""
     n = atl.sizes("n")
     x = atl.tensor("x", n)
 
@@ -32,39 +32,40 @@ def with_lets() -> list[Expr]:
     def under(i: Any) -> atl.Tensor:
         return atl.let(row(i), lambda s: atl.gen(n, lambda j: atl.let(x, lambda y: s * y[j] + row(j))))
 
-    return [
-        atl.gen(n, row).node,
-        atl.gen(n, under).node,
-        atl.let(x, lambda t: atl.gen(n, lambda i: t[i] + row(i))).node,
-    ]
+    outer = atl.let(x, lambda t: atl.gen(n, lambda i: t[i] + row(i)))
+    return [atl.gen(n, row).node, atl.gen(n, under).node, outer.node]
 
 
 @cache
-def parts() -> list[tuple[Expr, Around]]:
-    """The different parts of random programs, and of some that bind tensors."""
+def parts() -> list[tuple[Expr, Environment]]:
+    """Return the distinct parts of random programs and of terms with lets."""
     made = [case_by_seed(23, number) for number in range(7)]
     bodies = [*with_lets(), *(each.program.body for each in made if isinstance(each, Case))]
-    found = [place for body in bodies for place in parts_of(body, Around())]
+    found = [place for body in bodies for place in parts_of(body, Environment())]
     return list({(part, around): (part, around) for part, around in found}.values())
 
 
-def test_the_parts_use_several_indices_and_tensors() -> None:
+def lets() -> list[tuple[Let, Environment]]:
+    return [(part, around) for part, around in parts() if isinstance(part, Let)]
+
+
+def test_parts_use_several_indices_and_tensors() -> None:
     assert sum(part.loose >= 2 for part, _ in parts()) > 50
     assert sum(part.loose_tensors == 1 for part, _ in parts()) > 10
     assert sum(part.loose_tensors >= 2 for part, _ in parts()) > 10
-    assert sum(isinstance(part, Let) for part, _ in parts()) > 10
+    assert len(lets()) > 10
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("indices", "tensors"), [(0, 0), (1, 0), (0, 1), (2, 3)])
-def test_a_shifted_term_passes_over_what_was_bound_last(indices: int, tensors: int) -> None:
+def test_shifted_term_ignores_the_last_bindings(indices: int, tensors: int) -> None:
     for part, around in parts():
         more = replace(
             around,
             indices=(*around.indices, *range(40, 40 + indices)),
             tensors=(*around.tensors, *(("wrong",) for _ in range(tensors))),
         )
-        assert alike(shift_term(part, indices, tensors), more, part, around)
+        assert same_denotation(shift_term(part, indices, tensors), more, part, around)
 
 
 VALUES: Final = (constant(4), bound(0), bound(1) * size("n") + bound(0) - 2, index(Var(9, "v")))
@@ -72,23 +73,22 @@ VALUES: Final = (constant(4), bound(0), bound(1) * size("n") + bound(0) - 2, ind
 
 @pytest.mark.long
 @pytest.mark.parametrize("value", VALUES, ids=str)
-def test_an_instance_of_a_body_reads_the_value_for_its_index(value: Index) -> None:
+def test_instance_of_a_body_reads_the_value_of_its_index(value: Index) -> None:
     for part, around in parts():
         outside = replace(around, indices=around.indices[:-1], opened=((9, 6),))
         inside = replace(outside, indices=(*outside.indices, number(value, outside)))
-        # What tensors hold was read with another index: their readings do not depend on it.
+        # Denotations of bound tensors were computed with another index.
         if not part.loose_tensors:
-            assert alike(instantiate(part, value), outside, part, inside)
+            assert same_denotation(instantiate(part, value), outside, part, inside)
 
 
-def test_a_tensor_is_replaced_by_its_value_in_the_body_of_a_let() -> None:
-    lets = [(part, around) for part, around in parts() if isinstance(part, Let)]
-    for let, around in lets:
-        assert alike(instantiate_tensor(let.body, let.value), around, let, around)
+def test_instance_of_a_let_reads_the_bound_value() -> None:
+    for let, around in lets():
+        assert same_denotation(instantiate_tensor(let.body, let.value), around, let, around)
 
 
 @pytest.mark.long
-def test_what_is_opened_is_closed_again() -> None:
+def test_close_inverts_instantiate() -> None:
     variable = Var(1 << 50, "fresh")
     for part, around in parts():
         opened = instantiate(part, index(variable))
@@ -97,15 +97,14 @@ def test_what_is_opened_is_closed_again() -> None:
         outside = replace(around, indices=around.indices[:-1], opened=((variable.uid, around.indices[-1]),))
         closed = close(shift_term(opened, 1), variable)
         beneath = replace(around, indices=(*outside.indices, 77, around.indices[-1]))
-        assert alike(opened, outside, part, around)
-        assert alike(closed, beneath, part, around)
+        assert same_denotation(opened, outside, part, around)
+        assert same_denotation(closed, beneath, part, around)
 
 
-def test_a_let_that_is_opened_is_closed_again() -> None:
-    lets = [(part, around) for part, around in parts() if isinstance(part, Let)]
-    for let, around in lets:
+def test_close_tensor_inverts_instantiate_tensor() -> None:
+    for let, around in lets():
         variable = TensorVar(1 << 51, "fresh", let.value.type)
         opened = instantiate_tensor(let.body, variable)
         assert close_tensor(opened, variable) == let.body
-        named = replace(around, opened_tensors=((variable.uid, reading(let.value, around)),))
-        assert alike(opened, named, let, around)
+        named = replace(around, opened_tensors=((variable.uid, denotation(let.value, around)),))
+        assert same_denotation(opened, named, let, around)

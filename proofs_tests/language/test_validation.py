@@ -1,4 +1,4 @@
-"""What is made anew from outside: its fields alone are read, and what is wrong with them is said in words."""
+"""Validation of nodes from outside: only their fields are read, and wrong fields are typed errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ODD: Final[Sequence[object]] = (None, 3.5, "sin", [], (3,), (((), 1, 2),), ((Non
 
 
 def forged(node: Any, *without: str, **given: object) -> Any:
-    """The node, with other fields, as no constructor makes it."""
+    """Return a copy of the node with other fields, made without a constructor."""
     made = object.__new__(type(node))
     names = {slot for of in type(node).__mro__ for slot in getattr(of, "__slots__", ())} - {"__weakref__", *without}
     for name in names:
@@ -40,8 +40,8 @@ def forged(node: Any, *without: str, **given: object) -> Any:
     return made
 
 
-def made_anew(node: Any) -> object:
-    """The node made anew: by itself, or within the smallest thing that is."""
+def validated(node: Any) -> object:
+    """Validate the node alone, or in the smallest validated thing that contains it."""
     if type(node) is Index:
         return validated_index(node)
     if type(node) is Array:
@@ -56,21 +56,20 @@ def made_anew(node: Any) -> object:
 
 
 @pytest.mark.parametrize("node", NODES, ids=[f"{at} {type(node).__name__}" for at, node in enumerate(NODES)])
-def test_a_node_with_something_else_in_a_field_is_refused_in_words_or_is_one(node: Any) -> None:
-    """No field with something else in it, or with nothing, is met with an error of Python's own."""
-    made_anew(forged(node))
+def test_invalid_field_is_a_typed_error(node: Any) -> None:
+    validated(forged(node))
     for name in (field.name for field in fields(node)):
         with pytest.raises(ATLError):
-            made_anew(forged(node, name))
+            validated(forged(node, name))
         for value in ODD:
             with suppress(ATLError):
-                made_anew(forged(node, **{name: value}))
+                validated(forged(node, **{name: value}))
 
 
-def test_a_fault_in_making_is_not_told_as_one_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    def planted(*_: object) -> Index:
-        raise TypeError("planted")
+def test_error_of_a_constructor_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> Index:
+        raise TypeError("injected")
 
-    monkeypatch.setattr("atl.core.index.linear", planted)
-    with pytest.raises(TypeError, match="planted"):
+    monkeypatch.setattr("atl.core.index.linear", failing)
+    with pytest.raises(TypeError, match="injected"):
         validated_index(forged(N))

@@ -1,4 +1,4 @@
-"""Programs without a meaning: each obligation is asked of every dimension, part and operand, and of nothing more."""
+"""Well-formedness: each obligation is checked for every dimension, part and operand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from atl.prove import without_smt
 n = atl.sizes("n")
 x = atl.tensor("x", n)
 
+
+def read(inputs: str, body: str, of: str = "float32") -> Program:
+    return atl.parse(f"p (x : float32[n]{', ' if inputs else ''}{inputs}) : {of} := {body}")
+
+
+NM_NK = "a : float32[n, m], b : float32[n, k]"
 REFUSED: tuple[tuple[str, str, str, str], ...] = (
-    # inputs besides x : float32[n], the body, what is wrong, what is required
+    # inputs besides x : float32[n]; body; summary; requirement
     ("", "padding(float32[n, -1])", "padding of extent -1, which may be negative", "0 <= -1"),
     ("", "padding(float32[-1, n])", "padding of extent -1, which may be negative", "0 <= -1"),
     ("", "[3 <= n] · padding(float32[n - 3, 2])", "the extent n - 3 of the body may be negative", "0 <= n - 3 outside"),
@@ -39,26 +45,11 @@ REFUSED: tuple[tuple[str, str, str, str], ...] = (
     ("a : size, z : size", "∑[i < n // (z + 1) + n // a] 1.0", "the divisor a may be zero or negative", "0 < a"),
     ("m : size, k : size", "⊞[i < n // m + n // k] 1.0", "the divisor k may be zero or negative", "0 < k"),
     ("y : float32[m]", "x + y", "'add' has operands of shapes (n) and (m)", "n = m in dimension 0"),
-    (
-        "a : float32[n, m], b : float32[n, k]",
-        "a * b",
-        "'mul' has operands of shapes (n, m) and (n, k)",
-        "m = k in dimension 1",
-    ),
+    (NM_NK, "a * b", "'mul' has operands of shapes (n, m) and (n, k)", "m = k in dimension 1"),
     ("a : float32[n + 1]", "x + a", "'add' has operands of shapes (n) and (n + 1)", "n = n + 1 in dimension 0"),
-    (
-        "a : float32[n + 1], b : float32[n + 2]",
-        "a + b",
-        "'add' has operands of shapes (n + 1) and (n + 2)",
-        "n + 1 = n + 2 in",
-    ),
+    ("a : float32[n + 1], b : float32[n + 2]", "a + b", "of shapes (n + 1) and (n + 2)", "n + 1 = n + 2 in"),
     ("b : float32[2*n]", "x + b", "'add' has operands of shapes (n) and (2*n)", "n = 2*n in dimension 0"),
-    (
-        "a : float32[n, m], b : float32[n, k]",
-        "a ++ b",
-        "concat has operands of shapes (n, m) and (n, k)",
-        "m = k in dimension 1",
-    ),
+    (NM_NK, "a ++ b", "concat has operands of shapes (n, m) and (n, k)", "m = k in dimension 1"),
     (
         "a : float32[n, 2, m], c : float32[n, 2, k]",
         "a ++ c",
@@ -72,31 +63,54 @@ REFUSED: tuple[tuple[str, str, str, str], ...] = (
     ("", "truncl (n - 1) x", "a truncation drops n - 1 of n elements", "0 <= n - 1"),
     ("", "truncr (n + 1) x", "a truncation drops n + 1 of n elements", "n + 1 <= n"),
     ("", "truncl (n + 1) x", "a truncation drops n + 1 of n elements", "n + 1 <= n"),
-    (
-        "m : size",
-        "place(n, m, 1.0)",
-        "an element is placed at m, which is out of range for extent n",
-        "0 <= m < n",
-    ),
+    ("m : size", "place(n, m, 1.0)", "an element is placed at m, which is out of range for extent n", "0 <= m < n"),
     ("", "place(n, n, 1.0)", "an element is placed at n, which is out of range for extent n", "0 <= n < n"),
     ("", "place(n, -1, 1.0)", "an element is placed at -1, which is out of range for extent n", "0 <= -1 < n"),
 )
 
 
-def read(inputs: str, body: str, of: str = "float32") -> Program:
-    return atl.parse(f"p (x : float32[n]{', ' if inputs else ''}{inputs}) : {of} := {body}")
-
-
 @pytest.mark.parametrize(("inputs", "body", "wrong", "required"), REFUSED, ids=[body for _, body, *_ in REFUSED])
-def test_a_term_without_a_meaning_is_refused(inputs: str, body: str, wrong: str, required: str) -> None:
+def test_ill_formed_term_is_refused(inputs: str, body: str, wrong: str, required: str) -> None:
     with pytest.raises(ATLError) as refused:
         read(inputs, body)
     assert f"{wrong} " in str(refused.value)
     assert f"required: {required}" in str(refused.value)
 
 
+HEADERS: tuple[tuple[str, str], ...] = (
+    *(
+        (f"({header}, m : size) : float32 := 0.0", "the divisor m may be zero or negative")
+        for header in (
+            "x : float32[n // m, 2], y : float32[n]",
+            "x : float32[2, n // m], y : float32[n]",
+            "x : float32[n], y : float32[n // m, 2]",
+            "x : float32[n], y : float32[2, n // m]",
+            "A : int64[n] in [n // m, n)",
+            "A : int64[n] in [0, n // m)",
+        )
+    ),
+    *(
+        (f"(x : float32[n], m : size) : ({results}) := x", wrong)
+        for results, wrong in (
+            ("a : float32[n - 1, 2], b : float32[1]", "an extent of the result a is n - 1"),
+            ("a : float32[2, n - 1], b : float32[1]", "an extent of the result a is n - 1"),
+            ("a : float32[1], b : float32[n - 1]", "an extent of the result b is n - 1"),
+            ("a : float32[1], b : float32[2, n // m]", "the divisor m may be zero or negative"),
+            ("a : float32[n, 2], b : float32[1]", "the body has n elements, but its results have 2*n + 1"),
+        )
+    ),
+)
+
+
+@pytest.mark.parametrize(("header", "wrong"), HEADERS)
+def test_ill_formed_declaration_or_result_is_refused(header: str, wrong: str) -> None:
+    with pytest.raises(ExtentError if "divisor" in wrong else ATLError) as refused:
+        atl.parse(f"p {header}")
+    assert f"{wrong} " in str(refused.value)
+
+
 @pytest.mark.parametrize("dimension", [0, 1])
-def test_what_is_selected_from_has_one_shape(dimension: int) -> None:
+def test_select_operands_have_one_shape(dimension: int) -> None:
     m, k = atl.sizes("m k")
     one, other = ((n, m), (n, k)) if dimension else ((m, n), (k, n))
     a, b = atl.tensor("a", *one), atl.tensor("b", *other)
@@ -123,12 +137,12 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
 
 
 @pytest.mark.parametrize(("inputs", "body", "of"), ACCEPTED, ids=[body for _, body, _ in ACCEPTED])
-def test_a_term_with_a_meaning_in_its_smallest_case_is_accepted(inputs: str, body: str, of: str) -> None:
+def test_smallest_well_formed_case_is_accepted(inputs: str, body: str, of: str) -> None:
     assert read(inputs, body, of).name == "p"
 
 
 @pytest.mark.parametrize(("known", "more"), [(7, ""), (8, ""), (9, ", …")])
-def test_a_refusal_lists_eight_facts_at_most(known: int, more: str) -> None:
+def test_message_lists_at_most_eight_facts(known: int, more: str) -> None:
     sizes = [f"k{number}" for number in range(known)]
     declared, given = ", ".join(f"{size} : size" for size in sizes), ", ".join(f"1 <= {size}" for size in sizes)
     with pytest.raises(ExtentError) as refused:
@@ -137,7 +151,7 @@ def test_a_refusal_lists_eight_facts_at_most(known: int, more: str) -> None:
     assert refused.value.required == f"0 <= -1  (known here: {listed}{more})"
 
 
-def test_what_cannot_be_decided_is_refused_with_all_advice() -> None:
+def test_undecided_obligation_is_refused_with_advice() -> None:
     square = "m*m + n*n - 2*m*n"
     with without_smt(), pytest.raises(ExtentError) as refused:
         read("m : size", f"padding(float32[{square}])")
@@ -168,42 +182,10 @@ def test_what_cannot_be_decided_is_refused_with_all_advice() -> None:
         ),
     ],
 )
-def test_a_refusal_advises_what_can_be_stated(inputs: str, body: str, advice: list[str]) -> None:
+def test_refusal_suggests_declarations_and_guards(inputs: str, body: str, advice: list[str]) -> None:
     with pytest.raises(ATLError) as refused:
         read(inputs, body)
     assert list(refused.value.suggestions) == advice
-
-
-DECLARED: dict[str, str] = {
-    "the first extent of the first input": "p (x : float32[n // m, 2], y : float32[n], m : size) : float32 := 0.0",
-    "the last extent of the first input": "p (x : float32[2, n // m], y : float32[n], m : size) : float32 := 0.0",
-    "the first extent of the last input": "p (x : float32[n], y : float32[n // m, 2], m : size) : float32 := 0.0",
-    "the last extent of the last input": "p (x : float32[n], y : float32[2, n // m], m : size) : float32 := 0.0",
-    "the least element": "p (A : int64[n] in [n // m, n), m : size) : float32 := 0.0",
-    "the bound of the elements": "p (A : int64[n] in [0, n // m), m : size) : float32 := 0.0",
-}
-
-
-@pytest.mark.parametrize("what", DECLARED)
-def test_a_divisor_in_a_declaration_is_positive(what: str) -> None:
-    with pytest.raises(ExtentError, match="the divisor m may be zero or negative"):
-        atl.parse(DECLARED[what])
-
-
-@pytest.mark.parametrize(
-    ("results", "wrong"),
-    [
-        ("a : float32[n - 1, 2], b : float32[1]", "an extent of the result a is n - 1"),
-        ("a : float32[2, n - 1], b : float32[1]", "an extent of the result a is n - 1"),
-        ("a : float32[1], b : float32[n - 1]", "an extent of the result b is n - 1"),
-        ("a : float32[1], b : float32[2, n // m]", "the divisor m may be zero or negative"),
-        ("a : float32[n, 2], b : float32[1]", "the body has n elements, but its results have 2*n + 1"),
-    ],
-)
-def test_results_have_extents_and_as_many_elements_as_the_body(results: str, wrong: str) -> None:
-    with pytest.raises(ATLError) as refused:
-        atl.parse(f"p (x : float32[n], m : size) : ({results}) := x")
-    assert f"{wrong} " in str(refused.value)
 
 
 def test_results_may_be_empty() -> None:
@@ -238,7 +220,7 @@ STORED: dict[str, Callable[[atl.Tensor], atl.Tensor]] = {
 @pytest.mark.parametrize("monoid", ["max", "min", "product"])
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("what", UNSTORED)
-def test_a_fold_meets_no_zeros_that_are_not_stored(what: str, around: str, monoid: Any) -> None:
+def test_fold_refuses_unstored_zeros(what: str, around: str, monoid: Any) -> None:
     with pytest.raises(UnsafeGuard, match=f"a reduction by {monoid} contains {what}") as refused:
         atl.program("p", [x], atl.reduce(monoid, n, lambda i: AROUND[around](UNSTORED[what](i))), given=[n > 2])
     assert str(refused.value.required).startswith(f"no {what.removeprefix('a ')} directly in the body ")
@@ -247,7 +229,7 @@ def test_a_fold_meets_no_zeros_that_are_not_stored(what: str, around: str, monoi
 
 @pytest.mark.parametrize("around", STORED)
 @pytest.mark.parametrize("what", UNSTORED)
-def test_a_fold_meets_zeros_that_are_computed(what: str, around: str) -> None:
+def test_fold_accepts_computed_zeros(what: str, around: str) -> None:
     folded = atl.reduce("max", n, lambda i: STORED[around](UNSTORED[what](i)))
     assert atl.program("p", [x], folded, given=[n > 2]).body == folded.node
     assert stores_everything(STORED[around](UNSTORED[what](n)).node)
@@ -255,37 +237,28 @@ def test_a_fold_meets_zeros_that_are_computed(what: str, around: str) -> None:
     assert atl.program("p", [x], added, given=[n > 2]).body == added.node
 
 
-def test_padding_is_not_folded() -> None:
+def test_fold_refuses_padding() -> None:
     with pytest.raises(UnsafeGuard, match="a reduction by max contains padding"):
         atl.parse("p (x : float32[n]) : float32[n] := max[i < n] padding(float32[n])")
 
 
-# -- advice -----------------------------------------------------------------------------------------------------------
-
 y, empty = atl.tensor("y", 8), atl.tensor("empty", 0)
-NEVER: tuple[tuple[Callable[[], Program], str], ...] = (
+ADVICE: tuple[tuple[Callable[[], Program], str], ...] = (
     (lambda: atl.program("p", [x], x[n]), "indices of x range from 0 to n - 1: write n - 1 for the last element"),
     (lambda: atl.program("p", [x], atl.gen(n, lambda i: x[i + n])), "indices of x range from 0 to n - 1"),
     (lambda: atl.program("p", [x], x[-1]), "negative indices do not count from the end: write n - 1"),
     (lambda: atl.program("p", [y], y[9]), "indices of y range from 0 to 7"),
     (lambda: atl.program("p", [empty], empty[0]), "empty has no elements"),
+    (
+        lambda: atl.program("p", [x], atl.gen(n, lambda i: x[i + 1])),
+        "guard the access: atl.guard((0 <= i + 1) & (i + 1 < n), …)",
+    ),
+    (lambda: atl.program("p", [x], atl.place(n, n, x[0]), given=[n >= 1]), "the positions range from 0 to n - 1"),
 )
 
 
-@pytest.mark.parametrize(("program", "advice"), NEVER)
-def test_no_guard_is_suggested_that_would_always_be_false(program: Callable[[], Program], advice: str) -> None:
-    with pytest.raises(UnsafeAccess) as refused:
+@pytest.mark.parametrize(("program", "advice"), ADVICE)
+def test_only_guards_that_can_hold_are_suggested(program: Callable[[], Program], advice: str) -> None:
+    with pytest.raises((UnsafeAccess, ExtentError)) as refused:
         atl.check_safe(program())
     assert refused.value.suggestions == (advice,)
-
-
-def test_a_guard_is_suggested_where_it_helps() -> None:
-    with pytest.raises(UnsafeAccess) as refused:
-        atl.check_safe(atl.program("p", [x], atl.gen(n, lambda i: x[i + 1])))
-    assert refused.value.suggestions == ("guard the access: atl.guard((0 <= i + 1) & (i + 1 < n), …)",)
-
-
-def test_no_guard_is_suggested_for_an_element_that_is_placed_nowhere() -> None:
-    with pytest.raises(ExtentError) as refused:
-        atl.program("p", [x], atl.place(n, n, x[0]), given=[n >= 1])
-    assert refused.value.suggestions == ("the positions range from 0 to n - 1",)

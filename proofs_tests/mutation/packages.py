@@ -32,7 +32,7 @@ def _tests(file: str, *tests: str) -> Iterator[str]:
 
 _STEPS: Final = tuple(
     f"proofs_tests/kernel/test_{name}.py"
-    for name in ("places", "admission", "kernel_soundness", "kernel_edges", "second_line", "instances")
+    for name in ("places", "admission", "kernel_soundness", "kernel_checks", "ill_stated_rules", "instances")
 )
 _LANGUAGE: Final = ("proofs_tests/language", "proofs_tests/errors")
 
@@ -41,7 +41,7 @@ SCOPES: Final = {
         ("rewrites/kernel.py", "rewrites/admission.py", "atl/checks/zipper.py"),
         (
             *_STEPS,
-            "proofs_tests/user_rules/test_own_rules.py",
+            "proofs_tests/user_rules/test_user_rules.py",
             "proofs_tests/user_rules/test_fixed_equations.py",
             "proofs_tests/attacks/test_attacks_on_the_kernel.py",
         ),
@@ -61,11 +61,11 @@ SCOPES: Final = {
         (
             *_STEPS,
             "proofs_tests/kernel/test_certificates.py",
-            "proofs_tests/kernel/test_arguments.py",
+            "proofs_tests/kernel/test_argument_encoding.py",
             "proofs_tests/rules/test_patterns.py",
             "proofs_tests/rules/test_statements.py",
             "proofs_tests/rules/test_declarations.py",
-            "proofs_tests/rules/test_arguments_of_rules.py",
+            "proofs_tests/rules/test_rule_arguments.py",
         ),
     ),
     "grading": Scope(("rewrites/rule_checking",), ("rewrites/rule_checking", "proofs_tests/user_rules")),
@@ -73,10 +73,10 @@ SCOPES: Final = {
         ("rewrites/certificates",),
         (
             "rewrites/certificates",
-            "proofs_tests/kernel/test_arguments.py",
+            "proofs_tests/kernel/test_argument_encoding.py",
             "proofs_tests/kernel/test_certificate_files.py",
             "proofs_tests/kernel/test_certificates.py",
-            "proofs_tests/user_rules/test_own_certificates.py",
+            "proofs_tests/user_rules/test_user_rule_certificates.py",
             "proofs_tests/sparse/test_packed.py",
             *_tests(
                 "proofs_tests/sparse/test_sparsify.py",

@@ -1,1 +1,1 @@
-"""Rules: sampled, exhausted at small sizes, proved for all sizes; and their mutants."""
+"""Rules: random tests, exhaustive tests at small sizes, proofs and mutants."""

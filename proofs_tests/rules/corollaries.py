@@ -1,8 +1,7 @@
-"""Corollaries: the rules that a rule follows from are replayed by the kernel, in order, from its left side to its
-right.
+"""Corollaries: the kernel replays the rules that a rule follows from, in order, from its left side to its right.
 
 The left side becomes a program: sizes for indices and thresholds, arrays for tensors and functions. Each step is tried
-at every place and in both directions; an index that no side determines is one of the corollary's own.
+at every place and in both directions. Indices that neither side determines are chosen among those of the corollary.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from rewrites.rule import Rule
 from rewrites.rules import RULES
 
 MOST_FREE: Final = 3
-"""The most parameters of a step that are tried."""
-Own: TypeAlias = dict[str, list[Argument]]
-"""The indices and conditions of a corollary, by sort; for a parameter alone, also the indices next to these."""
+"""Maximum number of undetermined parameters of a step."""
+Candidates: TypeAlias = dict[str, list[Argument]]
+"""Indices and conditions of a corollary, by sort. For a single parameter, also the successors of the indices."""
 
 
-class Named:
-    """Arguments for a rule in which nothing is a number: sizes and arrays are named for its metavariables."""
+class Symbols:
+    """Arguments for a rule without numbers: sizes and arrays named after its metavariables."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
@@ -71,22 +70,25 @@ class Named:
 
 
 def replayed(rule: Rule) -> Theorem | None:
-    """The theorem that a corollary states, made by the rules that it follows from; for elements of rank 0."""
-    named = Named()
+    """Return the theorem of a corollary, made by the rules that it follows from, for elements of rank 0."""
+    named = Symbols()
     arguments = {name: named.argument(name, kind) for name, kind in rule.metavariables.items()}
     stated = rule.instance(arguments)
     given = [*stated.premises, *_meaning(stated.lhs), *_meaning(stated.rhs)]
     start = make_program(rule.name, tuple(named.arrays), stated.lhs, given)
-    own: Own = {"index": [index(0)], "condition": []}
+    candidates: Candidates = {"index": [index(0)], "condition": []}
     for name, kind in rule.metavariables.items():
-        if kind.sort in own and not kind.parameters:
-            own[kind.sort].append(arguments[name])
-    own["next"] = [*own["index"], *(made + 1 for made in own["index"][1:] if isinstance(made, Index))]
-    return _search(Derivation(kernel.reflexivity(start), RULES), rule.derived_from, stated.rhs, own)
+        if kind.sort in candidates and not kind.parameters:
+            candidates[kind.sort].append(arguments[name])
+    candidates["next"] = [
+        *candidates["index"],
+        *(made + 1 for made in candidates["index"][1:] if isinstance(made, Index)),
+    ]
+    return _search(Derivation(kernel.reflexivity(start), RULES), rule.derived_from, stated.rhs, candidates)
 
 
 def _meaning(term: Expr) -> Iterator[Predicate]:
-    """What must hold for a term to have a meaning, as far as no binder stands around."""
+    """Yield the obligations of a term outside of binders."""
     yield from (o.goal for o in obligations(term, Scope(Facts())))
     if not isinstance(term, Gen | Reduce | Guard | Select):
         for child in children(term):
@@ -94,25 +96,25 @@ def _meaning(term: Expr) -> Iterator[Predicate]:
                 yield from _meaning(child.expr)
 
 
-def _search(work: Derivation, steps: tuple[str, ...], wanted: Expr, own: Own) -> Theorem | None:
+def _search(work: Derivation, steps: tuple[str, ...], wanted: Expr, candidates: Candidates) -> Theorem | None:
     if not steps:
         return work.theorem if work.goal.body == wanted else None
     rule = RULES[steps[0]]
     for cursor in work.cursors():
         for reverse in (False, True):
-            for arguments in _arguments(rule, work.term(cursor.path), reverse, own):
+            for arguments in _arguments(rule, work.term(cursor.path), reverse, candidates):
                 trial = Derivation(work.theorem, RULES)
                 try:
                     trial.apply(rule, cursor.path, arguments, reverse=reverse)
                 except ATLError:
                     continue
-                found = _search(trial, steps[1:], wanted, own)
+                found = _search(trial, steps[1:], wanted, candidates)
                 if found is not None:
                     return found
     return None
 
 
-def _arguments(rule: Rule, term: Expr, reverse: bool, own: Own) -> Iterator[dict[str, Argument]]:
+def _arguments(rule: Rule, term: Expr, reverse: bool, candidates: Candidates) -> Iterator[dict[str, Argument]]:
     found = match(rule, reverse, term, {})
     if not isinstance(found, Mismatch) and len(found) == len(rule.metavariables):
         yield found
@@ -121,16 +123,20 @@ def _arguments(rule: Rule, term: Expr, reverse: bool, own: Own) -> Iterator[dict
         name: kind.sort for name, kind in rule.metavariables.items() if kind.sort != "tensor" and not kind.parameters
     }
     known = {} if isinstance(found, Mismatch) else found
-    yield from _guessed(rule, term, reverse, own, {name: sort for name, sort in every.items() if name not in known})
+    yield from _guessed(
+        rule, term, reverse, candidates, {name: sort for name, sort in every.items() if name not in known}
+    )
     if "index" not in every.values():
-        yield from _guessed(rule, term, reverse, own, every)
+        yield from _guessed(rule, term, reverse, candidates, every)
 
 
-def _guessed(rule: Rule, term: Expr, reverse: bool, own: Own, free: Mapping[str, str]) -> Iterator[dict[str, Argument]]:
-    """The arguments, with parameters that are free chosen among the corollary's own."""
+def _guessed(
+    rule: Rule, term: Expr, reverse: bool, candidates: Candidates, free: Mapping[str, str]
+) -> Iterator[dict[str, Argument]]:
+    """Yield arguments in which undetermined parameters are chosen among those of the corollary."""
     if list(free.values()) == ["index"]:
         free = dict.fromkeys(free, "next")
-    for values in product(*(own[sort] for sort in free.values())) if len(free) <= MOST_FREE else ():
+    for values in product(*(candidates[sort] for sort in free.values())) if len(free) <= MOST_FREE else ():
         given = match(rule, reverse, term, dict(zip(free, values, strict=True)))
         if not isinstance(given, Mismatch) and len(given) == len(rule.metavariables):
             yield given

@@ -1,4 +1,4 @@
-"""The functions by which the rules of the catalogue are stated, and rules stated by other functions."""
+"""Functions that state the rules of the catalogue, and rules stated by other functions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rewrites.rule import Equation, Rule, Statements
 
 
 def function_of(rule: Rule) -> Callable[..., Equation]:
-    """Return the function that states a rule of the catalogue, with its operation if it is one of a schema."""
+    """Return the function that states a rule of the catalogue, with its operator if it is one of a schema."""
     assert isinstance(rule.statements, Statements)
     return rule.statements.function
 
 
 def declaration(rule: Rule) -> Callable[..., Equation]:
-    """Return the function as it is written."""
+    """Return the function without its operator."""
     function = function_of(rule)
     return function.func if isinstance(function, partial) else function
 
 
 def restated(rule: Rule, function: Callable[..., Any], name: str | None = None) -> Rule:
-    """Return the rule as another function states it."""
+    """Return the rule with the statements of another function."""
     return replace(rule, name=name or rule.name, statements=Statements(function, rule.metavariables))

@@ -1,10 +1,10 @@
-"""Mutants of rules, made from their declarations: each that is not true as well must be found false.
+"""Mutants of rules, made from their declarations: every mutant that is not true must be refuted.
 
-A premise is dropped or weakened, an index is shifted by one or exchanged for another, an extent is taken from
-elsewhere, a ceiling becomes a floor, an offset or a conjunct is forgotten, an operator becomes its mirror image. A
-mutant that no case refutes is to be proved for all sizes (`rules.symbolic`), or to be explained in `EQUIVALENT`.
+A mutant drops or weakens a premise, shifts or exchanges an index, takes another extent, replaces a ceiling by a floor,
+forgets an offset or a conjunct, or mirrors an operator. A mutant that no case refutes must be proved for all sizes
+(`rules.symbolic`), or be listed in `EQUIVALENT`.
 
-`python -m proofs_tests.rules.mutation` prints the score of each rule and what is left.
+`python -m proofs_tests.rules.mutation` prints the score and the survivors of each rule.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         for bound in ("k + 1", "n for k")
     },
 }
-"""Mutants that are true, but not proved for all sizes, and why."""
+"""Equivalent mutants without a proof, and the reason why they are true."""
 
 
 MORE_DRAWS: Final = 20
-"""How many more times the wider window is drawn from for a mutant that is neither found false nor proved."""
+"""Number of further seeds for a mutant that is neither refuted nor proved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A rule with one change to its text."""
+    """Rule with one change to its text."""
 
     rule: Rule
     change: str
@@ -67,7 +67,7 @@ class Mutant:
 
 @dataclass(slots=True)
 class Score:
-    """Of a rule's mutants: how many say something, were found false, are true as well; and the others."""
+    """Mutants of a rule: made, refuted, proved equivalent, and surviving."""
 
     rule: str
     made: int = 0
@@ -75,11 +75,11 @@ class Score:
     true: list[str] = field(default_factory=list)
     survivors: list[str] = field(default_factory=list)
     wrongly_proved: list[str] = field(default_factory=list)
-    """Found false, and proved all the same: then the proofs are wrong."""
+    """Mutants that were refuted and proved: then the proofs are wrong."""
 
 
 def mutants(rule: Rule) -> Iterator[Mutant]:
-    """Every single change to a rule's text."""
+    """Yield the rule with every single change to its text."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(declaration(rule))))
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
@@ -103,7 +103,7 @@ Edit = tuple[str, Callable[[], object]]
 
 
 def _edits(function: ast.FunctionDef, rule: Rule) -> Iterator[Edit]:
-    """The single changes, each described and as an action on the tree."""
+    """Yield the single changes, each with its description and as an action on the tree."""
     premises = [part for part in ast.walk(function) if isinstance(part, ast.Call) and ast.unparse(part.func) == "given"]
     asked = {id(inner) for part in premises for inner in ast.walk(part)}
     for call in premises:
@@ -124,7 +124,7 @@ def _comparisons(node: ast.AST, asked: set[int]) -> Iterator[Edit]:
     match node:
         case ast.Compare(ops=[op]) if type(op) in _OTHER_WAY:
             weaker = isinstance(op, ast.Lt | ast.Gt)
-            # A premise that asks for more leaves a rule that is true.
+            # A stronger premise leaves a true rule.
             if weaker or id(node) not in asked:
                 yield (
                     f"{'weaker' if weaker else 'stronger'} {ast.unparse(node)}",
@@ -159,7 +159,7 @@ def _operators(node: ast.AST) -> Iterator[Edit]:
 
 
 def _forget_right(node: ast.AST) -> None:
-    """a + b becomes a, written [a, b][0] as the node is to be changed in place."""
+    """Replace a + b by a, written [a, b][0] because the node is changed in place."""
     assert isinstance(node, ast.BinOp)
     pair = ast.List(elts=[node.left, node.right], ctx=ast.Load())
     chosen = ast.Subscript(value=pair, slice=ast.Constant(value=0), ctx=ast.Load())
@@ -188,7 +188,7 @@ def _arguments(node: ast.AST, rule: Rule) -> Iterator[Edit]:
 
 
 def _indices(function: ast.FunctionDef, rule: Rule) -> Iterator[Edit]:
-    """Each use of an index on the right side shifted by one, and exchanged for another one."""
+    """Shift each index on the right side by one, and exchange it for another one."""
     (stated,) = [n for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n.func) == "equation"]
     of_rule = [name for name, kind in rule.metavariables.items() if kind.sort == "index"]
     bound = {
@@ -213,11 +213,8 @@ def _indices(function: ast.FunctionDef, rule: Rule) -> Iterator[Edit]:
                     yield f"{other} for {part.id} {where}", partial(put, ast.Name(other, ast.Load()))
 
 
-# -- scores -----------------------------------------------------------------------------------------------------------
-
-
 def score(rule: Rule, cases: int = 300) -> Score:
-    """The mutants of a rule, each decided at a few hundred choices."""
+    """Return the score of a rule. Each mutant is tested at a few hundred choices."""
     result = Score(rule.name)
     for mutant in mutants(rule):
         try:
@@ -233,22 +230,22 @@ def score(rule: Rule, cases: int = 300) -> Score:
             result.wrongly_proved += [mutant.change] * is_proved
         elif is_proved:
             result.true.append(mutant.change)
-        elif found_by_more(mutant.rule, cases):
+        elif refuted_by_more(mutant.rule, cases):
             result.killed += 1
         else:
             result.survivors.append(mutant.change)
     return result
 
 
-def found_by_more(rule: Rule, cases: int) -> bool:
-    """Whether what is neither found false nor proved is found false by many more draws."""
+def refuted_by_more(rule: Rule, cases: int) -> bool:
+    """Return true if many more random cases refute the rule."""
     if decide(rule, 8 * cases).counterexample is not None:
         return True
     return any(found_spelled_out(rule, seed) for seed in range(1, MORE_DRAWS))
 
 
 def declared_once(names: Sequence[str] = ()) -> list[Rule]:
-    """The rules of these names, or one for each declaration."""
+    """Return the rules of these names, or one rule for each declaration."""
     if names:
         return [RULES[name] for name in names]
     first: dict[object, Rule] = {}
@@ -258,7 +255,7 @@ def declared_once(names: Sequence[str] = ()) -> list[Rule]:
 
 
 def report(names: Sequence[str] = ()) -> int:
-    """Prints the score of every declaration, or of the rules named."""
+    """Print the score of every declaration, or of the named rules."""
     made = killed = true = unexplained = 0
     for rule in declared_once(names):
         found = score(rule)

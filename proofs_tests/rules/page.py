@@ -1,4 +1,4 @@
-"""The page of all rules, made from their declarations, from what is known of each, and from derivations that use them.
+"""Writer of docs/rules.md, from declarations, proof status and uses in derivations.
 
 python -m proofs_tests.rules.page > docs/rules.md      about a minute
 """
@@ -40,7 +40,7 @@ _SHIPPED: Final = (derivations, fast, everyday, beyond_the_paper, gpu)
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A step of a derivation that ships, at its place: what stood there, and what then did."""
+    """Step of a shipped derivation, with the subterm before and after."""
 
     where: str
     before: str
@@ -51,7 +51,7 @@ class Use:
 
 
 def page(uses: Mapping[str, Use], kept: Mapping[str, Labels]) -> str:
-    """The whole page: the rules by family, in the order of their declarations."""
+    """Return the page: the rules by family, in the order of their declarations."""
     parts = [HEAD]
     for family, rules in groupby(RULES.values(), key=lambda rule: rule.family):
         parts.append(f"\n## {family.capitalize()}\n")
@@ -90,7 +90,7 @@ def _lost(kept: Labels) -> str:
 
 
 def shortest_uses(modules: Iterable[ModuleType] = _SHIPPED) -> dict[str, Use]:
-    """For each rule that the shipped derivations use, the step that is the shortest to read."""
+    """Return the shortest use of each rule in the shipped derivations."""
     shortest: dict[str, Use] = {}
     for where, theorem in _theorems(modules):
         for name, use in _steps(where, theorem):

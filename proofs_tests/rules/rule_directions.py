@@ -1,8 +1,7 @@
-"""What a search could do with each rule in each direction, told from the declaration by trying it.
+"""Usefulness of each rule in each direction for a search, determined by experiments.
 
-Every rule is stated for arguments as general as may be: each index a size of its own, each tensor an array. A direction
-may then match any term; need arguments that its side does not tell; make ever larger terms of its own results; or be of
-use as it is.
+Every rule is instantiated with general arguments: each index is a size, each tensor an array. A direction may match any
+term, need arguments that its side does not determine, grow its own results without bound, or be usable.
 
     python -m proofs_tests.rules.rule_directions
 """
@@ -36,7 +35,7 @@ MOST_TERMS: Final = 300
 
 
 class _General:
-    """Arguments of a rule for elements of one rank."""
+    """General arguments of a rule, for elements of one rank."""
 
     def __init__(self, rule: Rule, rank: int) -> None:
         self.rule = rule
@@ -61,8 +60,7 @@ class _General:
             return as_predicate(own >= 1)
         parameters: tuple[Parameter, ...] = tuple("index" for _ in kind.parameters)
         return abstracted(
-            parameters,
-            lambda *at: own >= sum((2**n * i for n, i in enumerate(at)), start=IndexExpr(constant(1))),
+            parameters, lambda *at: own >= sum((2**n * i for n, i in enumerate(at)), start=IndexExpr(constant(1)))
         )
 
     def _tensor(self, name: str, kind: Kind) -> Argument:
@@ -91,7 +89,7 @@ class _General:
         return abstracted(tuple(parameters), value)
 
     def _owner(self, parameter: Kind) -> str:
-        """The metavariable that a function is applied to, whose extents its parameter has."""
+        """Return the metavariable to which a function is applied. It gives the extents of the parameter."""
         plain = (n for n, k in self.rule.metavariables.items() if k.sort == "tensor" and k.group == parameter.group)
         return next(n for n in plain if not any(p.sort == "tensor" for p in self.rule.metavariables[n].parameters))
 
@@ -102,8 +100,8 @@ def _scaled(made: Tensor, extents: list[Index], by: Tensor) -> Tensor:
     return atl.gen(*map(IndexExpr, extents), lambda *at: made[at if len(at) > 1 else at[0]] * by)
 
 
-def stated(rule: Rule) -> Equation | None:
-    """The rule for general arguments, of elements of the least rank for which there are some."""
+def general_instance(rule: Rule) -> Equation | None:
+    """Return the rule with general arguments, for elements of the least possible rank."""
     for rank in (0, 1):
         general = _General(rule, rank)
         try:
@@ -114,10 +112,10 @@ def stated(rule: Rule) -> Equation | None:
 
 
 def direction(rule: Rule, reverse: bool) -> Direction:
-    """What can be done with a rule in one direction."""
+    """Classify a rule in one direction."""
     if heads(rule, reverse) is None:
         return "any term"
-    equation = stated(rule)
+    equation = general_instance(rule)
     if equation is None:
         return "arguments"
     before = equation.rhs if reverse else equation.lhs
@@ -141,7 +139,7 @@ def _applied(rule: Rule, reverse: bool, term: Expr) -> Expr | None:
 
 
 def _grows(rule: Rule, reverse: bool, start: Expr) -> bool:
-    """Whether rewriting what the rule has made, again and again, makes ever larger terms."""
+    """Return true if repeated rewriting of the rule's results makes ever larger terms."""
     front, seen, largest = {start}, {start}, list[int]()
     for _ in range(ROUNDS):
         new = set[Expr]()
@@ -177,7 +175,7 @@ def _put(term: Expr, path: Path, part: Expr) -> Expr | None:
 
 
 def main() -> None:
-    """Prints all directions that are of no use by themselves, and how many there are of each kind."""
+    """Print all directions that are not usable, and the number of directions of each kind."""
     counted: Counter[str] = Counter()
     for rule in RULES.values():
         for reverse in (False, True):

@@ -1,11 +1,9 @@
-"""What a rule may lose: access safety and padding belong to one term, not to its equals, so each is tested at small
-sizes.
+"""Losses of access safety and padding by rules, tested at small sizes: equal terms may differ in both.
 
-A rule keeps access safety in a direction when the new side reads only what the old side reads: no generic function at
-an index at which the old side does not ask for it, no tensor outside of its extents where the old side stays within.
-It keeps padding when every element that is padding on the old side is padding on the new one, and the new side has no
-truncation that cuts more than padding where the old side has none. A kernel computes the whole of a let-bound tensor
-and of a tensor that is cut, so that counts as read.
+A rule keeps access safety in a direction if the new side reads only what the old side reads: no function at an index
+that the old side does not use, and no tensor out of range where the old side stays in range. It keeps padding if all
+padding of the old side is padding of the new one, and the new side has no unsafe truncation where the old side has
+none. A kernel computes the whole of a let-bound or truncated tensor, so all its elements count as read.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from rewrites.rule_checking.exhaustion import Generic, choices, instance, is_low
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What a rule keeps, from left to right and from right to left."""
+    """Properties that a rule keeps from left to right and from right to left."""
 
     safety: bool = True
     safety_back: bool = True
@@ -53,8 +51,8 @@ def _both(there: bool, back: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a side reads, whether it reads outside of a tensor or cuts more than padding, and its padding."""
+class Observed:
+    """Reads of a side, out-of-range reads, unsafe truncations and padding."""
 
     reads: frozenset[tuple[str, Positions]]
     outside: bool
@@ -62,8 +60,8 @@ class Seen:
     padding: frozenset[Positions]
 
 
-class Watched(_Interpreter[Polynomial]):
-    """The interpreter, noting what is read; a let-bound tensor is computed as a whole."""
+class Recording(_Interpreter[Polynomial]):
+    """Interpreter that records reads, and computes let-bound tensors as a whole."""
 
     def __init__(self, arrays: Any) -> None:
         super().__init__(arrays, Polynomials())
@@ -115,8 +113,8 @@ class Watched(_Interpreter[Polynomial]):
         return element
 
 
-class _Noting:
-    """An input array that notes which of its first `kept` indices are read."""
+class _RecordingArray:
+    """Input array that records the first `kept` indices of each read."""
 
     def __init__(self, name: str, held: Any, kept: int, reads: set[tuple[str, Positions]]) -> None:
         self._name, self._held, self._kept, self._reads = name, held, kept, reads
@@ -127,16 +125,18 @@ class _Noting:
         return self._held[at]
 
 
-def seen(term: Expr, generic: Generic, rule: Rule) -> Seen:
-    """What a side reads and pads, over all its elements."""
+def observed(term: Expr, generic: Generic, rule: Rule) -> Observed:
+    """Evaluate all elements of a side and record its reads and padding."""
     reads: set[tuple[str, Positions]] = set()
-    arrays = {name: _Noting(name, held, _indices_of(rule, name), reads) for name, held in generic.arrays.items()}
-    interpreter = Watched(arrays)
+    arrays = {
+        name: _RecordingArray(name, held, _indices_of(rule, name), reads) for name, held in generic.arrays.items()
+    }
+    interpreter = Recording(arrays)
     outermost = Environment({}, (), ())
     shape = tuple(interpreter.index(extent)(outermost) for extent in term.type.shape)
     meaning = interpreter.meaning(term)
     padding = {at for at in np.ndindex(*shape) if meaning(outermost, at) is PAD}
-    return Seen(frozenset(reads), interpreter.outside, interpreter.cut, frozenset(padding))
+    return Observed(frozenset(reads), interpreter.outside, interpreter.cut, frozenset(padding))
 
 
 def _indices_of(rule: Rule, name: str) -> int:
@@ -145,7 +145,7 @@ def _indices_of(rule: Rule, name: str) -> int:
 
 
 class Padded(Generic):
-    """Generic arguments of which every other element is padding."""
+    """Generic arguments in which every other element is padding."""
 
     def argument(self, name: str, kind: Kind) -> Argument:
         made = super().argument(name, kind)
@@ -166,7 +166,7 @@ class Padded(Generic):
 
 
 def labels(rule: Rule, cases: int = 60) -> Labels:
-    """What the rule was seen to keep, at so many choices."""
+    """Return the properties that the rule keeps in a number of choices."""
     kept = [True] * 4
     for old, new in _sides(rule, cases):
         kept[0] &= new.reads <= old.reads and (old.outside or not new.outside)
@@ -176,7 +176,7 @@ def labels(rule: Rule, cases: int = 60) -> Labels:
     return Labels(*kept)
 
 
-def _sides(rule: Rule, cases: int) -> Iterator[tuple[Seen, Seen]]:
+def _sides(rule: Rule, cases: int) -> Iterator[tuple[Observed, Observed]]:
     tensors = [name for name, kind in rule.metavariables.items() if kind.sort == "tensor"]
     for stated in filter(is_low, rule.statements.values()):
         for choice in choices(stated, cases, 0, extra={f"{name}?": range(2) for name in tensors}):
@@ -184,4 +184,4 @@ def _sides(rule: Rule, cases: int) -> Iterator[tuple[Seen, Seen]]:
                 generic = make(stated, choice)
                 made = instance(stated, generic)
                 if made is not None:
-                    yield seen(made.lhs, generic, rule), seen(made.rhs, generic, rule)
+                    yield observed(made.lhs, generic, rule), observed(made.rhs, generic, rule)

@@ -1,9 +1,7 @@
-"""How far each rule is known to be true, from its one declaration: its status, as `rewrites.rule_checking` finds it.
+"""Table of the proof status of each rule, and of the properties that it may lose (`rule_labels`).
 
-What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
-
-    python -m proofs_tests.rules.rule_proofs              the table of the rules
-    python -m proofs_tests.rules.rule_proofs --mutants    how many wrong variants of each are found (`mutation`)
+python -m proofs_tests.rules.rule_proofs              table of the rules
+python -m proofs_tests.rules.rule_proofs --mutants    number of refuted mutants of each (`mutation`)
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ EVERY: Final = 1_000_000
 
 
 def row(rule: Rule, found: ProofStatus, kept: Labels) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     window = "every choice" if found.exhaustive else f"of {size(spaces(rule.metavariables))}"
     follows = f"; follows from {', '.join(rule.derived_from)}" if rule.derived_from else ""
     return (
@@ -36,7 +34,7 @@ def row(rule: Rule, found: ProofStatus, kept: Labels) -> str:
 
 
 def table(names: Sequence[str]) -> int:
-    """Prints what is known of each rule, and sums up. 1 if a rule is false or a corollary does not follow."""
+    """Print the table and a summary. Return 1 if a rule is false or a corollary does not follow."""
     count_of: Counter[Status] = Counter()
     families: Counter[str] = Counter()
     broken = 0
@@ -56,7 +54,7 @@ def table(names: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command: the table, or with --mutants the scores."""
+    """Run the command: the table, or the scores with --mutants."""
     parser = argparse.ArgumentParser(prog="atl rules", description="How far each rule is known to be true.")
     parser.add_argument("names", nargs="*", metavar="RULE", help="the rules; all, if none is named")
     parser.add_argument("--mutants", action="store_true", help="how many wrong variants of each rule are found")

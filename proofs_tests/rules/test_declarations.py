@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from atl.errors import InvalidArgument
-from rewrites.rule import MOST_RANK, Body, Elem, Equation, Index, Rule, Statements, equation, is_name, metavariables_of
+from rewrites.kinds import Kind, is_kind
+from rewrites.rule import MOST_RANK, Elem, ElemT, Equation, Rule, Statements, equation, is_name, metavariables_of
 from rewrites.rules import RULES
 
 
 def test_ranks_above_the_limit_have_no_statement() -> None:
     asked: list[int] = []
 
-    def same(a: Elem[()], e: Body[Index]) -> Equation:
+    def same(a: Elem[()], b: ElemT[()]) -> Equation:
         asked.append(1)
         return equation(a, a)
 
@@ -31,7 +32,7 @@ def test_ranks_above_the_limit_have_no_statement() -> None:
     assert len(asked) == groups, "the function is not called for ranks above the limit"
 
 
-def test_the_statements_of_a_rule_are_a_copy() -> None:
+def test_statements_of_a_rule_are_a_copy() -> None:
     rule = RULES["get_gen"]
     given = dict(rule.statements)
     made = Rule("copied", rule.family, "", "", rule.metavariables, given)
@@ -43,7 +44,7 @@ def test_the_statements_of_a_rule_are_a_copy() -> None:
 
 
 class Text(str):
-    """A string that is not a plain one."""
+    """Subclass of `str`."""
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,35 @@ def test_parameters_are_identifiers(name: str) -> None:
     function.__annotations__ = {name: Elem, "return": Equation}
     with pytest.raises(InvalidArgument, match="has no kind"):
         metavariables_of(function)
+
+
+INDEX, TENSOR, CONDITION = Kind("index"), Kind("tensor"), Kind("condition")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        *((kind, True) for kind in (INDEX, TENSOR, CONDITION, Kind("tensor", 8), Kind("tensor", 2, "T"))),
+        (Kind("tensor", parameters=(INDEX, TENSOR)), True),
+        (Kind("condition", parameters=(INDEX, INDEX)), True),
+        (Kind("condition", parameters=(TENSOR,)), False),
+        (Kind("condition", parameters=(INDEX, TENSOR)), False),
+        (Kind("tensor", parameters=(TENSOR, CONDITION)), False),
+        (Kind("tensor", parameters=(CONDITION, TENSOR)), False),
+        (Kind("index", parameters=(INDEX,)), False),
+        (Kind("tensor", parameters=(Kind("tensor", parameters=(INDEX,)),)), False),
+        (Kind("tensor", parameters=(Kind("tensor", 9),)), False),
+        (Kind("tensor", -1), False),
+        (Kind("tensor", 9), False),
+        (Kind("tensor", True), False),
+        (Kind("tensor", parameters=[INDEX]), False),  # type: ignore[arg-type]
+        (Kind("tensor", group=3), False),  # type: ignore[arg-type]
+        (Kind("number"), False),  # type: ignore[arg-type]
+        (Kind(Text("tensor")), False),  # type: ignore[arg-type]
+        (Kind("tensor", group=Text("T")), False),
+        ("tensor", False),
+        (None, False),
+    ],
+)
+def test_kinds_have_plain_values_and_one_level(kind: object, expected: bool) -> None:
+    assert is_kind(kind) is expected

@@ -1,4 +1,4 @@
-"""The table of uses is true to the rules: every direction stands in it, with the reason that trying it gives."""
+"""The table of rule phases agrees with experiments for every direction."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SAID = {
     **dict.fromkeys(NON_TERMINATING, "feeds itself"),
 }
 ENDED_BY = {"gen_interchange+": "transpose_transpose+"}
-"""What is used though it applies to its own results, and what of the normal form ends that."""
+"""Rules in use that apply to their own results, and the rule of the normal form that ends the repetition."""
 
 
-def test_every_rule_stands_in_the_table_in_both_directions() -> None:
+def test_table_has_every_rule_in_both_directions() -> None:
     assert {use.name for use in TABLE} == {f"{rule}{sign}" for rule in RULES for sign in "+-"}
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("family", sorted({rule.family for rule in RULES.values()}))
-def test_the_table_says_of_a_direction_what_trying_it_says(family: str) -> None:
+def test_table_agrees_with_experiments(family: str) -> None:
     untried = {use.name for use in TABLE if use.phase in (Phase.UNUSED, Phase.INITIAL)}
     normal = {use.name for use in TABLE if use.phase is Phase.NORMAL}
     for rule in RULES.values():
@@ -43,27 +43,27 @@ def test_the_table_says_of_a_direction_what_trying_it_says(family: str) -> None:
                 assert supplied, name
 
 
-def test_the_table_has_each_direction_once_for_each_form() -> None:
+def test_table_has_each_direction_once_per_form() -> None:
     names = [use.name for use in TABLE]
     # A let is unfolded in schedules when a search tries it, and always where programs are compared.
     assert sorted(name for name in set(names) if names.count(name) > 1) == ["unfold_let+"]
 
 
-def test_a_rule_and_its_inverse_are_never_both_in_the_normal_form() -> None:
+def test_normal_form_has_no_rule_with_its_inverse() -> None:
     for phases in ((Phase.NORMAL,), (Phase.NORMAL, Phase.UNFOLDED)):
         names = {use.name for use in TABLE if use.phase in phases}
         assert not [name for name in names if name[:-1] + ("-" if name[-1] == "+" else "+") in names]
 
 
-def test_every_supply_that_is_named_exists_and_is_used() -> None:
+def test_parameter_enumerators_exist_and_are_used() -> None:
     assert {use.enumerator for use in TABLE if use.enumerator is not None} == set(ENUMERATORS)
 
 
-def test_whatever_is_unused_says_why() -> None:
+def test_unused_directions_have_a_reason() -> None:
     assert all(bool(use.why) == (use.phase is Phase.UNUSED) for use in TABLE)
 
 
-def test_a_person_may_ask_for_rules_by_name_and_direction() -> None:
+def test_rules_may_be_chosen_by_name_and_direction() -> None:
     asked = requested_rules(["tile_gen", "gen_add+", "sum_swap-"])
     assert [(use.name, use.enumerator) for use in asked] == [
         ("tile_gen+", "tiles"),

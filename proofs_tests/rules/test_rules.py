@@ -1,4 +1,4 @@
-"""Rules are true: sampled, exhausted at small sizes, proved for all sizes; and wrong variants of them are found."""
+"""Rules hold in random and exhaustive tests and are proved; false rules and mutants are refuted."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ DECLARED = [one.name for one in declared_once()]
 OF_ANOTHER_OPERATOR = [name for name in RULES if name not in DECLARED]
 SAMPLE = DECLARED[::32]
 NEEDS_ONE = ("log_access", "pointwise_log", "gen_log", "select_log", "ll_log")
-"""The logarithm of a rational number is rational at 1 only."""
+"""Rules whose logarithms are rational at 1 only."""
 
 
-def tried_by_hypothesis(stated: Rule, examples: int, phases: Collection[Phase] = tuple(Phase)) -> None:
-    """Raises AssertionError for a counterexample, if one is among so many draws."""
+def check_with_hypothesis(stated: Rule, examples: int, phases: Collection[Phase] = tuple(Phase)) -> None:
+    """Raise AssertionError if hypothesis draws a counterexample."""
 
     @settings(max_examples=examples, phases=phases, derandomize=True, deadline=None, database=None)
     @given(strategies.data())
@@ -53,7 +53,7 @@ def tried_by_hypothesis(stated: Rule, examples: int, phases: Collection[Phase] =
             sample = Sample(drawn_statement(stated, drawn), drawn)
             found = compared(sample.stated, sample, Exact())
         except NotExact:
-            return  # a root, say, that is not rational
+            return  # a root that is irrational, for instance
         assert not isinstance(found, Counterexample), str(found)
 
     holds()
@@ -66,14 +66,14 @@ def holds_at_small_sizes(name: str, cases: int = 150) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in DECLARED if status_name(name) == "bounded"])
-def test_a_rule_that_is_not_proved_holds_at_small_sizes(name: str) -> None:
+def test_bounded_rule_holds_at_small_sizes(name: str) -> None:
     holds_at_small_sizes(name)
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", [name for name in DECLARED if status_name(name) == "proved"])
-def test_a_rule_holds_at_small_sizes_for_all_elements(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With fewer choices of each kind than a rule of a user is tried with: the slow test tries the whole window."""
+def test_proved_rule_holds_at_small_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uses fewer choices than for user-defined rules. A slow test uses all."""
     for bound, fewer in (("SPELLED", 10), ("UNLIKE", 2), ("HIGHER", 20), ("FEWEST", 1)):
         monkeypatch.setattr(exhaustion, bound, fewer)
     holds_at_small_sizes(name, cases=60)
@@ -81,21 +81,21 @@ def test_a_rule_holds_at_small_sizes_for_all_elements(name: str, monkeypatch: py
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
-def test_a_rule_of_another_operator_holds_there_too(name: str) -> None:
-    """These are stated by the same words; for each of them the tests below, and Rocq, are run every time."""
+def test_rule_of_a_schema_holds_at_small_sizes(name: str) -> None:
+    """These rules share their declaration with a tested rule."""
     holds_at_small_sizes(name)
 
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", [name for name in RULES if name not in NEEDS_ONE])
-def test_a_rule_holds_for_random_bodies(name: str) -> None:
+def test_rule_holds_for_random_bodies(name: str) -> None:
     found = sampled(RULES[name], wanted=2)
     assert isinstance(found, int), str(found)
     assert found >= 1
 
 
 @pytest.mark.parametrize("name", DECLARED)
-def test_a_rule_holds_for_integers_which_wrap(name: str) -> None:
+def test_rule_holds_for_wrapping_integers(name: str) -> None:
     found = sampled(RULES[name], wanted=4, integers=True)
     assert isinstance(found, int), str(found)
 
@@ -103,54 +103,51 @@ def test_a_rule_holds_for_integers_which_wrap(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", RULES)
-def test_a_rule_holds_for_whatever_hypothesis_draws(name: str) -> None:
-    tried_by_hypothesis(RULES[name], 6)
+def test_rule_holds_for_hypothesis(name: str) -> None:
+    check_with_hypothesis(RULES[name], 6)
 
 
-def is_proved_or_says_why_it_is_not(name: str) -> None:
+def check_proof_status(name: str) -> None:
     stuck = proved(RULES[name])
     assert status_name(name) == ("proved" if stuck is None else "bounded"), stuck
 
 
 @pytest.mark.parametrize("name", DECLARED)
-def test_a_rule_is_proved_for_all_sizes_or_says_why_it_is_not(name: str) -> None:
-    is_proved_or_says_why_it_is_not(name)
+def test_proof_status_of_each_declaration(name: str) -> None:
+    check_proof_status(name)
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
-def test_a_rule_of_another_operator_is_proved_too(name: str) -> None:
-    is_proved_or_says_why_it_is_not(name)
+def test_proof_status_of_rules_of_a_schema(name: str) -> None:
+    check_proof_status(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DECLARED)
-def test_a_rule_holds_at_every_choice_of_the_window(name: str) -> None:
+def test_rule_holds_at_every_choice_of_the_window(name: str) -> None:
     verdict = decide(RULES[name], cases=EVERY)
     assert verdict.counterexample is None, str(verdict.counterexample)
 
 
 @pytest.mark.parametrize("name", [name for name, stated in RULES.items() if stated.derived_from])
-def test_a_corollary_follows_from_the_rules_that_it_names(name: str) -> None:
+def test_corollary_follows_from_its_rules(name: str) -> None:
     theorem = replayed(RULES[name])
     assert theorem is not None
     assert [step.rule.name for step in theorem.steps] == list(RULES[name].derived_from)
 
 
-def test_a_rule_has_a_law_a_family_and_a_source() -> None:
+def test_rule_has_a_law_a_family_and_a_source() -> None:
     for stated in RULES.values():
         assert stated.law
         assert stated.family
         assert stated.source
 
 
-# -- files, laws, texts -----------------------------------------------------------------------------------------------
-
-
 def misplaced(stated: Iterable[Rule]) -> list[str]:
-    """The rules that do not stand in the file of their family."""
+    """Return the rules outside of the file of their family."""
     return [
-        f"{one.name} of the family {one.family} stands in {one.module}"
+        f"{one.name} of the family {one.family} is declared in {one.module}"
         for one in stated
         if one.module != f"rewrites.rules.{one.family.replace(' ', '_')}"
     ]
@@ -162,14 +159,14 @@ def test_each_family_is_a_file() -> None:
     assert files == {one.family.replace(" ", "_") for one in RULES.values()}
 
 
-def test_a_rule_in_the_file_of_another_family_is_found() -> None:
-    planted = replace(RULES["get_gen"], family="reshape pairs")
-    assert misplaced([RULES["get_gen"], planted]) == [
-        "get_gen of the family reshape pairs stands in rewrites.rules.access"
+def test_misplaced_rule_is_found() -> None:
+    misfiled = replace(RULES["get_gen"], family="reshape pairs")
+    assert misplaced([RULES["get_gen"], misfiled]) == [
+        "get_gen of the family reshape pairs is declared in rewrites.rules.access"
     ]
 
 
-def test_a_law_stands_alone() -> None:
+def test_laws_are_unique_and_self_contained() -> None:
     laws = [RULES[name].law for name in DECLARED]
     assert len(set(laws)) == len(laws)
     assert [law for law in laws if law.startswith(("The same", "More"))] == []
@@ -180,28 +177,25 @@ def hashed(rule: Rule) -> str:
 
 
 @pytest.mark.long
-def test_no_two_rules_have_the_same_hash() -> None:
+def test_hashes_of_rules_are_unique() -> None:
     assert len({hashed(one) for one in RULES.values()}) == len(RULES)
 
 
 @pytest.mark.long
-def test_a_hash_is_of_the_equation_and_not_of_its_text() -> None:
+def test_hash_depends_on_the_equation_only() -> None:
     def with_other_words(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
         """Other words."""
         only = atl.sum((lo, hi), lambda other: guard(other == a, e(other)))
         return equation(only, guard((lo <= a) & (a < hi), e(a)))
 
     def with_another_end(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
-        """The same words, and another equation."""
+        """Same words, another equation."""
         return equation(atl.sum((lo, hi), lambda i: guard(i == a, e(i))), guard((lo <= a) & (a <= hi), e(a)))
 
     known = RULES["sum_delta_only"]
     assert list(known.metavariables) == ["lo", "hi", "a", "e"]
     assert hashed(restated(known, with_other_words)) == hashed(known)
     assert hashed(restated(known, with_another_end)) not in {hashed(one) for one in RULES.values()}
-
-
-# -- what a rule may lose ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -217,16 +211,13 @@ def test_a_hash_is_of_the_equation_and_not_of_its_text() -> None:
         ("truncr_flatten_split", (True, True, True, True)),
     ],
 )
-def test_what_a_rule_may_lose_is_seen(name: str, kept: tuple[bool, ...]) -> None:
+def test_labels_of_known_rules(name: str, kept: tuple[bool, ...]) -> None:
     found = labels(RULES[name])
     assert (found.safety, found.safety_back, found.padding, found.padding_back) == kept
 
 
-# -- mutants ----------------------------------------------------------------------------------------------------------
-
-
 def mutants_are_found(name: str, cases: int = 300) -> None:
-    """Every mutant of a rule is found false, or proved, or explained; none is found false and proved."""
+    """Check that every mutant is refuted, proved or listed as equivalent, and none is refuted and proved."""
     found = score(RULES[name], cases)
     assert not [survivor for survivor in found.survivors if (name, survivor) not in EQUIVALENT]
     assert not found.wrongly_proved
@@ -234,18 +225,18 @@ def mutants_are_found(name: str, cases: int = 300) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SAMPLE)
-def test_mutants_of_some_rules_are_found(name: str) -> None:
+def test_mutants_of_some_rules(name: str) -> None:
     mutants_are_found(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DECLARED)
-def test_mutants_of_every_rule_are_found(name: str) -> None:
+def test_mutants_of_every_rule(name: str) -> None:
     mutants_are_found(name)
 
 
-def test_a_proof_of_what_is_false_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: whatever is asked is proved."""
+def test_wrong_proof_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inject a prover that proves everything."""
     monkeypatch.setattr(mutation, "proved", lambda rule: None)
     assert score(RULES["get_gen"], 50).wrongly_proved
 
@@ -253,8 +244,8 @@ def test_a_proof_of_what_is_false_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.long
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize(("name", "change"), EQUIVALENT, ids=[": ".join(change) for change in EQUIVALENT])
-def test_what_is_explained_is_neither_found_false_nor_proved(name: str, change: str) -> None:
-    """Where the same change is possible in two places, one of them is explained."""
+def test_equivalent_mutant_is_neither_refuted_nor_proved(name: str, change: str) -> None:
+    """If a change is possible in two places, one of them is equivalent."""
     changed = [mutant.rule for mutant in mutants(RULES[name]) if mutant.change == change]
     verdicts = [(decide(one, cases=100), proved(one) is None) for one in changed]
     assert any(found.counterexample is None and found.decided and not is_proved for found, is_proved in verdicts)
@@ -262,19 +253,16 @@ def test_what_is_explained_is_neither_found_false_nor_proved(name: str, change: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in EQUIVALENT))
-def test_what_is_explained_survives_many_more_draws(name: str) -> None:
+def test_equivalent_mutants_survive_more_draws(name: str) -> None:
     assert [change for known, change in EQUIVALENT if known == name] == score(RULES[name]).survivors
 
 
 @pytest.mark.long
-def test_the_table_and_the_scores_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_and_scores_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert rule_proofs.main(["get_gen"]) == 0
     assert "proved" in capsys.readouterr().out
     assert rule_proofs.main(["--mutants", "get_gen"]) == 0
     assert "mutants found false" in capsys.readouterr().out
-
-
-# -- rules that are false ---------------------------------------------------------------------------------------------
 
 
 @rule(family="false", source="Fig. 4.6 as printed")
@@ -319,7 +307,7 @@ def read_beyond(n: Index, e: Body[Index], k: Index) -> Equation:
     return equation(atl.gen(n, e)[k], e(k), premises(k >= 0, k <= n))
 
 
-# Found by an attack: each was once graded as true.
+# Found by an attack: each was once accepted.
 
 
 @rule(family="false", source="")
@@ -378,7 +366,7 @@ FALSE = (
 
 
 @pytest.mark.parametrize("stated", FALSE, ids=lambda stated: stated.name)
-def test_a_false_rule_is_found_and_is_not_proved(stated: Rule) -> None:
+def test_false_rule_is_refuted_and_not_proved(stated: Rule) -> None:
     assert decide(stated, cases=300).counterexample is not None
     assert isinstance(proved(stated), str)
     assert determine_status(stated).status == Status.UNSUPPORTED
@@ -386,6 +374,6 @@ def test_a_false_rule_is_found_and_is_not_proved(stated: Rule) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("stated", FALSE[6:], ids=lambda stated: stated.name)
-def test_hypothesis_finds_a_false_rule(stated: Rule) -> None:
+def test_hypothesis_refutes_a_false_rule(stated: Rule) -> None:
     with pytest.raises(AssertionError, match="Counterexample"):
-        tried_by_hypothesis(stated, 500, [Phase.generate])
+        check_with_hypothesis(stated, 500, [Phase.generate])

@@ -1,4 +1,4 @@
-"""Instances of rules by substitution, against a reading of their statements with arguments for the metavariables."""
+"""Statements of rules: instances, element types, ranks and refusals."""
 
 from __future__ import annotations
 
@@ -20,28 +20,14 @@ from atl.core.traversal import subterm
 from atl.errors import ATLError, DtypeError, InvalidArgument, RankError, ShapeError
 from atl.surface.values import Condition, IndexExpr, Tensor
 from examples import beyond_the_paper, derivations
-from proofs_tests.language.reading import Around, Meant, alike, around_at, field, number
+from proofs_tests.language.open_terms import Closure, Environment, environment_at, field, number, same_denotation
 from rewrites import Session
-from rewrites.instantiation import (
-    Argument,
-    Arguments,
-    Function,
-    Parameter,
-)
+from rewrites.instantiation import Argument, Arguments, Function, Parameter
 from rewrites.kernel import Step
 from rewrites.kinds import Kind
 from rewrites.named_operators import padding
 from rewrites.rules import RULES
-from rewrites.statement import (
-    Equation,
-    Statement,
-    choices_of_ranks,
-    equation,
-    given,
-    groups_of,
-    ranks_of,
-    shift_under,
-)
+from rewrites.statement import Equation, Statement, choices_of_ranks, equation, given, groups_of, ranks_of, shift_under
 from rewrites.stating import stated
 
 SESSIONS: dict[str, Callable[[], Session]] = {
@@ -55,7 +41,7 @@ SESSIONS: dict[str, Callable[[], Session]] = {
 
 @cache
 def steps(name: str) -> list[tuple[Step, Program]]:
-    """The steps of a session, the first ones of each rule in each direction, with the programs before them."""
+    """Return the first steps of each rule in each direction, with the programs before them."""
     found: dict[tuple[str, bool, bool], tuple[Step, Program]] = {}
     for call in SESSIONS[name]().steps:
         for step, before, _ in call.traced():
@@ -64,19 +50,19 @@ def steps(name: str) -> list[tuple[Step, Program]]:
     return list(found.values())
 
 
-def meant_by(statement: Statement, arguments: Arguments, place: Around) -> Around:
-    """Return the environment in which the metavariables of a statement stand for these arguments."""
+def environment_of(statement: Statement, arguments: Arguments, place: Environment) -> Environment:
+    """Return the environment in which the metavariables have these arguments."""
     opened: list[tuple[int, int]] = []
     for uid, name in statement.names.items():
         if statement.metavariables[name].sort == "index":
             opened.append((uid, number(arguments[name], place)))  # type: ignore[arg-type]
     for uid, (name, dimension) in statement.extents.items():
         argument = arguments[name]
-        own = argument.indices if isinstance(argument, Function) else 0
-        inside = replace(place, indices=(*place.indices, *[0] * own))
+        parameters = argument.indices if isinstance(argument, Function) else 0
+        inside = replace(place, indices=(*place.indices, *[0] * parameters))
         opened.append((uid, number(body_of(argument).type.shape[dimension], inside)))
-    meant = tuple((name, Meant(body_of(argument), place)) for name, argument in arguments.items())
-    return Around((), (), tuple(opened), (), meant, place.typed)
+    meant = tuple((name, Closure(body_of(argument), place)) for name, argument in arguments.items())
+    return Environment((), (), tuple(opened), (), meant, place.typed)
 
 
 def body_of(argument: Argument) -> Any:
@@ -85,21 +71,21 @@ def body_of(argument: Argument) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SESSIONS)
-def test_an_instance_reads_as_its_statement_with_the_arguments(name: str) -> None:
+def test_instance_has_the_denotation_of_its_statement(name: str) -> None:
     for step, before in steps(name):
-        place = around_at(before.body, step.path)
+        place = environment_at(before.body, step.path)
         statement = step.rule.statement(step.arguments)
         instance = step.rule.instance(step.arguments)
-        meant = meant_by(statement, step.arguments, place)
-        assert alike(instance.lhs, place, statement.lhs, meant), step.rule.name
-        assert alike(instance.rhs, place, statement.rhs, meant), step.rule.name
+        meant = environment_of(statement, step.arguments, place)
+        assert same_denotation(instance.lhs, place, statement.lhs, meant), step.rule.name
+        assert same_denotation(instance.rhs, place, statement.rhs, meant), step.rule.name
         held = all(field(premise, place) for premise in instance.premises)
         assert held == all(field(premise, meant) for premise in statement.premises), step.rule.name
         assert step.rule.premises(step.arguments) == instance.premises
 
 
 @pytest.mark.long
-def test_the_steps_use_functions_of_indices_and_of_tensors() -> None:
+def test_steps_use_functions_of_indices_and_tensors() -> None:
     arguments = [argument for name in SESSIONS for step, _ in steps(name) for argument in step.arguments.values()]
     functions = [argument for argument in arguments if isinstance(argument, Function)]
     assert len({step.rule.name for name in SESSIONS for step, _ in steps(name)}) > 20
@@ -109,7 +95,7 @@ def test_the_steps_use_functions_of_indices_and_of_tensors() -> None:
 
 
 def argument_of(kind: Kind, ranks: Mapping[str, int], number: int) -> Argument:
-    """Return an argument that uses its parameters, two indices and a tensor of the place, and a number of its own."""
+    """Return an argument that uses its parameters, two indices and a tensor of the place, and a unique number."""
     indices = sum(parameter.sort == "index" for parameter in kind.parameters)
     used = constant(number)
     for position in range(indices + 2):
@@ -143,9 +129,9 @@ def of_rank(rank: int, number: int) -> Type:
 
 @pytest.mark.long
 @pytest.mark.parametrize("ranks", [(0, 0), (1, 2)], ids=str)
-def test_instances_of_all_rules_read_as_their_statements(ranks: tuple[int, int]) -> None:
-    place = Around(tensors=(("the tensor around",),), typed=False)
-    judged = 0
+def test_instances_of_all_rules_have_their_denotations(ranks: tuple[int, int]) -> None:
+    place = Environment(tensors=(("the tensor around",),), typed=False)
+    compared = 0
     for rule in RULES.values():
         groups = groups_of(rule.metavariables)
         of_group = dict(zip(groups, ranks, strict=False))
@@ -157,17 +143,15 @@ def test_instances_of_all_rules_read_as_their_statements(ranks: tuple[int, int])
             statement, instance = rule.statement(arguments), rule.instance(arguments)
         except ATLError:
             continue
-        judged += 1
-        meant = meant_by(statement, arguments, place)
-        assert alike(instance.lhs, place, statement.lhs, meant), rule.name
-        assert alike(instance.rhs, place, statement.rhs, meant), rule.name
+        compared += 1
+        meant = environment_of(statement, arguments, place)
+        assert same_denotation(instance.lhs, place, statement.lhs, meant), rule.name
+        assert same_denotation(instance.rhs, place, statement.rhs, meant), rule.name
         for premise in statement.premises:
             found = [part for part in instance.premises if field(part, place) != field(premise, meant)]
             assert len(found) < len(instance.premises) or field(premise, meant), rule.name
-    assert judged > len(RULES) // 2
+    assert compared > len(RULES) // 2
 
-
-# -- what a function states -------------------------------------------------------------------------------------------
 
 INDEX, CONDITION, CONDITION_AT = Kind("index"), Kind("condition"), Kind("condition", parameters=(Kind("index"),))
 ELEMENT, ROW, OTHER = Kind("tensor"), Kind("tensor", rank=1), Kind("tensor", group="t")
@@ -184,9 +168,9 @@ KINDS: Final = {
     "r": Kind("condition", parameters=(INDEX, INDEX)),
     "g": ELEMENT[OTHER, OTHER],
 }
-"""Metavariables of every kind; groups "s" and "t"."""
+"""Metavariables of every kind, in the groups "s" and "t"."""
 ZERO_AND_ONE: Final = (0, 1)
-"""The ranks of the elements of both groups."""
+"""Ranks of the elements of both groups."""
 size = atl.sizes("size")
 y = atl.tensor("y", size)
 POSITIONS = atl.tensor("A", size, dtype="int64")
@@ -205,10 +189,7 @@ FOREIGN: dict[str, tuple[Callable[..., Any], str]] = {
     "an element as an index": (lambda e, **_: equation(e(POSITIONS[0]), e(0)), "a rule uses A,"),
     "another variable": (lambda e, **_: equation(e(IndexExpr(index(Var(5, "w")))), e(0)), "a rule uses w,"),
     "another tensor": (lambda a, **_: equation(a, Tensor(TensorVar(3, "u", SCALAR))), "a rule uses u,"),
-    "a tensor that is not bound": (
-        lambda a, **_: equation(a, Tensor(Local(0, SCALAR))),
-        "a rule uses a tensor",
-    ),
+    "a tensor that is not bound": (lambda a, **_: equation(a, Tensor(Local(0, SCALAR))), "a rule uses a tensor"),
     "an index that is not bound": (
         lambda a, **_: equation(a, Tensor(Value(bound(0), None))),
         "a rule uses an index or a tensor that is bound outside of the rule,",
@@ -225,10 +206,7 @@ FOREIGN: dict[str, tuple[Callable[..., Any], str]] = {
         lambda a, **_: equation(a, Tensor(replace(a.node, uid=a.node.uid + 1))),
         "a rule uses a,",
     ),
-    "a metavariable of another name": (
-        lambda a, **_: equation(a, Tensor(replace(a.node, name="z"))),
-        "a rule uses z,",
-    ),
+    "a metavariable of another name": (lambda a, **_: equation(a, Tensor(replace(a.node, name="z"))), "a rule uses z,"),
     "a function without its index": (
         lambda e, **_: equation(e(0), Tensor(replace(e(0).node, indices=()))),
         "a rule uses e with wrong arguments,",
@@ -271,7 +249,7 @@ def renamed(condition: Any) -> Any:
 
 @pytest.mark.parametrize("what", FOREIGN)
 @pytest.mark.parametrize("turned", [False, True], ids=["as it is", "turned"])
-def test_a_rule_is_about_its_parameters_alone(what: str, turned: bool) -> None:
+def test_rule_uses_its_parameters_only(what: str, turned: bool) -> None:
     function, said = FOREIGN[what]
 
     def sides(**given_there: object) -> Equation:
@@ -283,7 +261,7 @@ def test_a_rule_is_about_its_parameters_alone(what: str, turned: bool) -> None:
     assert refused.value.suggestions == ("make it a parameter of the rule, for instance n: Index",)
 
 
-def test_what_a_function_returns_and_how_it_uses_its_parameters_is_checked() -> None:
+def test_result_and_calls_of_a_rule_function_are_checked() -> None:
     with pytest.raises(InvalidArgument, match="the function of a rule returned"):
         made(lambda a, **_: a)
     for given_too_many, said in (
@@ -313,16 +291,13 @@ TYPES: dict[str, tuple[Callable[..., Any], str]] = {
     "of what a function takes": (lambda f, t, a, n, **_: equation(f(t, n), a), "a=f f.0=t"),
     "of sums of sums": (lambda a, b, **_: equation((a + a) + b, b), "a=b"),
     "of both that a function takes": (lambda g, t, a, **_: equation(g(t, t), a), "a=g g.0=g.1 g.0=t g.1=t"),
-    "of the second that a function takes": (
-        lambda g, t, a, **_: equation(g(atl.cast("int32", t), t), a),
-        "a=g g.1=t",
-    ),
+    "of the second that a function takes": (lambda g, t, a, **_: equation(g(atl.cast("int32", t), t), a), "a=g g.1=t"),
     "of a number": (lambda a, b, **_: equation(atl.let(a + 1, lambda _: b), b), ""),
 }
 
 
 @pytest.mark.parametrize("what", TYPES)
-def test_what_meets_in_an_operation_has_one_element_type(what: str) -> None:
+def test_operands_share_an_element_type(what: str) -> None:
     function, joined = TYPES[what]
     statement = made(function)
     of = {
@@ -333,26 +308,26 @@ def test_what_meets_in_an_operation_has_one_element_type(what: str) -> None:
     assert equal == set(joined.split())
 
 
-def test_what_a_function_gives_and_takes_has_one_type_where_it_takes_what_it_gives() -> None:
+def test_self_composed_function_has_one_element_type() -> None:
     kinds = {"h": ELEMENT[ELEMENT], "a": ELEMENT}
     statement = stated(lambda h, a: equation(h(h(a)), h(a)), kinds, (0,))
     assert statement.element_types["h"] == statement.element_types["a"] == statement.parameter_types["h", 0]
     assert len(statement.type_variables) == 1
 
 
-def test_types_that_a_rule_names_are_those_of_its_parameters() -> None:
+def test_named_types_apply_to_parameters() -> None:
     statement = made(lambda a, b, **_: equation(a + b, atl.cast("int32", b)))
     assert statement.element_types["a"] == statement.element_types["b"] == "int32"
     assert "int32" not in statement.type_variables
     assert len(set(statement.type_variables)) == len(statement.type_variables)
 
 
-def test_literals_have_the_type_of_what_they_meet() -> None:
+def test_literals_take_the_type_of_their_operands() -> None:
     statement = made(lambda a, **_: equation(a + 0, atl.let(a, lambda x: x)))
     assert statement.lhs.right.dtype == statement.element_types["a"] == statement.lhs.type.dtype  # type: ignore[union-attr]
 
 
-def test_lets_around_lets_have_types_of_their_own() -> None:
+def test_nested_lets_have_separate_types() -> None:
     def inner(a: Any, b: Any, **_: object) -> Equation:
         cast = atl.cast("int32", b)
         return equation(
@@ -365,22 +340,22 @@ def test_lets_around_lets_have_types_of_their_own() -> None:
     assert statement.element_types["a"] == statement.element_types["b"] != "int32"
 
 
-def test_literals_and_padding_keep_the_type_that_they_state_and_else_have_one_each() -> None:
+def test_literals_and_padding_keep_their_types() -> None:
     statement = made(lambda a, **_: equation(a, Tensor(Constant(1, "float64"))))
     assert statement.element_types["a"] == "float64"
     turned = made(lambda a, **_: equation(Tensor(Constant(1, "float64")), a))
     assert turned.element_types["a"] == turned.lhs.type.dtype == "float64"
     assert set(turned.element_types) == {"a", "b", "v", "e", "t", "f", "g"}, "of tensors alone"
 
-    def beside(a: Any, b: Any, t: Any, **_: object) -> Equation:
+    def two_lets(a: Any, b: Any, t: Any, **_: object) -> Equation:
         return equation(atl.let(padding(a), lambda _: b), atl.let(padding(t), lambda _: b))
 
-    sides: Any = made(beside)
+    sides: Any = made(two_lets)
     assert sides.lhs.value.type.dtype != sides.rhs.value.type.dtype
     assert len({sides.lhs.value.type.dtype, sides.rhs.value.type.dtype, sides.element_types["b"]}) == 3
 
 
-def test_every_choice_of_element_types_is_given() -> None:
+def test_all_choices_of_element_types() -> None:
     statement = stated(lambda a, f, t: equation(f(t), a), {"a": ELEMENT, "f": ELEMENT[OTHER], "t": OTHER}, (0, 0))
     chosen = list(statement.choices_of_types())
     assert len(statement.type_variables) == 2
@@ -388,7 +363,7 @@ def test_every_choice_of_element_types_is_given() -> None:
     assert all(set(each) == set(statement.type_variables) for each in chosen)
 
 
-def test_the_premises_of_a_statement_are_its_conjuncts() -> None:
+def test_premises_are_conjuncts() -> None:
     statement = made(lambda a, n, q, p, **_: equation(a, a, given((n > 0) & q(n), p, n + 1 > n)))
     assert len(statement.premises) == 3
     both = conjunction([at_most(constant(0), bound(0)), at_most(bound(0), bound(1))])
@@ -407,7 +382,7 @@ def shift_of(predicate: Any) -> Any:
     return map_indices(predicate, lambda expression: shift(expression, 1))
 
 
-def test_conditions_within_conditions_are_replaced() -> None:
+def test_nested_conditions_are_replaced() -> None:
     kinds = {"a": ELEMENT, "n": INDEX, "q": CONDITION_AT}
     arguments: Arguments = {"a": zeros(0), "n": bound(1), "q": Function(("index",), at_most(bound(0), bound(1)))}
     asked, other = at_most(bound(1), bound(0)), at_most(constant(1), bound(1))
@@ -420,7 +395,7 @@ def test_conditions_within_conditions_are_replaced() -> None:
         assert statement.instance(arguments).lhs == Guard(wanted, zeros(0))
 
 
-def test_a_condition_under_binders_keeps_its_parameter_and_what_is_around() -> None:
+def test_condition_under_binders_keeps_its_context() -> None:
     kinds = {"a": ELEMENT, "n": INDEX, "q": CONDITION_AT}
     condition = at_most(bound(0) * 2, bound(1) * 7 + bound(2) + size.node)
     arguments: Arguments = {"a": zeros(0), "n": bound(3), "q": Function(("index",), condition)}
@@ -434,12 +409,12 @@ def test_a_condition_under_binders_keeps_its_parameter_and_what_is_around() -> N
     assert inner.body.body.predicate == at_most((bound(1) + bound(0) * 3) * 2, bound(2) * 7 + bound(3) + size.node)
 
 
-def test_the_value_of_an_index_is_that_of_the_argument() -> None:
+def test_value_of_an_index_is_that_of_the_argument() -> None:
     statement = stated(lambda a, n: equation(a, a + atl.value(n)), {"a": ELEMENT, "n": INDEX}, (0,))
     assert statement.instance({"a": zeros(0), "n": bound(3)}).rhs.right == Value(bound(3), "float32")  # type: ignore[union-attr]
 
 
-def test_functions_of_two_indices_and_of_two_tensors_are_applied_in_order() -> None:
+def test_functions_of_two_arguments_are_applied_in_order() -> None:
     scalar = Type("float32", ())
     arguments: Arguments = {
         "a": zeros(0),
@@ -458,17 +433,14 @@ def test_functions_of_two_indices_and_of_two_tensors_are_applied_in_order() -> N
     assert applied.lhs == Binary("sub", Binary("add", five, five), five)
 
 
-def test_functions_to_indices_are_no_kind_and_elements_may_have_other_ranks() -> None:
+def test_functions_to_indices_are_refused_and_groups_renamed() -> None:
     with pytest.raises(InvalidArgument, match="a metavariable cannot be a function that returns an index"):
         INDEX[INDEX]
     assert ELEMENT.of("u") == Kind("tensor", group="u")
     assert ELEMENT[INDEX].of("u") == Kind("tensor", group="u", parameters=(INDEX,))
 
 
-# -- ranks ------------------------------------------------------------------------------------------------------------
-
-
-def test_each_group_of_metavariables_has_its_rank() -> None:
+def test_each_group_has_its_rank() -> None:
     assert groups_of(KINDS) == ["s", "t"]
     assert groups_of({"n": INDEX, "p": CONDITION, "a": Kind("tensor", group="")}) == []
     assert groups_of({"f": ELEMENT[INDEX, OTHER]}) == groups_of({"f": ELEMENT[OTHER, INDEX]}) == ["s", "t"]
@@ -483,7 +455,7 @@ def zeros(rank: int, dtype: str = "float32") -> Expr:
     return Padding(Type(dtype, (constant(2),) * rank))
 
 
-def test_arguments_of_one_group_have_elements_of_one_rank() -> None:
+def test_arguments_of_one_group_have_one_rank() -> None:
     kinds = {"a": ELEMENT, "v": ROW, "f": ELEMENT[OTHER, INDEX]}
     function = Function((Type("float32", (constant(2),)), "index"), zeros(1))
     assert ranks_of(kinds, {"a": zeros(1), "v": zeros(2), "f": function}) == (1, 1)
@@ -505,10 +477,7 @@ def test_arguments_of_one_group_have_elements_of_one_rank() -> None:
         ranks_of(two, dict(zip(two, taking, strict=True)))
 
 
-# -- element types of instances ---------------------------------------------------------------------------------------
-
-
-def test_an_instance_has_the_element_types_of_its_arguments() -> None:
+def test_instance_has_the_element_types_of_its_arguments() -> None:
     statement = stated(lambda a, b: equation(a + b, b + a), {"a": ELEMENT, "b": ELEMENT}, (0,))
     one = statement.instance({"a": zeros(0), "b": Constant(1, None)})
     assert one.lhs.type.dtype == one.rhs.type.dtype == "float32"
@@ -518,7 +487,7 @@ def test_an_instance_has_the_element_types_of_its_arguments() -> None:
     assert statement.types_of({"a": zeros(0, "int64"), "b": zeros(0, "int64")}) == {"?0": "int64"}
 
 
-def test_an_instance_of_literals_has_the_element_type_that_is_asked_for() -> None:
+def test_instance_of_literals_has_the_requested_type() -> None:
     statement = stated(lambda a: equation(a + 0, a), {"a": ELEMENT}, (0,))
     one: Expr = Constant(1, None)
     assert statement.instance({"a": one}, "int32").lhs.type.dtype == "int32"
@@ -527,7 +496,7 @@ def test_an_instance_of_literals_has_the_element_type_that_is_asked_for() -> Non
     assert statement.instance({"a": Constant(1, "float64")}, "int32").lhs.type.dtype == "float64"
 
 
-def test_types_are_given_for_type_variables_alone() -> None:
+def test_types_of_type_variables_only() -> None:
     one: Expr = Constant(1, None)
     same = stated(lambda a: equation(a, a), {"a": ELEMENT}, (0,))
     assert same.types_of({"a": one}) == {}
@@ -542,13 +511,13 @@ def test_types_are_given_for_type_variables_alone() -> None:
     assert list(taking.types_of({"t": zeros(0)}).values()) == ["float32"]
 
 
-def test_premises_that_become_true_are_left_out() -> None:
+def test_true_premises_are_omitted() -> None:
     statement = stated(lambda a, n: equation(a, a, given(n > 0)), {"a": ELEMENT, "n": INDEX}, (0,))
     assert statement.instance({"a": zeros(0), "n": constant(3)}).premises == ()
     assert statement.premises_for({"a": zeros(0), "n": bound(0)}) == (at_most(constant(1), bound(0)),)
 
 
-def test_the_body_of_a_function_is_seen_from_under_more_binders() -> None:
+def test_shift_under_moves_free_variables() -> None:
     scalar = Type("float32", ())
     variable = TensorVar(7, "w", scalar)
     body = Binary("add", Binary("add", Local(0, scalar), Local(1, scalar)), variable)
@@ -565,7 +534,7 @@ def test_the_body_of_a_function_is_seen_from_under_more_binders() -> None:
     assert shift_under(body, 0, 0, 0, 0) == body
 
 
-def test_the_types_of_what_a_function_takes_are_compared() -> None:
+def test_parameter_types_of_functions_are_compared() -> None:
     statement = stated(lambda f, t: equation(f(t), f(t)), {"f": ELEMENT[OTHER], "t": OTHER}, (0, 1))
     taking = Function((Type("float32", (constant(2),)),), zeros(0))
     assert statement.instance({"f": taking, "t": zeros(1)}).lhs == zeros(0)
@@ -580,7 +549,7 @@ def test_the_types_of_what_a_function_takes_are_compared() -> None:
         statement.instance({"f": taking, "t": zeros(1, "int32")})
 
 
-def test_an_extent_that_depends_on_the_index_of_a_function_is_refused() -> None:
+def test_extent_that_depends_on_a_parameter_is_refused() -> None:
     statement = stated(lambda e, n: equation(atl.gen(n, e), atl.gen(n, e)), {"e": ELEMENT[INDEX], "n": INDEX}, (1,))
 
     def instance(extent: Index) -> Equation:

@@ -562,3 +562,19 @@ def test_failed_tuning_fails_the_benchmark() -> None:
     ((why, output),) = [(one.why, one.detail) for one in found.left_out]
     assert why == "failed"
     assert "a tile of 0 iterations" in output
+
+
+def test_sparse_goals_are_tuned_with_random_and_with_given_operands(tmp_path: Path) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    n, m = atl.sizes("n m")
+    a, x = atl.tensor("A", n, m), atl.tensor("x", m)
+    product = atl.program("spmv", [a, x], atl.gen(n, lambda i: atl.sum(m, lambda j: a[i, j] * x[j])))
+    s = reschedule(product).sparsify("A", atl.CSR)
+    matrix = sparse.random(40, 30, 0.2, format="csr", dtype=np.float32, random_state=0)
+    given = partial(atl.measure, inputs={"A": matrix, "x": np.ones(30, np.float32)})
+    for number, (sizes, way) in enumerate((({"n": 40, "m": 30, "A_nnz": 99}, None), ({"n": 40, "m": 30}, given))):
+        found = s.branch().autotune(
+            sizes, 5, schedule=lambda s, by: s.unroll("i", by), choices={"by": [2, 4]}, measure=way,
+            folder=tmp_path / str(number),
+        )  # fmt: skip
+        assert {one.outcome for one in found.tried} <= {"measured", "same", "noisy", "disturbed"}, found

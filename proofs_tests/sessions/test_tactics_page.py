@@ -9,12 +9,10 @@ import pytest
 
 from atl.cli import main as command_line
 from atl.cli.command import REFUSED
-from rewrites import Session, tactics
+from rewrites import Session
 from rewrites.session import catalogue
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tactics.md"
-INTERNAL = {"reduce_accesses"}
-"""Tacticals, which are not methods of sessions."""
 
 
 def test_page_matches_the_docstrings() -> None:
@@ -24,10 +22,6 @@ def test_page_matches_the_docstrings() -> None:
 def test_every_session_call_has_an_entry() -> None:
     headings = re.findall(r"^### (\w+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(headings) == sorted(name for name in dir(Session) if not name.startswith("_"))
-
-
-def test_every_tactic_is_a_call_of_a_session() -> None:
-    assert set(tactics.__all__) - {entry.name for entry in catalogue.tactics_of_sessions()} == INTERNAL
 
 
 @pytest.mark.parametrize("entry", list(catalogue.tactics_of_sessions()), ids=lambda entry: str(entry.name))

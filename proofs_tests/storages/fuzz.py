@@ -21,7 +21,7 @@ from layouts.axe import S, axis
 from lowering import lower
 from lowering.nest.interpreter import execute
 from rewrites import Session, reschedule
-from rewrites.tactics.reindexing.storing import Loops
+from rewrites.tactics.reindexing.storing import FilledBy
 
 PROGRAMS: Final = (
     (
@@ -148,7 +148,7 @@ def tried(random: Random, what: str) -> tuple[str, str]:
         if what == "reordered":
             session.reorder(["i", "j"], layout)
         else:
-            loops: Loops = "elements" if what == "by elements" else "places"
+            loops: FilledBy = "elements" if what == "by elements" else "places"
             session.store("y" if random.random() < 0.7 else "A", layout, loops=loops)
     except ATLError as refused:
         if what == "by elements" and "places in segments" in refused.summary:

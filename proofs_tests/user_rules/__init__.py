@@ -1,1 +1,1 @@
-"""Rules and tactics of a user's own: judged before they are used, marked where they are not proved."""
+"""User-defined rules and tactics."""

@@ -1,4 +1,4 @@
-"""A rule is the equations that its function returned when it was declared, one for each rank of elements."""
+"""A rule is the equations that its function returned at the declaration, one for each rank of elements."""
 
 from __future__ import annotations
 
@@ -37,10 +37,8 @@ from rewrites.user_rules import (
     rule,
 )
 
-# -- the function is called when the rule is declared, and not again --------------------------------------------------
 
-
-def test_a_function_is_called_once_for_each_rank() -> None:
+def test_function_is_called_once_for_each_rank() -> None:
     ranks: list[int] = []
 
     @rule
@@ -59,7 +57,7 @@ def test_a_function_is_called_once_for_each_rank() -> None:
     assert ranks == [0, 1, 2, 3, 4]
 
 
-def test_elements_of_two_kinds_have_every_pair_of_ranks() -> None:
+def test_two_groups_have_every_pair_of_ranks() -> None:
     ranks: list[tuple[int, int]] = []
 
     @rule
@@ -79,27 +77,27 @@ class Factors:
     ONE = 1
 
 
-def test_later_changes_of_what_a_function_uses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_changes_of_globals_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     factor = 1
 
     def scaled(e: Elem) -> Equation:
         """Once is once."""
         return equation(factor * (FACTOR * (FACTORS[0] * (Factors.ONE * e))), e)
 
-    judged = rule(scaled)
+    declared = rule(scaled)
     arguments = {"e": atl.tensor("x").node}
-    before = judged.instance(arguments)
+    before = declared.instance(arguments)
     factor = 2
     monkeypatch.setitem(globals(), "FACTOR", 3)
     monkeypatch.setitem(globals(), "FACTORS", [4])
     monkeypatch.setattr(Factors, "ONE", 5)
     monkeypatch.setattr(scaled, "__code__", (lambda e: equation(e, factor * e)).__code__)
-    assert judged.instance(arguments) == before
+    assert declared.instance(arguments) == before
     with pytest.raises(FalseRule):
         rule(scaled)
 
 
-def test_a_parameter_that_is_kept_is_of_no_use_at_another_rank() -> None:
+def test_stored_parameter_is_invalid_at_another_rank() -> None:
     kept: list[Any] = []
 
     @rule
@@ -110,8 +108,6 @@ def test_a_parameter_that_is_kept_is_of_no_use_at_another_rank() -> None:
 
     assert list(keeps.statements) == [(0,)]
 
-
-# -- a function is given metavariables, and nothing that it is applied to ---------------------------------------------
 
 X = atl.tensor("x")
 STATE = {"calls": 0, "last uid": 0, "last question": 0}
@@ -158,23 +154,21 @@ LOOKS: dict[str, Callable[[Any, Any], bool]] = {
 @pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_no_look_at_arguments_or_state_makes_a_false_theorem(
-    look: Callable[[Any, Any], bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_inspection_makes_a_false_theorem(look: Callable[[Any, Any], bool], monkeypatch: pytest.MonkeyPatch) -> None:
     def looks(k: Index, e: Elem) -> Equation:
         """Whatever k is, nothing is added to e."""
         return equation(e + e, 2 * e + (e if look(k, e) else 0 * e))
 
     STATE.update({"calls": 0, "last uid": next(fresh_uid) + 1000, "last question": statistics.trivial})
-    judged = rule(looks)
+    declared = rule(looks)
     monkeypatch.setattr(statistics, "trivial", statistics.trivial + 1)
     while next(fresh_uid) <= STATE["last uid"]:
         pass
-    theorem = rewrite(reflexivity(atl.program("p", [X], X + X)), judged, (), {"k": constant(7), "e": X.node})
+    theorem = rewrite(reflexivity(atl.program("p", [X], X + X)), declared, (), {"k": constant(7), "e": X.node})
     assert atl.evaluate(theorem.rhs, x=3) == 6
 
 
-def test_an_equation_of_equal_sides_is_not_a_rule() -> None:
+def test_trivial_equation_is_refused() -> None:
     def itself(v: Vector) -> Equation:
         """A vector is itself, and a matrix is its rows."""
         return equation(v, v if v.rank == 1 else atl.gen(v.shape[0], lambda i: v[i]))
@@ -200,13 +194,13 @@ def of_errors(e: Elem) -> Equation:
 
 
 @pytest.mark.parametrize("function", [of_what_it_sees_at_once, of_errors])
-def test_what_differs_between_ranks_is_judged_at_each(function: Callable[..., Equation]) -> None:
+def test_each_rank_is_checked(function: Callable[..., Equation]) -> None:
     with pytest.raises(FalseRule):
         rule(function)
 
 
-def test_a_term_made_by_a_rule_is_from_the_line_that_applies_it() -> None:
-    """Not from the line at which the rule was stated, or first used."""
+def test_source_line_is_the_application_of_the_rule() -> None:
+    """The source line is not the declaration of the rule, nor its first use."""
 
     @rule
     def exchanged(a: Elem, b: Elem) -> Equation:
@@ -222,15 +216,12 @@ def test_a_term_made_by_a_rule_is_from_the_line_that_applies_it() -> None:
     assert (one.file, two.line - one.line) == (two.file, 1) == (__file__, 1)
 
 
-# -- every rank is judged ---------------------------------------------------------------------------------------------
-
-
 def rotated(v: atl.Tensor) -> atl.Tensor:
     """Bring the last axis to the front."""
     return atl.gen(v.shape[-1], *v.shape[:-1], lambda last, *rest: v[(*rest, last)]) if v.rank else v
 
 
-def test_what_is_false_from_rank_3_on_is_refused() -> None:
+def test_rule_false_from_rank_3_is_refused() -> None:
     def rotated_twice(v: Elem) -> Equation:
         """Rotating the axes twice changes nothing."""
         return equation(rotated(rotated(v)), v)
@@ -243,8 +234,8 @@ def test_what_is_false_from_rank_3_on_is_refused() -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("rank", [2, 3, 4])
 @pytest.mark.parametrize("side", [lambda v: v + v, lambda v: atl.maximum(v, -v) * atl.sqrt(v * v)], ids=["+", "max"])
-def test_what_is_false_at_one_rank_is_refused(rank: int, side: Callable[[Any], Any]) -> None:
-    """By symbols, and where these do not tell two sides apart, by numbers."""
+def test_rule_false_at_one_rank_is_refused(rank: int, side: Callable[[Any], Any]) -> None:
+    """Symbols decide the first case, and numbers the second."""
 
     def false_at(v: Elem) -> Equation:
         """True of all elements but those of one rank."""
@@ -261,7 +252,7 @@ def test_what_is_false_at_one_rank_is_refused(rank: int, side: Callable[[Any], A
 
 @pytest.mark.long
 @pytest.mark.parametrize("rank", [2, 4])
-def test_a_pair_of_ranks_at_which_a_rule_is_false_is_found(rank: int) -> None:
+def test_rule_false_at_one_pair_of_ranks_is_refused(rank: int) -> None:
     def false_at(v: Elem, w: ElemT) -> Equation:
         """True of all pairs of elements but one."""
         square = atl.sqrt(v * v)
@@ -277,7 +268,7 @@ def of_low_rank(e: Elem) -> Equation:
     return equation(e + 0, {0: e, 1: e}[e.rank])
 
 
-def test_a_rule_is_refused_at_ranks_that_it_is_not_stated_for() -> None:
+def test_rule_without_a_statement_at_a_rank_is_refused() -> None:
     assert list(of_low_rank.statements) == [(0,), (1,)]
     x = atl.tensor("x", 2, 3)
     with pytest.raises(RankError, match=r"of_low_rank has no statement for elements of rank 2 .*\n.*ranks 0, 1$"):
@@ -287,7 +278,7 @@ def test_a_rule_is_refused_at_ranks_that_it_is_not_stated_for() -> None:
     assert theorem.rhs != theorem.lhs
 
 
-def test_no_rule_is_used_at_a_rank_beyond_the_largest() -> None:
+def test_rule_is_refused_above_the_largest_rank() -> None:
     def zero(e: Elem) -> Equation:
         """Nothing is added."""
         return equation(e + 0, e)
@@ -295,9 +286,6 @@ def test_no_rule_is_used_at_a_rank_beyond_the_largest() -> None:
     stated, x = rule(zero), atl.tensor("x", 1, 2, 1, 2, 1)
     with pytest.raises(RankError, match="no statement for elements of rank 5"):
         rewrite(reflexivity(atl.program("p", [x], x)), stated, (), {"e": x.node}, reverse=True)
-
-
-# -- element types ----------------------------------------------------------------------------------------------------
 
 
 @rule
@@ -312,7 +300,7 @@ def cast_and_add(dtype: str) -> tuple[atl.Program, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_cast_of_a_sum_is_a_sum_of_casts_of_floats(dtype: str) -> None:
+def test_cast_of_a_sum_of_floats(dtype: str) -> None:
     assert str(proof_status(cast_of_a_sum)).endswith("; of float elements only: it is false for integers, which wrap")
     start, _ = cast_and_add(dtype)
     theorem = reschedule(start).rw(cast_of_a_sum).done()
@@ -320,7 +308,7 @@ def test_a_cast_of_a_sum_is_a_sum_of_casts_of_floats(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_a_rule_that_is_false_of_integers_is_kept_to_floats(dtype: str) -> None:
+def test_rule_false_for_integers_is_refused_there(dtype: str) -> None:
     start, arguments = cast_and_add(dtype)
     for use in (
         lambda: rewrite(reflexivity(start), cast_of_a_sum, (), arguments),
@@ -333,7 +321,7 @@ def test_a_rule_that_is_false_of_integers_is_kept_to_floats(dtype: str) -> None:
         assert "breaks at: elements of int" in str(caught.value)
 
 
-def test_a_rule_without_casts_is_used_on_integers() -> None:
+def test_rule_without_casts_applies_to_integers() -> None:
     def exchanged(a: Elem, b: Elem) -> Equation:
         """A sum commutes."""
         return equation(a + b, b + a)
@@ -342,9 +330,6 @@ def test_a_rule_without_casts_is_used_on_integers() -> None:
     assert str(proof_status(stated)) == "proved for all sizes"
     a, b = atl.tensor("a", dtype="int32"), atl.tensor("b", dtype="int32")
     assert reschedule(atl.program("p", [a, b], a + b)).rw(stated).goal.body == (b + a).node
-
-
-# -- false rules that were once taken for true ------------------------------------------------------------------------
 
 
 def slice_from_the_wrong_start(v: Vector, k: Index, m: Index) -> Equation:
@@ -382,8 +367,8 @@ FALSE = [slice_from_the_wrong_start, first_two_terms, first_two_elements, larges
 
 @pytest.mark.long
 @pytest.mark.parametrize("function", FALSE)
-def test_a_false_rule_is_found_false_under_any_name(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seed of what is drawn once came from the name."""
+def test_false_rule_is_refused_under_any_name(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seed of random tests once came from the name."""
     for name in ("a", "rule_of_mine", "sum_is", "xyz", "b7"):
         monkeypatch.setattr(function, "__name__", name)
         with pytest.raises(FalseRule, match=f"{name} is false"):
@@ -391,7 +376,7 @@ def test_a_false_rule_is_found_false_under_any_name(function: Any, monkeypatch: 
 
 
 @pytest.mark.long
-def test_a_true_rule_with_rarely_met_premises_is_judged() -> None:
+def test_true_rule_with_rare_instances_is_checked() -> None:
     @rule
     def slice_of(v: Vector, k: Index, m: Index) -> Equation:
         """A part of a row, element by element."""
@@ -401,10 +386,7 @@ def test_a_true_rule_with_rarely_met_premises_is_judged() -> None:
     assert proof_status(slice_of).status >= 2
 
 
-# -- what small sizes and elements of one shape would hide ------------------------------------------------------------
-
-
-def test_a_function_is_told_apart_at_every_index() -> None:
+def test_functions_differ_at_every_index() -> None:
     def far(f: Body[Index], n: Index) -> Equation:
         """Two values far away are equal."""
         return equation(f(n + 40), f(n + 41))
@@ -413,7 +395,7 @@ def test_a_function_is_told_apart_at_every_index() -> None:
         rule(far)
 
 
-def test_elements_of_one_rank_may_have_other_extents() -> None:
+def test_elements_of_one_rank_have_different_extents() -> None:
     def summed(u: Elem, v: Elem) -> Equation:
         """A tensor is added up as often as it is long, or as another one is."""
         if not v.rank:
@@ -425,8 +407,8 @@ def test_elements_of_one_rank_may_have_other_extents() -> None:
 
 
 @pytest.mark.long
-def test_operands_of_other_shapes_are_no_counterexample_where_nothing_is_computed() -> None:
-    """Otherwise it depends on what is drawn: a rule is found false where a certificate is replayed, and only there."""
+def test_shape_mismatch_without_evaluation_is_no_counterexample() -> None:
+    """Otherwise the proof status depends on the random draws, and differs in a replay."""
 
     @rule
     def swapped(a: Elem, b: Elem, n: Index, k: Index) -> Equation:

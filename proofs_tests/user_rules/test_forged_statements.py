@@ -1,4 +1,4 @@
-"""Statements and arguments that are put together by hand: nothing that was not judged is used as a rule."""
+"""Forged statements and arguments of user-defined rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import atl
 from atl.core.index import bound, constant, size
 from atl.core.predicate import at_most
 from atl.core.terms import Concat, Gen, Let, Local, Type
-from atl.errors import ATLError, InvalidArgument, RankError, ShapeError
+from atl.errors import ATLError, InvalidArgument, ShapeError
 from rewrites.errors import PremiseFailed
 from rewrites.instantiation import Function
 from rewrites.kernel import reflexivity, rewrite
@@ -20,7 +20,7 @@ from rewrites.rule import Rule
 from rewrites.user_rules import Elem, Equation, Index, Vector, VectorT, equation, given, rule
 
 
-def test_a_let_binds_a_tensor_of_the_type_of_its_value() -> None:
+def test_let_with_a_wrong_type_in_a_rule_is_refused() -> None:
     def shifted(v: Vector, m: Index) -> Equation:
         """A proof would read beyond a bound tensor that is said to be shorter than it is."""
         short = Local(0, Type(v.node.type.dtype, (constant(50),)))
@@ -32,7 +32,7 @@ def test_a_let_binds_a_tensor_of_the_type_of_its_value() -> None:
         rule(shifted)
 
 
-def test_a_condition_takes_indices_alone() -> None:
+def test_condition_takes_indices_only() -> None:
     def guarded(p: Any, k: Index, e: Elem) -> Equation:
         """A guard is a sum of one guard."""
         return equation(atl.guard(p(k), e), atl.sum(1, lambda i: atl.guard(p(k), e)))
@@ -55,7 +55,7 @@ def behind() -> Rule:
 
 @pytest.mark.long
 @pytest.mark.parametrize("declared", [3, 5])
-def test_a_function_gives_the_shape_that_its_declared_parameters_say(declared: int) -> None:
+def test_function_argument_needs_consistent_shapes(declared: int) -> None:
     t, w, v = (atl.tensor(name, n, dtype="float64") for name, n in (("t", 3), ("w", 2), ("v", 20)))
     start = reflexivity(atl.program("p", [t, w, v], atl.concat(atl.concat(t, w), v)[10]))
     of = Type("float64", (constant(declared),))
@@ -82,8 +82,8 @@ def other_zeros() -> Rule:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("j", "error"), [("2", None), ("m", PremiseFailed), ("4", ShapeError)])
-def test_a_function_of_an_index_gives_tensors_of_one_shape(j: str, error: type[ATLError] | None) -> None:
-    """Behind zeros of e(i) and behind those of e(j) is the same element only where they are as many."""
+def test_shape_of_a_function_may_not_depend_on_its_index(j: str, error: type[ATLError] | None) -> None:
+    """Elements behind the zeros of e(i) and e(j) are equal only if both have the same number of zeros."""
 
     n, m = atl.sizes("n m")
     x, v = atl.tensor("x", 30, dtype="float64"), atl.tensor("v", 20, dtype="float64")
@@ -105,20 +105,8 @@ def test_a_function_of_an_index_gives_tensors_of_one_shape(j: str, error: type[A
         rewrite(start, other_zeros(), (), arguments)
 
 
-def test_no_rule_of_a_user_is_used_beyond_the_ranks_at_which_it_is_judged() -> None:
-    @rule
-    def itself(a: Elem) -> Equation:
-        """What is taken from twice a tensor is that tensor."""
-        return equation(a + a - a, a)
-
-    x = atl.tensor("x", *[1] * 5, dtype="float64")
-    start = reflexivity(atl.program("p", [x], x[0, 0, 0, 0, 0] + x[0, 0, 0, 0, 0]))
-    with pytest.raises(RankError, match="itself has no statement for elements of rank 5"):
-        rewrite(start, itself, (), {"a": x.node})
-
-
-def test_a_condition_of_indices_is_used_under_binders() -> None:
-    """What the refused kind would have let through: an index of the place that is taken for another one."""
+def test_condition_of_indices_applies_under_binders() -> None:
+    """The refused kind would have confused two indices of the place."""
 
     def guarded(p: Any, k: Index, e: Elem) -> Equation:
         """A guard is a sum of one guard."""

@@ -87,10 +87,10 @@ Target: TypeAlias = Path | str | Handle | Within
 
 
 @overload
-def within(what: Target, outer: Target | None) -> Target: ...
+def restrict(what: Target, outer: Target | None) -> Target: ...
 @overload
-def within(what: Target | Sequence[Target], outer: Target | None) -> Target | Sequence[Target]: ...
-def within(what: Any, outer: Any) -> Any:
+def restrict(what: Target | Sequence[Target], outer: Target | None) -> Target | Sequence[Target]: ...
+def restrict(what: Any, outer: Any) -> Any:
     """Restrict a target, or each of a list of targets, to the inside of `outer`; None means no restriction."""
     if outer is None:
         return what

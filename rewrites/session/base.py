@@ -1,4 +1,4 @@
-"""Base classes of sessions: running user-defined tactics, and the calls for a GPU."""
+"""The base class of sessions, which runs user-defined tactics."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from atl.errors import ATLError, InvalidArgument, brief
-from rewrites import tactics as built_in
-from rewrites.cursors.targets import Target, within
-from rewrites.derivation import Derivation
 from rewrites.errors import unknown_name
 from rewrites.kernel import Theorem
 from rewrites.session import display
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import attach_call_site
-from rewrites.user_rules.tactics import name_of, tactics
+from rewrites.tactics.tactic import name_of
+from rewrites.user_rules.tactics import tactics
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="SessionBase")
-G = TypeVar("G", bound="GpuCalls")
 
 
 class SessionBase(ABC):
@@ -121,42 +118,9 @@ def run_user_tactic(
         raise InvalidArgument(
             f"{name} undid calls that it did not make", required="s.undo() only for calls made by the tactic"
         )
-    written = [display.written(value) for value in arguments]
-    written += [f"{key}={display.written(value)}" for key, value in options.items()]
     theorems: list[Theorem] = []
     for call in on.steps[made:]:
         # The first theorem of a call equals the last one of the call before, up to marks.
         theorems = [*theorems[:-1], *call.theorems]
-    return f"{name}({', '.join(written)})", theorems, [note for call in on.steps[made:] for note in call.notes]
-
-
-class GpuCalls(ABC):
-    """Methods of a session that map loops and buffers to a GPU."""
-
-    @abstractmethod
-    def do(self: G, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs) -> G:
-        """Run a tactic as one call."""
-
-    def gpu_map(self: G, name: Target | Sequence[Target], by: Any, *, in_: Target | None = None) -> G:
-        """Tile loops and map the tiles to thread blocks and the inner loops to threads, the last loop along x."""
-        return self.do(built_in.gpu_map, within(name, in_), by)
-
-    def coalesce(self: G, what: Target) -> G:
-        """Move the x threads to the loop along which a read is contiguous in memory."""
-        return self.do(built_in.coalesce, what)
-
-    def stage_shared(self: G, what: Target, *, at: Target, name: str | None = None) -> G:
-        """Copy the part of an operand that a block reads to a tile in shared memory, using all threads (cache_read)."""
-        return self.do(built_in.stage_shared, what, at=at, name=name)
-
-    def stage_registers(self: G, what: Target, *, at: Target, name: str | None = None) -> G:
-        """Keep a sum or an operand in thread registers within each iteration of a loop (cache_write, cache_read)."""
-        return self.do(built_in.stage_registers, what, at=at, name=name)
-
-    def pad_rows(self: G, name: Target, by: Any = 1) -> G:
-        """Store a let with `by` unused elements after each row, to avoid bank conflicts."""
-        return self.do(built_in.pad_rows, name, by)
-
-    def store_transposed(self: G, name: Target) -> G:
-        """Store a let with its last two dimensions exchanged."""
-        return self.do(built_in.store_transposed, name)
+    notes = [note for call in on.steps[made:] for note in call.notes]
+    return display.call_text(name, arguments, options), theorems, notes

@@ -17,6 +17,7 @@ from rewrites.cursors.targets import Handle
 from rewrites.derivation import path_after
 from rewrites.errors import DoesNotApply, unknown_name
 from rewrites.kernel import Step, Theorem
+from rewrites.tactics.tactic import Tactic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +70,8 @@ def check_tactic_arguments(
     try:
         inspect.signature(tactic).bind(None, *arguments, **options)
     except TypeError as error:
+        if isinstance(tactic, Tactic):
+            raise _wrong_arguments(tactic.__name__, tactic, arguments, options) from None
         raise InvalidArgument(
             f"{getattr(tactic, '__name__', 'the tactic')} does not accept these arguments: {error}",
             required="a function whose first parameter is the derivation: def tactic(work, …)",
@@ -229,8 +232,8 @@ def _grouped(
     name: str, parameters: Sequence[inspect.Parameter], count: int, arguments: Sequence[Any]
 ) -> tuple[str, ...]:
     """Suggest lists where each of several loops was passed as an argument: tile("i", "j", 8, 8)."""
-    if not count or len(arguments) % count or "Sequence[Target]" not in str(parameters[0].annotation):
+    if not count or len(arguments) % count or parameters[0].annotation != "arg.Loops":
         return ()
     each = len(arguments) // count
-    lists = [repr(list(arguments[at : at + each])) for at in range(0, len(arguments), each)]
+    lists = [f"[{', '.join(map(brief, arguments[at : at + each]))}]" for at in range(0, len(arguments), each)]
     return (f"s.{name}({', '.join(lists)})",)

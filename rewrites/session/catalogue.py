@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rewrites import tactics
 from rewrites.session.base import SessionBase
 from rewrites.session.display import law_of
 from rewrites.session.session import Session
-from rewrites.user_rules.tactics import parameters_of, text_of
+from rewrites.tactics import TACTICS
+from rewrites.tactics.tactic import parameters_of, text_of
 
 _HEAD: Final = """\
 # Session methods
@@ -51,16 +51,17 @@ class Entry:
 
 def tactics_of_sessions() -> Iterator[Entry]:
     """Yield the tactics in alphabetical order; each documents before → after."""
-    for name in sorted(tactics.__all__):
-        if hasattr(Session, name):
-            yield _entry(name, getattr(tactics, name))
+    return _entries(TACTICS)
 
 
 def other_methods() -> Iterator[Entry]:
     """Yield the other methods: the state, cursors, rewriting with a rule."""
     for name, method in {**vars(SessionBase), **vars(Session)}.items():
-        if not name.startswith("_") and name not in tactics.__all__:
-            yield _entry(name, method)
+        if not name.startswith("_"):
+            text = inspect.getdoc(method)
+            assert text is not None, name
+            call = f"s.{name}" if isinstance(method, property) else f"s.{name}{parameters_of(method)}"
+            yield Entry(name, call, text)
 
 
 def entries() -> Iterator[Entry]:
@@ -71,6 +72,10 @@ def entries() -> Iterator[Entry]:
 
 def user_tactics(known: Mapping[str, Callable[..., object]]) -> Iterator[Entry]:
     """Yield the user-defined tactics in alphabetical order, as `rewrites.user_rules.tactics` returns them."""
+    return _entries(known)
+
+
+def _entries(known: Mapping[str, Callable[..., object]]) -> Iterator[Entry]:
     for name in sorted(known):
         yield Entry(name, *text_of(known[name]))
 
@@ -99,11 +104,3 @@ def _plain(text: str) -> str:
     """Escape characters that Markdown would interpret, except in back quotes."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([*_])", r"\\\1", part) for part in parts)
-
-
-def _entry(name: str, documented: object) -> Entry:
-    method = getattr(Session, name)
-    text = inspect.getdoc(documented)
-    assert text is not None, name
-    call = f"s.{name}" if isinstance(method, property) else f"s.{name}{parameters_of(method)}"
-    return Entry(name, call, text)

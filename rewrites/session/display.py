@@ -5,12 +5,13 @@ from __future__ import annotations
 import html
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Final, TypeVar
 
 from atl.core.index import Bound, Index, Leaf, Var, index, map_leaves
+from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, substitute
 from atl.core.program import Program
 from atl.core.substitution import map_type, transform
@@ -62,8 +63,16 @@ def written(value: Any) -> str:
         return "…"
 
 
+def call_text(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> str:
+    """Return a call as Python source."""
+    given = [*map(written, arguments), *(f"{key}={written(value)}" for key, value in options.items())]
+    return f"{name}({', '.join(given)})"
+
+
 def _written(value: Any) -> str:
     match value:
+        case LoopMark() | LetMark():
+            return repr(value.value)
         case IndexExpr():
             return show_index(value.node)
         case Condition():

@@ -17,7 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
 
 from atl.checks.scope import outermost
-from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.node import is_position
 from atl.core.predicate import conjuncts
 from atl.core.program import Program, checked_program
@@ -26,9 +25,8 @@ from atl.prove import contradictory
 from atl.surface.program import as_predicates
 from atl.text.latex import formula
 from atl.text.printing import show_predicate
-from rewrites import tactics
 from rewrites.cursors.cursor import Cursor, cursors
-from rewrites.cursors.targets import Handle, Target, Within, one, within
+from rewrites.cursors.targets import Handle, Target, Within, one, restrict
 from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import DoesNotApply, NotATheorem
 from rewrites.kernel import Theorem, reflexivity, with_provenance
@@ -36,14 +34,15 @@ from rewrites.rule import Rule
 from rewrites.rule_checking.registry import status_of, with_user_rules
 from rewrites.rules import RULES
 from rewrites.session import compiling, display, storage
-from rewrites.session.base import GpuCalls, SessionBase
+from rewrites.session.base import SessionBase
 from rewrites.session.call import Call, Origin, check_flags, check_tactic_arguments, checks_arguments, locate
 from rewrites.session.diagnosis import attach_call_site, diagnose
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.suggestions import search as suggesting
 from rewrites.session.vocabulary import no_such_name
-from rewrites.tactics.nests.tails import Strategy
+from rewrites.tactics import Tactics
 from rewrites.tactics.sparse.operands import InputForm, with_input_form
+from rewrites.tactics.tactic import name_of
 from rewrites.user_rules.tactics import tactics as user_tactics
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rul
 
 
 @checks_arguments
-class Session(GpuCalls, SessionBase):
+class Session(Tactics, SessionBase):
     """A derivation in progress: its goal equals the start program after every call.
 
     Programs are immutable, so `undo`, `redo` and `branch` are cheap. Every method that rewrites returns the session,
@@ -180,7 +179,7 @@ class Session(GpuCalls, SessionBase):
 
         `in_` is the let or loop to search, here and in the calls that change a loop: `s.tile("i", 8, in_="buf")`.
         """
-        what = within(what, in_)
+        what = restrict(what, in_)
         with attach_call_site():
             path = one(self.goal, self._resolved(what)).path
         origin = Origin(self._start, tuple(self._calls), path, self._calls)
@@ -193,8 +192,8 @@ class Session(GpuCalls, SessionBase):
                 return locate(self._start, self._calls, value)
             case Within(what, outer):
                 return Within(self._resolved(what), self._resolved(outer))
-            case list() | tuple() if any(isinstance(each, Handle | Within) for each in value):
-                return [self._resolved(each) if isinstance(each, Handle | Within) else each for each in value]
+            case list() | tuple() if any(isinstance(each, Handle) for each in value):
+                return [self._resolved(each) if isinstance(each, Handle) else each for each in value]
             case _:
                 return value
 
@@ -239,7 +238,7 @@ class Session(GpuCalls, SessionBase):
         return self
 
     def do(
-        self, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs
+        self, tactic: Callable[Concatenate[Derivation, P], object], /, *arguments: P.args, **options: P.kwargs
     ) -> Session:
         """Run a tactic, which is a function of a derivation and further arguments, as one call."""
         with attach_call_site():
@@ -252,10 +251,7 @@ class Session(GpuCalls, SessionBase):
             check_tactic_arguments(tactic, arguments, options)
             passed = [self._resolved(value) for value in arguments]
             named = {name: self._resolved(value) for name, value in options.items()}
-            given = [value for position, value in enumerate(passed) if any(v is not None for v in passed[position:])]
-            written = [display.written(value) for value in given]
-            written += [f"{name}={display.written(value)}" for name, value in named.items() if value is not None]
-            text = f"{getattr(tactic, '__name__', type(tactic).__name__)}({', '.join(written)})"
+            text = display.call_text(name_of(tactic), passed, named)
             try:
                 tactic(work, *passed, **named)
             except ATLError as error:
@@ -300,118 +296,9 @@ class Session(GpuCalls, SessionBase):
                 raise search.failure(self.begin(), parameters_written(arguments))
             return self.record(search.written(arguments), work)
 
-    # -- tactics ------------------------------------------------------------------------------------------------------
+    # -- other arrays for an input ------------------------------------------------------------------------------------
 
-    def inline(self, name: Target, *, at: Target | None = None) -> Session:
-        """Substitute a let or a reshape operator (compute_inline): let buf := v in … buf[i] … → … v[i] …"""
-        return self.do(tactics.inline, name, at=at)
-
-    def simpl_guard(self, *, at: Target | None = None) -> Session:
-        """Simplify guards by known facts: drop true conjuncts, replace falsely guarded terms by padding."""
-        return self.do(tactics.simpl_guard, at=at)
-
-    def simpl_index(self) -> Session:
-        """Simplify indices and bounds by known facts: (i // c) // k → i // (c*k)."""
-        return self.do(tactics.simpl_index)
-
-    def solve_for_index(self, name: Target | None = None) -> Session:
-        """Solve conditions that determine a loop's index: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
-        return self.do(tactics.solve_for_index, name)
-
-    def lbind(self, what: Target, name: str = "x", *, over: Target | None = None, nth: int | None = None) -> Session:
-        """Bind a subterm to a name at the place `over`: … e … → let x := e in … x …; all equal subterms, or the nth."""
-        return self.do(tactics.lbind, what, name, over=over, nth=nth)
-
-    def normalize(self) -> Session:
-        """Normalize the goal: tensor additions become loops, accesses are reduced, guards merged, lets lifted."""
-        return self.do(tactics.normalize)
-
-    def split_loop(
-        self, name: Target, *at: Any, names: Sequence[str] | None = None, in_: Target | None = None
-    ) -> Session:
-        """Split a loop at indices, such as a prologue and a main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
-        return self.do(tactics.split_loop, within(name, in_), *at, names=names)
-
-    def tile(self, name: Target | Sequence[Target], by: Any, *, in_: Target | None = None) -> Session:
-        """Tile one loop or several nested loops: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
-
-        The loops over tiles are outermost: i, j and k become io, jo, ko, ii, ji, ki. A list of factors for a loop tiles
-        it on several levels.
-        """
-        return self.do(tactics.tile, within(name, in_), by)
-
-    def unroll_and_jam(
-        self, name: Target, by: Any, *, share: Target | None = None, in_: Target | None = None
-    ) -> Session:
-        """Unroll a loop and jam the copies into the loop inside it: ⊞y ⊞x e → … ⊞yo transpose ⊞x ⊞[yi < by] e."""
-        return self.do(tactics.unroll_and_jam, within(name, in_), by, share=share)
-
-    def tails(self, name: Target | None = None, *, strategy: Strategy | None = None) -> Session:
-        """Remove guards from loops by turning them into bounds ("min") or by loop peeling ("split").
-
-        ⊞[ii < k] [io*k + ii < n] · e → padr … ⊞[ii < min(k, n - io*k)] e; with "split" the full tiles come first.
-        """
-        return self.do(tactics.tails, name, strategy=strategy)
-
-    def accumulate(self, what: Target, *, at: Target | None = None, name: str | None = None) -> Session:
-        """Accumulate the sums of a tile in one buffer: ⊞ii Σp e → let acc := Σp ⊞ii e in ⊞ii acc[ii]."""
-        return self.do(tactics.accumulate, what, at=at, name=name)
-
-    def interchange(self, name: Target, *, in_: Target | None = None) -> Session:
-        """Interchange two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e.
-
-        Guards and reshape operators may occur between them. The range of an inner sum may depend on the outer index.
-        """
-        return self.do(tactics.interchange, within(name, in_))
-
-    def fuse(self, name: Target) -> Session:
-        """Fuse a producer into its consumer (compute_at): let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
-        return self.do(tactics.fuse, name)
-
-    def stage(
-        self, what: Target, *, at: Target | None = None, name: str | None = None, nth: int | None = None
-    ) -> Session:
-        """Stage a subterm in a buffer at the loop `at` (cache_read): ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …
-
-        Of an input or a let, it copies the part that is read inside the loop; disjoint reads get separate buffers. The
-        buffer serves all equal subterms, or only the `nth` match.
-        """
-        return self.do(tactics.stage, what, at=at, name=name, nth=nth)
-
-    def pack(
-        self,
-        what: Target,
-        *,
-        at: Target | None = None,
-        name: str | None = None,
-        order: Sequence[Target] | None = None,
-        nth: int | None = None,
-    ) -> Session:
-        """Pack an operand into blocks, in the order of the loops that read it: … B[p, 8*jo + ji] → … Bp[jo, p, ji].
-
-        Guards become zero padding of the blocks. They are removed from the product if the goal still compiles.
-        """
-        return self.do(tactics.pack, what, at=at, name=name, order=order, nth=nth)
-
-    def pad(self, what: Target, *, at: Target | None = None, name: str | None = None) -> Session:
-        """Copy an operand with a border of zeros that replaces guards: [i + 1 < n] · x[i + 1] → xp[i + 1]."""
-        return self.do(tactics.pad, what, at=at, name=name)
-
-    def hoist(self, name: Target, *, out_of: Target | None = None) -> Session:
-        """Hoist a let out of a loop (loop-invariant code motion): ⊞i let x := e in b → let x := e in ⊞i b."""
-        return self.do(tactics.hoist, name, out_of=out_of)
-
-    def factor_out(self, what: Target, *, out_of: Target | None = None) -> Session:
-        """Move a factor out of the sums it does not depend on: Σk Σl a(k, l) * b(k) → Σk b(k) * Σl a(k, l)."""
-        return self.do(tactics.factor_out, what, out_of=out_of)
-
-    def flatten_loops(self, name: Target, *, in_: Target | None = None) -> Session:
-        """Flatten two nested loops into one (Halide's `fuse`, coalescing): ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m]
-        e.
-        """
-        return self.do(tactics.flatten_loops, within(name, in_))
-
-    sparsify, store, reorder, view = storage.sparsify, storage.store, storage.reorder, storage.view
+    sparsify, view = storage.sparsify, storage.view
 
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Session:
         """Restart from the program in which an input is stored in other arrays, replay the calls, and run a tactic."""
@@ -514,46 +401,6 @@ class Session(GpuCalls, SessionBase):
             self._calls[:] = found.session.steps
             self._undone.clear()
         return found
-
-    def unroll(self, name: Target, by: Any = None, *, in_: Target | None = None) -> Session:
-        """Unroll a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2); with `by`, tile it and mark the tile
-        `unroll`.
-        """
-        return self.do(tactics.unroll, within(name, in_), by)
-
-    def parallelize(self, name: Target, by: Any = None, *, in_: Target | None = None) -> Session:
-        """Run a loop in parallel, `by` iterations per task: ⊞[i < n] e → … ⊞[io < _ | parallel] ⊞[ii < k] e."""
-        return self.do(tactics.parallelize, within(name, in_), by)
-
-    def vectorize(
-        self, name: Target, by: Any = None, *, tails: Strategy | None = None, in_: Target | None = None
-    ) -> Session:
-        """Vectorize a loop, `by` iterations at a time: ⊞[i < n] e → … ⊞[io < _] ⊞[ii < k | vector] e."""
-        return self.do(tactics.vectorize, within(name, in_), by, tails=tails)
-
-    def mark(self, what: Target, mark: str | Mark | None, *, in_: Target | None = None) -> Session:
-        """Annotate every selected loop or let: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None removes marks.
-
-        A mark does not change the meaning, so this is not a proof step. Whether the mark is legal there and supported
-        by the target is checked when the goal is compiled. Raises `UnknownMark`.
-        """
-        text = mark.value if isinstance(mark, LoopMark | LetMark) else "" if mark is None else mark
-        return self.do(tactics.mark, within(what, in_), text)
-
-    def rename(self, what: Target, name: str, *, binder: int | None = None, in_: Target | None = None) -> Session:
-        """Rename the first selected loop or let: ⊞[i < n] f[i] → ⊞[row < n] f[row].
-
-        A name does not change the meaning, so this is not a proof step. If a node binds several names, the one called
-        `what` is renamed, or number `binder`, counted from 0. Raises `DoesNotApply`, and `InvalidArgument` for an
-        invalid name.
-
-        >>> import atl
-        >>> f = atl.tensor("f", atl.sizes("n"))
-        >>> reschedule(atl.program("doubled", [f], atl.gen(f.shape[0], lambda i: 2 * f[i]))).rename("i", "row")
-        doubled (f : float32[n]) : float32[n] :=
-          ⊞[row < n] 2 * f[row]
-        """
-        return self.do(tactics.rename, within(what, in_), name, binder=binder)
 
     if not TYPE_CHECKING:
 

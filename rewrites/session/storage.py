@@ -1,36 +1,32 @@
-"""Session methods that choose how tensors are stored: in a sparse format, or through a layout."""
+"""Session methods that restart from a program with an input in other arrays: a sparse format, or a layout."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from atl.core.program import Program
 from atl.errors import brief
-from rewrites import tactics
-from rewrites.cursors.targets import Target, within
 from rewrites.derivation import Derivation
 from rewrites.session.call import check_flags
 from rewrites.session.display import written
-from rewrites.tactics.reindexing.formulas import Storable
-from rewrites.tactics.reindexing.storing import Loops
+from rewrites.tactics import arg
 from rewrites.tactics.reindexing.views import ViewForm, read_through_layout
 from rewrites.tactics.sparse.operands import InputForm, OperandFormat, ResultForm
 from rewrites.tactics.sparse.pattern import sparsify_result
 from rewrites.tactics.sparse.sparsification import sparsify as sparse_loops
 
 
-class RunsTactics(Protocol):
-    """An object that runs tactics, such as a session."""
+class Restarts(Protocol):
+    """A session that can restart from another program."""
 
     @property
     def goal(self) -> Program: ...
 
-    def do(self, tactic: Any, *arguments: Any, **options: Any) -> Any: ...
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Any: ...
 
 
-S = TypeVar("S", bound=RunsTactics)
+S = TypeVar("S", bound=Restarts)
 
 
 def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -> S:
@@ -53,22 +49,7 @@ def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -
     return made
 
 
-def store(self: S, what: Target, layout: Storable, *, name: str | None = None, loops: Loops = "places") -> S:
-    """Store a let, or a copy of an input, through a layout: … y[i, j] … → … y[to(i, j)] …
-
-    The layout is proved to be invertible.
-    """
-    done: S = self.do(tactics.store, what, layout, name=name, **({} if loops == "places" else {"loops": loops}))
-    return done
-
-
-def reorder(self: S, name: Target | Sequence[Target], layout: Storable, *, in_: Target | None = None) -> S:
-    """Run nested loops in the order of a layout's places: Σi Σj e(i, j) → Σp Σq [hit(p, q)] · e(inverse(p, q))."""
-    done: S = self.do(tactics.reorder, within(name, in_), layout)
-    return done
-
-
-def view(self: S, name: str, layout: Storable) -> S:
+def view(self: S, name: str, layout: arg.Layout) -> S:
     """Read an input through a layout, without a copy: … A[i, j] … → … A_laid[to(i, j)] …; elements may share a place.
 
     The start becomes the program whose input is an array with the extents of the layout's places, and the steps so far

@@ -1,57 +1,55 @@
 """Tactics: each searches for kernel steps, and documents before → after."""
 
-from rewrites.tactics.annotations import mark, rename
-from rewrites.tactics.factoring import factor_out
-from rewrites.tactics.gpu import coalesce, gpu_map, pad_rows, stage_registers, stage_shared, store_transposed
-from rewrites.tactics.indices import simpl_index
-from rewrites.tactics.loops import flatten_loops, split_loop
-from rewrites.tactics.nests.accumulation import accumulate
-from rewrites.tactics.nests.interchange import interchange
-from rewrites.tactics.nests.loop_marks import parallelize, unroll, vectorize
-from rewrites.tactics.nests.tails import tails
-from rewrites.tactics.nests.tiling import tile
-from rewrites.tactics.nests.unroll_and_jam import unroll_and_jam
-from rewrites.tactics.normal_form import normalize
-from rewrites.tactics.reindexing.reordering import reorder
-from rewrites.tactics.reindexing.storing import store
-from rewrites.tactics.simplification import inline, reduce_accesses, simpl_guard, solve_for_index
-from rewrites.tactics.storage.binding import lbind
-from rewrites.tactics.storage.borders import pad
-from rewrites.tactics.storage.packing import pack
-from rewrites.tactics.storage.staging import fuse, hoist, stage
+from collections.abc import Mapping
+from typing import Any, Final
 
-__all__ = [
-    "accumulate",
-    "coalesce",
-    "factor_out",
-    "flatten_loops",
-    "fuse",
-    "gpu_map",
-    "hoist",
-    "inline",
-    "interchange",
-    "lbind",
-    "mark",
-    "normalize",
-    "pack",
-    "pad",
-    "pad_rows",
-    "parallelize",
-    "reduce_accesses",
-    "rename",
-    "reorder",
-    "simpl_guard",
-    "simpl_index",
-    "solve_for_index",
-    "split_loop",
-    "stage",
-    "stage_registers",
-    "stage_shared",
-    "store",
-    "store_transposed",
-    "tails",
-    "tile",
-    "unroll",
-    "unroll_and_jam",
-    "vectorize",
-]  # fmt: skip
+from rewrites.tactics import annotations, factoring, indices, loops, normal_form, simplification
+from rewrites.tactics.gpu import mapping
+from rewrites.tactics.gpu import storage as gpu_storage
+from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling, unroll_and_jam
+from rewrites.tactics.reindexing import reordering, storing
+from rewrites.tactics.storage import binding, borders, packing, staging
+from rewrites.tactics.tactic import Tactic
+
+
+class Tactics:
+    """The tactics, as methods of sessions."""
+
+    accumulate = accumulation.accumulate
+    coalesce = mapping.coalesce
+    factor_out = factoring.factor_out
+    flatten_loops = loops.flatten_loops
+    fuse = staging.fuse
+    gpu_map = mapping.gpu_map
+    hoist = staging.hoist
+    inline = simplification.inline
+    interchange = interchange.interchange
+    lbind = binding.lbind
+    mark = annotations.mark
+    normalize = normal_form.normalize
+    pack = packing.pack
+    pad = borders.pad
+    pad_rows = gpu_storage.pad_rows
+    parallelize = loop_marks.parallelize
+    rename = annotations.rename
+    reorder = reordering.reorder
+    simpl_guard = simplification.simpl_guard
+    simpl_index = indices.simpl_index
+    solve_for_index = simplification.solve_for_index
+    split_loop = loops.split_loop
+    stage = staging.stage
+    stage_registers = mapping.stage_registers
+    stage_shared = mapping.stage_shared
+    store = storing.store
+    store_transposed = gpu_storage.store_transposed
+    tails = tails.tails
+    tile = tiling.tile
+    unroll = loop_marks.unroll
+    unroll_and_jam = unroll_and_jam.unroll_and_jam
+    vectorize = loop_marks.vectorize
+
+
+TACTICS: Final[Mapping[str, Tactic[Any]]] = {
+    name: each for name, each in vars(Tactics).items() if isinstance(each, Tactic)
+}
+"""The tactics by name."""

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from atl.core.marks import unknown_mark
+from atl.core.marks import LetMark, LoopMark, unknown_mark
 from atl.core.traversal import binds, names_given
 from atl.errors import InvalidArgument, brief
-from rewrites.cursors.targets import Target, every
+from rewrites.cursors.targets import every, restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
+from rewrites.tactics.tactic import tactic
 
 
-def mark(work: Derivation, what: Target, text: str) -> None:
+@tactic
+def mark(work: Derivation, what: arg.Binder, mark: arg.Mark, *, in_: arg.Inside = None) -> None:
     """Annotate every selected binder: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None removes marks.
 
-    If loops and lets have the same name, those that accept the mark are marked. Raises `DoesNotApply`, and
-    `UnknownMark` if no selected binder accepts the mark.
+    A mark does not change the meaning, so this is not a proof step. Whether the mark is legal there and supported by
+    the target is checked when the goal is compiled. If loops and lets have the same name, those that accept the mark
+    are marked. Raises `DoesNotApply`, and `UnknownMark` if no selected binder accepts the mark.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.mark("i", "parallel")
     f (x : float32[n]) : float32[n] :=
       ⊞[i < n | parallel] 2 * x[i]
     """
+    what = restrict(what, in_)
+    text = mark.value if isinstance(mark, LoopMark | LetMark) else "" if mark is None else mark
     found = [(cursor, cursor.term.form.mark) for cursor in every(work.goal, what)]
     places = [(cursor, marked.of) for cursor, marked in found if marked is not None]
     if not places:
@@ -37,16 +43,22 @@ def mark(work: Derivation, what: Target, text: str) -> None:
             work.mark(cursor.path, known[of])
 
 
-def rename(work: Derivation, what: Target, name: str, *, binder: int | None = None) -> None:
+@tactic
+def rename(
+    work: Derivation, what: arg.Binder, name: arg.NewName, *, binder: arg.Number | None = None, in_: arg.Inside = None
+) -> None:
     """Rename the first selected binder: ⊞[i < n] f[i] → ⊞[row < n] f[row].
 
-    If a node binds several names, the one called `what` is renamed, or number `binder`.
+    A name does not change the meaning, so this is not a proof step. If a node binds several names, the one called
+    `what` is renamed, or number `binder`, counted from 0. Raises `DoesNotApply`, and `InvalidArgument` for an invalid
+    name.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.rename("i", "row")
     f (x : float32[n]) : float32[n] :=
       ⊞[row < n] 2 * x[row]
     """
+    what = restrict(what, in_)
     if not (isinstance(name, str) and name.isidentifier() and name.isascii() and name.strip("_")):
         raise InvalidArgument(
             f"{brief(name)} cannot name a loop or a let",

@@ -13,15 +13,18 @@ from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Target, every
+from rewrites.cursors.targets import every
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.loops import find_loops
 from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.simplification import guard_reads
+from rewrites.tactics.tactic import tactic
 
 
-def factor_out(work: Derivation, what: Target, *, out_of: Target | None = None) -> None:
+@tactic
+def factor_out(work: Derivation, what: arg.Scalar, *, out_of: arg.Around | None = None) -> None:
     """Move a factor or a divisor out of the enclosing sums whose indices it does not depend on, or out of one of them.
 
     Σ[k < n] Σ[l < m] a(k, l) * b(k) * c(l)  →  Σ[k < n] b(k) * Σ[l < m] a(k, l) * c(l)

@@ -15,8 +15,10 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import function_of
+from rewrites.tactics.tactic import tactic
 
 
+@tactic
 def simpl_index(work: Derivation) -> None:
     """Simplify indices and bounds by the facts known at their place: (i // c) // k → i // (c*k), i // n → 0.
 

@@ -15,11 +15,13 @@ from atl.errors import InvalidArgument, brief
 from atl.surface.values import as_index
 from atl.text.printing import place_of, show_index
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Target, every
+from rewrites.cursors.targets import Target, every, restrict
 from rewrites.cursors.text_pattern import is_name
 from rewrites.derivation import Derivation, Text
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.simplification import simplify_guards
+from rewrites.tactics.tactic import tactic
 
 WORD_OF: Final = {op: word for word, op in OPERATORS_BY_WORD.items()}
 """Name of each reshape operator, which is the prefix of its rules' names."""
@@ -53,7 +55,10 @@ def as_bound(value: Any, cursor: Cursor) -> Index:
 # -- splitting --------------------------------------------------------------------------------------------------------
 
 
-def split_loop(work: Derivation, name: Target, *at: Any, names: Sequence[str] | None = None) -> None:
+@tactic
+def split_loop(
+    work: Derivation, name: arg.Loop, *at: arg.Bound, names: Sequence[arg.NewName] | None = None, in_: arg.Inside = None
+) -> None:
     """Split a loop at one or more indices, such as prologue, main loop and epilogue (loop peeling); guards are
     simplified.
 
@@ -67,6 +72,7 @@ def split_loop(work: Derivation, name: Target, *at: Any, names: Sequence[str] | 
         given 1 <= n :=
       (⊞[i < 1] padding(float32)) ++ ⊞[1 <= i < n] x[i - 1]
     """
+    name = restrict(name, in_)
     if not at:
         raise InvalidArgument("split_loop needs at least one index", required=f"s.split_loop({brief(name)}, 1)")
     if names is not None:
@@ -181,7 +187,8 @@ def rebase(work: Derivation, path: Path) -> None:
         work.rewrite(f"{term.monoid}_rebase" if isinstance(term, Reduce) else "gen_rebase", path)
 
 
-def flatten_loops(work: Derivation, name: Target) -> None:
+@tactic
+def flatten_loops(work: Derivation, name: arg.Loop, *, in_: arg.Inside = None) -> None:
     """Flatten two nested loops into one (loop coalescing; Halide's fuse): ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e.
 
     The loop gets the mark of the outer loop, or else of the inner one. The indices become ij // m and ij % m.
@@ -191,6 +198,7 @@ def flatten_loops(work: Derivation, name: Target) -> None:
     twice (A : float32[n, 4]) : float32[n, 4] :=
       split 4 ⊞[ij < 4*n] 2 * A[ij // 4, ij % 4]
     """
+    name = restrict(name, in_)
     first_possible(work, name, lambda cursor: _flatten(work, cursor, name))
 
 

@@ -9,11 +9,13 @@ from atl.core.traversal import Path, children
 from rewrites.derivation import Derivation
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, first_path
+from rewrites.tactics.tactic import tactic
 
 POINTWISE: Final = (*(f"pointwise_{op}" for op in (*BINARY, *UNARY)), "pointwise_select")
 MAX_LETS: Final = 200
 
 
+@tactic
 def normalize(work: Derivation) -> None:
     """Normalize the goal to the form of loop nests: a + b → ⊞[i < n] a[i] + b[i] for tensors.
 

@@ -27,6 +27,8 @@ from rewrites.cursors.cursor import Cursor, binders, positions
 from rewrites.cursors.targets import Target, every, one
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, known_names
+from rewrites.tactics import arg
+from rewrites.tactics.tactic import tactic
 
 OF_ACCESSES: Final = (
     "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",
@@ -36,7 +38,8 @@ OF_ACCESSES: Final = (
 """Rules that compute an element of an operator's result."""
 
 
-def inline(work: Derivation, name: Target, *, at: Target | None = None) -> None:
+@tactic
+def inline(work: Derivation, name: arg.LetOrOperator, *, at: arg.Term | None = None) -> None:
     """Inline a let by name, or all uses of a reshape operator such as "split" (compute_inline).
 
     let buf := v in … buf[i] …  →  … v[i] …
@@ -81,7 +84,8 @@ def reduce_accesses(work: Derivation, below: Path = ()) -> int:
     return work.repeat(work.known(OF_ACCESSES), below)
 
 
-def simpl_guard(work: Derivation, *, at: Target | None = None) -> None:
+@tactic
+def simpl_guard(work: Derivation, *, at: arg.Term | None = None) -> None:
     """Simplify guards by known facts: [true] · e → e, [p ∧ q] · e → [p] · e if p implies q, false guards → padding.
 
     Selections with a known condition are simplified too.
@@ -179,7 +183,8 @@ def guard_reads(work: Derivation, below: Path) -> None:
 # -- solving for an index ---------------------------------------------------------------------------------------------
 
 
-def solve_for_index(work: Derivation, name: Target | None = None) -> None:
+@tactic
+def solve_for_index(work: Derivation, name: arg.Loop | None = None) -> None:
     """Solve conditions that determine a loop's index: [i = j*m + k] with 0 <= k < m → [j = i // m ∧ k = i % m].
 
     Equations where the index has factor 1 or -1 are solved directly. For each guard, the loops around it are tried from

@@ -8,7 +8,8 @@ from types import FunctionType
 from typing import Final, TypeVar
 
 from atl.errors import InvalidArgument, InvalidName, brief
-from rewrites import tactics as ours
+from rewrites.tactics import TACTICS
+from rewrites.tactics.tactic import check_documented
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -43,16 +44,11 @@ def tactic(function: F) -> F:
             f"{brief(function)} is not a function", required="@tactic on a function that takes a session"
         )
     name = function.__name__
-    if hasattr(ours, name) or name.startswith("_") or name == "<lambda>":
+    if name in TACTICS or name.startswith("_") or name == "<lambda>":
         raise InvalidName(f"a tactic cannot be called {name}", required="a name that no method of sessions has")
     if not inspect.signature(function).parameters:
         raise InvalidArgument(f"the tactic {name} has no parameter for the session", required=f"def {name}(s, …)")
-    if "→" not in (inspect.getdoc(function) or ""):
-        raise InvalidArgument(
-            f"the docstring of the tactic {name} has no →",
-            required="a docstring that shows before → after",
-            suggestions=('"""Runs a loop in blocks: ⊞[i < n] e → ⊞[io < n / k] ⊞[ii < k] e."""',),
-        )
+    check_documented(function)
     _KNOWN[name] = function
     return function
 
@@ -60,20 +56,3 @@ def tactic(function: F) -> F:
 def tactics() -> dict[str, Callable[..., object]]:
     """Return the user-defined tactics declared in this process, by name."""
     return dict(_KNOWN)
-
-
-def text_of(function: Callable[..., object]) -> tuple[str, str]:
-    """Return the call and the docstring of a tactic."""
-    return f"s.{name_of(function)}{parameters_of(function)}", inspect.getdoc(function) or ""
-
-
-def name_of(function: object) -> str:
-    """Return the name of a tactic in the record of a session; a callable object has the name of its class."""
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
-def parameters_of(function: Callable[..., object]) -> str:
-    """Return the parameters without annotations and without the session."""
-    whole = inspect.signature(function)
-    shown = [each.replace(annotation=inspect.Parameter.empty) for each in list(whole.parameters.values())[1:]]
-    return str(whole.replace(parameters=shown, return_annotation=inspect.Signature.empty))

@@ -16,10 +16,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from atl.errors import InvalidArgument, brief
-from rewrites import rules, tactics
+from rewrites import rules
 from rewrites.errors import unknown_name
 from rewrites.session import catalogue
 from rewrites.session.session import Session
+from rewrites.tactics import TACTICS
 
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -41,7 +42,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 
 IN_PYTHON: Final = frozenset({"sparsify", "store", "reorder", "view"})
 """Methods whose arguments are objects, which cannot be written in a line."""
-CALLS: Final = tuple(sorted({*(name for name in tactics.__all__ if hasattr(Session, name)), "rw"} - IN_PYTHON))
+CALLS: Final = tuple(sorted({*TACTICS, "rw"} - IN_PYTHON))
 """The methods of a session that can be called from a line."""
 
 _CALL: Final = re.compile(r"(?:s\.)?(\w+)\((.*)\)\s*;?", re.DOTALL)

@@ -16,7 +16,6 @@ from atl.core.terms import Access, Expr, Term
 from atl.core.traversal import Path, children, static
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.text.printing import show_program, text_at
-from rewrites import tactics
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, places
 from rewrites.derivation import Derivation
@@ -31,6 +30,7 @@ from rewrites.session.diagnosis import attach_call_site
 from rewrites.session.display import law_of
 from rewrites.session.suggestions.candidate_calls import CandidateCall, candidate_calls
 from rewrites.session.suggestions.suggestion import Suggestion, Suggestions
+from rewrites.tactics import TACTICS
 
 SECONDS: Final = 3.0
 _LONGEST: Final = 90
@@ -97,7 +97,7 @@ def _tactics(query: _Query) -> Iterator[tuple[str, Iterator[Suggestion]]]:
 
 
 def _by_tactic(query: _Query, call: CandidateCall) -> Iterator[Suggestion]:
-    tactic = getattr(tactics, call.tactic)
+    tactic = TACTICS[call.tactic]
     work = Derivation(query.theorem, query.rules)
     try:
         tactic(work, *call.arguments, **call.options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from math import inf
-from typing import Any
 
 from atl.core.index import ONE, Bound, factor_of
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
@@ -14,9 +13,10 @@ from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Target, chosen, nothing_chosen
+from rewrites.cursors.targets import chosen, nothing_chosen, restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.loops import as_bound, first_possible
 from rewrites.tactics.nests.accumulation import accumulate
 from rewrites.tactics.nests.tiling import as_targets, nested_loops, tile, tile_loop
@@ -24,11 +24,13 @@ from rewrites.tactics.operand_reads import operand_name, reads_of
 from rewrites.tactics.simplification import find_lets, simplify_guards
 from rewrites.tactics.storage.packing import pack
 from rewrites.tactics.storage.staging import stage
+from rewrites.tactics.tactic import tactic
 
 # -- loops ------------------------------------------------------------------------------------------------------------
 
 
-def gpu_map(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
+@tactic
+def gpu_map(work: Derivation, name: arg.Loops, by: arg.Factors, *, in_: arg.Inside = None) -> None:
     """Tile loops and map the tiles to thread blocks: loops over tiles become blocks, loops within tiles become threads.
 
     ⊞[i < n] ⊞[j < m] e  →  … ⊞[io < _ | block.y] … ⊞[jo < _ | block.x] ⊞[ii < a | thread.y] ⊞[ji < b | thread.x] e
@@ -43,6 +45,7 @@ def gpu_map(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
       flatten ⊞[jo < ⌈m / 32⌉ | block.x] transpose ⊞[ii < 8 | thread.y] ⊞[ji < 32 | thread.x]
       [32*jo + ji < m ∧ 8*io + ii < n] · 2 * x[8*io + ii, 32*jo + ji]
     """
+    name = restrict(name, in_)
     names = as_targets(name)
     if not 1 <= len(names) <= len(BLOCKS):
         raise InvalidArgument(f"{len(names)} loops", required=f"one loop to {len(BLOCKS)}, the last one along x")
@@ -73,7 +76,8 @@ def _marks_of_levels(levels: Sequence[int]) -> list[LoopMark]:
     return marks
 
 
-def coalesce(work: Derivation, what: Target) -> None:
+@tactic
+def coalesce(work: Derivation, what: arg.Element) -> None:
     """Map the x threads to the loop along which a read is contiguous in memory (memory coalescing).
 
     ⊞[i < 32 | thread.x] ⊞[j < 8 | thread.y] A[i, j]  →  ⊞[i < 32 | thread.y] ⊞[j < 8 | thread.x] A[i, j]
@@ -131,7 +135,8 @@ def _along_x(work: Derivation, cursor: Cursor, loop: Cursor) -> None:
 # -- storage ----------------------------------------------------------------------------------------------------------
 
 
-def stage_shared(work: Derivation, what: Target, *, at: Target, name: str | None = None) -> None:
+@tactic
+def stage_shared(work: Derivation, what: arg.Operand, *, at: arg.Around, name: arg.NewName | None = None) -> None:
     """Copy the part of an operand that a block reads per iteration of a loop to shared memory (cache_read "shared").
 
     ⊞[io < _ | block.x] … A[16*io + ii, p] …  →
@@ -234,7 +239,8 @@ def _map_fill_to_threads(work: Derivation, let: Cursor, threads: dict[LoopMark, 
     simplify_guards(work, (*let.path, 0))
 
 
-def stage_registers(work: Derivation, what: Target, *, at: Target, name: str | None = None) -> None:
+@tactic
+def stage_registers(work: Derivation, what: arg.Term, *, at: arg.Around, name: arg.NewName | None = None) -> None:
     """Keep a sum or a read operand in thread registers within each iteration of a loop (cache_write, cache_read
     "local").
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from atl.core.terms import Gen, Let
 from atl.core.traversal import Path
@@ -13,12 +12,15 @@ from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.loops import as_bound
 from rewrites.tactics.simplification import find_lets, reduce_accesses
 from rewrites.tactics.storage.staging import stage_at
+from rewrites.tactics.tactic import tactic
 
 
-def store_transposed(work: Derivation, name: Target) -> None:
+@tactic
+def store_transposed(work: Derivation, name: arg.Let) -> None:
     """Store a let of rank two or more with its last two dimensions exchanged; the loops that fill it do not change.
 
     let x := e in … x[i, j] …  →  let x := transpose e in … x[j, i] …
@@ -38,7 +40,8 @@ def store_transposed(work: Derivation, name: Target) -> None:
     _rebind(work, name, stored)
 
 
-def pad_rows(work: Derivation, name: Target, by: Any = 1) -> None:
+@tactic
+def pad_rows(work: Derivation, name: arg.Let, by: arg.Count = 1) -> None:
     """Store a let of rank two or more with `by` unused elements after each row, to avoid shared-memory bank conflicts.
 
     let x := e in … x[i, j] …  →  let x := transpose padr 1 transpose e in … x[i, j] …, with rows longer by 1

@@ -9,10 +9,10 @@ from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
 from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.loops import find_loops, first_possible
 from rewrites.tactics.nests.bounds import guard_to_bound
 from rewrites.tactics.nests.guards import lift_guards
@@ -20,9 +20,13 @@ from rewrites.tactics.nests.interchange import interchange_at
 from rewrites.tactics.storage.binding import check_name
 from rewrites.tactics.storage.padding import keep_padding
 from rewrites.tactics.storage.staging import below_lets, stage_at
+from rewrites.tactics.tactic import tactic
 
 
-def accumulate(work: Derivation, what: Target, *, at: Target | None = None, name: str | None = None) -> None:
+@tactic
+def accumulate(
+    work: Derivation, what: arg.Sum, *, at: arg.Around | None = None, name: arg.NewName | None = None
+) -> None:
     """Accumulate the sums of a tile in one buffer (cache_write, register tiling): the tile's loops move inside the
     sums.
 

@@ -29,17 +29,20 @@ from atl.errors import ATLError
 from atl.prove import lower_bound, upper_bound
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Target
+from rewrites.cursors.targets import restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.indices import closed, simplify_indices
 from rewrites.tactics.loops import WORD_OF, find_loops, first_possible
 from rewrites.tactics.nests.bounds import guard_to_bound
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.staging import stage
+from rewrites.tactics.tactic import tactic
 
 
-def interchange(work: Derivation, name: Target) -> None:
+@tactic
+def interchange(work: Derivation, name: arg.Loop, *, in_: arg.Inside = None) -> None:
     """Interchange a loop with the one directly inside it (reorder).
 
     ⊞i ⊞j e → transpose ⊞j ⊞i e; ⊞i Σj e → Σj ⊞i e; Σj ⊞i e → ⊞i Σj e; Σi Σj e → Σj Σi e.
@@ -55,6 +58,7 @@ def interchange(work: Derivation, name: Target) -> None:
     sums (A : float32[n, m]) : float32[n] :=
       Σ[j < m] ⊞[i < n] A[i, j]
     """
+    name = restrict(name, in_)
     first_possible(work, name, lambda cursor: interchange_at(work, cursor.path))
 
 

@@ -9,17 +9,20 @@ from atl.core.terms import Gen, Reduce
 from atl.core.traversal import Path
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Target
+from rewrites.cursors.targets import restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_indices
 from rewrites.tactics.loops import as_bound, first_possible, unroll_fully
 from rewrites.tactics.nests.tails import Strategy, checked_strategy, extent_of, tails_below
 from rewrites.tactics.nests.tiling import tile_loop
 from rewrites.tactics.simplification import simplify_guards
+from rewrites.tactics.tactic import tactic
 
 
-def parallelize(work: Derivation, name: Target, by: Any = None) -> None:
+@tactic
+def parallelize(work: Derivation, name: arg.Loop, by: arg.Factor = None, *, in_: arg.Inside = None) -> None:
     """Run the iterations of a loop in parallel, one by one or in chunks of `by`.
 
     ⊞[i < n] e(i)  →  truncr _ flatten ⊞[io < ⌈n/k⌉ | parallel] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii)
@@ -34,6 +37,7 @@ def parallelize(work: Derivation, name: Target, by: Any = None) -> None:
       truncr (1024*⌈n / 1024⌉ - n) flatten ⊞[io < ⌈n / 1024⌉ | parallel] ⊞[ii < 1024] [1024*io + ii < n] ·
       2 * x[1024*io + ii]
     """
+    name = restrict(name, in_)
 
     def shared(cursor: Cursor) -> None:
         _check_not_tensor_sum(work, cursor, "parallel")
@@ -46,7 +50,10 @@ def parallelize(work: Derivation, name: Target, by: Any = None) -> None:
     first_possible(work, name, shared)
 
 
-def vectorize(work: Derivation, name: Target, by: Any = None, *, tails: Strategy | None = None) -> None:
+@tactic
+def vectorize(
+    work: Derivation, name: arg.Loop, by: arg.Factor = None, *, tails: Strategy | None = None, in_: arg.Inside = None
+) -> None:
     """Run the iterations of a loop as vector lanes (SIMD): all of them, or `by` at a time in the loop within a tile.
 
     ⊞[i < n] e(i)  →  truncr _ flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k | vector] [io*k + ii < n] · e(io*k + ii)
@@ -65,6 +72,7 @@ def vectorize(work: Derivation, name: Target, by: Any = None, *, tails: Strategy
         ((⊞[io < n // 8] ⊞[ii < 8 | vector] 2 * x[8*io + ii])
          ++ ⊞[n // 8 <= io < ⌈n / 8⌉] padr (8*io - n + 8) ⊞[ii < n - 8*io | vector] 2 * x[8*io + ii])
     """
+    name = restrict(name, in_)
     strategy = None if tails is None else checked_strategy("tails", tails)
 
     def in_lanes(cursor: Cursor) -> None:
@@ -78,7 +86,8 @@ def vectorize(work: Derivation, name: Target, by: Any = None, *, tails: Strategy
     first_possible(work, name, in_lanes)
 
 
-def unroll(work: Derivation, name: Target, by: Any = None) -> None:
+@tactic
+def unroll(work: Derivation, name: arg.Loop, by: arg.Factor = None, *, in_: arg.Inside = None) -> None:
     """Unroll a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1).
 
     With `by`, the goal stays short: the loop is tiled, and the loop within a tile is marked to be unrolled in the
@@ -96,6 +105,7 @@ def unroll(work: Derivation, name: Target, by: Any = None) -> None:
     f (x : float32[n, 3]) : float32[n] :=
       truncr (4*⌈n / 4⌉ - n) flatten ⊞[io < ⌈n / 4⌉] ⊞[ii < 4 | unroll] [4*io + ii < n] · Σ[p < 3] x[4*io + ii, p]
     """
+    name = restrict(name, in_)
 
     def unrolled(cursor: Cursor) -> None:
         if by is None:

@@ -14,20 +14,22 @@ from atl.core.traversal import Path
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.prove import lower_bound, proves, simplify
 from rewrites.cursors.cursor import Cursor, positions, walk
-from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import find_loops, split_at
 from rewrites.tactics.nests.bounds import LoopBound, guard_to_bound, solve, split_extrema
 from rewrites.tactics.nests.guards import lift_guards
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.padding import cuts_only_padding
+from rewrites.tactics.tactic import tactic
 
 Strategy: TypeAlias = Literal["min", "split"]
 
 
-def tails(work: Derivation, name: Target | None = None, *, strategy: Strategy | None = None) -> None:
+@tactic
+def tails(work: Derivation, name: arg.Loop | None = None, *, strategy: Strategy | None = None) -> None:
     """Remove guards from a loop nest or the whole goal (tail strategies): guards become bounds, by "min" or by "split".
 
     ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e  →  ⊞[io < ⌈n/k⌉] padr (k - m) ⊞[ii < m] e, where m is min(k, n - io*k)

@@ -17,18 +17,21 @@ from atl.core.traversal import Path
 from atl.errors import ATLError, InvalidArgument
 from atl.text.printing import place_of, show_index
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Handle, Target
+from rewrites.cursors.targets import Handle, Target, restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
+from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import as_bound, find_loops, first_possible, rebase
 from rewrites.tactics.nests.interchange import swap
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.binding import binders_between
+from rewrites.tactics.tactic import tactic
 
 
-def tile(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
+@tactic
+def tile(work: Derivation, name: arg.Loops, by: arg.Factors, *, in_: arg.Inside = None) -> None:
     """Tile a loop by `by` iterations (loop tiling, strip-mining); the loops of i are called io and ii.
 
     ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii))
@@ -52,6 +55,7 @@ def tile(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
     f (x : float32[n]) : float32[n] :=
       truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · 2 * x[8*io + ii]
     """
+    name = restrict(name, in_)
     names = as_targets(name)
     factors = _factors(name, by, len(names))
     inner = [{cursor.path for cursor in find_loops(work, each)} for each in names[1:]]

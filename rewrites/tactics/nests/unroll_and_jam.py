@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Target
+from rewrites.cursors.targets import restrict
 from rewrites.derivation import Derivation
+from rewrites.tactics import arg
 from rewrites.tactics.loops import as_bound, first_possible
 from rewrites.tactics.nests.interchange import interchange_at
 from rewrites.tactics.nests.tiling import nested_loops, tile_loop
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.staging import stage_below
+from rewrites.tactics.tactic import tactic
 
 
-def unroll_and_jam(work: Derivation, name: Target, by: Any, *, share: Target | None = None) -> None:
+@tactic
+def unroll_and_jam(
+    work: Derivation, name: arg.Loop, by: arg.Factor, *, share: arg.Term | None = None, in_: arg.Inside = None
+) -> None:
     """Unroll a loop by `by` and jam the copies into the loop inside it; optionally stage the values they `share`.
 
     ⊞[y < n] ⊞[x < m] e(y, x)  →  truncr _ flatten ⊞[yo < ⌈n/k⌉] transpose ⊞[x < m] ⊞[yi < k] [_] · e(k*yo + yi, x)
@@ -31,6 +34,7 @@ def unroll_and_jam(work: Derivation, name: Target, by: Any, *, share: Target | N
         let half := ⊞[y < 6] ⊞[i < 1] [4*yo + y <= n + 1] · v[4*yo + y, x] / 2.0 in
         ⊞[yi < 4] [4*yo + yi < n] · (half[yi, 0] + half[yi + 2, 0])
     """
+    name = restrict(name, in_)
 
     def jammed(cursor: Cursor) -> None:
         inner = tile_loop(work, cursor.path, as_bound(by, cursor))

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature
-from typing import TypeAlias
 
 from atl.checks.scope import Scope
 from atl.core.index import Index, Leaf, Var, bound, index, map_leaves
 from atl.core.predicate import Predicate, equal, substitute
 from atl.errors import InvalidArgument, brief
 from atl.prove import Facts, Proved, prove
-from atl.surface.reindexing import Arrangement, Reindexing
+from atl.surface.reindexing import Reindexing
 from atl.text.printing import show_index
 from rewrites.tactics.reindexing.wellformed import check_reindexing
-
-Storable: TypeAlias = Arrangement | Reindexing | Callable[..., Arrangement]
-"""A layout of a tensor, or a function from its shape to a layout."""
 
 
 def reindexing_at(layout: object, shape: tuple[Index, ...], facts: Facts, *, copies: bool = False) -> Reindexing:

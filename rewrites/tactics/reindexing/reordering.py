@@ -14,20 +14,23 @@ from atl.errors import InvalidArgument
 from atl.prove import proves
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Target
+from rewrites.cursors.targets import restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Function
+from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import find_loops, first_possible
 from rewrites.tactics.nests.tiling import as_targets
 from rewrites.tactics.reindexing.delta import merge_sum_guards, to_delta_sum
-from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, reindexing_at
+from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate, reindexing_at
 from rewrites.tactics.reindexing.variables import place_variables
 from rewrites.tactics.simplification import simplify_guards
+from rewrites.tactics.tactic import tactic
 
 
-def reorder(work: Derivation, name: Target | Sequence[Target], layout: Storable) -> None:
+@tactic
+def reorder(work: Derivation, name: arg.Loops, layout: arg.Layout, *, in_: arg.Inside = None) -> None:
     """Run a loop, or directly nested loops, in the order of a layout's places.
 
     Places (p, q) are the offsets to which the layout maps iterations (i, j). `inverse` maps a place back to its
@@ -48,6 +51,7 @@ def reorder(work: Derivation, name: Target | Sequence[Target], layout: Storable)
       Σ[p0 < ⌈n / 8⌉] Σ[p1 < ⌈m / 8⌉] Σ[p2 < 8] Σ[p3 < 8] [8*p0 + p2 < n ∧ 8*p1 + p3 < m] ·
         A[8*p0 + p2, 8*p1 + p3]
     """
+    name = restrict(name, in_)
     names = as_targets(name)
     inner = [{cursor.path for cursor in find_loops(work, each)} for each in names[1:]]
     first_possible(work, names[0], lambda cursor: Reordering(work, cursor, inner, layout).run())
@@ -61,7 +65,7 @@ class Reordering:
         work: Derivation,
         cursor: Cursor,
         inner: Sequence[set[Path]],
-        layout: Storable,
+        layout: arg.Layout,
     ) -> None:
         self.work, self.path = work, cursor.path
         self.ranges = self._nest(cursor, inner)

@@ -21,11 +21,11 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
 from rewrites.statement import MAX_ELEMENT_RANK
+from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
 from rewrites.tactics.reindexing.elements import Elements, in_fewer_digits
 from rewrites.tactics.reindexing.formulas import (
-    Storable,
     closed_formula,
     closed_predicate,
     reindexing_at,
@@ -36,13 +36,20 @@ from rewrites.tactics.reindexing.variables import place_variables
 from rewrites.tactics.reindexing.wellformed import check_reindexing
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, check_name
+from rewrites.tactics.tactic import tactic
 
-Loops: TypeAlias = Literal["places", "elements"]
+FilledBy: TypeAlias = Literal["places", "elements"]
 """The kind of loops that fill a stored tensor."""
 
 
+@tactic
 def store(
-    work: Derivation, what: Target, layout: Storable, *, name: str | None = None, loops: Loops = "places"
+    work: Derivation,
+    what: arg.Tensor,
+    layout: arg.Layout,
+    *,
+    name: arg.NewName | None = None,
+    loops: FilledBy = "places",
 ) -> None:
     """Store a let, or a copy of an input, through a layout, and redirect all reads.
 
@@ -68,7 +75,7 @@ def store(
     -- As holds m x n elements: it grows with m and n
     """
     check_name(name)
-    if loops not in get_args(Loops):
+    if loops not in get_args(FilledBy):
         raise InvalidArgument(f"loops={brief(loops)}", required='loops="places" or loops="elements"')
     path = _let_of(work, what, name)
     let = work.term(path)

@@ -11,8 +11,9 @@ from atl.core.predicate import Predicate
 from atl.core.terms import Access, Expr, Gen, Input
 from atl.errors import InvalidArgument
 from rewrites.derivation import Derivation
+from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_indices
-from rewrites.tactics.reindexing.formulas import Storable, over_bound, reindexing_at
+from rewrites.tactics.reindexing.formulas import over_bound, reindexing_at
 from rewrites.tactics.reindexing.variables import element_variables
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.sparse.operands import Given
@@ -22,7 +23,7 @@ from rewrites.tactics.sparse.operands import Given
 class ViewForm:
     """The form of an input that is passed in a layout: one array with the extents of the layout's places."""
 
-    layout: Storable
+    layout: arg.Layout
     assumptions: tuple[Predicate, ...]
 
     def operand(self, array: Array, taken: Collection[str]) -> Given:

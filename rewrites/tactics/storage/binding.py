@@ -18,10 +18,18 @@ from rewrites.cursors.text_pattern import is_name
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Function
+from rewrites.tactics import arg
+from rewrites.tactics.tactic import tactic
 
 
+@tactic
 def lbind(
-    work: Derivation, what: Target, name: str = "x", *, over: Target | None = None, nth: int | None = None
+    work: Derivation,
+    what: arg.Term,
+    name: arg.NewName = "x",
+    *,
+    over: arg.Above | None = None,
+    nth: arg.Number | None = None,
 ) -> None:
     """Bind a subterm to a name: … e … → let x := e in … x …, at the place `over`, or else at the subterm.
 

@@ -16,17 +16,20 @@ from rewrites.cursors.targets import Target, chosen
 from rewrites.derivation import Derivation
 from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.loops import first_possible
 from rewrites.tactics.nests.guards import lift_guards
 from rewrites.tactics.operand_reads import GuardMover, operand_name, reads_of
 from rewrites.tactics.storage.binding import check_name
 from rewrites.tactics.storage.staging import stage_below
+from rewrites.tactics.tactic import tactic
 
 DroppedCondition: TypeAlias = tuple[int, Predicate]
 """A condition to drop, with the number of the read that it guards."""
 
 
-def pad(work: Derivation, what: Target, *, at: Target | None = None, name: str | None = None) -> None:
+@tactic
+def pad(work: Derivation, what: arg.Operand, *, at: arg.Around | None = None, name: arg.NewName | None = None) -> None:
     """Copy an operand with a border of zeros, and drop the guards that keep its reads in range (halo padding).
 
     ⊞[p < n] Σ[r < 3] [p + r < n] · x[p + r] * w[r]  →

@@ -18,20 +18,23 @@ from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
 from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply
+from rewrites.tactics import arg
 from rewrites.tactics.loops import find_loops, first_possible
 from rewrites.tactics.operand_reads import GuardMover, operand_name, reads_of
 from rewrites.tactics.storage.binding import check_name, check_nth, nth_of
 from rewrites.tactics.storage.staging import below_lets, loops_between, stage_at
+from rewrites.tactics.tactic import tactic
 
 
+@tactic
 def pack(
     work: Derivation,
-    what: Target,
+    what: arg.Operand,
     *,
-    at: Target | None = None,
-    name: str | None = None,
-    order: Sequence[Target] | None = None,
-    nth: int | None = None,
+    at: arg.Around | None = None,
+    name: arg.NewName | None = None,
+    order: Sequence[arg.Around] | None = None,
+    nth: arg.Number | None = None,
 ) -> None:
     """Copy an operand in the order of the loops that read it (packing), inside the loop `at` or before everything.
 

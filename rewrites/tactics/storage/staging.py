@@ -18,6 +18,7 @@ from rewrites.cursors.targets import Target, chosen, nothing_chosen
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
+from rewrites.tactics import arg
 from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import find_loops, first_possible
 from rewrites.tactics.nests.guards import used_positions
@@ -34,11 +35,13 @@ from rewrites.tactics.storage.binding import (
     parameters_of_let,
 )
 from rewrites.tactics.storage.padding import keep_padding
+from rewrites.tactics.tactic import tactic
 
 # -- fusing -----------------------------------------------------------------------------------------------------------
 
 
-def fuse(work: Derivation, name: Target) -> None:
+@tactic
+def fuse(work: Derivation, name: arg.Let) -> None:
     """Fuse a producer into its consumer (compute_at): let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; simplify
     guards.
 
@@ -58,8 +61,14 @@ def fuse(work: Derivation, name: Target) -> None:
 # -- staging ----------------------------------------------------------------------------------------------------------
 
 
+@tactic
 def stage(
-    work: Derivation, what: Target, *, at: Target | None = None, name: str | None = None, nth: int | None = None
+    work: Derivation,
+    what: arg.Term,
+    *,
+    at: arg.Around | None = None,
+    name: arg.NewName | None = None,
+    nth: arg.Number | None = None,
 ) -> None:
     """Stage a subterm in a buffer at each iteration of the loop `at`, or before everything (cache_read, compute_at).
 
@@ -429,7 +438,8 @@ def raised(by: int, leaf: Leaf) -> Index:
     return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
 
 
-def hoist(work: Derivation, name: Target, *, out_of: Target | None = None) -> None:
+@tactic
+def hoist(work: Derivation, name: arg.Let, *, out_of: arg.Around | None = None) -> None:
     """Hoist a let out of the nearest loop around it, or out of the loop `out_of` (loop-invariant code motion).
 
     ⊞[i < n] let x := e in b  →  let x := e in ⊞[i < n] b, or let x := ⊞[i < n] e in ⊞[i < n] b(x[i]) if e depends on i.

@@ -1,4 +1,4 @@
-"""What the kernel and its admission refuse even where something before them would: planted are rules that are wrong."""
+"""Checks of the kernel with ill-stated rules in its catalogue, and checks of admission."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Take = Callable[..., Theorem]
 
 
 def unchecked(before: Expr, after: Expr) -> Statement:
-    """Return a statement of these sides as they are."""
+    """Return a statement without checking its sides."""
     return Statement({}, (), before, after, (), {}, {}, ())
 
 
@@ -44,63 +44,59 @@ def program() -> Program:
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> Take:
-    """A step at the top of a program, by a rule of the catalogue that says that its body is another term."""
+def step_to(monkeypatch: pytest.MonkeyPatch) -> Take:
+    """Return a function that applies a false rule "this term = `after`" at a place of a program."""
 
     def by(after: Expr, start: Program | None = None, path: tuple[int, ...] = (), before: Expr = WHOLE) -> Theorem:
-        ill = Rule("ill_stated", "planted", "", "Is not so.", {}, {(): unchecked(before, after)})
+        ill = Rule("ill_stated", "injected", "", "Is not so.", {}, {(): unchecked(before, after)})
         monkeypatch.setattr("rewrites.kernel.RULES", {**RULES, "ill_stated": ill})
         return rewrite(reflexivity(start or program()), ill, path, {})
 
     return by
 
 
-def test_a_planted_rule_is_taken_where_its_sides_have_one_type(taken: Take) -> None:
-    """So that the refusals below are of what is wrong; shapes that are written alike are no premise."""
-    made = taken(Guard(at_most(constant(1), n.node), WHOLE))
+def test_ill_stated_rule_applies_if_types_agree(step_to: Take) -> None:
+    """Shapes written alike need no premise. So the refusals below have other reasons."""
+    made = step_to(Guard(at_most(constant(1), n.node), WHOLE))
     assert made.steps[-1].premises == ()
 
 
 @pytest.mark.parametrize("after", [Access(WHOLE, constant(0)), Cast("int32", WHOLE)], ids=["rank", "dtype"])
-def test_sides_of_two_types_are_not_equal(after: Expr, taken: Take) -> None:
+def test_sides_of_different_types_are_refused(after: Expr, step_to: Take) -> None:
     with pytest.raises(NotEqual, match="the sides of ill_stated have the types"):
-        taken(after)
+        step_to(after)
 
 
 @pytest.mark.parametrize(
     "after",
-    [
-        Value(bound(0), "int64"),
-        Local(0, Type("int64", ())),
-        TensorVar(7, "t", Type("int64", ())),
-    ],
+    [Value(bound(0), "int64"), Local(0, Type("int64", ())), TensorVar(7, "t", Type("int64", ()))],
     ids=["an index", "a tensor", "a variable"],
 )
-def test_what_is_bound_nowhere_does_not_come_in(after: Expr, taken: Take) -> None:
+def test_unbound_variables_are_not_introduced(after: Expr, step_to: Take) -> None:
     two = Value(constant(2), "int64")
     with pytest.raises(NotEqual, match="ill_stated introduces an index or a tensor that is not bound at that place"):
-        taken(after, Program("p", program().inputs, two, ()), before=two)
+        step_to(after, Program("p", program().inputs, two, ()), before=two)
 
 
-def test_a_tensor_comes_in_with_the_type_of_its_value(taken: Take) -> None:
+def test_introduced_tensor_with_a_wrong_type_is_refused(step_to: Take) -> None:
     with pytest.raises(NotEqual, match="ill_stated introduces the tensor t with a wrong type"):
-        taken(Let(OTHER, Local(0, WHOLE.type), "t"))
+        step_to(Let(OTHER, Local(0, WHOLE.type), "t"))
 
 
-def test_a_tensor_has_the_type_of_its_value_where_that_is_written_in_another_way(taken: Take) -> None:
+def test_type_of_a_tensor_may_be_equal_by_assumption(step_to: Take) -> None:
     """The extents are equal by an assumption."""
     start = Program("p", program().inputs, Let(WHOLE, Local(0, WHOLE.type)), (equal(n.node, m.node),))
-    assert taken(OTHER, start, (0,)).rhs.body == Let(OTHER, Local(0, OTHER.type))
+    assert step_to(OTHER, start, (0,)).rhs.body == Let(OTHER, Local(0, OTHER.type))
 
 
-def test_what_must_hold_of_a_new_part_is_told_where_z3_alone_proves_it(taken: Take) -> None:
-    def beside(low: Index, high: Index) -> Expr:
+def test_only_obligations_proved_by_z3_are_recorded(step_to: Take) -> None:
+    def with_range(low: Index, high: Index) -> Expr:
         return Let(Gen(low, high, Value(constant(1), "float32")), WHOLE)
 
     squares = (n * n + m * m).node
-    assert taken(beside(constant(0), squares)).steps[-1].premises == ()
-    told_of = taken(beside((2 * n * m).node, squares)).steps[-1].premises
-    assert [premise.layer for premise in told_of] == ["z3"]
+    assert step_to(with_range(constant(0), squares)).steps[-1].premises == ()
+    recorded = step_to(with_range((2 * n * m).node, squares)).steps[-1].premises
+    assert [premise.layer for premise in recorded] == ["z3"]
 
 
 def padding(*extents: Index) -> Expr:
@@ -108,42 +104,42 @@ def padding(*extents: Index) -> Expr:
 
 
 @pytest.mark.parametrize("other", [(1, 1, 3), (3, 2, 3), (1, 2, 4)], ids=str)
-def test_each_extent_of_the_sides_is_compared(other: tuple[int, int, int], taken: Take) -> None:
-    """Extents may differ in their last term alone: n + 1 and n + 2, n + m + 3 and n + m + 4."""
+def test_each_extent_of_the_sides_is_compared(other: tuple[int, int, int], step_to: Take) -> None:
+    """Extents may differ in their last term only, such as n + m + 3 and n + m + 4."""
 
     def padded(first: int, second: int, third: int) -> Expr:
         return padding(n.node + first, n.node + second, n.node + m.node + third)
 
     start = Program("p", program().inputs, padded(1, 2, 3), ())
     with pytest.raises(PremiseFailed, match="a premise of ill_stated is not proved here"):
-        taken(padded(*other), start, before=start.body)
+        step_to(padded(*other), start, before=start.body)
 
 
 @pytest.mark.parametrize(("known", "guarded"), [(0, 1), (1, 0)])
-def test_each_extent_is_compared_again_in_the_terms_above(known: int, guarded: int, taken: Take) -> None:
-    """Under the guard both extents are 2, and outside of it one of them."""
+def test_extents_are_compared_in_enclosing_terms_too(known: int, guarded: int, step_to: Take) -> None:
+    """Under the guard both extents are 2, outside only one of them is."""
     sizes = (n.node, m.node)
     guard = Guard(equal(sizes[guarded], constant(2)), padding(*sizes))
     start = Program("p", program().inputs, guard, (equal(sizes[known], constant(2)),))
     half = padding(*(sizes[at] if at == guarded else constant(2) for at in (0, 1)))
-    assert taken(half, start, (0,), guard.body).rhs.body == replace(guard, body=half)
+    assert step_to(half, start, (0,), guard.body).rhs.body == replace(guard, body=half)
     with pytest.raises(PremiseFailed, match="a premise of ill_stated is not proved here"):
-        taken(padding(constant(2), constant(2)), start, (0,), guard.body)
+        step_to(padding(constant(2), constant(2)), start, (0,), guard.body)
 
 
 @pytest.mark.parametrize("extents", [(2, -1), (-1, 2), (2, 2, -1)], ids=str)
-def test_each_obligation_of_a_new_part_is_proved(extents: tuple[int, ...], taken: Take) -> None:
+def test_each_obligation_of_a_new_part_is_proved(extents: tuple[int, ...], step_to: Take) -> None:
     with pytest.raises(PremiseFailed, match="padding of extent -1"):
-        taken(Let(padding(*map(constant, extents)), WHOLE))
+        step_to(Let(padding(*map(constant, extents)), WHOLE))
 
 
 @pytest.mark.parametrize("around", [lambda e: Let(WHOLE, e), lambda e: Let(e, WHOLE)], ids=["the body", "the value"])
-def test_each_part_of_a_new_part_is_checked(around: Callable[[Expr], Expr], taken: Take) -> None:
+def test_each_part_of_a_new_part_is_checked(around: Callable[[Expr], Expr], step_to: Take) -> None:
     with pytest.raises(PremiseFailed, match="padding of extent -1"):
-        taken(Let(around(padding(constant(-1))), WHOLE))
+        step_to(Let(around(padding(constant(-1))), WHOLE))
 
 
-def test_obligations_that_only_z3_proves_are_not_asked_in_a_hurry() -> None:
+def test_obligations_that_need_z3_are_refused_in_fast_mode() -> None:
     square = (n * n + m * m - 2 * n * m).node
     always = at_most(constant(0), n.node)
     guarded = Guard(always, padding(square))
@@ -154,7 +150,7 @@ def test_obligations_that_only_z3_proves_are_not_asked_in_a_hurry() -> None:
         instance_at(RULES["guard_true"], arguments, guarded, scope, thorough=False)
 
 
-def test_a_theorem_is_not_made_again_by_copying() -> None:
+def test_copy_of_a_theorem_is_the_theorem() -> None:
     start = with_provenance(reflexivity(program()), ("a call",))
     assert copy.copy(start) is start
     assert copy.deepcopy(start) is start
@@ -163,19 +159,10 @@ def test_a_theorem_is_not_made_again_by_copying() -> None:
         pickle.dumps(start)
 
 
-def test_nothing_is_told_of_what_is_no_theorem() -> None:
-    fake: Any = SimpleNamespace(lhs=program(), rhs=program(), chain=None, steps=())
-    with pytest.raises(NotATheorem, match="SimpleNamespace is not a theorem"):
-        with_provenance(fake, ())
-
-
-# -- admission --------------------------------------------------------------------------------------------------------
-
-
-def test_a_program_is_one() -> None:
-    own = program()
+def test_forged_program_is_refused() -> None:
+    original = program()
     fake: Any = SimpleNamespace(
-        name="p", inputs=own.inputs, body=own.body, assumptions=own.assumptions, packed=own.packed
+        name="p", inputs=original.inputs, body=original.body, assumptions=original.assumptions, packed=original.packed
     )
     with pytest.raises(NotAdmitted, match="SimpleNamespace is not a program"):
         reflexivity(fake)
@@ -191,7 +178,7 @@ ELEMENT, INDEX, CONDITION = Kind("tensor"), Kind("index"), Kind("condition")
 OF_A_TENSOR, OF_AN_INDEX = ELEMENT[ELEMENT], ELEMENT[INDEX]
 
 
-def test_a_function_of_a_tensor_keeps_its_parameter() -> None:
+def test_function_of_a_tensor_keeps_its_parameter() -> None:
     given = Function((WHOLE.type,), Local(0, WHOLE.type))
     assert admitted(OF_A_TENSOR, given) == given
 
@@ -218,12 +205,12 @@ def test_a_function_of_a_tensor_keeps_its_parameter() -> None:
         (OF_A_TENSOR, Function(("index",), WHOLE), "e is not a valid argument of some_rule"),
     ],
 )  # fmt: skip
-def test_an_argument_that_is_none_is_refused(kind: Kind, argument: Argument, said: str) -> None:
+def test_invalid_argument_is_not_admitted(kind: Kind, argument: Argument, said: str) -> None:
     with pytest.raises(NotAdmitted, match=said):
         admitted(kind, argument)
 
 
-def test_ranks_are_those_of_the_kind() -> None:
+def test_is_of_checks_ranks() -> None:
     assert is_of(WHOLE, Kind("tensor", 1))
     assert is_of(WHOLE, Kind("tensor", 0))
     assert not is_of(WHOLE, Kind("tensor", 2))
@@ -234,7 +221,7 @@ def test_ranks_are_those_of_the_kind() -> None:
     assert is_of(constant(3), INDEX)
 
 
-def test_what_a_kind_takes_is_said() -> None:
+def test_description_of_kinds() -> None:
     assert described(INDEX) == "an index"
     assert described(CONDITION[INDEX]) == "a function of an index that returns a condition"
     assert described(OF_A_TENSOR) == "a function of a tensor that returns a tensor of rank 0 or more"

@@ -1,8 +1,7 @@
-"""Functions as arguments of rules, what rules are asked for, and how they are declared."""
+"""Functions as arguments of rules, and declarations of rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,11 +13,9 @@ from atl.core.predicate import NonNegative, at_most, conjunction, disjunction, e
 from atl.core.terms import Access, Binary, Constant, Expr, Gen, Let, Local, TensorVar, Type, Value
 from atl.errors import InvalidArgument, InvalidName, RankError
 from atl.surface.values import Condition, IndexExpr, Tensor
-from examples import beyond_the_paper, derivations
-from proofs_tests.language.reading import alike
+from proofs_tests.language.open_terms import same_denotation
 from proofs_tests.language.test_substitution import parts
 from proofs_tests.rules.test_statements import ELEMENT, INDEX, zeros
-from rewrites import Session
 from rewrites.instantiation import (
     Arguments,
     Function,
@@ -36,22 +33,7 @@ from rewrites.rule import ranks_text
 from rewrites.rule import rule as declared
 from rewrites.rule import rules as schema
 from rewrites.rules import RULES
-from rewrites.statement import (
-    Equation,
-    equation,
-    given,
-)
-
-SESSIONS: dict[str, Callable[[], Session]] = {
-    "tails of matmul": derivations.matmul_tiled_with_tails,
-    "tails of blur": derivations.blur_fused_with_tails,
-    "flat addition": derivations.addition_flat,
-    "scatter to gather": derivations.scatter_to_gather,
-    "tiled stencils": beyond_the_paper.stencils_tiled,
-}
-
-
-# -- functions as arguments -------------------------------------------------------------------------------------------
+from rewrites.statement import Equation, equation, given
 
 ROW_TYPE = Type("float32", (constant(2), bound(0)))
 FUNCTIONS: Final = (
@@ -60,8 +42,7 @@ FUNCTIONS: Final = (
     Function(("index", "index"), at_most(bound(0) * 3 + bound(1) * 5, bound(2))),
     Function(("index",), conjunction([at_most(constant(0), bound(0)), at_most(bound(0), bound(1))])),
     Function(
-        (ROW_TYPE, "index"),
-        Access(Access(Local(0, Type("float32", (constant(2), bound(1)))), bound(0)), bound(1)),
+        (ROW_TYPE, "index"), Access(Access(Local(0, Type("float32", (constant(2), bound(1)))), bound(0)), bound(1))
     ),
     Function((Type("float32", ()), "index"), at_most(bound(0) * 2, bound(1))),
     Function(
@@ -72,7 +53,7 @@ FUNCTIONS: Final = (
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=[str(number) for number in range(len(FUNCTIONS))])
-def test_a_function_is_that_which_python_calls(function: Function) -> None:
+def test_function_argument_and_python_function_agree(function: Function) -> None:
     call: Any = as_surface(function)
     assert abstracted(function.parameters, call) == function
     assert function.indices == sum(parameter == "index" for parameter in function.parameters)
@@ -81,7 +62,7 @@ def test_a_function_is_that_which_python_calls(function: Function) -> None:
         call(*[0] * (len(function.parameters) + 1))
 
 
-def test_each_kind_of_argument_has_its_sort_and_its_value_in_python() -> None:
+def test_sorts_and_python_values_of_arguments() -> None:
     row, condition = zeros(1), at_most(constant(0), bound(0))
     assert [sort_of(argument) for argument in (bound(0), condition, row)] == ["index", "condition", "tensor"]
     assert [sort_of(Function(("index",), body)) for body in (condition, row)] == ["condition", "tensor"]
@@ -99,7 +80,7 @@ def test_each_kind_of_argument_has_its_sort_and_its_value_in_python() -> None:
     assert not is_term(condition)
 
 
-def test_parameters_are_replaced_all_at_once() -> None:
+def test_substitution_is_simultaneous() -> None:
     body = Value(bound(0) + bound(1) * 10 + bound(2) * 100, None)
     swapped = substituted(body, (bound(0) + 1, bound(1)), ())
     assert swapped == Value(bound(1) + (bound(0) + 1) * 10 + bound(0) * 100, None)
@@ -108,7 +89,7 @@ def test_parameters_are_replaced_all_at_once() -> None:
     assert substituted(at_most(bound(0), bound(1)), (constant(7),), ()) == at_most(constant(7), bound(0))
 
 
-def test_the_last_values_are_those_of_the_last_parameters() -> None:
+def test_last_values_belong_to_the_last_parameters() -> None:
     body = Value(bound(0) + bound(1) * 10 + bound(2) * 100, None)
     assert substituted(body, tuple(map(constant, (1, 2, 3))), ()) == Value(constant(123), None)
     scalar = Type("float32", ())
@@ -118,30 +99,30 @@ def test_the_last_values_are_those_of_the_last_parameters() -> None:
 
 
 @pytest.mark.long
-def test_indices_of_a_body_are_replaced_under_binders_and_in_types() -> None:
+def test_indices_are_replaced_under_binders_and_in_types() -> None:
     for part, around in parts():
         *outer, second, first = around.indices
         outside = replace(around, indices=tuple(outer))
-        assert alike(substituted(part, (constant(second), constant(first)), ()), outside, part, around)
+        assert same_denotation(substituted(part, (constant(second), constant(first)), ()), outside, part, around)
 
 
-def test_tensors_of_a_body_are_replaced_under_binders() -> None:
+def test_tensors_are_replaced_under_binders() -> None:
     lets = [(part, around) for part, around in parts() if isinstance(part, Let)]
     for let, around in lets:
-        assert alike(substituted(let.body, (), (let.value,)), around, let, around)
+        assert same_denotation(substituted(let.body, (), (let.value,)), around, let, around)
     both = [(let.body, (let.value, let.body.value), let, around) for let, around in lets if isinstance(let.body, Let)]
     assert both
     for inner, (value, beneath), let, around in both:
-        # The second value is seen from outside of the first let.
+        # The second value is relative to the outside of the first let.
         outside = substituted(beneath, (), (value,))
-        assert alike(substituted(inner.body, (), (value, outside)), around, let, around)
+        assert same_denotation(substituted(inner.body, (), (value, outside)), around, let, around)
     free = Local(5, ROW_TYPE)
     assert substituted(free, (), (zeros(0), zeros(0))) == Local(3, ROW_TYPE)
     variable = TensorVar(7, "w", ROW_TYPE)
     assert substituted(variable, (), (zeros(0),)) == variable
 
 
-def test_an_expression_under_more_binders_keeps_what_it_means() -> None:
+def test_lifted_expression_keeps_its_meaning() -> None:
     assert lifted(bound(0) + bound(2) + 1, 2) == bound(2) + bound(4) + 1
     assert lifted(bound(0), 0) == bound(0)
     assert lifted(constant(3), 2) == constant(3)
@@ -149,10 +130,7 @@ def test_an_expression_under_more_binders_keeps_what_it_means() -> None:
     assert lifted(with_variable, 1) == bound(1) + index(Var(4, "w"))
 
 
-# -- rules ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_rule_is_asked_for_arguments_of_its_own() -> None:
+def test_rule_checks_the_names_of_its_arguments() -> None:
     rule = RULES["mul_comm"]
     one: Expr = Constant(1, "float32")
     for arguments, said in (
@@ -167,7 +145,7 @@ def test_a_rule_is_asked_for_arguments_of_its_own() -> None:
     assert rule.instance({"a": one, "b": one}).lhs == Binary("mul", one, one)
 
 
-def test_a_rule_is_not_stated_for_ranks_that_do_not_fit_it() -> None:
+def test_rule_has_no_statement_for_unsuitable_ranks() -> None:
     rule = RULES["get_sum"]
     assert list(rule.statements) == [(1,), (2,), (3,), (4,)]
     assert len(rule.statements) == 4
@@ -180,13 +158,13 @@ def test_a_rule_is_not_stated_for_ranks_that_do_not_fit_it() -> None:
     assert rule.statements[(1,)] is rule.statements[(1,)], "it is stated once"
 
 
-def test_ranks_are_written_for_one_group_and_for_several() -> None:
+def test_text_of_ranks() -> None:
     assert ranks_text({(0,): None, (2,): None}) == "0, 2"  # type: ignore[dict-item]
     assert ranks_text({(0, 1): None}) == "(0, 1)"  # type: ignore[dict-item]
     assert ranks_text({}) == "none"
 
 
-def test_a_rule_is_declared_by_its_annotations() -> None:
+def test_rule_is_declared_by_its_annotations() -> None:
     @declared(family="own", source="here", derived_from=("mul_comm",))
     def turned(a: Elem, n: RuleIndex) -> Equation:
         """Is itself."""
@@ -211,7 +189,7 @@ def test_a_rule_is_declared_by_its_annotations() -> None:
     assert [side.op for side in sides] == ["min", "max"]  # type: ignore[union-attr]
 
 
-def test_a_rule_without_a_docstring_has_an_empty_law_and_its_kinds_do_not_change() -> None:
+def test_rule_without_a_docstring_and_immutable_kinds() -> None:
     def quiet(op: str, a: Elem) -> Equation:
         return equation(a, a)
 
@@ -238,7 +216,7 @@ def unkind_in_a_schema(op: str, n: int, a: Elem) -> Equation:
     return equation(a, a)
 
 
-def test_a_parameter_without_a_kind_is_refused() -> None:
+def test_parameter_without_a_kind_is_refused() -> None:
     for function in (unkind_first, unkind_last):
         with pytest.raises(InvalidArgument, match=f"the parameter n of the rule {function.__name__} has no kind"):
             declared(family="own")(function)
@@ -246,7 +224,7 @@ def test_a_parameter_without_a_kind_is_refused() -> None:
         schema(named="{}", over=("a",), family="own")(unkind_in_a_schema)
 
 
-def test_another_rule_of_the_same_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_rule_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(a: Elem) -> Equation:
         return equation(a, a)
 
@@ -257,5 +235,5 @@ def test_another_rule_of_the_same_name_is_refused(monkeypatch: pytest.MonkeyPatc
         schema(named="{}", over=("a",), family="own")(twice)
 
 
-def test_every_rule_is_stated_for_some_ranks() -> None:
+def test_every_rule_has_a_statement() -> None:
     assert [rule.name for rule in RULES.values() if next(iter(rule.statements), None) is None] == []

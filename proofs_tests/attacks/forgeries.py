@@ -1,6 +1,6 @@
-"""Ways to get a theorem past the rules: things that only look like rules, arguments, theorems or programs.
+"""Attempts to obtain a theorem with forged rules, arguments, theorems or programs.
 
-Each is a function of an attack that says what it has got: a theorem, or nothing.
+Each function takes an attack and returns a theorem, or None.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from atl.core.terms import Expr, Unary
+from proofs_tests.attacks.contexts import Attack
 from proofs_tests.attacks.damage import damaged
-from proofs_tests.attacks.places import Attack
-from proofs_tests.attacks.settings import Setting
+from proofs_tests.attacks.declarations import Declarations
 from proofs_tests.programs.choices import Choices
 from rewrites import kernel
 from rewrites.instantiation import Argument, Function, is_term
@@ -24,7 +24,7 @@ from rewrites.statement import Ranks
 
 
 class Changing(Mapping[str, Any]):
-    """Arguments that are good when they are first looked at, and others from then on."""
+    """Arguments that are valid at the first access and others at later ones."""
 
     def __init__(self, first: Mapping[str, Argument], later: Mapping[str, Argument]) -> None:
         self.first, self.later = first, later
@@ -46,14 +46,14 @@ class Changing(Mapping[str, Any]):
         return name in self.first
 
 
-def changing(choices: Choices, start: Theorem, attack: Attack, setting: Setting) -> Theorem:
-    later = {name: damaged(choices, setting, value) for name, value in attack.arguments.items()}
+def changing(choices: Choices, start: Theorem, attack: Attack, declarations: Declarations) -> Theorem:
+    later = {name: damaged(choices, declarations, value) for name, value in attack.arguments.items()}
     shown = Changing(attack.arguments, later)
     return kernel.rewrite(start, attack.rule, attack.path, shown, reverse=attack.reverse)
 
 
-def changing_conditions(choices: Choices, start: Theorem, attack: Attack, setting: Setting) -> Theorem:
-    """Arguments of which the terms are exchanged for their opposites once they have been looked at."""
+def changing_conditions(choices: Choices, start: Theorem, attack: Attack, declarations: Declarations) -> Theorem:
+    """Exchange the arguments for their negations after the first access."""
     later = {name: _opposite(value) for name, value in attack.arguments.items()}
     shown = Changing(attack.arguments, later)
     return kernel.rewrite(start, attack.rule, attack.path, shown, reverse=attack.reverse)
@@ -70,8 +70,8 @@ def _negated(start: Theorem) -> Equation:
     return Equation(body, Unary("neg", Unary("neg", Unary("neg", body))))
 
 
-def no_rule(choices: Choices, start: Theorem, attack: Attack, setting: Setting) -> Theorem:
-    """Something that states what it likes, under the name of a rule."""
+def forged_rule(choices: Choices, start: Theorem, attack: Attack, declarations: Declarations) -> Theorem:
+    """Use an object that looks like a rule and states a false equation."""
     false = _negated(start)
     statements: dict[Ranks, Statement] = {(): Statement({}, (), false.lhs, false.rhs, (), {}, {}, ())}
     fakes: tuple[Any, ...] = (
@@ -83,8 +83,8 @@ def no_rule(choices: Choices, start: Theorem, attack: Attack, setting: Setting) 
     return kernel.rewrite(start, fake, (), {})
 
 
-def written_catalogue(choices: Choices, start: Theorem, attack: Attack, setting: Setting) -> Theorem | None:
-    """A rule of our own among those of the catalogue."""
+def extended_catalogue(choices: Choices, start: Theorem, attack: Attack, declarations: Declarations) -> Theorem | None:
+    """Add a false rule to the catalogue."""
     false = _negated(start)
     own = Rule("own", "scalars", "", "x = -x", {}, {(): Statement({}, (), false.lhs, false.rhs, (), {}, {}, ())})
     catalogue: Any = vars(kernel)["RULES"]
@@ -98,15 +98,15 @@ def written_catalogue(choices: Choices, start: Theorem, attack: Attack, setting:
         del catalogue["own"]
 
 
-def made_again(choices: Choices, start: Theorem, attack: Attack, setting: Setting) -> Theorem:
-    """The right side of a theorem made a second time, with another body."""
+def reinitialised_program(choices: Choices, start: Theorem, attack: Attack, declarations: Declarations) -> Theorem:
+    """Call the constructor of a theorem's right side again, with another body."""
     twice = kernel.transitivity(kernel.reflexivity(attack.program), kernel.reflexivity(attack.program))
     twice.rhs.__init__("p", twice.rhs.inputs, _negated(start).rhs)  # type: ignore[misc]
     return twice
 
 
-def no_theorem(choices: Choices, start: Theorem, attack: Attack, setting: Setting) -> Theorem:
-    """Something with the two sides of a theorem."""
+def forged_theorem(choices: Choices, start: Theorem, attack: Attack, declarations: Declarations) -> Theorem:
+    """Use an object that looks like a theorem."""
     other = replace(start.rhs, body=_negated(start).rhs)
     fake: Any = SimpleNamespace(lhs=start.lhs, rhs=other, chain=None, steps=())
     calls: tuple[Callable[[], Theorem], ...] = (
@@ -118,21 +118,21 @@ def no_theorem(choices: Choices, start: Theorem, attack: Attack, setting: Settin
     return calls[choices.integer(0, len(calls) - 1)]()
 
 
-def odd_path(choices: Choices, start: Theorem, attack: Attack, setting: Setting) -> Theorem:
-    """A path of what is no position."""
+def invalid_path(choices: Choices, start: Theorem, attack: Attack, declarations: Declarations) -> Theorem:
+    """Use a path with an invalid position."""
     odd: tuple[Any, ...] = (-1, True, 7, 0.0, "0", None)
     at = odd[choices.integer(0, len(odd) - 1)]
     path: Any = (*attack.path[:-1], at) if attack.path else (at,)
     return kernel.rewrite(start, attack.rule, path, attack.arguments, reverse=attack.reverse)
 
 
-Swindle = Callable[[Choices, Theorem, Attack, Setting], Theorem | None]
-SWINDLES: Final[tuple[Swindle, ...]] = (
+Forgery = Callable[[Choices, Theorem, Attack, Declarations], Theorem | None]
+FORGERIES: Final[tuple[Forgery, ...]] = (
     changing,
     changing_conditions,
-    no_rule,
-    written_catalogue,
-    made_again,
-    no_theorem,
-    odd_path,
+    forged_rule,
+    extended_catalogue,
+    reinitialised_program,
+    forged_theorem,
+    invalid_path,
 )

@@ -1,4 +1,4 @@
-"""Attacks by rules of users find nothing, and find faults that are put into what judges and states rules."""
+"""Tests of the fuzzer of user-defined rules, with injected faults in checking and stating."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from typing import Any, Final
 import pytest
 
 import atl
-from atl.cli import main as command
 from atl.core.index import constant
-from atl.errors import ATLError, RankError
-from proofs_tests.attacks.own_rules_fuzz import Run, damaged, declared, main, run_rules
-from proofs_tests.attacks.planting import plant
+from atl.errors import ATLError
+from proofs_tests.attacks.injection import inject
+from proofs_tests.attacks.random_rules import FALSE, Law
 from proofs_tests.attacks.rule_tricks import TRICKS
-from proofs_tests.attacks.stated_rules import FALSE, Law
+from proofs_tests.attacks.user_rules_fuzz import Run, damaged, declare, main, run_rules
 from proofs_tests.programs.choices import Seeded
 from rewrites import reschedule, rule, stating
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import CertificateError, NotATheorem
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule import Body, Equation, Rule, Vector, equation
-from rewrites.rule import rule as declare
+from rewrites.rule import rule as proved_rule
 from rewrites.rule_checking import symbolic
 from rewrites.rule_checking.registry import status_of
 from rewrites.rule_checking.symbolic import proved
 
 Patch = pytest.MonkeyPatch
 WRAPPED: Final = next(law for law in FALSE if 'cast("float64", 0.0)' in law.right)
-"""Equal but where an index is beyond what an int32 holds."""
+"""Law that fails only where an index overflows int32."""
 TWICE: Final = Law("a: Elem", "a + a", "2 * a")
 
 
-def attacked(text: str, folder: Path, most: int = 1) -> list[str]:
-    """What is found where a rule is used as the fuzzer does, up to the first finding."""
+def findings_of(text: str, folder: Path, most: int = 1) -> list[str]:
+    """Use a rule as the fuzzer does, and return the findings up to the first."""
     run = Run(0, folder)
     for number in range(1, most + 1):
         run.attack(number, "false", text, Seeded.by(str(number)))
@@ -45,23 +44,21 @@ def attacked(text: str, folder: Path, most: int = 1) -> list[str]:
 
 
 def accepted(law: Law) -> Rule:
-    found = declared(law.source("accepted"), "accepted")
+    found = declare(law.source("accepted"), "accepted")
     assert found.rule is not None, found.error
     return found.rule
 
 
 def refused(law: Law) -> ATLError:
-    found = declared(law.source("refused"), "refused").error
+    found = declare(law.source("refused"), "refused").error
     assert isinstance(found, ATLError)
     return found
 
 
-# -- faults that were there once ---------------------------------------------------------------------------------------
-
-PLANTED: dict[str, tuple[str, Callable[[Patch], None]]] = {
+FAULTS: dict[str, tuple[str, Callable[[Patch], None]]] = {
     "casts of two types that read alike": (
         WRAPPED.source("{name}"),
-        lambda patch: plant(patch, symbolic.Reader, "read", 'f"{operand.type.dtype} to {dtype}"', "dtype"),
+        lambda patch: inject(patch, symbolic.Reader, "read", 'f"{operand.type.dtype} to {dtype}"', "dtype"),
     ),
     "kinds of a user's class": (
         TRICKS["a group of a subclass"],
@@ -74,28 +71,28 @@ PLANTED: dict[str, tuple[str, Callable[[Patch], None]]] = {
 }
 
 
-@pytest.mark.parametrize("what", PLANTED)
-def test_a_fault_is_found_and_its_mend_holds(what: str, monkeypatch: Patch, tmp_path: Path) -> None:
-    text, put = PLANTED[what]
-    assert attacked(text, tmp_path) == []
+@pytest.mark.parametrize("what", FAULTS)
+def test_injected_fault_is_found(what: str, monkeypatch: Patch, tmp_path: Path) -> None:
+    text, put = FAULTS[what]
+    assert findings_of(text, tmp_path) == []
     put(monkeypatch)
-    assert attacked(text, tmp_path, most=6)
+    assert findings_of(text, tmp_path, most=6)
 
 
-@declare(family="attack")
+@proved_rule(family="attack")
 def ignoring(a: Vector, b: Vector, f: Body[Vector]) -> Equation:  # type: ignore[type-arg]
-    """It is true but where f ignores a + b, whose extents then may differ."""
+    """The law fails only if f ignores a + b, whose extents may then differ."""
     return equation(f(a + b), atl.guard(a.shape[0] == b.shape[0], f(a + b)))
 
 
-def test_a_proof_takes_nothing_from_tensors_that_a_function_may_ignore(monkeypatch: Patch) -> None:
+def test_proof_assumes_nothing_about_ignored_tensors(monkeypatch: Patch) -> None:
     assert proved(ignoring) is not None
-    plant(monkeypatch, symbolic, "_outside", " | Metavariable", "")
+    inject(monkeypatch, symbolic, "_outside", " | terms.Metavariable", "")
     assert proved(ignoring) is None
 
 
 @pytest.mark.long
-def test_an_unproved_rule_is_used_only_at_ranks_it_was_tried_at() -> None:
+def test_unproved_rule_applies_only_at_tested_ranks() -> None:
     unproved = accepted(
         Law("n: Index, a: Elem", "maximum(a, a - a) + minimum(a, a - a)", "a", "n <= (3 if a.rank < 3 else -9)")
     )
@@ -115,7 +112,7 @@ def test_an_unproved_rule_is_used_only_at_ranks_it_was_tried_at() -> None:
 
 
 @pytest.mark.long
-def test_an_unproved_rule_is_used_on_integers_only_where_it_was_tried() -> None:
+def test_unproved_rule_applies_to_integers_only_where_tested() -> None:
     law = next(law for law in FALSE if law.left == "maximum(a + 1, a)")
     rare = accepted(law)
     x = atl.tensor("x", dtype="int32")
@@ -137,11 +134,11 @@ def test_an_unproved_rule_is_used_on_integers_only_where_it_was_tried() -> None:
             'maximum(b, c) + cast("int32", a)'),
     ],
 )  # fmt: skip
-def test_what_is_false_at_one_rank_or_type_is_refused(law: Law) -> None:
+def test_law_that_fails_at_one_rank_or_type_is_refused(law: Law) -> None:
     assert type(refused(law)).__name__ == "FalseRule"
 
 
-def test_a_cast_in_a_rule_meets_a_metavariable_of_that_type() -> None:
+def test_cast_in_a_rule_fixes_the_type_of_a_metavariable() -> None:
     meets = accepted(Law("a: Elem, b: Elem", 'b + cast("int64", a)', 'cast("int64", a) + b'))
     assert {stated.element_types["b"] for stated in meets.statements.values()} == {"int64"}
     x, y = atl.tensor("x", 3, dtype="float32"), atl.tensor("y", 3, dtype="int64")
@@ -150,30 +147,20 @@ def test_a_cast_in_a_rule_meets_a_metavariable_of_that_type() -> None:
 
 
 @pytest.mark.long
-def test_a_false_rule_is_judged_alike_under_each_name() -> None:
+def test_proof_status_is_independent_of_the_name() -> None:
     law = next(law for law in FALSE if "w[i, k]" in law.right)
-    found = {declared(law.source(f"name_{number}"), f"name_{number}").judgement for number in range(5)}
+    found = {declare(law.source(f"name_{number}"), f"name_{number}").status for number in range(5)}
     assert len(found) == 1
     assert found.pop().startswith("FalseRule")
 
 
-def test_elements_of_more_dimensions_than_four_are_refused() -> None:
-    x = atl.tensor("x", 1, 1, 1, 1, 1)
-    start = reflexivity(atl.program("p", [x], x + x))
-    with pytest.raises(RankError, match="no statement for elements of rank 5"):
-        rewrite(start, accepted(TWICE), (), {"a": x.node})
-
-
-# -- tricks and certificates -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("what", [what for what in TRICKS if "subclass" in what or "afterwards" in what])
-def test_no_code_of_a_user_runs_after_the_declaration(what: str, tmp_path: Path) -> None:
-    assert attacked(TRICKS[what], tmp_path) == []
+def test_no_user_code_runs_after_the_declaration(what: str, tmp_path: Path) -> None:
+    assert findings_of(TRICKS[what], tmp_path) == []
 
 
 @pytest.mark.long
-def test_a_damaged_rule_in_a_certificate_is_refused() -> None:
+def test_damaged_rule_in_a_certificate_is_refused() -> None:
     x = atl.tensor("x", 3)
     theorem = reschedule(atl.program("p", [x], x + x)).rw(accepted(TWICE)).done()
     data: dict[str, Any] = json.loads(dumps(theorem))
@@ -190,18 +177,15 @@ def test_a_damaged_rule_in_a_certificate_is_refused() -> None:
     assert seen > 10
 
 
-def test_a_name_that_is_none_is_refused_in_a_certificate() -> None:
+def test_invalid_rule_name_in_a_certificate_is_refused() -> None:
     x = atl.tensor("x", 3)
     data = json.loads(dumps(reschedule(atl.program("p", [x], x + x)).rw(accepted(TWICE)).done()))
     with pytest.raises(CertificateError, match="refused"):
         loads(json.dumps(data).replace('"accepted"', '"accepted is\\nproved"'))
 
 
-# -- the fuzzer --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long
-def test_a_short_run_finds_nothing() -> None:
+def test_short_run_finds_nothing() -> None:
     report = run_rules((1, 3, 8, 9, 11, 26, 35), 6)
     assert report.findings == []
     assert report.ended == "all 7 are done"
@@ -209,13 +193,8 @@ def test_a_short_run_finds_nothing() -> None:
     assert report.certificates["replayed in a fresh process"] == report.certificates["written"] > 0
 
 
-def test_the_command_prints_what_became_of_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_counts_of_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "7", "--seed", "2"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("seed 2: 1 rules in ")
     assert said.endswith("0 findings\n")
-
-
-def test_the_attacks_are_a_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["fuzz", "rules", "--n", "1", "--seed", "2"]) == 0
-    assert capsys.readouterr().out.startswith("seed 2: 1 ")

@@ -1,4 +1,4 @@
-"""A user's own rule: judged where it is stated, refused with numbers where false, marked where it is not proved."""
+"""User-defined rules: proof status at the declaration, refusal of false rules, caveats of unproved ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import atl
 from atl.errors import InvalidArgument, InvalidName
-from proofs_tests.user_rules.stated import OF_EXTREMES, extremes, false_far_away, larger_and_smaller, program, telescope
+from proofs_tests.user_rules import samples
 from rewrites import reschedule, rules
 from rewrites.certificates.certificate import describe, dumps
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
@@ -28,20 +28,17 @@ from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Rule, Scala
 
 
 def unproved_theorem() -> Any:
-    return reschedule(extremes()).rw(larger_and_smaller).done()
+    return reschedule(samples.extremes()).rw(samples.larger_and_smaller).done()
 
 
-# -- grades -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_rule_is_judged_where_it_is_stated() -> None:
-    assert str(proof_status(telescope)) == "proved for all sizes"
-    assert proof_status(false_far_away).status == 2
-    assert proof_status(larger_and_smaller).status == 1
-    assert "not proved: max, sqrt, casts and the like are compared" in str(proof_status(larger_and_smaller))
-    assert status_text(telescope) == "user-defined rule, proved for all sizes"
+def test_proof_status_at_the_declaration() -> None:
+    assert str(proof_status(samples.telescope)) == "proved for all sizes"
+    assert proof_status(samples.false_far_away).status == 2
+    assert proof_status(samples.larger_and_smaller).status == 1
+    assert "not proved: max, sqrt, casts and the like are compared" in str(proof_status(samples.larger_and_smaller))
+    assert status_text(samples.telescope) == "user-defined rule, proved for all sizes"
     assert status_text(rules["get_gen"]) == "proved for all sizes"
-    assert "proved for all sizes" in described(telescope)
+    assert "proved for all sizes" in described(samples.telescope)
 
 
 def forgets_a_term(n: Index, e: Body[Index]) -> Equation:
@@ -120,7 +117,7 @@ def misspelt(e: Elem) -> Equation:
         (misspelt, InvalidArgument, "has no valid equation: NameError: name 'sofar' is not defined"),
     ],
 )  # fmt: skip
-def test_a_rule_that_is_not_true_is_refused(function: Callable[..., Any], of: type[atl.ATLError], says: str) -> None:
+def test_false_or_invalid_rule_is_refused(function: Callable[..., Any], of: type[atl.ATLError], says: str) -> None:
     with pytest.raises(of) as caught:
         rule(function)
     assert says in str(caught.value)
@@ -150,12 +147,12 @@ def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
     ],
     ids=["of the catalogue", "a number", "no function", "annotation", "default"],
 )
-def test_a_wrong_declaration_is_refused(call: Callable[[], object], said: str) -> None:
+def test_invalid_declaration_of_a_rule_is_refused(call: Callable[[], object], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         call()
 
 
-def test_a_rule_of_the_catalogue_is_not_replaced() -> None:
+def test_catalogue_rule_is_not_replaced() -> None:
     def mul_comm(a: Elem, b: Elem) -> Equation:
         """A product commutes."""
         return equation(a * b, b * a)
@@ -164,28 +161,31 @@ def test_a_rule_of_the_catalogue_is_not_replaced() -> None:
         rule(mul_comm)
 
 
-# -- the kernel -------------------------------------------------------------------------------------------------------
-
-
-def test_the_kernel_takes_a_rule_that_was_judged_and_no_other() -> None:
-    start = reflexivity(program())
-    arguments = reschedule(program()).rw(telescope).done().steps[0].arguments
-    assert rewrite(start, telescope, (), arguments).rhs == reschedule(program()).rw(telescope).goal
-    for other in (replace(telescope), replace(telescope, statements=false_far_away.statements), copy.copy(telescope)):
+def test_kernel_accepts_checked_rules_only() -> None:
+    start = reflexivity(samples.program())
+    arguments = reschedule(samples.program()).rw(samples.telescope).done().steps[0].arguments
+    assert (
+        rewrite(start, samples.telescope, (), arguments).rhs == reschedule(samples.program()).rw(samples.telescope).goal
+    )
+    for other in (
+        replace(samples.telescope),
+        replace(samples.telescope, statements=samples.false_far_away.statements),
+        copy.copy(samples.telescope),
+    ):
         with pytest.raises(NotATheorem, match="telescope is not a rule of the catalogue"):
             rewrite(start, other, (), arguments)
 
 
-def test_a_rule_that_was_refused_is_not_taken() -> None:
+def test_refused_rule_is_not_accepted() -> None:
     kinds = metavariables_of(commutes)
     made = Rule("commutes", "own", "", "A difference commutes.", kinds, {(0,): stated(commutes, kinds, (0,))})
     assert status_of(made) is None
     with pytest.raises(NotATheorem, match="commutes is not a rule of the catalogue"):
-        rewrite(reflexivity(extremes()), made, (), {name: atl.tensor("x").node for name in kinds})
+        rewrite(reflexivity(samples.extremes()), made, (), {name: atl.tensor("x").node for name in kinds})
 
 
 @pytest.mark.long
-def test_a_rule_that_nobody_has_any_more_is_forgotten() -> None:
+def test_unreferenced_rule_is_garbage_collected() -> None:
     def gone(e: Elem) -> Equation:
         """What is added to zero."""
         return equation(e + 0, e)
@@ -195,12 +195,9 @@ def test_a_rule_that_nobody_has_any_more_is_forgotten() -> None:
     assert held() is None
 
 
-# -- marks ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_theorem_says_which_unproved_rules_it_rests_on() -> None:
+def test_theorem_lists_its_unproved_rules() -> None:
     theorem = unproved_theorem()
-    assert theorem.unproved == (larger_and_smaller,)
+    assert theorem.unproved == (samples.larger_and_smaller,)
     assert repr(theorem) == "extremes = extremes, by 1 step; NOT PROVED: it holds if larger_and_smaller (tested) does"
     assert describe(theorem).startswith(
         "NOT PROVED: it holds if larger_and_smaller (tested) does. Derived by 1 step, that"
@@ -210,67 +207,58 @@ def test_a_theorem_says_which_unproved_rules_it_rests_on() -> None:
     assert json.loads(dumps(theorem))["own"]["larger_and_smaller"]["grade"] == 1
 
 
-def test_a_theorem_by_a_proved_rule_is_proved() -> None:
-    theorem = reschedule(program()).rw(telescope).done()
+def test_theorem_by_a_proved_rule_has_no_caveat() -> None:
+    theorem = reschedule(samples.program()).rw(samples.telescope).done()
     assert theorem.unproved == ()
     assert repr(theorem) == "rise = rise, by 1 step"
     assert "not proved" not in theorem._repr_html_()
     assert describe(theorem).startswith("Proved by 1 step, that")
 
 
-def test_a_false_theorem_by_a_rule_that_no_small_size_refutes_is_marked() -> None:
-    """What the mark is for: the rule is false, and nobody has found that out."""
+def test_theorem_by_an_unrefuted_false_rule_has_a_caveat() -> None:
     n, x = atl.sizes("n", min=0), atl.tensor("x")
-    theorem = reschedule(atl.program("many", [x], atl.sum(n, lambda i: x))).rw(false_far_away).done()
-    assert theorem.unproved == (false_far_away,)
+    theorem = reschedule(atl.program("many", [x], atl.sum(n, lambda i: x))).rw(samples.false_far_away).done()
+    assert theorem.unproved == (samples.false_far_away,)
     assert describe(theorem).startswith("NOT PROVED")
 
 
-def test_a_session_knows_a_rule_by_its_name_from_then_on() -> None:
-    s = reschedule(extremes(), own=[larger_and_smaller])
-    assert s.rw("larger_and_smaller").goal == reschedule(extremes()).rw(larger_and_smaller).goal
-    s = reschedule(program())
+def test_session_finds_a_used_rule_by_name() -> None:
+    s = reschedule(samples.extremes(), own=[samples.larger_and_smaller])
+    assert s.rw("larger_and_smaller").goal == reschedule(samples.extremes()).rw(samples.larger_and_smaller).goal
+    s = reschedule(samples.program())
     with pytest.raises(InvalidArgument, match=r"(?s)telescope is a user-defined rule.*s\.rw\(telescope\)"):
         s.rw("telescope")
-    assert s.rw(telescope).undo().branch().rw("telescope").goal == s.redo().goal
-    assert reschedule(program(), own=(telescope,)).rw("telescope").goal == s.goal
-    for wrong in ([rules["get_gen"]], telescope, "telescope"):
+    assert s.rw(samples.telescope).undo().branch().rw("telescope").goal == s.redo().goal
+    assert reschedule(samples.program(), own=(samples.telescope,)).rw("telescope").goal == s.goal
+    for wrong in ([rules["get_gen"]], samples.telescope, "telescope"):
         with pytest.raises(InvalidArgument, match="a list of user-defined rules"):
-            reschedule(program(), own=wrong)  # type: ignore[arg-type]
+            reschedule(samples.program(), own=wrong)  # type: ignore[arg-type]
 
 
-def test_a_script_says_where_the_rule_comes_from() -> None:
-    theorem = reschedule(program()).rw(telescope).done()
+def test_script_imports_the_rule() -> None:
+    theorem = reschedule(samples.program()).rw(samples.telescope).done()
     script = theorem.as_python()
-    assert "from proofs_tests.user_rules.stated import telescope" in script
+    assert "from proofs_tests.user_rules.samples import telescope" in script
     names: dict[str, Any] = {}
     exec(script, names)
     assert names["theorem"].rhs == theorem.rhs
 
 
-def test_a_rule_of_a_notebook_is_to_be_stated_where_its_script_runs() -> None:
+def test_script_asks_for_the_definition_of_a_notebook_rule() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(OF_EXTREMES, names)
-    script = reschedule(extremes()).rw(names["larger_and_smaller"]).done().as_python()
+    exec(samples.OF_EXTREMES, names)
+    script = reschedule(samples.extremes()).rw(names["larger_and_smaller"]).done().as_python()
     assert "# larger_and_smaller is a user-defined rule: define it here" in script
 
 
-def test_a_sweep_uses_the_rule_that_is_given_and_not_its_namesake() -> None:
-    def taken(factor: int) -> Rule:
-        @rule
-        def out(e: Scalar) -> Equation:
-            """A factor is taken out of a sum."""
-            return equation(factor * e + e, (factor + 1) * e)
-
-        return out
-
+def test_sweep_uses_the_given_rule_among_equal_names() -> None:
     x, y = atl.tensor("x"), atl.tensor("y")
     s = reschedule(atl.program("p", [x, y], (2 * x + x) * (3 * y + y) * (2 * y + y)))
-    s.rw(taken(2)).rw(taken(3), all=True)
+    s.rw(samples.taken_out(2)).rw(samples.taken_out(3), all=True)
     assert s.goal.body == (3 * x * (4 * y) * (2 * y + y)).node
 
 
-def test_a_rule_about_higher_ranks_alone_is_found_there() -> None:
+def test_rule_about_higher_ranks_applies_there() -> None:
     @rule
     def rows(v: Matrix) -> Equation:
         """The rows of a matrix make it up; of a tensor, the planes."""
@@ -282,7 +270,7 @@ def test_a_rule_about_higher_ranks_alone_is_found_there() -> None:
 
 
 @pytest.mark.parametrize("extent", [10**8, 10**15])
-def test_a_rule_about_large_extents_is_judged_in_time(extent: int) -> None:
+def test_rule_about_large_extents_is_refused_in_time(extent: int) -> None:
     def many(a: Scalar) -> Equation:
         """A sum of many equal terms."""
         return equation(atl.sum(extent, lambda i: a), extent * a)
@@ -291,7 +279,7 @@ def test_a_rule_about_large_extents_is_judged_in_time(extent: int) -> None:
         rule(many)
 
 
-def test_integers_are_tried_where_their_squares_wrap() -> None:
+def test_integers_are_tested_where_their_squares_wrap() -> None:
     @rule
     def positive(a: Scalar, b: Scalar) -> Equation:
         """A sum of squares is larger than -1."""

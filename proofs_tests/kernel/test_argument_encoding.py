@@ -1,4 +1,4 @@
-"""Arguments and hashes of certificates, to the letter: what is written once is read, and means the same, for good."""
+"""Encoding and hashes of arguments in certificates: they are stable and read back."""
 
 from __future__ import annotations
 
@@ -11,18 +11,7 @@ import pytest
 
 import atl
 from atl.core.forms import Role, slots_of
-from atl.core.index import (
-    Array,
-    Index,
-    Size,
-    Var,
-    bound,
-    exclusive_or,
-    extremum,
-    floordiv,
-    index,
-    read,
-)
+from atl.core.index import Array, Index, Size, Var, bound, exclusive_or, extremum, floordiv, index, read
 from atl.core.node import MAX_DEPTH
 from atl.core.predicate import Predicate, conjunction, disjunction, equal, less, negation
 from atl.core.program import Program
@@ -30,16 +19,7 @@ from atl.core.terms import Binary, Constant, Expr, Local, Metavariable, Type
 from atl.errors import ATLError
 from proofs_tests.language.test_forms import INPUTS, SAMPLES, samples
 from rewrites.certificates.digests import Digests
-from rewrites.certificates.term_json import (
-    DEEPEST,
-    Reader,
-    Writer,
-    abbreviated,
-    argument_in,
-    same,
-    text_of,
-    written,
-)
+from rewrites.certificates.term_json import DEEPEST, Reader, Writer, abbreviated, argument_in, same, text_of, written
 from rewrites.errors import Unreadable
 from rewrites.instantiation import Argument, Function, as_surface
 
@@ -77,7 +57,7 @@ ARGUMENTS: Final[tuple[Argument, ...]] = (*INDICES, *CONDITIONS, *CLOSED, *FUNCT
 
 
 def lines() -> list[str]:
-    """Each argument as text; each term with its hash."""
+    """Return each argument as text, and each term with its hash."""
     digests = Digests()
     hashed = [f"{Digests().of_term(term)} {type(term).__name__}" for term in CLOSED]
     assert hashed == [f"{digests.of_term(term)} {type(term).__name__}" for term in CLOSED]
@@ -85,8 +65,8 @@ def lines() -> list[str]:
     return [*(text_of(each, PROGRAM) for each in ARGUMENTS), *hashed, *map(digests.of_program, programs)]
 
 
-def test_arguments_are_written_and_hashed_as_they_always_were() -> None:
-    """A certificate that was saved says what it said: what is written here otherwise needs another format."""
+def test_encoding_and_hashes_are_unchanged() -> None:
+    """Other encodings or hashes need another format of certificates."""
     assert lines() == FILE.read_text(encoding="utf-8").splitlines()
 
 
@@ -97,7 +77,7 @@ def test_every_argument_is_read_back(argument: Argument) -> None:
     assert type(back) is (Function if isinstance(argument, Function) else type(as_surface(argument)))
 
 
-def test_a_term_that_is_opened_is_no_argument() -> None:
+def test_opened_term_is_not_an_argument() -> None:
     for term in SAMPLES:
         if term.form.opened:
             with pytest.raises(Unreadable, match="a variable is free in an argument"):
@@ -108,23 +88,23 @@ def test_a_term_that_is_opened_is_no_argument() -> None:
         text_of(read(ROW, (at,)), Program("p", INPUTS, Constant(0, "float32")))
 
 
-def each(kind: str, *values: Any) -> list[Any]:
-    """What each of these would be as an argument of a kind."""
+def encoded(kind: str, *values: Any) -> list[Any]:
+    """Return the encodings of these values as arguments of a kind."""
     return [[kind, value] for value in values]
 
 
 UNREADABLE: Final[dict[str, list[Any]]] = {
     "an argument": [["index"], ["index", 1, 2], ["term", 1], [], 3, "n", {}, None, ["function", "index", "tensor", 1],
                     ["function", ["index"], "index", 0]],
-    "an index": each(
+    "an index": encoded(
         "index", True, 1.0, None, "a b", "", [], ["bound"], ["bound", -1], ["bound", True], ["bound", MAX_DEPTH + 1],
         ["//", 1], ["//", 1, 2, 3], ["min"], ["^"], ["mod", 1, 2], ["read"], ["read", 3], {},
     ),
-    "a term": each("index", ["+", 3], ["+", []], ["+", ["n"]], ["+", [1.0, "n"]], ["+", None]),
-    "a condition": each(
+    "a term": encoded("index", ["+", 3], ["+", []], ["+", ["n"]], ["+", [1.0, "n"]], ["+", None]),
+    "a condition": encoded(
         "condition", [">=0"], [">=0", 1, 2], ["=0"], ["!=0"], ["not", ["=0", 1]], [], "n", None, True,
     ),
-    "a tensor expression": each(
+    "a tensor expression": encoded(
         "tensor", ["@"], ["@", 0], ["@", -1], ["@", True], ["@", 0, 0], [], ["gen"], ["gen", 0, "n"], ["plus", 1], "x",
         3, ["input", "A", "A"], ["metavariable", 1], ["variable", 1],
     ),
@@ -133,14 +113,14 @@ UNREADABLE: Final[dict[str, list[Any]]] = {
         ["function", [[]], "tensor", ["input", "A"]], ["function", [{}], "tensor", ["input", "A"]],
         ["function", [[3]], "tensor", ["input", "A"]],
     ],
-    "a reshape operator": each("tensor", ["reshape", "turn", ["input", "A"]]),
-    "a word": each(
+    "a reshape operator": encoded("tensor", ["reshape", "turn", ["input", "A"]]),
+    "a word": encoded(
         "tensor", ["input", 3], ["input", None], ["constant", 3, "float32"], ["gen", 0, "n", ["input", "A"], 3, ""],
         ["gen", 0, "n", ["input", "A"], "i", None], ["reshape", 3, ["input", "A"]], ["value", 0, 3],
         ["unary", 3, ["input", "A"]],
     ),
-    "a number": each("tensor", *(["constant", text, "float32"] for text in ("nan", "x", "", "1e", "--3", "0x3"))),
-    "the position of a let-bound tensor": each(
+    "a number": encoded("tensor", *(["constant", text, "float32"] for text in ("nan", "x", "", "1e", "--3", "0x3"))),
+    "the position of a let-bound tensor": encoded(
         "tensor", *(["local", at, ["float32"]] for at in (-1, True, "0", None, MAX_DEPTH + 1))
     ),
 }  # fmt: skip
@@ -148,20 +128,20 @@ CASES: Final = [(what, data) for what, found in UNREADABLE.items() for data in f
 
 
 @pytest.mark.parametrize(("what", "data"), CASES, ids=map(str, range(len(CASES))))
-def test_what_is_written_otherwise_is_refused(what: str, data: Any) -> None:
+def test_invalid_encoding_is_refused(what: str, data: Any) -> None:
     with pytest.raises(ATLError) as caught:
         argument_in(json.dumps([data]), PROGRAM)
     assert f"is not the encoding of {what}" in str(caught.value)
 
 
-def test_names_are_written_as_they_are_and_what_is_opened_is_not_read() -> None:
+def test_names_are_unescaped_and_opened_terms_are_not_read() -> None:
     assert text_of(index(Size("größe")), PROGRAM) == '[["index", "größe"]]'
     with pytest.raises(Unreadable, match="is not the encoding of a tensor expression"):
         argument_in('[["tensor", ["metavariable", 8, "e", ["float32"], [], []]]]', PROGRAM)
 
 
-def test_a_field_of_several_is_read_from_a_list() -> None:
-    """Only opened terms have such fields by now; a constructor that will have one is written and read like all."""
+def test_field_with_several_parts_is_read_from_a_list() -> None:
+    """Only opened terms have such fields now."""
     reader = Reader(INPUTS)
     fields = {slot.role: slot for slot in slots_of(Metavariable)}
     assert reader._field(fields[Role.INDICES], ["n", 3], iter(())) == (n, index(3))
@@ -171,7 +151,7 @@ def test_a_field_of_several_is_read_from_a_list() -> None:
             reader._field(fields[role], "n", iter(()))
 
 
-def test_a_constructor_with_several_parts_is_written_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constructor_with_several_parts_is_written_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Metavariable, "form", replace(Metavariable.form, opened=None))
     twice = Binary("add", Constant(1, "float32"), Constant(2, "float32"))
     term = Metavariable(8, "e", Type("float32", ()), (bound(2), n), (twice, twice))
@@ -183,7 +163,7 @@ def test_a_constructor_with_several_parts_is_written_and_read(monkeypatch: pytes
     assert argument_in(text, PROGRAM).node == term
 
 
-def test_limits_are_where_they_are_said_to_be() -> None:
+def test_limits_of_positions() -> None:
     assert argument_in(f'[["index", ["bound", {MAX_DEPTH}]]]', PROGRAM).node == bound(MAX_DEPTH)
     local = argument_in(f'[["tensor", ["local", {MAX_DEPTH}, ["float32"]]]]', PROGRAM)
     assert local.node == Local(MAX_DEPTH, Type("float32", ()))
@@ -193,17 +173,17 @@ def test_limits_are_where_they_are_said_to_be() -> None:
 
 
 def nested(depth: int) -> str:
-    """A list in a list in a list …"""
+    """Return nested lists."""
     return "[" * depth + "]" * depth
 
 
 @pytest.mark.parametrize("text", ["", "[", "3", "null", "[]", '{"index": 1}', nested(DEEPEST + 1), nested(100_000)])
-def test_what_is_no_argument_is_refused(text: str) -> None:
+def test_invalid_text_of_an_argument_is_refused(text: str) -> None:
     with pytest.raises(Unreadable):
         argument_in(text, PROGRAM)
 
 
-def test_what_is_shown_of_a_value_is_short() -> None:
+def test_shown_values_are_abbreviated() -> None:
     assert abbreviated("a" * 58) == '"' + "a" * 58 + '"'
     assert abbreviated("a" * 59) == '"' + "a" * 59 + " …"
     deep: list[Any] = []
@@ -213,14 +193,14 @@ def test_what_is_shown_of_a_value_is_short() -> None:
     assert abbreviated([deep]) == "a deeply nested value"
 
 
-def test_values_are_alike_where_they_are_written_alike() -> None:
+def test_same_compares_encodings() -> None:
     assert same({"a": 1, "b": [2]}, {"b": (2,), "a": 1})
     assert same({"b": (2,), "a": 1}, {"a": 1, "b": [2]})
     for other in ({"a": 1.0}, {"a": True}, {"a": "1"}, {"a": [1]}, {}):
         assert not same({"a": 1}, other)
 
 
-def test_what_occurs_twice_is_written_once_and_leaves_are_not_shared() -> None:
+def test_repeated_terms_are_shared_except_leaves() -> None:
     three = Constant(3, "float32")
     twice: Expr = Binary("mul", Binary("add", three, three), Binary("add", three, three))
     table, (values,) = written([{"e": twice}], PROGRAM.inputs)
@@ -235,14 +215,14 @@ def test_what_occurs_twice_is_written_once_and_leaves_are_not_shared() -> None:
     assert once == []
 
 
-def test_a_writer_counts_what_stands_in_each_argument() -> None:
+def test_writer_counts_uses_of_terms() -> None:
     writer = Writer(PROGRAM.inputs)
     one = writer.used(writer.argument(Binary("add", Constant(1, "float32"), Constant(2, "float32"))))
     assert writer.finish() == []
     assert writer.resolved(one)[0] == "tensor"
 
 
-def test_equal_terms_have_one_hash_and_others_another() -> None:
+def test_hashes_are_equal_iff_terms_are() -> None:
     hashes = [Digests().of_term(term) for term in SAMPLES]
     assert len({*hashes}) == len({*SAMPLES})
     assert all(len(each) == 16 and int(each, 16) >= 0 for each in hashes)
@@ -259,8 +239,8 @@ def test_equal_terms_have_one_hash_and_others_another() -> None:
 
 
 @pytest.mark.parametrize("dtype", [None, "float32"])
-def test_a_number_is_read_with_the_element_type_that_it_has_or_with_none(dtype: Any) -> None:
-    """As an argument of a rule it may have none: it has that of the place where the rule is used."""
+def test_literal_without_an_element_type_is_read_back(dtype: Any) -> None:
+    """A literal argument may take its type from the place where the rule is used."""
     number = Constant(2, dtype)
     back = argument_in(text_of(number, PROGRAM), PROGRAM).node
     assert back == number

@@ -1,4 +1,4 @@
-"""Faults that were planted in the kernel and that no test had found: each of these finds one."""
+"""Tests that found mutants of the kernel which other tests did not find."""
 
 from __future__ import annotations
 
@@ -40,8 +40,16 @@ def doubled() -> Program:
     return atl.program("p", [x], atl.gen(n, lambda i: 2 * x[i]))
 
 
+def commuted() -> tuple[Theorem, Theorem, Theorem]:
+    """Return theorems by 0, 1 and 2 steps of `mul_comm`."""
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    start = reflexivity(doubled())
+    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
+    return start, once, rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
+
+
 class Agreeable:
-    """Says of itself that it equals whatever it is compared with."""
+    """Object that equals everything."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -52,15 +60,8 @@ class Agreeable:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_what_is_no_theorem_is_not_shown_under_other_names() -> None:
-    """It would come back as a theorem."""
-    fake: Any = SimpleNamespace(lhs=doubled(), rhs=doubled(), chain=None, steps=())
-    with pytest.raises(NotATheorem, match="SimpleNamespace is not a theorem"):
-        with_names_and_marks(fake, doubled().body)
-
-
-def test_what_is_no_theorem_gets_no_key() -> None:
-    """What makes a theorem would be handed to it, and any program could be its right side."""
+def test_forged_theorem_does_not_receive_the_key() -> None:
+    """Whoever holds the key could make any theorem."""
     handed: list[object] = []
     at = whole(doubled().body, outermost(doubled()))
     fake: Any = SimpleNamespace(
@@ -71,13 +72,13 @@ def test_what_is_no_theorem_gets_no_key() -> None:
     assert not handed
 
 
-def test_a_theorem_is_shown_as_a_term_alone() -> None:
+def test_renaming_needs_a_term() -> None:
     with pytest.raises(NotATheorem, match="differs in more than names"):
         with_names_and_marks(reflexivity(doubled()), Agreeable())  # type: ignore[arg-type]
 
 
 def with_parts_of(other: Any, known: Any, of: type) -> Any:
-    """A node put together past the constructors: it has the identity of one and the fields of another."""
+    """Return a node with the fields of one node and the identity of another."""
     made: Any = object.__new__(of)
     for slot in (slot for each in of.__mro__ for slot in getattr(each, "__slots__", ())):
         if slot not in ("__weakref__", "below") and hasattr(other, slot):
@@ -87,7 +88,7 @@ def with_parts_of(other: Any, known: Any, of: type) -> Any:
 
 
 class Claims(type(Binary)):  # type: ignore[misc]
-    """Classes that say of themselves that they are `Binary`, and give what was made before."""
+    """Metaclass whose classes claim to be `Binary` and return a prepared node."""
 
     made: Any = None
 
@@ -114,8 +115,8 @@ class Sum(Binary, metaclass=Claims):
 
 
 @pytest.mark.parametrize("of", [Binary, Sum])
-def test_what_has_the_identity_of_a_term_is_made_anew(of: type) -> None:
-    """Its fields would be the right side of a theorem that is false."""
+def test_forged_terms_give_no_false_theorem(of: type) -> None:
+    """The forged fields would be the right side of a false theorem."""
     theorem = reflexivity(atl.program("p", [x], x + x))
     known: Any = theorem.rhs.body
     Claims.made = with_parts_of((x - x).node, known, Binary)
@@ -135,37 +136,27 @@ def test_what_has_the_identity_of_a_term_is_made_anew(of: type) -> None:
         assert made.rhs.body == atl.parse(str(made.rhs)).body
 
 
-def test_an_assumption_speaks_of_no_index_that_is_bound_nowhere() -> None:
+def test_unbound_index_in_an_assumption_is_refused() -> None:
     with pytest.raises(NotEqual, match=r"given\[0\] uses an index or a tensor that is not bound"):
         reflexivity(doubled(), [at_most(bound(0), n.node)])
 
 
-def test_a_rule_that_lacks_an_argument_says_which() -> None:
+def test_missing_argument_is_named() -> None:
     with pytest.raises(InvalidArgument, match="the rule mul_comm needs b"):
         rewrite(reflexivity(doubled()), RULES["mul_comm"], (0,), {"a": atl.value(2).node})
 
 
-def test_a_theorem_says_how_many_steps_it_took() -> None:
-    start = reflexivity(doubled())
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
-    twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
+def test_repr_and_steps_after_count_steps() -> None:
+    start, once, twice = commuted()
     assert [repr(each) for each in (start, once, twice, symmetry(once))] == [
         "p = p, by 0 steps", "p = p, by 1 step", "p = p, by 2 steps", "p = p, by 1 step",
     ]  # fmt: skip
-
-
-def test_of_a_theorem_that_is_no_beginning_all_steps_are_later() -> None:
-    start = reflexivity(doubled())
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
-    twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
     assert twice.steps_after(once) == twice.steps[1:]
     assert twice.steps_after(symmetry(once)) == twice.steps
     assert once.steps_after(twice) == once.steps
 
 
-def test_a_theorem_is_drawn_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_html_passes_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     monkeypatch.setattr("atl.html.write", lambda *given, **named: drawn.append((given, named)))
     theorem, kernel = reflexivity(doubled()), object()
@@ -177,22 +168,13 @@ def test_a_theorem_is_drawn_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch
     ]  # fmt: skip
 
 
-def test_theorems_that_meet_compose() -> None:
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    there = rewrite(reflexivity(doubled()), RULES["mul_comm"], (0,), {"a": two, "b": element})
-    and_back = transitivity(there, symmetry(there))
-    assert and_back.lhs == and_back.rhs == there.lhs
-    assert [step.reverse for step in and_back.steps] == [False, True]
-    assert transitivity(and_back, there).rhs == there.rhs
-
-
-def test_a_theorem_keeps_all_steps_of_what_it_is_made_of() -> None:
-    start = reflexivity(doubled())
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
-    twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
+def test_composition_keeps_all_steps() -> None:
+    start, once, twice = commuted()
     assert transitivity(start, twice).steps == twice.steps
     there = transitivity(once, symmetry(once))
+    assert there.lhs == there.rhs == once.lhs
+    assert [step.reverse for step in there.steps] == [False, True]
+    assert transitivity(there, once).rhs == once.rhs
     assert [step.reverse for step in transitivity(there, twice).steps] == [False, True, False, False]
     turned = symmetry(twice).steps
     assert [(step.arguments, step.reverse) for step in turned] == [
@@ -200,10 +182,8 @@ def test_a_theorem_keeps_all_steps_of_what_it_is_made_of() -> None:
     ]
 
 
-def test_each_step_by_an_unproved_rule_marks_a_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = reflexivity(doubled())
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
+def test_each_unproved_rule_marks_a_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, once, _ = commuted()
     twice = rewrite(once, RULES["mul_one"], (0,), {"a": once.rhs.body.body}, reverse=True)  # type: ignore[union-attr]
     for name in ("mul_comm", "mul_one"):
         monkeypatch.setattr("rewrites.kernel.is_unproved", lambda rule, unproved=name: rule.name == unproved)
@@ -211,8 +191,8 @@ def test_each_step_by_an_unproved_rule_marks_a_theorem(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("by", [-1, 1])
-def test_each_premise_of_a_step_is_proved(by: int) -> None:
-    """Reading an element of a generation asks for two: that it is not before the first, nor after the last."""
+def test_each_premise_is_proved(by: int) -> None:
+    """Reading an element of a generation has two premises: 0 <= k and k < n."""
     inner = atl.gen(n, lambda j: x[j] * x[j])
     start = reflexivity(atl.program("p", [x], atl.gen(n, lambda i: inner[i + by])))
     body: Any = inner.node
@@ -221,7 +201,7 @@ def test_each_premise_of_a_step_is_proved(by: int) -> None:
         rewrite(start, RULES["get_gen"], (0,), arguments)
 
 
-def test_a_step_keeps_the_premises_that_were_proved() -> None:
+def test_step_keeps_its_premises() -> None:
     inner = atl.gen(n, lambda j: x[j] * x[j])
     start = reflexivity(atl.program("p", [x], atl.gen(n, lambda i: inner[i])))
     body: Any = inner.node
@@ -241,13 +221,12 @@ def premises(theorem: Theorem) -> list[str]:
     return [show_predicate(each.premise) for each in theorem.steps[-1].premises]
 
 
-def test_a_refused_step_names_its_place() -> None:
+def test_refused_step_names_its_place() -> None:
     with pytest.raises(NotEqual, match=r"the subterm at \[0\] is not the left side of mul_one"):
         rewrite(reflexivity(doubled()), RULES["mul_one"], (0,), {"a": x[0].node})
 
 
-def test_theorems_about_programs_that_differ_in_one_part_do_not_compose() -> None:
-    """Each part of a program is compared: the same body means another thing under other assumptions and results."""
+def test_programs_that_differ_in_one_field_do_not_compose() -> None:
     parts: dict[str, Any] = {
         "name": "q",
         "inputs": (*doubled().inputs, Array("y", (n.node,), "float32")),
@@ -266,15 +245,14 @@ def test_theorems_about_programs_that_differ_in_one_part_do_not_compose() -> Non
 
 
 @pytest.mark.parametrize("path", [(-1,), (True,), (0.0,), ("0",), (None,), (1,), (0, 2)])
-def test_a_path_is_of_positions_alone(path: Any) -> None:
-    """Python would count -1 from the end, and take True for 1."""
+def test_invalid_path_is_refused(path: Any) -> None:
+    """Python would count -1 from the end, and treat True as 1."""
     two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
     with pytest.raises(NotEqual, match="the program has no subterm at"):
         rewrite(reflexivity(doubled()), RULES["mul_comm"], path, {"a": two, "b": element})
 
 
-def test_an_argument_uses_what_is_bound_around_its_place_and_no_more() -> None:
-    """It is refused as it comes in, and not only when the program is whole again."""
+def test_unbound_indices_in_arguments_are_refused() -> None:
     whole = doubled()
     always = at_most(constant(0), constant(0))
     beyond: list[dict[str, Any]] = [

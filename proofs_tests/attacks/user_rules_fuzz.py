@@ -1,12 +1,17 @@
-"""Attacks on the rules of users: true laws, false ones, changed ones, and texts that try every trick of Python.
+"""Fuzzer of user-defined rules: true, false and mutated laws, and rules that use Python tricks.
 
-Each run declares one rule. One that is accepted is used at element ranks 0 to 4 and with all element types, by the
-kernel and by a session, in both directions. Both sides of each theorem are evaluated exactly, with integers at the ends
-of their range. A finding is a theorem without a mark whose sides differ, a theorem of an unproved rule without a mark,
-code of the user that runs after the declaration, an object of a user's class that remains in a rule, an untyped error,
-a name on which the judgement depends, or a certificate that is not replayed as it was written.
+Each run declares one rule. The kernel and a session use an accepted rule at element ranks 0 to 4, with all element
+types and in both directions. Both sides of each theorem are evaluated exactly, with integers at the ends of their
+range.
 
-`atl fuzz rules --n 1000 --seed 1` prints how many rules of each kind were accepted, and what became of their theorems.
+These are findings:
+- a theorem without a caveat whose sides differ, and a theorem of an unproved rule without a caveat,
+- user code that runs after the declaration, and an object of a user's class that a rule keeps,
+- an untyped error,
+- a proof status that depends on the name of the rule,
+- a certificate that does not replay.
+
+`atl fuzz rules --n 1000 --seed 1` prints how many rules of each kind were accepted, and the counts of their theorems.
 """
 
 from __future__ import annotations
@@ -30,10 +35,10 @@ from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import arrays_in, subterms
 from atl.errors import ATLError
+from proofs_tests.attacks.random_rules import HEAD, drawn_law
 from proofs_tests.attacks.rule_tricks import TRICKS
-from proofs_tests.attacks.rule_uses import Used, around, differ, needs
-from proofs_tests.attacks.stated_rules import HEAD, drawn_law
-from proofs_tests.fuzzing import Progress, Tally, command, try_all
+from proofs_tests.attacks.rule_uses import Arguments, differ, obligations_of, wrapped
+from proofs_tests.fuzzing import SHOWN, Progress, Tally, command, counted, try_all
 from proofs_tests.programs.choices import Choices, Seeded, chance, choose
 from rewrites import kernel, reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -46,17 +51,16 @@ from rewrites.rule_checking.status import Status
 from rewrites.statement import Statement
 
 TRICKS_AT: Final = 3
-"""Of every four runs this one is a trick."""
+"""Index, among four consecutive runs, of the one that declares a trick."""
 USES: Final = 8
-"""How often each rule is used by the kernel."""
+"""Number of uses of each rule by the kernel."""
 TRIES: Final = 25
-"""How many arguments are drawn until one meets the premises."""
+"""Maximum number of random arguments until one satisfies the premises."""
 RENAMED: Final = 9
-"""Of every so many runs the rule is declared again, under another name."""
+"""Period of the runs that declare the rule again under another name."""
 SAVED: Final = 5
-"""Of every so many runs one theorem is saved and read back, and its certificate damaged."""
+"""Period of the runs that save a theorem, and damage its certificate."""
 DAMAGES: Final = 4
-FINDINGS_SHOWN: Final = 10
 REPLAY: Final = """
 import sys
 from pathlib import Path
@@ -68,16 +72,14 @@ for file in sorted(Path(sys.argv[1]).glob("*.json")):
     alike = wanted == found + theorem.caveat or not theorem.caveat and wanted.startswith(found)
     print(file.stem if alike else f"{file.stem}: {found}{theorem.caveat} and not {wanted}".replace("\\n", "; "))
 """
-"""What a fresh process runs, in which none of the rules was declared.
+"""Script of a process that replays certificates without the declarations.
 
-A file holds a rule at the ranks that are used. It may be proved at these, and not at all: then the mark is gone.
+A file contains the rule at the used ranks only. It may be proved at these and not at all: then the caveat is absent.
 """
 
 
 @dataclass(slots=True)
 class Report(Tally[str]):
-    """What became of the rules."""
-
     rules: Counter[str] = field(default_factory=Counter)
     became: Counter[tuple[str, str]] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -92,32 +94,24 @@ class Report(Tally[str]):
         lines = [
             self.opening("rules"),
             *(
-                f"  {kind}: {count}; {_counted({how: n for (of, how), n in self.became.items() if of == kind})}"
+                f"  {kind}: {count}; {counted({how: n for (of, how), n in self.became.items() if of == kind})}"
                 for kind, count in sorted(self.rules.items())
             ),
-            f"  refused: {_counted(self.refused)}",
-            f"  theorems: {_counted(self.theorems)}",
-            f"  calls compared: {_counted(self.compared)}",
-            f"  by element rank: {_counted(dict(sorted(self.ranks.items())))}",
-            f"  by element type: {_counted(self.types)}",
-            f"  certificates: {_counted(self.certificates)}",
-            f"  {len(self.marked)} false rules were accepted with a mark",
-            *(f"    {said}" for said in self.marked[:FINDINGS_SHOWN]),
-            f"  {len(self.findings)} findings",
+            f"  refused: {counted(self.refused)}",
+            f"  theorems: {counted(self.theorems)}",
+            f"  calls compared: {counted(self.compared)}",
+            f"  by element rank: {counted(dict(sorted(self.ranks.items())))}",
+            f"  by element type: {counted(self.types)}",
+            f"  certificates: {counted(self.certificates)}",
+            f"  {len(self.marked)} false rules were accepted with a caveat",
+            *(f"    {said}" for said in self.marked[:SHOWN]),
         ]
-        return "\n".join([*lines, *(f"\nFINDING {found}" for found in self.findings[:FINDINGS_SHOWN])])
-
-
-def _counted(counts: Any) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
-
-
-# -- declaring a rule -------------------------------------------------------------------------------------------------
+        return self.report(lines)
 
 
 @dataclass(slots=True)
 class Declared:
-    """What became of a text: a rule, or the error with which it was refused. `calls` is what its code notes."""
+    """Result of a declaration: a rule or an error. `calls` is the log of its code."""
 
     rule: Rule | None
     error: Exception | None
@@ -125,16 +119,16 @@ class Declared:
     module: str
 
     @property
-    def judgement(self) -> str:
-        """What was found of it, whatever it is called."""
+    def status(self) -> str:
+        """Proof status, independent of the name of the rule."""
         if self.rule is not None:
             return str(status_of(self.rule))
         numbers = self.error.numbers if isinstance(self.error, ATLError) else None
         return f"{type(self.error).__name__} {numbers}"
 
 
-def declared(text: str, name: str) -> Declared:
-    """Execute the text of a rule, in a module of its own."""
+def declare(text: str, name: str) -> Declared:
+    """Execute the text of a rule in a new module."""
     module = f"user_{name}"
     source = HEAD + text
     linecache.cache[module] = len(source), None, source.splitlines(keepends=True), module
@@ -150,8 +144,8 @@ def declared(text: str, name: str) -> Declared:
     return Declared(made, None, calls, module)
 
 
-def remains(declaration: Declared) -> str | None:
-    """Return the class of an object of the user's own that is kept in a rule."""
+def user_object_in(declaration: Declared) -> str | None:
+    """Return the class of a user's object that a rule keeps."""
     rule = declaration.rule
     assert rule is not None
     seen: set[int] = set()
@@ -168,8 +162,6 @@ def remains(declaration: Declared) -> str | None:
             left += gc.get_referents(at)
     return None
 
-
-# -- damaged certificates ---------------------------------------------------------------------------------------------
 
 ODD: Final[tuple[Any, ...]] = (
     None,
@@ -191,7 +183,7 @@ ODD: Final[tuple[Any, ...]] = (
 
 
 def damaged(part: Any, choices: Choices) -> Any:
-    """Return JSON with one thing changed: left out, repeated, exchanged, or replaced by something odd."""
+    """Return JSON with one change: a deletion, a repetition, an exchange or an odd value."""
     if isinstance(part, dict) and part and chance(choices, 92):
         key = choose(choices, sorted(part))
         if chance(choices, 8):
@@ -216,12 +208,7 @@ def damaged(part: Any, choices: Choices) -> Any:
     return choose(choices, ODD)
 
 
-# -- runs -------------------------------------------------------------------------------------------------------------
-
-
 class Run:
-    """The runs of one seed."""
-
     def __init__(self, seed: int, folder: Path) -> None:
         self.report = Report(seed)
         self.folder = folder
@@ -230,7 +217,7 @@ class Run:
         self.text = ""
 
     def one(self, number: int) -> None:
-        """One run: a rule is declared and, where it is accepted, used."""
+        """Declare a rule and, if it is accepted, use it."""
         choices = Seeded.by(f"rules {self.report.seed} {number}")
         if number % 4 == TRICKS_AT:
             what = list(TRICKS)[number // 4 % len(TRICKS)]
@@ -240,21 +227,21 @@ class Run:
             self.attack(number, kind, law.source("{name}"), choices)
 
     def attack(self, number: int, kind: str, template: str, choices: Choices) -> None:
-        """Declare the rule of a text, in which {name} is what it is called, and use it."""
+        """Declare the rule of a text, in which {name} is the rule's name, and use it."""
         self.number, self.kind = number, kind
         of = kind.partition(":")[0]
         name = f"rule_{number}"
         self.text = template.replace("{name}", name)
         self.report.rules[of] += 1
-        made = declared(self.text, name)
+        made = declare(self.text, name)
         if number % RENAMED == 0:
             self._renamed(made, template, choices)
-        rule, standing = made.rule, None if made.rule is None else status_of(made.rule)
-        if rule is None or standing is None:
+        rule, found = made.rule, None if made.rule is None else status_of(made.rule)
+        if rule is None or found is None:
             self._refused(of, made)
             return
-        self.report.became[of, f"{standing.status}{', floats only' if standing.integer_counterexample else ''}"] += 1
-        if (left := remains(made)) is not None:
+        self.report.became[of, f"{found.status}{', floats only' if found.integer_counterexample else ''}"] += 1
+        if (left := user_object_in(made)) is not None:
             self._found(f"a {left}, whose class is the user's, is kept in the rule")
         before = len(made.calls)
         for use in range(USES):
@@ -274,14 +261,12 @@ class Run:
 
     def _renamed(self, made: Declared, template: str, choices: Choices) -> None:
         name = choose(choices, ("z", "a_rule", "matmul_swaps", f"another_{self.number}", "ß"))
-        again = declared(template.replace("{name}", name), name)
-        if again.judgement != made.judgement and "COUNT" not in template and "fresh_uid" not in template:
-            self._found(f"as {name} it is judged {again.judgement}, and before {made.judgement}")
-
-    # -- theorems -----------------------------------------------------------------------------------------------------
+        again = declare(template.replace("{name}", name), name)
+        if again.status != made.status and "COUNT" not in template and "fresh_uid" not in template:
+            self._found(f"as {name} its status is {again.status}, and {made.status}")
 
     def _used(self, rule: Rule, choices: Choices) -> Theorem | None:
-        """A theorem by the kernel, for arguments that are drawn; and one by a session that matches the rule."""
+        """Make a theorem by the kernel for random arguments, and one by a session that matches the rule."""
         stated = choose(choices, list(rule.statements.values()))
         reverse, indices = chance(choices, 40), int(chance(choices, 30))
         drawn = self._instance(rule, stated, choices, indices)
@@ -290,8 +275,8 @@ class Run:
             return None
         used, arguments, sides, premises = drawn
         try:
-            body, path = around(sides[reverse], choices, indices=indices)
-            assumed = needs(sides, premises, indices) if used.symbolic else ()
+            body, path = wrapped(sides[reverse], choices, indices=indices)
+            assumed = obligations_of(sides, premises, indices) if used.symbolic else ()
             bodies = [each.body if isinstance(each, Function) else each for each in arguments.values()]
             terms = (*sides, *filter(is_term, bodies))
             read = {array for term in terms for part in subterms(term) for array in arrays_in(part)}
@@ -300,18 +285,20 @@ class Run:
         except ATLError as error:
             self.report.theorems[f"no program: {type(error).__name__}"] += 1
             return None
-        theorem = self._asked(lambda: kernel.rewrite(start, rule, path, arguments, reverse=reverse), rule, choices)
+        theorem = self._attempt_step(
+            lambda: kernel.rewrite(start, rule, path, arguments, reverse=reverse), rule, choices
+        )
         if theorem is not None:
             self.report.ranks.update([max(stated.ranks, default=0)])
             self.report.types.update(set(used.types.values()))
-        self._asked(lambda: reschedule(start.lhs).rw(rule, reverse=reverse).done(), rule, choices, how="session")
+        self._attempt_step(lambda: reschedule(start.lhs).rw(rule, reverse=reverse).done(), rule, choices, how="session")
         return theorem
 
     def _instance(
         self, rule: Rule, stated: Statement, choices: Choices, indices: int
-    ) -> tuple[Used, dict[str, Argument], tuple[Expr, Expr], tuple[Predicate, ...]] | None:
+    ) -> tuple[Arguments, dict[str, Argument], tuple[Expr, Expr], tuple[Predicate, ...]] | None:
         for _ in range(TRIES):
-            used = Used(stated, choices, indices=indices)
+            used = Arguments(stated, choices, indices=indices)
             try:
                 arguments = used.arguments()
                 if not used.symbolic and stated.premises_for(arguments) and (not indices or chance(choices, 80)):
@@ -322,7 +309,9 @@ class Run:
             return used, arguments, (made.lhs, made.rhs), made.premises
         return None
 
-    def _asked(self, ask: Callable[[], Theorem], rule: Rule, choices: Choices, how: str = "kernel") -> Theorem | None:
+    def _attempt_step(
+        self, ask: Callable[[], Theorem], rule: Rule, choices: Choices, how: str = "kernel"
+    ) -> Theorem | None:
         try:
             theorem = ask()
         except ATLError as error:
@@ -332,10 +321,10 @@ class Run:
             self._found(f"an error that is not typed, by the {how}: {type(error).__name__}: {error}")
             return None
         self.report.theorems[f"{how}: theorem"] += 1
-        standing = status_of(rule)
-        assert standing is not None
-        if bool(theorem.caveat) != (standing.status < Status.PROVED):
-            self._found(f"a theorem by a rule that is {standing.status} has the mark {theorem.caveat!r}")
+        found = status_of(rule)
+        assert found is not None
+        if bool(theorem.caveat) != (found.status < Status.PROVED):
+            self._found(f"a theorem by a rule that is {found.status} has the caveat {theorem.caveat!r}")
         self._compared(theorem, choices)
         return theorem
 
@@ -353,8 +342,6 @@ class Run:
                 self.report.marked.append(said)
         elif wrong is not None:
             self._found(f"a false theorem{what}, {wrong}\n{theorem.lhs}\n  =\n{theorem.rhs}")
-
-    # -- certificates -------------------------------------------------------------------------------------------------
 
     def _saved(self, theorem: Theorem, choices: Choices) -> None:
         try:
@@ -376,14 +363,14 @@ class Run:
                 again = loads(json.dumps({**data, "own": own}))
             except CertificateError:
                 self.report.certificates["damaged: refused"] += 1
-            except Exception as error:  # noqa: BLE001 (what is looked for)
+            except Exception as error:  # noqa: BLE001 (an untyped error is a finding)
                 self._found(f"a damaged certificate: {type(error).__name__}: {error}\n{json.dumps(own)[:2000]}")
             else:
                 self.report.certificates["damaged: a theorem"] += 1
                 self._compared(again, choices, " by a damaged certificate")
 
-    def replayed(self) -> None:
-        """Replay the certificates in a fresh process, in which no rule was declared."""
+    def replay_saved(self) -> None:
+        """Replay the certificates in a new process without the declarations."""
         wanted = self.report.certificates["written"]
         if not wanted:
             return
@@ -401,25 +388,22 @@ class Run:
         self.report.findings.append(f"{where}: {wrong}\n{self.text}")
 
 
-# -- the command ------------------------------------------------------------------------------------------------------
-
-
 def run_rules(
     numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, first: bool = False
 ) -> Report:
-    """These runs of a seed; interrupted, those made so far. With `first`, no more than up to the first finding."""
+    """Run these numbers of a seed, or until an interrupt. With `first`, stop at the first finding."""
     with tempfile.TemporaryDirectory() as folder:
         run = Run(seed, Path(folder))
         run.report.wanted = len(numbers)
         try_all(run.report, numbers, run.one, progress, first=first)
         if not run.report.interrupted:
-            run.replayed()
+            run.replay_saved()
     return run.report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 without findings, 1 with some, 130 when interrupted."""
-    said = "Attacks the rules of users, and judges their theorems."
+    """Run the command. Return 0 without findings, 1 with findings, 130 when interrupted."""
+    said = "Attacks user-defined rules and evaluates their theorems."
     return command(arguments, run_rules, name="rules", what="rules", description=said)
 
 

@@ -1,4 +1,4 @@
-"""Inputs of truth values: read in conditions only, and the same in every way to run them."""
+"""Boolean inputs: they occur in conditions only, and are the same in every way to run a program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def masked() -> atl.Program:
 
 
 @pytest.mark.parametrize("value", [False, True])
-def test_all_ways_to_run_a_program_take_truth_values(value: bool) -> None:
+def test_all_ways_to_run_accept_booleans(value: bool) -> None:
     random = np.random.default_rng(2)
     program = masked()
     kernel = compiled(program)
@@ -49,13 +49,13 @@ def test_all_ways_to_run_a_program_take_truth_values(value: bool) -> None:
             assert (got == wanted).all()
 
 
-def test_a_kernel_that_remembers_the_shapes_of_a_call_takes_other_truth_values() -> None:
+def test_cached_call_reads_new_booleans() -> None:
     kernel = compiled(atl.program("p", [mask, x], atl.gen(n, m, lambda i, j: atl.guard(mask[i, j], x[i, j]))))
     for held in (np.eye(2, 3, dtype=bool), np.ones((2, 3), bool), np.zeros((2, 3), bool)):
         assert (kernel(held, np.ones((2, 3), np.float32)) == held).all()
 
 
-def test_truth_values_are_written_and_read_as_conditions(tmp_path: Path) -> None:
+def test_booleans_print_and_compile_as_conditions(tmp_path: Path) -> None:
     program = masked()
     assert str(program) == (
         "masked (mask : bool[n, m], flag : bool, x : float32[n, m]) : float32[n, m] :=\n"
@@ -85,35 +85,36 @@ def test_truth_values_are_written_and_read_as_conditions(tmp_path: Path) -> None
     ],
     ids=["factor", "body", "reshaped", "index", "compared", "cast", "selected", "bound", "number"],
 )
-def test_truth_values_stand_in_no_other_place(made: Callable[[], atl.Tensor]) -> None:
+def test_booleans_are_refused_outside_conditions(made: Callable[[], atl.Tensor]) -> None:
     with pytest.raises(atl.ATLError, match=r"ATL202|ATL102"):
         atl.program("p", [mask, x], made())
 
 
 @pytest.mark.parametrize("given", [{"range": (0, 2)}, {"monotonic": "increasing"}])
-def test_truth_values_have_neither_a_range_nor_an_order(given: Any) -> None:
+def test_booleans_have_no_range_or_order(given: Any) -> None:
     with pytest.raises(atl.ATLError, match="the elements of mask are bool"):
         atl.tensor("mask", n, dtype="bool", **given)
 
 
 @pytest.mark.parametrize("given", [np.ones((2, 3), int), np.ones((2, 3), np.float32)], ids=["integers", "floats"])
-def test_a_call_takes_truth_values_alone(given: Any) -> None:
+def test_call_requires_boolean_arrays(given: Any) -> None:
     kernel = compiled(masked())
     with pytest.raises(atl.ATLError, match="not bool") as refused:
         kernel(given, True, np.ones((2, 3), np.float32))
     assert "pass mask.astype(bool)" in str(refused.value)
 
 
-def test_a_text_reads_truth_values_as_conditions_only() -> None:
-    with pytest.raises(atl.ATLError, match="expected an index, found a condition"):
-        atl.parse("p (mask : bool[n], x : float32[n]) := ⊞[i < n] x[mask[i]]")
-    with pytest.raises(atl.ATLError, match="ATL"):
-        atl.parse("p (mask : bool[n] in [0, 2), x : float32[n]) := x")
-    with pytest.raises(atl.ATLError, match="ATL202"):
-        atl.parse("p (mask : bool[n], x : float32[n]) := mask")
+def test_parser_accepts_booleans_in_conditions_only() -> None:
+    for text, said in (
+        ("(mask : bool[n], x : float32[n]) := ⊞[i < n] x[mask[i]]", "expected an index, found a condition"),
+        ("(mask : bool[n] in [0, 2), x : float32[n]) := x", "ATL"),
+        ("(mask : bool[n], x : float32[n]) := mask", "ATL202"),
+    ):
+        with pytest.raises(atl.ATLError, match=said):
+            atl.parse(f"p {text}")
 
 
-def test_inputs_to_time_a_program_on_have_truth_values() -> None:
+def test_random_inputs_include_booleans() -> None:
     made = random_inputs(masked(), {"n": 3, "m": 4})
     assert made["mask"].dtype == np.bool_
     assert made["flag"].dtype == np.bool_

@@ -1,4 +1,4 @@
-"""Certificates hold the equations of users' rules: they replay without the rules, and altered ones are refused."""
+"""User-defined rules in certificates: they replay without the definitions, and altered ones are refused."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 import atl
 from atl.cli import main
 from atl.errors import InvalidArgument
-from proofs_tests.user_rules.stated import OF_EXTREMES, extremes, larger_and_smaller, program, telescope
-from rewrites import Rule, load, proof_trace, reschedule, rules
+from proofs_tests.user_rules.samples import OF_EXTREMES, extremes, larger_and_smaller, program, taken_out, telescope
+from rewrites import load, proof_trace, reschedule, rules
 from rewrites.certificates.certificate import describe, dumps, loads
 from rewrites.certificates.rule_json import _statement as statement_read
 from rewrites.certificates.rule_json import _statement_written as statement_written
@@ -42,11 +42,8 @@ def refusal(data: Any) -> str:
     return str(caught.value)
 
 
-# -- a certificate is enough ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long
-def test_a_certificate_brings_the_rules_that_it_uses() -> None:
+def test_certificate_contains_its_user_rules() -> None:
     for theorem in (unproved_theorem(), reschedule(program()).rw(telescope).done()):
         back = loads(dumps(theorem))
         assert (back.lhs, back.rhs, back.caveat) == (theorem.lhs, theorem.rhs, theorem.caveat)
@@ -69,16 +66,16 @@ reschedule(atl.program("double", [x], x + x)).rw(known["twice"]).done().save(pro
 
 
 @pytest.mark.long
-def test_a_certificate_replays_where_its_rules_file_is_gone(tmp_path: Path) -> None:
-    own, marked, proved = tmp_path / "mine.py", tmp_path / "marked.json", tmp_path / "proved.json"
-    own.write_text(OF_EXTREMES, encoding="utf-8")
+def test_certificate_replays_without_the_rules_file(tmp_path: Path) -> None:
+    file, marked, proved = tmp_path / "mine.py", tmp_path / "marked.json", tmp_path / "proved.json"
+    file.write_text(OF_EXTREMES, encoding="utf-8")
 
     def ended(*command: object) -> tuple[int, str]:
         done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
-    assert ended("-c", DERIVES, own, marked, proved) == (0, "")
-    own.unlink()
+    assert ended("-c", DERIVES, file, marked, proved) == (0, "")
+    file.unlink()
     assert ended("-m", "atl", "check", proved)[0] == 0
     code, said = ended("-m", "atl", "check", marked, proved)
     assert code == 3
@@ -86,45 +83,35 @@ def test_a_certificate_replays_where_its_rules_file_is_gone(tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_the_command_tells_by_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_of_check_reports_unproved_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proved, marked = tmp_path / "proved.json", tmp_path / "marked.json"
     reschedule(program()).rw(telescope).done().save(proved)
     unproved_theorem().save(marked)
     assert main(["check", str(proved)]) == 0
     capsys.readouterr()
     assert main(["check", "--json", str(marked), str(proved)]) == 3
-    judged = json.loads(capsys.readouterr().out)["certificates"]
-    assert [each["unproved"] for each in judged] == [[NAME], []]
+    verdicts = json.loads(capsys.readouterr().out)["certificates"]
+    assert [each["unproved"] for each in verdicts] == [[NAME], []]
     assert main(["check", str(marked), str(tmp_path / "none.json")]) == 1
 
 
-def test_a_page_of_a_certificate_is_exported_without_the_rules_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_page_is_exported_without_the_rules_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unproved_theorem().save(tmp_path / "marked.json")
     assert main(["export", str(tmp_path / "marked.json"), "--as", "html"]) == 0
     assert "Not proved. " in capsys.readouterr().out
 
 
 @pytest.mark.long
-def test_two_rules_of_one_name_are_told_apart() -> None:
-    def taken(factor: int) -> Rule:
-        @rule
-        def out(e: Elem) -> Equation:
-            """A factor is taken out of a sum."""
-            return equation(factor * e + e, (factor + 1) * e)
-
-        return out
-
+def test_rules_with_equal_names_are_distinguished() -> None:
     x, y = atl.tensor("x"), atl.tensor("y")
     start = atl.program("p", [x, y], (2 * x + x) * (3 * y + y))
-    theorem = reschedule(start).rw(taken(2)).rw(taken(3)).done()
+    theorem = reschedule(start).rw(taken_out(2)).rw(taken_out(3)).done()
     assert theorem.rhs.body == (3 * x * (4 * y)).node
     assert list(json.loads(dumps(theorem))["own"]) == ["out", "out#2"]
     back = loads(dumps(theorem))
     assert back.rhs == theorem.rhs
     assert [step.rule.name for step in back.steps] == ["out", "out"]
-    names: dict[str, Any] = {"out": taken(2), "out_2": taken(3)}
+    names: dict[str, Any] = {"out": taken_out(2), "out_2": taken_out(3)}
     exec(theorem.as_python(), names)
     assert names["theorem"].rhs == theorem.rhs
     confused = json.loads(dumps(theorem))
@@ -134,7 +121,7 @@ def test_two_rules_of_one_name_are_told_apart() -> None:
 
 
 @pytest.mark.long
-def test_a_hash_is_of_the_equations_and_not_of_how_they_were_written() -> None:
+def test_hash_depends_on_the_equations_only() -> None:
     def stated(double: Callable[[Any], Any], factor: int = 2) -> str:
         @rule
         def doubled(e: Elem) -> Equation:
@@ -149,7 +136,7 @@ def test_a_hash_is_of_the_equations_and_not_of_how_they_were_written() -> None:
 
 
 @pytest.mark.long
-def test_a_rule_is_written_at_the_ranks_at_which_it_is_used() -> None:
+def test_rule_is_written_at_its_used_ranks_only() -> None:
     @rule
     def exchanged(a: Elem, b: Elem) -> Equation:
         """A sum commutes."""
@@ -167,12 +154,12 @@ def test_a_rule_is_written_at_the_ranks_at_which_it_is_used() -> None:
     assert "the rule exchanged has no statement for elements of ranks [0]" in refusal(data)
 
 
-def test_a_certificate_of_our_rules_has_no_part_for_a_users() -> None:
+def test_catalogue_rules_are_not_written() -> None:
     theorem = reschedule(extremes()).rw("add_comm").done()
     assert "own" not in json.loads(dumps(theorem))
 
 
-def test_what_is_no_rule_or_no_file_is_refused() -> None:
+def test_invalid_rules_or_path_is_refused() -> None:
     theorem = dumps(reschedule(extremes()).rw("add_comm").done())
     with pytest.raises(InvalidArgument, match="a mapping of rules by name"):
         loads(theorem, rules={"add_comm": 3})  # type: ignore[dict-item]
@@ -197,11 +184,11 @@ def triangle(n: Index) -> Equation:
 
 
 @pytest.mark.long
-def test_a_side_without_an_element_type_has_that_of_the_place(tmp_path: Path) -> None:
-    """A literal, or the value of an index, meets no operand there that would give it one."""
-    own, saved = tmp_path / "own_of_no_type.py", tmp_path / "saved.json"
-    own.write_text(NOTHING_AND_SUMS, encoding="utf-8")
-    known = read(own).rules
+def test_side_without_an_element_type_takes_that_of_the_place(tmp_path: Path) -> None:
+    """The side is a literal or the value of an index, without an operand that has a type."""
+    file, saved = tmp_path / "own_of_no_type.py", tmp_path / "saved.json"
+    file.write_text(NOTHING_AND_SUMS, encoding="utf-8")
+    known = read(file).rules
     n = atl.sizes("n")
     for dtype in ("float32", "float64", "int32", "int64"):
         x = atl.tensor("x", n, dtype=dtype)
@@ -215,8 +202,8 @@ def test_a_side_without_an_element_type_has_that_of_the_place(tmp_path: Path) ->
         assert [call.after.body.type.dtype for call in proof_trace(read_back).calls] == [dtype] * 2
 
 
-def test_a_tensor_is_not_exchanged_for_its_cast() -> None:
-    """Of float64 alone a tensor is its own cast; one of float32 would change its type."""
+def test_cast_rule_applies_to_its_type_only() -> None:
+    """A tensor equals its cast to float64 only if it has this type."""
 
     def widened(e: Elem) -> Equation:
         """A tensor is its own cast."""
@@ -229,8 +216,6 @@ def test_a_tensor_is_not_exchanged_for_its_cast() -> None:
     theorem = rewrite(reflexivity(atl.program("p", [two], two)), stated, (), {"e": two.node})
     assert loads(dumps(theorem)).rhs == theorem.rhs
 
-
-# -- what is altered is refused ---------------------------------------------------------------------------------------
 
 A, B = ["of", "a", [], []], ["of", "b", [], []]
 
@@ -247,7 +232,7 @@ A, B = ["of", "a", [], []], ["of", "b", [], []]
         ([], "the part own is"),
     ],
 )  # fmt: skip
-def test_a_part_that_is_not_written_as_by_us_is_refused(own: Any, says: str) -> None:
+def test_invalid_part_of_user_rules_is_refused(own: Any, says: str) -> None:
     assert says in refusal({**unproved_data(), "own": own})
 
 
@@ -288,40 +273,38 @@ STATED = {"ranks": [], "left": A, "right": A, "premises": []}
         ("statements", [{**STATED, "premises": [["or"]]}], "has no instance at any size"),
     ],
 )  # fmt: skip
-def test_a_users_rule_that_is_altered_is_refused(field: str, value: Any, says: str) -> None:
+def test_altered_user_rule_is_refused(field: str, value: Any, says: str) -> None:
     data = unproved_data()
     data["own"][NAME][field] = value
     assert says in refusal(data)
 
 
-@pytest.mark.parametrize("part", ["law", "parameters", "statements", "grade", "says"])
-def test_a_users_rule_without_a_part_is_refused(part: str) -> None:
-    data = unproved_data()
-    del data["own"][NAME][part]
-    assert "is not the encoding of a rule" in refusal(data)
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        *((("own", NAME, part), "is not the encoding of a rule") for part in ("law", "parameters", "statements")),
+        *((("own", NAME, part), "is not the encoding of a rule") for part in ("grade", "says")),
+        (("own",), f"there is no rule '{NAME}'"),
+        (("rules", NAME), f"the certificate has no hash of the rule {NAME}"),
+    ],
+)
+def test_missing_part_is_refused(path: tuple[str, ...], said: str) -> None:
+    data = within = unproved_data()
+    for key in path[:-1]:
+        within = within[key]
+    del within[path[-1]]
+    assert said in refusal(data)
 
 
-def test_a_users_rule_that_is_taken_out_is_missed() -> None:
-    data = unproved_data()
-    del data["own"]
-    assert f"there is no rule '{NAME}'" in refusal(data)
-
-
-def test_a_users_rule_that_no_step_uses_is_refused() -> None:
+def test_unused_user_rule_is_refused() -> None:
     data = unproved_data()
     data["own"]["another"] = data["own"][NAME]
     assert 'no step uses the user-defined rule "another"' in refusal(data)
 
 
-def test_a_hash_that_is_taken_out_is_found() -> None:
-    data = unproved_data()
-    del data["rules"][NAME]
-    assert f"the certificate has no hash of the rule {NAME}" in refusal(data)
-
-
 @pytest.mark.long
-def test_a_true_equation_in_place_of_the_one_used_is_refused() -> None:
-    """By its hash, and where that is altered too, by the step that it does not make."""
+def test_true_equation_in_place_of_another_is_refused() -> None:
+    """The hash differs; and with an adapted hash, the step does."""
     data = unproved_data()
     data["own"][NAME]["statements"][0]["right"] = ["binary", "add", B, A]
     with pytest.raises(CertificateError, match=f"the equation of the rule {NAME} has changed") as caught:
@@ -338,8 +321,8 @@ def test_a_true_equation_in_place_of_the_one_used_is_refused() -> None:
     assert isinstance(caught.value.__cause__, NotEqual)
 
 
-def test_a_false_equation_is_not_smuggled_in() -> None:
-    """Judged anew, whatever its name, its grade and its hash say."""
+def test_false_equation_is_refused() -> None:
+    """The rule is checked again, whatever name, grade and hash the file contains."""
     data = unproved_data()
     stated = data["own"][NAME]["statements"][0]
     stated["right"] = ["binary", "add", stated["right"], A]
@@ -352,12 +335,12 @@ def test_a_false_equation_is_not_smuggled_in() -> None:
             assert "breaks at: a = " in said
 
 
-def test_a_users_rule_does_not_take_the_name_of_one_of_ours() -> None:
+def test_user_rule_cannot_have_a_catalogue_name() -> None:
     renamed = json.loads(dumps(unproved_theorem()).replace(NAME, "mul_comm"))
     assert "mul_comm is a rule of the catalogue" in refusal(renamed)
 
 
-def test_a_premise_that_is_taken_out_is_found() -> None:
+def test_missing_premise_is_refused() -> None:
     data = json.loads(dumps(reschedule(program()).rw(telescope).done()))
     data["own"]["telescope"]["statements"][0]["premises"] = []
     assert "telescope is false" in refusal(data)
@@ -365,8 +348,8 @@ def test_a_premise_that_is_taken_out_is_found() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", sorted({each.family for each in rules.values()}))
-def test_each_statement_is_read_back_as_it_was_written(family: str) -> None:
-    """Our own rules have every kind of parameter and of term that a user's may have."""
+def test_statements_are_read_back(family: str) -> None:
+    """The catalogue has all kinds of parameters and terms."""
     for each in (each for each in rules.values() if each.family == family):
         for stated in islice(each.statements.values(), 2):
             written = json.loads(json.dumps(statement_written(stated)))
@@ -375,6 +358,6 @@ def test_each_statement_is_read_back_as_it_was_written(family: str) -> None:
             assert (back.ranks, back.type_variables) == (stated.ranks, stated.type_variables)
 
 
-def test_what_is_proved_shows_the_equations_of_users_rules() -> None:
+def test_description_shows_user_rules() -> None:
     text = describe(unproved_theorem())
     assert "\n      max(a, b) + min(a, b) = a + b\n" in text

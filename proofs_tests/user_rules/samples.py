@@ -1,9 +1,9 @@
-"""Rules and tactics as a user would state them, in a module of their own."""
+"""Sample rules and tactics, as a user would define them."""
 
 from __future__ import annotations
 
 import atl
-from rewrites import Session, reschedule
+from rewrites import Rule, Session, reschedule
 from rewrites.user_rules import Body, Elem, Equation, Index, Scalar, equation, given, rule, tactic
 
 OF_EXTREMES = """
@@ -36,8 +36,19 @@ def larger_and_smaller(a: Scalar, b: Scalar) -> Equation:
 
 @rule
 def false_far_away(n: Index, e: Elem) -> Equation:
-    """False, but at n = 1000 only: no small size tells."""
+    """Law that is false at n = 1000 only, so that no small size refutes it."""
     return equation(atl.sum(n, lambda i: e), atl.sum(n, lambda i: e) + atl.guard(n == 1000, e), given(n >= 0))
+
+
+def taken_out(factor: int) -> Rule:
+    """Return a rule named "out" for this factor."""
+
+    @rule
+    def out(e: Scalar) -> Equation:
+        """A factor is taken out of a sum."""
+        return equation(factor * e + e, (factor + 1) * e)
+
+    return out
 
 
 @tactic
@@ -54,19 +65,19 @@ def blocks(s: Session, name: str, by: int) -> None:
 
 
 def program() -> atl.Program:
-    """What the rules are about."""
+    """Return a program for `telescope`."""
     n = atl.sizes("n")
     x = atl.tensor("x", n + 1)
     return atl.program("rise", [x], atl.sum(n, lambda i: x[i + 1] - x[i]))
 
 
 def doubled() -> Session:
-    """A session about a loop of 64."""
+    """Return a session about a loop of 64."""
     x = atl.tensor("x", 64)
     return reschedule(atl.program("double", [x], atl.gen(64, lambda i: 2 * x[i])))
 
 
 def extremes() -> atl.Program:
-    """A sum of the larger and the smaller of two numbers."""
+    """Return the sum of the larger and the smaller of two numbers."""
     x, y = atl.tensor("x"), atl.tensor("y")
     return atl.program("extremes", [x, y], atl.maximum(x, y) + atl.minimum(x, y))

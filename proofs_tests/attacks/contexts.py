@@ -1,4 +1,4 @@
-"""Places in programs: what stands around an instance of a rule, and what is known there of what it needs."""
+"""Programs around an instance of a rule, in which the obligations of the instance are usually known."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from atl.core.traversal import Path, arrays_in, indices_in, subterms
 from atl.errors import ATLError
 from atl.prove import Facts
 from atl.prove.facts import declared
-from proofs_tests.attacks.arguments import Unreasonable
-from proofs_tests.attacks.settings import Setting, declared_condition
+from proofs_tests.attacks.arguments import OddArguments
+from proofs_tests.attacks.declarations import Declarations, declared_condition
 from proofs_tests.programs.choices import Choices, chance, choose
 from rewrites.instantiation import Argument
 from rewrites.rule import Equation, Rule
@@ -27,8 +27,8 @@ Around: TypeAlias = Callable[[Expr], Expr]
 
 
 @dataclass(slots=True)
-class Place:
-    """What stands around: of each term the function that puts it there, the outermost first, and the path inwards."""
+class Context:
+    """Functions that wrap a term in the surrounding terms, the outermost first, and the path to the term."""
 
     around: list[Around] = field(default_factory=list)
     path: list[int] = field(default_factory=list)
@@ -47,26 +47,26 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A program, and a rule with arguments by which a side of it stands at a path."""
+    """Program that contains one side of a rule at a path, with the arguments of the instance."""
 
     program: Program
     rule: Rule
     reverse: bool
     path: Path
     arguments: dict[str, Argument]
-    setting: Setting
-    place: Place = field(default_factory=Place)
+    declarations: Declarations
+    place: Context = field(default_factory=Context)
 
 
-def drawn_place(rule: Rule, choices: Choices, setting: Setting) -> Place:
-    """Up to three terms around."""
-    place = Place()
+def random_context(rule: Rule, choices: Choices, declarations: Declarations) -> Context:
+    """Return a context of up to three terms."""
+    place = Context()
     for _ in range(choose(choices, (0, 0, 1, 1, 2, 3))):
-        _add(place, Unreasonable(rule, choices, setting, place.indices, place.tensors))
+        _add(place, OddArguments(rule, choices, declarations, place.indices, place.tensors))
     return place
 
 
-def _add(place: Place, drawn: Unreasonable) -> None:
+def _add(place: Context, drawn: OddArguments) -> None:
     choices = drawn.choices
     match choose(choices, FRAMES):
         case "gen":
@@ -102,29 +102,26 @@ def _add(place: Place, drawn: Unreasonable) -> None:
             place.add(lambda e: Concat(e, e) if e.type.rank else Unary("neg", e), 0)
 
 
-def _range(drawn: Unreasonable) -> tuple[Index, Index]:
+def _range(drawn: OddArguments) -> tuple[Index, Index]:
     low = drawn.expression(0) if chance(drawn.choices, 30) else ZERO
     return low, drawn.expression(choose(drawn.choices, (0, 0, 1)))
 
 
-def _bind_index(place: Place) -> None:
+def _bind_index(place: Context) -> None:
     place.indices += 1
     place.tensors = tuple(Type(of.dtype, tuple(shift(extent, 1) for extent in of.shape)) for of in place.tensors)
 
 
-# -- what an instance needs -------------------------------------------------------------------------------------------
-
-
 def attack(rule: Rule, reverse: bool, choices: Choices, *, otherwise: bool = False) -> Attack | None:
-    """A program that holds an instance of a side of the rule, where mostly what the rule needs is known.
+    """Return a program with an instance of a side of the rule, whose obligations are usually known.
 
-    `otherwise` the same choices make the same program, whose inputs declare other facts.
+    With `otherwise`, the same choices make a program whose inputs have other declarations.
     """
-    setting = Setting.drawn(choices)
+    declarations = Declarations.drawn(choices)
     if otherwise:
-        setting = setting.otherwise()
-    place = drawn_place(rule, choices, setting)
-    drawn = Unreasonable(rule, choices, setting, place.indices, place.tensors)
+        declarations = declarations.otherwise()
+    place = random_context(rule, choices, declarations)
+    drawn = OddArguments(rule, choices, declarations, place.indices, place.tensors)
     arguments = {name: drawn.argument(name, kind) for name, kind in rule.metavariables.items()}
     try:
         stated = rule.instance(arguments)
@@ -132,29 +129,29 @@ def attack(rule: Rule, reverse: bool, choices: Choices, *, otherwise: bool = Fal
         body = place.within(stated.rhs if reverse else stated.lhs)
         path = tuple(place.path)
         used = _used((body, place.within(stated.lhs if reverse else stated.rhs)), (*assumed, *stated.premises))
-        program = Program("p", tuple(array for array in setting.inputs.values() if array in used), body, assumed)
+        program = Program("p", tuple(array for array in declarations.inputs.values() if array in used), body, assumed)
     except ATLError:
         return None
-    return Attack(program, rule, reverse, path, arguments, setting, place)
+    return Attack(program, rule, reverse, path, arguments, declarations, place)
 
 
 def guarded(rule: Rule, choices: Choices, *, otherwise: bool = False) -> Attack | None:
-    """A guard around a scalar, by a comparison of an element of an input: that it always holds is to be concluded."""
-    setting = Setting.drawn(choices)
+    """Return a guard on a declared element around a scalar: `guard_true` needs the declaration."""
+    declarations = Declarations.drawn(choices)
     if otherwise:
-        setting = setting.otherwise()
+        declarations = declarations.otherwise()
     try:
-        condition = declared_condition(choices, setting)
+        condition = declared_condition(choices, declarations)
     except ATLError:
         return None
-    e = Input(setting.inputs["s"])
+    e = Input(declarations.inputs["s"])
     used = _used((Guard(condition, e),), ())
-    program = Program("p", tuple(array for array in setting.inputs.values() if array in used), Guard(condition, e))
-    return Attack(program, rule, False, (), {"p": condition, "e": e}, setting)
+    program = Program("p", tuple(array for array in declarations.inputs.values() if array in used), Guard(condition, e))
+    return Attack(program, rule, False, (), {"p": condition, "e": e}, declarations)
 
 
 def _used(terms: Iterable[Expr], conditions: Iterable[Predicate]) -> set[Array]:
-    """The arrays that are read, and those that their declarations read."""
+    """Return the arrays that are read, and those that their declarations read."""
     found = [expression for condition in conditions for expression in expressions(condition)]
     used: set[Array] = set()
     for term in terms:
@@ -167,8 +164,8 @@ def _used(terms: Iterable[Expr], conditions: Iterable[Predicate]) -> set[Array]:
     return used
 
 
-def _known_around(place: Place, stated: Equation, choices: Choices) -> tuple[Predicate, ...]:
-    """What the instance needs, as assumptions of the program or as a guard around it; sometimes one of them lacks."""
+def _known_around(place: Context, stated: Equation, choices: Choices) -> tuple[Predicate, ...]:
+    """Make the obligations known, as assumptions or as a guard. Sometimes leave one out."""
     needed = list(dict.fromkeys(_needs(place, stated)))
     if chance(choices, 12):
         return ()
@@ -181,7 +178,7 @@ def _known_around(place: Place, stated: Equation, choices: Choices) -> tuple[Pre
     return tuple(assumed)
 
 
-def _needs(place: Place, stated: Equation) -> Iterator[Predicate]:
+def _needs(place: Context, stated: Equation) -> Iterator[Predicate]:
     count = place.indices
     scope = Scope(Facts(), tuple(index(Var(depth, "i")) for depth in range(count)))
     for premise in stated.premises:

@@ -1,4 +1,4 @@
-"""Workloads with candidates that crash, hang or fail, for `bench.measure` to measure in processes of their own."""
+"""Workloads with candidates that crash, hang or fail, for tests of the benchmark."""
 
 from __future__ import annotations
 
@@ -21,25 +21,50 @@ from rewrites import Session, reschedule
 COPIED: Final = Roofline("copy", moved)
 
 
+class FakeClock:
+    """Clock that advances only when a candidate runs, and a counter of preemptions."""
+
+    def __init__(self) -> None:
+        self.time = 0
+        self.switched = 0
+        self.ran: list[str] = []
+
+    def now(self) -> int:
+        return self.time
+
+    def preemptions(self) -> int:
+        return self.switched
+
+    def running(self, name: str, *took: int, preempted: Callable[[int], bool] = lambda _: False) -> Callable[[], None]:
+        """Return a candidate with these run times in nanoseconds. The last one repeats."""
+        count = 0
+
+        def run() -> None:
+            nonlocal count
+            self.ran.append(name)
+            self.time += took[min(count, len(took) - 1)]
+            self.switched += preempted(count)
+            count += 1
+
+        return run
+
+
 def doubled() -> atl.Program:
-    """Twice each element."""
     n = atl.sizes("n")
     x = atl.tensor("x", n)
     return atl.program("doubled", [x], 2 * x)
 
 
 def doubled_in_tiles(by: int) -> Session:
-    """The same, in tiles."""
     return reschedule(doubled()).tile("i", by)
 
 
 def by_numpy(problem: Problem, _: int) -> TimedFunction:
-    """What is right."""
     return lambda: np.multiply(problem.inputs[0], 2, out=problem.out)
 
 
 def after(runs: int, end: Callable[[], object]) -> Callable[[Problem, int], TimedFunction]:
-    """What is right for so many runs; then it ends."""
+    """Return a correct candidate that calls `end` after so many runs."""
 
     def make(problem: Problem, _: int) -> TimedFunction:
         done = [0]
@@ -56,25 +81,24 @@ def after(runs: int, end: Callable[[], object]) -> Callable[[Problem, int], Time
 
 
 def illegal() -> None:
-    """An instruction that the processor does not have."""
-    faulthandler.disable()  # pytest would print where this process was
+    """Crash with an illegal instruction."""
+    faulthandler.disable()  # disable pytest's traceback
     os.kill(os.getpid(), signal.SIGILL)
 
 
 def hang() -> None:
-    """Nothing more, and no interrupt ends it either."""
+    """Ignore interrupts and never return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         signal.pause()
 
 
 def fail() -> None:
-    """An exception."""
     raise OSError("its licence has run out")
 
 
 def with_threads(problem: Problem, wanted: int) -> TimedFunction:
-    """What is right, if the libraries use as many threads as they are to."""
+    """Return a candidate that checks the number of threads of the libraries."""
 
     def run() -> None:
         np.multiply(problem.inputs[0], 2, out=problem.out)
@@ -83,8 +107,8 @@ def with_threads(problem: Problem, wanted: int) -> TimedFunction:
     return run
 
 
-def planted(*baselines: Baseline, ours: tuple[Ours, ...] = (Ours(doubled),)) -> Workload:
-    """A workload with these baselines."""
+def doubling(*baselines: Baseline, ours: tuple[Ours, ...] = (Ours(doubled),)) -> Workload:
+    """Return a workload with these baselines."""
     pose = posed(lambda values: 2 * values, lambda size: ((size,), (size,)))
     return Workload(
         "doubling", "twice n numbers", (100,), pose, ours, baselines, Roofline("copy", moved), max_size=1000
@@ -93,18 +117,18 @@ def planted(*baselines: Baseline, ours: tuple[Ours, ...] = (Ours(doubled),)) -> 
 
 def _unsettable(size: int) -> Problem:
     vars(threads)["NEEDED"] = "no_such_module"
-    return planted().pose(size)
+    return doubling().pose(size)
 
 
 ADDITION: Final = workloads.WORKLOADS["addition"]
 GOOD: Final = Baseline("good", by_numpy)
-CRASHING: Final = planted(
+CRASHING: Final = doubling(
     GOOD,
     Baseline("bad at once", after(0, illegal)),
     Baseline("bad when timed", after(3, illegal)),
     Baseline("failing when timed", after(3, fail)),
 )
-THREADED: Final = planted(
+THREADED: Final = doubling(
     Baseline("with threads", with_threads),
     ours=(Ours(doubled_in_tiles, tiles={"by": 4}, fixed=lambda size: {"n": size}, parallel=("io",)),),
 )
@@ -112,7 +136,7 @@ WORKLOADS: Final = {
     **workloads.WORKLOADS,
     "addition": replace(ADDITION, baselines=(Baseline("crashing", after(0, illegal)), *ADDITION.baselines)),
     "crashing": CRASHING,
-    "hanging": planted(GOOD, Baseline("hanging", after(3, hang)), ours=()),
+    "hanging": doubling(GOOD, Baseline("hanging", after(3, hang)), ours=()),
     "threaded": THREADED,
     "unsettable": Workload(
         "doubling",

@@ -1,8 +1,8 @@
-"""What the calls of `atl fuzz inputs` are made among: a few good programs, sessions, kernels and files, and oddities.
+"""Fixtures of `atl fuzz inputs`: valid programs, sessions, kernels and files, and unusual objects.
 
-A case is the text of a Python expression. It is evaluated with the names of this module, so that it can be carried out
-again as it is printed: `from proofs_tests.inputs.setting import *`. Functions here that take damaged bytes compare what
-became of them with an independent reading, and raise `Unnoticed` where damage went in silently.
+A case is the text of a Python expression over the names of this module, so that it can be repeated as it is printed:
+`from proofs_tests.inputs.fixtures import *`. Functions that read damaged bytes compare the result with an independent
+reader and raise `Unnoticed` if damage was accepted.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from atl.files import programs
 from atl.files.arrays import parse_values
 from lowering import toolchain
 from rewrites.certificates.certificate import dumps
+from rewrites.tactics import TACTICS
 
 n, m, k = atl.sizes("n"), atl.sizes("m"), atl.sizes("k", min=1)
 x, y, A = atl.tensor("x", n), atl.tensor("y", n), atl.tensor("A", n, m, dtype="float64")
@@ -64,28 +65,28 @@ layout = layouts.Layout((4, 8), (1, 4))
 
 
 class Unnoticed(Exception):
-    """Something damaged was taken for good."""
+    """Damage that was accepted."""
 
 
 class Mute:
-    """An object that cannot be printed."""
+    """Object that cannot be printed."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no text")
 
 
 class Text(str):
-    """A text of another class."""
+    """Subclass of `str`."""
 
     __slots__ = ()
 
 
 class Whole(int):
-    """An integer of another class."""
+    """Subclass of `int`."""
 
 
 def lists(depth: int) -> list[Any]:
-    """Lists within lists."""
+    """Return nested lists."""
     made: list[Any] = []
     for _ in range(depth):
         made = [made]
@@ -93,28 +94,27 @@ def lists(depth: int) -> list[Any]:
 
 
 def looped() -> list[Any]:
-    """A list that holds itself."""
+    """Return a list that contains itself."""
     made: list[Any] = []
     made.append(made)
     return made
 
 
 def session(program: atl.Program = staged) -> rewrites.Session:
-    """A new session."""
     return rewrites.reschedule(program)
 
 
 @cache
 def example(tactic: str) -> tuple[str, str]:
-    """What a tactic's docstring shows: how its session is made, and the call."""
-    text = getattr(rewrites.tactics, tactic).__doc__
+    """Return the setup and the call in a tactic's docstring."""
+    text = TACTICS[tactic].__doc__ or ""
     lines = [each.source.strip() for each in doctest.DocTestParser().get_examples(text)]
     at = next(at for at, line in enumerate(lines) if line.startswith(f"s.{tactic}("))
     return "\n".join(lines[:at]), lines[at]
 
 
 def shown(tactic: str) -> rewrites.Session:
-    """The session that a tactic's docstring shows the tactic in."""
+    """Return the session of the example in a tactic's docstring."""
     names: dict[str, Any] = {"atl": atl, "reschedule": rewrites.reschedule}
     exec(example(tactic)[0], names)
     made: rewrites.Session = names["s"]
@@ -122,12 +122,12 @@ def shown(tactic: str) -> rewrites.Session:
 
 
 def handle() -> rewrites.Handle:
-    """A handle of a session of its own."""
+    """Return a handle in a new session."""
     return session().find("i")
 
 
 def gone() -> rewrites.Handle:
-    """A handle on a place that is gone."""
+    """Return a handle of a place that no longer exists."""
     s = session()
     found = s.find("buf")
     s.rw("unfold_let")
@@ -136,19 +136,17 @@ def gone() -> rewrites.Handle:
 
 @cache
 def theorem() -> rewrites.Theorem:
-    """A theorem of a few steps."""
     return session().fuse("buf").done()
 
 
 @cache
 def kernel(program: atl.Program = doubled) -> lowering.Kernel:
-    """A kernel, built once."""
     return lowering.compile(program)
 
 
 @cache
 def multiplied() -> atl.Program:
-    """A matrix by rows times a vector."""
+    """Return a matrix-vector product with a CSR matrix."""
     v = atl.tensor("v", m, dtype="float64")
     product = atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j]))
     return rewrites.reschedule(atl.program("multiplied", [A, v], product)).sparsify("A", sparse.CSR).goal
@@ -156,19 +154,18 @@ def multiplied() -> atl.Program:
 
 @cache
 def stored() -> atl.Program:
-    """A matrix doubled, stored as it is."""
+    """Return a program with a CSR result."""
     return rewrites.reschedule(copied).sparsify("A", sparse.CSR, result=True).goal
 
 
 @cache
 def certificate() -> bytes:
-    """The bytes of a certificate."""
     return dumps(theorem()).encode()
 
 
 @cache
 def array_bytes() -> bytes:
-    """The bytes of a .npy file."""
+    """Return the bytes of a .npy file."""
     held = io.BytesIO()
     np.save(held, np.arange(6, dtype=np.float32).reshape(2, 3))
     return held.getvalue()
@@ -176,34 +173,31 @@ def array_bytes() -> bytes:
 
 @cache
 def record_bytes() -> bytes:
-    """The bytes of a record of the cache."""
+    """Return the bytes of a cache record."""
     path = kernel().path
     return path.with_name(path.name + ".json").read_bytes()
 
 
 @cache
 def folder() -> Path:
-    """A folder of this process."""
+    """Return a temporary folder of this process."""
     return Path(tempfile.mkdtemp(prefix="atl-inputs-", dir=os.environ.get("ATL_INPUTS")))
 
 
 def written(name: str, data: bytes) -> Path:
-    """A file with these bytes."""
+    """Write a file with these bytes."""
     path = folder() / name
     path.write_bytes(data)
     return path
 
 
 def within(found: padtypes.PadSet, at: tuple[int, ...]) -> bool:
-    """Whether an element is padding where every size is 3."""
+    """Check if an element is padding where every size is 3."""
     return found.contains(at, lambda leaf: 3)
 
 
-# -- damaged things, and whether they were noticed --------------------------------------------------------------------
-
-
 def read(text: str) -> atl.Program:
-    """The program of a text; printed, it is read back as it was."""
+    """Parse a program and check that its printed form parses to it."""
     made = atl.parse(text)
     if atl.parse(str(made)) != made:
         raise Unnoticed(f"printed and read back it is another program: {made}")
@@ -211,20 +205,20 @@ def read(text: str) -> atl.Program:
 
 
 def load_certificate(data: bytes) -> object:
-    """What `load` makes of a damaged certificate: nothing, or the theorem that the file states."""
+    """Load a damaged certificate. Raise `Unnoticed` if the theorem is not the one in the file."""
     loaded = rewrites.load(written("damaged.atl.json", data))
     try:
         stated = json.loads(data.decode())
         sides = ["\n".join(stated[side]["text"]) for side in ("start", "end")]
     except (ValueError, KeyError, TypeError) as error:
-        raise Unnoticed(f"what is no certificate is loaded: {error}") from None
+        raise Unnoticed(f"an invalid certificate is loaded: {error}") from None
     if list(map(atl.parse, sides)) != [loaded.lhs, loaded.rhs]:
-        raise Unnoticed("what is loaded is not what the file states")
+        raise Unnoticed("the loaded theorem differs from the file")
     return loaded
 
 
 def load_array(data: bytes) -> object:
-    """What a NAME=VALUE makes of a damaged array file: nothing, or the array that NumPy reads."""
+    """Read a damaged array as NAME=VALUE. Raise `Unnoticed` if NumPy reads another array, or none."""
     path = written("damaged.npy", data)
     given = parse_values(rows, [f"A={path}"])["A"]
     try:
@@ -232,12 +226,12 @@ def load_array(data: bytes) -> object:
     except Exception as error:  # noqa: BLE001 (NumPy evaluates what a damaged header says)
         raise Unnoticed(f"an array that NumPy does not read is read: {error}") from None
     if held.dtype != given.dtype or not np.array_equal(held, given, equal_nan=held.dtype.kind == "f"):
-        raise Unnoticed("what is read is not what NumPy reads")
+        raise Unnoticed("the array differs from what NumPy reads")
     return given
 
 
 def load_record(data: bytes) -> bool:
-    """Whether an object with a damaged record counts as built: only where the record tells of that very object."""
+    """Check if an object with a damaged record counts as built. Raise `Unnoticed` if it does and the digest differs."""
     built = kernel()
     path = folder() / built.path.name
     if not path.exists():
@@ -250,17 +244,17 @@ def load_record(data: bytes) -> bool:
     except (ValueError, KeyError, TypeError, RecursionError):
         same = False
     if counts and not same:
-        raise Unnoticed("an object counts as built whose record does not tell of it")
+        raise Unnoticed("an object with a wrong record counts as built")
     return counts
 
 
 def load_program(data: bytes) -> object:
-    """What `atl show` and `atl run` find in a damaged Python file."""
+    """Load a damaged Python file, as `atl show` and `atl run` do."""
     return programs.load_program(f"{written('damaged.py', data)}:doubled")
 
 
 def command(*arguments: str) -> int:
-    """The exit code of a command, with what it prints thrown away; what is asked for wrongly ends with 2."""
+    """Return the exit code of a command, without its output."""
     before, sys.argv = sys.argv, ["atl", *arguments]
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -273,7 +267,7 @@ def command(*arguments: str) -> int:
 
 
 def named(name: str) -> str:
-    """A program in which everything is called by one name: printed, read back, lowered and printed as C."""
+    """Print, parse and lower programs in which everything has one name."""
     size, held = atl.sizes(f"{name}"), atl.tensor("held", n)
     made = atl.program(name, [held], atl.let(held, lambda b: atl.gen(n, lambda i: b[i]), name=name))
     made = rewrites.reschedule(made).rename("i", name).goal
@@ -289,67 +283,10 @@ SCRIPT: Final = (
 )
 
 __all__ = [
-    "PROGRAMS",
-    "SCRIPT",
-    "TEXTS",
-    "A",
-    "Decimal",
-    "Fraction",
-    "Mute",
-    "Path",
-    "Text",
-    "Unnoticed",
-    "Whole",
-    "array_bytes",
-    "atl",
-    "c",
-    "certificate",
-    "command",
-    "copied",
-    "doubled",
-    "folder",
-    "gathered",
-    "gone",
-    "handle",
-    "k",
-    "kernel",
-    "layout",
-    "layouts",
-    "lists",
-    "load_array",
-    "load_certificate",
-    "load_program",
-    "load_record",
-    "looped",
-    "lowering",
-    "m",
-    "math",
-    "multiplied",
-    "n",
-    "named",
-    "nest",
-    "np",
-    "operator",
-    "packed",
-    "padset",
-    "padtypes",
-    "picture",
-    "read",
-    "record_bytes",
-    "rewrites",
-    "rows",
-    "rule",
-    "scaled",
-    "session",
-    "shown",
-    "sparse",
-    "staged",
-    "stored",
-    "theorem",
-    "tiled",
-    "u",
-    "within",
-    "written",
-    "x",
-    "y",
-]
+    "PROGRAMS", "SCRIPT", "TEXTS", "A", "Decimal", "Fraction", "Mute", "Path", "Text", "Unnoticed", "Whole",
+    "array_bytes", "atl", "c", "certificate", "command", "copied", "doubled", "folder", "gathered", "gone", "handle",
+    "k", "kernel", "layout", "layouts", "lists", "load_array", "load_certificate", "load_program", "load_record",
+    "looped", "lowering", "m", "math", "multiplied", "n", "named", "nest", "np", "operator", "packed", "padset",
+    "padtypes", "picture", "read", "record_bytes", "rewrites", "rows", "rule", "scaled", "session", "shown", "sparse",
+    "staged", "stored", "theorem", "tiled", "u", "within", "written", "x", "y",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the bench says of several threads: who is how much faster with them than with one, in the same rounds."""
+"""The benchmark with several threads: speed-up over one thread in the same rounds."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from bench.overview import fastest, table
 from bench.threads import Pools
 from lowering import Samples
 
-PLANTED = "proofs_tests.architecture.planted"
+WORKLOAD_MODULE = "proofs_tests.architecture.faulty_workloads"
 
 
 @pytest.fixture
 def pools() -> Iterator[Pools]:
-    """The libraries' threads, which afterwards are as many as before."""
+    """Return the libraries' thread pools, and restore their sizes after the test."""
     found = Pools()
     before = max((pool["num_threads"] for pool in found.info()), default=1)
     yield found
     found.use(before)
 
 
-def test_libraries_use_as_many_threads_as_they_are_told(pools: Pools) -> None:
+def test_libraries_use_the_given_number_of_threads(pools: Pools) -> None:
     for threads in (1, 2, 1):
         pools.use(threads)
         assert {pool["num_threads"] for pool in pools.info()} == {threads}
 
 
 @pytest.mark.long
-def test_everybody_takes_turns_with_one_thread_too() -> None:
-    """The baseline fails where the libraries do not use as many threads as it was made for."""
-    found, _ = in_own_process(Case("threaded", 100, 2, rounds=4, seconds=0.2), lambda _: None, PLANTED)
+def test_candidates_run_with_one_thread_too() -> None:
+    """The baseline fails if the libraries use another number of threads."""
+    found, _ = in_own_process(Case("threaded", 100, 2, rounds=4, seconds=0.2), lambda _: None, WORKLOAD_MODULE)
     assert (found.faults, found.left_out) == ((), ())
     assert [entry.name for entry in found.entries] == ["with threads", "doubled_in_tiles (by = 4, sizes fixed)"]
     assert all(entry.speed_up is not None for entry in found.entries)
 
 
-def test_the_table_has_each_one_s_speed_up_and_so_has_the_file() -> None:
+def test_table_and_file_have_speed_ups() -> None:
     who = (Candidate("mine", ours=True, derived=True), Candidate("theirs", ours=False))
     times: dict[str, list[float | None]] = {
         "mine": [2.0, 1.0], "mine" + ALONE: [3.8, 1.9], "theirs": [4.0, 4.0], ROOFLINE: [1.0, 1.0]
@@ -58,6 +58,6 @@ def test_the_table_has_each_one_s_speed_up_and_so_has_the_file() -> None:
 
 
 @pytest.mark.long
-def test_without_what_sets_the_threads_nobody_has_a_speed_up() -> None:
-    found, _ = in_own_process(Case("unsettable", 100, 2, rounds=1), lambda _: None, PLANTED)
+def test_no_speed_up_without_threadpoolctl() -> None:
+    found, _ = in_own_process(Case("unsettable", 100, 2, rounds=1), lambda _: None, WORKLOAD_MODULE)
     assert [entry.speed_up for entry in found.entries] == [None, None]

@@ -1,8 +1,8 @@
-"""Every kind of text that is made here, under several hash seeds: none depends on the order of a set, or on an address.
+"""Reproducibility of generated text: it must not depend on the hash seed, the order of sets or addresses.
 
-python -m proofs_tests.architecture.emitted                      all texts under ten seeds, and which of them differ
-python -m proofs_tests.architecture.emitted searches prover      these parts of them; --seeds 3 says how many seeds
-python -m proofs_tests.architecture.emitted --here programs      the digest of each text, in this process
+python -m proofs_tests.architecture.reproducible                      compare all texts under ten hash seeds
+python -m proofs_tests.architecture.reproducible searches prover      only these parts; --seeds N sets how many seeds
+python -m proofs_tests.architecture.reproducible --here programs      print the digest of each text in this process
 """
 
 from __future__ import annotations
@@ -52,37 +52,37 @@ from rewrites.session.catalogue import markdown
 HERE: Final = Path(__file__).resolve().parents[2]
 SEEDS: Final = 10
 Texts: TypeAlias = Iterator[tuple[str, str]]
-"""Texts by their names."""
+"""Texts with their names."""
 
 
 @cache
-def shipped() -> dict[str, object]:
-    """What the functions of the examples give that take nothing, or have a default for all that they take."""
+def example_results() -> dict[str, object]:
+    """Return the results of the examples' functions that can be called without arguments."""
     made = {}
     for found in pkgutil.walk_packages(examples.__path__, "examples."):
         module = importlib.import_module(found.name)
-        for name, function in _own(module):
+        for name, function in _public_functions(module):
             if all(one.default is not one.empty for one in signature(function).parameters.values()):
                 made[f"{found.name}.{name}"] = function()
     return made
 
 
-def _own(module: ModuleType) -> Iterator[tuple[str, Callable[[], object]]]:
+def _public_functions(module: ModuleType) -> Iterator[tuple[str, Callable[[], object]]]:
     for name, function in vars(module).items():
         if isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_"):
             yield name, function
 
 
 def programs() -> Texts:
-    """Programs as they are read in a terminal and in a notebook; their loop nests, and the C of these."""
-    for name, made in shipped().items():
+    """Yield programs as text and LaTeX, their loop nests and their C."""
+    for name, made in example_results().items():
         if isinstance(made, Program):
             yield name, f"{made}\n{latex(made)}\n{print_nest(lower(made))}\n{trace(made).source}"
 
 
 def derivations() -> Texts:
-    """What derivations come to: the steps and calls, certificate, account, and page with its C or CUDA."""
-    for name, made in shipped().items():
+    """Yield the calls, certificate, trace and page of each derivation."""
+    for name, made in example_results().items():
         if isinstance(made, Session):
             yield from _of_a_session(name, made)
 
@@ -96,15 +96,15 @@ def _of_a_session(name: str, session: Session) -> Texts:
 
 
 def templates() -> Texts:
-    """Templates that layouts fill."""
-    for name, made in shipped().items():
+    """Yield templates with their layouts filled in."""
+    for name, made in example_results().items():
         for at, one in enumerate(made if isinstance(made, tuple) else (made,)):
             if isinstance(one, Filled):
                 yield f"{name} {at}", f"{one}\n{one.operations}"
 
 
 def storages() -> Texts:
-    """A matrix times a vector from every sparse format, and a product whose operand is stored in blocks."""
+    """Yield sparse matrix-vector products in all formats, and a product with a blocked operand."""
     n, m = atl.sizes("n m")
     a, v = atl.tensor("A", n, m), atl.tensor("v", m)
     spmv = atl.program("spmv", [a, v], atl.gen(n, lambda i: atl.sum(m, lambda j: a[i, j] * v[j])))
@@ -118,7 +118,7 @@ def _stored(session: Session) -> str:
 
 
 def catalogues() -> Texts:
-    """The pages that are made: of rules (their lemmas in Rocq too), tactics, errors, families of layouts."""
+    """Yield the generated pages of rules (with lemmas in Rocq), tactics, errors and layout families."""
     for name, rule in RULES.items():
         yield name, f"{statement(rule)}\n{lemma(rule)}"
     yield "tactics", markdown()
@@ -128,7 +128,7 @@ def catalogues() -> Texts:
 
 
 def searches() -> Texts:
-    """What is found equal, in which classes; the choices, and the chains that prove them."""
+    """Yield the classes, choices and proof chains of equality saturation."""
     for program in (blur.two_stage(), matmul.naive()):
         yield from _of_a_search(program)
 
@@ -142,12 +142,12 @@ def _of_a_search(program: Program) -> Texts:
 
 
 def prover() -> Texts:
-    """Answers and the layers that gave them."""
+    """Yield answers and the layers that gave them."""
     yield "answers", written_answers()
 
 
-def drawn() -> Texts:
-    """Random programs with their C, what becomes of them, and random derivations: a seed gives the same run."""
+def random_programs() -> Texts:
+    """Yield random programs, a differential run and random derivations of fixed seeds."""
     for number in range(12):
         made = case_by_seed(9, number)
         yield f"program {number}", str(made.program) if isinstance(made, Case) else str(made)
@@ -156,7 +156,7 @@ def drawn() -> Texts:
 
 
 def some() -> Texts:
-    """A little of the others, for a test."""
+    """Yield a small sample of the other parts, for a test."""
     yield from _of_a_session("im2col", derived.im2col())
     filled = softmax()
     yield "softmax", f"{filled}\n{filled.operations}"
@@ -168,21 +168,21 @@ def some() -> Texts:
 
 
 ALL: Final[tuple[Callable[[], Texts], ...]] = (
-    programs, derivations, templates, storages, catalogues, searches, prover, drawn,
+    programs, derivations, templates, storages, catalogues, searches, prover, random_programs,
 )  # fmt: skip
 PARTS: Final[dict[str, Callable[[], Texts]]] = {part.__name__: part for part in (*ALL, some)}
 
 
 def digests(parts: Sequence[str]) -> Iterator[str]:
-    """A line for each text: its part, its name, and its digest."""
+    """Yield a line for each text: its part, name and digest."""
     for part in parts:
         for name, text in PARTS[part]():
             yield f"{part}: {name}: {sha256(text.encode()).hexdigest()[:16]}"
 
 
 def under(seed: int, parts: Sequence[str]) -> list[str]:
-    """The digests of a process with this hash seed."""
-    command = [sys.executable, "-m", "proofs_tests.architecture.emitted", "--here", *parts]
+    """Return the digests of a process with this hash seed."""
+    command = [sys.executable, "-m", "proofs_tests.architecture.reproducible", "--here", *parts]
     environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
     made = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
     if made.returncode:
@@ -191,7 +191,7 @@ def under(seed: int, parts: Sequence[str]) -> list[str]:
 
 
 def differing(runs: Sequence[Sequence[str]]) -> list[str]:
-    """What is not the same in all of these runs, or not in the same order."""
+    """Return the texts that differ between runs, or a note if only their order does."""
     first = runs[0]
     lines = {line for run in runs[1:] for line in {*run} ^ {*first}}
     if not lines and any(run != first for run in runs):
@@ -200,8 +200,8 @@ def differing(runs: Sequence[Sequence[str]]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where every text is the same under all seeds, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m proofs_tests.architecture.emitted", description=__doc__)
+    """Run the command. Return 0 if every text is the same under all seeds, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m proofs_tests.architecture.reproducible", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all but the last)")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"under how many hash seeds (default: {SEEDS})")
     parser.add_argument("--here", action="store_true", help="the digests of this process alone")

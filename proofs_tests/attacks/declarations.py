@@ -1,6 +1,6 @@
-"""The inputs of an attacked program: a few fixed names, declared in another way each time.
+"""Random declarations of a few fixed input names.
 
-The names are few on purpose: what the prover remembers of one program is asked of the next one, where other facts hold.
+The names are few so that memos of the prover for one program are queried for others with different facts.
 """
 
 from __future__ import annotations
@@ -11,16 +11,7 @@ from typing import Final
 
 from atl.core.dtypes import is_integer
 from atl.core.index import ONE, ZERO, Array, Index, Monotonicity, constant, extremum, floordiv, read, size
-from atl.core.predicate import (
-    Predicate,
-    at_most,
-    conjunction,
-    disjunction,
-    equal,
-    less,
-    negation,
-    within,
-)
+from atl.core.predicate import Predicate, at_most, conjunction, disjunction, equal, less, negation, within
 from atl.core.program import Program
 from atl.errors import ATLError
 from proofs_tests.programs.choices import Choices, chance, choose, weighted
@@ -31,14 +22,14 @@ N, M, K = map(size, SIZES)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """The declared inputs by name, and the element type that most of the program has."""
+class Declarations:
+    """Input declarations by name, and the main element type of the program."""
 
     dtype: str
     inputs: Mapping[str, Array]
 
     @staticmethod
-    def drawn(choices: Choices) -> Setting:
+    def drawn(choices: Choices) -> Declarations:
         dtype = weighted(choices, DTYPES)
         of_integers = choose(choices, ("int64", "int64", "int32"))
         arrays = [
@@ -49,19 +40,19 @@ class Setting:
             _integers(choices, "B", (N, choose(choices, (M, N))), of_integers),
             _integers(choices, "c", (), of_integers),
         ]
-        return Setting(dtype, {array.name: array for array in arrays})
+        return Declarations(dtype, {array.name: array for array in arrays})
 
     @staticmethod
-    def of(program: Program, choices: Choices) -> Setting:
-        """The inputs of a program; what it lacks of the names that are drawn from is declared beside them."""
-        drawn = Setting.drawn(choices)
+    def of(program: Program, choices: Choices) -> Declarations:
+        """Return the inputs of a program, with random declarations for the other names."""
+        drawn = Declarations.drawn(choices)
         own = {array.name: array for array in program.inputs}
         alike = {name: own[name] for name, array in drawn.inputs.items()
                  if name in own and _alike(own[name], array)}  # fmt: skip
-        return Setting(program.dtype, {**drawn.inputs, **alike})
+        return Declarations(program.dtype, {**drawn.inputs, **alike})
 
-    def otherwise(self) -> Setting:
-        """The same inputs, of which other facts are declared."""
+    def otherwise(self) -> Declarations:
+        """Return the same inputs with other declared facts."""
         return replace(self, inputs={name: _otherwise(array) for name, array in self.inputs.items()})
 
 
@@ -70,7 +61,7 @@ def _alike(a: Array, b: Array) -> bool:
 
 
 def _otherwise(array: Array) -> Array:
-    """No fact in the place of a range or an order, and 0 as a bound in the place of none."""
+    """Remove declared ranges and orders, and declare 0 as a bound where there is none."""
     if array.name not in "ABc":
         return array
     low = ZERO if array.low is None else None
@@ -79,7 +70,7 @@ def _otherwise(array: Array) -> Array:
 
 
 def _integers(choices: Choices, name: str, shape: tuple[Index, ...], dtype: str) -> Array:
-    """Whole numbers of a range that may be one-sided, empty or a point, in order or not."""
+    """Return an integer array with a random range (one-sided, empty or a point) and order."""
     low = choose(choices, (None, None, ZERO, ZERO, ONE, constant(-2), N, constant(5)))
     above = ZERO if low is None else low
     high = choose(choices, (None, None, N, N, M, above, above + 1, above + N, constant(4)))
@@ -90,22 +81,19 @@ def _integers(choices: Choices, name: str, shape: tuple[Index, ...], dtype: str)
     return Array(name, shape, dtype, low, high, monotonic)
 
 
-# -- index expressions and conditions ---------------------------------------------------------------------------------
+def element(choices: Choices, declarations: Declarations, indices: Sequence[Index], depth: int) -> Index:
+    """Return an element of an integer input."""
+    array = declarations.inputs[choose(choices, ("A", "A", "A", "B", "c"))]
+    return read(array, tuple(expression(choices, declarations, indices, depth) for _ in array.shape))
 
 
-def element(choices: Choices, setting: Setting, indices: Sequence[Index], depth: int) -> Index:
-    """An element of an input of whole numbers."""
-    array = setting.inputs[choose(choices, ("A", "A", "A", "B", "c"))]
-    return read(array, tuple(expression(choices, setting, indices, depth) for _ in array.shape))
-
-
-def expression(choices: Choices, setting: Setting, indices: Sequence[Index], depth: int) -> Index:
-    """An index expression, as unreasonable as its depth allows; `indices` are those in scope."""
+def expression(choices: Choices, declarations: Declarations, indices: Sequence[Index], depth: int) -> Index:
+    """Return a random index expression over `indices`, possibly without a meaning."""
     leaves = [*indices, *indices, N, M, K, constant(choices.integer(-2, 4))]
     if not depth:
         return choose(choices, leaves)
-    a = expression(choices, setting, indices, depth - 1)
-    b = expression(choices, setting, indices, depth - 1)
+    a = expression(choices, declarations, indices, depth - 1)
+    b = expression(choices, declarations, indices, depth - 1)
     match choices.integer(0, 12):
         case 0:
             return a * b
@@ -118,7 +106,7 @@ def expression(choices: Choices, setting: Setting, indices: Sequence[Index], dep
         case 4:
             return extremum(choose(choices, ("min", "max")), a, b)
         case 5 | 6:
-            return element(choices, setting, indices, depth - 1)
+            return element(choices, declarations, indices, depth - 1)
         case 7 | 8:
             return a + b
         case 9 | 10:
@@ -127,20 +115,20 @@ def expression(choices: Choices, setting: Setting, indices: Sequence[Index], dep
             return a
 
 
-def condition(choices: Choices, setting: Setting, indices: Sequence[Index], depth: int = 1) -> Predicate:
-    """A condition on such expressions."""
-    a, b = (expression(choices, setting, indices, choices.integer(0, depth)) for _ in range(2))
+def condition(choices: Choices, declarations: Declarations, indices: Sequence[Index], depth: int = 1) -> Predicate:
+    """Return a random condition."""
+    a, b = (expression(choices, declarations, indices, choices.integer(0, depth)) for _ in range(2))
     match choices.integer(0, 8):
         case 0:
             return equal(a, b)
         case 1:
             return negation(equal(a, b))
         case 2:
-            return within(ZERO, element(choices, setting, indices, 0), choose(choices, (N, M, constant(1))))
+            return within(ZERO, element(choices, declarations, indices, 0), choose(choices, (N, M, constant(1))))
         case 3:
-            return at_most(choose(choices, (ZERO, ONE, N)), element(choices, setting, indices, 0))
+            return at_most(choose(choices, (ZERO, ONE, N)), element(choices, declarations, indices, 0))
         case 4:
-            others = (condition(choices, setting, indices, 0) for _ in range(2))
+            others = (condition(choices, declarations, indices, 0) for _ in range(2))
             return (disjunction if chance(choices, 50) else conjunction)(tuple(others))
         case 5 | 6:
             return less(a, b)
@@ -148,10 +136,10 @@ def condition(choices: Choices, setting: Setting, indices: Sequence[Index], dept
             return at_most(a, b)
 
 
-def declared_condition(choices: Choices, setting: Setting) -> Predicate:
-    """What may follow of an element from what is declared of it: it is within bounds, or zero outside of its array."""
-    array = setting.inputs[choose(choices, ("A", "B", "c"))]
-    at = read(array, tuple(expression(choices, setting, (), choose(choices, (0, 0, 1))) for _ in array.shape))
+def declared_condition(choices: Choices, declarations: Declarations) -> Predicate:
+    """Return a condition that may follow from an element's declaration: within bounds, or zero outside of its array."""
+    array = declarations.inputs[choose(choices, ("A", "B", "c"))]
+    at = read(array, tuple(expression(choices, declarations, (), choose(choices, (0, 0, 1))) for _ in array.shape))
     low, high = choose(choices, (ZERO, ZERO, ONE, N)), choose(choices, (N, M, constant(5), ONE))
     match choices.integer(0, 4):
         case 0:
@@ -166,10 +154,10 @@ def declared_condition(choices: Choices, setting: Setting) -> Predicate:
             return at_most(choose(choices, (low, -low)), at)
 
 
-def attempted_expression(choices: Choices, setting: Setting, indices: Sequence[Index], depth: int) -> Index:
-    """The same, where the language refuses none of it."""
+def valid_expression(choices: Choices, declarations: Declarations, indices: Sequence[Index], depth: int) -> Index:
+    """Return a random index expression that the language accepts."""
     while True:
         try:
-            return expression(choices, setting, indices, depth)
+            return expression(choices, declarations, indices, depth)
         except ATLError:
             continue

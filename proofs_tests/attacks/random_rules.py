@@ -1,7 +1,6 @@
-"""Texts of rules, as users might write them: true equations, false ones that look like them, and any of these changed.
+"""Random texts of user-defined rules: true laws, similar false ones, and mutants of true ones.
 
-A text is made of one law or two of a table, put together and wrapped. A false law differs from a true one by a bound,
-an axis, a premise, a start, or a rank. What is changed at random may be true or false: its theorems tell.
+A text combines one or two laws of a table, and may be wrapped in another operation. A mutant may be true or false.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ HEAD: Final = """
 import atl
 from atl import (abs, cast, concat, flatten, gen, guard, imax, imin, let, maximum, minimum, padl, padr, reduce, select,
                  split, sqrt, sum, transpose, truncl, truncr, value)
-from rewrites.user_rules import (Body, BodyT, Cond, Cube, Elem, ElemT, Equation, Index, Matrix, Scalar, Vector, equation,
-                          given, rule)
+from rewrites.user_rules import (Body, BodyT, Cond, Cube, Elem, ElemT, Equation, Index, Matrix, Scalar, Vector,
+                                 equation, given, rule)
 """
-"""What a text is executed after, with a list CALLS in which its function notes each call."""
+"""Text before each rule. Its list CALLS logs each call of the rule's function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """An equation as text: its parameters, such as "a: Elem, n: Index", its sides, and its premises."""
+    """Equation as text: its parameters, such as "a: Elem, n: Index", its sides and its premises."""
 
     parameters: str
     left: str
     right: str
     premises: str = ""
     scalar: bool = True
-    """Whether its sides have the shape of an element, so that it can be put together with others."""
+    """Both sides have the shape of an element, so that the law can be combined with others."""
 
     @property
     def names(self) -> list[str]:
         return re.findall(r"(\w+):", self.parameters)
 
     def source(self, name: str) -> str:
-        """Return the text of a rule of this name."""
+        """Return the text of a rule with this name."""
         sides = ", ".join(part for part in (self.left, self.right, f"given({self.premises})") if part != "given()")
         return (
             f"@rule\ndef {name}({self.parameters}) -> Equation:\n"
@@ -112,7 +111,7 @@ TRUE: Final = _laws(
     ("c: Cube", "transpose(c)", "gen(c.shape[1], lambda i: gen(c.shape[0], lambda j: c[j, i]))"),
     scalar=False,
 )  # fmt: skip
-"""Laws that hold; those of floats alone are among the others, below."""
+"""Laws that hold for all element types."""
 
 OF_FLOATS: Final = _laws(
     (f"{_TWO}, c: Elem", "maximum(a + c, b + c)", "maximum(a, b) + c"),
@@ -123,7 +122,7 @@ OF_FLOATS: Final = _laws(
     (_TWO, "(a + b) / 4", "a / 4 + b / 4"),
     (_TWO, 'cast("float64", a + b)', 'cast("float64", a) + cast("float64", b)'),
 )
-"""Laws that hold for floats, and not for integers, which wrap."""
+"""Laws that hold for floats only, because integers wrap."""
 
 FALSE: Final = _laws(
     (_TWO, "a - b", "b - a"),
@@ -198,12 +197,12 @@ WRAPS: Final = (
     ("p_: Cond, x_: Elem", "select(p_, {0}, x_)"),
     ("", "let({0}, lambda z: z * z)"),
 )
-"""What may be put around both sides."""
+"""Operations around both sides."""
 JOINS: Final = ("{0} + {1}", "{0} * {1}", "{0} - {1}")
 
 
 def drawn_law(choices: Choices) -> tuple[str, Law]:
-    """Return a law and what it is: "true", "of floats", "false" or "changed"."""
+    """Return a kind ("true", "of floats", "false" or "changed") and a law."""
     kind = choose(choices, ("true", "true", "true", "of floats", "false", "false", "false", "changed", "changed"))
     table = {"of floats": OF_FLOATS, "false": FALSE}.get(kind, TRUE)
     law = choose(choices, table)
@@ -236,7 +235,7 @@ def _wrapped(law: Law, more: str, around: str) -> Law:
 
 
 def changed(law: Law, choices: Choices) -> Law:
-    """Return the law with a number, a sign, a comparison or an order changed, or without a premise."""
+    """Return the law with a changed number, sign, comparison or order, or without a premise."""
     ways = [
         (field, found.start(), found.group(), to)
         for field in ("left", "right", "premises")

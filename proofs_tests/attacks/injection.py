@@ -1,4 +1,4 @@
-"""Faults put back: a function with a piece of its text changed, in this process and for one test."""
+"""Injection of faults: a function is replaced by one with a changed piece of text, for one test."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, old: str, new: str) -> None:
-    """In the place of `owner.name`, a function of a module or a method of a class, the same with other text in it."""
+def inject(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, old: str, new: str) -> None:
+    """Replace `owner.name`, a function of a module or a method of a class, by one with changed text."""
     function = inspect.unwrap(getattr(owner, name))
     text = dedent(inspect.getsource(function))
     assert text.count(old) == 1, f"{name} says {old!r} {text.count(old)} times"

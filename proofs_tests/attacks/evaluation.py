@@ -1,4 +1,4 @@
-"""What an accepted theorem is held to: both sides mean the same, in every call that the program takes."""
+"""Evaluation of theorems: both sides must be equal in every call that the program accepts."""
 
 from __future__ import annotations
 
@@ -26,52 +26,51 @@ from proofs_tests.programs.choices import Choices, chance, choose
 LARGEST_SIZE: Final = 3
 LARGEST_ELEMENT: Final = 4
 LARGEST_EXTENT: Final = 60
-"""What has more elements along a dimension, or in all, than this and four times this is not looked at."""
+"""Limit on each extent. The limit on the number of elements is four times as large."""
 DRAWS: Final = 14
-"""How many calls are drawn for a theorem at most."""
+"""Maximum number of random calls for a theorem."""
 RUNS: Final = 3
-"""How many of them are run."""
+"""Maximum number of calls that are evaluated."""
 
 AnyArray = npt.NDArray[Any]
 
 
 @dataclass(slots=True)
-class Judged:
-    """How often both sides were run and equal; why not; and what is wrong, if anything is."""
+class Verdict:
+    """Number of evaluated calls, reasons for skipped ones, and the fault, if any."""
 
     runs: int = 0
     discarded: list[str] = field(default_factory=list)
     wrong: str | None = None
 
 
-def judge(lhs: Program, rhs: Program, choices: Choices) -> Judged:
-    """Runs both sides in calls that are drawn. An error of the interpreter is wrong too: what has no meaning equals
-    nothing."""
-    judged = Judged()
+def compare_sides(lhs: Program, rhs: Program, choices: Choices) -> Verdict:
+    """Evaluate both sides in random calls. An error of the interpreter is a fault too."""
+    verdict = Verdict()
     for sizes in _sizes(lhs, rhs, choices):
-        if judged.runs == RUNS:
+        if verdict.runs == RUNS:
             break
         call = _call(lhs, sizes, choices)
         if call is None:
-            judged.discarded.append("no call")
+            verdict.discarded.append("no call")
             continue
         try:
             wrong = _compared(lhs, rhs, sizes, call)
         except (NotExact, OutOfMemory, TooLarge) as error:
-            judged.discarded.append(type(error).__name__)
+            verdict.discarded.append(type(error).__name__)
             continue
         except Exception as error:  # noqa: BLE001 (whatever it is, it is wrong)
             wrong = f"{type(error).__name__}: {error}"
-        judged.runs += 1
+        verdict.runs += 1
         if wrong is not None:
             shown = {name: held.tolist() for name, held in call.arrays.items()}
-            judged.wrong = f"at {sizes}, {shown}: {wrong}"
+            verdict.wrong = f"at {sizes}, {shown}: {wrong}"
             break
-    return judged
+    return verdict
 
 
 def _sizes(lhs: Program, rhs: Program, choices: Choices) -> list[dict[str, int]]:
-    """Sizes that meet what is assumed of sizes alone."""
+    """Return sizes that satisfy the assumptions on sizes."""
     names = list(dict.fromkeys((*lhs.sizes, *rhs.sizes)))
     plain = [part for part in lhs.assumptions if not any(isinstance(of, Read) for of in _atoms(part))]
     every = list(product(range(LARGEST_SIZE + 1), repeat=len(names)))
@@ -98,7 +97,7 @@ def _met(part: Predicate, sizes: Mapping[str, int]) -> bool:
 
 
 def _call(program: Program, sizes: Mapping[str, int], choices: Choices) -> Arguments | None:
-    """A call with these sizes, if the program takes the arrays that are drawn: what it takes, `bind` says."""
+    """Return a call with these sizes, or None if `bind` refuses the random arrays."""
     arrays: dict[str, AnyArray] = {}
     realisable = chance(choices, 80)
     try:
@@ -111,7 +110,7 @@ def _call(program: Program, sizes: Mapping[str, int], choices: Choices) -> Argum
 
 
 class NoArray(Exception):
-    """No array has this shape."""
+    """No array satisfies the declaration at these sizes."""
 
 
 def _drawn(
@@ -145,7 +144,7 @@ def _drawn(
 
 
 def lawful_array(array: Array, sizes: Mapping[str, int], before: Mapping[str, AnyArray], choices: Choices) -> AnyArray:
-    """An array that holds what is declared of it, at these sizes. Raises `NoArray` where there is none."""
+    """Return an array that satisfies its declaration at these sizes. Raise `NoArray` if none exists."""
     return _drawn(array, sizes, before, choices, realisable=True)
 
 
@@ -170,7 +169,7 @@ def _element(held: AnyArray, at: tuple[int, ...]) -> int:
 
 
 def _compared(lhs: Program, rhs: Program, sizes: Mapping[str, int], call: Arguments) -> str | None:
-    """What differs between the sides. Where a root, say, is not rational, elements are symbols."""
+    """Return a difference between the sides. Elements are symbols if a value is irrational."""
     try:
         return _differ(lhs, rhs, sizes, call.arrays, Exact())
     except NotExact:

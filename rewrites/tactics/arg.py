@@ -1,0 +1,43 @@
+"""Kinds of arguments of tactics. Signatures name them, and random tests draw arguments by them.
+
+To the type checker each kind is the plain type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeAlias
+
+from atl.core.marks import LetMark, LoopMark
+from atl.surface.reindexing import Arrangement, Reindexing
+from rewrites.cursors.targets import Target
+
+# -- places of the goal -----------------------------------------------------------------------------------------------
+
+Term: TypeAlias = Annotated[Target, "any term"]
+Scalar: TypeAlias = Annotated[Target, "a term without dimensions"]
+Element: TypeAlias = Annotated[Target, "an access to an element"]
+Tensor: TypeAlias = Annotated[Target, "an input or a let"]
+Operand: TypeAlias = Annotated[Target, "an input, a let or an access"]
+Loop: TypeAlias = Annotated[Target, "a loop or a sum"]
+Loops: TypeAlias = Annotated[Target | Sequence[Target], "a loop or a sum, or several that are directly nested"]
+Sum: TypeAlias = Annotated[Target, "a sum"]
+Let: TypeAlias = Annotated[Target, "a let"]
+LetOrOperator: TypeAlias = Annotated[Target, "a let, or the word of a reshape operator"]
+Binder: TypeAlias = Annotated[Target, "a loop, a sum or a let"]
+Around: TypeAlias = Annotated[Target, "a loop or a sum, usually around the first argument"]
+Above: TypeAlias = Annotated[Target, "a term that contains the first argument"]
+Inside: TypeAlias = Annotated[Target | None, "the loop, sum or let in which the first argument is looked for"]
+
+# -- other values -----------------------------------------------------------------------------------------------------
+
+Bound: TypeAlias = Annotated[Any, "an index in the range of the loop: a number, a size, an expression or a string"]
+Factor: TypeAlias = Annotated[Any, "a tile size: a number, a size, an expression or a string"]
+Factors: TypeAlias = Annotated[Any, "a tile size, or a list of them for each loop; a list for one loop tiles tiles"]
+Count: TypeAlias = Annotated[Any, "a small positive number"]
+Number: TypeAlias = Annotated[int, "a position, counted from 0"]
+NewName: TypeAlias = Annotated[str, "a new name for a loop or a let"]
+Mark: TypeAlias = Annotated[str | LoopMark | LetMark | None, "a mark or its word"]
+Layout: TypeAlias = Annotated[
+    Arrangement | Reindexing | Callable[..., Arrangement], "a layout, or a function from a shape to a layout"
+]
