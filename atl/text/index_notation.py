@@ -292,7 +292,7 @@ def write_condition(predicate: Predicate, naming: Naming) -> Condition:
     """Return the notation of a predicate."""
     match predicate:
         case NonNegative(expression):
-            return _statement(expression, naming) or _inequality(_terms(expression), naming)
+            return _boolean_atom(expression, naming) or _inequality(_terms(expression), naming)
         case Zero(expression):
             return _equation("=", expression, naming)
         case NonZero(expression):
@@ -309,7 +309,7 @@ def write_condition(predicate: Predicate, naming: Naming) -> Condition:
             assert_never(predicate)
 
 
-def _statement(expression: ix.Index, naming: Naming) -> BooleanAtom | None:
+def _boolean_atom(expression: ix.Index, naming: Naming) -> BooleanAtom | None:
     """Return a rule's condition p(i) or a Boolean element mask[i] if 0 <= expression states its truth or negation."""
     candidates = ((expression, False, False), (-expression - 1, True, False), (expression + 1, False, True))
     for truth, negated, is_element in (*candidates, (-expression, True, True)):

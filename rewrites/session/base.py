@@ -52,7 +52,7 @@ class SessionBase(ABC):
         registered with `@tactic` is also a method: `s.tile_rows("i", 8)`.
 
         >>> import atl
-        >>> from rewrites import reschedule
+        >>> from atl import reschedule
         >>> x = atl.tensor("x", 64)
         >>> s = reschedule(atl.program("double", [x], atl.gen(64, lambda i: 2 * x[i])))
         >>> def in_blocks(s, by):
