@@ -23,6 +23,8 @@ VECTORS_WIDE: Final = 2
 """Vectors in a row of a register tile: with one, each broadcast operand would serve one multiply-add only."""
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 KIB: Final = 1 << 10
+VECTOR_SIZES: Final = (8, 16, 32, 64, 128, 256)
+MAX_REGISTERS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,13 @@ class Machine:
                 raise InvalidArgument(
                     f"a machine with {field.name}={brief(value)}",
                     required="True or False" if field.name == "fma" else f"a whole number, at least {least}",
+                    suggestions=(f"correct {VARIABLE}",) if os.environ.get("ATL_MACHINE") else (),
                 )
+        if self.vector_bytes not in VECTOR_SIZES or self.vector_registers > MAX_REGISTERS:
+            raise InvalidArgument(
+                f"a machine with {self.vector_registers} vector registers of {self.vector_bytes} bytes",
+                required=f"at most {MAX_REGISTERS} registers, of {', '.join(map(str, VECTOR_SIZES[:-1]))} or {VECTOR_SIZES[-1]} bytes",
+            )
 
     def lanes(self, dtype: str = "float32") -> int:
         """Return the number of elements in a vector."""
@@ -84,14 +92,14 @@ class Machine:
         return _power_of_two((self.l2 or self.l1) // 2 // max(1, row_bytes))
 
     def __str__(self) -> str:
-        rows, columns = self.register_tile()
+        (rows, columns), (_, doubles) = self.register_tile(), self.register_tile("float64")
         caches = ", ".join(f"L{n} {size // KIB} KiB" for n, size in ((1, self.l1), (2, self.l2), (3, self.l3)) if size)
         fused = ", fused multiply-add" if self.fma else ""
         return "\n".join((
             f"vectors         {self.vector_registers} registers of {self.vector_bytes} bytes{fused}",
             f"caches          {caches}, lines of {self.line} bytes",
             f"cores           {self.cores}",
-            f"register tile   {rows} x {columns} of float32, {rows} x {columns // 2} of float64",
+            f"register tile   {rows} x {columns} of float32, {rows} x {doubles} of float64",
             f"panel depth     {self.panel_depth()} terms of float32",
             f"block rows      {self.block_rows()} of float32",
         ))  # fmt: skip

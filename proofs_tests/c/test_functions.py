@@ -79,6 +79,15 @@ def test_double_is_within_the_bound(function: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_large_arguments_are_computed_under_fast_math(dtype: str) -> None:
+    n = atl.sizes("n")
+    x = atl.tensor("x", n, dtype=dtype)
+    kernel = compiled(atl.program("tanh", [x], atl.gen(n, lambda i: atl.tanh(x[i]))), fast_math=True)
+    at = np.array([44.3, 44.5, 100, 1e30, -45, -1e30, 0.1, 19.9, 20.1], dtype)
+    np.testing.assert_allclose(kernel(at), np.tanh(at), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("function", "expected"),
     [

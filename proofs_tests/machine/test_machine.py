@@ -79,9 +79,11 @@ def test_a_malformed_override_is_refused(text: str, monkeypatch: pytest.MonkeyPa
         machine()
 
 
-@pytest.mark.parametrize("wrong", [{"l1": 0}, {"cores": True}, {"fma": 1}, {"l2": 1.5}, {"line": None}])
+@pytest.mark.parametrize(
+    "wrong", [{"l1": 0}, {"cores": True}, {"fma": 1}, {"l2": 1.5}, {"line": None}, {"vector_bytes": 7}]
+)
 def test_numbers_that_no_machine_has_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+    with pytest.raises(InvalidArgument, match=next(iter(wrong)).split("_")[0]):
         replace(AVX2, **wrong)  # type: ignore[arg-type]
 
 

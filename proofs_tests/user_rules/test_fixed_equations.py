@@ -417,3 +417,28 @@ def test_shape_mismatch_without_evaluation_is_no_counterexample() -> None:
 
     for seed, integers in product(range(10), (False, True)):
         assert isinstance(sampled(swapped, 30, seed=seed, integers=integers), int)
+
+
+@pytest.mark.parametrize("correct", [True, False])
+@pytest.mark.parametrize(("rank", "first", "second"), [(2, 0, 1), (3, 0, 2), (4, 0, 2), (4, 1, 3), (4, 2, 3)])
+def test_rules_about_equal_extents_are_tried_with_equal_extents(
+    rank: int, first: int, second: int, correct: bool
+) -> None:
+    def swapped(v: Elem) -> Equation:
+        """Two axes of one extent may be swapped."""
+        if v.rank != rank:
+            raise ValueError
+
+        def element(*at: atl.IndexExpr) -> atl.Tensor:
+            turned = list(at)
+            turned[first], turned[second] = turned[second], turned[first]
+            return v[at] * 1.0 if correct else v[tuple(turned)]
+
+        sides = atl.gen(*v.shape, lambda *at: v[at]), atl.gen(*v.shape, element)
+        return equation(*sides, given(v.shape[first] == v.shape[second]))
+
+    if correct:
+        assert str(proof_status(rule(swapped))).startswith("proved")
+        return
+    with pytest.raises(FalseRule):
+        rule(swapped)

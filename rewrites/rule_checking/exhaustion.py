@@ -42,8 +42,8 @@ WINDOW: Final = range(-1, 4)
 """Values of index metavariables."""
 EXTENTS: Final = range(4)
 """Extents of tensors."""
-ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1))
-"""Extents of elements, used in turn; elements of rank 2 have the first two."""
+ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 2))
+"""Extents of elements, used in turn: unequal ones, and equal ones for premises that ask for these."""
 LARGE: Final[dict[range, Sequence[int]]] = {WINDOW: range(-2, 9), EXTENTS: range(7)}
 NEGATIVE: Final[dict[range, Sequence[int]]] = {WINDOW: (-2, -1, -1, 0, 1, 2, 3)}
 """Wider ranges for random indices and extents, if not every choice can be tried."""
@@ -61,7 +61,7 @@ CASES: Final = 300
 """Maximum number of choices for one statement. From a larger space, choices that satisfy the premises are drawn."""
 HIGHER: Final = 60
 """Maximum number of choices for all statements with elements of rank 2 or more together."""
-FEWEST: Final = 3
+FEWEST: Final = len(ELEMENT_SHAPES)
 """Minimum number of choices for each of these statements."""
 DRAWS: Final = 200
 """Maximum number of draws for each wanted choice, because few draws may satisfy the premises."""
@@ -318,7 +318,10 @@ def generics(stated: Statement, cases: int, seed: int = 0) -> Iterator[Generic]:
     most = most_cases(stated, cases)
     # Polynomials depend on element types only through casts.
     ways = list(stated.choices_of_types()) if _casts(stated) else [None]
-    for variant, choice in enumerate(choices(stated, most, seed)):
+    # Few choices are repeated, so that elements of all shapes are tried.
+    chosen = list(choices(stated, most, seed))
+    repeats = max(1, FEWEST // max(1, len(chosen))) if any(stated.ranks) else 1
+    for variant, choice in enumerate(chosen * repeats):
         yield Generic(stated, choice, ways[variant % len(ways)], variant)
 
 

@@ -129,9 +129,10 @@ def _tangent(of: _Format) -> str:
 static inline {kind} tanh_{kind}({kind} x)
 {{
 #if defined(__FP_FAST_FMA{f.upper()}) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    {kind} z = x * x, size = fabs{f}(x);
+    /* From 20 on the result is 1: e^2|x| must not overflow, since -ffast-math assumes that nothing is infinite. */
+    {kind} z = x * x, size = fabs{f}(x), limited = size > 20.0{f} ? 20.0{f} : size;
 {_polynomial(of, "q", "z", of.q)}\
-    {kind} small = {fma}(x * z, q, x), large = 1.0{f} - 2.0{f} / (exp_{kind}(2.0{f} * size) + 1.0{f});
+    {kind} small = {fma}(x * z, q, x), large = 1.0{f} - 2.0{f} / (exp_{kind}(2.0{f} * limited) + 1.0{f});
     return size < 0.55{f} ? small : x < 0.0{f} ? -large : large;
 #else
     return tanh{f}(x);
