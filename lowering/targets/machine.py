@@ -61,7 +61,7 @@ class Machine:
         if self.vector_bytes not in VECTOR_SIZES or self.vector_registers > MAX_REGISTERS:
             raise InvalidArgument(
                 f"a machine with {self.vector_registers} vector registers of {self.vector_bytes} bytes",
-                required=f"at most {MAX_REGISTERS} registers, of {', '.join(map(str, VECTOR_SIZES[:-1]))} or {VECTOR_SIZES[-1]} bytes",
+                required=f"at most {MAX_REGISTERS} registers, and one of these sizes: {', '.join(map(str, VECTOR_SIZES))}",
             )
 
     def lanes(self, dtype: str = "float32") -> int:
