@@ -61,7 +61,7 @@ class Machine:
         if self.vector_bytes not in VECTOR_SIZES or self.vector_registers > MAX_REGISTERS:
             raise InvalidArgument(
                 f"a machine with {self.vector_registers} vector registers of {self.vector_bytes} bytes",
-                required=f"at most {MAX_REGISTERS} registers, and one of these sizes: {', '.join(map(str, VECTOR_SIZES))}",
+                required=f"at most {MAX_REGISTERS} registers, each of {', '.join(map(str, VECTOR_SIZES))} bytes",
             )
 
     def lanes(self, dtype: str = "float32") -> int:
