@@ -559,3 +559,20 @@ def test_atl_show_refuses_c_without_a_mark(tmp_path: Path, capsys: pytest.Captur
     assert "the buffer t is marked shared" in said.err
     assert "^^^" in said.err
     assert "int t(" not in said.out
+
+
+def test_scatters_to_distinct_positions_are_parallelized() -> None:
+    bins, terms = atl.sizes("bins terms")
+    positions = atl.tensor("positions", terms, dtype="int64", range=(0, bins), monotonic="increasing")
+    weights = atl.tensor("weights", terms)
+    scattered = atl.sum(terms, lambda q: atl.place(bins, positions[q], weights[q]))
+    s = reschedule(atl.program("scatter", [positions, weights], scattered)).parallelize("q")
+    assert s.check(), s.check()
+
+
+def test_a_let_between_two_loops_is_named() -> None:
+    n = atl.sizes("n")
+    x = atl.tensor("x", n, n)
+    rows = atl.gen(n, lambda i: atl.let(x[i], lambda row: atl.gen(n, lambda c: row[c] + 1.0), name="row"))
+    with pytest.raises(DoesNotApply, match="the loop c is not directly inside the loop i: the let row is between them"):
+        reschedule(atl.program("rows", [x], rows)).tile(["i", "c"], 4)

@@ -183,3 +183,15 @@ def test_random_calls_in_a_tactic_equal_single_calls() -> None:
         a, b = (np.arange(r * c, dtype=np.float32).reshape(r, c) for r, c in ((2, 3), (3, 4)))
         assert np.allclose(atl.evaluate(s.goal, A=a, B=b), a @ b)
     assert made > 10
+
+
+def test_a_misspelt_tactic_is_answered_with_its_name() -> None:
+    @tactic
+    def rowwise_blocks(s: Session, by: int) -> None:
+        """Tile the rows: ⊞[i < n] e → ⊞[io < _] ⊞[ii < by] e."""
+        s.tile("i", by)
+
+    x = atl.tensor("x", 8)
+    s = reschedule(atl.program("doubled", [x], atl.gen(8, lambda i: 2 * x[i])))
+    with pytest.raises(NoSuchAttribute, match=r"did you mean s\.rowwise_blocks"):
+        _ = s.rowwise_block

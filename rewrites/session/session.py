@@ -409,7 +409,8 @@ class Session(Tactics, SessionBase):
                 raise AttributeError(name)
             if name in user_tactics():
                 return partial(self.apply, name)
-            raise no_such_name(name, (known for known in dir(type(self)) if not known.startswith("_")))
+            known = (*dir(type(self)), *user_tactics())
+            raise no_such_name(name, (each for each in known if not each.startswith("_")))
 
     # -- printing -----------------------------------------------------------------------------------------------------
 

@@ -187,7 +187,10 @@ FUNCTIONS: Final[dict[BinaryOp | UnaryOp, str]] = dict((*BINARY.items(), *UNARY.
 def literal(value: int | float) -> str:
     """Print a finite literal."""
     if not isfinite(value):
-        raise InvalidArgument(f"the literal {value}", required="numbers: scalars in Rocq are those of a ring")
+        raise InvalidArgument(
+            f"{value} cannot be written in Rocq, whose scalars are those of a ring",
+            required="finite numbers, and no maximum or minimum over a range, which starts from an infinity",
+        )
     return number(value)
 
 

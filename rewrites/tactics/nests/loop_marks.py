@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from atl.core.marks import LoopMark
-from atl.core.terms import Gen, Reduce
+from atl.core.terms import Gen, Guard, Place, Reduce, Reshape
 from atl.core.traversal import Path
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
@@ -139,8 +139,13 @@ def _check_constant(work: Derivation, inner: Path, cursor: Cursor) -> None:
 
 
 def _check_not_tensor_sum(work: Derivation, cursor: Cursor, how: str) -> None:
-    """Raise `DoesNotApply` for a sum of tensors, whose iterations all add to the same cells."""
-    if isinstance(cursor.term, Reduce) and cursor.term.type.rank:
+    """Raise `DoesNotApply` for a sum of tensors, whose iterations all add to the same cells, unless it is a scatter."""
+    below = cursor
+    while isinstance(below.term, Reduce | Guard):
+        below = below.child(0)
+    is_scatter = isinstance(below.term, Reshape) and isinstance(below.term.op, Place)
+    # Lowering decides whether the iterations of a scatter have distinct positions.
+    if isinstance(cursor.term, Reduce) and cursor.term.type.rank and not is_scatter:
         name = cursor.called[0]
         raise DoesNotApply(
             f"the sum {name} of tensors cannot be {how}: all of its iterations add to the same cells",

@@ -12,7 +12,7 @@ from atl.core.index import ZERO, Bound, Index, Leaf, Size, atoms, bound, index, 
 from atl.core.marks import LoopMark
 from atl.core.predicate import at_most
 from atl.core.substitution import transform
-from atl.core.terms import Gen, Guard, Reduce, Reshape, TruncateRight
+from atl.core.terms import Gen, Guard, Let, Reduce, Reshape, TruncateRight
 from atl.core.traversal import Path
 from atl.errors import ATLError, InvalidArgument
 from atl.text.printing import place_of, show_index
@@ -127,13 +127,14 @@ def _is_path(name: Target | Sequence[Target]) -> bool:
 
 def _check_nested(work: Derivation, cursor: Cursor, names: Sequence[Target], inner: Sequence[set[Path]]) -> None:
     """Raise `DoesNotApply` unless each loop is directly inside the previous one, with at most guards between."""
-    for outer, name, paths in zip(names, names[1:], inner, strict=False):
+    for name, paths in zip(names[1:], inner, strict=False):
         below = cursor.child(0)
         while isinstance(below.term, Guard):
             below = below.child(0)
         if below.path not in paths:
+            between = f": the let {below.called[0]} is between them" if isinstance(below.term, Let) else ""
             raise DoesNotApply(
-                f"the loop {name} is not directly inside the loop {outer}",
+                f"the loop {name} is not directly inside the loop {cursor.called[0]}{between}",
                 place=place_of(work.goal, below.path),
                 required="directly nested loops, in order",
                 suggestions=("s.interchange(…) changes the order of two loops; or tile them one by one",),
