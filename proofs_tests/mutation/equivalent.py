@@ -371,6 +371,9 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "nothing changes without free variables or with a shift of 0; only slower",
     },
     "rewrites/stating.py": {
+        "_Checked.statement::part.loose or part.loose_tensors: part 1 forgotten::0": (
+            "`_class` refuses a tensor that is bound outside of the rule"
+        ),
         "_Checked._check_application::True: negated::0": "the sequences have one length, checked before",
         "_Checked._check_application::kind is None or not known or term.of != variables.types[term.name]: "
         "part 0 forgotten::0": "an unknown name has no kind; for the type checker",

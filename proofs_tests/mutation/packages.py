@@ -66,6 +66,7 @@ SCOPES: Final = {
             "proofs_tests/rules/test_statements.py",
             "proofs_tests/rules/test_declarations.py",
             "proofs_tests/rules/test_rule_arguments.py",
+            "proofs_tests/user_rules/test_forged_statements.py",
         ),
     ),
     "grading": Scope(("rewrites/rule_checking",), ("rewrites/rule_checking", "proofs_tests/user_rules")),

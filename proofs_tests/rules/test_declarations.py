@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+import atl
+from atl.core.index import bound, constant
+from atl.core.predicate import Predicate, at_most
+from atl.core.terms import Constant, Expr, Let, Local, Type, Value
 from atl.errors import InvalidArgument
 from rewrites.kinds import Kind, is_kind
-from rewrites.rule import MOST_RANK, Elem, ElemT, Equation, Rule, Statements, equation, is_name, metavariables_of
+from rewrites.rule import MOST_RANK, Elem, ElemT, Equation, Index, Rule, Statements, equation, is_name, metavariables_of
 from rewrites.rules import RULES
+from rewrites.stating import stated
 
 
 def test_ranks_above_the_limit_have_no_statement() -> None:
@@ -94,3 +102,35 @@ INDEX, TENSOR, CONDITION = Kind("index"), Kind("tensor"), Kind("condition")
 )
 def test_kinds_have_plain_values_and_one_level(kind: object, expected: bool) -> None:
     assert is_kind(kind) is expected
+
+
+class Odd(Constant):
+    """A constant of another class."""
+
+
+def test_sides_and_premises_are_closed_and_well_typed() -> None:
+    def of(side: Expr, premises: tuple[Predicate, ...] = ()) -> Callable[..., Equation]:
+        def declared(a: Elem[()], k: Index) -> Equation:
+            return Equation(side, side, premises)
+
+        return declared
+
+    one, scalar = Constant(1, "float64"), Type("float64", ())
+    good, loose = at_most(constant(0), constant(1)), at_most(bound(0), constant(4))
+    kinds = metavariables_of(of(one))
+    assert stated(of(one, (good,)), kinds, (0,)).premises == ()
+    # The let binds a scalar, and its body reads a vector.
+    mistyped = Let(one, Local(0, Type("float64", (constant(3),))), "y")
+    sides: tuple[Expr, ...] = (Value(bound(0), "float64"), Local(0, scalar), mistyped, Odd(1, "float64"))
+    for function in (of(one, (good, loose)), *map(of, sides)):
+        with pytest.raises(InvalidArgument):
+            stated(function, kinds, (0,))
+
+
+def test_new_nodes_point_to_the_line_that_applies_the_rule() -> None:
+    x = atl.tensor("x", atl.sizes("n"))
+    rule = RULES["add_comm"]
+    arguments = dict.fromkeys(rule.metavariables, x.node)
+    made = rule.instance(arguments).rhs
+    assert made.source is not None
+    assert Path(made.source.file).name == Path(__file__).name
