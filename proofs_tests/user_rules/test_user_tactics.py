@@ -193,5 +193,6 @@ def test_a_misspelt_tactic_is_answered_with_its_name() -> None:
 
     x = atl.tensor("x", 8)
     s = reschedule(atl.program("doubled", [x], atl.gen(8, lambda i: 2 * x[i])))
+    misspelt = "rowwise_block"
     with pytest.raises(NoSuchAttribute, match=r"did you mean s\.rowwise_blocks"):
-        _ = s.rowwise_block
+        getattr(s, misspelt)
