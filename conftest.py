@@ -73,7 +73,7 @@ def _libraries_of(error: BaseException) -> Iterator[Library]:
     """Yield the libraries whose absence may have caused an error."""
     if isinstance(error, CompilerFailed):
         text = f"{error.summary} {error.required or ''}"
-        if "has no OpenMP" in text:
+        if "does not support OpenMP" in text:
             yield "OpenMP"
         if "-fsanitize=" in text:
             yield "sanitizers"

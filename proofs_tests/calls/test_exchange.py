@@ -149,7 +149,7 @@ def test_empty_arrays_and_scalars_need_no_copy() -> None:
 @pytest.mark.long
 def test_copy_option_is_validated_and_may_be_an_input_name(doubling: Kernel) -> None:
     for wrong in (True, 1, "no"):
-        with pytest.raises(InvalidArgument, match="copy=False, which refuses"):
+        with pytest.raises(InvalidArgument, match="copy=False, which rejects"):
             doubling(numbers(1, 1), copy=wrong)
     own = compile(
         atl.parse("f (copy : float32[n], seconds : float32[n]) : float32[n] := gen[i < n] copy[i] + seconds[i]")

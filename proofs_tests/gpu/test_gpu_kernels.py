@@ -413,7 +413,7 @@ def tiles_of_a_product() -> Session:
 def test_tile_is_not_shared_within_a_loop_of_threads() -> None:
     s = tiles_of_a_product().tile("p", 8)
     before = str(s)
-    with pytest.raises(DoesNotApply, match="within the loop ii of threads") as refused:
+    with pytest.raises(DoesNotApply, match="inside the thread loop ii") as refused:
         s.stage_shared("A", at="po")
     assert str(s) == before
     place, registers = refused.value.suggestions

@@ -206,7 +206,7 @@ MUTANTS = {
     "fold: always padding": ("padset", "yield Case(less(scope.index(low), scope.index(high)), leaf=path)", "return"),
     "guard: ignored": ("padset", "_where(scope.predicate(predicate), _cases(body", "_where(TRUE, _cases(body"),
     "guard: negated": ("padset", "_where(scope.predicate(predicate), _cases(body", "_where(negation(scope.predicate(predicate)), _cases(body"),
-    "let: the pad-set of what is bound": ("padset", "case Let(_, body):\n            yield from _cases(body, at, scope, (*path, 1), ids)", "case Let(body, _):\n            yield from _cases(body, at, scope, (*path, 0), ids)"),
+    "let: the pad-set of what is bound": ("padset", "case terms.Let(_, body):\n            yield from _cases(body, at, scope, (*path, 1), ids)", "case terms.Let(body, _):\n            yield from _cases(body, at, scope, (*path, 0), ids)"),
     "concat: a shifted right part": ("padset", "(first - n, *rest), scope", "(first - n + 1, *rest), scope"),
     "concat: the right part not shifted": ("padset", "(first - n, *rest), scope", "at, scope"),
     "concat: the left part everywhere": ("padset", "_where(less(first, n), _cases(left", "_where(TRUE, _cases(left"),
