@@ -30,7 +30,7 @@ test: $(VENV)/.dev ## Run a selection of the tests, and all doctests (PYTEST_WOR
 	$(warn_of_namesake)
 	$(PYTEST) -m 'not long and not slow'
 
-test-all: test ## Run all tests
+test-all: test ## Run all tests except very long ones
 	$(PYTEST) -m 'long and not slow'
 
 check: $(VENV)/.dev ## Check style, formatting, types and the layers of the packages

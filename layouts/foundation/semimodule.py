@@ -333,7 +333,6 @@ class Bits(Semimodule[F2]):
 INTEGERS: Final = Integers()
 COORDINATES: Final = Coordinates()
 BITS: Final = Bits()
-SEMIMODULES: Final[tuple[Semimodule[Any], ...]] = (INTEGERS, COORDINATES, BITS)
 
 
 def semimodule_of(strides: Iterator[Stride] | tuple[Stride, ...]) -> Semimodule[Any]:

@@ -80,7 +80,7 @@ class _CallArguments:
     out: GpuArray | None = None
     stream: int = PER_THREAD
     waits: bool = False
-    """Whether the host waits for the end, because an array's stream is unknown or its memory is on the host."""
+    """True if the host waits for the end: the stream of an array is unknown, or its memory is on the host."""
 
 
 class Caller:

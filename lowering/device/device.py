@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from statistics import median
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,6 @@ from lowering.device.calls import Machine
 from lowering.device.runtime import DECLARED, PER_THREAD, Runtime
 from lowering.timing.harness import rotated
 
-NO_FUNCTIONS: Final[Mapping[str, tuple[Kind, ...]]] = MappingProxyType({})
 POISON: Final = 0xFF
 """Fill byte of uninitialised arrays: floats become NaN, and integers -1."""
 

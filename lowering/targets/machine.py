@@ -29,7 +29,9 @@ MAX_REGISTERS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Numbers of a machine. Sizes are in bytes, per core; of a cache that is not there the size is 0.
+    """The numbers of a machine. Sizes are in bytes. The size of a missing cache is 0.
+
+    Raises `InvalidArgument` for numbers that no machine has. Methods raise `DtypeError` for an unknown element type.
 
     The register tile and the blocks follow the analytical model of Low et al. (Analytical Modeling Is Enough for
     High-Performance BLIS, 2016) and of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008).
@@ -56,7 +58,6 @@ class Machine:
                 raise InvalidArgument(
                     f"a machine with {field.name}={brief(value)}",
                     required="True or False" if field.name == "fma" else f"a whole number, at least {least}",
-                    suggestions=(f"correct {VARIABLE}",) if os.environ.get("ATL_MACHINE") else (),
                 )
         if self.vector_bytes not in VECTOR_SIZES or self.vector_registers > MAX_REGISTERS:
             raise InvalidArgument(
@@ -71,25 +72,33 @@ class Machine:
     def register_tile(self, dtype: str = "float32") -> tuple[int, int]:
         """Return rows and columns of the largest tile of sums that stays in registers, two vectors wide.
 
-        rows · (columns / lanes) <= vector registers − 4; the number of rows is even where it is above one.
+        rows · (columns / lanes) <= vector registers − 4, with at least one row. More than one row is an even number.
         """
         rows = max(1, (self.vector_registers - SPARE_REGISTERS) // VECTORS_WIDE)
         return rows - rows % 2 if rows > 1 else rows, VECTORS_WIDE * self.lanes(dtype)
 
     def panel_depth(self, dtype: str = "float32") -> int:
-        """Return the terms of a block, a power of two: a panel of as many rows of the tile takes two thirds of L1."""
+        """Return the number of terms in a block of the sum, a power of two.
+
+        A panel with a row for each term, as wide as the register tile, takes at most two thirds of L1.
+        """
         _, columns = self.register_tile(dtype)
         return _power_of_two(self.l1 * 2 // 3 // (columns * _bytes(dtype)))
 
     def block_rows(self, dtype: str = "float32") -> int:
-        """Return the rows of a packed left operand, a multiple of the tile's, that take a quarter of L2."""
+        """Return the number of rows in a packed block of the left operand, a multiple of the rows of the register tile.
+
+        With `panel_depth` terms in each row, the block takes at most a quarter of L2 if that holds one tile.
+        """
         rows, _ = self.register_tile(dtype)
         fitting = (self.l2 or self.l1) // 4 // (self.panel_depth(dtype) * _bytes(dtype))
         return max(1, fitting // rows) * rows
 
     def strip_rows(self, row_bytes: int) -> int:
-        """Return how many rows of an image stay in half of L2, a power of two."""
-        return _power_of_two((self.l2 or self.l1) // 2 // max(1, row_bytes))
+        """Return the number of image rows, of `row_bytes` bytes each, that fit in half of L2: a power of two."""
+        if type(row_bytes) is not int or row_bytes < 1:
+            raise InvalidArgument(f"row_bytes={brief(row_bytes)}", required="a positive number of bytes")
+        return _power_of_two((self.l2 or self.l1) // 2 // row_bytes)
 
     def __str__(self) -> str:
         (rows, columns), (_, doubles) = self.register_tile(), self.register_tile("float64")
@@ -116,7 +125,12 @@ def machine() -> Machine:
         vector_bytes=compiler.vector_bytes, vector_registers=compiler.vector_registers, fma=compiler.fma,
         cores=cores(), l1=l1, l2=l2, l3=l3, line=line,
     )  # fmt: skip
-    return replace(found, **_overrides(os.environ.get("ATL_MACHINE", "")))
+    text = os.environ.get("ATL_MACHINE", "")
+    try:
+        return replace(found, **_overrides(text))
+    except InvalidArgument as error:
+        error.suggestions += (f"correct {VARIABLE}={text!r}",)
+        raise
 
 
 def cores() -> int:

@@ -140,9 +140,11 @@ def _within_others(nest: LoopNest, block: Block, around: tuple[For, ...]) -> Ite
                 lanes = next((loop for loop in around if loop.mark in LANES), None)
                 over = next((loop for loop in around if loop.mark is LoopMark.PARALLEL), lanes)
                 if mark is LoopMark.PARALLEL and over is not None:
-                    yield _parallel_within(statement, over, nest)
+                    required = "a parallel loop that is not inside another parallel or vectorised loop"
+                    yield _loop_within(statement, over, nest, required)
                 if mark is LoopMark.STREAM and lanes is not None:
-                    yield _stream_within(statement, lanes, nest)
+                    required = "a streamed loop that is not inside another vectorised loop"
+                    yield _loop_within(statement, lanes, nest, required)
                 yield from _within_others(nest, body, around if mark is LoopMark.NONE else (*around, statement))
             case If(body=body):
                 yield from _within_others(nest, body, around)
@@ -156,26 +158,14 @@ def _within_others(nest: LoopNest, block: Block, around: tuple[For, ...]) -> Ite
                 assert_never(statement)
 
 
-def _parallel_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
+def _loop_within(loop: For, over: For, nest: LoopNest, required: str) -> UnsupportedMark:
     name, outer = loop.variable.name, over.variable.name
     return UnsupportedMark(
         f"the loop {name} is marked {loop.mark.value}, but is inside the loop {outer} marked {over.mark.value}",
         binder=name,
         mark=loop.mark.value,
         place=place_of(nest, loop.binder),
-        required="a parallel loop that is not inside another parallel or vectorised loop",
-        suggestions=(f's.mark("{name}", None)', f's.mark("{outer}", None)'),
-    )
-
-
-def _stream_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
-    name, outer = loop.variable.name, over.variable.name
-    return UnsupportedMark(
-        f"the loop {name} is marked {loop.mark.value}, but is inside the loop {outer} marked {over.mark.value}",
-        binder=name,
-        mark=loop.mark.value,
-        place=place_of(nest, loop.binder),
-        required="a streamed loop that is not inside another vectorised loop",
+        required=required,
         suggestions=(f's.mark("{name}", None)', f's.mark("{outer}", None)'),
     )
 

@@ -84,7 +84,7 @@ _STORED: Final = loop(
 
 
 def made(name: str, inputs: Sequence[Array], *body: ln.Statement, sizes: Sequence[str] = ()) -> ln.LoopNest:
-    scratch = ln.Buffer(900, "room", "float32", (n,))
+    scratch = ln.Buffer(900, "scratch", "float32", (n,))
     used = (ln.Allocate(scratch, n), ln.Assign(cell(scratch, ZERO), ln.Number(0, "float32")), ln.Free(scratch))
     return ln.LoopNest(name, ("n", *sizes), (_X, *inputs), _OUT, (_STORED, ln.If(TRUE, used), *body))
 

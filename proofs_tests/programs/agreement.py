@@ -56,7 +56,7 @@ class Fault:
     stage: Stage
     message: str
     is_report: bool = False
-    """Whether a sanitizer reported the fault, not a comparison."""
+    """True if a sanitizer reported the fault, and not a comparison."""
 
 
 @dataclass(frozen=True, slots=True)

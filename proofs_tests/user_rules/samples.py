@@ -53,7 +53,7 @@ def taken_out(factor: int) -> Rule:
 
 @tactic
 def blocks(s: Session, name: str, by: int) -> None:
-    """Runs a loop in blocks, side by side: ⊞[i < n] e → ⊞[block < _ | parallel] ⊞[ii < by] e.
+    """Run the blocks of a loop in parallel: ⊞[i < n] e → ⊞[block < _ | parallel] ⊞[ii < by] e.
 
     >>> x = atl.tensor("x", 64)
     >>> s = reschedule(atl.program("double", [x], atl.gen(64, lambda i: 2 * x[i])))

@@ -320,7 +320,7 @@ def generics(stated: Statement, cases: int, seed: int = 0) -> Iterator[Generic]:
     ways = list(stated.choices_of_types()) if _casts(stated) else [None]
     # Few choices are repeated, so that elements of all shapes are tried.
     chosen = list(choices(stated, most, seed))
-    repeats = max(1, FEWEST // max(1, len(chosen))) if any(stated.ranks) else 1
+    repeats = -(-FEWEST // len(chosen)) if chosen and any(stated.ranks) else 1
     for variant, choice in enumerate(chosen * repeats):
         yield Generic(stated, choice, ways[variant % len(ways)], variant)
 

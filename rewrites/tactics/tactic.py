@@ -70,7 +70,7 @@ def check_documented(function: Callable[..., object]) -> None:
         raise InvalidArgument(
             f"the docstring of the tactic {name_of(function)} has no →",
             required="a docstring that shows before → after",
-            suggestions=('"""Runs a loop in blocks: ⊞[i < n] e → ⊞[io < n / k] ⊞[ii < k] e."""',),
+            suggestions=('"""Run a loop in blocks: ⊞[i < n] e → ⊞[io < n / k] ⊞[ii < k] e."""',),
         )
 
 

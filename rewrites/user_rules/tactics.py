@@ -24,14 +24,14 @@ def tactic(function: F) -> F:
     call; if one of them is refused, the session stays unchanged. Every call goes through the kernel, so a tactic cannot
     prove anything false. Its docstring contains before → after; `atl tactics --own FILE` lists it.
 
-    Raises `InvalidArgument`, and `InvalidName` if sessions have a method of this name.
+    Raises `InvalidArgument`, and `InvalidName` for the name of a built-in tactic.
 
     >>> import atl
     >>> from rewrites import reschedule
     >>> from rewrites.user_rules import tactic
     >>> @tactic
     ... def tile_rows(s, name, by):
-    ...     \"\"\"Tiles a loop and names its blocks: ⊞[i < n] e → ⊞[block < _] ⊞[row < by] e.\"\"\"
+    ...     \"\"\"Tile a loop and name its blocks: ⊞[i < n] e → ⊞[block < _] ⊞[row < by] e.\"\"\"
     ...     s.tile(name, by).rename(f"{name}o", "block")
     >>> x = atl.tensor("x", 64)
     >>> s = reschedule(atl.program("double", [x], atl.gen(64, lambda i: 2 * x[i])))

@@ -74,16 +74,26 @@ _DOUBLE: Final = _Format(
 )
 
 
+def has_fma(suffix: str) -> str:
+    """Return the condition of the preprocessor for a fused multiply-add in hardware; `suffix` is "f" for floats."""
+    return f"defined(__FP_FAST_FMA{suffix.upper()}) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)"
+
+
+def polynomial(kind: str, fma: str, name: str, at: str, coefficients: tuple[str, ...]) -> str:
+    """Return C that declares `name` as the polynomial at `at` by Horner's rule, highest coefficient first."""
+    first, *others = coefficients
+    steps = "".join(f"    {name} = {fma}({name}, {at}, {other});\n" for other in others)
+    return f"    {kind} {name} = {first};\n{steps}"
+
+
 def _function(of: _Format) -> str:
     fma, kind, bits = f"fma{of.suffix}", of.c_type, of.bits
-    first, *others = of.q
     zero = f"0.0{of.suffix}"
-    steps = "\n".join(f"    q = {fma}(q, r, {coefficient});" for coefficient in others)
     return f"""\
 /* e to the power of x, within 1.1 units in the last place. */
 static inline {kind} exp_{kind}({kind} x)
 {{
-#if defined(__FP_FAST_FMA{of.suffix.upper()}) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#if {has_fma(of.suffix)}
     /* x = n ln 2 + r; the last digits of shifted, as a number, are n and twice the bias of exponents. */
     {kind} shifted = {fma}(x, {of.log2e}, {of.shift});
     {bits} number;
@@ -92,8 +102,7 @@ static inline {kind} exp_{kind}({kind} x)
     memcpy(&shifted, &number, sizeof shifted);
     {kind} n = shifted - {of.shift};
     {kind} r = {fma}(n, {of.minus_ln2[1]}, {fma}(n, {of.minus_ln2[0]}, x));
-    {kind} q = {first};
-{steps}
+{polynomial(kind, fma, "q", "r", of.q)}\
     /* The exponents of two factors whose product is 2^n; what is above them is shifted out. */
     {bits} half = number >> 1;
     {bits} first = half * ({of.one} << {of.fraction}), second = (number - half) * ({of.one} << {of.fraction});

@@ -22,6 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from lowering.c.functions.exponential import has_fma, polynomial
+
 
 @dataclass(frozen=True, slots=True)
 class _Format:
@@ -84,19 +86,13 @@ _DOUBLE: Final = _Format(
 )
 
 
-def _polynomial(of: _Format, name: str, at: str, coefficients: tuple[str, ...]) -> str:
-    first, *others = coefficients
-    steps = "".join(f"    {name} = fma{of.suffix}({name}, {at}, {other});\n" for other in others)
-    return f"    {of.c_type} {name} = {first};\n{steps}"
-
-
 def _logarithm(of: _Format) -> str:
     fma, kind, bits, f = f"fma{of.suffix}", of.c_type, of.bits, of.suffix
     return f"""\
 /* The natural logarithm of x, within 1 unit in the last place. */
 static inline {kind} log_{kind}({kind} x)
 {{
-#if defined(__FP_FAST_FMA{f.upper()}) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#if {has_fma(f)}
     /* x = 2^n m, m from sqrt(1/2) to sqrt(2); a subnormal number is scaled. Then g = 2 (m - 1). */
     {kind} scaled = x < {of.least} ? x * {of.up} : x;
     {bits} number;
@@ -110,7 +106,7 @@ static inline {kind} log_{kind}({kind} x)
     n -= {of.shift};
     n = x < {of.least} ? n - {of.raised} : n;
     {kind} g = {fma}(2.0{f}, m, -2.0{f}), s = g / (4.0{f} + g), z = s * s;
-{_polynomial(of, "p", "z", of.p)}\
+{polynomial(kind, fma, "p", "z", of.p)}\
     {kind} t = {fma}(s, {fma}(0.125{f} * g, g, z * p), n * {of.ln2[1]});
     {kind} sum = {fma}(n, {of.ln2[0]}, {fma}(0.5{f}, g, {fma}(-0.125{f} * g, g, t)));
     /* Infinity and NaN stay as they are; there is no logarithm of a negative number. */
@@ -128,10 +124,10 @@ def _tangent(of: _Format) -> str:
 /* The hyperbolic tangent of x, within 1.5 units in the last place. */
 static inline {kind} tanh_{kind}({kind} x)
 {{
-#if defined(__FP_FAST_FMA{f.upper()}) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#if {has_fma(f)}
     /* From 20 on the result is 1: e^2|x| must not overflow, since -ffast-math assumes that nothing is infinite. */
     {kind} z = x * x, size = fabs{f}(x), limited = size > 20.0{f} ? 20.0{f} : size;
-{_polynomial(of, "q", "z", of.q)}\
+{polynomial(kind, fma, "q", "z", of.q)}\
     {kind} small = {fma}(x * z, q, x), large = 1.0{f} - 2.0{f} / (exp_{kind}(2.0{f} * limited) + 1.0{f});
     return size < 0.55{f} ? small : x < 0.0{f} ? -large : large;
 #else
