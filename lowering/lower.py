@@ -17,55 +17,13 @@ import padtypes
 from atl.checks.safety import check_safe, reads_in
 from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import positive_divisors
+from atl.core import index as ix
+from atl.core import terms
 from atl.core.dtypes import bytes_of
-from atl.core.index import (
-    ONE,
-    ZERO,
-    Bound,
-    Extremum,
-    Index,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    constant,
-    exclusive_or,
-    extremum,
-    floordiv,
-    imax,
-    index,
-)
 from atl.core.marks import CONCURRENT, LetMark, LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation
 from atl.core.program import Program
 from atl.core.substitution import map_op
-from atl.core.terms import (
-    OF_MONOID,
-    Access,
-    Binary,
-    BinaryOp,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    PadLeft,
-    PadRight,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    TensorVar,
-    Unary,
-    Value,
-)
 from atl.core.traversal import Path, amounts, subterms
 from atl.errors import InvalidArgument, UnsafeAccess, brief
 from atl.prove import proves, simplify, simplify_predicate, upper_bound
@@ -82,7 +40,7 @@ from lowering.targets.co_iteration import check_merges
 from lowering.targets.legality import check_legal, check_lowered
 from lowering.targets.stack import storage_of
 
-Body: TypeAlias = Callable[[Var, "Context"], ln.Block]
+Body: TypeAlias = Callable[[ix.Var, "Context"], ln.Block]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +53,7 @@ class Destination:
 
     storage: Storage
     reindexer: Reindexer = IDENTITY
-    op: BinaryOp | None = None
+    op: terms.BinaryOp | None = None
     zeros: bool = False
 
     def then(self, *steps: Step) -> Destination:
@@ -119,28 +77,28 @@ class Context:
     inputs: dict[str, ln.Buffer]
     outside: Scope
     tensors: tuple[Storage, ...] = ()
-    loops: tuple[tuple[Var, Index, Index], ...] = ()
-    around: tuple[tuple[Var, Index, Index], ...] = ()
+    loops: tuple[tuple[ix.Var, ix.Index, ix.Index], ...] = ()
+    around: tuple[tuple[ix.Var, ix.Index, ix.Index], ...] = ()
     in_merge: bool = False  # directly in a loop marked `merge`, apart from conditions
 
     def proves(self, goal: Predicate) -> bool:
         return proves(self.scope.facts, goal)
 
-    def clamped(self, extent: Index) -> Index:
+    def clamped(self, extent: ix.Index) -> ix.Index:
         """Return the extent, clamped to zero unless it is proved non-negative."""
-        return extent if self.proves(at_most(ZERO, extent)) else imax(ZERO, extent)
+        return extent if self.proves(at_most(ix.ZERO, extent)) else ix.imax(ix.ZERO, extent)
 
     def assume(self, predicate: Predicate) -> Context:
         return replace(self, scope=self.scope.assume(predicate))
 
-    def inside(self, scope: Scope, loop: tuple[Var, Index, Index], mark: LoopMark) -> Context:
+    def inside(self, scope: Scope, loop: tuple[ix.Var, ix.Index, ix.Index], mark: LoopMark) -> Context:
         """Return the context of the body of a loop."""
         inside = replace(self, scope=scope, around=(*self.around, loop), in_merge=mark is LoopMark.MERGE)
         if mark in CONCURRENT:
             return replace(inside, outside=scope, loops=())
         return replace(inside, loops=(*self.loops, loop))
 
-    def scalar(self, e: Expr) -> ln.ScalarExpr:
+    def scalar(self, e: terms.Expr) -> ln.ScalarExpr:
         return scalar(e, self.scope, self.tensors, self.inputs)
 
 
@@ -217,14 +175,14 @@ class _Lowering:
         self.registers = registers
         self._binders = binders
         self._followed = followed
-        self._origins: dict[Var, Path] = {}
+        self._origins: dict[ix.Var, Path] = {}
         self._ids: Iterator[int] = count()
         self._hoisted: list[ln.Allocate] = []
         self._direct = 0  # number of sums that add to their cell, not to a scalar variable
         self.met: set[Path] = set()  # marked loops that are in the nest, or that would compute nothing
         self._added_after: Counter[ln.Buffer] = Counter()  # additions to cells that an earlier statement has assigned
 
-    def nest(self, body: Expr, scope: Scope) -> ln.LoopNest:
+    def nest(self, body: terms.Expr, scope: Scope) -> ln.LoopNest:
         program = self.program
         inputs = {a.name: ln.Buffer(next(self._ids), a.name, a.dtype, a.shape, "input") for a in program.inputs}
         output = ln.Buffer(next(self._ids), "out", program.dtype, scope.shape(body.type), "output")
@@ -242,7 +200,7 @@ class _Lowering:
         )
 
     def _filling(
-        self, e: Expr, buffer: ln.Buffer, context: Context, mark: LetMark = LetMark.NONE
+        self, e: terms.Expr, buffer: ln.Buffer, context: Context, mark: LetMark = LetMark.NONE
     ) -> tuple[ln.Block, bool]:
         """Lower a term into a buffer, and return whether every element is proved to be assigned."""
         before = self._direct
@@ -257,50 +215,57 @@ class _Lowering:
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def statement(self, e: Expr, to: Destination, context: Context) -> ln.Block:
+    def statement(self, e: terms.Expr, to: Destination, context: Context) -> ln.Block:
         scope = context.scope
         match e:
-            case Gen(low, high, body, name, mark):
+            case terms.Gen(low, high, body, name, mark):
                 first, last = scope.index(low), scope.index(high)
 
-                def element(variable: Var, inside: Context) -> ln.Block:
-                    return self.statement(body, to.then(Cons(index(variable) - first, last - first)), inside)
+                def element(variable: ix.Var, inside: Context) -> ln.Block:
+                    return self.statement(body, to.then(Cons(ix.index(variable) - first, last - first)), inside)
 
                 return self._loop(name, first, last, mark, context, element)
-            case Reduce():
+            case terms.Reduce():
                 return self._tensor_sum(e, to, context) if e.type.rank else self._reduction(e, to, context)
-            case Guard(predicate, body):
+            case terms.Guard(predicate, body):
                 return self._guarded(scope.predicate(predicate), body, to, context)
-            case Let(value, body, name):
+            case terms.Let(value, body, name):
                 return self._scalar_let(e, to, context) if not value.type.rank else self._buffer_let(e, to, context)
-            case Concat(left, right):
+            case terms.Concat(left, right):
                 after, before = scope.index(right.type.shape[0]), scope.index(left.type.shape[0])
                 return (
-                    *self.statement(left, to.then(PadRight(after)), context),
-                    *self.statement(right, to.then(PadLeft(before)), context),
+                    *self.statement(left, to.then(terms.PadRight(after)), context),
+                    *self.statement(right, to.then(terms.PadLeft(before)), context),
                 )
-            case Reshape(op, operand):
+            case terms.Reshape(op, operand):
                 stored = self.statement(operand, to.then(map_op(op, scope.index)), context)
-                pads = to.stores_zeros and isinstance(op, PadLeft | PadRight)
+                pads = to.stores_zeros and isinstance(op, terms.PadLeft | terms.PadRight)
                 return (*stored, *self._zeros_of_pad(op, operand, to, context)) if pads else stored
-            case Binary("add" | "sub" as op, left, right) if e.type.rank:
+            case terms.Binary("add" | "sub" as op, left, right) if e.type.rank:
                 # Two statements: the first one assigns or adds, the second one always adds.
-                sign: BinaryOp = "sub" if (op == "sub") != (to.op == "sub") else "add"
+                sign: terms.BinaryOp = "sub" if (op == "sub") != (to.op == "sub") else "add"
                 assigned = self.statement(left, to, context)
                 added = self.statement(right, replace(to, op=sign), context)
                 if to.op is None and isinstance(to.storage, ln.Buffer):
                     self._added_after[to.storage] += additions(to.storage, added)
                 return (*assigned, *added)
-            case Padding():
+            case terms.Padding():
                 return self._store(ln.Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
-            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
+            case (
+                terms.Input()
+                | terms.Local()
+                | terms.TensorVar()
+                | terms.Metavariable()
+                | terms.Constant()
+                | terms.Value()
+            ):
                 return self._store(context.scalar(e), to)
-            case Access() | Unary() | Binary() | Cast() | Select():
+            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select():
                 return self._store(context.scalar(e), to)
             case _:
                 assert_never(e)
 
-    def _guarded(self, predicate: Predicate, body: Expr, to: Destination, context: Context) -> ln.Block:
+    def _guarded(self, predicate: Predicate, body: terms.Expr, to: Destination, context: Context) -> ln.Block:
         condition = simplify_predicate(context.scope.facts, predicate)
         zeros = to.stores_zeros
         if condition == TRUE:
@@ -317,25 +282,25 @@ class _Lowering:
             ln.If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
         )
 
-    def _zeros_of_pad(self, op: ReshapeOp, operand: Expr, to: Destination, context: Context) -> ln.Block:
+    def _zeros_of_pad(self, op: terms.ReshapeOp, operand: terms.Expr, to: Destination, context: Context) -> ln.Block:
         """Store zeros to the elements that a pad adds to its operand."""
         first, *inner = context.scope.shape(operand.type)
         (count,) = map(context.scope.index, amounts(op))
-        around = PadRight(first) if isinstance(op, PadLeft) else PadLeft(first)
+        around = terms.PadRight(first) if isinstance(op, terms.PadLeft) else terms.PadLeft(first)
 
-        def cells(extents: Sequence[Index], to: Destination, context: Context) -> ln.Block:
+        def cells(extents: Sequence[ix.Index], to: Destination, context: Context) -> ln.Block:
             if not extents:
                 return self._store(ln.Number(0, operand.type.dtype or self.program.dtype), to)
             extent, *rest = extents
 
-            def row(variable: Var, inside: Context) -> ln.Block:
-                return cells(rest, to.then(Cons(index(variable), extent)), inside)
+            def row(variable: ix.Var, inside: Context) -> ln.Block:
+                return cells(rest, to.then(Cons(ix.index(variable), extent)), inside)
 
-            return self._loop("pad", ZERO, extent, LoopMark.NONE, context, row)
+            return self._loop("pad", ix.ZERO, extent, LoopMark.NONE, context, row)
 
         return cells((count, *inner), to.then(around), context)
 
-    def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> ln.Block:
+    def _loop(self, name: str, low: ix.Index, high: ix.Index, mark: LoopMark, context: Context, body: Body) -> ln.Block:
         """Return a loop. Buffers hoisted out of an outermost loop are allocated before it and freed after it.
 
         The first loop within a concurrent one counts as outermost, too.
@@ -373,18 +338,18 @@ class _Lowering:
 
     # -- reductions ---------------------------------------------------------------------------------------------------
 
-    def _fold(self, e: Reduce, to: Destination, context: Context) -> ln.Block:
+    def _fold(self, e: terms.Reduce, to: Destination, context: Context) -> ln.Block:
         """Return the loop of a reduction, which folds each iteration into the destination."""
         low, high = context.scope.index(e.low), context.scope.index(e.high)
         # To subtract a sum, subtract each of its iterations.
-        into = to if e.monoid == "sum" and to.op == "sub" else replace(to, op=OF_MONOID[e.monoid])
+        into = to if e.monoid == "sum" and to.op == "sub" else replace(to, op=terms.OF_MONOID[e.monoid])
         return self._loop(e.name, low, high, e.mark, context, lambda _, inside: self.statement(e.body, into, inside))
 
-    def _tensor_sum(self, e: Reduce, to: Destination, context: Context) -> ln.Block:
+    def _tensor_sum(self, e: terms.Reduce, to: Destination, context: Context) -> ln.Block:
         """Lower a sum of tensors: add each of them to the destination, which starts at zero."""
         return self._fold(e, to, context)
 
-    def _reduction(self, e: Reduce, to: Destination, context: Context) -> ln.Block:
+    def _reduction(self, e: terms.Reduce, to: Destination, context: Context) -> ln.Block:
         """Lower a reduction to a scalar."""
         in_scalar = isinstance(to.storage, ln.Scalar)
         # A sum within another one of the same merge adds to the same destination, since the two become one loop.
@@ -413,38 +378,45 @@ class _Lowering:
 
     # -- lets ---------------------------------------------------------------------------------------------------------
 
-    def _scalar_let(self, e: Let, to: Destination, context: Context) -> ln.Block:
+    def _scalar_let(self, e: terms.Let, to: Destination, context: Context) -> ln.Block:
         value = e.value
         variable = ln.Scalar(next(self._ids), e.name, value.type.dtype or self.program.dtype)
         inside = replace(context, tensors=(*context.tensors, variable))
         first, computed = self._scalar_value(value, variable, context)
         return (ln.Declare(variable, first, e.mark), *computed, *self.statement(e.body, to, inside))
 
-    def _scalar_value(self, value: Expr, variable: ln.Scalar, context: Context) -> tuple[ln.ScalarExpr, ln.Block]:
+    def _scalar_value(self, value: terms.Expr, variable: ln.Scalar, context: Context) -> tuple[ln.ScalarExpr, ln.Block]:
         """Return the initial value of a scalar variable, and the statements that compute its final value."""
         zero = ln.Number(0, variable.dtype)
         scope = context.scope
         match value:
-            case Guard(predicate, body) if is_scalar_leaf(body):
+            case terms.Guard(predicate, body) if is_scalar_leaf(body):
                 condition = simplify_predicate(scope.facts, scope.predicate(predicate))
                 inner = context.assume(condition).scalar(body)
                 return inner if condition == TRUE else ln.Choose(condition, inner, zero), ()
-            case Reduce(monoid, low, high) if monoid == "sum" or context.proves(
+            case terms.Reduce(monoid, low, high) if monoid == "sum" or context.proves(
                 less(scope.index(low), scope.index(high))
             ):
                 return neutral(monoid, variable.dtype), self._fold(value, Destination(variable), context)
-            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
+            case (
+                terms.Input()
+                | terms.Local()
+                | terms.TensorVar()
+                | terms.Metavariable()
+                | terms.Constant()
+                | terms.Value()
+            ):
                 return context.scalar(value), ()
-            case Access() | Unary() | Binary() | Cast() | Select():
+            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select():
                 return context.scalar(value), ()
-            case Guard() | Reduce() | Let() | Padding():
+            case terms.Guard() | terms.Reduce() | terms.Let() | terms.Padding():
                 return zero, self.statement(value, Destination(variable), context)
-            case Gen() | Concat() | Reshape():
+            case terms.Gen() | terms.Concat() | terms.Reshape():
                 raise AssertionError("a scalar has no dimensions")
             case _:
                 assert_never(value)
 
-    def _buffer_let(self, e: Let, to: Destination, context: Context) -> ln.Block:
+    def _buffer_let(self, e: terms.Let, to: Destination, context: Context) -> ln.Block:
         """Lower a let-bound tensor to a buffer on the stack or heap, or to one hoisted out of the enclosing loops."""
         value, scope = e.value, context.scope
         dtype = value.type.dtype or self.program.dtype
@@ -466,7 +438,7 @@ class _Lowering:
         self._hoisted.append(ln.Allocate(buffer, capacity, storage, zeroed=False, mark=e.mark, let=let))
         return (ln.Clear(buffer, count, zeroed=not filled), *stored, *used)
 
-    def _needed(self, name: str, extent: Index, context: Context) -> Index:
+    def _needed(self, name: str, extent: ix.Index, context: Context) -> ix.Index:
         """Return the extent to allocate: at least zero, without a quotient by zero or an unsafe read.
 
         A let that was lifted out of a selection is also allocated where its branch is not taken, and where its extents
@@ -488,14 +460,14 @@ class _Lowering:
             extent = _with_positive_divisors(extent)
         return context.clamped(extent)
 
-    def _safely_read(self, extent: Index, context: Context) -> bool:
+    def _safely_read(self, extent: ix.Index, context: Context) -> bool:
         """Return whether all reads of array elements in an extent are proved to be in bounds here."""
         return all(context.proves(needed.goal) for needed in reads_in(extent))
 
-    def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
+    def _capacity(self, extents: tuple[ix.Index, ...], context: Context) -> ix.Index | None:
         """Return the maximum number of elements of a buffer over all iterations of the enclosing loops, if known."""
         outside = replace(context, scope=context.outside)
-        bounds: list[Index] = []
+        bounds: list[ix.Index] = []
         for extent in extents:
             bound = upper_bound(outside.scope.facts, extent, context.loops)
             if bound is None or not all(outside.proves(needed.goal) for needed in positive_divisors(bound)):
@@ -504,22 +476,22 @@ class _Lowering:
         return ln.elements(tuple(bounds))
 
 
-def _with_positive_divisors(e: Index) -> Index:
+def _with_positive_divisors(e: ix.Index) -> ix.Index:
     """Replace each divisor d by max(1, d)."""
-    total = ZERO
+    total = ix.ZERO
     for monomial, coefficient in e.terms:
-        product = constant(coefficient)
+        product = ix.constant(coefficient)
         for atom in monomial:
             match atom:
-                case Quotient(numerator, denominator):
-                    divisor = imax(ONE, _with_positive_divisors(denominator))
-                    product = product * floordiv(_with_positive_divisors(numerator), divisor)
-                case Extremum(kind, choices):
-                    product = product * extremum(kind, *map(_with_positive_divisors, choices))
-                case Xor(parts):
-                    product = product * exclusive_or(*map(_with_positive_divisors, parts))
-                case Size() | Var() | Bound() | Read():
-                    product = product * index(atom)
+                case ix.Quotient(numerator, denominator):
+                    divisor = ix.imax(ix.ONE, _with_positive_divisors(denominator))
+                    product = product * ix.floordiv(_with_positive_divisors(numerator), divisor)
+                case ix.Extremum(kind, choices):
+                    product = product * ix.extremum(kind, *map(_with_positive_divisors, choices))
+                case ix.Xor(parts):
+                    product = product * ix.exclusive_or(*map(_with_positive_divisors, parts))
+                case ix.Size() | ix.Var() | ix.Bound() | ix.Read():
+                    product = product * ix.index(atom)
                 case _:
                     assert_never(atom)
         total = total + product

@@ -8,22 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from atl.core import index as ix
 from atl.core.dtypes import range_of
-from atl.core.index import (
-    AnyAtom,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    atoms,
-    value_of,
-)
 from atl.core.predicate import expressions
 from atl.core.program import Program
 from atl.errors import OutOfMemory
@@ -42,10 +28,10 @@ MEMORY: Final = 2**63
 def sized(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes in the order of the parameters and the shape of the result. Raises `OutOfMemory`."""
 
-    def leaf(at: Leaf) -> int:
-        return call.sizes[at.name] if isinstance(at, Size) else 0
+    def leaf(at: ix.Leaf) -> int:
+        return call.sizes[at.name] if isinstance(at, ix.Size) else 0
 
-    shape = tuple(value_of(e, leaf, index_elements(call.arrays)) for e in nest.output.extents)
+    shape = tuple(ix.value_of(e, leaf, index_elements(call.arrays)) for e in nest.output.extents)
     needed = [(prod(shape) * np.dtype(nest.output.dtype).itemsize, "the result")]
     for statement in statements(nest.body):
         if isinstance(statement, Allocate) and _of_sizes(statement.capacity):
@@ -61,36 +47,36 @@ def sized(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int,
     return tuple(call.sizes[name] for name in nest.sizes), shape
 
 
-def read_for_sizes(program: Program, nest: LoopNest, facts: Facts) -> frozenset[Array]:
+def read_for_sizes(program: Program, nest: LoopNest, facts: Facts) -> frozenset[ix.Array]:
     """Return the arrays whose elements occur in shapes, assumptions or declared bounds of other elements."""
     looked_at = [*facts.stated(), *nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
     for assumption in program.assumptions:
         looked_at.extend(expressions(assumption))
-    return frozenset(atom.array for e in looked_at for atom in atoms(e) if isinstance(atom, Read))
+    return frozenset(atom.array for e in looked_at for atom in ix.atoms(e) if isinstance(atom, ix.Read))
 
 
-def _of_sizes(e: Index) -> bool:
+def _of_sizes(e: ix.Index) -> bool:
     """Return whether the expression depends on sizes alone, so that it is known before the call."""
-    return not any(isinstance(atom, Var | Bound | Read) for atom in atoms(e))
+    return not any(isinstance(atom, ix.Var | ix.Bound | ix.Read) for atom in ix.atoms(e))
 
 
-def _magnitude(e: Index, sizes: Mapping[str, int]) -> int:
+def _magnitude(e: ix.Index, sizes: Mapping[str, int]) -> int:
     """Return a bound on the magnitude of the expression and of its intermediate results."""
     terms = ((abs(value), [_magnitude_of_atom(atom, sizes) for atom in monomial]) for monomial, value in e.terms)
     return sum(value * prod(factors) for value, factors in terms)
 
 
-def _magnitude_of_atom(atom: AnyAtom, sizes: Mapping[str, int]) -> int:
+def _magnitude_of_atom(atom: ix.AnyAtom, sizes: Mapping[str, int]) -> int:
     match atom:
-        case Size(name):
+        case ix.Size(name):
             return sizes[name]
-        case Quotient(numerator, denominator):
+        case ix.Quotient(numerator, denominator):
             # A divisor that is not constant is at least 1.
             return _magnitude(numerator, sizes) // max(denominator.constant or 1, 1) + 1
-        case Extremum() | Xor():
+        case ix.Extremum() | ix.Xor():
             # `IndexOverflowCheck` covers its operands: a minimum may be small where one of its choices is not.
             ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: range_of(array.dtype))
             low, high = ranges.of(Operand(Inside(), {(atom,): 1})) or (0, 0)
             return max(abs(low), abs(high))
-        case Var() | Bound() | Read():
+        case ix.Var() | ix.Bound() | ix.Read():
             raise AssertionError("a capacity over sizes alone")

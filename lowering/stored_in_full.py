@@ -8,35 +8,11 @@ from itertools import count
 from typing import assert_never
 
 from atl.checks.scope import Scope, reads
+from atl.core import terms
 from atl.core.index import ZERO, Bound, Index, Var, atoms, index
 from atl.core.predicate import FALSE, Predicate, at_most, expressions, less, within
 from atl.core.reshape_definitions import Positions, origin
 from atl.core.substitution import map_op
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    PadLeft,
-    PadRight,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Transpose,
-    Unary,
-    Value,
-)
 from atl.core.traversal import amounts, divisors
 from atl.prove import holds
 from lowering.nest.loopnest import Accumulate, Block, Buffer, Cell, statements
@@ -46,7 +22,14 @@ _FIRST = 1 << 20
 
 
 def fills(
-    e: Expr, scope: Scope, buffer: Buffer, stores: Block, *, added_after: int, sums_stored: bool, zeros: bool = False
+    e: terms.Expr,
+    scope: Scope,
+    buffer: Buffer,
+    stores: Block,
+    *,
+    added_after: int,
+    sums_stored: bool,
+    zeros: bool = False,
 ) -> bool:
     """Return whether `stores`, the lowering of the normalised term, is proved to assign every element before adding.
 
@@ -64,7 +47,7 @@ def fills(
     return _all_stored(e, scope, sums_stored=sums_stored, zeros=zeros)
 
 
-def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
+def is_filled_by_zeros(e: terms.Expr, scope: Scope) -> bool:
     """Return whether storing zeros where guards are false makes all elements stored, and is necessary for that.
 
     Terms with truncations do not qualify: there would be no place for the zeros that are cut off.
@@ -74,84 +57,124 @@ def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
     return not _all_stored(e, scope, sums_stored=True) and _all_stored(e, scope, sums_stored=True, zeros=True)
 
 
-def _has_guards_only(e: Expr) -> bool:
+def _has_guards_only(e: terms.Expr) -> bool:
     """Return whether a term consists of generations, guards, lets over scalars, and reshapes that keep all elements."""
     match e:
-        case Gen(_, _, body) | Let(_, body):
+        case terms.Gen(_, _, body) | terms.Let(_, body):
             return _has_guards_only(body)
-        case Guard(_, body):
+        case terms.Guard(_, body):
             return _has_guards_only(body) and not (e.type.rank and _has_partial_extents(body))
-        case Concat(left, right):
+        case terms.Concat(left, right):
             return _has_guards_only(left) and _has_guards_only(right)
-        case Reshape(PadLeft() | PadRight() | Transpose() | Flatten(), operand):
+        case terms.Reshape(terms.PadLeft() | terms.PadRight() | terms.Transpose() | terms.Flatten(), operand):
             return _has_guards_only(operand)
-        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case (
+            terms.Reshape() | terms.Padding() | terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable()
+        ):
             return not e.type.rank
-        case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
+        case (
+            terms.Constant()
+            | terms.Value()
+            | terms.Access()
+            | terms.Unary()
+            | terms.Binary()
+            | terms.Cast()
+            | terms.Select()
+            | terms.Reduce()
+        ):
             return not e.type.rank
         case _:
             assert_never(e)
 
 
-def has_guards_of_rows(e: Expr) -> bool:
+def has_guards_of_rows(e: terms.Expr) -> bool:
     """Return whether the guards of such a term do not depend on its last index, and so guard whole rows."""
     match e:
-        case Gen(_, _, body) | Let(_, body):
+        case terms.Gen(_, _, body) | terms.Let(_, body):
             return has_guards_of_rows(body)
-        case Guard(predicate, body):
+        case terms.Guard(predicate, body):
             tested = (atom for part in expressions(predicate) for atom in atoms(part))
             return has_guards_of_rows(body) and (bool(e.type.rank) or not any(atom == Bound(0) for atom in tested))
-        case Concat(left, right):
+        case terms.Concat(left, right):
             return has_guards_of_rows(left) and has_guards_of_rows(right)
-        case Reshape(_, operand):
+        case terms.Reshape(_, operand):
             return has_guards_of_rows(operand)
-        case Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case terms.Padding() | terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable():
             return True
-        case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
+        case (
+            terms.Constant()
+            | terms.Value()
+            | terms.Access()
+            | terms.Unary()
+            | terms.Binary()
+            | terms.Cast()
+            | terms.Select()
+            | terms.Reduce()
+        ):
             return True
         case _:
             assert_never(e)
 
 
-def _has_partial_extents(e: Expr) -> bool:
+def _has_partial_extents(e: terms.Expr) -> bool:
     """Return whether a bound of a range in such a term may be undefined where a guard around it is false."""
     match e:
-        case Gen(low, high, body):
+        case terms.Gen(low, high, body):
             return any(divisors(end) or reads(end) for end in (low, high)) or _has_partial_extents(body)
-        case Guard(_, body) | Let(_, body):
+        case terms.Guard(_, body) | terms.Let(_, body):
             return _has_partial_extents(body)
-        case Concat(left, right):
+        case terms.Concat(left, right):
             return _has_partial_extents(left) or _has_partial_extents(right)
-        case Reshape(op, operand):
+        case terms.Reshape(op, operand):
             return any(divisors(end) or reads(end) for end in amounts(op)) or _has_partial_extents(operand)
-        case Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case terms.Padding() | terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable():
             return False
-        case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
+        case (
+            terms.Constant()
+            | terms.Value()
+            | terms.Access()
+            | terms.Unary()
+            | terms.Binary()
+            | terms.Cast()
+            | terms.Select()
+            | terms.Reduce()
+        ):
             return False
         case _:
             assert_never(e)
 
 
-def zeros_of(e: Expr) -> Expr:
+def zeros_of(e: terms.Expr) -> terms.Expr:
     """Return a term of zeros with the shape of such a term."""
     match e:
-        case Gen(body=body):
+        case terms.Gen(body=body):
             return replace(e, body=zeros_of(body))
-        case Guard(_, body) | Let(_, body):
+        case terms.Guard(_, body) | terms.Let(_, body):
             return zeros_of(body)
-        case Concat(left, right):
-            return Concat(zeros_of(left), zeros_of(right))
-        case Reshape(op, operand) if e.type.rank:
-            return Reshape(op, zeros_of(operand))
-        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
-            return Constant(0, e.type.dtype)
-        case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
-            return Constant(0, e.type.dtype)
+        case terms.Concat(left, right):
+            return terms.Concat(zeros_of(left), zeros_of(right))
+        case terms.Reshape(op, operand) if e.type.rank:
+            return terms.Reshape(op, zeros_of(operand))
+        case (
+            terms.Reshape() | terms.Padding() | terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable()
+        ):
+            return terms.Constant(0, e.type.dtype)
+        case (
+            terms.Constant()
+            | terms.Value()
+            | terms.Access()
+            | terms.Unary()
+            | terms.Binary()
+            | terms.Cast()
+            | terms.Select()
+            | terms.Reduce()
+        ):
+            return terms.Constant(0, e.type.dtype)
         case _:
             assert_never(e)
 
 
-def _all_stored(e: Expr, scope: Scope, *, sums_stored: bool, zeros: bool = False) -> bool:
+def _all_stored(e: terms.Expr, scope: Scope, *, sums_stored: bool, zeros: bool = False) -> bool:
     ids = count(_FIRST)
     at: list[Index] = []
     for extent in scope.shape(e.type):
@@ -166,14 +189,16 @@ def additions(buffer: Buffer, block: Block) -> int:
     return sum(isinstance(target, Cell) and target.buffer == buffer for target in targets)
 
 
-def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums_stored: bool, zeros: bool) -> bool:
+def _is_stored(
+    e: terms.Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums_stored: bool, zeros: bool
+) -> bool:
     """Return whether the element of `e` at `at` is proved to be stored.
 
     This follows the definition of pad-sets, but proves each part of a concatenation separately. The pad-set of the
     whole has a case for each part, and goals with many cases are slow to prove.
     """
 
-    def part(e: Expr, at: Positions, *, where: Predicate | None = None, position: Index | None = None) -> bool:
+    def part(e: terms.Expr, at: Positions, *, where: Predicate | None = None, position: Index | None = None) -> bool:
         inside = scope if where is None else scope.assume(where)
         if position is not None:
             inside = replace(inside, indices=(*inside.indices, position))
@@ -183,37 +208,39 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
         return holds(scope.facts, predicate)
 
     match e:
-        case Gen(low, _, body):
+        case terms.Gen(low, _, body):
             return part(body, at[1:], position=scope.index(low) + at[0])
-        case Reduce("sum") if sums_stored and not e.type.rank:
+        case terms.Reduce("sum") if sums_stored and not e.type.rank:
             return True
-        case Reduce(monoid, low, high, body, name):
+        case terms.Reduce(monoid, low, high, body, name):
             first, last = scope.index(low), scope.index(high)
             if not known(less(first, last)):
                 return False
             iteration = index(Var(next(ids), name))
             return monoid != "sum" or part(body, at, where=within(first, iteration, last), position=iteration)
-        case Guard(predicate, body):
+        case terms.Guard(predicate, body):
             condition = scope.predicate(predicate)
             return (zeros or known(condition)) and part(body, at, where=condition)
-        case Let(_, body):
+        case terms.Let(_, body):
             return part(body, at)
-        case Concat(left, right):
+        case terms.Concat(left, right):
             first, *rest = at
             n = scope.index(left.type.shape[0])
             return part(left, at, where=less(first, n)) and part(right, (first - n, *rest), where=at_most(n, first))
-        case Reshape(op, operand):
+        case terms.Reshape(op, operand):
             source = origin(map_op(op, scope.index), scope.shape(operand.type), at)
-            is_pad = zeros and isinstance(op, PadLeft | PadRight)
+            is_pad = zeros and isinstance(op, terms.PadLeft | terms.PadRight)
             return (is_pad or known(source.present)) and part(operand, source.at, where=source.present)
-        case Binary(_, left) if e.type.rank:
+        case terms.Binary(_, left) if e.type.rank:
             # Two statements with one destination: only the first one assigns, so it must assign every element.
             return part(left, at)
-        case Padding():
+        case terms.Padding():
             return zeros or known(FALSE)
-        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
+        case (
+            terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable() | terms.Constant() | terms.Value()
+        ):
             return True
-        case Access() | Unary() | Binary() | Cast() | Select():
+        case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select():
             return True
         case _:
             assert_never(e)

@@ -16,21 +16,7 @@ from atl.core.marks import LoopMark
 from atl.text.names import INFIX
 from lowering.c.helpers import IVDEP
 from lowering.c.values.keys import folded_name, folds_of, only_folds
-from lowering.nest.loopnest import (
-    Allocate,
-    Apply,
-    Assign,
-    Cell,
-    Choose,
-    Convert,
-    For,
-    FromIndex,
-    Load,
-    Number,
-    ScalarExpr,
-    accessed,
-    statements,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.text_scope import TextScope
 from lowering.nest.tiles import cells, sources, step
 
@@ -38,7 +24,7 @@ PARALLEL: Final = "#pragma omp parallel for schedule(static)"
 VECTOR: Final = "#pragma omp simd"
 
 
-def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
+def directives(scope: TextScope, loop: ln.For, *more: str) -> list[str]:
     """Return the directives before a loop; `more` are further clauses."""
     match loop.mark:
         case LoopMark.NONE:
@@ -60,7 +46,7 @@ def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
     assert_never(loop.mark)
 
 
-def needs_ivdep(loop: For) -> bool:
+def needs_ivdep(loop: ln.For) -> bool:
     """Return whether the loop has no dependences between iterations, but gcc would not detect that.
 
     It stores consecutive elements and reads other arrays. If elements are read under a condition, gcc ignores
@@ -69,30 +55,30 @@ def needs_ivdep(loop: For) -> bool:
     if len(loop.body) != 1:
         return False
     (statement,) = loop.body
-    if not isinstance(statement, Assign) or not isinstance(statement.target, Cell):
+    if not isinstance(statement, ln.Assign) or not isinstance(statement.target, ln.Cell):
         return False
-    stored = accessed(statement.target)
+    stored = ln.accessed(statement.target)
     return (
         _reads_under_conditions(statement.value)
-        and all(accessed(source) != stored for source in sources(statement.value))
+        and all(ln.accessed(source) != stored for source in sources(statement.value))
         and step(statement.target.address, loop.variable) == 1
     )
 
 
-def _reads_under_conditions(e: ScalarExpr) -> bool:
+def _reads_under_conditions(e: ln.ScalarExpr) -> bool:
     match e:
-        case Choose(_, left, right):
+        case ln.Choose(_, left, right):
             return any(True for side in (left, right) for _ in cells(side))
-        case Apply(_, arguments):
+        case ln.Apply(_, arguments):
             return any(map(_reads_under_conditions, arguments))
-        case Convert(argument):
+        case ln.Convert(argument):
             return _reads_under_conditions(argument)
-        case Number() | Load() | FromIndex():
+        case ln.Number() | ln.Load() | ln.FromIndex():
             return False
     assert_never(e)
 
 
-def _reductions(scope: TextScope, loop: For) -> Iterator[str]:
+def _reductions(scope: TextScope, loop: ln.For) -> Iterator[str]:
     """Yield the reduction clauses for the variables, or their keys, that the iterations of a loop fold into."""
     into: dict[str, list[str]] = {}
     for target, fold in folds_of(loop).items():
@@ -103,6 +89,6 @@ def _reductions(scope: TextScope, loop: For) -> Iterator[str]:
         yield f"reduction({operation}: {', '.join(names)})"
 
 
-def has_heap_buffers(loop: For) -> bool:
+def has_heap_buffers(loop: ln.For) -> bool:
     """Return whether an iteration of the loop allocates on the heap."""
-    return any(isinstance(inside, Allocate) and inside.storage == "heap" for inside in statements(loop.body))
+    return any(isinstance(inside, ln.Allocate) and inside.storage == "heap" for inside in ln.statements(loop.body))

@@ -21,21 +21,7 @@ from lowering.c.loops import has_heap_buffers
 from lowering.c.text import PRODUCT, SUM, Text, indented
 from lowering.c.values.index import index_text
 from lowering.c.values.scalars import C_TYPES
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    elements,
-    key,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.text_scope import TextScope
 
 MAX_INLINE_FREES: Final = 2
@@ -46,7 +32,7 @@ MAX_UNCHECKED: Final = 2**40
 MAX_COEFFICIENTS: Final = 64
 """Linear expressions with this sum of coefficients cannot overflow, since sizes are at most 2^56."""
 
-Live: TypeAlias = tuple[Buffer, ...]
+Live: TypeAlias = tuple[ln.Buffer, ...]
 """The allocated buffers on the heap, oldest first."""
 
 
@@ -60,57 +46,57 @@ class Heap:
     """
 
     labels: Mapping[Live, str]
-    declared: frozenset[Buffer]
+    declared: frozenset[ln.Buffer]
     live: Live = ()
     failed: str = ""
 
-    def __contains__(self, buffer: Buffer) -> bool:
+    def __contains__(self, buffer: ln.Buffer) -> bool:
         return buffer in self.live
 
-    def with_buffers(self, *buffers: Buffer) -> Heap:
+    def with_buffers(self, *buffers: ln.Buffer) -> Heap:
         return replace(self, live=(*self.live, *buffers))
 
-    def without(self, buffer: Buffer) -> Heap:
+    def without(self, buffer: ln.Buffer) -> Heap:
         return replace(self, live=_without(self.live, buffer))
 
 
 def is_on_heap(statement: object) -> bool:
     """Check for an allocation on the heap."""
-    return isinstance(statement, Allocate) and statement.storage == "heap"
+    return isinstance(statement, ln.Allocate) and statement.storage == "heap"
 
 
-def _at_allocations(block: Block, live: Live) -> Iterator[Live]:
+def _at_allocations(block: ln.Block, live: Live) -> Iterator[Live]:
     """Yield the live buffers at each allocation; consecutive allocations count as one."""
     for is_group, group in groupby(block, is_on_heap):
         if is_group:
             yield live
-            live += tuple(statement.buffer for statement in group if isinstance(statement, Allocate))
+            live += tuple(statement.buffer for statement in group if isinstance(statement, ln.Allocate))
             continue
         for statement in group:
             match statement:
-                case Free(buffer):
+                case ln.Free(buffer):
                     live = _without(live, buffer)
-                case For(mark=LoopMark.PARALLEL) if has_heap_buffers(statement):
+                case ln.For(mark=LoopMark.PARALLEL) if has_heap_buffers(statement):
                     yield live  # the exit is after the loop
-                case For(body=body) | If(body=body):
+                case ln.For(body=body) | ln.If(body=body):
                     yield from _at_allocations(body, live)
-                case Assign() | Accumulate() | Declare() | Allocate() | Clear():
+                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear():
                     pass
                 case _:
                     assert_never(statement)
 
 
-def _without(live: Live, buffer: Buffer) -> Live:
+def _without(live: Live, buffer: ln.Buffer) -> Live:
     return tuple(other for other in live if other != buffer)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def initial_heap(scope: TextScope, nest: LoopNest) -> tuple[TextScope, Heap, list[str]]:
+def initial_heap(scope: TextScope, nest: ln.LoopNest) -> tuple[TextScope, Heap, list[str]]:
     """Return the heap at the beginning of a nest's function, and declarations of buffers freed at its end."""
     names: dict[str, list[str]] = {}
-    declared: set[Buffer] = set()
+    declared: set[ln.Buffer] = set()
     taken: Counter[str] = Counter()
     labels: dict[Live, str] = {}
     for live in _at_allocations(nest.body, ()):
@@ -119,9 +105,9 @@ def initial_heap(scope: TextScope, nest: LoopNest) -> tuple[TextScope, Heap, lis
         for buffer in live:
             if buffer not in declared:
                 declared.add(buffer)
-                name, scope = scope.bind(key(buffer), buffer.name)
+                name, scope = scope.bind(ln.key(buffer), buffer.name)
                 names.setdefault(C_TYPES[buffer.dtype], []).append(f"*restrict {name}")
-        name = f"free_{scope.name(key(live[-1]))}"
+        name = f"free_{scope.name(ln.key(live[-1]))}"
         taken[name] += 1
         labels[live] = f"{name}_{taken[name]}_" if taken[name] > 1 else name
     return scope, Heap(labels, frozenset(declared)), [f"{kind} {', '.join(of)};" for kind, of in names.items()]
@@ -137,21 +123,21 @@ def error_exits(scope: TextScope, heap: Heap) -> list[str]:
         live = start
         while live and live not in written:
             label = [f"{heap.labels[live]}:"] if live in heap.labels else []
-            lines += [*label, *indented([f"free({scope.name(key(live[-1]))});"])]
+            lines += [*label, *indented([f"free({scope.name(ln.key(live[-1]))});"])]
             written |= {live} & heap.labels.keys()
             live = live[:-1]
         lines += indented([f"goto {heap.labels[live]};" if live else "return OUT_OF_MEMORY;"])
     return lines
 
 
-def allocate(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[TextScope, Heap, list[str]]:
+def allocate(scope: TextScope, heap: Heap, group: list[ln.Allocate]) -> tuple[TextScope, Heap, list[str]]:
     """Allocate buffers on the heap, and leave the function if that fails."""
     scope, inside, lines, failed = allocate_checked(scope, heap, group)
     return scope, inside, [*lines, *failed]
 
 
 def allocate_checked(
-    scope: TextScope, heap: Heap, group: list[Allocate]
+    scope: TextScope, heap: Heap, group: list[ln.Allocate]
 ) -> tuple[TextScope, Heap, list[str], list[str]]:
     """Allocate buffers on the heap; return the lines that allocate, and those that handle a failure."""
     before = scope
@@ -160,9 +146,9 @@ def allocate_checked(
     for statement in group:
         buffer = statement.buffer
         if buffer in heap.declared:
-            name, inside, kind = scope.name(key(buffer)), scope, ""
+            name, inside, kind = scope.name(ln.key(buffer)), scope, ""
         else:
-            name, inside = scope.bind(key(buffer), buffer.name)
+            name, inside = scope.bind(ln.key(buffer), buffer.name)
             kind = f"{C_TYPES[buffer.dtype]} *restrict "
         lines.append(f"{kind}{name} = {allocation(scope, statement, f'sizeof *{name}')};")
         scope = inside
@@ -182,16 +168,16 @@ def failure(scope: TextScope, heap: Heap) -> list[str]:
         return [f"{heap.failed} = 1;"]
     if heap.live in heap.labels:
         return [f"goto {heap.labels[heap.live]};"]
-    return [*(f"free({scope.name(key(buffer))});" for buffer in reversed(heap.live)), "return OUT_OF_MEMORY;"]
+    return [*(f"free({scope.name(ln.key(buffer))});" for buffer in reversed(heap.live)), "return OUT_OF_MEMORY;"]
 
 
-def declare_on_stack(scope: TextScope, statement: Allocate) -> tuple[TextScope, list[str]]:
+def declare_on_stack(scope: TextScope, statement: ln.Allocate) -> tuple[TextScope, list[str]]:
     """Declare a buffer as an array of the block."""
     buffer = statement.buffer
     count = statement.capacity.constant
     if count is None:
         raise AssertionError(f"the stack buffer {buffer.name} has no constant capacity")
-    name, scope = scope.bind(key(buffer), buffer.name)
+    name, scope = scope.bind(ln.key(buffer), buffer.name)
     # C does not allow arrays of length 0.
     text = f"{C_TYPES[buffer.dtype]} {name}[{max(count, 1)}]{' = {0}' if statement.zeroed else ''};"
     return scope, [text]
@@ -200,7 +186,7 @@ def declare_on_stack(scope: TextScope, statement: Allocate) -> tuple[TextScope, 
 # -- sizes of allocations ---------------------------------------------------------------------------------------------
 
 
-def allocation(scope: TextScope, statement: Allocate, size: str) -> str:
+def allocation(scope: TextScope, statement: ln.Allocate, size: str) -> str:
     """Return the call that allocates an aligned buffer; it requests too much, and fails, if the capacity overflows.
 
     `size` is the size of an element. The capacity is written as the product of the extents if it is equal to it.
@@ -212,10 +198,10 @@ def allocation(scope: TextScope, statement: Allocate, size: str) -> str:
     return f"aligned_{'zeros' if statement.zeroed else 'storage'}({total})"
 
 
-def _capacity(scope: TextScope, statement: Allocate) -> tuple[list[Text], int]:
+def _capacity(scope: TextScope, statement: ln.Allocate) -> tuple[list[Text], int]:
     """Return the factors of the capacity that depend on sizes, and the product of the constant ones."""
     factors = list(statement.buffer.allocated_extents)
-    if elements(statement.buffer.allocated_extents) != statement.capacity:
+    if ln.elements(statement.buffer.allocated_extents) != statement.capacity:
         factors = _factors(statement.capacity)
     number = prod(factor.constant for factor in factors if factor.constant is not None)
     texts = [_saturating(scope, factor) for factor in factors if factor.constant is None]

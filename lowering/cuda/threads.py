@@ -36,22 +36,7 @@ from lowering.gpu.kernels import (
     is_private,
 )
 from lowering.gpu.passes.vectorization import WIDEST
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Scalar,
-    key,
-    statements,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.text_scope import TextScope
 
 Lines: TypeAlias = list[str]
@@ -91,7 +76,7 @@ class Threads:
             case Run(statement):
                 lines = self._statement(statement, here, frozenset())
                 return [*lines, *(["__syncthreads();"] if self._reuses_memory(step) else [])], here
-            case Declare() | Allocate() | Clear() | Free():
+            case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 return self._definition(step, here)
         assert_never(step)
 
@@ -109,7 +94,7 @@ class Threads:
 
     def _functions_in(self, run: Run) -> frozenset[str]:
         """Return the same names for a whole statement, including nested loops of threads."""
-        loops = (s for s in statements((run.statement,)) if isinstance(s, For) and axis_of(s.mark) is not None)
+        loops = (s for s in ln.statements((run.statement,)) if isinstance(s, ln.For) and axis_of(s.mark) is not None)
         return frozenset(name for loop in loops for name in self._functions(folds_in(loop)))
 
     def _runs_that_fold(self, steps: Steps, *, in_loop: bool) -> Iterator[tuple[Run, bool]]:
@@ -122,63 +107,63 @@ class Threads:
 
     # -- statements of each thread ------------------------------------------------------------------------------------
 
-    def _block(self, block: Block, here: ThreadScope, folding: frozenset[Scalar]) -> Lines:
+    def _block(self, block: ln.Block, here: ThreadScope, folding: frozenset[ln.Scalar]) -> Lines:
         lines: Lines = []
         for statement in block:
             match statement:
-                case Declare() | Allocate() | Clear() | Free():
+                case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                     new, here = self._definition(statement, here)
                     lines += new
-                case For() | If() | Assign() | Accumulate():
+                case ln.For() | ln.If() | ln.Assign() | ln.Accumulate():
                     lines += self._statement(statement, here, folding)
                 case _:
                     assert_never(statement)
         return lines
 
     def _statement(
-        self, statement: For | If | Assign | Accumulate, here: ThreadScope, folding: frozenset[Scalar]
+        self, statement: ln.For | ln.If | ln.Assign | ln.Accumulate, here: ThreadScope, folding: frozenset[ln.Scalar]
     ) -> Lines:
         """Print a statement; `folding` are the scalars whose partial value in a thread has another name."""
         scope = here.scope
         match statement:
-            case For() if axis_of(statement.mark) is not None:
+            case ln.For() if axis_of(statement.mark) is not None:
                 return scope.of_loop(statement.variable, self._thread_loop(statement, here, folding))
-            case For(variable) if variable.uid in self.launch.wide:
+            case ln.For(variable) if variable.uid in self.launch.wide:
                 lines = wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._store_test, here))
                 return scope.of_loop(variable, lines)
-            case For(variable, low, high, body, mark):
+            case ln.For(variable, low, high, body, mark):
                 name, inside = scope.bind(variable, variable.name)
                 lines = self._block(body, replace(here, scope=inside.under(statement.range)), folding)
                 return scope.of_loop(variable, _loop(scope, name, low, high, mark, lines))
-            case If(predicate, body):
+            case ln.If(predicate, body):
                 return _if(scope, predicate, self._block(body, replace(here, scope=scope.under(predicate)), folding))
-            case Assign(target, value):
+            case ln.Assign(target, value):
                 return self._guarded(target, here, f"{print_cell(here, target).text} = {scalar(here, value).text};")
-            case Accumulate(target, op, value):
+            case ln.Accumulate(target, op, value):
                 return self._guarded(target, here, accumulated(here, target, op, value))
         assert_never(statement)
 
-    def _guarded(self, target: Cell | Scalar, here: ThreadScope, store: str) -> Lines:
+    def _guarded(self, target: ln.Cell | ln.Scalar, here: ThreadScope, store: str) -> Lines:
         """Restrict a store that other threads see to the first thread of each axis without a loop here."""
         test = self._store_test(here, target)
         return [f"if ({test})", f"    {store}"] if test else [store]
 
-    def _store_test(self, here: ThreadScope, target: Cell | Scalar) -> str:
+    def _store_test(self, here: ThreadScope, target: ln.Cell | ln.Scalar) -> str:
         """Return the test for the first thread of each axis without a loop here; empty for private targets."""
         if is_private(target, self.launch.memories):
             return ""
         missing = [a for a, extent in enumerate(self.launch.threads) if extent > 1 and a not in here.threads]
         return " && ".join(f"threadIdx.{AXES[axis]} == 0" for axis in missing)
 
-    def _thread_loop(self, loop: For, here: ThreadScope, folding: frozenset[Scalar]) -> Lines:
+    def _thread_loop(self, loop: ln.For, here: ThreadScope, folding: frozenset[ln.Scalar]) -> Lines:
         """Print a loop of threads, with the initialisation and combination of its folds before and after it."""
         folds = [fold for fold in folds_in(loop) if fold.into not in folding]
         before: Lines = []
         after: Lines = []
         scope = here.scope
         for fold in folds:
-            total = scope.name(key(fold.into))
-            part, scope = scope.bind(key(fold.into), "part")
+            total = scope.name(ln.key(fold.into))
+            part, scope = scope.bind(ln.key(fold.into), "part")
             c_type = C_TYPES[fold.into.dtype]
             before.append(f"{c_type} {part} = {_neutral(fold)};")
             after.append(f"{total} = {combine(fold.op, fold.into.dtype, total, self._folded(fold, part))};")
@@ -214,7 +199,7 @@ class Threads:
                 return f"{function}({part}, {', '.join([*axes, '1, 1'][:2])})"
         assert_never(folders)
 
-    def _thread_body(self, loop: For, here: ThreadScope, folding: frozenset[Scalar]) -> Lines:
+    def _thread_body(self, loop: ln.For, here: ThreadScope, folding: frozenset[ln.Scalar]) -> Lines:
         """Print the body of a loop of threads, for the thread's index if it is in range."""
         axis = axis_of(loop.mark)
         if axis is None:
@@ -234,15 +219,17 @@ class Threads:
 
     # -- declarations and allocations ---------------------------------------------------------------------------------
 
-    def _definition(self, statement: Declare | Allocate | Clear | Free, here: ThreadScope) -> tuple[Lines, ThreadScope]:
+    def _definition(
+        self, statement: ln.Declare | ln.Allocate | ln.Clear | ln.Free, here: ThreadScope
+    ) -> tuple[Lines, ThreadScope]:
         scope = here.scope
         match statement:
-            case Declare(variable, initial):
+            case ln.Declare(variable, initial):
                 first = scalar(here, initial).text
-                name, scope = scope.bind(key(variable), variable.name)
+                name, scope = scope.bind(ln.key(variable), variable.name)
                 return [f"{C_TYPES[variable.dtype]} {name} = {first};"], replace(here, scope=scope)
-            case Allocate(buffer, capacity, zeroed=zeroed):
-                name, scope = scope.bind(key(buffer), buffer.name)
+            case ln.Allocate(buffer, capacity, zeroed=zeroed):
+                name, scope = scope.bind(ln.key(buffer), buffer.name)
                 where = self.launch.memories[buffer.uid]
                 count = _product(where.extents) if isinstance(where, Distributed) else capacity.constant
                 # Aligned for vector accesses, including those that nvcc introduces.
@@ -250,15 +237,15 @@ class Threads:
                 start = " = {0}" if zeroed and where != "shared" else ""
                 text = f"{shared}{C_TYPES[buffer.dtype]} {name}[{max(count or 1, 1)}]{start};"
                 return [text], replace(here, scope=scope)
-            case Clear(buffer, count, zeroed):
+            case ln.Clear(buffer, count, zeroed):
                 return (self._zeros(buffer, count, here) if zeroed else []), here
-            case Free():
+            case ln.Free():
                 return [], here
         assert_never(statement)
 
-    def _zeros(self, buffer: Buffer, count: Index, here: ThreadScope) -> Lines:
+    def _zeros(self, buffer: ln.Buffer, count: Index, here: ThreadScope) -> Lines:
         """Store zeros: all threads together to shared memory, or each thread to private memory."""
-        name, cells = here.scope.name(key(buffer)), index_text(here.scope, count).text
+        name, cells = here.scope.name(ln.key(buffer)), index_text(here.scope, count).text
         where = self.launch.memories.get(buffer.uid, "global")
         if where == "private":
             return [f"for ({here.scope.indices} at = 0; at < {cells}; at++)", f"    {name}[at] = 0;"]

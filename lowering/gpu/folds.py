@@ -7,50 +7,38 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK, WARP, Extents, Fold, Folding, axis_of
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Scalar,
-    Statement,
-    statements,
-)
+from lowering.nest import loopnest as ln
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of a scalar other than a fold."""
 
-    into: Scalar
+    into: ln.Scalar
 
 
-def folds_in(loop: For) -> tuple[Fold, ...]:
+def folds_in(loop: ln.For) -> tuple[Fold, ...]:
     """Return the folds of a loop's threads into scalars from outside of the loop, the first for each scalar."""
-    found: dict[Scalar, Fold] = {}
+    found: dict[ln.Scalar, Fold] = {}
     for change in scalar_changes(loop):
         if isinstance(change, Fold):
             found.setdefault(change.into, change)
     return tuple(found.values())
 
 
-def scalar_changes(loop: For) -> Iterator[Fold | Change]:
+def scalar_changes(loop: ln.For) -> Iterator[Fold | Change]:
     """Yield the changes that a loop's threads make to scalars from outside of the loop."""
-    inner = {s.variable for s in statements(loop.body) if isinstance(s, Declare)}
+    inner = {s.variable for s in ln.statements(loop.body) if isinstance(s, ln.Declare)}
     for statement, axes in _with_axes(loop, ()):
         target = statement.target
-        if isinstance(target, Scalar) and target not in inner:
+        if isinstance(target, ln.Scalar) and target not in inner:
             op = _fold_operation(statement)
             yield Change(target) if op is None else Fold(target, op, axes)
 
 
-def _fold_operation(statement: Assign | Accumulate) -> Folding | None:
+def _fold_operation(statement: ln.Assign | ln.Accumulate) -> Folding | None:
     """Return the operation of a fold that may be done in any order; None for other statements."""
-    if not isinstance(statement, Accumulate):
+    if not isinstance(statement, ln.Accumulate):
         return None
     match statement.op:
         case "add" | "sub":
@@ -62,20 +50,22 @@ def _fold_operation(statement: Assign | Accumulate) -> Folding | None:
     assert_never(statement.op)
 
 
-def _with_axes(statement: Statement, axes: tuple[int, ...]) -> Iterator[tuple[Assign | Accumulate, tuple[int, ...]]]:
+def _with_axes(
+    statement: ln.Statement, axes: tuple[int, ...]
+) -> Iterator[tuple[ln.Assign | ln.Accumulate, tuple[int, ...]]]:
     """Yield the stores in a statement, with the sorted axes of the loops of threads around each."""
     match statement:
-        case For(body=body, mark=mark):
+        case ln.For(body=body, mark=mark):
             axis = axis_of(mark)
             inner = axes if axis is None else tuple(sorted((*axes, axis)))
             for part in body:
                 yield from _with_axes(part, inner)
-        case If(body=body):
+        case ln.If(body=body):
             for part in body:
                 yield from _with_axes(part, axes)
-        case Assign() | Accumulate():
+        case ln.Assign() | ln.Accumulate():
             yield statement, axes
-        case Declare() | Allocate() | Clear() | Free():
+        case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             pass
         case _:
             assert_never(statement)
@@ -104,13 +94,13 @@ def _parallel_axes(fold: Fold, extents: Extents) -> tuple[int, ...]:
     return tuple(axis for axis in fold.axes if extents[axis] > 1)
 
 
-def all_threads_reach(loop: For, inner: For, extents: Extents) -> bool:
+def all_threads_reach(loop: ln.For, inner: ln.For, extents: Extents) -> bool:
     """Return whether all threads of a block reach an inner loop: all loops between span all threads of an axis."""
     axis = axis_of(loop.mark)
     if axis is None or (loop.high - loop.low).constant != extents[axis]:
         return False
     return any(
-        part is inner or (isinstance(part, For) and all_threads_reach(part, inner, extents)) for part in loop.body
+        part is inner or (isinstance(part, ln.For) and all_threads_reach(part, inner, extents)) for part in loop.body
     )
 
 

@@ -38,20 +38,8 @@ from lowering.gpu.kernels import (
     wide_cells,
 )
 from lowering.nest import interpreter
+from lowering.nest import loopnest as ln
 from lowering.nest.interpreter import Outcome
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Buffer,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    Scalar,
-    Statement,
-)
 from lowering.nest.races import AccessKind
 from lowering.nest.traps import Trap
 
@@ -110,7 +98,7 @@ class _KernelRun(interpreter.Interpreter):
         super().__init__(kernels.nest, sizes, arrays, steps, order)
         self._kernels: Final = kernels
         self._launch: Launch | None = None
-        self._wide: dict[Cell, tuple[For, int]] = {}
+        self._wide: dict[ln.Cell, tuple[ln.For, int]] = {}
         self._number = 0  # of the block in its launch
         self._interval = 0  # number of barriers passed in the block
         self._thread: dict[int, int] = {}
@@ -143,9 +131,9 @@ class _KernelRun(interpreter.Interpreter):
                         outside = self._enter(predicate)
                         self._host(body)
                         self._conditions = outside
-                case Allocate() | Clear():
+                case ln.Allocate() | ln.Clear():
                     self._statement(step)
-                case Free(buffer):
+                case ln.Free(buffer):
                     self._free(buffer)
                 case _:
                     assert_never(step)
@@ -158,7 +146,7 @@ class _KernelRun(interpreter.Interpreter):
         self._blocks(launch, launch.grid)
         self._launch = None
 
-    def _blocks(self, launch: Launch, grid: tuple[For, ...]) -> None:
+    def _blocks(self, launch: Launch, grid: tuple[ln.For, ...]) -> None:
         """Run the blocks of a grid, of which these loops remain."""
         if not grid:
             self._block_of(launch)
@@ -181,10 +169,10 @@ class _KernelRun(interpreter.Interpreter):
     # -- a block ------------------------------------------------------------------------------------------------------
 
     def _steps_of(self, steps: Steps) -> None:
-        declared: list[Scalar] = []
+        declared: list[ln.Scalar] = []
         for step in steps:
             self._step(step)
-            if isinstance(step, Declare):
+            if isinstance(step, ln.Declare):
                 declared.append(step.variable)
         for variable in declared:
             del self._stack[variable]
@@ -211,23 +199,23 @@ class _KernelRun(interpreter.Interpreter):
                     outside = self._enter(predicate)
                     self._steps_of(body)
                     self._conditions = outside
-            case Declare() | Allocate() | Clear():
+            case ln.Declare() | ln.Allocate() | ln.Clear():
                 self._statement(step)
-            case Free(buffer):
+            case ln.Free(buffer):
                 self._free(buffer)
             case _:
                 assert_never(step)
 
-    def _statement(self, statement: Statement) -> None:
+    def _statement(self, statement: ln.Statement) -> None:
         outer = self._by_first_thread
-        if isinstance(statement, Assign | Accumulate):
+        if isinstance(statement, ln.Assign | ln.Accumulate):
             self._by_first_thread = not is_private(statement.target, self._memories)
-        elif isinstance(statement, Declare):
+        elif isinstance(statement, ln.Declare):
             self._by_first_thread = False
         super()._statement(statement)
         self._by_first_thread = outer
 
-    def _ordered(self, loop: For, values: range) -> Iterator[int]:
+    def _ordered(self, loop: ln.For, values: range) -> Iterator[int]:
         if loop.mark not in THREADS:
             yield from super()._ordered(loop, values)
             return
@@ -254,11 +242,11 @@ class _KernelRun(interpreter.Interpreter):
         )
         return x, y, z
 
-    def _touch(self, storage: Buffer | Scalar, at: int, made: int, how: AccessKind) -> None:
+    def _touch(self, storage: ln.Buffer | ln.Scalar, at: int, made: int, how: AccessKind) -> None:
         super()._touch(storage, at, made, how)
         if self._launch is None:
             return
-        if isinstance(storage, Scalar):
+        if isinstance(storage, ln.Scalar):
             if how == "write" and self._watch.depth > made:
                 raise Trap("data race", f"{storage.name}, of which each thread has a copy, is changed in one thread")
             return
@@ -268,7 +256,7 @@ class _KernelRun(interpreter.Interpreter):
         elif where == "private" and self._private.get(storage.uid, self._thread) != self._thread:
             raise Trap("register", f"{storage.name} at {at}, which is private to a thread, is accessed by several")
 
-    def _check_race(self, buffer: Buffer, at: int, how: AccessKind) -> None:
+    def _check_race(self, buffer: ln.Buffer, at: int, how: AccessKind) -> None:
         seen = self._seen.setdefault((buffer.uid, at), _Seen())
         if seen.writer not in (None, self._number) or (how != "read" and seen.readers - {self._number}):
             raise Trap("data race", f"{buffer.name} at {at}: data race between two blocks of a launch")
@@ -288,7 +276,7 @@ class _KernelRun(interpreter.Interpreter):
             seen.writer = self._number
             seen.writes.add(thread)
 
-    def _place(self, cell: Cell) -> tuple[interpreter.Memory, int]:
+    def _place(self, cell: ln.Cell) -> tuple[interpreter.Memory, int]:
         memory, address = super()._place(cell)
         where = self._memories.get(cell.buffer.uid)
         if isinstance(where, Distributed):
@@ -296,12 +284,12 @@ class _KernelRun(interpreter.Interpreter):
         self._check_vector(cell)
         return memory, address
 
-    def _read(self, source: Cell | Scalar) -> Any:
-        if isinstance(source, Cell):
+    def _read(self, source: ln.Cell | ln.Scalar) -> Any:
+        if isinstance(source, ln.Cell):
             self._check_vector(source)
         return super()._read(source)
 
-    def _check_vector(self, cell: Cell) -> None:
+    def _check_vector(self, cell: ln.Cell) -> None:
         """Raise a trap if a vector access is not aligned."""
         if self._launch is None or cell not in self._wide:
             return
@@ -310,7 +298,7 @@ class _KernelRun(interpreter.Interpreter):
         if first % lanes:
             raise Trap("alignment", f"{cell.buffer.name} from {first} on is not aligned to {lanes} elements")
 
-    def _check_register(self, cell: Cell, where: Distributed, address: int) -> None:
+    def _check_register(self, cell: ln.Cell, where: Distributed, address: int) -> None:
         """Raise a trap if a register belongs to another thread, or is used for two elements."""
         threads = {axis: index(thread) for axis, thread in self._thread.items()}
         missing = [share.axis for share in where.shares if share is not None and share.axis not in threads]
@@ -322,21 +310,21 @@ class _KernelRun(interpreter.Interpreter):
         owner = self._owners.setdefault((cell.buffer.uid, address), thread)
         if owner != thread:
             raise Trap("register", f"{cell.buffer.name} at {address} is a register of {owner}, not of {thread}")
-        at, _ = self._positions(in_registers(Cell(cell.buffer, self._as_numbers(cell)), where, threads))
+        at, _ = self._positions(in_registers(ln.Cell(cell.buffer, self._as_numbers(cell)), where, threads))
         slot = 0
         for position, extent in zip(at, where.extents, strict=True):
             slot = slot * extent + position
         if self._slots.setdefault((cell.buffer.uid, thread, slot), address) != address:
             raise Trap("register", f"{cell.buffer.name} at {address} shares register {slot} with another element")
 
-    def _as_numbers(self, cell: Cell) -> tuple[tuple[Index, Index], ...]:
+    def _as_numbers(self, cell: ln.Cell) -> tuple[tuple[Index, Index], ...]:
         return tuple((index(self._index(position)), extent) for position, extent in cell.pairs)
 
-    def _allocate(self, buffer: Buffer, capacity: int, *, zeroed: bool) -> None:
+    def _allocate(self, buffer: ln.Buffer, capacity: int, *, zeroed: bool) -> None:
         self._private[buffer.uid] = dict(self._thread)
         super()._allocate(buffer, capacity, zeroed=zeroed)
 
-    def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
+    def _clear(self, buffer: ln.Buffer, count: int, *, zeroed: bool) -> None:
         """Clear a buffer. Zeros are stored by all threads of a block, each thread to the cells of its number."""
         if self._launch is None or self._memories.get(buffer.uid, "global") not in ("global", "shared"):
             super()._clear(buffer, count, zeroed=zeroed)
@@ -350,7 +338,7 @@ class _KernelRun(interpreter.Interpreter):
         for address in [address for address in memory.cells if address < count]:
             del memory.cells[address]
 
-    def _store_zeros(self, buffer: Buffer, count: int) -> None:
+    def _store_zeros(self, buffer: ln.Buffer, count: int) -> None:
         x, y, z = self._launch.threads if self._launch else (1, 1, 1)
         threads = [(a, b, c) for c, b, a in product(range(z), range(y), range(x))]
         before = self._thread

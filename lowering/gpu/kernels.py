@@ -17,20 +17,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 from atl.core.index import ZERO, Index, Var, index, polynomial
 from atl.core.marks import THREADS, LoopMark
 from atl.core.predicate import Predicate, within
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Buffer,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    LoopNest,
-    Scalar,
-    statements,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of
 
 AXES: Final = ("x", "y", "z")
@@ -84,7 +71,7 @@ Memory: TypeAlias = Literal["global", "shared", "private"] | Distributed
 class WideLoad:
     """The consecutive cells read by the iterations of a loop, and the conditions under which they are read."""
 
-    cell: Cell
+    cell: ln.Cell
     under: tuple[Predicate, ...]
 
 
@@ -118,7 +105,7 @@ class Run:
     `folds` are the scalars declared outside into which the threads fold. Afterwards all threads have the same values.
     """
 
-    statement: For | Assign | Accumulate
+    statement: ln.For | ln.Assign | ln.Accumulate
     folds: tuple[Fold, ...] = ()
 
 
@@ -126,7 +113,7 @@ class Run:
 class Fold:
     """A scalar into which the threads of a loop fold by one operation, along these axes."""
 
-    into: Scalar
+    into: ln.Scalar
     op: Folding
     axes: tuple[int, ...]
 
@@ -154,7 +141,7 @@ class Branch:
     body: Steps
 
 
-Step: TypeAlias = Run | Repeat | Branch | Barrier | Declare | Allocate | Clear | Free
+Step: TypeAlias = Run | Repeat | Branch | Barrier | ln.Declare | ln.Allocate | ln.Clear | ln.Free
 Steps: TypeAlias = tuple[Step, ...]
 
 
@@ -169,7 +156,7 @@ class Launch:
     variable to its vector accesses.
     """
 
-    grid: tuple[For, ...]
+    grid: tuple[ln.For, ...]
     threads: Extents
     body: Steps
     memories: Mapping[int, Memory]
@@ -198,7 +185,7 @@ class HostBranch:
     body: HostBlock
 
 
-HostStep: TypeAlias = Launch | HostLoop | HostBranch | Allocate | Clear | Free
+HostStep: TypeAlias = Launch | HostLoop | HostBranch | ln.Allocate | ln.Clear | ln.Free
 HostBlock: TypeAlias = tuple[HostStep, ...]
 
 
@@ -206,7 +193,7 @@ HostBlock: TypeAlias = tuple[HostStep, ...]
 class Kernels:
     """The kernels of a loop nest, with the nest for its parameters and assumptions."""
 
-    nest: LoopNest
+    nest: ln.LoopNest
     body: HostBlock
 
 
@@ -221,7 +208,7 @@ def launches(block: HostBlock) -> Iterator[Launch]:
                 yield step
             case HostLoop(body=body) | HostBranch(body=body):
                 yield from launches(body)
-            case Allocate() | Clear() | Free():
+            case ln.Allocate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(step)
@@ -240,38 +227,38 @@ def axis_of(mark: LoopMark) -> int | None:
     return THREADS.index(mark) if mark in THREADS else None
 
 
-def is_private(target: Cell | Scalar, memories: Mapping[int, Memory]) -> bool:
+def is_private(target: ln.Cell | ln.Scalar, memories: Mapping[int, Memory]) -> bool:
     """Return whether each thread has a private copy of a target. Every thread then executes stores to it."""
-    return isinstance(target, Scalar) or memories.get(target.buffer.uid, "global") not in ("global", "shared")
+    return isinstance(target, ln.Scalar) or memories.get(target.buffer.uid, "global") not in ("global", "shared")
 
 
-def wide_cells(launch: Launch) -> Iterator[tuple[Cell, For, int]]:
+def wide_cells(launch: Launch) -> Iterator[tuple[ln.Cell, ln.For, int]]:
     """Yield the cells of vector accesses with their loop and its number of lanes."""
     for step in steps_of(launch.body):
         if not isinstance(step, Run):
             continue
-        for loop in statements((step.statement,)):
-            if isinstance(loop, For) and (wide := launch.wide.get(loop.variable.uid)) is not None:
+        for loop in ln.statements((step.statement,)):
+            if isinstance(loop, ln.For) and (wide := launch.wide.get(loop.variable.uid)) is not None:
                 stored = [cell for cell, changed in cells_of(loop.body) if changed] if wide.stores else []
                 yield from ((cell, loop, wide.lanes) for cell in (*(load.cell for load in wide.loads), *stored))
 
 
-def external_buffers(launch: Launch) -> dict[Buffer, bool]:
+def external_buffers(launch: Launch) -> dict[ln.Buffer, bool]:
     """Return the buffers that a kernel accesses but does not allocate, mapped to whether the kernel writes them."""
-    found: dict[Buffer, bool] = {}
+    found: dict[ln.Buffer, bool] = {}
 
-    def note(buffer: Buffer, changed: bool) -> None:
+    def note(buffer: ln.Buffer, changed: bool) -> None:
         if buffer.uid not in launch.memories:
             found[buffer] = found.get(buffer, False) or changed
 
     for step in steps_of(launch.body):
         match step:
-            case Run(statement) | (Declare() as statement):
+            case Run(statement) | (ln.Declare() as statement):
                 for cell, changed in cells_of((statement,)):
                     note(cell.buffer, changed)
-            case Clear(buffer):
+            case ln.Clear(buffer):
                 note(buffer, True)
-            case Repeat() | Branch() | Barrier() | Allocate() | Free():
+            case Repeat() | Branch() | Barrier() | ln.Allocate() | ln.Free():
                 pass
             case _:
                 assert_never(step)
@@ -303,13 +290,13 @@ def divided(e: Index, by: int) -> Index | None:
     return polynomial({monomial: coefficient // by for monomial, coefficient in e.terms})
 
 
-def in_registers(cell: Cell, distribution: Distributed, threads: Mapping[int, Index]) -> Cell:
+def in_registers(cell: ln.Cell, distribution: Distributed, threads: Mapping[int, Index]) -> ln.Cell:
     """Return the local cell of a distributed buffer; `threads` maps axes to the threads along them."""
     pairs = tuple(
         (local_position(position, share, threads[share.axis] if share else ZERO), index(extent))
         for (position, _), share, extent in zip(cell.pairs, distribution.shares, distribution.extents, strict=True)
     )
-    buffer = Buffer(
+    buffer = ln.Buffer(
         cell.buffer.uid, cell.buffer.name, cell.buffer.dtype, tuple(index(extent) for extent in distribution.extents)
     )
-    return Cell(buffer, pairs)
+    return ln.Cell(buffer, pairs)

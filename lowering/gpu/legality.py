@@ -22,28 +22,15 @@ from lowering.gpu.kernels import (
     Fold,
     axis_of,
 )
+from lowering.nest import loopnest as ln
 from lowering.nest.accesses import after
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Statement,
-    statements,
-)
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.targets.mark_checks import place_of, raise_all
 
 UNMARK: Final = 's.mark("{0}", None) removes the mark'
 
 
-def check_axes(nest: LoopNest) -> None:
+def check_axes(nest: ln.LoopNest) -> None:
     """Raise `IllegalMark` for loops that cannot be the axes that they are marked as."""
     raise_all(_in_block(_Enclosing(nest, outermost(nest)), nest.body))
 
@@ -52,36 +39,36 @@ def check_axes(nest: LoopNest) -> None:
 class _Enclosing:
     """The loops around a block, and those of them that are axes."""
 
-    nest: LoopNest
+    nest: ln.LoopNest
     scope: TextScope
-    loops: tuple[For, ...] = ()
-    axes: tuple[For, ...] = ()
+    loops: tuple[ln.For, ...] = ()
+    axes: tuple[ln.For, ...] = ()
 
     @property
     def in_grid(self) -> bool:
         return any(loop.mark in BLOCKS for loop in self.axes)
 
 
-def _in_block(around: _Enclosing, block: Block) -> Iterator[IllegalMark]:
+def _in_block(around: _Enclosing, block: ln.Block) -> Iterator[IllegalMark]:
     for statement in block:
         match statement:
-            case For(variable, body=body):
+            case ln.For(variable, body=body):
                 yield from _axis(around, block, statement)
                 _, scope = around.scope.bind(variable, variable.name)
                 is_axis = statement.mark in BLOCKS or statement.mark in THREADS
                 axes = (*around.axes, statement) if is_axis else around.axes
                 yield from _in_block(replace(around, scope=scope, loops=(*around.loops, statement), axes=axes), body)
-            case If(body=body):
+            case ln.If(body=body):
                 yield from _in_block(around, body)
-            case Assign() | Accumulate() | Clear() | Free():
+            case ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
                 pass
-            case Declare() | Allocate():
+            case ln.Declare() | ln.Allocate():
                 around = replace(around, scope=after(around.scope, statement))
             case _:
                 assert_never(statement)
 
 
-def _axis(around: _Enclosing, block: Block, loop: For) -> Iterator[IllegalMark]:
+def _axis(around: _Enclosing, block: ln.Block, loop: ln.For) -> Iterator[IllegalMark]:
     """Yield an error if a loop cannot be the axis that it is marked as."""
     if loop.mark not in BLOCKS and loop.mark not in THREADS:
         return
@@ -103,14 +90,14 @@ def _axis(around: _Enclosing, block: Block, loop: For) -> Iterator[IllegalMark]:
         yield from _check_thread_loop(around, loop)
 
 
-def _unused_axis(around: _Enclosing, loop: For) -> str:
+def _unused_axis(around: _Enclosing, loop: ln.For) -> str:
     """Return an axis of the same kind that no enclosing loop uses."""
     kind = BLOCKS if loop.mark in BLOCKS else THREADS
     used = {outer.mark for outer in around.axes}
     return next((mark for mark in kind if mark not in used), LoopMark.UNROLL).value
 
 
-def _check_block_loop(around: _Enclosing, block: Block, loop: For) -> Iterator[IllegalMark]:
+def _check_block_loop(around: _Enclosing, block: ln.Block, loop: ln.For) -> Iterator[IllegalMark]:
     nest, name, mark = around.nest, loop.variable.name, loop.mark.value
     inner = next((outer for outer in around.axes if outer.mark in THREADS), None)
     if inner is None and around.in_grid and _has_siblings(around, block):
@@ -136,23 +123,23 @@ def _check_block_loop(around: _Enclosing, block: Block, loop: For) -> Iterator[I
         )
 
 
-def _has_siblings(around: _Enclosing, block: Block) -> bool:
+def _has_siblings(around: _Enclosing, block: ln.Block) -> bool:
     """Return whether the loop around a loop of blocks contains anything but loops of blocks."""
     loop = around.loops[-1]
     return loop.mark not in BLOCKS or block is not loop.body or not all(map(_is_block_loop, block))
 
 
-def _is_block_loop(statement: Statement) -> bool:
-    return isinstance(statement, For) and statement.mark in BLOCKS
+def _is_block_loop(statement: ln.Statement) -> bool:
+    return isinstance(statement, ln.For) and statement.mark in BLOCKS
 
 
-def is_known_to_host(extent: Index, loops: tuple[For, ...]) -> bool:
+def is_known_to_host(extent: Index, loops: tuple[ln.For, ...]) -> bool:
     """Return whether the host can compute an extent: it reads no array, and is the same in all blocks."""
     in_grid = {loop.variable.uid for loop in loops if loop.mark in BLOCKS}
     return not in_grid & extent.free and not any(isinstance(atom, Read) for atom in atoms(extent))
 
 
-def _check_thread_loop(around: _Enclosing, loop: For) -> Iterator[IllegalMark]:
+def _check_thread_loop(around: _Enclosing, loop: ln.For) -> Iterator[IllegalMark]:
     nest, name, mark = around.nest, loop.variable.name, loop.mark.value
     axis = axis_of(loop.mark)
     extent = (loop.high - loop.low).constant
@@ -170,7 +157,7 @@ def _check_thread_loop(around: _Enclosing, loop: For) -> Iterator[IllegalMark]:
         )
 
 
-def _too_many(nest: LoopNest, loop: For, what: str, required: str) -> IllegalMark:
+def _too_many(nest: ln.LoopNest, loop: ln.For, what: str, required: str) -> IllegalMark:
     name = loop.variable.name
     summary = f"the loop {name} is marked {loop.mark.value}, but {what}"
     return illegal(nest, loop, summary, required, f's.tile("{name}", 32) moves the mark to the loop within a tile')
@@ -179,9 +166,9 @@ def _too_many(nest: LoopNest, loop: For, what: str, required: str) -> IllegalMar
 # -- the threads of a block -------------------------------------------------------------------------------------------
 
 
-def threads_of(nest: LoopNest, block: Block) -> Extents:
+def threads_of(nest: ln.LoopNest, block: ln.Block) -> Extents:
     """Return the number of threads that a kernel needs along each axis. Raises `IllegalMark` if there are too many."""
-    loops = [s for s in statements(block) if isinstance(s, For) and s.mark in THREADS]
+    loops = [s for s in ln.statements(block) if isinstance(s, ln.For) and s.mark in THREADS]
     found = [1, 1, 1]
     for loop in loops:
         axis = THREADS.index(loop.mark)
@@ -201,7 +188,7 @@ def threads_of(nest: LoopNest, block: Block) -> Extents:
 # -- scalars that threads fold into -----------------------------------------------------------------------------------
 
 
-def folds_of(nest: LoopNest, loop: For) -> tuple[Fold, ...]:
+def folds_of(nest: ln.LoopNest, loop: ln.For) -> tuple[Fold, ...]:
     """Return the folds of a loop's threads into scalars from outside of the loop.
 
     Raises `IllegalMark` if threads change such a scalar in any other way, since each thread has a copy of it.
@@ -223,7 +210,7 @@ def folds_of(nest: LoopNest, loop: For) -> tuple[Fold, ...]:
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-def illegal(nest: LoopNest, loop: For, summary: str, required: str, *suggestions: str) -> IllegalMark:
+def illegal(nest: ln.LoopNest, loop: ln.For, summary: str, required: str, *suggestions: str) -> IllegalMark:
     """Return the error for an illegal mark of a loop."""
     return IllegalMark(
         summary,

@@ -39,26 +39,8 @@ from lowering.gpu.passes.unread import drop_unread_zeros
 from lowering.gpu.passes.vectorization import vectorize
 from lowering.gpu.passes.zeros import store_zeros
 from lowering.gpu.registers import distribute, refused
+from lowering.nest import loopnest as ln
 from lowering.nest.accesses import accesses_of, after
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Number,
-    Scalar,
-    Statement,
-    bytes_of,
-    statements,
-    with_body,
-)
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of
 from lowering.targets.mark_checks import check_nest, place_of
@@ -67,7 +49,7 @@ PRIVATE_BYTES: Final = 4 * 1024
 """Memory per thread for buffers that are allocated within loops of threads."""
 
 
-def kernels(nest: LoopNest) -> Kernels:
+def kernels(nest: ln.LoopNest) -> Kernels:
     """Outline the kernels of a loop nest that was lowered for the target "cuda".
 
     Each outermost nest of loops marked `block.x`, `block.y` or `block.z` becomes a launch. Statements outside of such
@@ -93,41 +75,41 @@ def kernels(nest: LoopNest) -> Kernels:
 class _Host:
     """Splitting of a nest into launches."""
 
-    nest: LoopNest
+    nest: ln.LoopNest
 
-    def block(self, block: Block, place: Place) -> HostBlock:
+    def block(self, block: ln.Block, place: Place) -> HostBlock:
         out: list[HostStep] = []
-        alone: list[Statement] = []  # statements for one launch of a single block
-        freed: list[Free] = []  # frees to emit after that launch
-        declared: set[Scalar] = set()
+        alone: list[ln.Statement] = []  # statements for one launch of a single block
+        freed: list[ln.Free] = []  # frees to emit after that launch
+        declared: set[ln.Scalar] = set()
 
         def launch() -> None:
             # Declarations with a literal are delayed to the launch that first changes the variable.
-            if not all(isinstance(s, Declare) and isinstance(s.initial, Number) for s in alone):
+            if not all(isinstance(s, ln.Declare) and isinstance(s.initial, ln.Number) for s in alone):
                 out.append(_Kernel(self.nest, ()).launch(tuple(alone), place))
-                declared.update(s.variable for s in alone if isinstance(s, Declare))
+                declared.update(s.variable for s in alone if isinstance(s, ln.Declare))
                 alone.clear()
             out.extend(freed)
             freed.clear()
 
         for statement in block:
             match statement:
-                case Allocate():
+                case ln.Allocate():
                     self._check_global(statement)
                     place = replace(place, scope=after(place.scope, statement))
                     out.append(statement)
-                case Clear():
+                case ln.Clear():
                     launch()
                     out.append(statement)
-                case Free():
+                case ln.Free():
                     freed.append(statement)
-                case For() | If() if _has_blocks(statement):
+                case ln.For() | ln.If() if _has_blocks(statement):
                     launch()
                     # Only declarations may still be waiting; they belong to the next launch of a single block.
-                    waiting = {s.variable for s in alone if isinstance(s, Declare)}
+                    waiting = {s.variable for s in alone if isinstance(s, ln.Declare)}
                     self._check_scalars(statement, declared | waiting, place)
                     out += self._around_launches(statement, place)
-                case For() | If() | Assign() | Accumulate() | Declare():
+                case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare():
                     self._check_scalars(statement, declared, place)
                     alone.append(statement)
                 case _:
@@ -135,35 +117,35 @@ class _Host:
         launch()
         return tuple(out)
 
-    def _around_launches(self, statement: For | If, place: Place) -> Iterator[HostStep]:
+    def _around_launches(self, statement: ln.For | ln.If, place: Place) -> Iterator[HostStep]:
         match statement:
-            case For(mark=mark) if mark in BLOCKS:
+            case ln.For(mark=mark) if mark in BLOCKS:
                 yield from self._grid(statement, (), place)
-            case For(variable, low, high, body):
+            case ln.For(variable, low, high, body):
                 self._check_host(statement, (low, high), f"the loop {variable.name}")
                 _, scope = place.scope.bind(variable, variable.name)
                 inside = Place(place.facts.assume(statement.range), scope)
                 yield HostLoop(variable, low, high, self.block(body, inside))
-            case If(predicate, body):
+            case ln.If(predicate, body):
                 self._check_host(statement, tuple(expressions(predicate)), "a condition")
                 inside = replace(place, facts=place.facts.assume(predicate))
                 yield HostBranch(predicate, self.block(body, inside))
 
-    def _grid(self, loop: For, around: tuple[For, ...], place: Place) -> Iterator[Launch]:
+    def _grid(self, loop: ln.For, around: tuple[ln.For, ...], place: Place) -> Iterator[Launch]:
         """Yield the launches of a nest of loops of blocks: one for each innermost loop of blocks."""
-        grid = (*around, with_body(loop, ()))
+        grid = (*around, ln.with_body(loop, ()))
         _, scope = place.scope.bind(loop.variable, loop.variable.name)
         inside = Place(place.facts.assume(loop.range), scope)
-        if any(isinstance(s, For) and s.mark in BLOCKS for s in loop.body):
+        if any(isinstance(s, ln.For) and s.mark in BLOCKS for s in loop.body):
             for inner in loop.body:
-                if isinstance(inner, For):  # all are loops of blocks (`check_axes`)
+                if isinstance(inner, ln.For):  # all are loops of blocks (`check_axes`)
                     yield from self._grid(inner, grid, inside)
         else:
             yield _Kernel(self.nest, grid).launch(loop.body, inside)
 
-    def _check_host(self, around: Statement, evaluated: Sequence[Index], what: str) -> None:
+    def _check_host(self, around: ln.Statement, evaluated: Sequence[Index], what: str) -> None:
         """Raise `IllegalMark` if the host would have to read an array, since arrays are on the GPU."""
-        loop = next(s for s in statements((around,)) if isinstance(s, For) and s.mark in BLOCKS)
+        loop = next(s for s in ln.statements((around,)) if isinstance(s, ln.For) and s.mark in BLOCKS)
         for array in _read_by(evaluated):
             name = loop.variable.name
             raise illegal(
@@ -176,7 +158,7 @@ class _Host:
                 f's.interchange("{name}") moves the loop of blocks outward, if the loops are perfectly nested',
             )
 
-    def _check_global(self, allocate: Allocate) -> None:
+    def _check_global(self, allocate: ln.Allocate) -> None:
         if allocate.mark not in (LetMark.NONE, LetMark.GLOBAL):
             name = allocate.buffer.name
             raise IllegalMark(
@@ -190,13 +172,13 @@ class _Host:
 
         _check_extents(allocate.buffer, (allocate.capacity,))
 
-    def _check_scalars(self, statement: Statement, declared: set[Scalar], place: Place) -> None:
+    def _check_scalars(self, statement: ln.Statement, declared: set[ln.Scalar], place: Place) -> None:
         """Raise `IllegalMark` if a kernel needs a scalar that an earlier kernel computes."""
         if not declared:
             return
         for access in accesses_of(statement, place.facts, place.scope):
-            if isinstance(access.storage, Scalar) and access.storage in declared:
-                loop = next(s for s in statements(self.nest.body) if isinstance(s, For) and s.mark in BLOCKS)
+            if isinstance(access.storage, ln.Scalar) and access.storage in declared:
+                loop = next(s for s in ln.statements(self.nest.body) if isinstance(s, ln.For) and s.mark in BLOCKS)
                 raise illegal(
                     self.nest,
                     loop,
@@ -208,7 +190,7 @@ class _Host:
                 )
 
 
-def _check_extents(buffer: Buffer, extents: Sequence[Index]) -> None:
+def _check_extents(buffer: ln.Buffer, extents: Sequence[Index]) -> None:
     """Raise `UnsupportedMark` if the size of a buffer in global memory depends on elements of an array."""
     for array in _read_by(extents):
         raise UnsupportedMark(
@@ -228,8 +210,8 @@ def _read_by(evaluated: Iterable[Index]) -> Iterator[Array]:
                 yield atom.array
 
 
-def _has_blocks(statement: Statement) -> bool:
-    return any(isinstance(s, For) and s.mark in BLOCKS for s in statements((statement,)))
+def _has_blocks(statement: ln.Statement) -> bool:
+    return any(isinstance(s, ln.For) and s.mark in BLOCKS for s in ln.statements((statement,)))
 
 
 # -- one kernel -------------------------------------------------------------------------------------------------------
@@ -239,17 +221,17 @@ def _has_blocks(statement: Statement) -> bool:
 class _Kernel:
     """The construction of one launch: the steps of the blocks of a grid."""
 
-    nest: LoopNest
-    grid: tuple[For, ...]
+    nest: ln.LoopNest
+    grid: tuple[ln.For, ...]
 
-    def launch(self, block: Block, place: Place) -> Launch:
+    def launch(self, block: ln.Block, place: Place) -> Launch:
         extents = threads_of(self.nest, block)
         block = store_zeros(with_static_capacities(block, place.facts), place.facts, place.scope)
         block = drop_unread_zeros(block, place.facts, place.scope)
         memories = dict(self._memories(block, in_threads=False))
         steps = self._steps(block, extents, memories)
         for step in steps_of(steps):
-            if isinstance(step, Allocate) and step.mark is LetMark.REGISTERS:
+            if isinstance(step, ln.Allocate) and step.mark is LetMark.REGISTERS:
                 memories[step.buffer.uid] = distribute(self.nest, step, steps, place, extents)
         self._check_memory(block, memories, extents)
         try:
@@ -259,37 +241,37 @@ class _Kernel:
         steps, wide = vectorize(steps, place.facts, memories)
         return Launch(self.grid, extents, steps, memories, wide)
 
-    def _steps(self, block: Block, extents: Extents, memories: Mapping[int, Memory]) -> Steps:
+    def _steps(self, block: ln.Block, extents: Extents, memories: Mapping[int, Memory]) -> Steps:
         out: list[Step] = []
         for statement in block:
             match statement:
-                case For(mark=mark) if mark in THREADS:
+                case ln.For(mark=mark) if mark in THREADS:
                     folds = folds_of(self.nest, statement)
                     self._check_folds(statement, folds, extents)
                     out.append(Run(statement, folds))
-                case For(variable, low, high, body, mark):
+                case ln.For(variable, low, high, body, mark):
                     out.append(Repeat(variable, low, high, self._steps(body, extents, memories), mark))
-                case If(predicate, body):
+                case ln.If(predicate, body):
                     out.append(Branch(predicate, self._steps(body, extents, memories)))
-                case Assign() | Accumulate():
+                case ln.Assign() | ln.Accumulate():
                     out.append(Run(statement))
-                case Allocate(buffer, capacity, zeroed=True) if memories[buffer.uid] == "shared":
+                case ln.Allocate(buffer, capacity, zeroed=True) if memories[buffer.uid] == "shared":
                     # Shared memory is uninitialised.
-                    out += [replace(statement, zeroed=False), Clear(buffer, capacity, zeroed=True)]
-                case Declare() | Allocate() | Clear() | Free():
+                    out += [replace(statement, zeroed=False), ln.Clear(buffer, capacity, zeroed=True)]
+                case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                     out.append(statement)
                 case _:
                     assert_never(statement)
         return tuple(out)
 
-    def _memories(self, block: Block, *, in_threads: bool) -> Iterator[tuple[int, Memory]]:
+    def _memories(self, block: ln.Block, *, in_threads: bool) -> Iterator[tuple[int, Memory]]:
         for statement in block:
             match statement:
-                case For(mark=mark, body=body):
+                case ln.For(mark=mark, body=body):
                     yield from self._memories(body, in_threads=in_threads or mark in THREADS)
-                case If(body=body):
+                case ln.If(body=body):
                     yield from self._memories(body, in_threads=in_threads)
-                case Allocate(buffer, mark=mark):
+                case ln.Allocate(buffer, mark=mark):
                     self._check_constant(statement)
                     if in_threads:
                         self._check_private(statement, block)
@@ -302,18 +284,18 @@ class _Kernel:
                         )
                     # Buffers in registers outside of loops of threads are distributed later.
                     yield buffer.uid, "private" if in_threads or mark is LetMark.REGISTERS else "shared"
-                case Assign() | Accumulate() | Declare() | Clear() | Free():
+                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
                     pass
                 case _:
                     assert_never(statement)
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
-    def _check_private(self, allocate: Allocate, block: Block) -> None:
+    def _check_private(self, allocate: ln.Allocate, block: ln.Block) -> None:
         """Raise `IllegalMark` if a loop of threads accesses a buffer that is allocated within another such loop."""
         name = allocate.buffer.name
-        for loop in statements(block):
-            if not isinstance(loop, For) or loop.mark not in THREADS:
+        for loop in ln.statements(block):
+            if not isinstance(loop, ln.For) or loop.mark not in THREADS:
                 continue
             if any(cell.buffer == allocate.buffer for cell, _ in cells_of((loop,))):
                 raise illegal(
@@ -326,7 +308,7 @@ class _Kernel:
                     UNMARK.format(loop.variable.name),
                 )
 
-    def _check_constant(self, allocate: Allocate) -> None:
+    def _check_constant(self, allocate: ln.Allocate) -> None:
         """Raise `IllegalMark` for a buffer in a kernel that has no constant size or is in global memory."""
         if allocate.capacity.constant is not None and allocate.mark is not LetMark.GLOBAL:
             return
@@ -352,35 +334,35 @@ class _Kernel:
 
     def _scope(self) -> TextScope:
         scope = outermost(self.nest)
-        for s in statements(self.nest.body):
-            if isinstance(s, For):
+        for s in ln.statements(self.nest.body):
+            if isinstance(s, ln.For):
                 _, scope = scope.bind(s.variable, s.variable.name)
         return scope
 
-    def _folds_through_shared(self, block: Block, extents: Extents) -> dict[tuple[str, str, int], For]:
+    def _folds_through_shared(self, block: ln.Block, extents: Extents) -> dict[tuple[str, str, int], ln.For]:
         """Map each fold that needs shared memory (operation, dtype, number of values) to its first loop."""
-        found: dict[tuple[str, str, int], For] = {}
-        for loop in statements(block):
-            if isinstance(loop, For) and loop.mark in THREADS:
+        found: dict[tuple[str, str, int], ln.For] = {}
+        for loop in ln.statements(block):
+            if isinstance(loop, ln.For) and loop.mark in THREADS:
                 for fold in folds_in(loop):
                     if count := shared_values(fold, extents):
                         found.setdefault((fold.op, fold.into.dtype, count), loop)
         return found
 
-    def _check_memory(self, block: Block, memories: Mapping[int, Memory], extents: Extents) -> None:
+    def _check_memory(self, block: ln.Block, memories: Mapping[int, Memory], extents: Extents) -> None:
         """Raise `UnsupportedMark` if the buffers exceed the shared memory of a block, or the memory of a thread."""
-        made = [s for s in statements(block) if isinstance(s, Allocate)]
+        made = [s for s in ln.statements(block) if isinstance(s, ln.Allocate)]
         folds = self._folds_through_shared(block, extents)
         to_fold = sum(dtypes.bytes_of(count, dtype) or 0 for _, dtype, count in folds)
         for where, limit, owner in (("shared", SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
             held = [s for s in made if memories[s.buffer.uid] == where]
             of_folds = to_fold if where == "shared" else 0
-            if sum(bytes_of(s) or 0 for s in held) + of_folds <= limit:
+            if sum(ln.bytes_of(s) or 0 for s in held) + of_folds <= limit:
                 continue
             if not held:
                 raise self._folds_too_large(next(iter(folds.values())), len(folds), of_folds, limit)
-            largest = max(held, key=lambda s: bytes_of(s) or 0)
-            names = ", ".join(f"{s.buffer.name} ({bytes_of(s)})" for s in held)
+            largest = max(held, key=lambda s: ln.bytes_of(s) or 0)
+            names = ", ".join(f"{s.buffer.name} ({ln.bytes_of(s)})" for s in held)
             names += f", and {of_folds} for folds" if of_folds else ""
             raise UnsupportedMark(
                 f"the {where} memory of {owner} is too small for {largest.buffer.name}",
@@ -391,7 +373,7 @@ class _Kernel:
                 suggestions=("choose smaller tiles", f's.hoist("{largest.buffer.name}")'),
             )
 
-    def _folds_too_large(self, loop: For, ways: int, size: int, limit: int) -> UnsupportedMark:
+    def _folds_too_large(self, loop: ln.For, ways: int, size: int, limit: int) -> UnsupportedMark:
         name = loop.variable.name
         return UnsupportedMark(
             f"the shared memory of a block is too small for {ways} different folds over its threads",
@@ -406,11 +388,11 @@ class _Kernel:
             ),
         )
 
-    def _check_folds(self, loop: For, folds: tuple[Fold, ...], extents: Extents) -> None:
+    def _check_folds(self, loop: ln.For, folds: tuple[Fold, ...], extents: Extents) -> None:
         """Raise `IllegalMark` for a fold over more than a part of a warp in a loop that not all threads reach."""
         done = {fold.into for fold in folds}
-        for inner in statements(loop.body):
-            if isinstance(inner, For) and inner.mark in THREADS:
+        for inner in ln.statements(loop.body):
+            if isinstance(inner, ln.For) and inner.mark in THREADS:
                 for fold in folds_of(self.nest, inner):
                     waits = fold.into not in done and not within_a_warp(fold, extents)
                     if waits and not all_threads_reach(loop, inner, extents):
@@ -421,7 +403,7 @@ class _Kernel:
                             "folds over more threads need a barrier",
                         )
 
-    def _cannot_fold(self, loop: For, fold: Fold, required: str) -> IllegalMark:
+    def _cannot_fold(self, loop: ln.For, fold: Fold, required: str) -> IllegalMark:
         name, axes = loop.variable.name, ", ".join(AXES[axis] for axis in fold.axes)
         return illegal(
             self.nest,
@@ -435,7 +417,7 @@ class _Kernel:
     def _data_race(self, error: RaceInStatement) -> IllegalMark:
         run, found = error.run, error.found
         loop = run.statement
-        if not isinstance(loop, For):
+        if not isinstance(loop, ln.For):
             raise AssertionError("a store by one thread")
         name = found.one.cell.buffer.name
         one, another = found.one.access.text, found.another.access.text

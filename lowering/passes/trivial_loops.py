@@ -10,26 +10,13 @@ from atl.core.index import Extremum, Index, Quotient, Size, Var, atoms
 from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, at_most, conjunction, disjunction, less
 from atl.prove import Facts, holds, simplify, simplify_predicate
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Statement,
-    with_body,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.substitution import at_iteration
 from lowering.nest.tiles import Tiles, over_lanes, tiles_of
 from lowering.passes.simplification import simplified_block
 
 
-def without_trivial_loops(nest: LoopNest) -> LoopNest:
+def without_trivial_loops(nest: ln.LoopNest) -> ln.LoopNest:
     """Replace `for i in l..h: s(i)` by `if l < h: s(l)`, if the loop has at most one iteration.
 
     This applies to unmarked innermost loops over assignments and accumulations, such as those for the first and last
@@ -40,24 +27,24 @@ def without_trivial_loops(nest: LoopNest) -> LoopNest:
     return replace(nest, body=_block(facts, nest.body, tiles_of(nest)))
 
 
-def _block(facts: Facts, block: Block, tiles: Tiles) -> Block:
+def _block(facts: Facts, block: ln.Block, tiles: Tiles) -> ln.Block:
     return tuple(_statement(facts, statement, tiles) for statement in block)
 
 
-def _statement(facts: Facts, statement: Statement, tiles: Tiles) -> Statement:
+def _statement(facts: Facts, statement: ln.Statement, tiles: Tiles) -> ln.Statement:
     match statement:
-        case For(body=body):
-            if all(isinstance(inside, Assign | Accumulate) for inside in body):
+        case ln.For(body=body):
+            if all(isinstance(inside, ln.Assign | ln.Accumulate) for inside in body):
                 return _as_branch(facts, statement, tiles) or statement
-            return with_body(statement, _block(facts.assume(statement.range), body, tiles))
-        case If(predicate, body):
-            return with_body(statement, _block(facts.assume(predicate), body, tiles))
-        case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            return ln.with_body(statement, _block(facts.assume(statement.range), body, tiles))
+        case ln.If(predicate, body):
+            return ln.with_body(statement, _block(facts.assume(predicate), body, tiles))
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return statement
     assert_never(statement)
 
 
-def _as_branch(facts: Facts, loop: For, tiles: Tiles) -> If | None:
+def _as_branch(facts: Facts, loop: ln.For, tiles: Tiles) -> ln.If | None:
     """Return the only iteration of a loop as a branch, or None if the loop may have more iterations."""
     if loop.mark is not LoopMark.NONE or over_lanes(loop, tiles):
         return None
@@ -70,7 +57,7 @@ def _as_branch(facts: Facts, loop: For, tiles: Tiles) -> If | None:
     inside = facts.assume(test)
     for value in (simplify(inside, loop.low), simplify(inside, loop.high - 1)):
         if _is_polynomial(value):
-            return If(test, simplified_block(inside, at_iteration(loop, value)))
+            return ln.If(test, simplified_block(inside, at_iteration(loop, value)))
     return None
 
 

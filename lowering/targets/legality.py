@@ -23,26 +23,9 @@ from atl.core.traversal import Path, subterm
 from atl.errors import IllegalMark
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
+from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, accesses, after
 from lowering.nest.aliasing import other_run, same_cell_facts
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Cell,
-    Clear,
-    Declare,
-    FailedMark,
-    For,
-    Free,
-    If,
-    LoopNest,
-    NoLines,
-    Scalar,
-    accessed,
-    statements,
-)
 from lowering.nest.marked_loops.merges import fingers_in
 from lowering.nest.races import REDUCTION_OPS, is_race_free
 from lowering.nest.text_scope import TextScope, outermost, show_index
@@ -55,20 +38,22 @@ from lowering.targets.mark_checks import place_of, raise_all
 class Conflict:
     """Two accesses of a cell in different iterations. `one` writes; `model` has the numbers, if known."""
 
-    loop: For
+    loop: ln.For
     one: Access
     another: Access
     model: Model | None
 
 
-def check_legal(nest: LoopNest) -> None:
+def check_legal(nest: ln.LoopNest) -> None:
     """Raise `IllegalMark` for loops that may not run as annotated, and for lets that cannot be circular buffers."""
     raise_all(_no_ring(nest, refused) for refused in nest.refused if refused.mark is LetMark.RING)
-    if any(isinstance(statement, For) and statement.mark is not LoopMark.NONE for statement in statements(nest.body)):
+    if any(
+        isinstance(statement, ln.For) and statement.mark is not LoopMark.NONE for statement in ln.statements(nest.body)
+    ):
         raise_all(illegal_marks(nest))
 
 
-def illegal_marks(nest: LoopNest) -> Iterator[IllegalMark]:
+def illegal_marks(nest: ln.LoopNest) -> Iterator[IllegalMark]:
     """Yield an error for each loop whose mark is not legal."""
     facts = initial_facts(nest.assumptions, nest.inputs)
     within: set[Var] = set()  # loops checked together with the merge around them
@@ -78,7 +63,7 @@ def illegal_marks(nest: LoopNest) -> Iterator[IllegalMark]:
             within.update(inner.variable for inner in fingers_in(loop))
         if loop.mark is LoopMark.UNROLL and (loop.high - loop.low).constant is None:
             yield _not_constant(nest, loop, scope)
-        if isinstance(loop.lines, NoLines):
+        if isinstance(loop.lines, ln.NoLines):
             yield _no_lines(nest, loop, loop.lines)
         if loop.mark in CONCURRENT:
             found = conflict(loop, known, scope)
@@ -86,17 +71,17 @@ def illegal_marks(nest: LoopNest) -> Iterator[IllegalMark]:
                 yield _data_race(nest, found)
 
 
-def _marked_loops(block: Block, facts: Facts, scope: TextScope) -> Iterator[tuple[For, Facts, TextScope]]:
+def _marked_loops(block: ln.Block, facts: Facts, scope: TextScope) -> Iterator[tuple[ln.For, Facts, TextScope]]:
     """Yield the annotated loops with the facts and the names in scope around each."""
     for statement in block:
         match statement:
-            case For(variable, body=body):
+            case ln.For(variable, body=body):
                 if statement.mark is not LoopMark.NONE:
                     yield statement, facts, scope
                 yield from _marked_loops(body, facts.assume(statement.range), scope.bind(variable, variable.name)[1])
-            case If(predicate, body):
+            case ln.If(predicate, body):
                 yield from _marked_loops(body, facts.assume(predicate), scope)
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 scope = after(scope, statement)
             case _:
                 assert_never(statement)
@@ -105,14 +90,14 @@ def _marked_loops(block: Block, facts: Facts, scope: TextScope) -> Iterator[tupl
 # -- data races -------------------------------------------------------------------------------------------------------
 
 
-def conflict(loop: For, facts: Facts, scope: TextScope) -> Conflict | None:
+def conflict(loop: ln.For, facts: Facts, scope: TextScope) -> Conflict | None:
     """Return two accesses that may be a data race between iterations of the loop, or None if proved absent.
 
     A race with numbers is preferred to accesses for which nothing is proved.
     """
     by_storage: dict[Hashable, list[Access]] = {}
     for access in accesses(loop, facts, scope):
-        by_storage.setdefault(accessed(access.storage), []).append(access)
+        by_storage.setdefault(ln.accessed(access.storage), []).append(access)
     unknown: Conflict | None = None
     for held in by_storage.values():
         for one, another in _pairs(held):
@@ -142,13 +127,13 @@ def _both(one: Access, another: Access) -> Facts:
 
 
 def _pairs_of(access: Access) -> Pairs:
-    return access.storage.pairs if isinstance(access.storage, Cell) else ()
+    return access.storage.pairs if isinstance(access.storage, ln.Cell) else ()
 
 
 # -- marks for which there is no loop after lowering ------------------------------------------------------------------
 
 
-def check_lowered(program: Program, nest: LoopNest, lowered: Collection[Path]) -> None:
+def check_lowered(program: Program, nest: ln.LoopNest, lowered: Collection[Path]) -> None:
     """Raise `IllegalMark` for the marked loops of a program that are not loops of the nest.
 
     Terms that are read element by element are computed by the loops that read them. Equal sums with the same mark are
@@ -180,12 +165,12 @@ def _not_a_loop(binder: MarkedBinder) -> IllegalMark:
 # -- messages ---------------------------------------------------------------------------------------------------------
 
 
-def _data_race(nest: LoopNest, found: Conflict) -> IllegalMark:
+def _data_race(nest: ln.LoopNest, found: Conflict) -> IllegalMark:
     loop, one = found.loop, found.one
     name, mark = loop.variable.name, loop.mark.value
     if found.model is None:
-        where = one.storage.buffer.name if isinstance(one.storage, Cell) else one.storage.name
-        what = "element of" if isinstance(one.storage, Cell) else "variable"
+        where = one.storage.buffer.name if isinstance(one.storage, ln.Cell) else one.storage.name
+        what = "element of" if isinstance(one.storage, ln.Cell) else "variable"
         summary = (
             f"the loop {name} is marked {mark}, but two of its iterations may access the same {what} {where} "
             "(data race not excluded)"
@@ -202,10 +187,10 @@ def _data_race(nest: LoopNest, found: Conflict) -> IllegalMark:
     return _illegal(nest, loop, summary, required, numbers, *_instead(loop, one))
 
 
-def _instead(loop: For, access: Access) -> tuple[str, ...]:
+def _instead(loop: ln.For, access: Access) -> tuple[str, ...]:
     """Return suggestions for GPU threads or blocks that accumulate into the same cell."""
     name = loop.variable.name
-    if access.how not in REDUCTION_OPS and not isinstance(access.statement, Accumulate):
+    if access.how not in REDUCTION_OPS and not isinstance(access.statement, ln.Accumulate):
         return ()
     if loop.mark in BLOCKS:
         return (
@@ -216,7 +201,7 @@ def _instead(loop: For, access: Access) -> tuple[str, ...]:
 
 
 def _where(access: Access, model: Model) -> str:
-    if isinstance(access.storage, Scalar):
+    if isinstance(access.storage, ln.Scalar):
         return access.storage.name
     at = ", ".join(str(model.value(position)) for position, _ in access.storage.pairs)
     return f"{access.storage.buffer.name}[{at}]" if at else access.storage.buffer.name
@@ -231,7 +216,7 @@ def _statements(found: Conflict) -> str:
     return f"`{one.text}` writes it in one iteration, `{another.text}` {verb} it in the other"
 
 
-def _no_ring(nest: LoopNest, refused: FailedMark) -> IllegalMark:
+def _no_ring(nest: ln.LoopNest, refused: ln.FailedMark) -> IllegalMark:
     return IllegalMark(
         f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
         binder=refused.name,
@@ -243,12 +228,12 @@ def _no_ring(nest: LoopNest, refused: FailedMark) -> IllegalMark:
     )
 
 
-def _no_lines(nest: LoopNest, loop: For, found: NoLines) -> IllegalMark:
+def _no_lines(nest: ln.LoopNest, loop: ln.For, found: ln.NoLines) -> IllegalMark:
     summary = f"the loop {loop.variable.name} is marked {loop.mark.value}, but {found.summary}"
     return _illegal(nest, loop, summary, found.required, None, *found.suggestions)
 
 
-def _not_constant(nest: LoopNest, loop: For, scope: TextScope) -> IllegalMark:
+def _not_constant(nest: ln.LoopNest, loop: ln.For, scope: TextScope) -> IllegalMark:
     name = loop.variable.name
     extent = show_index(scope, loop.high - loop.low)
     summary = f"the loop {name} is marked {loop.mark.value}, but its number of iterations is not constant"
@@ -258,7 +243,7 @@ def _not_constant(nest: LoopNest, loop: For, scope: TextScope) -> IllegalMark:
 
 
 def _illegal(
-    nest: LoopNest, loop: For, summary: str, required: str, numbers: Mapping[str, int] | None, *instead: str
+    nest: ln.LoopNest, loop: ln.For, summary: str, required: str, numbers: Mapping[str, int] | None, *instead: str
 ) -> IllegalMark:
     name = loop.variable.name
     return IllegalMark(

@@ -9,21 +9,7 @@ from atl.core.marks import LANES, LetMark, LoopMark
 from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.errors import Location, RefusedMark, UnsupportedMark
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Clear,
-    Declare,
-    FailedMark,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Statement,
-    statements,
-)
+from lowering.nest import loopnest as ln
 from lowering.targets.capabilities import (
     Support,
     marked_binders,
@@ -53,14 +39,14 @@ def check_storage(program: Program) -> None:
     raise_all((*register_errors(program), *stack_errors(program)))
 
 
-def check_nest(nest: LoopNest, target: str) -> None:
+def check_nest(nest: ln.LoopNest, target: str) -> None:
     """Raise `UnsupportedMark` for marks that the target does not support. Printers check nothing else.
 
     Both the marks of the original program and those of the nest's statements are checked; for instance, a buffer on the
     stack needs a constant size.
     """
     raise_all(unsupported_marks(nest.marks, target))
-    raise_all(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
+    raise_all(_of_statement(statement, nest, support_of(target)) for statement in ln.statements(nest.body))
     raise_all(_within_others(nest, nest.body, ()))
     raise_all(_not_carried_out(refused, nest) for refused in nest.refused)
 
@@ -81,32 +67,32 @@ def raise_all(refused: Iterable[RefusedMark | None]) -> None:
     raise first
 
 
-def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> UnsupportedMark | None:
+def _of_statement(statement: ln.Statement, nest: ln.LoopNest, support: Support) -> UnsupportedMark | None:
     """Return the error of a statement's mark, if it is not supported."""
     match statement:
-        case For(mark=LoopMark.UNROLL) if ((statement.high - statement.low).constant or 0) > MAX_UNROLLED:
+        case ln.For(mark=LoopMark.UNROLL) if ((statement.high - statement.low).constant or 0) > MAX_UNROLLED:
             return _too_many(statement, nest)
-        case For(variable=variable, mark=mark):
+        case ln.For(variable=variable, mark=mark):
             return unsupported("loop", variable.name, mark, support)
-        case Declare(variable=variable, mark=mark):
+        case ln.Declare(variable=variable, mark=mark):
             return unsupported("scalar", variable.name, mark, support)
-        case Allocate(mark=LetMark.STACK, storage="heap"):
+        case ln.Allocate(mark=LetMark.STACK, storage="heap"):
             return _exceeds_stack(statement, nest)
-        case Allocate(buffer=buffer, mark=mark):
+        case ln.Allocate(buffer=buffer, mark=mark):
             return unsupported("buffer", buffer.name, mark, support)
-        case If() | Assign() | Accumulate() | Clear() | Free():
+        case ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
             return None
         case _:
             assert_never(statement)
 
 
-def _exceeds_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
+def _exceeds_stack(statement: ln.Allocate, nest: ln.LoopNest) -> UnsupportedMark:
     """Return the error of a buffer marked `stack` that does not fit, alone or together with others."""
     buffer = statement.buffer
     return stack_error(buffer.name, statement.mark, statement.capacity, buffer.dtype, place_of(nest, statement.let))
 
 
-def _not_carried_out(refused: FailedMark, nest: LoopNest) -> UnsupportedMark:
+def _not_carried_out(refused: ln.FailedMark, nest: ln.LoopNest) -> UnsupportedMark:
     return UnsupportedMark(
         f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
         binder=refused.name,
@@ -117,7 +103,7 @@ def _not_carried_out(refused: FailedMark, nest: LoopNest) -> UnsupportedMark:
     )
 
 
-def _too_many(loop: For, nest: LoopNest) -> UnsupportedMark:
+def _too_many(loop: ln.For, nest: ln.LoopNest) -> UnsupportedMark:
     name, count = loop.variable.name, (loop.high - loop.low).constant
     return UnsupportedMark(
         f"the loop {name} is marked {loop.mark.value}, but has {count} iterations",
@@ -132,11 +118,11 @@ def _too_many(loop: For, nest: LoopNest) -> UnsupportedMark:
 # -- loops within loops -----------------------------------------------------------------------------------------------
 
 
-def _within_others(nest: LoopNest, block: Block, around: tuple[For, ...]) -> Iterator[UnsupportedMark]:
+def _within_others(nest: ln.LoopNest, block: ln.Block, around: tuple[ln.For, ...]) -> Iterator[UnsupportedMark]:
     """Yield the errors of marked loops and allocations inside other marked loops (`around`, outermost first)."""
     for statement in block:
         match statement:
-            case For(mark=mark, body=body):
+            case ln.For(mark=mark, body=body):
                 lanes = next((loop for loop in around if loop.mark in LANES), None)
                 over = next((loop for loop in around if loop.mark is LoopMark.PARALLEL), lanes)
                 if mark is LoopMark.PARALLEL and over is not None:
@@ -146,19 +132,19 @@ def _within_others(nest: LoopNest, block: Block, around: tuple[For, ...]) -> Ite
                     required = "a streamed loop that is not inside another vectorised loop"
                     yield _loop_within(statement, lanes, nest, required)
                 yield from _within_others(nest, body, around if mark is LoopMark.NONE else (*around, statement))
-            case If(body=body):
+            case ln.If(body=body):
                 yield from _within_others(nest, body, around)
-            case Allocate(storage="heap"):
+            case ln.Allocate(storage="heap"):
                 vector = next((loop for loop in around if loop.mark in LANES), None)
                 if vector is not None:
                     yield _heap_within(statement, vector, nest)
-            case Allocate() | Declare() | Assign() | Accumulate() | Clear() | Free():
+            case ln.Allocate() | ln.Declare() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
 
 
-def _loop_within(loop: For, over: For, nest: LoopNest, required: str) -> UnsupportedMark:
+def _loop_within(loop: ln.For, over: ln.For, nest: ln.LoopNest, required: str) -> UnsupportedMark:
     name, outer = loop.variable.name, over.variable.name
     return UnsupportedMark(
         f"the loop {name} is marked {loop.mark.value}, but is inside the loop {outer} marked {over.mark.value}",
@@ -170,7 +156,7 @@ def _loop_within(loop: For, over: For, nest: LoopNest, required: str) -> Unsuppo
     )
 
 
-def _heap_within(statement: Allocate, loop: For, nest: LoopNest) -> UnsupportedMark:
+def _heap_within(statement: ln.Allocate, loop: ln.For, nest: ln.LoopNest) -> UnsupportedMark:
     name, buffer = loop.variable.name, statement.buffer.name
     return UnsupportedMark(
         f"the loop {name} is marked {loop.mark.value}, but each of its iterations allocates {buffer} on the heap",
@@ -182,6 +168,6 @@ def _heap_within(statement: Allocate, loop: For, nest: LoopNest) -> UnsupportedM
     )
 
 
-def place_of(nest: LoopNest, path: Path | None) -> Location | None:
+def place_of(nest: ln.LoopNest, path: Path | None) -> Location | None:
     """Return the location of a marked binder in the program that a nest was lowered from."""
     return next((binder.place for binder in nest.marks if binder.path == path), None)

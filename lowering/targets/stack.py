@@ -10,32 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, assert_never
 
 from atl.checks.scope import Scope, child_scopes, outermost
+from atl.core import terms
 from atl.core.dtypes import bytes_of
 from atl.core.index import ONE, Index
 from atl.core.marks import LetMark
 from atl.core.program import Program
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import Path, children
 from atl.errors import Location, UnsupportedMark
 from atl.prove import simplify
@@ -174,37 +153,47 @@ class _Blocks:
     stack: Mapping[Path, MarkedBinder]
     prefixes: frozenset[Path]
 
-    def of(self, e: Expr, path: Path, scope: Scope, *, statement: bool) -> _Block:
+    def of(self, e: terms.Expr, path: Path, scope: Scope, *, statement: bool) -> _Block:
         """Return the allocations for a term, computed by its own statement or element by element where it is read."""
         own = self._own(e, path, scope)
         if path not in self.prefixes:
             return own
         match e:
-            case Gen():
+            case terms.Gen():
                 inner = self._parts(e, path, scope, [statement])
                 return (_Loop(inner),) if statement else inner
-            case Reduce(monoid):
+            case terms.Reduce(monoid):
                 # A fold of tensors is a fold of scalars for each element, unless it is a sum that is stored.
                 whole = not e.type.rank or (statement and monoid == "sum")
                 return (_Loop(self._parts(e, path, scope, [whole], folded=True)),)
-            case Let():
+            case terms.Let():
                 return (*own, *self._parts(e, path, scope, [True, statement]))
-            case Guard() | Concat() | Reshape():
+            case terms.Guard() | terms.Concat() | terms.Reshape():
                 return self._parts(e, path, scope, [statement] * len(children(e)))
-            case Access() | Unary() | Binary() | Cast() | Select():
+            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select():
                 return self._parts(e, path, scope, [False] * len(children(e)))
-            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
+            case (
+                terms.Input()
+                | terms.Local()
+                | terms.TensorVar()
+                | terms.Metavariable()
+                | terms.Constant()
+                | terms.Value()
+                | terms.Padding()
+            ):
                 return ()
             case _:
                 assert_never(e)
 
-    def _own(self, e: Expr, path: Path, scope: Scope) -> _Block:
+    def _own(self, e: terms.Expr, path: Path, scope: Scope) -> _Block:
         if path not in self.stack:
             return ()
         value = children(e)[0].expr.type
         return (_Marked(self.stack[path], value.dtype or self.program.dtype, _capacity(value, scope)),)
 
-    def _parts(self, e: Expr, path: Path, scope: Scope, statements: Iterable[bool], *, folded: bool = False) -> _Block:
+    def _parts(
+        self, e: terms.Expr, path: Path, scope: Scope, statements: Iterable[bool], *, folded: bool = False
+    ) -> _Block:
         out: list[_Marked | _Loop] = []
         parts = zip(children(e), child_scopes(e, scope), statements, strict=True)
         for position, (child, inside, statement) in enumerate(parts):
@@ -214,7 +203,7 @@ class _Blocks:
         return tuple(out)
 
 
-def _capacity(value: Type, scope: Scope) -> Index:
+def _capacity(value: terms.Type, scope: Scope) -> Index:
     capacity = ONE
     for extent in scope.shape(value):
         capacity = capacity * simplify(scope.facts, extent)

@@ -8,35 +8,11 @@ from typing import Any, TypeAlias, assert_never
 import numpy as np
 import numpy.typing as npt
 
+from atl.core import terms as tm
 from atl.core.dtypes import is_integer
 from atl.core.index import Array
 from atl.core.program import Program
 from atl.core.substitution import with_children
-from atl.core.terms import (
-    Access,
-    Binary,
-    BinaryOp,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Monoid,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Type,
-    Unary,
-    UnaryOp,
-    Value,
-)
 from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.meaning.scalars import Machine, Scalars
@@ -70,24 +46,34 @@ def in_double(program: Program) -> Program:
       ⊞[i < n] 2 * x[i]
     """
     arrays: dict[Array, Array] = {array: replace(array, dtype=_wide(array.dtype)) for array in program.inputs}
-    known: dict[int, Expr] = {}
+    known: dict[int, tm.Expr] = {}
 
-    def visit(e: Expr) -> Expr:
+    def visit(e: tm.Expr) -> tm.Expr:
         if id(e) not in known:
             known[id(e)] = widened(with_children(e, tuple(visit(child.expr) for child in children(e))))
         return known[id(e)]
 
-    def widened(e: Expr) -> Expr:
+    def widened(e: tm.Expr) -> tm.Expr:
         match e:
-            case Input(array):
-                return Input(arrays[array])
-            case Local(of=of) | Padding(of=of):
-                return replace(e, of=Type(_wide(of.dtype), of.shape))
-            case Constant(dtype=dtype) | Value(dtype=dtype) | Cast(dtype=dtype):
+            case tm.Input(array):
+                return tm.Input(arrays[array])
+            case tm.Local(of=of) | tm.Padding(of=of):
+                return replace(e, of=tm.Type(_wide(of.dtype), of.shape))
+            case tm.Constant(dtype=dtype) | tm.Value(dtype=dtype) | tm.Cast(dtype=dtype):
                 return replace(e, dtype=_wide(dtype))
-            case TensorVar() | Metavariable() | Gen() | Reduce() | Guard() | Let() | Access() | Unary() | Binary():
+            case (
+                tm.TensorVar()
+                | tm.Metavariable()
+                | tm.Gen()
+                | tm.Reduce()
+                | tm.Guard()
+                | tm.Let()
+                | tm.Access()
+                | tm.Unary()
+                | tm.Binary()
+            ):
                 return e
-            case Select() | Concat() | Reshape():
+            case tm.Select() | tm.Concat() | tm.Reshape():
                 return e
             case _:
                 assert_never(e)
@@ -125,7 +111,7 @@ class InDouble(Scalars[Measured]):
         return _alone(self._machine.element(raw, _wide(dtype)))
 
     @np.errstate(all="ignore")
-    def unary(self, op: UnaryOp, dtype: str, x: Measured) -> Measured:
+    def unary(self, op: tm.UnaryOp, dtype: str, x: Measured) -> Measured:
         (a, size), value = x, self._machine.unary(op, _wide(dtype), x[0])
         match op:
             case "neg" | "abs":
@@ -140,7 +126,7 @@ class InDouble(Scalars[Measured]):
                 return value, 2 * abs(value) + size * (1 - value * value)
 
     @np.errstate(all="ignore")
-    def binary(self, op: BinaryOp, dtype: str, x: Measured, y: Measured) -> Measured:
+    def binary(self, op: tm.BinaryOp, dtype: str, x: Measured, y: Measured) -> Measured:
         (a, first), (b, second) = x, y
         value = self._machine.binary(op, _wide(dtype), a, b)
         match op:
@@ -157,7 +143,7 @@ class InDouble(Scalars[Measured]):
         value = self._machine.cast(_wide(target), _wide(source), x[0])
         return _alone(value) if is_integer(target) else (value, x[1])
 
-    def neutral(self, monoid: Monoid, dtype: str) -> Measured | None:
+    def neutral(self, monoid: tm.Monoid, dtype: str) -> Measured | None:
         return _alone(self._machine.neutral(monoid, _wide(dtype))) if monoid in ("sum", "product") else None
 
 

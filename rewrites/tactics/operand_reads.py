@@ -7,30 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
 
+from atl.core import terms
 from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Place,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Unary,
-    Value,
-)
 from atl.core.traversal import Path
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
@@ -49,7 +28,9 @@ def reads_of(work: Derivation, what: Target, below: Path) -> list[Cursor]:
     meant = list(chosen(work.goal, what, top_down=True))
     if not meant:
         raise nothing_chosen(work.goal, what, operand=True)
-    operands = [use for cursor in meant for use in (_uses(work, cursor) if isinstance(cursor.term, Let) else (cursor,))]
+    operands = [
+        use for cursor in meant for use in (_uses(work, cursor) if isinstance(cursor.term, terms.Let) else (cursor,))
+    ]
     elements = [_element(cursor) for cursor in operands]
     inside = [cursor for cursor in elements if cursor.path[: len(below)] == below]
     scalars = [cursor for cursor in inside if not cursor.term.type.rank and not _copied(cursor)]
@@ -66,7 +47,7 @@ def _uses(work: Derivation, let: Cursor) -> Iterator[Cursor]:
     """Yield the uses of a let's tensor."""
     body = (*let.path, 1)
     for cursor in work.cursors(body, top_down=True):
-        if isinstance(cursor.term, Local):
+        if isinstance(cursor.term, terms.Local):
             _, tensors = binders_between(work.term(body), cursor.path[len(body) :])
             if cursor.term.position == tensors:
                 yield cursor
@@ -74,27 +55,27 @@ def _uses(work: Derivation, let: Cursor) -> Iterator[Cursor]:
 
 def _element(cursor: Cursor) -> Cursor:
     """Return the access that reads an element of a tensor."""
-    while cursor.above is not None and isinstance(cursor.above.term, Access) and cursor.path[-1] == 0:
+    while cursor.above is not None and isinstance(cursor.above.term, terms.Access) and cursor.path[-1] == 0:
         cursor = cursor.above
     return cursor
 
 
 def _copied(cursor: Cursor) -> bool:
     """Return True if the element is the whole value of a let's element, so that the let is a copy."""
-    while cursor.above is not None and isinstance(cursor.above.term, Gen | Guard):
+    while cursor.above is not None and isinstance(cursor.above.term, terms.Gen | terms.Guard):
         cursor = cursor.above
-    return cursor.above is not None and isinstance(cursor.above.term, Let) and cursor.path[-1] == 0
+    return cursor.above is not None and isinstance(cursor.above.term, terms.Let) and cursor.path[-1] == 0
 
 
 def operand_name(read: Cursor) -> str:
     """Return the name of the operand of which an element is read."""
     term = read.term
-    while isinstance(term, Access):
+    while isinstance(term, terms.Access):
         term = term.tensor
     match term:
-        case Input(array):
+        case terms.Input(array):
             return array.name
-        case Local(position):
+        case terms.Local(position):
             return read.names.of_tensor(position)
         case _:
             return "operand"
@@ -128,7 +109,7 @@ class GuardMover:
         found: list[Predicate] = []
         for length in range(len(self._top()), len(self.read)):
             term = self.work.term(self.read[:length])
-            if isinstance(term, Guard):
+            if isinstance(term, terms.Guard):
                 found += [
                     at
                     for part in conjuncts(term.predicate)
@@ -142,7 +123,7 @@ class GuardMover:
         while rest:
             around = (*at, 0) if carried else at
             term = self.work.term(around)
-            if isinstance(term, Guard):
+            if isinstance(term, terms.Guard):
                 at, carried = self._divided(at, len(self.read) - len(rest), carried=carried)
             else:
                 at = self._through(at, term, rest[0]) if carried else (*at, rest[0])
@@ -172,11 +153,11 @@ class GuardMover:
         brought: tuple[Predicate, ...] = ()
         if carried:
             outer = self.work.term(at)
-            assert isinstance(outer, Guard)
+            assert isinstance(outer, terms.Guard)
             brought = conjuncts(outer.predicate)
             self.work.rewrite("guard_guard", at)
         guard = self.work.term(at)
-        assert isinstance(guard, Guard)
+        assert isinstance(guard, terms.Guard)
         parts = [part for part in conjuncts(guard.predicate) if part not in brought]
         stay = [part for part in parts if self._at_operand(part, length) not in self.dropped]
         go = [*brought, *(part for part in parts if self._is_operand_condition(self._at_operand(part, length)))]
@@ -190,7 +171,7 @@ class GuardMover:
         self.work.rewrite("guard_guard", at, reverse=True, p=conjunction(stay), q=conjunction(go))
         return (*at, 0), True
 
-    def _through(self, at: Path, term: Expr, side: int) -> Path:
+    def _through(self, at: Path, term: terms.Expr, side: int) -> Path:
         """Move the guard at a path into one side of the node below it; return its new path."""
         way = _inward_rule(term, side, addends=self.addends)
         assert way is not None
@@ -200,7 +181,7 @@ class GuardMover:
     def _may_pass(self, around: Path, side: int) -> bool:
         """Return True if a guard around a node can move to, or merge at, this child."""
         term = self.work.term(around)
-        return isinstance(term, Guard) or _inward_rule(term, side, addends=self.addends) is not None
+        return isinstance(term, terms.Guard) or _inward_rule(term, side, addends=self.addends) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,28 +192,36 @@ class _InwardRule:
     reverse: bool = False
 
 
-def _inward_rule(around: Expr, side: int, *, addends: bool) -> _InwardRule | None:
+def _inward_rule(around: terms.Expr, side: int, *, addends: bool) -> _InwardRule | None:
     """Return the rule that moves a guard from a node to this child, if there is one."""
     match around:
-        case Gen():
+        case terms.Gen():
             return _InwardRule("guard_gen")
-        case Reduce("sum"):
+        case terms.Reduce("sum"):
             return _InwardRule("sum_guard")
-        case Let() if side == 1:
+        case terms.Let() if side == 1:
             return _InwardRule("ll_guard")
-        case Binary("mul"):
+        case terms.Binary("mul"):
             return _InwardRule("guard_mul_left" if side == 0 else "guard_mul_right", reverse=True)
-        case Binary("div") if side == 0:
+        case terms.Binary("div") if side == 0:
             return _InwardRule("guard_div_left", reverse=True)
-        case Binary("add" | "sub" as op) if addends:
+        case terms.Binary("add" | "sub" as op) if addends:
             return _InwardRule(f"guard_{op}")
-        case Unary("neg"):
+        case terms.Unary("neg"):
             return _InwardRule("guard_neg")
-        case Reduce() | Let() | Binary() | Unary() | Guard():
+        case terms.Reduce() | terms.Let() | terms.Binary() | terms.Unary() | terms.Guard():
             return None
-        case Access() | Cast() | Concat() | Place() | Reshape() | Select():
+        case terms.Access() | terms.Cast() | terms.Concat() | terms.Place() | terms.Reshape() | terms.Select():
             return None
-        case Constant() | Input() | Local() | Metavariable() | Padding() | TensorVar() | Value():
+        case (
+            terms.Constant()
+            | terms.Input()
+            | terms.Local()
+            | terms.Metavariable()
+            | terms.Padding()
+            | terms.TensorVar()
+            | terms.Value()
+        ):
             return None
         case _:
             assert_never(around)

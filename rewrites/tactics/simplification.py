@@ -7,18 +7,8 @@ from typing import Final
 
 from atl.checks.safety import unsafe_accesses
 from atl.checks.scope import Scope
+from atl.core import predicate as pred
 from atl.core.index import Bound, Index, Read, Size, atoms, bound, factor_of, floordiv, index
-from atl.core.predicate import (
-    NonNegative,
-    Predicate,
-    Zero,
-    atoms_of,
-    conjunction,
-    conjuncts,
-    equal,
-    expressions,
-    negation,
-)
 from atl.core.terms import BINARY, MONOIDS, OPERATORS_BY_WORD, UNARY, Access, Gen, Guard, Input, Let, Reduce, Select
 from atl.core.traversal import Path
 from atl.prove import proves
@@ -113,7 +103,7 @@ def simplify_guards(work: Derivation, below: Path = ()) -> None:
 def _visit(work: Derivation, cursor: Cursor) -> None:
     while isinstance(cursor.term, Guard | Select) and _decided(work, cursor):
         cursor = Cursor(work.goal, cursor.path, work.term(cursor.path), cursor.above)
-    if isinstance(cursor.term, Guard) and _without_implied(work, cursor, conjuncts(cursor.term.predicate)):
+    if isinstance(cursor.term, Guard) and _without_implied(work, cursor, pred.conjuncts(cursor.term.predicate)):
         cursor = Cursor(work.goal, cursor.path, work.term(cursor.path), cursor.above)
     for position in positions(cursor.term, top_down=True):
         _visit(work, cursor.child(position))
@@ -127,12 +117,12 @@ def _decided(work: Derivation, cursor: Cursor) -> bool:
     opened = cursor.scope.predicate(predicate)
     if proves(cursor.scope.facts, opened) and proves(cursor.safe_scope.facts, opened):
         return work.attempt(f"{kind}_true", cursor.path)
-    if proves(cursor.scope.facts, negation(opened)):
+    if proves(cursor.scope.facts, pred.negation(opened)):
         return work.attempt(f"{kind}_false", cursor.path)
     return False
 
 
-def implied(parts: Sequence[Predicate], *scopes: Scope) -> tuple[list[Predicate], list[Predicate]]:
+def implied(parts: Sequence[pred.Predicate], *scopes: Scope) -> tuple[list[pred.Predicate], list[pred.Predicate]]:
     """Split conditions into those to keep and those that the kept ones imply in each of these scopes.
 
     [0 <= k ∧ A[k] = 1] implies 0 <= k, since reads outside A are zero. But 0 <= k is kept, because it makes A[k] safe.
@@ -140,30 +130,30 @@ def implied(parts: Sequence[Predicate], *scopes: Scope) -> tuple[list[Predicate]
     stay, dropped = list(parts), []
     for part in parts:
         rest = [other for other in stay if other != part]
-        known = conjunction(other for other in rest if not reads_by(other, part))
+        known = pred.conjunction(other for other in rest if not reads_by(other, part))
         if rest and all(proves(at.assume(at.predicate(known)).facts, at.predicate(part)) for at in scopes):
             stay = rest
             dropped.append(part)
     return stay, dropped
 
 
-def reads_by(other: Predicate, part: Predicate) -> bool:
+def reads_by(other: pred.Predicate, part: pred.Predicate) -> bool:
     """Return True if a condition reads elements at indices that another condition constrains."""
-    terms = (term for e in expressions(part) for term, _ in e.terms)
+    terms = (term for e in pred.expressions(part) for term, _ in e.terms)
     spoken = {atom for term in terms for atom in term if not isinstance(atom, Size)}
-    reads = (atom for atom in atoms_of(other) if isinstance(atom, Read))
+    reads = (atom for atom in pred.atoms_of(other) if isinstance(atom, Read))
     return any(at in spoken for read in reads for position in read.indices for at in atoms(position))
 
 
-def _without_implied(work: Derivation, cursor: Cursor, parts: Sequence[Predicate]) -> bool:
+def _without_implied(work: Derivation, cursor: Cursor, parts: Sequence[pred.Predicate]) -> bool:
     """Drop the conjuncts that the others imply, in one step if possible."""
     stay, dropped = implied(parts, cursor.scope, cursor.safe_scope)
     if not dropped:
         return False
-    if work.attempt("guard_implied", cursor.path, p=conjunction(stay), q=conjunction(dropped)):
+    if work.attempt("guard_implied", cursor.path, p=pred.conjunction(stay), q=pred.conjunction(dropped)):
         return True
     for position, part in enumerate(dropped):
-        work.rewrite("guard_implied", cursor.path, p=conjunction((*dropped[position + 1 :], *stay)), q=part)
+        work.rewrite("guard_implied", cursor.path, p=pred.conjunction((*dropped[position + 1 :], *stay)), q=part)
     return True
 
 
@@ -220,39 +210,43 @@ def _loops_around(cursor: Cursor, meant: set[Path] | None) -> list[int]:
 def _solve(work: Derivation, cursor: Cursor, position: int) -> bool:
     assert isinstance(cursor.term, Guard)
     predicate = cursor.term.predicate
-    parts = conjuncts(predicate)
+    parts = pred.conjuncts(predicate)
     return any(
         candidate != predicate and work.attempt("guard_equivalent", cursor.path, q=candidate)
         for candidate in _solutions(parts, bound(position))
     )
 
 
-def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
+def _solutions(parts: Sequence[pred.Predicate], variable: Index) -> list[pred.Predicate]:
     """Return possibly equivalent conditions with the variable alone on one side of an equation."""
-    out: list[Predicate] = []
+    out: list[pred.Predicate] = []
     for position, part in enumerate(parts):
         rest = [other for k, other in enumerate(parts) if k != position]
         for factor, remainder in linear_in(part, variable):
             if factor.constant is not None and factor.constant < 2:
                 continue
             value = floordiv(-remainder, factor, positive=True)
-            if isinstance(part, Zero):
+            if isinstance(part, pred.Zero):
                 out += _digits(part, variable, factor, rest)
-                out += [conjunction([equal(variable, value), *rest])]
-                out += [conjunction([equal(variable, value), equal(-remainder - factor * value, index(0)), *rest])]
-            elif isinstance(part, NonNegative):
+                out += [pred.conjunction([pred.equal(variable, value), *rest])]
                 out += [
-                    conjunction([equal(variable, value), *(o for o in rest if o != other)])
+                    pred.conjunction(
+                        [pred.equal(variable, value), pred.equal(-remainder - factor * value, index(0)), *rest]
+                    )
+                ]
+            elif isinstance(part, pred.NonNegative):
+                out += [
+                    pred.conjunction([pred.equal(variable, value), *(o for o in rest if o != other)])
                     for other in rest
-                    if isinstance(other, NonNegative)
+                    if isinstance(other, pred.NonNegative)
                 ]
     return out
 
 
-def _digits(part: Predicate, variable: Index, factor: Index, rest: list[Predicate]) -> list[Predicate]:
+def _digits(part: pred.Predicate, variable: Index, factor: Index, rest: list[pred.Predicate]) -> list[pred.Predicate]:
     """Solve t = factor * variable + digit: the variable is t // factor and the digit t % factor."""
-    out: list[Predicate] = []
-    for atom in dict.fromkeys(a for e in expressions(part) for a in atoms(e) if isinstance(a, Bound)):
+    out: list[pred.Predicate] = []
+    for atom in dict.fromkeys(a for e in pred.expressions(part) for a in atoms(e) if isinstance(a, Bound)):
         digit = index(atom)
         if digit == variable:
             continue
@@ -260,17 +254,17 @@ def _digits(part: Predicate, variable: Index, factor: Index, rest: list[Predicat
             whole = -(without - factor * variable)
             for total in (whole, -whole):
                 row = floordiv(total, factor, positive=True)
-                found = [equal(variable, row), equal(digit, total - factor * row), *rest]
+                found = [pred.equal(variable, row), pred.equal(digit, total - factor * row), *rest]
                 if variable not in (row, digit):
-                    out.append(conjunction(found))
+                    out.append(pred.conjunction(found))
     return out
 
 
-def linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
+def linear_in(part: pred.Predicate, variable: Index) -> list[tuple[Index, Index]]:
     """Return factor and remainder if the condition is on factor * variable + remainder, with both signs."""
-    if not isinstance(part, Zero | NonNegative):
+    if not isinstance(part, pred.Zero | pred.NonNegative):
         return []
-    (expression,) = expressions(part)
+    (expression,) = pred.expressions(part)
     atom = variable.atom
     assert atom is not None
     factor = factor_of(expression, atom)

@@ -12,24 +12,9 @@ from functools import reduce
 from math import gcd
 from typing import Final, TypeAlias, assert_never
 
+from atl.core import index as ix
 from atl.core.declared import AtLeast, Below, bounds_of, is_bool_array
 from atl.core.dtypes import BOOL
-from atl.core.index import (
-    ONE,
-    ZERO,
-    AnyAtom,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    index,
-    polynomial,
-)
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.reshape_definitions import Pairs
 from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, UNARY, Text
@@ -43,7 +28,7 @@ MAX_COMPARED: Final = 10
 """Polynomials with more terms are factored in one way, without comparing alternatives."""
 
 
-def index_text(scope: TextScope, expression: Index) -> Text:
+def index_text(scope: TextScope, expression: ix.Index) -> Text:
     """Print an index expression, factored if that is shorter."""
     return _sum(_parts(scope, terms_of(expression)))
 
@@ -57,7 +42,7 @@ def address_text(scope: TextScope, pairs: Pairs) -> Text:
     return _unless_clearly_shorter(_nested(scope, pairs), whole) if len(pairs) > 1 else whole
 
 
-def count_text(scope: TextScope, count: Index, extents: tuple[Index, ...]) -> Text:
+def count_text(scope: TextScope, count: ix.Index, extents: tuple[ix.Index, ...]) -> Text:
     """Print a number of elements: as the product of the extents, unless the polynomial is clearly shorter."""
     whole = index_text(scope, count)
     if len(extents) < 2 or elements(extents) != count:
@@ -75,7 +60,7 @@ def _unless_clearly_shorter(structured: Text, whole: Text) -> Text:
 def _nested(scope: TextScope, pairs: Pairs) -> Text:
     parts: list[Part] = []
     for position, extent in pairs:
-        if parts and extent != ONE:
+        if parts and extent != ix.ONE:
             if len(parts) == 1 and parts[0].text.text == "1" and not parts[0].negative:
                 parts = _parts(scope, terms_of(extent))  # m + j, not 1 * m + j
             else:
@@ -91,11 +76,11 @@ def _nested(scope: TextScope, pairs: Pairs) -> Text:
 class Remainder:
     """numerator % denominator, rounded as in Python."""
 
-    numerator: Index
-    denominator: Index
+    numerator: ix.Index
+    denominator: ix.Index
 
 
-Factor: TypeAlias = AnyAtom | Remainder
+Factor: TypeAlias = ix.AnyAtom | Remainder
 Terms: TypeAlias = dict[tuple[Factor, ...], int]
 
 
@@ -182,11 +167,11 @@ def _reading_order(factors: tuple[Factor, ...]) -> tuple[object, ...]:
 def _reading_order_of_factor(factor: Factor) -> tuple[object, ...]:
     """Order loop variables, and expressions of them, before sizes: `i * n + j`."""
     match factor:
-        case Size():
+        case ix.Size():
             return (1, factor.order)
         case Remainder(numerator, denominator):
             return (0, (3, numerator.order, denominator.order))
-        case Var() | Bound() | Quotient() | Extremum() | Xor() | Read():
+        case ix.Var() | ix.Bound() | ix.Quotient() | ix.Extremum() | ix.Xor() | ix.Read():
             return (0, factor.order)
     assert_never(factor)
 
@@ -209,16 +194,16 @@ def _without(factors: tuple[Factor, ...], factor: Factor) -> tuple[Factor, ...]:
 # -- remainders -------------------------------------------------------------------------------------------------------
 
 
-def terms_of(expression: Index) -> Terms:
+def terms_of(expression: ix.Index) -> Terms:
     """Return the terms of a sum, with c * a - c * b * (a // b) written as c * (a % b) where that has fewer terms."""
-    found: list[tuple[Index, Remainder]] = []
-    quotients = [atom for factors, _ in expression.terms for atom in factors if isinstance(atom, Quotient)]
+    found: list[tuple[ix.Index, Remainder]] = []
+    quotients = [atom for factors, _ in expression.terms for atom in factors if isinstance(atom, ix.Quotient)]
     for quotient in dict.fromkeys(quotients):
         a, b = quotient.numerator, quotient.denominator
         multiplier = _multiplier(expression, quotient)
         if multiplier is None:
             continue
-        rest = expression - multiplier * (a - b * index(quotient))
+        rest = expression - multiplier * (a - b * ix.index(quotient))
         if len(rest.terms) + len(multiplier.terms) < len(expression.terms):
             expression = rest
             found.append((multiplier, Remainder(a, b)))
@@ -229,22 +214,22 @@ def terms_of(expression: Index) -> Terms:
     return terms
 
 
-def _multiplier(expression: Index, quotient: Quotient) -> Index | None:
+def _multiplier(expression: ix.Index, quotient: ix.Quotient) -> ix.Index | None:
     """Return c such that the terms of the expression with q = a // b are -c * b * q, or None."""
-    gathered: dict[tuple[AnyAtom, ...], int] = {}
+    gathered: dict[tuple[ix.AnyAtom, ...], int] = {}
     for factors, value in expression.terms:
         if quotient in factors:
             left = list(factors)
             left.remove(quotient)
             gathered[tuple(left)] = -value
-    return _exact_quotient(polynomial(gathered), quotient.denominator)
+    return _exact_quotient(ix.polynomial(gathered), quotient.denominator)
 
 
-def _exact_quotient(a: Index, b: Index) -> Index | None:
+def _exact_quotient(a: ix.Index, b: ix.Index) -> ix.Index | None:
     """Return a / b if it is a polynomial, else None."""
     if not b.terms:
         return None  # in a loop that never runs, over an empty tensor
-    out, rest = ZERO, a
+    out, rest = ix.ZERO, a
     lead, divisor = b.terms[0]
     while rest.terms:
         factors, value = rest.terms[0]
@@ -255,7 +240,7 @@ def _exact_quotient(a: Index, b: Index) -> Index | None:
             left.remove(atom)
         if value % divisor:
             return None
-        step = polynomial({tuple(left): value // divisor})
+        step = ix.polynomial({tuple(left): value // divisor})
         shorter = rest - step * b
         if len(shorter.terms) >= len(rest.terms):
             return None
@@ -268,31 +253,31 @@ def _exact_quotient(a: Index, b: Index) -> Index | None:
 
 def _factor(scope: TextScope, factor: Factor) -> Text:
     match factor:
-        case Size() | Var():
+        case ix.Size() | ix.Var():
             return Text(scope.name(factor))
-        case Quotient(a, b):
+        case ix.Quotient(a, b):
             return _division(scope, a, b, "/", "floor_div")
         case Remainder(a, b):
             return _division(scope, a, b, "%", "floor_mod")
-        case Extremum(kind, choices):
+        case ix.Extremum(kind, choices):
             texts = [index_text(scope, choice).text for choice in choices]
             called = scope.function(f"{kind}_index") if scope.indices else f"{kind}_int64"
             return Text(reduce(lambda inner, outer: f"{called}({outer}, {inner})", reversed(texts)))
-        case Xor(parts):
+        case ix.Xor(parts):
             operands = [index_text(scope, part).widened() for part in parts]
             return Text(f"({' ^ '.join(operand.at(PRODUCT) for operand in operands)})")
-        case Read(array, indices):
+        case ix.Read(array, indices):
             name = scope.name(array.name)
             if not indices:
                 return Text(name, PRIMARY, array.dtype in NARROW)
             address = address_text(scope, tuple(zip(indices, array.shape, strict=True)))
             return Text(f"{name}[{address.text}]", PRIMARY, array.dtype in NARROW)
-        case Bound():
+        case ix.Bound():
             raise AssertionError("a loop nest has no bound indices")
     assert_never(factor)
 
 
-def _division(scope: TextScope, a: Index, b: Index, operator: str, helper: str) -> Text:
+def _division(scope: TextScope, a: ix.Index, b: ix.Index, operator: str, helper: str) -> Text:
     above, below = index_text(scope, a), index_text(scope, b)
     if scope.is_nonnegative(a):
         narrow = above.narrow and below.narrow
@@ -327,11 +312,11 @@ def predicate_text(scope: TextScope, predicate: Predicate) -> Text:
     assert_never(predicate)
 
 
-def _truth(expression: Index) -> Index | None:
+def _truth(expression: ix.Index) -> ix.Index | None:
     """Return the Boolean element to which the expression's nonnegativity is equivalent, or None."""
     element = expression + 1
     atom = element.atom
-    return element if isinstance(atom, Read) and is_bool_array(atom.array) else None
+    return element if isinstance(atom, ix.Read) and is_bool_array(atom.array) else None
 
 
 Sides: TypeAlias = tuple[Terms, str, Terms]
@@ -389,10 +374,10 @@ def _is_full(terms: Terms) -> bool:
     if len(terms) != 1:
         return False
     ((factors, value),) = terms.items()
-    return value == 1 and len(factors) == 1 and isinstance(factors[0], Read) and not is_limited(factors[0].array)
+    return value == 1 and len(factors) == 1 and isinstance(factors[0], ix.Read) and not is_limited(factors[0].array)
 
 
-def is_limited(array: Array) -> bool:
+def is_limited(array: ix.Array) -> bool:
     """Return whether elements are known to be smaller than 64 bits: bounded on both sides, or int32."""
     return array.dtype == "int32" or {type(fact) for fact in bounds_of(array)} == {AtLeast, Below}
 

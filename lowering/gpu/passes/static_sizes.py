@@ -8,37 +8,25 @@ from typing import assert_never
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, constant, index
 from atl.core.predicate import at_most
 from atl.prove import Facts, proves
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Statement,
-    with_body,
-)
+from lowering.nest import loopnest as ln
 
 
-def with_static_capacities(block: Block, facts: Facts) -> Block:
+def with_static_capacities(block: ln.Block, facts: Facts) -> ln.Block:
     """Replace each capacity by a constant that is proved to be an upper bound."""
     return tuple(_statement(statement, facts) for statement in block)
 
 
-def _statement(statement: Statement, facts: Facts) -> Statement:
+def _statement(statement: ln.Statement, facts: Facts) -> ln.Statement:
     match statement:
-        case For(body=body):
-            return with_body(statement, with_static_capacities(body, facts.assume(statement.range)))
-        case If(predicate, body):
-            return If(predicate, with_static_capacities(body, facts.assume(predicate)))
-        case Allocate(capacity=capacity):
+        case ln.For(body=body):
+            return ln.with_body(statement, with_static_capacities(body, facts.assume(statement.range)))
+        case ln.If(predicate, body):
+            return ln.If(predicate, with_static_capacities(body, facts.assume(predicate)))
+        case ln.Allocate(capacity=capacity):
             bound = _least_constants(capacity)
             is_bound = bound.constant is not None and proves(facts, at_most(capacity, bound))
             return replace(statement, capacity=bound) if is_bound else statement
-        case Assign() | Accumulate() | Declare() | Clear() | Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
             return statement
     assert_never(statement)
 

@@ -12,32 +12,15 @@ from typing import assert_never
 
 from atl.core.predicate import FALSE
 from atl.prove import Facts, proves
+from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, accesses_of
 from lowering.nest.aliasing import same_cell_facts
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Number,
-    Statement,
-    accessed,
-    key,
-    statements,
-    with_body,
-)
 from lowering.nest.text_scope import TextScope
 
 
-def drop_unread_zeros(block: Block, facts: Facts, scope: TextScope) -> Block:
+def drop_unread_zeros(block: ln.Block, facts: Facts, scope: TextScope) -> ln.Block:
     """Remove stores of zeros to cells of the block's buffers that are proved to be never read."""
-    made = {key(s.buffer) for s in statements(block) if isinstance(s, Allocate)}
+    made = {ln.key(s.buffer) for s in ln.statements(block) if isinstance(s, ln.Allocate)}
     accesses = [access for statement in block for access in accesses_of(statement, facts, scope)]
     unread = [access.statement for access in accesses if _is_of_zero(access, made) and not _is_read(access, accesses)]
     return _Removal(unread).block(block) if unread else block
@@ -45,20 +28,22 @@ def drop_unread_zeros(block: Block, facts: Facts, scope: TextScope) -> Block:
 
 def _is_of_zero(access: Access, made: set[object]) -> bool:
     store = access.statement
-    if not isinstance(store, Assign) or not isinstance(store.value, Number):
+    if not isinstance(store, ln.Assign) or not isinstance(store.value, ln.Number):
         return False
-    return store.value.value == 0 and accessed(store.target) in made
+    return store.value.value == 0 and ln.accessed(store.target) in made
 
 
 def _is_read(store: Access, accesses: list[Access]) -> bool:
     """Return whether a cell may be accessed by anything but assignments, unless the prover excludes it."""
     cell = store.storage
-    assert isinstance(cell, Cell)
+    assert isinstance(cell, ln.Cell)
     for access in accesses:
         other = access.storage
-        if accessed(other) != accessed(cell) or (isinstance(access.statement, Assign) and access.how == "write"):
+        if ln.accessed(other) != ln.accessed(cell) or (
+            isinstance(access.statement, ln.Assign) and access.how == "write"
+        ):
             continue
-        assert isinstance(other, Cell)
+        assert isinstance(other, ln.Cell)
         if not proves(same_cell_facts(cell.pairs, store.facts, other.pairs, access.facts, access.loops), FALSE):
             return True
     return False
@@ -68,22 +53,22 @@ def _is_read(store: Access, accesses: list[Access]) -> bool:
 class _Removal:
     """Removal of statements, and of the loops and branches that become empty."""
 
-    removed: list[Statement]
+    removed: list[ln.Statement]
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ln.Block) -> ln.Block:
         return tuple(self._kept(block))
 
-    def _kept(self, block: Block) -> Iterator[Statement]:
+    def _kept(self, block: ln.Block) -> Iterator[ln.Statement]:
         for statement in block:
             match statement:
-                case For(body=body) | If(body=body):
+                case ln.For(body=body) | ln.If(body=body):
                     inner = self.block(body)
                     if inner or not body:
-                        yield with_body(statement, inner)
-                case Assign():
+                        yield ln.with_body(statement, inner)
+                case ln.Assign():
                     if not any(statement is each for each in self.removed):
                         yield statement
-                case Accumulate() | Declare() | Allocate() | Clear() | Free():
+                case ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                     yield statement
                 case _:
                     assert_never(statement)

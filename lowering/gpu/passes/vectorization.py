@@ -19,27 +19,7 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, equal, negation, substitute
 from atl.prove import Facts, proves
 from lowering.gpu.kernels import Barrier, Branch, Memory, Repeat, Run, Step, Steps, Wide, WideLoad
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    Number,
-    ScalarExpr,
-    Statement,
-    with_body,
-)
+from lowering.nest import loopnest as ln
 
 WIDTHS: Final = (8, 16)
 """Sizes in bytes of vector accesses."""
@@ -62,36 +42,36 @@ class _Vectorization:
         out: list[Step] = []
         for step in steps:
             match step:
-                case Run(For() as loop):
+                case Run(ln.For() as loop):
                     (made,) = self._block((loop,), facts)
-                    assert isinstance(made, For)
+                    assert isinstance(made, ln.For)
                     out.append(replace(step, statement=made))
                 case Repeat(body=body):
                     out.append(replace(step, body=self.steps(body, facts.assume(step.range))))
                 case Branch(predicate, body):
                     out.append(replace(step, body=self.steps(body, facts.assume(predicate))))
-                case Run() | Barrier() | Declare() | Allocate() | Clear() | Free():
+                case Run() | Barrier() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                     out.append(step)
                 case _:
                     assert_never(step)
         return tuple(out)
 
-    def _block(self, block: Block, facts: Facts) -> Block:
+    def _block(self, block: ln.Block, facts: Facts) -> ln.Block:
         return tuple(self._statement(statement, facts) for statement in block)
 
-    def _statement(self, statement: Statement, facts: Facts) -> Statement:
+    def _statement(self, statement: ln.Statement, facts: Facts) -> ln.Statement:
         match statement:
-            case For(mark=LoopMark.VECTOR):
+            case ln.For(mark=LoopMark.VECTOR):
                 return self._vector(statement, facts.assume(statement.range))
-            case For(body=body):
-                return with_body(statement, self._block(body, facts.assume(statement.range)))
-            case If(predicate, body):
-                return If(predicate, self._block(body, facts.assume(predicate)))
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            case ln.For(body=body):
+                return ln.with_body(statement, self._block(body, facts.assume(statement.range)))
+            case ln.If(predicate, body):
+                return ln.If(predicate, self._block(body, facts.assume(predicate)))
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 return statement
         assert_never(statement)
 
-    def _vector(self, loop: For, facts: Facts) -> For:
+    def _vector(self, loop: ln.For, facts: Facts) -> ln.For:
         lanes = (loop.high - loop.low).constant
         if lanes is None or len(loop.body) != 1:
             return loop
@@ -100,50 +80,50 @@ class _Vectorization:
         if statement is None or not (made.loads_of_one_condition() or made.stores):
             return loop
         self.loops[loop.variable.uid] = Wide(lanes, made.loads_of_one_condition(), stores=made.stores)
-        return with_body(loop, (statement,))
+        return ln.with_body(loop, (statement,))
 
 
 @dataclass(slots=True)
 class _Loop:
     """A loop that may be vectorised: its vector loads, and whether its store is a vector store."""
 
-    loop: For
+    loop: ln.For
     lanes: int
     memories: Mapping[int, Memory]
     loads: list[WideLoad] = field(default_factory=list)
     stores: bool = False
 
-    def statement(self, statement: Statement, facts: Facts) -> Statement | None:
+    def statement(self, statement: ln.Statement, facts: Facts) -> ln.Statement | None:
         """Return the statement with conditions that do not depend on the iteration; None if it has other conditions."""
         match statement:
-            case If(predicate, (inner,)):
+            case ln.If(predicate, (inner,)):
                 same = self._same(predicate, facts)
                 made = None if same is None else self.statement(inner, facts.assume(same))
-                return None if same is None or made is None else If(same, (made,))
-            case Assign(target, value):
+                return None if same is None or made is None else ln.If(same, (made,))
+            case ln.Assign(target, value):
                 new = self._scalar(value, facts, ())
-                self.stores = isinstance(target, Cell) and self._is_wide(target, facts)
-                return None if new is None else Assign(target, new)
-            case Accumulate(target, op, value):
+                self.stores = isinstance(target, ln.Cell) and self._is_wide(target, facts)
+                return None if new is None else ln.Assign(target, new)
+            case ln.Accumulate(target, op, value):
                 new = self._scalar(value, facts, ())
-                return None if new is None else Accumulate(target, op, new)
-            case For() | If() | Declare() | Allocate() | Clear() | Free():
+                return None if new is None else ln.Accumulate(target, op, new)
+            case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 return None
         assert_never(statement)
 
-    def _scalar(self, e: ScalarExpr, facts: Facts, under: tuple[Predicate, ...]) -> ScalarExpr | None:
+    def _scalar(self, e: ln.ScalarExpr, facts: Facts, under: tuple[Predicate, ...]) -> ln.ScalarExpr | None:
         match e:
-            case Load(source):
-                if isinstance(source, Cell) and self._is_wide(source, facts):
+            case ln.Load(source):
+                if isinstance(source, ln.Cell) and self._is_wide(source, facts):
                     self.loads.append(WideLoad(source, under))
                 return e
-            case Number() | FromIndex():
+            case ln.Number() | ln.FromIndex():
                 return e
-            case Apply(_, arguments):
+            case ln.Apply(_, arguments):
                 new = [self._scalar(argument, facts, under) for argument in arguments]
                 made = tuple(argument for argument in new if argument is not None)
                 return replace(e, arguments=made) if len(made) == len(new) else None
-            case Choose(predicate, left, right):
+            case ln.Choose(predicate, left, right):
                 same = self._same(predicate, facts)
                 if same is None:
                     return None
@@ -151,7 +131,7 @@ class _Loop:
                 no = negation(same)
                 second = self._scalar(right, facts.assume(no), (*under, no))
                 return None if first is None or second is None else replace(e, predicate=same, left=first, right=second)
-            case Convert(argument):
+            case ln.Convert(argument):
                 inner = self._scalar(argument, facts, under)
                 return None if inner is None else replace(e, argument=inner)
         assert_never(e)
@@ -173,7 +153,7 @@ class _Loop:
         holds = proves(facts.assume(first), predicate) and proves(facts.assume(predicate), first)
         return first if holds else None
 
-    def _is_wide(self, cell: Cell, facts: Facts) -> bool:
+    def _is_wide(self, cell: ln.Cell, facts: Facts) -> bool:
         """Return whether the cells of all iterations are consecutive and aligned to their number."""
         if self.memories.get(cell.buffer.uid, "global") not in ("global", "shared"):
             return False
@@ -204,7 +184,7 @@ def _is_zero(e: Index, facts: Facts) -> bool:
     return e == ZERO or proves(facts, equal(e, ZERO))
 
 
-def lanes_of(loop: For) -> Iterator[Index]:
+def lanes_of(loop: ln.For) -> Iterator[Index]:
     """Yield the values of a loop's variable, one for each lane."""
     for lane in range((loop.high - loop.low).constant or 0):
         yield loop.low + constant(lane)

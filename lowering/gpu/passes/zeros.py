@@ -16,34 +16,15 @@ from atl.core.index import ZERO, Index, index
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, conjuncts, equal, less, within
 from atl.prove import Facts, proves, upper_bound
+from lowering.nest import loopnest as ln
 from lowering.nest.accesses import accesses_of
 from lowering.nest.aliasing import other_run, same_cell_facts
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Cell,
-    Choose,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Number,
-    Statement,
-    accessed,
-    elements,
-    key,
-    statements,
-    with_body,
-)
 from lowering.nest.text_scope import TextScope
 
 
-def store_zeros(block: Block, facts: Facts, scope: TextScope) -> Block:
+def store_zeros(block: ln.Block, facts: Facts, scope: TextScope) -> ln.Block:
     """Replace clearing by stores of zeros in each buffer for which they are proved to reach each cell."""
-    for allocate in [s for s in statements(block) if isinstance(s, Allocate)]:
+    for allocate in [s for s in ln.statements(block) if isinstance(s, ln.Allocate)]:
         if allocate.zeroed and allocate.mark is not LetMark.REGISTERS:
             block = _replace(block, allocate, facts, scope)
     return block
@@ -53,14 +34,14 @@ def store_zeros(block: Block, facts: Facts, scope: TextScope) -> Block:
 class _Store:
     """A statement that stores to a buffer, and the loops around it inside of the buffer's scope."""
 
-    statement: Assign
-    loops: tuple[For, ...]
+    statement: ln.Assign
+    loops: tuple[ln.For, ...]
 
 
-def _replace(block: Block, allocate: Allocate, facts: Facts, scope: TextScope) -> Block:
-    out: list[Statement] = []
+def _replace(block: ln.Block, allocate: ln.Allocate, facts: Facts, scope: TextScope) -> ln.Block:
+    out: list[ln.Statement] = []
     for at, statement in enumerate(block):
-        if isinstance(statement, Allocate) and statement.buffer == allocate.buffer:
+        if isinstance(statement, ln.Allocate) and statement.buffer == allocate.buffer:
             rest = block[at + 1 :]
             stores = list(_stores(rest, allocate, ()))
             kept = _remaining(stores[0], rest, facts, scope) if len(stores) == 1 and stores[0] is not None else None
@@ -69,39 +50,39 @@ def _replace(block: Block, allocate: Allocate, facts: Facts, scope: TextScope) -
                 return (*out, replace(statement, zeroed=False), *stored)
             return block
         match statement:
-            case For(body=body):
-                out.append(with_body(statement, _replace(body, allocate, facts.assume(statement.range), scope)))
-            case If(predicate, body):
-                out.append(If(predicate, _replace(body, allocate, facts.assume(predicate), scope)))
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            case ln.For(body=body):
+                out.append(ln.with_body(statement, _replace(body, allocate, facts.assume(statement.range), scope)))
+            case ln.If(predicate, body):
+                out.append(ln.If(predicate, _replace(body, allocate, facts.assume(predicate), scope)))
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 out.append(statement)
             case _:
                 assert_never(statement)
     return tuple(out)
 
 
-def _stores(block: Block, allocate: Allocate, loops: tuple[For, ...]) -> Iterator[_Store | None]:
+def _stores(block: ln.Block, allocate: ln.Allocate, loops: tuple[ln.For, ...]) -> Iterator[_Store | None]:
     """Yield the stores to a buffer, None for a store that is not a simple assignment."""
     for statement in block:
         match statement:
-            case For(body=body):
+            case ln.For(body=body):
                 yield from _stores(body, allocate, (*loops, statement))
-            case If(body=body):
+            case ln.If(body=body):
                 inside = list(_stores(body, allocate, loops))
                 yield from inside if len(body) == 1 else [None] * len(inside)
-            case Assign(target) if accessed(target) == key(allocate.buffer):
+            case ln.Assign(target) if ln.accessed(target) == ln.key(allocate.buffer):
                 yield _Store(statement, loops)
-            case Accumulate(target) if accessed(target) == key(allocate.buffer):
+            case ln.Accumulate(target) if ln.accessed(target) == ln.key(allocate.buffer):
                 yield None
-            case Clear(buffer) if buffer == allocate.buffer:
+            case ln.Clear(buffer) if buffer == allocate.buffer:
                 yield None
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
 
 
-def _remaining(store: _Store, rest: Block, facts: Facts, scope: TextScope) -> Predicate | None:
+def _remaining(store: _Store, rest: ln.Block, facts: Facts, scope: TextScope) -> Predicate | None:
     """Return the conditions to keep if the store reaches each cell that `rest` reads exactly once, else None.
 
     The store reaches as many cells as a box has, all within the box, and no cell twice. Along each dimension the box
@@ -113,46 +94,48 @@ def _remaining(store: _Store, rest: Block, facts: Facts, scope: TextScope) -> Pr
     for loop in store.loops:
         times *= (loop.high - loop.low).constant or 0 if loop.low.constant is not None else 0
         inside = inside.assume(loop.range)
-    if not isinstance(target, Cell) or times == 0:
+    if not isinstance(target, ln.Cell) or times == 0:
         return None
     variables = tuple(loop.variable for loop in store.loops)
     ranges = [(loop.variable, loop.low, loop.high) for loop in store.loops]
     box = [upper_bound(inside, position + 1, ranges) or extent for position, extent in target.pairs]
-    if elements(tuple(box)).constant != times or not _is_within(target, inside, box):
+    if ln.elements(tuple(box)).constant != times or not _is_within(target, inside, box):
         return None
     twice = same_cell_facts(target.pairs, inside, target.pairs, inside, variables)
     if not all(proves(twice, equal(index(variable), other_run(variable))) for variable in variables):
         return None
     read = (access for s in rest for access in accesses_of(s, facts, scope) if access.how == "read")
-    cells = [(access.storage, access.facts) for access in read if accessed(access.storage) == accessed(target)]
-    if not all(isinstance(cell, Cell) and _is_within(cell, known, box) for cell, known in cells):
+    cells = [(access.storage, access.facts) for access in read if ln.accessed(access.storage) == ln.accessed(target)]
+    if not all(isinstance(cell, ln.Cell) and _is_within(cell, known, box) for cell, known in cells):
         return None
     out = [(at, extent, most) for (at, extent), most in zip(target.pairs, box, strict=True) if most != extent]
     beyond = [less(at, extent) for at, extent, most in out if not proves(facts, at_most(most, extent))]
     return conjunction(beyond)
 
 
-def _is_within(cell: Cell, facts: Facts, box: Sequence[Index]) -> bool:
+def _is_within(cell: ln.Cell, facts: Facts, box: Sequence[Index]) -> bool:
     pairs = zip(cell.pairs, box, strict=True)
     return all(proves(facts, within(ZERO, position, extent)) for (position, _), extent in pairs)
 
 
-def _with_zeros(statement: Statement, store: Assign, kept: Predicate, conditions: tuple[Predicate, ...]) -> Statement:
+def _with_zeros(
+    statement: ln.Statement, store: ln.Assign, kept: Predicate, conditions: tuple[Predicate, ...]
+) -> ln.Statement:
     """Return the statement with the store made unconditional, of a zero where a condition fails; `kept` is kept."""
     if statement is store:
         left = [part for condition in conditions for part in conjuncts(condition) if part not in conjuncts(kept)]
-        value = Choose(conjunction(left), store.value, Number(0, store.value.dtype)) if left else store.value
+        value = ln.Choose(conjunction(left), store.value, ln.Number(0, store.value.dtype)) if left else store.value
         stored = replace(store, value=value)
-        return stored if kept == TRUE else If(kept, (stored,))
+        return stored if kept == TRUE else ln.If(kept, (stored,))
     match statement:
-        case For(body=body) if _contains(statement, store):
-            return with_body(statement, tuple(_with_zeros(s, store, kept, conditions) for s in body))
-        case If(predicate, (inner,)) if _contains(statement, store):
+        case ln.For(body=body) if _contains(statement, store):
+            return ln.with_body(statement, tuple(_with_zeros(s, store, kept, conditions) for s in body))
+        case ln.If(predicate, (inner,)) if _contains(statement, store):
             return _with_zeros(inner, store, kept, (*conditions, predicate))
-        case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return statement
     assert_never(statement)
 
 
-def _contains(statement: Statement, store: Assign) -> bool:
-    return any(inner is store for inner in statements((statement,)))
+def _contains(statement: ln.Statement, store: ln.Assign) -> bool:
+    return any(inner is store for inner in ln.statements((statement,)))

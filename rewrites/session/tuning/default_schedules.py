@@ -6,28 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
+from atl.core import terms
 from atl.core.program import Program
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Unary,
-    Value,
-)
 from atl.core.traversal import Path, subterm
 from atl.errors import InvalidArgument
 from rewrites.errors import DoesNotApply
@@ -52,11 +32,11 @@ def default_schedule(goal: Program) -> tuple[Schedule, Choices]:
     {'lanes': (0, 8, 16, 64)}
     """
     lets, nest, below = _nest(goal)
-    if len(nest) >= 2 and isinstance(below, Reduce) and below.monoid == "sum" and not below.type.rank:
+    if len(nest) >= 2 and isinstance(below, terms.Reduce) and below.monoid == "sum" and not below.type.rank:
         outer, inner = nest[-2:]
         total = _past_guards(goal, (*inner, 0))
         columns = subterm(goal.body, inner)
-        assert isinstance(columns, Gen)
+        assert isinstance(columns, terms.Gen)
         return lambda s, **numbers: _tiles(s, (outer, inner), total, columns.name, **numbers), TILES
     if len(nest) >= 2:
         around = nest[-2]
@@ -64,7 +44,7 @@ def default_schedule(goal: Program) -> tuple[Schedule, Choices]:
     if nest:
         return lambda s, **numbers: _lanes(s, nest[0], **numbers), LANES
     custom = "schedule=lambda s, by: s.tile(…, by), choices={'by': [8, 16]}"
-    if isinstance(below, Concat):
+    if isinstance(below, terms.Concat):
         raise InvalidArgument(
             f"the result of {goal.name} is a concatenation of several loop nests",
             required="one loop nest; or a schedule, and choices of its parameters",
@@ -77,43 +57,43 @@ def default_schedule(goal: Program) -> tuple[Schedule, Choices]:
     )
 
 
-def _nest(goal: Program) -> tuple[list[str], list[Path], Expr]:
+def _nest(goal: Program) -> tuple[list[str], list[Path], terms.Expr]:
     """Return the lets around the loops that compute the result, these loops, and the term inside them."""
     lets: list[str] = []
     nest: list[Path] = []
     path: Path = ()
     while True:
         match subterm(goal.body, path):
-            case Let(name=name) if not nest:
+            case terms.Let(name=name) if not nest:
                 lets.append(name)
                 path = (*path, 1)
-            case Gen():
+            case terms.Gen():
                 nest.append(path)
                 path = (*path, 0)
-            case Guard() | Reshape():
+            case terms.Guard() | terms.Reshape():
                 path = (*path, 0)
             case (
-                Let()
-                | Concat()
-                | Reduce()
-                | Access()
-                | Unary()
-                | Binary()
-                | Cast()
-                | Select()
-                | Constant()
-                | Value()
-                | Input()
-                | Local()
-                | Padding()
-                | TensorVar()
-                | Metavariable()
+                terms.Let()
+                | terms.Concat()
+                | terms.Reduce()
+                | terms.Access()
+                | terms.Unary()
+                | terms.Binary()
+                | terms.Cast()
+                | terms.Select()
+                | terms.Constant()
+                | terms.Value()
+                | terms.Input()
+                | terms.Local()
+                | terms.Padding()
+                | terms.TensorVar()
+                | terms.Metavariable()
             ) as below:
                 return lets, nest, below
 
 
 def _past_guards(goal: Program, path: Path) -> Path:
-    while isinstance(subterm(goal.body, path), Guard):
+    while isinstance(subterm(goal.body, path), terms.Guard):
         path = (*path, 0)
     return path
 

@@ -5,25 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from atl.core import terms
 from atl.core.index import Bound, Extremum, Index, atoms, shift
-from atl.core.terms import (
-    Binary,
-    Cast,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Let,
-    PadLeft,
-    PadRight,
-    Reduce,
-    Reshape,
-    Select,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Unary,
-)
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.prove import lower_bound, upper_bound
@@ -66,13 +49,13 @@ def interchange_at(work: Derivation, path: Path) -> None:
     """Interchange the loop at a path with the one directly inside it, like `interchange`."""
     inner = _guards_inside(work, (*path, 0))
     narrow = False
-    while isinstance(work.term(inner), Gen) and isinstance(around := work.term(inner[:-1]), Reshape):
-        if len(inner) == len(path) + 1 or not isinstance(around.op, PadLeft | PadRight):
+    while isinstance(work.term(inner), terms.Gen) and isinstance(around := work.term(inner[:-1]), terms.Reshape):
+        if len(inner) == len(path) + 1 or not isinstance(around.op, terms.PadLeft | terms.PadRight):
             break
         inner, narrow = inner[:-1], True
         work.rewrite(f"{WORD_OF[type(around.op)]}_of_gen", inner)
     path = _move_reshapes(work, path, inner)
-    if isinstance(work.term(path), Gen) and isinstance(work.term((*path, 0)), Reshape):
+    if isinstance(work.term(path), terms.Gen) and isinstance(work.term((*path, 0)), terms.Reshape):
         _past_reshapes(work, path)
         return
     narrow |= _widen(work, path)
@@ -89,15 +72,15 @@ def _guards_inside(work: Derivation, at: Path) -> Path:
     """Move guards at a place into the loop below them, past reshape operators; return the path of the loop."""
     while True:
         match work.term(at):
-            case Guard(body=Guard()):
+            case terms.Guard(body=terms.Guard()):
                 work.rewrite("guard_guard", at)
-            case Guard(body=Gen()):
+            case terms.Guard(body=terms.Gen()):
                 work.rewrite("guard_gen", at)
-            case Guard(body=Reduce("sum")):
+            case terms.Guard(body=terms.Reduce("sum")):
                 work.rewrite("sum_guard", at)
-            case Guard(body=Reshape(op)) if work.attempt(f"{WORD_OF[type(op)]}_of_guard", at, reverse=True):
+            case terms.Guard(body=terms.Reshape(op)) if work.attempt(f"{WORD_OF[type(op)]}_of_guard", at, reverse=True):
                 pass
-            case Reshape():
+            case terms.Reshape():
                 at = (*at, 0)
             case _:
                 return at
@@ -108,14 +91,16 @@ def _move_reshapes(work: Derivation, path: Path, inner: Path) -> Path:
     path.
     """
     while len(inner) > len(path) + 1:
-        if isinstance(work.term(inner), Reduce):
+        if isinstance(work.term(inner), terms.Reduce):
             around = work.term(inner[:-1])
-            if not (isinstance(around, Reshape) and work.attempt(f"{WORD_OF[type(around.op)]}_of_sum", inner[:-1])):
+            if not (
+                isinstance(around, terms.Reshape) and work.attempt(f"{WORD_OF[type(around.op)]}_of_sum", inner[:-1])
+            ):
                 break
             inner = inner[:-1]
         else:
             below = work.term((*path, 0))
-            if not (isinstance(work.term(path), Reduce) and isinstance(below, Reshape)):
+            if not (isinstance(work.term(path), terms.Reduce) and isinstance(below, terms.Reshape)):
                 break
             if not work.attempt(f"{WORD_OF[type(below.op)]}_of_sum", path, reverse=True):
                 break
@@ -152,17 +137,17 @@ def _past_reshapes(work: Derivation, path: Path) -> None:
     flatten; ⊞i flatten ⊞j e → transpose flatten ⊞j transpose ⊞i e. Truncations move outside, between two transposes.
     """
     outer, below = work.term(path), work.term((*path, 0))
-    assert isinstance(outer, Gen)
-    transposed = _is(below, Transpose)
+    assert isinstance(outer, terms.Gen)
+    transposed = _is(below, terms.Transpose)
     first = _flattened(work, path) if transposed else path
     whole = _cut_outside(work, first, transposed=transposed)
     # Step below the flatten and the transpose operators.
     path = (*whole, 0) if transposed else whole
     inner = work.term((*path, 0, 0) if transposed else (*path, 0))
-    flat = _is(inner, Flatten)
-    if isinstance(inner, Reshape) and flat:
+    flat = _is(inner, terms.Flatten)
+    if isinstance(inner, terms.Reshape) and flat:
         inner = inner.operand
-    if not isinstance(inner, Gen):
+    if not isinstance(inner, terms.Gen):
         raise _nothing_inside(work, path, inner)
     exchange = _EXCHANGES[transposed, flat]
     work.rewrite(exchange.rule, whole)
@@ -180,7 +165,7 @@ def _past_reshapes(work: Derivation, path: Path) -> None:
 
 def _flattened(work: Derivation, path: Path) -> Path:
     """Return the path of the flatten around a generation, introducing split-of-flatten if there is none."""
-    if path and _is(work.term(path[:-1]), Flatten):
+    if path and _is(work.term(path[:-1]), terms.Flatten):
         return path[:-1]
     work.rewrite("split_flatten", path, reverse=True, k=work.term(path).type.shape[1])
     return (*path, 0)
@@ -190,15 +175,15 @@ def _cut_outside(work: Derivation, whole: Path, *, transposed: bool) -> Path:
     """Move truncations of the inner generation outside, each between two transposes; return the new path."""
     while True:
         cut = work.term((*whole, 0, 0, 0) if transposed else (*whole, 0))
-        if not (isinstance(cut, Reshape) and isinstance(cut.op, TruncateLeft | TruncateRight)):
+        if not (isinstance(cut, terms.Reshape) and isinstance(cut.op, terms.TruncateLeft | terms.TruncateRight)):
             return whole
         word = WORD_OF[type(cut.op)]
         work.rewrite(f"flatten_of_{word}_rows" if transposed else f"gen_of_{word}", whole)
         whole = (*whole, 0, 0, 0)
 
 
-def _is(term: Expr, op: type[Transpose | Flatten]) -> bool:
-    return isinstance(term, Reshape) and isinstance(term.op, op)
+def _is(term: terms.Expr, op: type[terms.Transpose | terms.Flatten]) -> bool:
+    return isinstance(term, terms.Reshape) and isinstance(term.op, op)
 
 
 def _widen(work: Derivation, path: Path) -> bool:
@@ -209,11 +194,15 @@ def _widen(work: Derivation, path: Path) -> bool:
     """
     cursor, inner = work.cursor(path), work.cursor((*path, 0))
     outer, loop = cursor.term, inner.term
-    if not isinstance(outer, Gen | Reduce) or not isinstance(loop, Gen | Reduce) or not _depends_on_outer(loop):
+    if (
+        not isinstance(outer, terms.Gen | terms.Reduce)
+        or not isinstance(loop, terms.Gen | terms.Reduce)
+        or not _depends_on_outer(loop)
+    ):
         return False
     low = lower_bound(cursor.scope.facts, inner.scope.index(loop.low), [cursor.loop])
     high = upper_bound(cursor.scope.facts, inner.scope.index(loop.high), [cursor.loop])
-    if low is None or high is None or not isinstance(loop, Reduce):
+    if low is None or high is None or not isinstance(loop, terms.Reduce):
         return False
     lowest, highest = shift(closed(low, cursor.scope), 1), shift(closed(high, cursor.scope), 1)
     match loop.monoid:
@@ -239,7 +228,7 @@ def _number_in(most: Index) -> Index:
             return most
 
 
-def _depends_on_outer(loop: Gen | Reduce) -> bool:
+def _depends_on_outer(loop: terms.Gen | terms.Reduce) -> bool:
     return any(atom == Bound(0) for expression in (loop.low, loop.high) for atom in atoms(expression))
 
 
@@ -248,37 +237,37 @@ def swap(work: Derivation, path: Path) -> Path:
 
     Returns the path of the new outer loop.
     """
-    while isinstance(work.term((*path, 0)), Guard):
+    while isinstance(work.term((*path, 0)), terms.Guard):
         inner = work.term((*path, 0, 0))
-        if isinstance(inner, Guard):
+        if isinstance(inner, terms.Guard):
             work.rewrite("guard_guard", (*path, 0))
             continue
-        if isinstance(inner, Reduce) and inner.monoid != "sum":
+        if isinstance(inner, terms.Reduce) and inner.monoid != "sum":
             path = guard_to_bound(work, path)  # a false guard would count as zero
-        elif isinstance(inner, Gen | Reduce):
-            work.rewrite("guard_gen" if isinstance(inner, Gen) else "sum_guard", (*path, 0))
+        elif isinstance(inner, terms.Gen | terms.Reduce):
+            work.rewrite("guard_gen" if isinstance(inner, terms.Gen) else "sum_guard", (*path, 0))
         break
     match work.term(path), work.term((*path, 0)):
-        case Gen() | Reduce() as outer, Gen() | Reduce() as inner if _depends_on_outer(inner):
+        case terms.Gen() | terms.Reduce() as outer, terms.Gen() | terms.Reduce() as inner if _depends_on_outer(inner):
             raise DoesNotApply(
                 f"the range of the loop {inner.name} depends on the index {outer.name}",
                 place=place_of(work.goal, (*path, 0)),
                 required="an independent range; or a sum, whose range can become a guard; or a maximum or minimum of "
                 "at least one term, which can be repeated",
             )
-        case Gen(), Gen():
+        case terms.Gen(), terms.Gen():
             work.rewrite("gen_interchange", path)
             return (*path, 0)
-        case Gen(), Reduce(monoid):
+        case terms.Gen(), terms.Reduce(monoid):
             work.rewrite(f"{monoid}_gen_swap", path)
             return path
-        case Reduce(monoid), Gen():
+        case terms.Reduce(monoid), terms.Gen():
             work.rewrite(f"{monoid}_gen_swap", path, reverse=True)
             return path
-        case Reduce(monoid), Reduce(other) if monoid == other:
+        case terms.Reduce(monoid), terms.Reduce(other) if monoid == other:
             work.rewrite(f"{monoid}_swap", path)
             return path
-        case Reduce(monoid) as outer, Reduce(other) as inner:
+        case terms.Reduce(monoid) as outer, terms.Reduce(other) as inner:
             raise DoesNotApply(
                 f"cannot interchange the {monoid} {outer.name} with the {other} {inner.name}",
                 place=place_of(work.goal, path),
@@ -288,22 +277,25 @@ def swap(work: Derivation, path: Path) -> Path:
             raise _nothing_inside(work, path, inner)
 
 
-def _nothing_inside(work: Derivation, path: Path, inner: Expr) -> DoesNotApply:
+def _nothing_inside(work: Derivation, path: Path, inner: terms.Expr) -> DoesNotApply:
     return DoesNotApply(
         f"no loop is directly inside the loop {getattr(work.term(path), 'name', '')}",
         place=place_of(work.goal, (*path, 0)),
         required="two nested loops, with only guards or reshape operators between",
-        suggestions=(f's.hoist("{inner.name}") first',) if isinstance(inner, Let) else _staged_first(work, path),
+        suggestions=(f's.hoist("{inner.name}") first',) if isinstance(inner, terms.Let) else _staged_first(work, path),
     )
 
 
 def _staged_first(work: Derivation, path: Path) -> tuple[str, ...]:
     """Suggest staging an inner loop that is an operand in the outer loop's body, to make them directly nested."""
     cursor = work.cursor(path)
-    outer, within = cursor.called[0], [at for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    outer, within = (
+        cursor.called[0],
+        [at for at in cursor.spine()[:-1] if isinstance(at.term, terms.Gen | terms.Reduce)],
+    )
     around = within[-1].called[0] if within else None
     for below in work.cursors((*path, 0), top_down=True):
-        if not isinstance(below.term, Gen | Reduce) or not _is_operand(below, path):
+        if not isinstance(below.term, terms.Gen | terms.Reduce) or not _is_operand(below, path):
             continue
         name = below.called[0]
         trial = Derivation(work.start, work.rules)
@@ -312,7 +304,7 @@ def _staged_first(work: Derivation, path: Path) -> tuple[str, ...]:
             (first, *_) = find_loops(trial, outer)
         except ATLError:
             continue
-        if isinstance(first.child(0).term, Gen | Reduce):
+        if isinstance(first.child(0).term, terms.Gen | terms.Reduce):
             at = "" if around is None else f', at="{around}"'
             return (f's.stage("{name}"{at}) first, then s.interchange("{outer}") in the loops that fill the buffer',)
     return ()
@@ -321,4 +313,6 @@ def _staged_first(work: Derivation, path: Path) -> tuple[str, ...]:
 def _is_operand(cursor: Cursor, path: Path) -> bool:
     """Return True if there is only arithmetic between the loop at a path and this place."""
     between = cursor.spine()[len(path) + 1 : -1]
-    return all(isinstance(at.term, Binary | Unary | Cast | Select | Guard) for at in between)
+    return all(
+        isinstance(at.term, terms.Binary | terms.Unary | terms.Cast | terms.Select | terms.Guard) for at in between
+    )

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from atl.core import predicate as pred
 from atl.core.index import ONE, Bound, Index, Leaf, atoms, bound, index, shift
-from atl.core.predicate import (
-    TRUE,
-    Predicate,
-    Zero,
-    at_most,
-    conjunction,
-    conjuncts,
-    equal,
-    expressions,
-    less,
-    substitute,
-)
 from atl.core.terms import Expr, Gen, Guard, Place, Reduce, Reshape
 from atl.core.traversal import Path
 from atl.prove import proves
@@ -53,12 +42,12 @@ def eliminate_loop(work: Derivation, path: Path, *, within: bool) -> None:
     raise CannotEliminate(why)
 
 
-def solutions(predicate: Predicate, position: int) -> Iterator[Index]:
+def solutions(predicate: pred.Predicate, position: int) -> Iterator[Index]:
     """Yield the values that a condition determines for the index at a position: a of each conjunct index = a."""
     found = [
         -rest
-        for part in conjuncts(predicate)
-        if isinstance(part, Zero)
+        for part in pred.conjuncts(predicate)
+        if isinstance(part, pred.Zero)
         for factor, rest in linear_in(part, bound(position))
         if factor == ONE
     ]
@@ -168,8 +157,8 @@ def _swapped(work: Derivation, name: str, path: Path) -> None:
 def _guard_out(work: Derivation, path: Path, position: int) -> bool:
     """Rewrite ⊞r [p ∧ q(r)] · e → [p] · ⊞r [q(r)] · e, likewise for a sum, if p determines the index at a position."""
     parts = conditions(work, (*path, 0))
-    out = [part for part in parts if not depends_on(0, *expressions(part))]
-    if not any(True for _ in solutions(conjunction(out), position + 1)):
+    out = [part for part in parts if not depends_on(0, *pred.expressions(part))]
+    if not any(True for _ in solutions(pred.conjunction(out), position + 1)):
         return False
     split_guard(work, (*path, 0), out)
     work.rewrite("guard_gen" if isinstance(work.term(path), Gen) else "sum_guard", path, reverse=True)
@@ -184,17 +173,17 @@ def _remove_loop(work: Derivation, path: Path, value: Index, *, within: bool) ->
     loop = work.term(path)
     assert isinstance(loop, Gen | Reduce)
     parts = conditions(work, (*path, 0))
-    fixing = equal(bound(0), shift(value, 1))
+    fixing = pred.equal(bound(0), shift(value, 1))
     substituted = [_at(part, value) for part in parts if part != fixing]
-    others = conjunction(substituted)
-    in_range = conjunction([at_most(loop.low, value), less(value, loop.high)])
+    others = pred.conjunction(substituted)
+    in_range = pred.conjunction([pred.at_most(loop.low, value), pred.less(value, loop.high)])
     scope = work.cursor(path).scope
-    known = conjunction(part for part in substituted if not reads_by(part, in_range))
+    known = pred.conjunction(part for part in substituted if not reads_by(part, in_range))
     inside = proves(scope.assume(scope.predicate(known)).facts, scope.predicate(in_range))
     if within and not inside:
         return False
     if isinstance(loop, Gen):
-        _placed(work, path, fixing, value, others if inside else conjunction([in_range, others]))
+        _placed(work, path, fixing, value, others if inside else pred.conjunction([in_range, others]))
     else:
         rules = ("sum_delta_within", "sum_delta_only") if len(parts) == 1 else ("sum_delta",)
         if not any(work.attempt(name, path, a=value) for name in rules):
@@ -203,21 +192,21 @@ def _remove_loop(work: Derivation, path: Path, value: Index, *, within: bool) ->
     return True
 
 
-def _placed(work: Derivation, path: Path, fixing: Predicate, value: Index, outside: Predicate) -> None:
+def _placed(work: Derivation, path: Path, fixing: pred.Predicate, value: Index, outside: pred.Predicate) -> None:
     """Rewrite ⊞i [i = a ∧ p(i)] · e(i) → [p(a)] · place _ a e(a), where `outside` is p(a)."""
-    if outside != TRUE:
+    if outside != pred.TRUE:
         inner = (*path, 0)
         out = _under_loop(outside)
-        work.attempt("guard_equivalent", inner, q=conjunction([out, fixing]))
+        work.attempt("guard_equivalent", inner, q=pred.conjunction([out, fixing]))
         work.rewrite("guard_guard", inner, reverse=True, p=out, q=fixing)
         work.rewrite("guard_gen", path, reverse=True)
         path = inner
     work.rewrite("gen_as_place", path, a=value)
 
 
-def _at(part: Predicate, value: Index) -> Predicate:
+def _at(part: pred.Predicate, value: Index) -> pred.Predicate:
     """Substitute a value for a loop's index in a condition inside the loop."""
-    return substitute(part, lambda leaf: _outside(leaf, value))
+    return pred.substitute(part, lambda leaf: _outside(leaf, value))
 
 
 def _outside(leaf: Leaf, value: Index) -> Index:
@@ -226,6 +215,6 @@ def _outside(leaf: Leaf, value: Index) -> Index:
     return bound(leaf.position - 1) if leaf.position else value
 
 
-def _under_loop(predicate: Predicate) -> Predicate:
+def _under_loop(predicate: pred.Predicate) -> pred.Predicate:
     """Shift a condition for use inside one more loop."""
-    return substitute(predicate, lambda leaf: bound(leaf.position + 1) if isinstance(leaf, Bound) else index(leaf))
+    return pred.substitute(predicate, lambda leaf: bound(leaf.position + 1) if isinstance(leaf, Bound) else index(leaf))
