@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from examples import fast_layers
-from examples.schedules import networks
+from examples import fast_images, fast_layers
+from examples.schedules import images, networks
 from lowering import Kernel
 from lowering import compile as compile_kernel
 from proofs_tests.examples.shapes import Shapes, Size, dims
@@ -44,6 +44,11 @@ CASES: Final = {
     "dense layer": Case(fast_layers.dense_gelu_by_panels, networks.numpy_dense_gelu, dims("nd dh h"), 8),
     "dense layer, small tiles": Case(
         lambda: fast_layers.dense_gelu_by_panels(2, 4), networks.numpy_dense_gelu, dims("nd dh h"), 8
+    ),
+    "unsharp mask, rows": Case(fast_images.unsharp_mask_by_rows, images.numpy_unsharp_mask, dims("nm"), 7, least=1),
+    "unsharp mask, ring": Case(fast_images.unsharp_mask_by_ring, images.numpy_unsharp_mask, dims("nm"), 4, least=1),
+    "unsharp mask, strips": Case(
+        lambda: fast_images.unsharp_mask_in_strips(3), images.numpy_unsharp_mask, dims("nm"), 7, least=1
     ),
 }
 
