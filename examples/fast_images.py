@@ -52,3 +52,19 @@ def _without_clamps(s: atl.Session, columns: str, **place: str) -> atl.Session:
 def _rows_together() -> int:
     """Return the number of rows whose windows of five rows fit in the registers."""
     return max(2, atl.machine().register_tile("float32")[0] - 4)
+
+
+def harris_in_strips(rows: int = 0) -> atl.Session:
+    """Compute strips of rows, with three rows of both gradients in circular buffers.
+
+    The sums over three rows of the products of gradients are stored for one row at a time.
+    """
+    s = atl.reschedule(images.harris())
+    s.fuse("wide").tile("⊞[y < n] ⊞[x < m] _ - _", rows or atl.machine().strip_rows(ROW_BYTES))
+    for name in ("xx", "xy", "yy"):
+        s.stage(name, at="yi")
+    for name in ("gx", "gy"):
+        s.stage(name, at="yo").mark(name, "ring").split_loop("x", "min(2, m)", "m", in_=name)
+    s.simpl_index().mark("r", "unroll").mark("q", "unroll")
+    s.tails()
+    return s
