@@ -26,6 +26,28 @@ def dense_gelu_by_panels(rows: int = 0, columns: int = 0) -> atl.Session:
     return s
 
 
+def multi_head_attention_in_registers(rows: int = 0, columns: int = 0) -> atl.Session:
+    """Compute blocks of rows with their scores in a buffer, both products in register tiles, and the keys packed.
+
+    Without `rows`, their number is a power of two, so that usual numbers of queries leave no partial block.
+    """
+    most_rows, columns = _tile(rows, columns)
+    rows = rows or 1 << most_rows.bit_length() - 1
+    s = atl.reschedule(networks.multi_head_attention())
+    s.lbind("sqrt(_)", "root", over=())
+    s.tile("⊞[i < L] ⊞[f < F] _", rows)
+    for name in ("total", "power", "top", "score"):
+        s.stage(name, at="io")
+    s.tile("⊞[j < S] [_] · _ / _", columns).interchange(f"⊞[i < {rows}] _")
+    s.accumulate("e", name="dots").mark("dots", "registers")
+    s.pack("key", at="b")
+    s.tile("f", columns).interchange("ii")
+    s.accumulate("Σ[j < S] _ * _", name="mixed").mark("mixed", "registers")
+    s.pack("value", at="b")
+    s.tails(strategy="split")
+    return s
+
+
 def _tile(rows: int, columns: int) -> tuple[int, int]:
     """Return rows and columns of a register tile of float32; 0 stands for the number that suits this machine."""
     most_rows, two_vectors = atl.machine().register_tile("float32")

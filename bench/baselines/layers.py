@@ -67,3 +67,53 @@ void dense_gelu(const REAL *restrict x, const REAL *restrict w, const REAL *rest
 """
 )
 """Register tiles over packed panels. GELU is x / (1 + exp(-2u)), which is its form by tanh with one function less."""
+
+ATTENTION: Final = (
+    EXPONENTIAL
+    + """
+#include <stdlib.h>
+enum { HEADS = 8, E = 64, ROWS = ROWS_OF(2), WIDE = 2 * LANES };
+static void product(const REAL *restrict a, int64_t pitch, const REAL *restrict panel, int64_t between, int64_t depth,
+                    const REAL *restrict scale, REAL *restrict to, int64_t to_pitch, int64_t high, int64_t wide)
+{
+    V s[ROWS][2] = {0};
+    for (int64_t p = 0; p < depth; p++) {
+        const V x = *(const V *)(panel + p * between), y = *(const V *)(panel + p * between + LANES);
+        #pragma GCC unroll 8
+        for (int i = 0; i < ROWS; i++) { s[i][0] += a[i * pitch + p] * x; s[i][1] += a[i * pitch + p] * y; }
+    }
+    for (int64_t i = 0; i < high; i++)
+        for (int64_t j = 0; j < wide; j++) to[i * to_pitch + j] = ((REAL *)s[i])[j] * scale[i];
+}
+void attention(const REAL *restrict q, const REAL *restrict k, const REAL *restrict v, REAL *restrict out, int64_t n)
+{
+    const int64_t padded = (n + WIDE - 1) / WIDE * WIDE;
+    #pragma omp parallel for
+    for (int64_t b = 0; b < HEADS; b++) {
+        const REAL *query = q + b * n * E, *key = k + b * n * E, *values = v + b * n * E;
+        REAL *turned = calloc(padded * E, sizeof *turned), *score = calloc(ROWS * padded, sizeof *score);
+        REAL *rest = calloc(ROWS * E, sizeof *rest), scale[ROWS], share[ROWS];
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t e = 0; e < E; e++) turned[(j / WIDE * E + e) * WIDE + j % WIDE] = key[j * E + e];
+        for (int64_t io = 0; io < n; io += ROWS) {
+            const int64_t high = io + ROWS <= n ? ROWS : n - io;
+            const REAL *rows = query + io * E;
+            if (high < ROWS) rows = memcpy(rest, rows, high * E * sizeof *rest);
+            for (int64_t i = 0; i < ROWS; i++) scale[i] = (REAL)0.125;
+            for (int64_t jo = 0; jo < n; jo += WIDE)
+                product(rows, E, turned + jo * E, WIDE, E, scale, score + jo, padded, ROWS, WIDE);
+            for (int64_t i = 0; i < high; i++) {
+                REAL *restrict of = score + i * padded, top = of[0], total = 0;
+                for (int64_t j = 1; j < n; j++) top = of[j] > top ? of[j] : top;
+                for (int64_t j = 0; j < n; j++) of[j] = power(of[j] - top), total += of[j];
+                share[i] = 1 / total;
+            }
+            for (int64_t f = 0; f < E; f += WIDE)
+                product(score, padded, values + f, E, n, share, out + (b * n + io) * E + f, E, high, WIDE);
+        }
+        free(turned), free(score), free(rest);
+    }
+}
+"""
+)
+"""Blocks of rows with their scores in a buffer, both products in register tiles, and the keys packed."""

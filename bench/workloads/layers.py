@@ -12,6 +12,7 @@ from examples import fast_layers
 from examples.schedules import networks
 
 WIDTH, HIDDEN = 512, 2048
+HEADS, HEAD = 8, 64
 
 
 def _torch_gelu(library: Any, samples: Any, weights: Any, bias: Any, out: Any) -> Any:
@@ -40,4 +41,28 @@ DENSE_GELU: Final = Workload(
     quick=128,
 )
 
-WORKLOADS: Final = (DENSE_GELU,)
+
+def _torch_attention(library: Any, query: Any, key: Any, value: Any, _: Any) -> Any:
+    return library.nn.functional.scaled_dot_product_attention(query[None], key[None], value[None])[0]
+
+
+MULTI_HEAD: Final = Workload(
+    "multi-head",
+    f"attention of n queries on n keys with {HEADS} heads of width {HEAD}",
+    (512,),
+    posed(networks.numpy_multi_head_attention, lambda n: ((HEADS, n, HEAD),) * 4, terms=lambda n: n),
+    (
+        Ours(fast_layers.multi_head_attention_in_registers, parallel=("b",)),
+        Ours(networks.multi_head_attention, max_size=1024),
+    ),
+    (
+        torch("PyTorch", _torch_attention, allocates=True),
+        numpy("NumPy with its BLAS", lambda q, k, v, _: networks.numpy_multi_head_attention(q, k, v), allocates=True),
+        Baseline("C tiles in registers", by_hand("attention", layers.ATTENTION)),
+    ),
+    Roofline("fma", lambda problem: 4.0 * HEADS * HEAD * problem.size**2),
+    max_size=8_000,
+    quick=256,
+)
+
+WORKLOADS: Final = (DENSE_GELU, MULTI_HEAD)

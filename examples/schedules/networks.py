@@ -1,4 +1,4 @@
-"""Programs of neural networks, each with a NumPy reference: a dense layer with GELU."""
+"""Programs of neural networks, each with a NumPy reference: a dense layer with GELU, attention, a convolution."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import atl
-from atl import Program, Tensor
+from atl import IndexExpr, Program, Tensor
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -36,4 +36,43 @@ def numpy_dense_gelu(samples: Array, weights: Array, bias: Array) -> Array:
     """Compute `dense_gelu` by NumPy."""
     x = samples @ weights + bias
     out: Array = 0.5 * x * (1 + np.tanh(ROOT * (x + CUBIC * x * x * x)))
+    return out
+
+
+# -- attention --------------------------------------------------------------------------------------------------------
+
+B, L, S, E, F = atl.sizes("B L S E F", min=1)
+query, key, value = atl.tensor("query", B, L, E), atl.tensor("key", B, S, E), atl.tensor("value", B, S, F)
+
+
+def multi_head_attention() -> Program:
+    """Return softmax(query keyᵀ / √E) value for each of B heads, in stages that each compute all heads."""
+    root = atl.sqrt(atl.cast("float32", atl.value(E)))
+    scores = atl.gen(B, L, S, lambda b, i, j: atl.sum(E, lambda e: query[b, i, e] * key[b, j, e]) / root)
+
+    def powers(score: Tensor, top: Tensor) -> Tensor:
+        return atl.let(atl.gen(B, L, S, lambda b, i, j: atl.exp(score[b, i, j] - top[b, i])), totals, name="power")
+
+    def totals(power: Tensor) -> Tensor:
+        summed = atl.gen(B, L, lambda b, i: atl.sum(S, lambda j: power[b, i, j]))
+        return atl.let(summed, lambda total: weighed(power, total), name="total")
+
+    def weighed(power: Tensor, total: Tensor) -> Tensor:
+        def mixed(b: IndexExpr, i: IndexExpr, f: IndexExpr) -> Tensor:
+            return atl.sum(S, lambda j: power[b, i, j] * value[b, j, f]) / total[b, i]
+
+        return atl.gen(B, L, F, mixed)
+
+    def heads(score: Tensor) -> Tensor:
+        tops = atl.gen(B, L, lambda b, i: atl.reduce("max", S, lambda j: score[b, i, j]))
+        return atl.let(tops, lambda top: powers(score, top), name="top")
+
+    return atl.program("multi_head_attention", [query, key, value], atl.let(scores, heads, name="score"))
+
+
+def numpy_multi_head_attention(query: Array, key: Array, value: Array) -> Array:
+    """Compute `multi_head_attention` by NumPy."""
+    scores = query @ key.swapaxes(1, 2) / np.sqrt(query.shape[2])
+    powers = np.exp(scores - scores.max(2, keepdims=True))
+    out: Array = powers @ value / powers.sum(2, keepdims=True)
     return out

@@ -45,6 +45,14 @@ CASES: Final = {
     "dense layer, small tiles": Case(
         lambda: fast_layers.dense_gelu_by_panels(2, 4), networks.numpy_dense_gelu, dims("nd dh h"), 8
     ),
+    "attention": Case(
+        lambda: fast_layers.multi_head_attention_in_registers(4, 8),
+        networks.numpy_multi_head_attention,
+        dims("Bqe Bke Bkv"),
+        17,
+        least=1,
+        error=1e-5,
+    ),
     "unsharp mask, rows": Case(fast_images.unsharp_mask_by_rows, images.numpy_unsharp_mask, dims("nm"), 7, least=1),
     "unsharp mask, ring": Case(fast_images.unsharp_mask_by_ring, images.numpy_unsharp_mask, dims("nm"), 4, least=1),
     "unsharp mask, strips": Case(
