@@ -10,9 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import cast
 
-from atl.checks.assembly import check_parts
 from atl.checks.validation import validated_array, validated_index, validated_predicate, validated_term, validated_type
-from atl.checks.wellformed import check_meaning
+from atl.checks.wellformed import check_meaning, check_parts
 from atl.core.index import Array, Index, Read, Size, atoms
 from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.program import Program

@@ -19,7 +19,6 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.core.dtypes import ANY_DTYPE, BOOL, DTYPES, is_variable
 from atl.core.index import Array, Bound, Index, Leaf, Read, Var, atoms, bound, constant, index, map_leaves, read, shift
-from atl.core.literals import strengthen
 from atl.core.predicate import (
     FALSE,
     TRUE,
@@ -37,7 +36,7 @@ from atl.core.predicate import (
     negation,
 )
 from atl.core.predicate import Any as Some
-from atl.core.substitution import map_type, rebuild, shift_term, transform, unbound
+from atl.core.substitution import map_type, rebuild, shift_term, strengthen, transform, unbound
 from atl.core.terms import (
     Constant,
     Expr,

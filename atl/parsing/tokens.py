@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from atl.errors import Location, ParseError
-from atl.text.names import RESERVED
+from atl.text.index_notation import RESERVED
 
 Kind: TypeAlias = Literal["name", "word", "number", "symbol", "end"]
 

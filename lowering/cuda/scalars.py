@@ -10,13 +10,13 @@ from atl.core.dtypes import is_integer
 from atl.core.index import Index
 from atl.core.predicate import Predicate, negation
 from atl.core.terms import BinaryOp
-from atl.text.names import INFIX
+from atl.text.index_notation import INFIX
+from lowering.c.index import predicate_text
+from lowering.c.scalars import C_TYPES, applied, helper, scalar_text, storage_text
 from lowering.c.text import OR, TERNARY, UNARY, Text
-from lowering.c.values.index import predicate_text
-from lowering.c.values.scalars import C_TYPES, applied, helper, scalar_text, storage_text
 from lowering.gpu.kernels import Distributed, Memory, in_registers
 from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
-from lowering.nest.text_scope import TextScope
+from lowering.nest.text import TextScope
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from atl.core.predicate import TRUE, Predicate, conjunction
+from lowering.c.index import predicate_text
 from lowering.c.text import AND, OR, indented
-from lowering.c.values.index import predicate_text
 from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar
 from lowering.gpu.kernels import Wide, WideLoad
-from lowering.gpu.passes.vectorization import lanes_of
-from lowering.nest.loopnest import Accumulate, Assign, Cell, For, If, Scalar
-from lowering.nest.substitution import at_iteration, cell_at
+from lowering.gpu.passes import lanes_of
+from lowering.nest.loopnest import Accumulate, Assign, Cell, For, If, Scalar, at_iteration, cell_at
 
 VECTOR_TYPES: Final = {
     ("float32", 4): "float4",

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from atl.errors import CompilerFailed, GpuMissing
-from lowering.compiler import QUESTION, Compiler, run
+from lowering.builds import LONGEST_FILE, LONGEST_NAME, Plan, built, load
+from lowering.c_compiler import QUESTION, Compiler, run
 from lowering.device.detection import GpuEnvironment, find_nvcc
-from lowering.toolchain import LONGEST_FILE, LONGEST_NAME, Plan, built, load
 
 DEFAULT_CAPABILITIES: Final = ((8, 0), (9, 0))
 """Compute capabilities to build for without a GPU, plus PTX of the last, which newer drivers can compile."""

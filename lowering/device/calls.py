@@ -16,23 +16,21 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.declared import facts_of
-from atl.core.program import Program
+from atl.core.program import Program, facts_of
 from atl.errors import ArrayError, ATLError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, index_elements
 from atl.meaning.results import split_results
-from lowering.c.values.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES
 from lowering.calls.processes import BoundCall
 from lowering.device.arrays import ADDRESSES, GpuArray, declared_stream, is_on_gpu, on_gpu
 from lowering.device.building import Declared, Functions, Kind
 from lowering.device.grids import check_grids
 from lowering.device.runtime import DECLARED, LEGACY, ON_DEVICE, PER_THREAD, Runtime
-from lowering.facts import Facts
+from lowering.element_checks import Facts
 from lowering.gpu.kernels import Kernels
-from lowering.gpu.passes.vectorization import WIDEST
-from lowering.index_overflow import IndexOverflowCheck
+from lowering.gpu.passes import WIDEST
+from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sized
 from lowering.nest.loopnest import LoopNest
-from lowering.sizing import read_for_sizes, sized
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 

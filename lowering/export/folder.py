@@ -18,16 +18,15 @@ from atl.core.terms import Expr
 from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.files.atomic import Writer, reason, write_atomically
-from lowering.c.parameters import declaration
-from lowering.c.printer import print_c
-from lowering.calls.pattern_results import values_of
+from lowering.builds import LONGEST_NAME
+from lowering.c.printer import declaration, print_c
+from lowering.calls.arguments import values_of
 from lowering.export.cases import cases
 from lowering.export.contract import header
 from lowering.export.makefile import cuda_makefile, makefile
 from lowering.export.self_check import CheckedKernel, check_text
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
-from lowering.toolchain import LONGEST_NAME
 
 OURS: Final = "# Builds and checks"
 """First words of a generated Makefile. Other Makefiles are not overwritten."""

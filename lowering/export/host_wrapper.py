@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from atl.core.index import Size
 from lowering.c.helpers import preamble
-from lowering.c.parameters import parameters_of
+from lowering.c.printer import parameters_of
+from lowering.c.scalars import C_TYPES
 from lowering.c.text import indented, wrapped
-from lowering.c.values.scalars import C_TYPES
 from lowering.export.contract import names_of
 from lowering.export.input_generation import Own, elements_text
 from lowering.nest.loopnest import LoopNest, key

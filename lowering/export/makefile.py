@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from lowering.compiler import OPENMP
-from lowering.toolchain import FAST_MATH, OF_GCC, OPTIMISED, STANDARD, openmp_flags
+from lowering.builds import FAST_MATH, OF_GCC, OPTIMISED, STANDARD, openmp_flags
+from lowering.c_compiler import OPENMP
 
 _ITSELF: Final = "Makefile: ;"
 """An empty rule, without which make would build Makefile from Makefile.c, which exists for a program of that name."""

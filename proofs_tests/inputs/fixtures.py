@@ -33,7 +33,7 @@ import rewrites
 import sparse
 from atl.files import programs
 from atl.files.arrays import parse_values
-from lowering import toolchain
+from lowering import builds
 from rewrites.certificates.certificate import dumps
 from rewrites.tactics import TACTICS
 
@@ -237,8 +237,8 @@ def load_record(data: bytes) -> bool:
     if not path.exists():
         path.write_bytes(built.path.read_bytes())
     path.with_name(path.name + ".json").write_bytes(data)
-    toolchain.recorded_plan(path)
-    counts = toolchain.is_intact(path)
+    builds.recorded_plan(path)
+    counts = builds.is_intact(path)
     try:
         same = json.loads(data.decode())["digest"] == json.loads(record_bytes())["digest"]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -14,8 +14,7 @@ from atl.checks.scope import outermost
 from atl.checks.zipper import whole
 from atl.core.index import Array, bound, constant
 from atl.core.predicate import at_most
-from atl.core.program import Program
-from atl.core.results import Result
+from atl.core.program import Program, Result
 from atl.core.terms import Access, Binary, Local
 from atl.errors import ATLError, InvalidArgument
 from atl.text.printing import show_predicate

@@ -15,8 +15,7 @@ import scipy.sparse
 import atl
 from atl.cli import main
 from atl.core.index import constant
-from atl.core.program import Program
-from atl.core.results import Result
+from atl.core.program import Program, Result
 from atl.errors import ATLError, InvalidArgument
 from atl.html.document import page
 from atl.meaning.specialise import specialise

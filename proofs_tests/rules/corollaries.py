@@ -11,9 +11,8 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from atl import Tensor
-from atl.checks.assembly import make_program
 from atl.checks.scope import Scope
-from atl.checks.wellformed import obligations
+from atl.checks.wellformed import make_program, obligations
 from atl.core.index import Array, Index, Size, index
 from atl.core.predicate import Predicate, non_negative
 from atl.core.terms import Expr, Gen, Guard, Input, Reduce, Select, Type

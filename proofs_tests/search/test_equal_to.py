@@ -19,7 +19,7 @@ from atl.core.terms import Access, Expr, Gen, Guard, Reduce
 from atl.core.traversal import Path as Place
 from atl.core.traversal import children, subterm
 from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, InvalidArgument
-from atl.prove.answer import model_of
+from atl.prove.facts import model_of
 from examples import beyond_the_paper, derivations
 from examples.schedules import blur, convolution, matmul
 from rewrites import Session, load, reschedule

@@ -24,8 +24,7 @@ import numpy.typing as npt
 
 import atl
 from atl import Program
-from atl.checks.assembly import make_program
-from atl.checks.wellformed import check_wellformed
+from atl.checks.wellformed import check_wellformed, make_program
 from atl.core.index import Leaf, Size, value_of
 from atl.core.predicate import holds
 from atl.core.traversal import Path

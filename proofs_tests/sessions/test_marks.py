@@ -25,8 +25,7 @@ from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, statements
-from lowering.targets.capabilities import SUPPORT, marked_binders
-from lowering.targets.stack import storage_of
+from lowering.targets.capabilities import SUPPORT, marked_binders, storage_of
 from proofs_tests.sessions.session_programs import body, f, k, m, matmul, n, pipeline
 from rewrites import Derivation, DoesNotApply, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads

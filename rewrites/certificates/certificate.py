@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Final, NoReturn
 
-from atl.core.declared import facts_of
-from atl.core.program import Program
+from atl.core.program import Program, facts_of
 from atl.core.traversal import Path
 from atl.errors import ATLError, brief
 from atl.files.atomic import as_path, reason, write_text

@@ -13,10 +13,9 @@ from typing import Final, assert_never
 
 from atl.checks.scope import outermost
 from atl.core import terms
-from atl.core.declared import AtLeast, Below, Monotonic, facts_of
 from atl.core.index import Array, Index, shift
 from atl.core.predicate import is_predicate
-from atl.core.program import Program
+from atl.core.program import AtLeast, Below, Monotonic, Program, facts_of
 from atl.core.traversal import children
 from atl.errors import InvalidArgument
 from rewrites.instantiation import Argument, Function, is_term

@@ -13,9 +13,9 @@ from itertools import count
 from typing import Final, assert_never
 
 from atl.core import dtypes, terms
-from atl.core.declared import is_bool_array
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, atoms_of, negation
+from atl.core.program import is_bool_array
 from atl.errors import InvalidArgument
 from rewrites.statement import condition_variable
 

@@ -17,8 +17,8 @@ from atl.core.program import Program
 from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Local, TensorVar, Term
 from atl.surface.values import Condition, IndexExpr, Tensor
+from atl.text.index_notation import Names
 from atl.text.latex import formula
-from atl.text.names import Names
 from atl.text.printing import place_of, show, show_index, show_predicate, show_program
 from rewrites.cursors.cursor import cursor_at
 from rewrites.instantiation import Argument, Function

@@ -10,8 +10,7 @@ from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
 from atl.errors import ATLError
 from atl.parsing.parse import parse
-from atl.text.index_notation import write_condition, write_index
-from atl.text.names import ASCII
+from atl.text.index_notation import ASCII, write_condition, write_index
 from atl.text.printing import condition_text, index_text, show_program
 from rewrites.certificates.rule_json import names_of
 from rewrites.certificates.term_json import text_of

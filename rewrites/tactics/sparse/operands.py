@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from atl.checks.assembly import make_program
+from atl.checks.wellformed import make_program
 from atl.core.index import Array, Read, atoms
 from atl.core.predicate import expressions
 from atl.core.program import SparseOperand
