@@ -20,7 +20,7 @@ from atl.errors import InvalidArgument, brief
 from atl.files.atomic import reason
 from lowering.builds import wanted_directory
 
-Kind: TypeAlias = Literal["kernel", "program", "times", "left over"]
+EntryKind: TypeAlias = Literal["kernel", "program", "times", "left over"]
 """Kind of an entry: a shared object, an executable, measurements of `autotune`, or files of an interrupted build."""
 
 _BUILT: Final = re.compile(r"(?P<stem>.+-[0-9a-f]{24})(?P<ending>\.[\w.]+)?")
@@ -37,7 +37,7 @@ class Entry:
     """
 
     name: str
-    kind: Kind
+    kind: EntryKind
     files: tuple[Path, ...]
     bytes: int
     built: float
@@ -99,7 +99,7 @@ def _listed(directory: Path) -> list[Path]:
         ) from error
 
 
-def _kind(directory: Path, files: Iterable[Path]) -> Kind:
+def _kind(directory: Path, files: Iterable[Path]) -> EntryKind:
     names = [path.name for path in files]
     if any(path.parent != directory for path in files):
         return "times"
@@ -113,7 +113,7 @@ def _record_first(path: Path) -> tuple[bool, str]:
     return not path.name.endswith(".json"), path.name
 
 
-def _entry(name: str, kind: Kind, files: Sequence[Path]) -> list[Entry]:
+def _entry(name: str, kind: EntryKind, files: Sequence[Path]) -> list[Entry]:
     """Return the entry if its files still exist."""
     size, built, used = 0, 0.0, 0.0
     there = []

@@ -19,8 +19,8 @@ from atl.core.terms import Expr, Type
 from atl.core.traversal import arrays_in, indices_in, subterms
 from atl.errors import ATLError
 from rewrites.errors import NotAdmitted
-from rewrites.instantiation import Argument, Function, Parameter, is_term, sort_of
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
+from rewrites.rule_arguments import Argument, Function, Parameter, is_term, sort_of
 
 
 def admit(rule: str, name: str, kind: Kind, argument: Argument, inputs: tuple[Array, ...]) -> Argument:

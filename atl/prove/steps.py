@@ -30,14 +30,14 @@ from atl.prove.rows import Budget, Row, System, Table, combined, leaves_no_rows,
 # -- case splits ------------------------------------------------------------------------------------------------------
 
 
-Case: TypeAlias = tuple[Facts, Predicate]
+SplitCase: TypeAlias = tuple[Facts, Predicate]
 
 LARGEST_DIVISOR: Final = 4
 """Largest divisor for which each remainder becomes a case."""
 _WHOLE: Final = 1 << 56
 
 
-def split_alternatives(facts: Facts, goal: Predicate) -> Case | None:
+def split_alternatives(facts: Facts, goal: Predicate) -> SplitCase | None:
     """Prove p or (q and r) as (q and r) under the assumption not p. None for goals of another form."""
     if not isinstance(goal, Any):
         return None
@@ -48,7 +48,7 @@ def split_alternatives(facts: Facts, goal: Predicate) -> Case | None:
     return facts.assume(*others), compound[0]
 
 
-def split_remainders(facts: Facts, goal: Predicate) -> list[Case]:
+def split_remainders(facts: Facts, goal: Predicate) -> list[SplitCase]:
     """Split on the remainder of a variable by a small divisor: i = d*q, i = d*q + 1, …, with a new variable q.
 
     The cases contain no such quotient. Return an empty list if the goal has none.
@@ -103,7 +103,7 @@ def _plain(fact: Predicate, known: Mapping[ix.Monomial, int]) -> Predicate:
     return fact
 
 
-def _substituted(facts: Facts, goal: Predicate, variable: ix.Var, value: ix.Index) -> Case:
+def _substituted(facts: Facts, goal: Predicate, variable: ix.Var, value: ix.Index) -> SplitCase:
     def leaf(at: ix.Leaf) -> ix.Index:
         return value if at == variable else ix.index(at)
 

@@ -16,8 +16,7 @@ from lowering.c.index import index_text, predicate_text
 from lowering.c.scalars import C_TYPES, literal
 from lowering.c.text import SUM, indented
 from lowering.cuda.helpers import THREAD_NUMBER, FoldScope, combine, fold_name
-from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar
-from lowering.cuda.vectors import wide_loop
+from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar, wide_loop
 from lowering.gpu.folds import folds_in, is_trivial, over_some_axes, within_a_warp
 from lowering.gpu.kernels import (
     AXES,

@@ -16,8 +16,7 @@ from lowering.device import runtime
 from lowering.device.building import Declared, Functions, build_with_nvcc, open_library
 from lowering.device.calls import Caller, Machine, stream_number
 from lowering.device.detection import GpuEnvironment, detect_gpu
-from lowering.export.folder import Certified, ExportedKernel, file_name, write_folder
-from lowering.export.host_wrapper import host_text
+from lowering.export.folder import Certified, ExportedKernel, file_name, host_text, write_folder
 from lowering.gpu.kernels import Kernels
 from lowering.gpu.outlining import kernels
 from lowering.lower import lower

@@ -28,7 +28,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest.accesses import other_run, same_cell_facts
 from lowering.nest.marked_loops import Finger, Merge, is_merge, merge_at
 
-Kind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation", "order"]
+ObligationKind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation", "order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Obligation:
     `buffer` is the name of the buffer, or of the position whose keys must be ordered.
     """
 
-    kind: Kind
+    kind: ObligationKind
     buffer: str
     facts: Facts
     goal: Predicate
@@ -66,7 +66,7 @@ class ObligationReport:
 
     def __str__(self) -> str:
         lines = [f"{len(self.proved)} of {len(self.proved) + len(self.unproved)} obligations proved"]
-        for kind in get_args(Kind):
+        for kind in get_args(ObligationKind):
             held = sum(obligation.kind == kind for obligation in self.proved)
             left = sum(obligation.kind == kind for obligation, _ in self.unproved)
             if held or left:

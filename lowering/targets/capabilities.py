@@ -23,7 +23,7 @@ from atl.text.printing import place_of, show_index
 
 # -- marked binders ---------------------------------------------------------------------------------------------------
 
-Kind: TypeAlias = Literal["loop", "scalar", "buffer"]
+BinderKind: TypeAlias = Literal["loop", "scalar", "buffer"]
 """The kind of a marked binder: a loop, or a let of a scalar or of a tensor."""
 
 
@@ -32,7 +32,7 @@ class MarkedBinder:
     """A binder with a mark: its path in the program, its kind, its name as printed there, and its mark."""
 
     path: Path
-    kind: Kind
+    kind: BinderKind
     name: str
     mark: Mark
     program: Program = field(repr=False)
@@ -85,7 +85,7 @@ def _mark_of(e: Expr) -> Mark | None:
     return mark if mark.value else None
 
 
-def _kind(e: Expr, mark: Mark) -> Kind:
+def _kind(e: Expr, mark: Mark) -> BinderKind:
     match mark:
         case LoopMark():
             return "loop"
@@ -115,7 +115,7 @@ class Support:
     scalars: frozenset[LetMark]
     buffers: frozenset[LetMark]
 
-    def of(self, kind: Kind) -> frozenset[Mark]:
+    def of(self, kind: BinderKind) -> frozenset[Mark]:
         """Return the marks supported on binders of a kind."""
         match kind:
             case "loop":
@@ -175,7 +175,7 @@ def unsupported_marks(binders: Iterable[MarkedBinder], target: str) -> Iterator[
 
 
 def unsupported(
-    kind: Kind, name: str, mark: Mark, support: Support, binder: MarkedBinder | None = None
+    kind: BinderKind, name: str, mark: Mark, support: Support, binder: MarkedBinder | None = None
 ) -> UnsupportedMark | None:
     """Return an error if a target does not support a mark."""
     if not mark.value or mark in support.of(kind):

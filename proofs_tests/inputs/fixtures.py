@@ -206,7 +206,7 @@ def read(text: str) -> atl.Program:
 
 def load_certificate(data: bytes) -> object:
     """Load a damaged certificate. Raise `Unnoticed` if the theorem is not the one in the file."""
-    loaded = rewrites.load(written("damaged.atl.json", data))
+    loaded = atl.load(written("damaged.atl.json", data))
     try:
         stated = json.loads(data.decode())
         sides = ["\n".join(stated[side]["text"]) for side in ("start", "end")]

@@ -34,7 +34,7 @@ def injected(body: str) -> Callable[..., Any]:
 FAULTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "KeyError at atl/__init__.py": (atl, "guard", injected("return {}[len(arguments)]")),
     "takes more than": (atl, "value", injected("while True: pass")),
-    "an invalid certificate is loaded": (rewrites, "load", lambda *_, **__: fixtures.theorem()),
+    "an invalid certificate is loaded": (atl, "load", lambda *_, **__: fixtures.theorem()),
     "an array that NumPy does not read is read": (arrays, "_array", lambda name, path: np.zeros((2, 3), np.float32)),
     "an object with a wrong record counts as built": (builds, "is_intact", lambda path: True),
     "ends the process, with code 3": (atl, "imin", injected("import os; os._exit(3)")),

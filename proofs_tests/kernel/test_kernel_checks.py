@@ -19,7 +19,6 @@ from atl.core.terms import Access, Binary, Local
 from atl.errors import ATLError, InvalidArgument
 from atl.text.printing import show_predicate
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
-from rewrites.instantiation import Function
 from rewrites.kernel import (
     Theorem,
     reflexivity,
@@ -29,6 +28,7 @@ from rewrites.kernel import (
     with_names_and_marks,
     with_names_and_marks_at,
 )
+from rewrites.rule_arguments import Function
 from rewrites.rules import RULES
 
 n = atl.sizes("n")

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse
 
 import atl
+from atl import load
 from atl.cli import main
 from atl.core.index import constant
 from atl.core.program import Program, Result
@@ -25,7 +26,7 @@ from lowering import (
     measure,
     trace,
 )
-from rewrites import load, reschedule
+from rewrites import reschedule
 from rewrites.errors import CertificateError, NotFound
 from rewrites.kernel import reflexivity
 from sparse import CSR

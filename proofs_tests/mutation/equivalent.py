@@ -282,7 +282,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "argument_in::not isinstance(data, list) or not data or depth_of(data) > DEEPEST: part 2 forgotten::0":
             "an argument of this depth is never valid; the limit only stops reading it",
     },
-    "rewrites/instantiation.py": {
+    "rewrites/rule_arguments.py": {
         "applied::True: negated::0": "the sequences have one length, checked before",
         "lifted::if not by or not expression.loose: never::0":
             "nothing changes without free variables or with a shift of 0; only slower",
@@ -313,10 +313,10 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "reflexivity::0: one more::1": "a condition contains no tensor of a let",
     },
     "rewrites/rule.py": {
-        "Statements.__getitem__::0: one more::0": "0 and 1 are both below the limit",
+        "RuleStatements.__getitem__::0: one more::0": "0 and 1 are both below the limit",
     },
-    "rewrites/statement.py": {
-        "Statement.choices_of_types::True: negated::0": "the sequences have one length, checked before",
+    "rewrites/rule_statement.py": {
+        "RuleStatement.choices_of_types::True: negated::0": "the sequences have one length, checked before",
         "Variables.__init__::0: one more::0": "the extents of the array that represents a condition are unused",
         "Variables.__init__::True: negated::0": "the sequences have one length, checked before",
         "Variables.__init__::_BASE + position * _EACH: another operation::0": "the ids of metavariables still differ",
@@ -350,7 +350,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "shift_under::transform(body, on_leaf, on_tensor, untouched=unbound(own, own_tensors: untouched not passed::0":
             "nothing changes without free variables or with a shift of 0; only slower",
     },
-    "rewrites/stating.py": {
+    "rewrites/elaboration.py": {
         "_Checked.statement::part.loose or part.loose_tensors: part 1 forgotten::0": (
             "`_class` refuses a tensor that is bound outside of the rule"
         ),

@@ -21,11 +21,11 @@ from atl.errors import ATLError
 from atl.prove import Facts
 from rewrites import kernel
 from rewrites.derivation import Derivation
-from rewrites.instantiation import Argument, abstracted
 from rewrites.kernel import Theorem
-from rewrites.kinds import Kind
 from rewrites.matching.match import Mismatch, match
+from rewrites.metavariables import Kind
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, abstracted
 from rewrites.rules import RULES
 
 MOST_FREE: Final = 3

@@ -40,8 +40,8 @@ from proofs_tests.sessions.random_tactics import TACTICS
 from rewrites import Session, reschedule, rules
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.cursors.cursor import cursors
-from rewrites.instantiation import Argument
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument
 from rewrites.rule_checking.exhaustion import instance
 from rewrites.rule_checking.samples import Sample, drawn_statement
 

@@ -17,7 +17,7 @@ from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Rea
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, atoms_of, negation
 from atl.core.program import is_bool_array
 from atl.errors import InvalidArgument
-from rewrites.statement import condition_variable
+from rewrites.rule_statement import condition_variable
 
 BINARY: Final[dict[terms.BinaryOp, str]] = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "over", "min": "least", "max": "greatest",

@@ -15,10 +15,10 @@ from atl.text.printing import condition_text, index_text, show_program
 from rewrites.certificates.rule_json import names_of
 from rewrites.certificates.term_json import text_of
 from rewrites.derivation import Derivation, arguments_of
-from rewrites.instantiation import Argument, Function, sort_of
 from rewrites.kernel import Step, Theorem, reflexivity
 from rewrites.matching.match import Mismatch, match
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, Function, sort_of
 from rewrites.rule_checking.registry import status_of
 from rewrites.rules import RULES
 

@@ -13,8 +13,8 @@ from atl.core.traversal import Path, indices_in
 from atl.prove import simplify
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import function_of
+from rewrites.rule_arguments import Argument, Function
 from rewrites.tactics.tactic import tactic
 
 

@@ -1,8 +1,8 @@
 """Statements: a rule's equation with metavariables at certain ranks of elements, and its instances by substitution.
 
-The Python function of a rule is called once for each choice of ranks. Its result becomes a `Statement`: two terms and
-premises that contain only metavariables. An instance is made by substitution; the function is not called again. So the
-equation that was checked, the one that is applied and the one in a certificate are the same.
+The Python function of a rule is called once for each choice of ranks. Its result becomes a `RuleStatement`: two terms
+and premises that contain only metavariables. An instance is made by substitution; the function is not called again. So
+the equation that was checked, the one that is applied and the one in a certificate are the same.
 
 In a statement an index metavariable is a `Var`, and so is each extent of a tensor metavariable. A tensor metavariable
 is a `Metavariable` applied to its index and tensor arguments. A condition is a read of an array of truth values.
@@ -51,8 +51,8 @@ from atl.core.traversal import Child
 from atl.errors import DtypeError, InvalidArgument, RankError, ShapeError, Source
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 from atl.text.printing import show_index
-from rewrites.instantiation import Argument, Arguments, Function, is_term, lifted, substituted
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
+from rewrites.rule_arguments import Argument, Arguments, Function, is_term, lifted, substituted
 
 MAX_ELEMENT_RANK: Final = 4
 """Maximum rank of elements for which rules are checked."""
@@ -129,7 +129,7 @@ def ranks_of(metavariables: Mapping[str, Kind], arguments: Arguments) -> Ranks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Statement:
+class RuleStatement:
     """An equation with metavariables, at certain ranks of elements.
 
     `names` and `extents` map the id of each variable to its metavariable, or to its extent. `element_types` holds the
@@ -293,7 +293,7 @@ def map_predicate(
 class _Instance:
     """Substitution of arguments for the metavariables of a statement."""
 
-    def __init__(self, statement: Statement, arguments: Arguments, dtype: str | None) -> None:
+    def __init__(self, statement: RuleStatement, arguments: Arguments, dtype: str | None) -> None:
         self.statement = statement
         self.arguments = arguments
         self.types = self._types(dtype)

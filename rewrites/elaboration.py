@@ -21,17 +21,17 @@ from atl.core.substitution import binds_by_type, rebuild
 from atl.core.traversal import children
 from atl.errors import DtypeError, InvalidArgument, RankError, brief
 from atl.surface.numpy_forms import without_broadcasting
-from rewrites.kinds import Kind
-from rewrites.statement import (
+from rewrites.metavariables import Kind
+from rewrites.rule_statement import (
     Equation,
     Ranks,
-    Statement,
+    RuleStatement,
     Variables,
     map_predicate,
 )
 
 
-def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], ranks: Ranks) -> Statement:
+def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], ranks: Ranks) -> RuleStatement:
     """Call the function of a rule once, for elements of these ranks, and return its statement.
 
     Raises the errors of the function, and `InvalidArgument` for a result that is not an equation of metavariables.
@@ -46,7 +46,7 @@ def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], r
     return checked(variables, made)
 
 
-def checked(variables: Variables, made: Equation) -> Statement:
+def checked(variables: Variables, made: Equation) -> RuleStatement:
     """Return an equation as a statement, with its element types as variables.
 
     Raises `InvalidArgument` if the equation contains anything but metavariables.
@@ -71,7 +71,7 @@ class _Checked:
         self._numbers = count()
         self._called: dict[_Class, str] = {}
 
-    def statement(self, made: Equation) -> Statement:
+    def statement(self, made: Equation) -> RuleStatement:
         variables = self.variables
         premises = tuple(self._predicate(premise) for premise in made.premises)
         sides = (made.lhs, made.rhs)
@@ -90,7 +90,7 @@ class _Checked:
         for part in (lhs, rhs, *premises):
             if part.loose or part.loose_tensors:
                 raise _foreign("an index or a tensor that is bound outside of the rule")
-        return Statement(
+        return RuleStatement(
             MappingProxyType(dict(kinds)),
             variables.ranks,
             lhs,
