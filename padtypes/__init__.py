@@ -1,9 +1,18 @@
 """Pad-sets: inference of the padding of each tensor, and the check that truncations cut only padding (§5.5)."""
 
-from padtypes.check import check, unsafe_truncations
 from padtypes.drawing import PadSetDrawing, draw, draw_pad_set
-from padtypes.padset import Case, PadSet, Witness, infer, pad_set
-from padtypes.truncations import Truncation, truncation_at, truncations
+from padtypes.padset import (
+    Case,
+    PadSet,
+    Truncation,
+    Witness,
+    check,
+    infer,
+    pad_set,
+    truncation_at,
+    truncations,
+    unsafe_truncations,
+)
 
 __all__ = [
     "Case",

@@ -13,7 +13,6 @@ pipeline (f : float32[n]) : float32[n] :=
 pipeline = pipeline, by 3 steps
 """
 
-from rewrites.certificates.certificate import load
 from rewrites.cursors.targets import Handle
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, NoMatch, Undetermined
@@ -40,7 +39,6 @@ __all__ = [
     "Tuned",
     "Undetermined",
     "autotune",
-    "load",
     "proof_trace",
     "reschedule",
     "rules",

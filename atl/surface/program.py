@@ -6,12 +6,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, overload
 
-from atl.checks.assembly import make_program
+from atl.checks.wellformed import make_program
 from atl.core import dtypes
-from atl.core.declared import bool_array
 from atl.core.index import Array, Index, Monotonicity, Size, index
 from atl.core.predicate import Predicate
-from atl.core.program import Program
+from atl.core.program import Program, bool_array
 from atl.core.terms import Input
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.surface.declarations import TensorSpec, checked_name, parse_extent

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from atl.core import dtypes
 from atl.errors import InvalidArgument, brief
-from lowering.compiler import find_compiler
+from lowering.c_compiler import find_compiler
 
 VARIABLE: Final = "ATL_MACHINE"
 """Environment variable with numbers that override those found: ATL_MACHINE="l1=32768,cores=4"."""

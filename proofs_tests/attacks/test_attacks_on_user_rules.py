@@ -17,7 +17,7 @@ from proofs_tests.attacks.random_rules import FALSE, Law
 from proofs_tests.attacks.rule_tricks import TRICKS
 from proofs_tests.attacks.user_rules_fuzz import Run, damaged, declare, main, run_rules
 from proofs_tests.programs.choices import Seeded
-from rewrites import reschedule, rule, stating
+from rewrites import elaboration, reschedule, rule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import CertificateError, NotATheorem
 from rewrites.kernel import reflexivity, rewrite
@@ -66,7 +66,7 @@ FAULTS: dict[str, tuple[str, Callable[[Patch], None]]] = {
     ),
     "terms of a user's class": (
         TRICKS["an operation of a subclass"],
-        lambda patch: patch.setattr(stating, "check_class", lambda term: None),
+        lambda patch: patch.setattr(elaboration, "check_class", lambda term: None),
     ),
 }
 

@@ -22,13 +22,22 @@ from atl.surface.values import Condition, IndexExpr, Tensor
 from examples import beyond_the_paper, derivations
 from proofs_tests.language.open_terms import Closure, Environment, environment_at, field, number, same_denotation
 from rewrites import Session
-from rewrites.instantiation import Argument, Arguments, Function, Parameter
+from rewrites.elaboration import stated
 from rewrites.kernel import Step
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.named_operators import padding
+from rewrites.rule_arguments import Argument, Arguments, Function, Parameter
+from rewrites.rule_statement import (
+    Equation,
+    RuleStatement,
+    choices_of_ranks,
+    equation,
+    given,
+    groups_of,
+    ranks_of,
+    shift_under,
+)
 from rewrites.rules import RULES
-from rewrites.statement import Equation, Statement, choices_of_ranks, equation, given, groups_of, ranks_of, shift_under
-from rewrites.stating import stated
 
 SESSIONS: dict[str, Callable[[], Session]] = {
     "tails of matmul": derivations.matmul_tiled_with_tails,
@@ -50,7 +59,7 @@ def steps(name: str) -> list[tuple[Step, Program]]:
     return list(found.values())
 
 
-def environment_of(statement: Statement, arguments: Arguments, place: Environment) -> Environment:
+def environment_of(statement: RuleStatement, arguments: Arguments, place: Environment) -> Environment:
     """Return the environment in which the metavariables have these arguments."""
     opened: list[tuple[int, int]] = []
     for uid, name in statement.names.items():
@@ -177,7 +186,7 @@ POSITIONS = atl.tensor("A", size, dtype="int64")
 SCALAR = Type(None, ())
 
 
-def made(sides: Callable[..., object]) -> Statement:
+def made(sides: Callable[..., object]) -> RuleStatement:
     return stated(sides, KINDS, ZERO_AND_ONE)
 
 

@@ -12,7 +12,7 @@ import atl
 from atl import IndexExpr, Program, Tensor
 from lowering import compile as compiled
 from lowering import lower, print_c
-from lowering.compiler import find_compiler
+from lowering.c_compiler import find_compiler
 from lowering.lower import lower_unchecked
 from proofs_tests.compilers import has_vectorised_loop
 from proofs_tests.sessions.session_programs import assert_agrees, matmul

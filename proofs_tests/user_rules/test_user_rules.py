@@ -17,13 +17,13 @@ from atl.errors import InvalidArgument, InvalidName
 from proofs_tests.user_rules import samples
 from rewrites import reschedule, rules
 from rewrites.certificates.certificate import describe, dumps
+from rewrites.elaboration import stated
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.named_operators import literal
 from rewrites.rule import metavariables_of
 from rewrites.rule_checking.registry import status_of, status_text
 from rewrites.session.display import described
-from rewrites.stating import stated
 from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, proof_status, rule
 
 

@@ -37,7 +37,7 @@ from rewrites.rule_checking.exhaustion import (
     size,
     spaces,
 )
-from rewrites.statement import Statement
+from rewrites.rule_statement import RuleStatement
 
 _ELEMENTS: Final = re.compile(r"\w+\[[-\d, ]*\]")
 DENOMINATORS: Final = (1, 1, 1, 2, 3)
@@ -48,7 +48,7 @@ _CLOSE: Final = 1e-6
 class InNumbers(Generic):
     """Arguments with small elements of both signs: integers, and for float types also fractions."""
 
-    def __init__(self, stated: Statement, choice: dict[str, int], random: Random, variant: int) -> None:
+    def __init__(self, stated: RuleStatement, choice: dict[str, int], random: Random, variant: int) -> None:
         super().__init__(stated, choice, variant=variant)
         self.random = random
 
@@ -98,7 +98,7 @@ def _differ(left: Any, right: Any) -> bool:
     return bool(left != right)
 
 
-def _read(stated: Statement, generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
+def _read(stated: RuleStatement, generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
     """Yield the elements that the sides read where they differ, named as in the symbolic check."""
     symbolic = compared(stated, Generic(stated, generic.choice, variant=variant), Polynomials())
     if isinstance(symbolic, Counterexample) and symbolic.first is not None:

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 from atl.core.dtypes import is_integer
 from atl.errors import ATLError, InvalidArgument, InvalidName, brief
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
-from rewrites.instantiation import Arguments
-from rewrites.rule import Rule, Statements
+from rewrites.rule import Rule, RuleStatements
+from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
 from rewrites.rule_checking.numbers import decide_in_numbers
@@ -117,7 +117,7 @@ def register(rule: Rule, cases: int = CASES) -> ProofStatus:
     """
     if type(rule) is not Rule:
         raise InvalidArgument(f"{type(rule).__name__} is not a rule", required="a function decorated with @rule")
-    if type(rule.statements) is Statements:
+    if type(rule.statements) is RuleStatements:
         raise InvalidArgument(
             f"the equations of {rule.name} are computed only when it is used",
             required="equations computed when the rule is declared: @rule of rewrites.user_rules",

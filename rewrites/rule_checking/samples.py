@@ -16,9 +16,9 @@ from atl.core.index import constant
 from atl.core.predicate import FALSE, TRUE
 from atl.errors import NotExact
 from atl.meaning.scalars import Exact
-from rewrites.instantiation import Argument, Function, abstracted
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, Function, abstracted
 from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
 from rewrites.rule_checking.exhaustion import (
     ELEMENT_SHAPES,
@@ -31,7 +31,7 @@ from rewrites.rule_checking.exhaustion import (
     element_shapes,
     is_low,
 )
-from rewrites.statement import ElementTypes, Statement
+from rewrites.rule_statement import ElementTypes, RuleStatement
 
 AT_THE_ENDS: Final = 40
 """Percentage of integer elements drawn near the limits of their type."""
@@ -46,7 +46,7 @@ LIKELY: Final = 60
 class Sample(Generic):
     """Random arguments for a rule. Each tensor and each function is a small random program."""
 
-    def __init__(self, stated: Statement, choices: Choices, types: ElementTypes | None = None) -> None:
+    def __init__(self, stated: RuleStatement, choices: Choices, types: ElementTypes | None = None) -> None:
         super().__init__(stated, {}, types, choices.integer(0, len(ELEMENT_SHAPES) - 1))
         self.choices = choices
         self._dtype = FLOAT
@@ -151,7 +151,7 @@ class Sample(Generic):
         return Fraction(choose(choices, (low, high, low // 2, high // 2 + 1, isqrt(high) + 1, -isqrt(high) - 1)))
 
 
-def drawn_statement(rule: Rule, choices: Choices) -> Statement:
+def drawn_statement(rule: Rule, choices: Choices) -> RuleStatement:
     """Return a random statement of the rule, usually for elements of rank 0 and 1."""
     every = list(rule.statements.values())
     low = [stated for stated in every if is_low(stated)]

@@ -16,8 +16,8 @@ from rewrites.rule import Rule
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide
 from rewrites.rule_checking.samples import sample
 from rewrites.rule_checking.symbolic import proved
+from rewrites.rule_statement import Ranks
 from rewrites.rules.bounded import BOUNDED_ONLY
-from rewrites.statement import Ranks
 
 
 class Status(IntEnum):

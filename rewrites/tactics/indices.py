@@ -14,8 +14,8 @@ from atl.prove import simplify
 from rewrites.cursors.cursor import walk
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import function_of
+from rewrites.rule_arguments import Argument, Function
 from rewrites.tactics.tactic import tactic
 
 
