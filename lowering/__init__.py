@@ -1,5 +1,6 @@
 """Compilation of programs to loop nests, C and CUDA, and kernels that are built, called and timed."""
 
+from atl.parameters import check_calls as _check_calls
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, check, compile  # noqa: A004 (the public API name)
 from lowering.device.detection import GpuEnvironment, detect_gpu
@@ -71,3 +72,5 @@ __all__ = [
     "tolerance",
     "trace",
 ]
+
+_check_calls(globals())

@@ -22,6 +22,7 @@ A call passes for A a scipy.sparse matrix, a NumPy array, or a `SparseTensor` ma
 array([0., 1., 2.], dtype=float32)
 """
 
+from atl.parameters import check_calls as _check_calls
 from sparse.conversion import compress, decompress, meaning, to_scipy
 from sparse.drawing import MatrixDrawing, description, draw
 from sparse.errors import CapacityExceeded, FormatError, LawViolation, NotPackable
@@ -91,3 +92,5 @@ __all__ = [
     "pack",
     "to_scipy",
 ]
+
+_check_calls(globals())
