@@ -544,11 +544,12 @@ def test_result_has_the_shape_declared_by_its_function() -> None:
 
     assert premises(constant(3), constant(3)) == premises(size.node, size.node) == ()
     assert premises(size.node, constant(3)) == (equal(constant(3), size.node),)
-    assert premises(size.node, size.node * 2) == (equal(size.node * 2, size.node),)
     with pytest.raises(ShapeError, match="a dimension is 3 at one place of the rule and 5 at another"):
         premises(constant(5), constant(3))
-    with pytest.raises(ShapeError, match=r"a dimension is size at one place of the rule and size [+] 1 at another"):
-        premises(size.node + 1, size.node)
+    with pytest.raises(
+        ShapeError, match=r"a dimension is size [+] 2 at one place of the rule and size [+] 1 at another"
+    ):
+        premises(size.node + 1, size.node + 2)
 
 
 def test_instance_has_the_element_types_of_its_arguments() -> None:
