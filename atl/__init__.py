@@ -56,6 +56,7 @@ from atl.errors import (
 )
 from atl.meaning.interpret import evaluate
 from atl.meaning.vectorised import evaluate_fast
+from atl.parameters import check_calls as _check_calls
 from atl.parsing.parse import parse
 from atl.surface.constants import constant
 from atl.surface.einsum import einsum
@@ -220,6 +221,7 @@ __all__ = [
     "scatter", "select", "shear", "sizes", "skewed", "split", "sqrt", "sum", "swizzled", "tanh", "tensor",
     "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip
+_check_calls(globals())
 
 
 def _no_such_name(name: str) -> AttributeError:

@@ -8,6 +8,7 @@
 Proved(layer='structure', vacuous=False)
 """
 
+from atl.parameters import check_calls as _check_calls
 from layouts.algebra.coalesce import coalesce, filter, filter_zeros  # noqa: A004 (CuTe's name)
 from layouts.algebra.complement import complement, downcast, nullspace, upcast
 from layouts.algebra.composition import composition
@@ -163,3 +164,5 @@ __all__ = [
     "zipped_divide",
     "zipped_product",
 ]
+
+_check_calls(globals())

@@ -1,5 +1,6 @@
 """Compilation of programs to loop nests, C and CUDA, and kernels that are built, called and timed."""
 
+from atl.parameters import check_calls as _check_calls
 from lowering.builds import build_shared, find_compiler, recorded_plan
 from lowering.builds import load as load_shared
 from lowering.c.printer import print_c
@@ -71,3 +72,5 @@ __all__ = [
     "tolerance",
     "trace",
 ]
+
+_check_calls(globals())

@@ -1,5 +1,6 @@
 """Pad-sets: inference of the padding of each tensor, and the check that truncations cut only padding (§5.5)."""
 
+from atl.parameters import check_calls as _check_calls
 from padtypes.drawing import PadSetDrawing, draw, draw_pad_set
 from padtypes.padset import (
     Case,
@@ -29,3 +30,5 @@ __all__ = [
     "truncations",
     "unsafe_truncations",
 ]  # fmt: skip
+
+_check_calls(globals())

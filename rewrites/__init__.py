@@ -13,6 +13,7 @@ pipeline (f : float32[n]) : float32[n] :=
 pipeline = pipeline, by 3 steps
 """
 
+from atl.parameters import check_calls as _check_calls
 from rewrites.cursors.targets import Handle
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, NoMatch, Undetermined
@@ -43,3 +44,5 @@ __all__ = [
     "reschedule",
     "rules",
 ]
+
+_check_calls(globals())

@@ -22,6 +22,7 @@ A call passes for A a scipy.sparse matrix, a NumPy array, or a `SparseTensor` ma
 array([0., 1., 2.], dtype=float32)
 """
 
+from atl.parameters import check_calls as _check_calls
 from sparse.drawing import MatrixDrawing, description, draw
 from sparse.errors import CapacityExceeded, FormatError, LawViolation, NotPackable
 from sparse.formats import (
@@ -95,3 +96,5 @@ __all__ = [
     "pack",
     "to_scipy",
 ]
+
+_check_calls(globals())

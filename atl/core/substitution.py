@@ -389,11 +389,13 @@ def free_positions(expr: Expr) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def strengthen(expr: Expr, dtype: str) -> Expr:
-    """Return the term with this element type for its untyped literals."""
+    """Return the term with this element type for its untyped literals and padding."""
     if expr.type.dtype is not None:
         return expr
     made = rebuild(expr, lambda child: strengthen(child.expr, dtype), lambda e: e)
-    untyped: dict[str, Any] = {name: dtype for name in type(made).form.dtypes if getattr(made, name) is None}
+    form = type(made).form
+    untyped: dict[str, Any] = {name: dtype for name in form.dtypes if getattr(made, name) is None}
+    untyped |= {name: Type(dtype, of.shape) for name in form.types if (of := getattr(made, name)).dtype is None}
     return replace(made, **untyped) if untyped else made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
 from atl.checks.wellformed import make_program
@@ -93,6 +94,7 @@ Body: TypeAlias = Tensor | Results | ResultsLike
 """Body of a program: a tensor, or several results."""
 
 
+@dataclass(frozen=True, slots=True)
 class SizeAnnotation:
     """Annotation `k: atl.Size` for a parameter of an `@atl.program` that is a size."""
 

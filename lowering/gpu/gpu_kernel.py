@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 
 
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """The GPU of this machine, which builds and opens the functions of a CUDA text."""
 

@@ -178,7 +178,7 @@ def _is_read_once(producer: Producer) -> bool:
 
 @recipe(tile=lambda context: context.machine.register_tiles(context.dtype))
 def fuse_epilogues(s: Any, *, tile: tuple[int, int]) -> None:
-    """Compute sums of products in the tiles of the loop that reads them: let x := ⊞ Σ e in ⊞ f(x) → ⊞ let x := … in f(x).
+    """Compute sums of products in tiles of the loop that reads them: let x := ⊞ Σ e in ⊞ f(x) → ⊞ let x := … in f(x).
 
     The tiles have rows x columns that fit in registers, so `f` is applied to sums that are still there.
     """

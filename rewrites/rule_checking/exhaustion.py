@@ -317,7 +317,7 @@ def generics(stated: RuleStatement, cases: int, seed: int = 0) -> Iterator[Gener
     """Yield generic arguments for a statement, fewer for elements of rank 2 or more."""
     most = most_cases(stated, cases)
     # Polynomials depend on element types only through casts.
-    ways = list(stated.choices_of_types()) if _casts(stated) else [None]
+    ways = list(stated.choices_of_types()) if has_casts(stated) else [None]
     # Few choices are repeated, so that elements of all shapes are tried.
     chosen = list(choices(stated, most, seed))
     repeats = -(-FEWEST // len(chosen)) if chosen and any(stated.ranks) else 1
@@ -333,7 +333,8 @@ def most_cases(stated: RuleStatement, cases: int) -> int:
     return min(max(FEWEST, HIGHER // higher), cases)
 
 
-def _casts(stated: RuleStatement) -> bool:
+def has_casts(stated: RuleStatement) -> bool:
+    """Return whether a side of a statement has a cast."""
     return any(isinstance(at, Cast) for side in (stated.lhs, stated.rhs) for at in subterms(side))
 
 

@@ -81,7 +81,7 @@ def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
     integers = next(filter(is_integer, stated.types_of(arguments, dtype).values()), None)
     if integers is not None and found.integer_counterexample is not None:
         raise NotATheorem(
-            f"{rule.name} is not true for elements of {integers}, which wrap",
+            f"{rule.name} is not true for elements of {integers}",
             required="float elements: the rule was found false for integers",
             numbers=show_counterexample(rule, found.integer_counterexample),
         )
@@ -150,9 +150,11 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
         return replace(found, counterexample=numbers.counterexample)
     if not is_of_symbols(found.counterexample):
         return found
+    integers = decide_in_numbers(rule, cases, integers=True).counterexample or found.integer_counterexample
     return replace(
         found, status=Status.TESTED if numbers.decided else Status.UNSUPPORTED, cases=numbers.decided,
-        exhaustive=False, reason=SYMBOLS, counterexample=None, ranks=frozenset(numbers.ranks),
+        exhaustive=False, reason=SYMBOLS, counterexample=None, integer_counterexample=integers,
+        ranks=frozenset(numbers.ranks),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from atl.core.node import is_position
 from atl.core.predicate import conjuncts
 from atl.core.program import Program, checked_program
 from atl.errors import ATLError, ContradictoryAssumptions, InvalidArgument, brief
+from atl.parameters import checks_arguments
 from atl.prove import contradictory
 from atl.surface.program import as_predicates
 from atl.text.latex import formula
@@ -35,7 +36,7 @@ from rewrites.rule_checking.registry import status_of, with_user_rules
 from rewrites.rules import RULES
 from rewrites.session import compiling, display, storage
 from rewrites.session.base import SessionBase
-from rewrites.session.call import Call, Origin, check_flags, check_tactic_arguments, checks_arguments, locate
+from rewrites.session.call import Call, Origin, check_flags, check_tactic_arguments, locate
 from rewrites.session.diagnosis import attach_call_site, diagnose
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.suggestions import search as suggesting
