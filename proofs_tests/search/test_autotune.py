@@ -311,6 +311,18 @@ def test_untried_candidates_are_listed_at_timeout(tmp_path: Path) -> None:
     assert "3 not tried" in str(found)
 
 
+def test_terminal_shows_progress_and_why_the_search_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0}), (2, 4))
+    shown = capsys.readouterr().err
+    assert "1 of 2, 0 of 60 s: measuring by=4; best: by=2, 2.00 x" in shown
+    assert shown.endswith("2 of 2 candidates in 0 s: all candidates were tried; best: by=4, 4.00 x\n")
+    _tuned(ByHand(tmp_path / "other", {1: 8.0, 2: 4.0}), (2, 8), budget=0)
+    assert capsys.readouterr().err.endswith("0 of 2 candidates in 0 s: the time is up\n")
+
+
 def test_interrupt_keeps_the_best_so_far(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0})
     contest.interrupt_at = 4
@@ -755,6 +767,15 @@ def test_planted_wrong_and_slow_candidates_are_found(
     assert (outcomes[4], outcomes[8]) == ("wrong", "slow")
     assert {outcomes[2], outcomes[16]} <= {"measured", "noisy"}
     assert found.baseline == ("by=2" if predicted else "start")
+
+
+def test_kernels_are_built_ahead_in_another_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lowering.timing.comparison.cores", lambda: 2)
+    monkeypatch.setenv("ATL_CACHE", str(tmp_path / "builds"))
+    found = autotune(_tiled, {"by": [2, 4, 0, 8]}, SIZES, 600)
+    assert found.stopped == "exhausted"
+    assert sorted(one.parameters["by"] for one in found.tried) == [0, 2, 4, 8]
+    assert {one.outcome for one in found.tried if one.parameters["by"]} <= {"measured", "slow", "noisy", "same"}
 
 
 @pytest.mark.long
