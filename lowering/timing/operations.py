@@ -21,7 +21,8 @@ SAMPLES: Final = 8
 def operations(program: Program, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> float:
     """Return the number of scalar operations and stores of the program as it is written, with no value shared but lets.
 
-    Loops whose bounds depend on other loops are counted at some iterations, evenly spaced. Guards count as true.
+    Loops whose bounds depend on other loops are counted at some iterations, evenly spaced. Guards count as true, and
+    a selection as its larger operand.
 
     >>> import atl
     >>> operations(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] Σ[k < i] 2 * x[k]"), {"n": 8}, {})
@@ -45,20 +46,18 @@ class _Counter:
         return self._known[key]
 
     def _count(self, e: terms.Expr, indices: Indices) -> float:
-        match e:
-            case terms.Gen() | terms.Reduce():
-                iterations = max(0, self._value(e.high, indices) - self._value(e.low, indices))
-                is_done = isinstance(e, terms.Reduce) or not e.body.type.rank  # addition of a term, or a store
-                each = self._elements(e.body, (*indices, self._value(e.low, indices))) if is_done else 0
-                return iterations * each + self._parts(e, indices)
-            case terms.Unary() | terms.Binary():
-                return self._elements(e, indices) + self._parts(e, indices)
-            case terms.Access(tensor):
-                return self.count(tensor, indices) / max(1, self._value(tensor.type.shape[0], indices))
-            case terms.Select(_, left, right):
-                return max(self.count(left, indices), self.count(right, indices))
-            case _:
-                return self._parts(e, indices)
+        parts = self._parts(e, indices)
+        if isinstance(e, terms.Gen | terms.Reduce):
+            low, high = self._value(e.low, indices), self._value(e.high, indices)
+            is_done = isinstance(e, terms.Reduce) or not e.body.type.rank  # addition of a term, or a store
+            return parts + max(0, high - low) * (self._elements(e.body, (*indices, low)) if is_done else 0)
+        if isinstance(e, terms.Unary | terms.Binary):
+            return parts + self._elements(e, indices)
+        if isinstance(e, terms.Access):
+            return parts / max(1, self._value(e.tensor.type.shape[0], indices))
+        if isinstance(e, terms.Select):
+            return max(self.count(e.left, indices), self.count(e.right, indices))
+        return parts
 
     def _parts(self, e: terms.Expr, indices: Indices) -> float:
         return sum((self._part(e, child, indices) for child in children(e)), 0.0)
