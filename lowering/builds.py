@@ -367,6 +367,11 @@ def _optimised(compiler: Compiler) -> tuple[str, ...]:
     return (*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), *compiler.native)
 
 
+def kernel_flags(compiler: Compiler, *, fast_math: bool) -> tuple[str, ...]:
+    """Return the flags with which the C text of every kernel is compiled."""
+    return (*STANDARD, *_optimised(compiler), "-fPIC", *((FAST_MATH,) if fast_math else ()))
+
+
 def build_shared(
     source: str,
     *,
@@ -395,13 +400,7 @@ def build_shared(
         name=name,
         suffix=".so",
         compiler=compiler,
-        compile_flags=(
-            *STANDARD,
-            *_optimised(compiler),
-            "-fPIC",
-            *((FAST_MATH,) if fast_math else ()),
-            *extra_flags,
-        ),
+        compile_flags=(*kernel_flags(compiler, fast_math=fast_math), *extra_flags),
         link_flags=("-shared", "-fPIC", *link_flags),
     )
     return built(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
+import math
 import os
 import re
 import shlex
@@ -13,8 +14,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -280,29 +283,83 @@ def time_limit() -> float:
     return seconds
 
 
+class CompilerRuns:
+    """Runs of the compiler that end together: when they are stopped, or at a deadline of `time.monotonic`."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._running: set[subprocess.Popen[str]] = set()
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the deadline."""
+        return self._deadline - time.monotonic()
+
+    def stop(self) -> None:
+        """Kill what is running. Later runs fail."""
+        self._deadline = -math.inf
+        for process in tuple(self._running):
+            _kill(process)
+
+    @contextmanager
+    def stopping(self, process: subprocess.Popen[str]) -> Iterator[None]:
+        """Kill a process if these runs are stopped."""
+        self._running.add(process)
+        try:
+            if self.seconds_left <= 0:
+                _kill(process)
+            yield
+        finally:
+            self._running.discard(process)
+
+
+_RUNS: Final[ContextVar[CompilerRuns | None]] = ContextVar("_RUNS", default=None)
+
+
+@contextmanager
+def limited_runs(seconds: float) -> Iterator[CompilerRuns]:
+    """End the compiler's runs in this context after some seconds, and at the end of the context."""
+    runs = CompilerRuns(time.monotonic() + seconds)
+    token = _RUNS.set(runs)
+    try:
+        yield runs
+    finally:
+        _RUNS.reset(token)
+        runs.stop()
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def run(
     command: Sequence[str], *, directory: Path | None = None, stdin: str = "", within: float = LONGEST
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command. Raises `OSError`; `subprocess.TimeoutExpired` after `within` seconds or the user's limit."""
-    seconds = min(within, time_limit())
-    with subprocess.Popen(
-        command,
-        cwd=directory,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        # English messages without colours, whatever the user's settings are.
-        env={**os.environ, "LC_ALL": "C", "GCC_COLORS": ""},
-        # A separate process group, so that the compiler driver's children are killed with it.
-        start_new_session=True,
-    ) as process:
+    """Run a command. Raises `OSError`; `subprocess.TimeoutExpired` after `within` seconds or another limit."""
+    seconds, runs = min(within, time_limit()), _RUNS.get()
+    if runs is not None and (seconds := min(seconds, runs.seconds_left)) <= 0:
+        raise subprocess.TimeoutExpired(command, 0)
+    with (
+        subprocess.Popen(
+            command,
+            cwd=directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            # English messages without colours, whatever the user's settings are.
+            env={**os.environ, "LC_ALL": "C", "GCC_COLORS": ""},
+            # A separate process group, so that the compiler driver's children are killed with it.
+            start_new_session=True,
+        ) as process,
+        nullcontext() if runs is None else runs.stopping(process),
+    ):
         try:
             stdout, stderr = process.communicate(stdin, timeout=seconds)
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             raise
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 

@@ -99,13 +99,32 @@ def compile(  # noqa: A001
         if fast_math:
             raise InvalidArgument("fast_math=True for a GPU", required="fast_math=False: only the C target supports it")
         return compile_for_gpu(program)
+    return _unbuilt(program, fast_math=fast_math).kernel()
+
+
+def begin_compile(program: Program, *, fast_math: bool = False) -> UnbuiltKernel:
+    """Do the part of `compile` before the C compiler runs. Raises as `compile` does.
+
+    >>> import atl
+    >>> x = atl.tensor("x", atl.sizes("n"))
+    >>> unbuilt = begin_compile(atl.program("twice", [x], 2 * x))
+    >>> unbuilt.build().suffix  # in any thread
+    '.so'
+    >>> unbuilt.kernel()
+    <Kernel twice(x[n])>
+    """
+    checked_program(program)
+    return _unbuilt(_checked(program, "c"), fast_math=fast_math)
+
+
+def _unbuilt(program: Program, *, fast_math: bool) -> UnbuiltKernel:
     check_storage(program)
     compiler = find_compiler()
     # Only code that uses vector registers depends on their size.
     values, _ = values_of(program)
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(values))
     nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES)
-    return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math))
+    return UnbuiltKernel(program, nest, _printed(nest, compiler, fast_math=fast_math))
 
 
 def check(program: Program, *, target: str = "c") -> None:
@@ -135,14 +154,51 @@ def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = No
     return program
 
 
-def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
-    source = print_c(nest)
+def _printed(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> CText:
     (name,) = function_names((nest,))
-    flags = gathering_flags(nest, compiler)
-    path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler, extra_flags=flags)
-    parallel = OPENMP in openmp_flags((source,))
-    ffi, library = load(path, declaration(nest, name) + (DECLARED if parallel else ""))
-    return Code(source, path, name, ffi, library, fast_math, parallel)
+    declared = declaration(nest, name)
+    return CText(print_c(nest), name, declared, compiler, gathering_flags(nest, compiler), fast_math)
+
+
+@dataclass(frozen=True, slots=True)
+class CText:
+    """The C text of a kernel with the compiler and flags that build it."""
+
+    source: str
+    name: str
+    declaration: str
+    compiler: Compiler
+    flags: Sequence[str]
+    fast_math: bool
+
+    def build(self) -> Path:
+        """Return the shared object, from the cache or built now."""
+        return build_shared(
+            self.source, name=self.name, fast_math=self.fast_math, compiler=self.compiler, extra_flags=self.flags
+        )
+
+    def code(self) -> Code:
+        """Return the loaded code."""
+        path, parallel = self.build(), OPENMP in openmp_flags((self.source,))
+        ffi, library = load(path, self.declaration + (DECLARED if parallel else ""))
+        return Code(self.source, path, self.name, ffi, library, self.fast_math, parallel)
+
+
+@dataclass(frozen=True, slots=True)
+class UnbuiltKernel:
+    """A kernel for which the C compiler has not run. `build` runs it, in any thread; `kernel` too, if needed."""
+
+    program: Program
+    nest: LoopNest
+    text: CText
+
+    def build(self) -> Path:
+        """Run the C compiler unless the object is in the cache; return the object. Raises `CompilerFailed`."""
+        return self.text.build()
+
+    def kernel(self) -> Kernel:
+        """Return the kernel. Raises `CompilerFailed`."""
+        return Kernel(self.program, self.nest, self.text.code())
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,7 +554,7 @@ class Kernel:
         if names not in self._built_in_place:
             nest = with_inputs_in_place(self.nest, names)
             # Keep the code rather than its function, which does not prevent the library from being unloaded.
-            self._built_in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
+            self._built_in_place[names] = _printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
         return self._built_in_place[names].function()
 
     def _bad_output(self, what: str, shape: tuple[int, ...]) -> ArrayError:

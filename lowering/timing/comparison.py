@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import mmap
 import os
 import platform
 import sys
@@ -21,21 +23,30 @@ from atl.core.marks import LoopMark
 from atl.core.program import Program, checked_program
 from atl.core.terms import Expr, Reduce
 from atl.core.traversal import children
-from atl.errors import InvalidArgument, brief
-from atl.meaning.arguments import AnyArray, bind, index_elements
+from atl.errors import ATLError, InvalidArgument, brief
+from atl.meaning.arguments import AnyArray, Arguments, bind, index_elements
 from atl.meaning.interpret import Pad, denote
-from lowering.builds import cache_directory, recorded_plan
+from lowering.builds import cache_directory, kernel_flags
 from lowering.c_compiler import find_compiler
-from lowering.kernel import Kernel, compile  # noqa: A004 (the public API name)
+from lowering.kernel import Kernel, UnbuiltKernel, begin_compile, compile  # noqa: A004 (the public API name)
 from lowering.targets.capabilities import marked_binders
-from lowering.timing.harness import ThreadClock, WallClock, alternate
+from lowering.targets.machine import cores, machine
+from lowering.timing.child import run_in_child
+from lowering.timing.harness import Sampler, ThreadClock, WallClock, alternate
 from lowering.timing.inputs import random_inputs
-from lowering.timing.rounding import InDouble, in_double, tolerance
+from lowering.timing.operations import operations
+from lowering.timing.rounding import InDouble, Measured, in_double, tolerance
 
 BLOCK: Final = 1 << 20
 """Number of elements compared at a time, so that large results are not copied as a whole."""
 LOOKED_AT: Final = 16
 """Maximum number of elements of each block that are compared with a bound on their rounding error."""
+UNDERESTIMATED: Final = 10
+"""A run never takes so many times as long as predicted, except if it swaps."""
+SMALL: Final = (67, 64, 35, 32, 19, 16, 11, 8, 5, 4)
+"""Limits of sizes for the comparison with the unscheduled program. The odd ones leave partial tiles."""
+MOST_OPERATIONS: Final = 3e7
+"""Operations of the unscheduled program in that comparison: at most a tenth of a second."""
 
 
 def measure(
@@ -89,6 +100,38 @@ class BuiltSchedule:
     threaded: bool
 
 
+@dataclass(frozen=True, slots=True)
+class UnbuiltSchedule:
+    """A schedule for which the C compiler has not run."""
+
+    unbuilt: UnbuiltKernel
+    comparison: KernelComparison
+
+    def build(self) -> None:
+        """Run the C compiler, in any thread. Raises `CompilerFailed`."""
+        self.unbuilt.build()
+
+    def finish(self) -> BuiltSchedule:
+        """Return the schedule, built now if it was not. Raises `CompilerFailed`."""
+        return self.comparison.loaded(self.unbuilt.kernel())
+
+
+def conditions(*, fast_math: bool = False) -> Mapping[str, str]:
+    """Return the conditions of a measurement besides the program and its sizes: machine, compiler, flags."""
+    compiler = find_compiler()
+    return {
+        "machine": f"{platform.node()}, {_processor()}",
+        "model": str(machine()),
+        "compiler": str(compiler),
+        "flags": " ".join(kernel_flags(compiler, fast_math=fast_math)),
+    }
+
+
+def times_folder() -> Path:
+    """Return the folder for tables of times."""
+    return cache_directory() / "tuned"
+
+
 def _of_arrays(program: Program) -> Program:
     """Return the program with one result, and with the arrays of sparse operands as inputs."""
     return replace(program.whole, packed=())
@@ -102,124 +145,259 @@ class KernelComparison:
     ) -> None:
         named = {name: value for name, value in sizes.items() if name in program.sizes}
         call = self._call = bind(program.whole, (), {**inputs, **named})
+        self._original = program
         program = self._program = _of_arrays(program)
         self._fast_math = fast_math
         self._arrays = [np.asarray(call.arrays[array.name], order="C") for array in program.inputs]
         self._sizes: dict[str, Any] = {**named}
-        self._start = compile(program, fast_math=fast_math)
         shape = tuple(_value(extent, call.sizes, call.arrays) for extent in program.shape)
         self._out = np.empty(shape, program.body.type.dtype)
         self._exact = is_integer(str(self._out.dtype))
         self._tolerance = 0.0 if self._exact else tolerance(self._out.dtype, self._terms(program))
-        plan = recorded_plan(self._start.path)
-        self.conditions: Final[Mapping[str, str]] = {
-            "machine": f"{platform.node()}, {_processor()}",
-            "compiler": str(find_compiler()),
-            "flags": "" if plan is None else " ".join(part for part in plan.commands[0] if part.startswith("-")),
-        }
+        self._judge: Kernel | None = None
+        self._last: tuple[BuiltSchedule, AnyArray] | None = None
+        self._result_of_start: AnyArray | None = None
+        self._result_of_judge: AnyArray | None = None
+        self.conditions: Final[Mapping[str, str]] = conditions(fast_math=fast_math)
         """Conditions of a measurement besides the program and its sizes."""
-        self.folder: Final[Path] = cache_directory() / "tuned"
+        self.folder: Final[Path] = times_folder()
         """Folder for cached times."""
+        self.builds_ahead: Final = cores() > 1
+        """True if a core is free for the C compiler while another one is timed."""
 
-    @cached_property
-    def _expected(self) -> AnyArray:
-        """The result of the unscheduled program, which may be slow, and is not needed if all times are cached."""
-        made: AnyArray = self._start(*self._arrays, **self._sizes)
-        return made
+    # -- schedules ----------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _scale(self) -> float:
-        """The average magnitude of elements."""
-        finite = self._expected[np.isfinite(self._expected)]
-        return float(np.abs(finite).mean()) if finite.size else 0.0
+    def begin(self, program: Program) -> UnbuiltSchedule:
+        """Lower a schedule to C text. Raises the errors of `compile` before the C compiler runs."""
+        return UnbuiltSchedule(begin_compile(_of_arrays(program), fast_math=self._fast_math), self)
 
     def candidate(self, program: Program) -> BuiltSchedule:
         """Build a schedule. Raises the errors of `compile`."""
-        kernel = compile(_of_arrays(program), fast_math=self._fast_math)
-        threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(program))
+        return self.begin(program).finish()
+
+    def loaded(self, kernel: Kernel) -> BuiltSchedule:
+        """Return the schedule of a kernel."""
+        threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(kernel.program))
         threads = os.environ.get("OMP_NUM_THREADS", "") or str(os.cpu_count())
         identity = f"{kernel.path.name}, {threads} threads" if threaded else kernel.path.name
-        return BuiltSchedule(kernel, lambda: kernel(*self._arrays, out=self._out, **self._sizes), identity, threaded)
+        return BuiltSchedule(kernel, lambda: self._run(kernel, self._out), identity, threaded)
+
+    @cached_property
+    def _start(self) -> BuiltSchedule:
+        """The unscheduled program, built when it is needed."""
+        return self.candidate(self._original)
+
+    def is_start(self, candidate: BuiltSchedule) -> bool:
+        """Return whether a schedule is the machine code of the unscheduled program. Raises the errors of `compile`."""
+        return candidate.identity == self._start.identity
+
+    def _run(self, kernel: Kernel, out: AnyArray) -> object:
+        return kernel(*self._arrays, out=out, **self._sizes)
+
+    # -- single runs --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def predicted_ms(self) -> float:
+        """A low prediction of the time of the unscheduled program: a nanosecond for each operation."""
+        return operations(self._program, self._call.sizes, self._call.arrays) / 1e6
+
+    def run_once(self, candidate: BuiltSchedule, seconds: float) -> float | None:
+        """Run a schedule once; return its milliseconds, or None if it was stopped after these seconds.
+
+        It runs in a child process if it might take longer. Parallel loops are not stopped, since their threads do not
+        exist in a child.
+        """
+        might_end = candidate.threaded or self.predicted_ms * UNDERESTIMATED <= seconds * 1e3
+        out = self._out if might_end else self._shared
+        out.fill(-1 if self._exact else np.nan)
+        self._last = None
+        if might_end:
+            clock = WallClock() if candidate.threaded else ThreadClock()
+            begun = clock.now()
+            candidate.run()
+            taken: int | None = clock.now() - begun
+        else:
+            taken = run_in_child(lambda: self._run(candidate.kernel, out), seconds)
+        if taken is None:
+            return None
+        self._last = candidate, out
+        return taken / 1e6
+
+    def run_start(self) -> float:
+        """Run the unscheduled program once, to compare schedules with its result; return the milliseconds.
+
+        For a short run these are the mean of several.
+        """
+        result, ms = np.empty_like(self._out), None
+        clock = WallClock() if self._start.threaded else ThreadClock()
+        sampler = Sampler(lambda: self._run(self._start.kernel, result), clock)
+        while ms is None:
+            ms, _ = sampler.sample()
+        self._result_of_start = result
+        return ms
+
+    @cached_property
+    def _shared(self) -> AnyArray:
+        """An array for results of child processes."""
+        memory = mmap.mmap(-1, max(1, self._out.nbytes))
+        return np.frombuffer(memory, self._out.dtype, self._out.size).reshape(self._out.shape)
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def judge_by(self, candidate: BuiltSchedule) -> str | None:
+        """Judge other schedules by this one in double precision; return what is wrong with it, or None.
+
+        It is compared with the unscheduled program, in double precision too, at sizes that take little time. If the
+        assumptions exclude these, some elements are compared with the reference interpreter. Raises the errors of
+        `compile`.
+        """
+        judge = compile(in_double(candidate.kernel.program), fast_math=self._fast_math)
+        small = self._small()
+        if small is None:
+            result = judge(*self._wide_arrays, **self._sizes)
+            some = np.unique(np.linspace(0, result.size - 1, LOOKED_AT).astype(int)) if result.size else np.arange(0)
+            fault = self._beyond_bound(judge.program, self._call, result, result, [some])
+            if fault is None:
+                self._judge, self._result_of_judge = judge, result
+            return fault
+        sizes = {name: value for name, value in small.sizes.items() if name in self._program.sizes}
+        arrays = [_widened(np.asarray(small.arrays[array.name], order="C")) for array in self._program.inputs]
+        result, expected = judge(*arrays, **sizes), compile(in_double(self._program))(*arrays, **sizes)
+        if off := list(self._differing(result, expected)):
+            fault = self._beyond_bound(judge.program, small, result, expected, off)
+            if fault is not None:
+                return f"{fault}, at {', '.join(f'{name} = {value}' for name, value in small.sizes.items())}"
+        self._judge, self._result_of_judge = judge, None
+        return None
+
+    def _small(self) -> Arguments | None:
+        """Return random inputs of sizes at which the unscheduled program takes little time, or None."""
+        for limit in SMALL:
+            sizes = {name: min(value, limit) for name, value in self._call.sizes.items()}
+            try:
+                inputs = random_inputs(self._original.whole, sizes)
+                call = bind(self._original.whole, (), {**inputs, **sizes})
+                if operations(self._program, call.sizes, call.arrays) <= MOST_OPERATIONS:
+                    return call
+            except ATLError:
+                continue
+        return None
 
     def fault_of(self, candidate: BuiltSchedule) -> str | None:
         """Return a description of a wrong element of a schedule's result, or None if the result is right.
 
         A schedule may have cancellation where the program has none. So larger deviations in float32 are judged in
-        double precision. There is no wider type for float64, where they are errors.
+        double precision, and all by a bound on the rounding error, which is relative to the magnitudes of the terms.
         """
-        self._out.fill(-1 if self._exact else np.nan)
-        candidate.run()
-        off = list(self._differing(self._out, self._expected))
-        wrong = None
-        if off and self._out.dtype == np.float32:
-            wrong = self._beyond_rounding(candidate.kernel.program, off)
-        elif off:
-            wrong = int(off[0][-1]), self._out, self._expected
-        if wrong is None:
-            return None
-        at, found, right = wrong
-        place = ", ".join(map(str, self._place(at)))
-        found, right = found.reshape(-1)[at], right.reshape(-1)[at]
-        return f"the element at ({place}) is {found:.9g}, but {right:.9g} without the schedule"
+        if self._last is None or self._last[0] is not candidate:
+            self.run_once(candidate, math.inf)
+        assert self._last is not None
+        result, expected = self._last[1], self._expected
+        off = list(self._differing(result, expected))
+        if off and result.dtype == np.float32:
+            if self._judge is None and (fault := self.judge_by(candidate)) is not None:
+                return fault
+            expected = self._expected_in_double
+            kernel = compile(in_double(candidate.kernel.program), fast_math=self._fast_math)
+            wide = kernel(*self._wide_arrays, **self._sizes)
+            for each in self._differing(wide, expected):
+                return _fault(_place(each[-1], wide), wide, expected)
+        return self._beyond_bound(candidate.kernel.program, self._call, result, expected, off)
 
-    def _differing(self, result: AnyArray, expected: AnyArray) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield the elements whose error exceeds the rounding error, by block, the largest error last."""
-        flat, right = result.reshape(-1), expected.reshape(-1)
-        for start in range(0, flat.size, BLOCK):
-            a, b = flat[start : start + BLOCK], right[start : start + BLOCK]
-            with np.errstate(invalid="ignore"):  # infinity minus infinity
-                away = np.abs(a - b)
-            near = away <= self._tolerance * (np.abs(b) + self._scale)
-            off = np.flatnonzero(~((a == b) | near | (np.isnan(a) & np.isnan(b))))
-            if len(off):
-                yield start + off[np.argsort(away[off])]
+    @property
+    def _expected(self) -> AnyArray:
+        """The result of the unscheduled program, or that of the judge in double precision if there is one only."""
+        if self._result_of_start is None and self._judge is None:
+            self.run_start()
+        return self._expected_in_double if self._result_of_start is None else self._result_of_start
 
-    def _beyond_rounding(
-        self, program: Program, off: Sequence[npt.NDArray[np.int64]]
-    ) -> tuple[int, AnyArray, AnyArray] | None:
-        """Return an element that is wrong in double precision, or wrong by more than rounding, with both results.
-
-        The bound on rounding errors is computed for some of the deviating elements, including the worst.
-        """
-        result = compile(in_double(program), fast_math=self._fast_math)(*self._wide_arrays, **self._sizes)
-        for each in self._differing(result, self._expected_in_double):
-            return int(each[-1]), result, self._expected_in_double
-        meaning, terms = denote(program, self._call.sizes, self._call.arrays, InDouble()), self._terms(program)
-        for at in (int(at) for each in off for at in each[np.linspace(0, len(each) - 1, LOOKED_AT).astype(int)]):
-            element = meaning.at(self._place(at))
-            value, size = (0.0, 0.0) if isinstance(element, Pad) else element
-            away = abs(float(self._out.reshape(-1)[at]) - value)
-            if not (np.isfinite(size) and away <= tolerance(self._out.dtype, terms) * size):
-                return at, self._out, self._expected_in_double
-        return None
-
-    @cached_property
+    @property
     def _expected_in_double(self) -> AnyArray:
-        """The result of the unscheduled program in double precision."""
-        made: AnyArray = compile(in_double(self._program))(*self._wide_arrays, **self._sizes)
-        return made
+        """The result of the judge, in double precision."""
+        if self._result_of_judge is None:
+            assert self._judge is not None
+            self._result_of_judge = self._judge(*self._wide_arrays, **self._sizes)
+        return self._result_of_judge
 
     @cached_property
     def _wide_arrays(self) -> list[AnyArray]:
         """The inputs in double precision."""
-        return [each.astype("float64") if each.dtype == np.float32 else each for each in self._arrays]
+        return [_widened(each) for each in self._arrays]
 
-    def _place(self, at: int) -> tuple[int, ...]:
-        return tuple(map(int, np.unravel_index(at, self._out.shape)))
+    def _beyond_bound(
+        self,
+        program: Program,
+        call: Arguments,
+        result: AnyArray,
+        expected: AnyArray,
+        off: Sequence[npt.NDArray[np.int64]],
+    ) -> str | None:
+        """Describe a deviating element of a schedule whose error exceeds the bound on rounding errors.
+
+        The reference interpreter computes the unscheduled program, and the bound for the schedule, at some of the
+        elements, including the worst.
+        """
+        right, bounds = (denote(each, call.sizes, call.arrays, InDouble()) for each in (self._program, program))
+        for at in (at for each in off for at in each[np.linspace(0, len(each) - 1, LOOKED_AT).astype(int)]):
+            place = _place(at, result)
+            if not _is_near(result[place], right.at(place), bounds.at(place), result.dtype):
+                return _fault(place, result, expected)
+        return None
+
+    def _differing(self, result: AnyArray, expected: AnyArray) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the elements whose error exceeds the rounding error, by block, the largest error last."""
+        flat, right = result.reshape(-1), expected.reshape(-1)
+        finite = right[np.isfinite(right)]
+        scale = float(np.abs(finite).mean()) if finite.size else 0.0
+        for start in range(0, flat.size, BLOCK):
+            a, b = flat[start : start + BLOCK], right[start : start + BLOCK]
+            with np.errstate(invalid="ignore"):  # infinity minus infinity
+                away = np.abs(a - b)
+            near = away <= self._tolerance * (np.abs(b) + scale)
+            off = np.flatnonzero(~((a == b) | near | (np.isnan(a) & np.isnan(b))))
+            if len(off):
+                yield start + off[np.argsort(away[off])]
 
     def _terms(self, program: Program) -> int:
         return _terms(program.body, lambda extent: _extent(extent, self._call.sizes, self._call.arrays))
+
+    # -- times --------------------------------------------------------------------------------------------------------
 
     def time_pair(
         self, new: BuiltSchedule, best: BuiltSchedule, *, rounds: int, seconds: float
     ) -> Sequence[tuple[float, float]]:
         """Time two schedules in turns: milliseconds of both in each undisturbed round. Raises `KeyboardInterrupt`."""
+        self._last = None
         clock = WallClock() if new.threaded or best.threaded else ThreadClock()
         samples = alternate({"new": new.run, "best": best.run}, rounds=rounds, seconds=seconds, clock=clock)
         if samples.interrupted:
             raise KeyboardInterrupt
         pairs = zip(samples.times["new"], samples.times["best"], strict=True)
         return [(a, b) for a, b in pairs if a is not None and b is not None]
+
+
+def _place(at: Any, result: AnyArray) -> tuple[int, ...]:
+    return tuple(int(k) for k in np.unravel_index(at, result.shape))
+
+
+def _fault(place: tuple[int, ...], result: AnyArray, expected: AnyArray) -> str:
+    at = ", ".join(map(str, place))
+    return f"the element at ({at}) is {result[place]:.9g}, but {expected[place]:.9g} without the schedule"
+
+
+def _widened(array: AnyArray) -> AnyArray:
+    return array.astype("float64") if array.dtype == np.float32 else array
+
+
+def _is_near(found: Any, right: Measured | Pad, bound: Measured | Pad, dtype: npt.DTypeLike) -> bool:
+    """Return whether a result differs from the right value by rounding only."""
+    value = 0 if isinstance(right, Pad) else right[0]
+    _, size, roundings = (0.0, 0.0, 0) if isinstance(bound, Pad) else bound
+    if found == value or (np.isnan(found) and np.isnan(value)):
+        return True
+    return not is_integer(str(np.dtype(dtype))) and bool(
+        np.isfinite(size) and abs(float(found) - value) <= tolerance(dtype, roundings) * size
+    )
 
 
 def _terms(e: Expr, extent: Callable[[Index], int]) -> int:

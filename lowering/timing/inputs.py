@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from atl.core.dtypes import is_integer
-from atl.core.index import Array, Index, Leaf, Size, value_of
+from atl.core.index import Array, Index, Size, value_of
 from atl.core.program import Program, checked_program, is_bool_array
 from atl.errors import ArgumentError, ATLError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import AnyArray, index_elements
@@ -21,7 +21,8 @@ BELOW: Final = 100
 def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) -> dict[str, AnyArray]:
     """Return an array for each input. Floats are from 0.5 to 1.5, so that sums do not cancel and divisions are safe.
 
-    Integers are in their declared range and order. Raises `ArgumentError` if a size is missing or no such array exists,
+    Integers are in their declared range and order. Positions in a sparse operand are those of all its entries in
+    order, so the rows have random lengths. Raises `ArgumentError` if a size is missing or no such array exists,
     and `OutOfMemory` if an array is too large.
 
     >>> import atl
@@ -46,6 +47,9 @@ def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) 
     for array in program.inputs:
         try:
             made[array.name] = _made(array, random, sizes, made)
+            if array.high is not None and made[array.name].size and _has_positions(array, program):
+                made[array.name].sort()
+                made[array.name][[0, -1]] = 0, _value(array.high, sizes, made) - 1
         except ATLError:
             raise
         except (MemoryError, OverflowError, ValueError) as error:
@@ -56,17 +60,21 @@ def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) 
     return made
 
 
-def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], made: Mapping[str, AnyArray]) -> Any:
-    def value(expression: Index) -> int:
-        return value_of(expression, lambda leaf: _size(leaf, sizes), index_elements(made))
+def _has_positions(array: Array, program: Program) -> bool:
+    """Return whether the array contains positions in another array of a sparse operand, as that of rows in CSR."""
+    parts = next((each.arrays for each in program.packed if array.name in each.arrays), ())
+    lengths = [each.shape[0] for each in program.inputs if each.name in parts and each.shape]
+    return len(array.shape) == 1 and array.high is not None and array.high - 1 in lengths
 
-    shape = tuple(value(extent) for extent in array.shape)
+
+def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], made: Mapping[str, AnyArray]) -> Any:
+    shape = tuple(_value(extent, sizes, made) for extent in array.shape)
     if is_bool_array(array):
         return random.integers(0, 2, shape).astype(np.bool_)
     if not is_integer(array.dtype):
         return (random.random(shape) + 0.5).astype(array.dtype)
-    low = 0 if array.low is None else value(array.low)
-    high = low + BELOW if array.high is None else value(array.high)
+    low = 0 if array.low is None else _value(array.low, sizes, made)
+    high = low + BELOW if array.high is None else _value(array.high, sizes, made)
     strict = array.monotonic == "increasing"
     count = shape[-1] if strict and shape else 1
     if array.high is None:
@@ -87,5 +95,5 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
     return rows
 
 
-def _size(leaf: Leaf, sizes: Mapping[str, int]) -> int:
-    return sizes[leaf.name] if isinstance(leaf, Size) else 0
+def _value(expression: Index, sizes: Mapping[str, int], made: Mapping[str, AnyArray]) -> int:
+    return value_of(expression, lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0, index_elements(made))

@@ -81,20 +81,21 @@ def in_double(program: Program) -> Program:
     return replace(program, inputs=tuple(arrays.values()), body=visit(program.body), packed=())
 
 
-Measured: TypeAlias = tuple[Any, Any]
-"""A number in double precision, and the magnitude that its rounding error is relative to."""
+Measured: TypeAlias = tuple[Any, Any, int]
+"""A number in double precision, the magnitude that its rounding error is relative to, and its number of roundings."""
 
 
 class InDouble(Scalars[Measured]):
-    """Arithmetic in double precision with magnitudes: that of a + b is |a| + |b|, even if a and b cancel.
+    """Arithmetic in double precision with bounds on rounding: the magnitude of a + b is |a| + |b|, even if they cancel.
 
-    To first order, each operation contributes an error of about the unit roundoff of its type times the magnitude.
+    To first order, each operation on the way to a number contributes an error of at most the unit roundoff of its type
+    times the magnitude. So `tolerance(dtype, roundings)` times the magnitude bounds the error.
 
     >>> scalars = InDouble()
     >>> a, b = scalars.constant(3, "float32"), scalars.constant(1, "float32")
-    >>> value, magnitude = scalars.binary("sub", "float32", a, b)
-    >>> float(value), float(magnitude)
-    (2.0, 4.0)
+    >>> value, magnitude, roundings = scalars.binary("sub", "float32", a, b)
+    >>> float(value), float(magnitude), roundings
+    (2.0, 4.0, 1)
     """
 
     def __init__(self) -> None:
@@ -110,41 +111,50 @@ class InDouble(Scalars[Measured]):
     def element(self, raw: Any, dtype: str) -> Measured:
         return _alone(self._machine.element(raw, _wide(dtype)))
 
-    @np.errstate(all="ignore")
     def unary(self, op: tm.UnaryOp, dtype: str, x: Measured) -> Measured:
-        (a, size), value = x, self._machine.unary(op, _wide(dtype), x[0])
-        match op:
-            case "neg" | "abs":
-                return value, size
-            case "sqrt":
-                return value, abs(value) + (size / (2 * value) if size else 0)
-            case "exp":
-                return value, value * (1 + size)
-            case "log":
-                return value, abs(value) + size / abs(a)
-            case "tanh":
-                return value, 2 * abs(value) + size * (1 - value * value)
+        value = self._machine.unary(op, _wide(dtype), x[0])
+        return value, _magnitude_of_unary(op, value, x), x[2] + 1
 
-    @np.errstate(all="ignore")
     def binary(self, op: tm.BinaryOp, dtype: str, x: Measured, y: Measured) -> Measured:
-        (a, first), (b, second) = x, y
-        value = self._machine.binary(op, _wide(dtype), a, b)
-        match op:
-            case "add" | "sub":
-                return value, first + second
-            case "mul":
-                return value, first * abs(b) + abs(a) * second
-            case "div":
-                return value, (first + abs(value) * second) / abs(b) if b else abs(value)
-            case "min" | "max":
-                return value, max(first, second)
+        value = self._machine.binary(op, _wide(dtype), x[0], y[0])
+        return value, _magnitude_of_binary(op, value, x, y), max(x[2], y[2]) + 1
 
     def cast(self, target: str, source: str, x: Measured) -> Measured:
         value = self._machine.cast(_wide(target), _wide(source), x[0])
-        return _alone(value) if is_integer(target) else (value, x[1])
+        return _alone(value) if is_integer(target) else (value, x[1], x[2] + 1)
 
     def neutral(self, monoid: tm.Monoid, dtype: str) -> Measured | None:
         return _alone(self._machine.neutral(monoid, _wide(dtype))) if monoid in ("sum", "product") else None
+
+
+@np.errstate(all="ignore")
+def _magnitude_of_unary(op: tm.UnaryOp, value: Any, x: Measured) -> Any:
+    a, size, _ = x
+    match op:
+        case "neg" | "abs":
+            return size
+        case "sqrt":
+            return abs(value) + (size / (2 * value) if size else 0)
+        case "exp":
+            return value * (1 + size)
+        case "log":
+            return abs(value) + size / abs(a)
+        case "tanh":
+            return 2 * abs(value) + size * (1 - value * value)
+
+
+@np.errstate(all="ignore")
+def _magnitude_of_binary(op: tm.BinaryOp, value: Any, x: Measured, y: Measured) -> Any:
+    (a, first, _), (b, second, _) = x, y
+    match op:
+        case "add" | "sub":
+            return first + second
+        case "mul":
+            return first * abs(b) + abs(a) * second
+        case "div":
+            return (first + abs(value) * second) / abs(b) if b else abs(value)
+        case "min" | "max":
+            return max(first, second)
 
 
 def _wide(dtype: str | None) -> str:
@@ -152,4 +162,4 @@ def _wide(dtype: str | None) -> str:
 
 
 def _alone(value: Any) -> Measured:
-    return value, abs(float(value))
+    return value, abs(float(value)), 0

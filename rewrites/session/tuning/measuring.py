@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from pathlib import Path
@@ -11,14 +11,22 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from atl.core.program import Program
 
-FIRST: Final = 7
-"""Rounds that suffice for most candidates."""
-ROUNDS: Final = 31
-"""Additional rounds if the first ones are inconclusive."""
+ROUNDS: Final = (3, 4, 8, 8, 8, 7)
+"""Numbers of rounds after each of which a comparison may end."""
+SUFFICIENT: Final = 7
+"""Rounds that suffice if the verdict is clear."""
 SURE: Final = 0.95
 """Confidence level of the intervals."""
 WORTH: Final = 1.01
 """The least speedup that counts: a smaller one does not justify another schedule."""
+CLEARLY: Final = 1.1
+"""A candidate that is slower by this factor in each of the first rounds has lost."""
+LOSING: Final = 1.5
+"""A candidate whose first run takes so many times as long as one of the best has lost."""
+SHORT: Final = 10.0
+"""Milliseconds below which the first run may be slow because caches are cold; then later ones count."""
+RERUNS: Final = 3
+"""The number of later runs of which the fastest counts."""
 
 
 class Built(Protocol):
@@ -27,6 +35,20 @@ class Built(Protocol):
     @property
     def identity(self) -> str:
         """A text that identifies the machine code and how it was built."""
+
+    @property
+    def threaded(self) -> bool:
+        """True if several threads run it, so that it is measured in wall time."""
+
+
+class Unbuilt(Protocol):
+    """A candidate before the C compiler has run."""
+
+    def build(self) -> object:
+        """Run the C compiler, in any thread. Raises `ATLError` on failure."""
+
+    def finish(self) -> Any:
+        """Return the candidate, built now if it was not. Raises `ATLError` on failure."""
 
 
 @runtime_checkable
@@ -41,8 +63,28 @@ class Comparison(Protocol):
     def folder(self) -> Path:
         """The folder for a table of times."""
 
-    def candidate(self, program: Program) -> Any:
-        """Build a candidate. Raises `ATLError` on failure."""
+    @property
+    def builds_ahead(self) -> bool:
+        """True if a core is free for the C compiler while another one is timed."""
+
+    @property
+    def predicted_ms(self) -> float:
+        """A low prediction of the milliseconds of the unscheduled program."""
+
+    def begin(self, program: Program) -> Any:
+        """Return a candidate that is not built. Raises `ATLError` on failure."""
+
+    def judge_by(self, candidate: Any) -> str | None:
+        """Compare other results with this candidate's, more precisely; describe what is wrong with it, or None."""
+
+    def run_start(self) -> float:
+        """Run the unscheduled program once, to compare other results with its result; return the milliseconds."""
+
+    def is_start(self, candidate: Any) -> bool:
+        """Return whether a candidate is the machine code of the unscheduled program."""
+
+    def run_once(self, candidate: Any, seconds: float) -> float | None:
+        """Run a candidate once; return the milliseconds, or None if it was stopped after these seconds."""
 
     def fault_of(self, candidate: Any) -> str | None:
         """Describe what is wrong with the result of a candidate; None if it is right."""
@@ -74,6 +116,11 @@ class Interval:
             return "faster"
         return "slower" if self.high < 1 else "even"
 
+    @property
+    def is_decided(self) -> bool:
+        """True if more rounds would hardly make it faster by an amount that counts, or slower."""
+        return self.verdict != "even" or self.high < WORTH
+
     def times(self, factor: float) -> Interval:
         """Return the speed ratio relative to a third candidate, given the second one's ratio to it."""
         return Interval(self.middle * factor, self.low * factor, self.high * factor, self.rounds)
@@ -97,11 +144,28 @@ def interval(ratios: Sequence[float]) -> Interval:
     return Interval(median(ordered), ordered[cut], ordered[count - 1 - cut], count)
 
 
-def compared(comparison: Comparison, new: Any, best: Any, seconds: float) -> tuple[Interval, float] | None:
-    """Return a candidate's speed ratio to the best so far, and its milliseconds; None without an undisturbed round."""
-    pairs = list(comparison.time_pair(new, best, rounds=FIRST, seconds=seconds / 3))
-    if not pairs or interval([b / a for a, b in pairs]).verdict == "even" or len(pairs) < FIRST:
-        pairs += comparison.time_pair(new, best, rounds=ROUNDS, seconds=seconds)
+def compared(
+    comparison: Comparison, new: Any, best: Any, *, ms: float, time_left: Callable[[], float]
+) -> tuple[Interval, float] | None:
+    """Return a candidate's speed ratio to the best so far, and its milliseconds; None without an undisturbed round.
+
+    It ends when the candidate is clearly slower, when enough rounds agree, or when no round fits in the seconds that
+    are left. `ms` is the expected time of a round.
+    """
+    pairs: list[tuple[float, float]] = []
+    for rounds in ROUNDS:
+        fitting = min(rounds, int(1e3 * time_left() / max(ms, 1e-6)))
+        if fitting < (ROUNDS[0] if not pairs else 1):
+            break
+        left = time_left()
+        pairs += comparison.time_pair(new, best, rounds=fitting, seconds=left)
+        ms = max(ms, 1e3 * (left - time_left()) / fitting)
+        if not pairs:
+            continue
+        ratios = [b / a for a, b in pairs]
+        is_clear = len(ratios) >= ROUNDS[0] and max(ratios) * CLEARLY < 1
+        if is_clear or (len(ratios) >= SUFFICIENT and interval(ratios).is_decided):
+            break
     if not pairs:
         return None
     return interval([b / a for a, b in pairs]), median(a for a, _ in pairs)

@@ -6,33 +6,57 @@ rejects is listed with its reason.
 
 from __future__ import annotations
 
+import math
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from dataclasses import dataclass, replace
 from os import PathLike
+from statistics import median
+from time import monotonic
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.kernel import Theorem
 from rewrites.session.tuning.default_schedules import default_schedule
-from rewrites.session.tuning.measuring import Comparison, Interval, Measure, compared
-from rewrites.session.tuning.space import Parameters, called, candidates, check_parameters, next_of
-from rewrites.session.tuning.table import Measured, Table, table_of
-from rewrites.session.tuning.tuned import S, Scheduled, Stopped, Tried, Tuned
+from rewrites.session.tuning.measuring import (
+    LOSING,
+    RERUNS,
+    ROUNDS,
+    SHORT,
+    SUFFICIENT,
+    WORTH,
+    Comparison,
+    Interval,
+    Measure,
+    Unbuilt,
+    compared,
+    interval,
+)
+from rewrites.session.tuning.space import Choices, Parameters, called, candidates, check_parameters, next_of
+from rewrites.session.tuning.table import Baseline, Measured, Table, table_of
+from rewrites.session.tuning.tuned import START, S, Scheduled, Stopped, Tried, Tuned
 
 WIDTH: Final = 118
 """Maximum width of the progress line."""
+
+
+STOPPED: Final[Mapping[Stopped, str]] = {
+    "exhausted": "all candidates were tried",
+    "budget": "the time is up",
+    "interrupted": "interrupted",
+}
 
 
 class Progress:
     """A progress line on the error stream, if that is a terminal."""
 
     def __init__(self, total: int, budget: float) -> None:
-        self._begun = time.monotonic()
+        self._begun = monotonic()
         self._total = total
-        self._budget = budget
+        self.budget = budget
         self._done = 0
         self.best = ""
         self._on_terminal = sys.stderr.isatty()
@@ -40,37 +64,54 @@ class Progress:
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self._begun
+        return monotonic() - self._begun
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the budget is used up."""
+        return self.budget - self.seconds
 
     @property
     def is_over(self) -> bool:
         """True if the time budget is used up."""
-        return self.seconds >= self._budget
+        return self.seconds_left <= 0
 
     def show(self, what: str) -> None:
         """Show the current activity."""
         if self._on_terminal:
             best = f"; best: {self.best}" if self.best else ""
-            at = f"{self._done} of {self._total}, {self.seconds:.0f} of {self._budget:g} s"
+            at = f"{self._done} of {self._total}, {self.seconds:.0f} of {self.budget:g} s"
             self._write(f"{at}: {what}{best}")
 
     def done(self) -> None:
         """Count a candidate."""
         self._done += 1
 
-    def clear(self) -> None:
-        """Erase the line."""
+    def end(self, stopped: Stopped | None) -> None:
+        """Erase the line, and say why the search ended."""
         if self._on_terminal:
-            self._write("")
+            best = f"; best: {self.best}" if self.best else ""
+            at = f"{self._done} of {self._total} candidates in {self.seconds:.0f} s"
+            self._write("" if stopped is None else f"{at}: {STOPPED[stopped]}{best}\n")
 
     def _write(self, line: str) -> None:
         sys.stderr.write(f"\r\033[K{line[:WIDTH]}")
         sys.stderr.flush()
 
 
-MAX_SECONDS_EACH: Final = 10.0
-"""Upper limit of the seconds for timing a candidate, however large the budget."""
-AT_START: Final = Interval(1.0, 1.0, 1.0, 0)
+UNPROMISING: Final = 20.0
+"""The start is not run if it is predicted to take so many times as long as the first candidate."""
+SHARE: Final = 4.0
+"""The start is not run if it is predicted to take more than one in so many parts of the time that is left."""
+ABANDONED: Final = 10.0
+"""A first run is stopped after so many times the time of the best."""
+LEAST_SECONDS: Final = 0.5
+"""Seconds of a first run before it is stopped: on a loaded machine even a fast one takes a while."""
+LEAST_SHARE: Final = 1.0
+"""Seconds that may be used to time a candidate, however small the budget."""
+SHARES: Final = 10.0
+"""The number of parts of the budget of which one may be used to time a candidate."""
+SAME: Final = Interval(1.0, 1.0, 1.0, 0)
 
 
 def autotune(
@@ -87,13 +128,19 @@ def autotune(
     """Try a schedule with every choice of its parameters, and return the fastest with its theorem.
 
     `schedule(**parameters)` derives a session, like the functions of `examples/fast.py`. All sessions must start from
-    the same program; it is the reference for results and the first time to beat. `measure` creates a comparison for a
-    program at these sizes, by default `atl.measure`. Candidates near the best so far come first. Each is timed in turn
-    with the best so far, and replaces it if it is faster within a 95 % confidence interval and by at least 1 %.
+    the same program. `choices` maps each parameter to its values, the preferred one first. `measure` creates a
+    comparison for a program at these sizes, by default `atl.measure`.
 
-    No candidate is started after `budget` seconds. An interrupt (ctrl-C) ends the search too. Times are saved in a
-    table, in `folder` or the comparison's own folder, by program, sizes, machine, compiler and flags. The next run
-    begins with the best of the table and measures only what is missing. `watch` is called with each candidate.
+    The first candidate has the first values. Then come those near the best so far. A candidate is out if its first run
+    takes 1.5 times as long as one of the best. Otherwise both are timed in turn, and it replaces the best if it is
+    faster within a 95 % confidence interval and by at least 1 %. The start is run once, as the reference for results
+    and times. If it is predicted to take 20 times as long as the first candidate, it is not run. Then the reference is
+    the first candidate, whose results are judged in float64, and compared with the start at small sizes.
+
+    The search ends after `budget` seconds, which include deriving, compiling and checking, or at an interrupt
+    (ctrl-C). With two cores, the C compiler builds the next candidate while one is timed. Times are saved in a table,
+    in `folder` or the comparison's own folder, by program, sizes, machine, compiler and flags. The next run begins with
+    the best of the table and measures only what is missing. `watch` is called with each candidate.
 
     Raises `InvalidArgument`, and the errors of `measure` for the start.
 
@@ -122,26 +169,37 @@ def autotune(
     if folder is not None and not isinstance(folder, str | PathLike):
         raise InvalidArgument(f"folder={brief(folder)}", required="the path of a folder for the table of times")
     progress = Progress(len(untried), budget)
-    lhs = _start_of(schedule, untried) if start is None else start.lhs
+    first: dict[str, S] = {}
+    lhs = _start_of(schedule, untried, first) if start is None else start.lhs
     program = lhs if start is None else start.rhs
     comparison = measure(program, sizes)
     if not isinstance(comparison, Comparison):
         raise InvalidArgument(f"measure returned {brief(comparison)}", required="a comparison, as atl.measure returns")
-    tuner = _Tuner(schedule, comparison, lhs, program, sizes, folder, progress, watch)
+    table = table_of(program, choices, sizes, comparison, folder)
+    tuner = _Tuner(schedule, choices, comparison, lhs, program, sizes, table, progress, watch, first)
+    found: Tuned[S] | None = None
     try:
-        return tuner.run(untried, budget)
+        found = tuner.run(untried)
+        return found
     finally:
-        progress.clear()
+        progress.end(None if found is None else found.stopped)
 
 
-def _start_of(schedule: Callable[..., S], untried: Sequence[Parameters]) -> Program:
-    """Return the start of the first candidate that can be derived. Raises the first candidate's error if none can."""
+def _start_of(schedule: Callable[..., S], untried: Sequence[Parameters], derived: dict[str, S]) -> Program:
+    """Return the start of the first candidate that can be derived, and add it to `derived`.
+
+    Raises the first candidate's error if none can.
+    """
     refused: ATLError | None = None
     for parameters in untried:
         try:
-            return _theorem_of(schedule(**parameters), parameters).lhs
+            session = schedule(**parameters)
+            lhs = _theorem_of(session, parameters).lhs
         except ATLError as error:
             refused = refused or error
+        else:
+            derived[called(parameters)] = session
+            return lhs
     assert refused is not None
     raise refused
 
@@ -154,105 +212,141 @@ def _theorem_of(session: object, parameters: Parameters) -> Theorem:
     return theorem
 
 
+class _OutOfTime(Exception):
+    """The budget ended while a candidate was built or run."""
+
+
+@dataclass
+class _Begun(Generic[S]):
+    """A candidate that is being built, or the reason why it cannot be."""
+
+    parameters: dict[str, Any]
+    session: S | None = None
+    unbuilt: Unbuilt | None = None
+    building: Future[object] | None = None
+    error: ATLError | None = None
+
+
 class _Tuner(Generic[S]):
     """A tuning run: the candidates tried so far, and the best of them."""
 
     def __init__(
         self,
         schedule: Callable[..., S],
+        choices: Choices,
         comparison: Comparison,
         lhs: Program,
         start: Program,
         sizes: Mapping[str, int],
-        folder: str | PathLike[str] | None,
+        table: Table,
         progress: Progress,
         watch: Callable[[Tried], object] | None,
+        derived: dict[str, S],
     ) -> None:
         self.schedule = schedule
+        self.choices = choices
         self.comparison = comparison
         self.lhs = lhs
         self.start = start
         self.sizes = sizes
-        self.table: Table = table_of(start, sizes, comparison, folder)
+        self.table = table
         self.progress = progress
         self.watch = watch
+        self.derived = derived
         self.tried: list[Tried] = []
         self.by_identity: dict[str, Tried] = {}
-        self.at_start = comparison.candidate(start)
-        self.start_ms: float | None = None
-        # The best so far: the candidate, its speed, its kernel and its session.
+        self.is_judged = False
+        self.preparations: list[float] = []
+        # The candidate after the one that is timed.
+        self.next: _Begun[S] | None = None
+        # The best so far: the candidate, its kernel and its session.
         self.best: Tried | None = None
-        self.speed = AT_START
-        self.fastest: Any = self.at_start
+        self.fastest: Any = None
         self.session: S | None = None
 
-    def run(self, untried: list[dict[str, Any]], budget: float) -> Tuned[S]:
+    def run(self, untried: list[dict[str, Any]]) -> Tuned[S]:
         """Try one candidate after another."""
-        share = min(MAX_SECONDS_EACH, max(1.0, budget / 10))
         stopped: Stopped = "exhausted"
         following = self._remembered_best(untried)
-        try:
-            while untried:
-                if self.progress.is_over and following is None:
-                    stopped = "budget"
-                    break
-                candidate = following or next_of(untried, None if self.best is None else self.best.parameters)
-                following = None
-                self._try(candidate, share)
-                untried.remove(candidate)
-        except KeyboardInterrupt:
-            stopped = "interrupted"
+        from lowering.c_compiler import limited_runs
+
+        # The best of the table is built again whatever the budget.
+        limit = math.inf if following is not None and self.progress.is_over else self.progress.seconds_left
+        with limited_runs(limit) as runs, ThreadPoolExecutor(1) as self.worker:
+            try:
+                while untried:
+                    if following is None and not self._has_time():
+                        stopped = "budget"
+                        break
+                    begun = self.next or self._begun(following or self._next_of(untried))
+                    self.next = None
+                    rest = [each for each in untried if each != begun.parameters]
+                    if rest and self.comparison.builds_ahead and self._has_time():
+                        self.next = self._begun(self._next_of(rest, begun.parameters))
+                    self._record(self._tried(begun))
+                    untried.remove(begun.parameters)
+                    following = None
+            except _OutOfTime:
+                stopped = "budget"
+            except KeyboardInterrupt:
+                stopped = "interrupted"
+            finally:
+                runs.stop()
+        return self._result(stopped, untried)
+
+    def _result(self, stopped: Stopped, untried: Sequence[Parameters]) -> Tuned[S]:
+        baseline = self.table.baseline or Baseline(START, None)
+        best, session = self.best, self.session
+        if best is not None and baseline.start_ms is not None and best.speed is not None and best.speed.middle < WORTH:
+            best = session = None
         return Tuned(
             self.start,
             dict(self.sizes),
-            tuple(self._at_start_timed(one) for one in self.tried),
-            self.best,
-            self.session,
+            tuple(self.tried),
+            best,
+            session,
             stopped,
             tuple(untried),
-            self.start_ms,
+            baseline.name,
+            baseline.start_ms,
+            baseline.note,
             self.progress.seconds,
             self.table.path,
         )
 
-    def _at_start_timed(self, tried: Tried) -> Tried:
-        """Fill in the start's time for a candidate with the start's code, which may be timed later."""
-        return replace(tried, ms=self.start_ms) if tried.speed is AT_START else tried
+    def _has_time(self) -> bool:
+        """Return whether another candidate can be derived, built and checked in the time that is left."""
+        return self.progress.seconds_left > (median(self.preparations) if self.preparations else 0)
+
+    def _next_of(self, untried: Sequence[dict[str, Any]], last: Parameters | None = None) -> dict[str, Any]:
+        return next_of(self.choices, untried, last if self.best is None else self.best.parameters)
 
     def _remembered_best(self, untried: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         """Return the fastest candidate of the table, which is tried first whatever the budget."""
-        known = {row.called: row for row in self.table.measured.values() if row.low > 1}
+        known = {row.called: row for row in self.table.measured.values()}
         again = [each for each in untried if called(each) in known]
         return max(again, key=lambda each: known[called(each)].speed, default=None)
 
-    def _try(self, parameters: dict[str, Any], seconds: float) -> None:
-        name = called(parameters)
-        fault: str | None = None
+    # -- building -----------------------------------------------------------------------------------------------------
+
+    def _begun(self, parameters: dict[str, Any]) -> _Begun[S]:
+        """Derive a candidate and lower it, and begin to build it if another core is free."""
+        begun, started = _Begun[S](parameters), self.progress.seconds
+        self.progress.show(f"deriving {called(parameters)}")
         try:
-            self.progress.show(f"deriving {name}")
-            session = self._derived(parameters)
-            self.progress.show(f"building {name}")
-            built = self.comparison.candidate(session.goal)
-            known = self._known(parameters, built)
-            if known is None:
-                self.progress.show(f"checking {name}")
-                fault = self.comparison.fault_of(built)
+            begun.session = self._derived(parameters)
+            begun.unbuilt = self.comparison.begin(begun.session.goal)
         except ATLError as error:
-            self._record(Tried(parameters, "refused", f"{error.summary} [{error.code}]", error=error))
-            return
-        if fault is not None:
-            self._record(Tried(parameters, "wrong", fault))
-            return
-        tried, against_best = known or self._timed(parameters, built, seconds)
-        self.by_identity.setdefault(built.identity, tried)
-        if against_best is not None and against_best.verdict == "faster":
-            assert tried.speed is not None
-            self.best, self.speed, self.fastest, self.session = tried, tried.speed, built, session
-            self.progress.best = f"{name}, {tried.speed.middle:.2f} x"
-        self._record(tried)
+            begun.error = error
+        if begun.unbuilt is not None and self.comparison.builds_ahead:
+            begun.building = self.worker.submit(copy_context().run, begun.unbuilt.build)
+        self.preparations.append(self.progress.seconds - started)
+        return begun
 
     def _derived(self, parameters: dict[str, Any]) -> S:
-        session = self.schedule(**parameters)
+        session = self.derived.pop(called(parameters), None)
+        if session is None:
+            session = self.schedule(**parameters)
         if _theorem_of(session, parameters).lhs != self.lhs:
             raise InvalidArgument(
                 f"the schedule returns {brief(session)} for {called(parameters)}",
@@ -260,34 +354,166 @@ class _Tuner(Generic[S]):
             )
         return session
 
-    def _known(self, parameters: Parameters, built: Any) -> tuple[Tried, Interval | None] | None:
+    def _built(self, begun: _Begun[S]) -> Any:
+        """Return a candidate, built; while it is measured in wall time, nothing else is built."""
+        if begun.error is not None:
+            raise begun.error
+        assert begun.unbuilt is not None
+        started = self.progress.seconds
+        self.progress.show(f"building {called(begun.parameters)}")
+        if begun.building is not None:
+            wait([begun.building])
+        try:
+            built = begun.unbuilt.finish()
+        except ATLError as error:
+            if self.progress.is_over:
+                raise _OutOfTime from error
+            raise
+        self.preparations[-1] += self.progress.seconds - started
+        if built.threaded and self.next is not None and self.next.building is not None:
+            wait([self.next.building])
+        return built
+
+    # -- trying -------------------------------------------------------------------------------------------------------
+
+    def _tried(self, begun: _Begun[S]) -> Tried:
+        """Build, check and time a candidate; it becomes the best if it is the first one or faster."""
+        parameters = begun.parameters
+        try:
+            built = self._built(begun)
+            tried = self._known(parameters, built) or self._checked(parameters, built)
+        except ATLError as error:
+            return Tried(parameters, "refused", f"{error.summary} [{error.code}]", error=error)
+        if tried.speed is None:
+            return tried
+        self.by_identity.setdefault(built.identity, tried)
+        if self.best is None or self._is_faster(tried):
+            self.best, self.fastest, self.session = tried, built, begun.session
+            self.progress.best = f"{tried.name}, {tried.speed.middle:.2f} x"
+        return tried
+
+    def _is_faster(self, tried: Tried) -> bool:
+        assert tried.speed is not None
+        assert self.best is not None
+        assert self.best.speed is not None
+        return tried.outcome != "same" and tried.speed.times(1 / self.best.speed.middle).verdict == "faster"
+
+    def _known(self, parameters: Parameters, built: Any) -> Tried | None:
         """Return the result for a candidate that need not be timed: same code as an earlier one, or in the table."""
-        if built.identity == self.at_start.identity:
-            return Tried(parameters, "same", "same code as the start", AT_START, self.start_ms), None
         earlier = self.by_identity.get(built.identity)
         if earlier is not None:
-            return replace(earlier, parameters=parameters, outcome="same", note=f"same code as {earlier.name}"), None
+            note = f"same code as {earlier.name}"
+            return replace(earlier, parameters=parameters, outcome="same", note=note)
         row = self.table.measured.get(built.identity)
-        if row is None:
+        if row is None or (self.best is None and self.table.baseline is None):
             return None
-        speed = row.interval
-        if self.start_ms is None:
-            self.start_ms = row.speed * row.ms
-        return Tried(parameters, "remembered", "from the table", speed, row.ms), speed.times(1 / self.speed.middle)
+        return Tried(parameters, "remembered", "from the table", row.interval, row.ms)
 
-    def _timed(self, parameters: Parameters, built: Any, seconds: float) -> tuple[Tried, Interval | None]:
-        """Time a candidate; return it with its speed ratio to the best so far."""
-        name = called(parameters)
-        self.progress.show(f"measuring {name}")
-        result = compared(self.comparison, built, self.fastest, seconds)
+    def _checked(self, parameters: Parameters, built: Any) -> Tried:
+        """Run a candidate once, compare its result, and time it if it has not lost."""
+        self.progress.show(f"checking {called(parameters)}")
+        limit = self.progress.seconds_left
+        if self.best is None:
+            return self._first(parameters, built, limit)
+        assert self.best.ms is not None
+        if not self.is_judged:  # the best is from the table
+            _, fault = self._reference(self.best.name, self.fastest, self.best.ms)
+            if fault is not None:
+                return Tried(parameters, "wrong", f"the reference {self.best.name}: {fault}")
+        longest = max(LEAST_SECONDS, ABANDONED * self.best.ms / 1e3)
+        ms = self.comparison.run_once(built, min(longest, limit))
+        if ms is None:
+            if longest >= limit:
+                raise _OutOfTime
+            note = (
+                f"its first run was stopped after {longest:.2g} s; one of {self.best.name} takes {self.best.ms:.3g} ms"
+            )
+            return Tried(parameters, "slow", note)
+        if (slower := self._slower(built, ms)) is not None:
+            return Tried(parameters, "slow", f"its first run took {slower:.1f} times as long as one of the best", ms=ms)
+        if (fault := self.comparison.fault_of(built)) is not None:
+            return Tried(parameters, "wrong", fault)
+        return self._timed(parameters, built, ms)
+
+    def _slower(self, built: Any, ms: float) -> float | None:
+        """Return how many times as long as a run of the best a first run took, if it has lost."""
+        assert self.best is not None
+        assert self.best.ms is not None
+        if ms <= LOSING * self.best.ms:
+            return None
+        # The machine may have become slower, and a short first run is cold: it checks its arguments and loads code.
+        again = 1 if ms >= SHORT else RERUNS
+        best = min(self.comparison.run_once(self.fastest, math.inf) or self.best.ms for _ in range(again))
+        if ms < SHORT:
+            ms = min(self.comparison.run_once(built, math.inf) or ms for _ in range(again))
+        return ms / best if ms > LOSING * max(best, self.best.ms) else None
+
+    def _timed(self, parameters: Parameters, built: Any, ms: float) -> Tried:
+        """Time a candidate in turn with the best so far."""
+        assert self.best is not None
+        assert self.best.speed is not None
+        assert self.best.ms is not None
+        self.progress.show(f"measuring {called(parameters)}")
+        until = self.progress.seconds + min(self.progress.seconds_left, max(LEAST_SHARE, self.progress.budget / SHARES))
+        result = compared(
+            self.comparison, built, self.fastest, ms=ms + self.best.ms, time_left=lambda: until - self.progress.seconds
+        )
         if result is None:
-            return Tried(parameters, "noisy", "every round was disturbed by another process"), None
-        against_best, ms = result
-        speed = against_best.times(self.speed.middle)
-        if self.start_ms is None:
-            self.start_ms = speed.middle * ms
-        self.table.keep(built.identity, Measured.of(name, speed, ms))
-        return Tried(parameters, "measured", "", speed, ms), against_best
+            if self.progress.seconds_left * 1e3 < ROUNDS[0] * (ms + self.best.ms):
+                raise _OutOfTime
+            return Tried(parameters, "noisy", "every round was disturbed by another process")
+        against_best, middle = result
+        speed = against_best.times(self.best.speed.middle)
+        self.table.keep(built.identity, Measured.of(parameters, speed, middle))
+        return Tried(parameters, "measured", "", speed, middle)
+
+    # -- the first candidate, and the start ---------------------------------------------------------------------------
+
+    def _first(self, parameters: Parameters, built: Any, limit: float) -> Tried:
+        """Check and time the first candidate, and run the start once if that does not take too long."""
+        name = called(parameters)
+        ms = self.comparison.run_once(built, limit)
+        if ms is None:
+            raise _OutOfTime
+        baseline, fault = self._reference(name, built, ms)
+        fault = fault or self.comparison.fault_of(built)
+        if fault is not None:
+            return Tried(parameters, "wrong", fault)
+        self.progress.show(f"measuring {name}")
+        fitting = max(1, min(SUFFICIENT, int(1e3 * self.progress.seconds_left / SHARE / ms)))
+        times = [a for a, _ in self.comparison.time_pair(built, built, rounds=fitting, seconds=limit)] or [ms]
+        middle = median(times)
+        self.table.begin(baseline)
+        speed = SAME if baseline.start_ms is None else interval([baseline.start_ms / each for each in times])
+        is_start = baseline.start_ms is not None and self.comparison.is_start(built)
+        if is_start:
+            speed, middle = SAME, baseline.start_ms or middle
+        self.table.keep(built.identity, Measured.of(parameters, speed, middle))
+        if is_start:
+            return Tried(parameters, "same", f"same code as the {START}", speed, middle)
+        return Tried(parameters, "measured", "", speed, middle)
+
+    def _reference(self, name: str, built: Any, ms: float) -> tuple[Baseline, str | None]:
+        """Run the start once, and return it as the baseline; or the first candidate if the start would be too slow.
+
+        Then results are judged by the first candidate in double precision, if that can be built. The second result is
+        what is wrong with it.
+        """
+        self.is_judged = True
+        predicted, left = self.comparison.predicted_ms, self.progress.seconds_left * 1e3
+        note = ""
+        if predicted >= UNPROMISING * ms:
+            note = f"predicted >= {UNPROMISING:.0f} times slower, not run"
+        elif predicted > left / SHARE:
+            note = f"predicted to take >= {predicted / 1e3:.1f} s, not run"
+        if note:
+            try:
+                return Baseline(name, None, note), self.comparison.judge_by(built)
+            except ATLError as error:
+                if self.progress.is_over:
+                    raise _OutOfTime from error
+        self.progress.show(f"running the {START} once")
+        return Baseline(START, self.comparison.run_start()), None
 
     def _record(self, tried: Tried) -> None:
         self.tried.append(tried)

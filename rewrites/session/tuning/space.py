@@ -11,11 +11,12 @@ from typing import Any, Final, TypeAlias
 from atl.errors import InvalidArgument, brief
 
 Parameters: TypeAlias = Mapping[str, Any]
+Choices: TypeAlias = Mapping[str, Sequence[Any]]
 MOST: Final = 100_000
 """Maximum number of candidates."""
 
 
-def candidates(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def candidates(choices: Choices) -> list[dict[str, Any]]:
     """Return every choice of parameter values, the first values first. Raises `InvalidArgument`."""
     required = 'a list of values for each parameter, preferred ones first: choices={"rows": [1, 2, 4]}'
     if not isinstance(choices, Mapping) or not all(isinstance(name, str) for name in choices):
@@ -51,17 +52,42 @@ def written(value: object) -> str:
     return repr(value)
 
 
-def called(parameters: Parameters) -> str:
+def called(parameters: Parameters, write: Callable[[Any], str] = written) -> str:
     """Return parameters as keyword arguments.
 
     >>> called({"rows": 4, "order": "yx"})
     "rows=4, order='yx'"
     """
-    return ", ".join(f"{name}={written(value)}" for name, value in parameters.items())
+    return ", ".join(f"{name}={write(value)}" for name, value in parameters.items())
 
 
-def next_of(untried: Sequence[dict[str, Any]], best: Parameters | None) -> dict[str, Any]:
-    """Return the candidate that differs in the fewest parameters from the best so far; the first of several."""
+def next_of(choices: Choices, untried: Sequence[dict[str, Any]], best: Parameters | None) -> dict[str, Any]:
+    """Return the candidate nearest to the best so far; of several the one preferred by the order of choices.
+
+    A step moves any number of parameters at once: a number to the next larger or smaller one, another value to any.
+    Of candidates at the same number of steps, the one with the fewest changed parameters comes first.
+
+    >>> choices = {"rows": [8, 4, 6], "columns": [32, 16]}
+    >>> next_of(choices, candidates(choices)[2:], {"rows": 8, "columns": 32})
+    {'rows': 6, 'columns': 32}
+    """
     if best is None:
         return untried[0]
-    return min(untried, key=lambda each: sum(written(each[name]) != written(best[name]) for name in each))
+    ranks = {name: _ranks(values) for name, values in choices.items()}
+
+    def distance(each: Parameters) -> tuple[int, int]:
+        steps = [abs(ranks[name][written(each[name])] - ranks[name][written(best[name])]) for name in each]
+        moves = [step if _are_numbers(choices[name]) else min(1, step) for name, step in zip(each, steps, strict=True)]
+        return max(moves, default=0), sum(step > 0 for step in moves)
+
+    return min(untried, key=distance)
+
+
+def _ranks(values: Sequence[Any]) -> dict[str, int]:
+    """Return the position of each value among those of a parameter, by size if they are numbers."""
+    ordered = sorted(values) if _are_numbers(values) else values
+    return {written(value): rank for rank, value in enumerate(ordered)}
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) for value in values)

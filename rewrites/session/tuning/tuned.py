@@ -37,8 +37,8 @@ class Bar:
 def bar_chart(title: str, bars: Sequence[Bar], left_out: Sequence[str]) -> str:
     """Return an SVG bar chart, the shortest bar first, with the untimed candidates listed below."""
     ordered = sorted(bars, key=lambda bar: bar.time)
-    longest = max(bar.high for bar in ordered)
-    text = GAP + LETTER * max(len(bar.name) for bar in ordered)
+    longest = max((bar.high for bar in ordered), default=1.0)
+    text = GAP + LETTER * max((len(bar.name) for bar in ordered), default=0)
     body = [f'<text x="{GAP}" y="{LINE}">{escape(title)}</text>']
     y = LINE + GAP
     for bar in ordered:
@@ -61,11 +61,11 @@ def bar_chart(title: str, bars: Sequence[Bar], left_out: Sequence[str]) -> str:
     )
 
 
-Outcome: TypeAlias = Literal["measured", "remembered", "same", "refused", "wrong", "noisy"]
+Outcome: TypeAlias = Literal["measured", "remembered", "same", "slow", "refused", "wrong", "noisy"]
 Stopped: TypeAlias = Literal["exhausted", "budget", "interrupted"]
 
 START: Final = "start"
-"""Name of the program that the candidates are compared with, in tables."""
+"""Name of the unscheduled program in tables."""
 WIDTH: Final = 118
 
 
@@ -84,8 +84,9 @@ S = TypeVar("S", bound=Scheduled)
 class Tried:
     """A candidate: its parameters, and its speed or the reason why it has none.
 
-    `speed` is relative to the start, computed through the best candidate at that time. A refused candidate has its
-    `error`. For machine code seen before, `note` names the earlier candidate.
+    `speed` is relative to the baseline, computed through the best candidate at that time. A refused candidate has its
+    `error`. For machine code seen before, `note` names the earlier candidate. A slow candidate was stopped after its
+    first run, of `ms` milliseconds, or during that run.
     """
 
     parameters: Parameters
@@ -110,8 +111,9 @@ class Tried:
 class Tuned(Generic[S]):
     """The result of autotuning. It prints as a table, the fastest first.
 
-    `best` is None if nothing was faster than the start. `stopped` is the reason for the end: all candidates were tried
-    ("exhausted"), the time was up ("budget"), or ctrl-C ("interrupted"). `untried` have not been tried.
+    `best` is None if nothing was faster than the start, or nothing was measured. `stopped` is the reason for the end:
+    all candidates were tried ("exhausted"), the time was up ("budget"), or ctrl-C ("interrupted"). `untried` have not
+    been tried.
     """
 
     start: Program
@@ -122,7 +124,12 @@ class Tuned(Generic[S]):
     """The session at the best candidate."""
     stopped: Stopped
     untried: tuple[Parameters, ...]
+    baseline: str
+    """The name of what speeds are relative to: "start", or the first candidate if the start was not run."""
     start_ms: float | None
+    """The milliseconds of the one run of the start; None if it was not run."""
+    start_note: str
+    """Why the start was not run."""
     seconds: float
     table: Path
     """The file of times, from which the next run continues."""
@@ -138,16 +145,17 @@ class Tuned(Generic[S]):
         count = f"{len(self.tried)} candidate{'' if len(self.tried) == 1 else 's'}"
         lines = [f"{self.start.name} at {sizes}: {self.stopped} after {count}, {self.seconds:.1f} s{left}"]
         lines.append(f"    {'times as fast [95 %]':<24}{'ms':>10}")
-        at_start = "" if self.start_ms is None else f"{self.start_ms:.3f}"
-        rows = [None, *self.ranked]
-        rows.sort(key=lambda one: -(one.speed.middle if one is not None and one.speed is not None else 1.0))
-        for one in rows:
-            if one is None:
-                lines.append(f"{' ' if self.best else '*'}   {'1.00':<24}{at_start:>10}  {START}")
-            else:
-                assert one.speed is not None
-                mark, ms = "*" if one is self.best else " ", "" if one.ms is None else f"{one.ms:.3f}"
-                lines.append(f"{mark}   {_speed(one.speed):<24}{ms:>10}  {one.name}{_more(one)}")
+        rows: list[tuple[float, str]] = []
+        for one in self.ranked:
+            assert one.speed is not None
+            mark, ms = "*" if one is self.best else " ", "" if one.ms is None else f"{one.ms:.3f}"
+            rows.append((one.speed.middle, f"{mark}   {_speed(one.speed):<24}{ms:>10}  {one.name}{_more(one)}"))
+        if self.start_ms is not None:
+            mark = " " if self.best else "*"
+            rows.append((1.0, f"{mark}   {'1.00':<24}{self.start_ms:>10.3f}  {START}"))
+        lines += [line for _, line in sorted(rows, key=lambda row: -row[0])]
+        if self.start_note:
+            lines.append(f"    {START}: {self.start_note}")
         lines += [f"    {one.outcome:<8}{one.name}: {one.note}"[:WIDTH] for one in self.tried if one.speed is None]
         return "\n".join(lines)
 
@@ -164,14 +172,15 @@ class Tuned(Generic[S]):
 
         Raises `InvalidArgument` if the file cannot be written.
         """
-        bars = [Bar(START, 1.0, 1.0, 1.0, chosen=self.best is None)]
+        bars = [] if self.start_ms is None else [Bar(START, 1.0, 1.0, 1.0, chosen=self.best is None)]
         for one in self.ranked:
             assert one.speed is not None
-            # Times relative to the start are reciprocals of speeds, so the interval's ends swap.
+            # Relative times are reciprocals of speeds, so the interval's ends swap.
             ends = 1 / one.speed.middle, 1 / one.speed.high, 1 / one.speed.low
             bars.append(Bar(one.name, *ends, chosen=one is self.best))
-        left_out = [f"{one.name}: {one.outcome}" for one in self.tried if one.speed is None]
-        text = bar_chart(f"{self.start.name}: relative time (start = 1)", bars, left_out)
+        left_out = [f"{START}: {self.start_note}"] if self.start_note else []
+        left_out += [f"{one.name}: {one.outcome}" for one in self.tried if one.speed is None]
+        text = bar_chart(f"{self.start.name}: relative time ({self.baseline} = 1)", bars, left_out)
         write_text(path, text, what="the picture", required='the path of a file: "tuned.svg"')
 
 
