@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
@@ -124,6 +125,10 @@ class InDouble(Scalars[Measured]):
                 return value, abs(value) + size / abs(a)
             case "tanh":
                 return value, 2 * abs(value) + size * (1 - value * value)
+            case "erf":
+                return value, abs(value) + size * 2 / math.sqrt(math.pi) * math.exp(-a * a)
+            case "sin" | "cos":
+                return value, abs(value) + size * abs(math.cos(a) if op == "sin" else math.sin(a))
 
     @np.errstate(all="ignore")
     def binary(self, op: tm.BinaryOp, dtype: str, x: Measured, y: Measured) -> Measured:

@@ -265,7 +265,11 @@ class Maker:
         operand = self.tensor(scope, shape, dtype)
         if self.ring or is_integer(dtype):
             return -operand if chance(self.choices, 50) else atl.abs(operand)
-        kind = weighted(self.choices, ((3, "sqrt"), (1, "neg"), (1, "abs"), (2, "exp"), (2, "log"), (2, "tanh")))
+        kinds = (
+            *((3, "sqrt"), (1, "neg"), (1, "abs"), (2, "exp"), (2, "log"), (2, "tanh")),
+            *((1, "erf"), (1, "sin"), (1, "cos")),
+        )
+        kind = weighted(self.choices, kinds)
         match kind:
             case "sqrt":
                 return atl.sqrt(atl.abs(operand))
@@ -275,6 +279,12 @@ class Maker:
                 return atl.log(atl.abs(operand) + 0.5)
             case "tanh":
                 return atl.tanh(operand)
+            case "erf":
+                return atl.erf(operand)
+            case "sin":
+                return atl.sin(operand)
+            case "cos":
+                return atl.cos(operand)
             case "abs":
                 return atl.abs(operand)
             case _:

@@ -98,7 +98,7 @@ class _Lanes:
             case ln.Apply("min" | "max" as op, arguments, dtype):
                 operands = ", ".join(self.vector(argument).text for argument in arguments)
                 return Text(f"{op}_{vector_type(dtype, self._length)}({operands})")
-            case ln.Apply("abs" | "sqrt" | "exp" | "log" | "tanh" as op, (argument,), dtype):
+            case ln.Apply("abs" | "sqrt" | "exp" | "log" | "tanh" | "erf" | "sin" | "cos" as op, (argument,), dtype):
                 return Text(f"{op}_{vector_type(dtype, self._length)}({self.vector(argument).text})")
             case ln.Apply(op, arguments, dtype):
                 return applied(op, [self.value(argument) for argument in arguments], dtype)
