@@ -146,7 +146,7 @@ class Maker:
             (2, lambda: self._reduction("sum", scope, shape, dtype)),
             (2, lambda: self._reduction(choose(self.choices, ("max", "min", "product")), scope, shape, dtype)),
             (3, lambda: self._arithmetic(scope.unfolded, shape, dtype)),
-            (2 if self.ring else 6, lambda: self._unary(scope.unfolded, shape, dtype)),
+            (2 if self.ring else 12, lambda: self._unary(scope.unfolded, shape, dtype)),
             (2, lambda: self._select(scope.unfolded, shape, dtype)),
             (1, lambda: self._cast(scope.unfolded, shape, dtype)),
         ]
@@ -267,7 +267,7 @@ class Maker:
             return -operand if chance(self.choices, 50) else atl.abs(operand)
         kinds = (
             *((3, "sqrt"), (1, "neg"), (1, "abs"), (2, "exp"), (2, "log"), (2, "tanh")),
-            *((1, "erf"), (1, "sin"), (1, "cos")),
+            *((2, "erf"), (2, "sin"), (2, "cos")),
         )
         kind = weighted(self.choices, kinds)
         match kind:
