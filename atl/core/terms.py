@@ -22,14 +22,16 @@ from atl.core.predicate import Predicate
 from atl.errors import DtypeError, InvalidArgument, RaggedShape, RankError, Source, brief
 
 Monoid: TypeAlias = Literal["sum", "product", "max", "min"]
-UnaryOp: TypeAlias = Literal["neg", "abs", "sqrt", "exp", "log", "tanh"]
+UnaryOp: TypeAlias = Literal["neg", "abs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos"]
 BinaryOp: TypeAlias = Literal["add", "sub", "mul", "div", "min", "max"]
 
 MONOIDS: Final[tuple[Monoid, ...]] = get_args(Monoid)
 UNARY: Final[tuple[UnaryOp, ...]] = get_args(UnaryOp)
 BINARY: Final[tuple[BinaryOp, ...]] = get_args(BinaryOp)
-FLOAT_ONLY: Final[frozenset[str]] = frozenset({"div", "sqrt", "exp", "log", "tanh"})
+FLOAT_ONLY: Final[frozenset[str]] = frozenset(("div", *UNARY)) - {"neg", "abs"}
 """Operations that are not defined on integers."""
+ZERO_AT_ZERO: Final[tuple[UnaryOp, ...]] = ("neg", "abs", "sqrt", "tanh", "erf", "sin")
+"""Functions that map zero to zero, and so padding to what reads as padding."""
 OF_MONOID: Final[dict[Monoid, BinaryOp]] = {"sum": "add", "product": "mul", "max": "max", "min": "min"}
 """Binary operation of each monoid."""
 

@@ -71,8 +71,11 @@ _EXACT_AT: Final[dict[UnaryOp, tuple[Fraction, Fraction]]] = {
     "exp": (Fraction(0), Fraction(1)),
     "log": (Fraction(1), Fraction(0)),
     "tanh": (Fraction(0), Fraction(0)),
+    "erf": (Fraction(0), Fraction(0)),
+    "sin": (Fraction(0), Fraction(0)),
+    "cos": (Fraction(0), Fraction(1)),
 }
-"""The one rational point at which each function has a rational value (Lindemann and Weierstrass)."""
+"""The one rational point at which each function is known to have a rational value (Lindemann and Weierstrass)."""
 
 
 class Exact(Scalars[Fraction]):
@@ -99,7 +102,7 @@ class Exact(Scalars[Fraction]):
                 return _wrap_if_integer(abs(x), dtype)
             case "sqrt":
                 return _root(x)
-            case "exp" | "log" | "tanh":
+            case "exp" | "log" | "tanh" | "erf" | "sin" | "cos":
                 at, value = _EXACT_AT[op]
                 if x != at:
                     raise _not_exact(f"{op}({x}) is not a rational number")
@@ -165,6 +168,14 @@ def _greatest(x: Any, y: Any) -> Any:
     return x if x >= y or x != x else y  # noqa: PLR0124
 
 
+_ERF: Final = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _error_function(x: Any) -> Any:
+    """Return the error function of a scalar or of an array, which NumPy lacks, rounded to its type."""
+    return _ERF(x)[()].astype(x.dtype)
+
+
 _SCALAR: Final[dict[str, Callable[[Any], Any]]] = {
     "float32": np.float32,
     "float64": np.float64,
@@ -178,6 +189,9 @@ _MACHINE_UNARY: Final[dict[UnaryOp, Callable[[Any], Any]]] = {
     "exp": np.exp,
     "log": np.log,
     "tanh": np.tanh,
+    "erf": _error_function,
+    "sin": np.sin,
+    "cos": np.cos,
 }
 _MACHINE_BINARY: Final[dict[BinaryOp, Callable[[Any, Any], Any]]] = {
     "add": operator.add,

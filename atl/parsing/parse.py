@@ -7,7 +7,7 @@
                  | e ++ e | e + e (⊕) | e - e | e * e | e / e | -e | e[i, j] | (e)
                  | transpose e | flatten e | split k e | padl k e | padr k e | truncl k e | truncr k e
                  | select(condition, e, e) | cast(dtype, e) | value(i) | padding(type)
-                 | abs(e) | sqrt(e) | exp(e) | log(e) | tanh(e) | min(e, e) | max(e, e)
+                 | abs(e) | sqrt(e) | exp(e) | log(e) | tanh(e) | erf(e) | sin(e) | cos(e) | min(e, e) | max(e, e)
                  | A | 2.5 | 2:int32
 
 A loop's mark is written in the range, gen[i < n | parallel] e, and a let's mark after its name, let x | stack := e in e

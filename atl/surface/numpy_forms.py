@@ -262,6 +262,42 @@ def _from_end(bound: Index, extent: Index) -> Index:
     return extent + bound if bound.constant is not None and bound.constant < 0 else bound
 
 
+# -- powers -----------------------------------------------------------------------------------------------------------
+
+MAX_FACTORS: Final = 16
+"""Maximum number of factors of a power with an integer exponent."""
+
+
+def power(base: terms.Expr, exponent: terms.Expr) -> terms.Expr:
+    """Return a ** b: a product or a square root for some literals b, else exp(b * log(a)).
+
+    Raises `InvalidArgument` for the exponent 0 and for integers with more than `MAX_FACTORS` factors.
+    """
+    value = exponent.value if isinstance(exponent, terms.Constant) else None
+    if value == 0.5:
+        return terms.Unary("sqrt", base)
+    if value is None or value != round(value):
+        return terms.Unary("exp", arithmetic("mul", *broadcast(exponent, terms.Unary("log", base))))
+    count = abs(round(value))
+    if not 1 <= count <= MAX_FACTORS:
+        raise InvalidArgument(
+            f"a tensor is raised to the power {value}",
+            required=f"an integer from 1 to {MAX_FACTORS} or from -{MAX_FACTORS} to -1, or a number that is no integer",
+            suggestions=(f"for positive elements, write atl.exp({value} * atl.log(a))",) if count else ("write 1.0",),
+        )
+    product = _product(base, count)
+    return product if value > 0 else arithmetic("div", terms.Constant(1, None), product)
+
+
+def _product(base: terms.Expr, count: int) -> terms.Expr:
+    """Return the product of equal factors, of equal halves where possible, which a compiler computes once."""
+    if count == 1:
+        return base
+    half = _product(base, count // 2)
+    square = terms.Binary("mul", half, half)
+    return terms.Binary("mul", square, base) if count % 2 else square
+
+
 # -- NumPy's functions ------------------------------------------------------------------------------------------------
 
 _BINARY: Final[dict[str, terms.BinaryOp]] = {
@@ -280,7 +316,11 @@ _UNARY: Final[dict[str, terms.UnaryOp]] = {
     "exp": "exp",
     "log": "log",
     "tanh": "tanh",
+    "erf": "erf",
+    "sin": "sin",
+    "cos": "cos",
 }
+"""Functions of one operand. SciPy's `erf` follows NumPy's protocol too."""
 METHODS: Final = {
     "sum": "sum",
     "prod": "prod",
@@ -302,6 +342,8 @@ def elementwise(name: str, operands: Sequence[terms.Expr]) -> terms.Expr | None:
             return terms.Unary(_UNARY[name], operand)
         case "matmul", [left, right]:
             return matmul(left, right)
+        case "power" | "float_power", [base, exponent]:
+            return power(base, exponent)
         case "square", [operand]:
             return terms.Binary("mul", operand, operand)
         case "positive", [operand]:

@@ -494,6 +494,45 @@ def tanh(e: TensorLike) -> Tensor:
     return _unary("tanh", e)
 
 
+def erf(e: TensorLike) -> Tensor:
+    """Return the elementwise error function, 2/√π ∫ exp(-t²) dt from 0 to e; floating-point only.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> atl.program("gelu", [x], atl.gen(n, lambda i: 0.5 * x[i] * (1 + atl.erf(x[i] * 0.5**0.5))))
+    gelu (x : float32[n]) : float32[n] :=
+      ⊞[i < n] 0.5 * x[i] * (1 + erf(x[i] * 0.7071067811865476))
+    """
+    return _unary("erf", e)
+
+
+def sin(e: TensorLike) -> Tensor:
+    """Return the elementwise sine of an angle in radians; floating-point only."""
+    return _unary("sin", e)
+
+
+def cos(e: TensorLike) -> Tensor:
+    """Return the elementwise cosine of an angle in radians; floating-point only."""
+    return _unary("cos", e)
+
+
+def pow(a: TensorLike, b: TensorLike) -> Tensor:  # noqa: A001 (the public API name)
+    """Return the elementwise power a ** b.
+
+    For a literal integer b it is a product of up to 16 factors, or 1 divided by one, and for b = 0.5 the square root.
+    Otherwise it is exp(b * log(a)), for positive floating-point a; the relative error grows with b * log(a).
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> atl.program("powers", [x], atl.gen(n, lambda i: x[i] ** 3 + x[i] ** 2.2))
+    powers (x : float32[n]) : float32[n] :=
+      ⊞[i < n] x[i] * x[i] * x[i] + exp(2.2 * log(x[i]))
+    """
+    return as_tensor(a) ** b
+
+
 def cast(dtype: str, e: TensorLike) -> Tensor:
     """Convert the elements to another type, as C does (floats to integers towards zero)."""
     operand = as_tensor(e)

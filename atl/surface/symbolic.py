@@ -75,14 +75,14 @@ class Symbolic:
         raise SymbolicValue(
             f"Python needs the numeric value of {self._kind}, which is known only when a kernel is called",
             place=_here(),
-            suggestions=("instead of functions of `math`, write atl.sqrt, atl.exp, atl.log, atl.tanh or atl.abs",),
+            suggestions=("instead of functions of `math`, write atl.sqrt, atl.exp, atl.sin, atl.erf or atl.abs",),
         )
 
     def __pow__(self, other: object) -> NoReturn:
         raise InvalidArgument(
             f"{self._kind} is raised to a power, but the operator ** is not supported",
             place=_here(),
-            suggestions=("write a square as a * a, the power of a tensor as atl.exp(p * atl.log(a))",),
+            suggestions=("write a square as a * a",),
         )
 
     __rpow__ = __pow__
@@ -209,6 +209,9 @@ _FUNCTIONS: Final = {
     "sqrt": "atl.sqrt(e)",
     "square": "e * e",
     "tanh": "atl.tanh(e)",
+    "erf": "atl.erf(e)",
+    "sin": "atl.sin(e)",
+    "cos": "atl.cos(e)",
     "add": "a + b",
     "multiply": "a * b",
     "matmul": _MATRIX_PRODUCT,

@@ -302,6 +302,12 @@ class Tensor(Symbolic):
     def __rtruediv__(self, other: TensorLike) -> Tensor:
         return arithmetic("div", other, self)
 
+    def __pow__(self, other: TensorLike) -> Tensor:  # type: ignore[override]
+        return Tensor(located(numpy_forms.power(self.node, as_tensor(other).node)))
+
+    def __rpow__(self, other: TensorLike) -> Tensor:  # type: ignore[override]
+        return as_tensor(other) ** self
+
     def __matmul__(self, other: Any) -> Any:
         if not isinstance(other, Tensor):
             return super().__matmul__(other)

@@ -324,6 +324,8 @@ class _Writer:
                 return f"\\left|{self.piece(operand)[0]}\\right|", Level.ATOM, False
             case Unary("sqrt", operand):
                 return f"\\sqrt{{{self.piece(operand)[0]}}}", Level.ATOM, False
+            case Unary("erf", operand):
+                return f"\\operatorname{{erf}}\\left({self.piece(operand)[0]}\\right)", Level.ATOM, False
             case Unary(op, operand):
                 return f"\\{op}\\left({self.piece(operand)[0]}\\right)", Level.ATOM, False
             case Cast(dtype, operand):

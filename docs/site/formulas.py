@@ -15,7 +15,7 @@ _SIGNS: Final = {
     "boxplus": "⊞", "sum": "∑", "prod": "∏", "cdot": "·", "le": "≤", "ne": "≠", "land": "∧", "lor": "∨", "lnot": "¬",
     "oplus": "⊕", "bmod": "mod", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉",
 }  # fmt: skip
-_WORDS: Final = ("max", "min", "exp", "log", "tanh")
+_WORDS: Final = ("max", "min", "exp", "log", "tanh", "sin", "cos")
 _FONTS: Final = {"mathit": "italic", "mathsf": "normal", "mathbf": "bold", "text": "normal", "operatorname": "normal"}
 _SPACES: Final = {",": 0.17, " ": 0.33, "quad": 1.0, "!": -0.17}
 _LETTERS: Final = {"_": "_", "&": "&", "%": "%", "$": "$", "#": "#", "{": "{", "}": "}", "backslash": "\\", "sim": "~"}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lowering.c.functions.error_function import ERROR_FUNCTIONS
 from lowering.c.functions.exponential import EXPONENTIALS
 from lowering.c.functions.extremes import EXTREMES, KEYS, extreme_of_vectors
 from lowering.c.functions.lanes import CHOOSE, EACH_LANE, chosen_lanes, of_each_lane
 from lowering.c.functions.logarithm import LOGARITHMS, TANGENTS
 from lowering.c.functions.streams import STREAMS
+from lowering.c.functions.trigonometric import TRIGONOMETRIC
 
 OUT_OF_MEMORY: Final = 1
 """Return value of a kernel if a buffer cannot be allocated; otherwise 0."""
@@ -33,7 +35,7 @@ _HEADERS: Final = {
     "math.h": {
         "INFINITY",
         "NAN",
-        *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh", "fma") for s in ("", "f")),
+        *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos", "fma") for s in ("", "f")),
     },
     "stdint.h": {
         *("int32_t", "int64_t", "uintptr_t", "INT64_C", "PTRDIFF_MAX"),
@@ -112,6 +114,8 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     **EXPONENTIALS,
     **LOGARITHMS,
     **TANGENTS,
+    **ERROR_FUNCTIONS,
+    **TRIGONOMETRIC,
     **STREAMS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }

@@ -161,7 +161,9 @@ def applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
             return Text(f"-({inner})" if inner.startswith("-") else f"-{inner}", UNARY)
         case "abs" if is_integer(dtype):
             return Text(f"{helper('abs', dtype)}({texts[0].text})")
-        case "exp" | "log" | "tanh":
+        case "erf" | "sin" | "cos" if dtype == "float64":
+            return Text(f"{op}({texts[0].text})")
+        case "exp" | "log" | "tanh" | "erf" | "sin" | "cos":
             return Text(f"{helper(op, dtype)}({texts[0].text})")
         case "abs" | "sqrt":
             function = "fabs" if op == "abs" else op

@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from atl.core.dtypes import DTYPES, is_integer
 from atl.text.index_notation import INFIX
+from lowering.c.functions.lanes import OF_DOUBLES, OF_FLOATS
 from lowering.c.helpers import identifiers
 from lowering.c.scalars import C_TYPES
 from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK, WARP, Folding
@@ -114,8 +115,11 @@ template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
         for kind, sign in (("min", "<"), ("max", ">"))
         for c_type in ("float", "double")
     },
-    "exp_float": f"{_DEVICE} float exp_float(float a)\n{{\n    return expf(a);\n}}\n",
-    "exp_double": f"{_DEVICE} double exp_double(double a)\n{{\n    return exp(a);\n}}\n",
+    **{
+        f"{f}_{kind}": f"{_DEVICE} {kind} {f}_{kind}({kind} a)\n{{\n    return {f}{suffix}(a);\n}}\n"
+        for kind, suffix, functions in (("float", "f", OF_FLOATS), ("double", "", OF_DOUBLES))
+        for f in functions
+    },
 }
 
 THREAD_NUMBER: Final = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"

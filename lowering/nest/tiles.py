@@ -16,6 +16,7 @@ import numpy as np
 
 from atl.core.index import Index, Var, constant, factor_of
 from atl.core.predicate import expressions
+from atl.core.terms import UNARY
 from atl.text.index_notation import INFIX
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import at_iteration
@@ -29,7 +30,7 @@ MOST_CHOSEN_OF: Final = 2
 LANE_BY_LANE: Final = frozenset((*INFIX, "min", "max"))
 """Binary operations with vector instructions."""
 
-OF_EACH_LANE: Final = frozenset(("neg", "abs", "sqrt", "exp", "log", "tanh"))
+OF_EACH_LANE: Final = frozenset(UNARY)
 """Unary operations with vector instructions."""
 
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]

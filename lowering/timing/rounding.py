@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
@@ -141,6 +142,10 @@ def _magnitude_of_unary(op: tm.UnaryOp, value: Any, x: Measured) -> Any:
             return abs(value) + size / abs(a)
         case "tanh":
             return 2 * abs(value) + size * (1 - value * value)
+        case "erf":
+            return abs(value) + size * 2 / math.sqrt(math.pi) * math.exp(-a * a)
+        case "sin" | "cos":
+            return abs(value) + size * abs(math.cos(a) if op == "sin" else math.sin(a))
 
 
 @np.errstate(all="ignore")

@@ -288,7 +288,14 @@ def test_operations_agree_with_numpy_for_each_dtype(dtype: str) -> None:
     ]
     functions: list[tuple[Any, Any]] = [("abs", np.abs), ("neg", np.negative)]
     if dtype.startswith("float"):
-        functions += [("sqrt", np.sqrt), ("exp", np.exp), ("log", np.log), ("tanh", np.tanh)]
+        functions += [
+            ("sqrt", np.sqrt),
+            ("exp", np.exp),
+            ("log", np.log),
+            ("tanh", np.tanh),
+            ("sin", np.sin),
+            ("cos", np.cos),
+        ]
         operations += [("div", np.divide)]
     given = np.array([1, 2, 7, 4], dtype), np.array([3, 2, 1, -5], dtype)
     wanted = [*(numpy(*given) for _, numpy in operations * 2), *(numpy(given[0]) for _, numpy in functions)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import product
 from typing import Any, Final
 
 import mpmath
@@ -20,11 +22,13 @@ Array = npt.NDArray[Any]
 
 pytestmark = pytest.mark.usefixtures("each_compiler")
 
-BOUNDS: Final = {"exp": 1.1, "log": 1.0, "tanh": 1.5}
+BOUNDS: Final = {"exp": 1.1, "log": 1.0, "tanh": 1.5, "erf": 1.1, "sin": 0.51, "cos": 0.51}
 """Error bounds stated in the C, in units in the last place.
 
-The largest errors over all floats are 1.0096, 0.755 and 1.463.
+The largest errors over all floats are 1.0096, 0.755, 1.463, 1.079, 0.502 and 0.502.
 """
+IN_C: Final = ("exp", "log", "tanh")
+"""Functions of doubles that are written in C."""
 STEP: Final = 251
 """Distance between tested floats."""
 INF: Final = np.inf
@@ -45,7 +49,8 @@ def floats(low: float, high: float) -> Array:
 
 def largest_error(function: str, x: Array) -> float:
     """Return the largest error of a function of floats, in units in the last place; infinity for a wrong infinity."""
-    found, exact = computed(function, x).astype(np.float64), getattr(np, function)(x.astype(np.float64))
+    library = np.vectorize(math.erf) if function == "erf" else getattr(np, function)
+    found, exact = computed(function, x).astype(np.float64), library(x.astype(np.float64))
     # Beyond this the nearest float is infinity.
     finite = np.abs(exact) < 2.0**128 - 2.0**103
     unit = np.spacing(np.where(finite, np.abs(exact), 1.0).astype(np.float32)).astype(np.float64)
@@ -61,13 +66,16 @@ def largest_error(function: str, x: Array) -> float:
         ("exp", 1e-9, 89.0), ("exp", -1e-9, -87.5), ("exp", -87.5, -105.0), ("exp", 0.0, 1e-9),
         ("log", 0.5, 2.0), ("log", 1e-45, 0.5), ("log", 2.0, 3.4e38),
         ("tanh", 0.0, 0.6), ("tanh", 0.5, 12.0), ("tanh", -0.1, -100.0),
+        ("erf", 0.0, 1.1), ("erf", 0.9, 5.0), ("erf", -0.1, -100.0),
+        ("sin", 0.0, 1.0), ("sin", 0.5, 1e5), ("sin", -1.0, -100.0), ("sin", 1e5, 3.4e38),
+        ("cos", 0.0, 1.0), ("cos", 0.5, 1e5), ("cos", -1.0, -100.0), ("cos", 1e5, 3.4e38),
     ],
 )  # fmt: skip
 def test_float_is_within_the_bound(function: str, low: float, high: float) -> None:
     assert largest_error(function, floats(low, high)) <= BOUNDS[function]
 
 
-@pytest.mark.parametrize("function", BOUNDS)
+@pytest.mark.parametrize("function", IN_C)
 def test_double_is_within_the_bound(function: str) -> None:
     draw = np.random.default_rng(2)
     x = np.concatenate([draw.uniform(-700, 700, 700), draw.standard_normal(1500), 1 + draw.uniform(-1e-3, 1e-3, 300)])
@@ -94,12 +102,15 @@ def test_large_arguments_are_computed_under_fast_math(dtype: str) -> None:
         ("exp", [1, 1, INF, 0, np.nan, INF, 0, INF, 0]),
         ("log", [-INF, -INF, INF, np.nan, np.nan, None, np.nan, None, np.nan]),
         ("tanh", [0, 0, 1, -1, np.nan, 1, -1, 1, -1]),
+        ("erf", [0, 0, 1, -1, np.nan, 1, -1, 1, -1]),
+        ("sin", [0, 0, np.nan, np.nan, np.nan, None, None, None, None]),
+        ("cos", [1, 1, np.nan, np.nan, np.nan, None, None, None, None]),
     ],
 )
 def test_special_values(function: str, expected: list[float | None], dtype: str) -> None:
     x = np.array([0, -0.0, INF, -INF, np.nan, 1e4, -1e4, np.finfo(dtype).max, np.finfo(dtype).min], dtype)
     with np.errstate(all="ignore"):
-        library = getattr(np, function)(x)
+        library = x if function == "erf" else getattr(np, function)(x)
     wanted = [at if value is None else value for at, value in zip(library, expected, strict=True)]
     found = computed(function, x)
     np.testing.assert_allclose(found, np.array(wanted, dtype), rtol=1e-6)
@@ -135,6 +146,9 @@ def has_fma() -> None:
         ("log", "n - 25.0f", "n - 24.0f", 1e-45, 1e-38),
         ("tanh", "0.13333087f", "0.13332f", 0.1, 0.6),
         ("tanh", "-large", "large", -0.6, -1.0),
+        ("erf", "0.11283618f", "0.11283f", 0.1, 1.0),
+        ("erf", "-0.63319033f", "-0.63317f", 1.0, 4.0),
+        ("erf", "-large", "large", -1.1, -2.0),
     ],
 )
 def test_wrong_constant_is_found(
@@ -147,8 +161,19 @@ def test_wrong_constant_is_found(
         assert largest_error(function, floats(low, high)) > BOUNDS[function]
 
 
-@pytest.mark.parametrize("kind", ["float", "double"])
-@pytest.mark.parametrize("function", BOUNDS)
+@pytest.mark.parametrize(
+    "before", ["0.04166664623058492", "-6.123233995736766e-17", "-8.107164398512609e-17", "number & 2"]
+)
+def test_wrong_constant_of_sine_is_found(has_fma: None, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = helpers._HELPERS["sine_of_sum"]
+    assert before in right
+    after = "number & 4" if "&" in before else f"({before} * 0.999)"
+    monkeypatch.setitem(helpers._HELPERS, "sine_of_sum", right.replace(before, after))
+    with own_cache():
+        assert largest_error("sin", floats(0.5, 3.4e38)) > BOUNDS["sin"]
+
+
+@pytest.mark.parametrize(("function", "kind"), [*product(BOUNDS, ["float"]), *product(IN_C, ["double"])])
 def test_loop_is_vectorised(has_fma: None, function: str, kind: str) -> None:
     head = "void f(const T *restrict x, T *restrict y)\n{\n".replace("T", kind)
     code = f"{head}    for (int i = 0; i < 4096; i++) y[i] = {function}_{kind}(x[i]);\n}}\n"

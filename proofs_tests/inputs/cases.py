@@ -63,6 +63,7 @@ GOOD: Final = (
     "atl.results(x, of=x[0])", "atl.program('p', [x], (x, 2 * x))", "atl.let(x, lambda b: {'b': b, 'c': 2 * b})",
     "atl.coiter([(u, 0, n), (u, 0, m)], lambda p, q: p < q, lambda p, q: x[p])",
     "atl.maximum(x, x)", "atl.abs(x)", "atl.sqrt(x)", "atl.exp(x)", "atl.log(x)", "atl.tanh(x)",
+    "atl.erf(x)", "atl.sin(x)", "atl.cos(x)", "atl.pow(x, 2)",
     "atl.cast('float64', x)", "atl.value(n)", "atl.ceildiv(n, k)", "atl.imin(n, m)", "atl.imax(n, 3)",
     "atl.program('p', [x], x)", "atl.program('p', [A, x], x[0] * x, given=[n > 0, m > 0])",
     "atl.evaluate(doubled, x)", "atl.evaluate(doubled, np.ones(3, np.float32))",

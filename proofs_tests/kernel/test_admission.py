@@ -85,7 +85,7 @@ BY_HAND: dict[str, Callable[[], object]] = {
     "a generation whose index is called 3": lambda: Gen(ix.constant(0), SIZE, Constant(1, None), 3),  # type: ignore[arg-type]
     "a guard of an index": lambda: Guard(SIZE, Input(DATA)),  # type: ignore[arg-type]
     "a cast to a class": lambda: Cast(float, Input(DATA)),  # type: ignore[arg-type]
-    "an unknown function": lambda: Unary("sin", Input(DATA)),  # type: ignore[arg-type]
+    "an unknown function": lambda: Unary("cbrt", Input(DATA)),  # type: ignore[arg-type]
     "padding of extents that are numbers": lambda: Padding(Type("float32", (3,))),  # type: ignore[arg-type]
     "a program of no term": lambda: Program("p", (), 3),  # type: ignore[arg-type]
     "a program of a list": lambda: Program("p", [], Input(DATA)),  # type: ignore[arg-type]

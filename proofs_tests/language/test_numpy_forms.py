@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import atl
 from atl.errors import ATLError, InvalidArgument, RankError, ShapeError, SymbolicValue, UnsafeAccess
@@ -57,6 +58,7 @@ MEANT = [
     'np.add(A, 1) * np.float64(2) - np.subtract(1, A)',
     'np.maximum(A, C) + np.minimum(A, 1.0) * np.negative(C)',
     'np.sqrt(np.square(A)) + np.log(A) + np.tanh(A) + np.absolute(A) + np.positive(A)',
+    'np.sin(A) + np.cos(A) + erf(A) - np.float64(2) ** A + A ** 3 + np.power(A, 2.5) + A ** -1 + A ** 0.5 + A ** C',
     'np.sum(A, axis=1) + np.mean(A) + np.prod(A, axis=1)',
     'np.amax(A, 0) - np.min(A, axis=0)',
     'np.matmul(A, B) + np.transpose(np.transpose(np.matmul(A, B)))',
@@ -65,7 +67,7 @@ MEANT = [
 
 def evaluated(formula: str, of: dict[str, Any]) -> Any:
     """Evaluate a formula on tensors or arrays."""
-    return eval(formula, {"np": np, **of})
+    return eval(formula, {"np": np, "erf": scipy.special.erf, **of})
 
 
 @pytest.mark.parametrize("formula", MEANT, ids=str)
@@ -131,7 +133,9 @@ def test_numpy_notation_becomes_a_plain_formula() -> None:
         ('A[:, :, None, :]', RankError, "3 indices and slices"),
         ('A[..., ...]', RankError, "and ... once"),
         ('A["a":]', InvalidArgument, "'a' is not an index"),
-        ('np.sin(A)', SymbolicValue, "NumPy's sin is applied"),
+        ('A ** 0', InvalidArgument, "raised to the power 0"),
+        ('A ** 40', InvalidArgument, r"for positive elements, write atl.exp\(40 \* atl.log\(a\)\)"),
+        ('np.arctan(A)', SymbolicValue, "NumPy's arctan is applied"),
         ('np.where(A, 1, 2)', SymbolicValue, "(?s)NumPy's where.*atl.select"),
         ('np.einsum("ij->i", A)', SymbolicValue, "(?s)NumPy's einsum.*atl.einsum"),
         ('np.concatenate([A, A])', SymbolicValue, "(?s)NumPy's concatenate.*atl.concat"),

@@ -408,7 +408,7 @@ class Writer:
 
         floating = dtype.startswith("float")
         ops: list[terms.BinaryOp] = ["add", "sub", "mul", "min", "max", *(["div"] if floating else [])]  # type: ignore[list-item]
-        unary: list[terms.UnaryOp] = ["neg", "abs", *(["sqrt", "exp", "log", "tanh"] if floating else [])]  # type: ignore[list-item]
+        unary: list[terms.UnaryOp] = ["neg", "abs", *(sorted(terms.FLOAT_ONLY - {"div"}) if floating else [])]  # type: ignore[list-item]
         choose = self.random.choice
         forms: list[Callable[[], terms.Expr]] = [
             lambda: terms.Binary(choose(ops), same(), same()),

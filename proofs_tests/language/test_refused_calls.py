@@ -87,7 +87,7 @@ HABITS: list[tuple[Callable[[], object], str]] = [
     (lambda: len(size), "needs the length of an index expression"),
     (lambda: math.sqrt(size), "instead of functions of `math`"),
     (lambda: size**2, "write a square as a . a"),
-    (lambda: 2**vector, "write a square as a . a"),
+    (lambda: 2**size, "write a square as a . a"),
     (lambda: size @ x, "@ needs two tensors, got an index expression and x"),
     (assigned, "a tensor is immutable: cannot assign to an element"),
     (lambda: np.array(x), "NumPy needs the elements of a tensor"),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from atl.core.terms import UnaryOp
 from atl.errors import NotExact
 from atl.meaning.scalars import Exact, Machine, Scalars
 
@@ -31,13 +32,16 @@ def test_integers_wrap_at_the_width_of_their_type(domain: Callable[[], Scalars[A
     assert scalars.cast("int32", "int64", scalars.constant(2**32 + 5, "int64")) == 5
 
 
+RATIONAL: list[tuple[UnaryOp, int]] = [("exp", 0), ("log", 1), ("tanh", 0), ("erf", 0), ("sin", 0), ("cos", 0)]
+
+
 def test_exact_functions_need_rational_values() -> None:
     third = Fraction(1, 3)
     exact = Exact()
     assert exact.unary("sqrt", "float64", third * third) == third
     assert exact.unary("sqrt", "float64", Fraction(0)) == 0
-    assert [exact.unary(op, "float64", Fraction(at)) for op, at in (("exp", 0), ("log", 1), ("tanh", 0))] == [1, 0, 0]  # type: ignore[arg-type]
-    for op, at in (("sqrt", 2), ("sqrt", -4), ("exp", 1), ("log", 0), ("tanh", 1)):
+    assert [exact.unary(op, "float64", Fraction(at)) for op, at in RATIONAL] == [1, 0, 0, 0, 0, 1]
+    for op, at in (("sqrt", 2), ("sqrt", -4), ("log", 0), *((op, 1 - at) for op, at in RATIONAL)):
         with pytest.raises(NotExact, match="is not a rational number") as caught:
             exact.unary(op, "float64", Fraction(at))  # type: ignore[arg-type]
         assert "leave out exact=True" in str(caught.value)

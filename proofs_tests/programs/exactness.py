@@ -26,7 +26,7 @@ WHOLE: Final = {"float32": 2.0**24, "float64": 2.0**53, "int32": math.inf, "int6
 LARGEST: Final = {"float32": 1e30, "float64": 1e300, "int32": math.inf, "int64": math.inf}
 """Limits beyond which another order of evaluation may overflow."""
 LIBRARY: Final = 8
-"""Error bounds of implementations of exp, log and tanh, in units in the last place."""
+"""Error bounds of implementations of exp, log, tanh, erf, sin and cos, in units in the last place."""
 
 
 class Bounded(NamedTuple):
@@ -143,8 +143,10 @@ class Bounds(Scalars[Bounded]):
             case "log" if error <= at / 2 and at > 0:
                 moved = -math.log1p(-error / at)
                 return abs(math.log(at)) + moved, moved, LIBRARY
-            case "tanh":
+            case "tanh" | "sin" | "cos":
                 return 1.0, error, LIBRARY
+            case "erf":
+                return 1.0, error * 2 / math.sqrt(math.pi), LIBRARY
             case _:
                 self.doubtful += 1
                 return 1.0, 0.0, LIBRARY

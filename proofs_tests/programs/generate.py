@@ -145,7 +145,7 @@ class Maker:
             (2, lambda: self._reduction("sum", scope, shape, dtype)),
             (2, lambda: self._reduction(choose(self.choices, ("max", "min", "product")), scope, shape, dtype)),
             (3, lambda: self._arithmetic(scope.unfolded, shape, dtype)),
-            (2 if self.ring else 6, lambda: self._unary(scope.unfolded, shape, dtype)),
+            (2 if self.ring else 12, lambda: self._unary(scope.unfolded, shape, dtype)),
             (2, lambda: self._select(scope.unfolded, shape, dtype)),
             (1, lambda: self._cast(scope.unfolded, shape, dtype)),
         ]
@@ -264,7 +264,11 @@ class Maker:
         operand = self.tensor(scope, shape, dtype)
         if self.ring or is_integer(dtype):
             return -operand if chance(self.choices, 50) else atl.abs(operand)
-        kind = weighted(self.choices, ((3, "sqrt"), (1, "neg"), (1, "abs"), (2, "exp"), (2, "log"), (2, "tanh")))
+        kinds = (
+            *((3, "sqrt"), (1, "neg"), (1, "abs"), (2, "exp"), (2, "log"), (2, "tanh")),
+            *((2, "erf"), (2, "sin"), (2, "cos")),
+        )
+        kind = weighted(self.choices, kinds)
         match kind:
             case "sqrt":
                 return atl.sqrt(atl.abs(operand))
@@ -274,6 +278,12 @@ class Maker:
                 return atl.log(atl.abs(operand) + 0.5)
             case "tanh":
                 return atl.tanh(operand)
+            case "erf":
+                return atl.erf(operand)
+            case "sin":
+                return atl.sin(operand)
+            case "cos":
+                return atl.cos(operand)
             case "abs":
                 return atl.abs(operand)
             case _:

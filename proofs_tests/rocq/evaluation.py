@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 import atl
-from atl.core.terms import Binary, Cast, Constant, Expr, Unary
+from atl.core.terms import FLOAT_ONLY, Binary, Cast, Constant, Expr, Unary
 from atl.core.traversal import subterms
 from atl.errors import ATLError
 from proofs_tests.programs.generate import Case, case_by_seed
 from rewrites.rocq import coqc
 from rewrites.rocq.notation import Notation, positions, word
 
-OUTSIDE: Final = ("div", "sqrt", "exp", "log", "tanh")
+OUTSIDE: Final = FLOAT_ONLY
 """Operations that are not defined on integers."""
 LARGEST: Final = 400
 """Maximum number of elements of a result."""

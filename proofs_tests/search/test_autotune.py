@@ -813,7 +813,21 @@ def _far_from_zero(body: str) -> KernelComparison:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("left", "right"), list(permutations(SQUARES.values())), ids=list(SQUARES))
-@pytest.mark.parametrize("around", ["{}", "{0} * {0}", "1 / {}", "sqrt({})", "exp({})", "log({})", "tanh({})"])
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "{0} * {0}",
+        "1 / {}",
+        "sqrt({})",
+        "exp({})",
+        "log({})",
+        "tanh({})",
+        "erf({})",
+        "sin({})",
+        "cos({})",
+    ],
+)
 def test_cancellation_is_not_an_error(left: str, right: str, around: str) -> None:
     contest = _far_from_zero(around.format(left))
     assert contest.fault_of(contest.candidate(_centred(around.format(right)))) is None

@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from atl.core.terms import MONOIDS, OPERATORS_BY_WORD
+from atl.core.terms import MONOIDS, OPERATORS_BY_WORD, ZERO_AT_ZERO
 from atl.errors import InvalidArgument, brief
 from rewrites.errors import unknown_name
 from rewrites.named_operators import AMOUNTS, MATRIX_OPERATORS, PADS_AND_TRUNCATIONS
@@ -56,8 +56,6 @@ class DirectedRule:
         return f"{self.rule}{'-' if self.reverse else '+'}"
 
 
-_SCALAR_OF_ZERO: Final = ("neg", "abs", "sqrt", "tanh")
-
 NORMAL: Final = (
     # Compute elements where they are read.
     *(f"{name}+" for name in OF_ACCESSES if name not in ("get_gen", "get_gen_guarded", "transpose_access")),
@@ -86,7 +84,7 @@ NORMAL_WITH_PARAMETERS: Final = MappingProxyType(
 
 UNFOLDED: Final = (
     # A guard inside arithmetic or a sum does not make padding, so schedules keep it outside.
-    "sum_guard+", "guard_add+", "guard_sub+", *(f"guard_{op}+" for op in _SCALAR_OF_ZERO),
+    "sum_guard+", "guard_add+", "guard_sub+", *(f"guard_{op}+" for op in ZERO_AT_ZERO),
     "unfold_let+", "transpose_row+", *(f"unfold_{op}+" for op in OPERATORS_BY_WORD), "unfold_concat+",
     *(f"{monoid}_rebase+" for monoid in MONOIDS), "sum_add+", "sum_sub+", "select_guards+", "gen_rebase+",
 )  # fmt: skip

@@ -24,6 +24,7 @@ BINARY: Final[dict[terms.BinaryOp, str]] = {
 }  # fmt: skip
 UNARY: Final[dict[terms.UnaryOp, str]] = {
     "neg": "neg", "abs": "absolute", "sqrt": "root", "exp": "exponential", "log": "logarithm", "tanh": "tangent",
+    "erf": "error_function", "sin": "sine", "cos": "cosine",
 }  # fmt: skip
 
 

@@ -296,7 +296,7 @@ def _fold_of(monoid: str, extent: Index, variable: Var, body: Poly) -> Poly:
 def _unary(op: str, x: Poly) -> Poly:
     if op == "neg":
         return -x
-    if x.zero and op not in ("exp", "log"):
+    if x.zero and op in terms.ZERO_AT_ZERO:
         return x
     return atom(Operation(op, frozenset((x,))))
 

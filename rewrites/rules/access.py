@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atl import concat, flatten, gen, guard, padl, padr, reduce, select, split, transpose, truncl, truncr
-from atl.core.terms import BINARY, MONOIDS, BinaryOp, Monoid, UnaryOp
+from atl.core.terms import BINARY, MONOIDS, ZERO_AT_ZERO, BinaryOp, Monoid, UnaryOp
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import Body, Cond, Equation, Index, Matrix, Vector, equation, given, rule, rules
 
@@ -113,13 +113,13 @@ def binary_access(op: BinaryOp, a: Vector, b: Vector, k: Index) -> Equation:
     return equation(binary(op, a, b)[k], binary(op, a[k], b[k]))
 
 
-@rules(named="{}_access", over=("neg", "abs", "sqrt", "tanh"), family="access", source="§3.2")
+@rules(named="{}_access", over=ZERO_AT_ZERO, family="access", source="§3.2")
 def unary_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
     """An element of a function of a tensor is the function of the element, for functions that map zero to zero."""
     return equation(unary(op, a)[k], unary(op, a[k]))
 
 
-@rules(named="{}_access", over=("exp", "log"), family="access", source="§3.2")
+@rules(named="{}_access", over=("exp", "log", "cos"), family="access", source="§3.2")
 def function_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
     """An element of a function of a tensor is the function of the element, within the tensor."""
     return equation(unary(op, a)[k], unary(op, a[k]), given(k >= 0, k < a.shape[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atl import concat, gen, guard, select
-from atl.core.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from atl.core.terms import BINARY, UNARY, ZERO_AT_ZERO, BinaryOp, UnaryOp
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Vector, equation, given, rule, rules
 
@@ -106,7 +106,7 @@ def guard_sub(p: Cond, a: Elem, b: Elem) -> Equation:
     return equation(guard(p, a - b), guard(p, a) - guard(p, b))
 
 
-@rules(named="guard_{}", over=("neg", "abs", "sqrt", "tanh"), family="guards", source="§3.2")
+@rules(named="guard_{}", over=ZERO_AT_ZERO, family="guards", source="§3.2")
 def guard_unary(op: UnaryOp, p: Cond, a: Elem) -> Equation:
     """A guard commutes with a function that maps zero to zero."""
     return equation(guard(p, unary(op, a)), unary(op, guard(p, a)))

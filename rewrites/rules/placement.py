@@ -20,7 +20,7 @@ from atl import (
     truncr,
     unshear,
 )  # fmt: skip
-from atl.core.terms import BINARY, BinaryOp, UnaryOp
+from atl.core.terms import BINARY, ZERO_AT_ZERO, BinaryOp, UnaryOp
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import (
     Body,
@@ -112,7 +112,7 @@ def place_of_binary(op: BinaryOp, n: Index, i: Index, a: Elem, b: Elem) -> Equat
     return equation(place(n, i, binary(op, a, b)), binary(op, place(n, i, a), place(n, i, b)))
 
 
-@rules(named="place_of_{}", over=("neg", "abs", "sqrt", "tanh"), family="placement", source="§3.2")
+@rules(named="place_of_{}", over=ZERO_AT_ZERO, family="placement", source="§3.2")
 def place_of_unary(op: UnaryOp, n: Index, i: Index, a: Elem) -> Equation:
     """A function that maps zero to zero moves out of a placed term."""
     return equation(place(n, i, unary(op, a)), unary(op, place(n, i, a)))

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+OF_FLOATS: Final = ("exp", "log", "tanh", "erf", "sin", "cos")
+"""Functions of floats that are written in C. Those of doubles that are not in `OF_DOUBLES` are the library's."""
+OF_DOUBLES: Final = ("exp", "log", "tanh")
+
 EACH_LANE: Final[Mapping[str, Mapping[str, str]]] = {
-    "float": {"abs": "fabsf", "sqrt": "sqrtf", **{f: f"{f}_float" for f in ("exp", "log", "tanh")}},
-    "double": {"abs": "fabs", "sqrt": "sqrt", **{f: f"{f}_double" for f in ("exp", "log", "tanh")}},
+    "float": {"abs": "fabsf", "sqrt": "sqrtf", **{f: f"{f}_float" for f in OF_FLOATS}},
+    "double": {"abs": "fabs", "sqrt": "sqrt", **{f: f"{f}_double" if f in OF_DOUBLES else f for f in OF_FLOATS}},
     "int32_t": {"abs": "abs_int32"},
     "int64_t": {"abs": "abs_int64"},
 }

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from atl.core.index import Bound, atoms
 from atl.core.predicate import Predicate, conjunction, conjuncts, expressions
-from atl.core.terms import Binary, Gen, Guard, Let, Reduce, Reshape, Unary
+from atl.core.terms import ZERO_AT_ZERO, Binary, Gen, Guard, Let, Reduce, Reshape, Unary
 from atl.core.traversal import Path
 from rewrites.cursors.cursor import positions
 from rewrites.derivation import Derivation
 from rewrites.tactics.loops import WORD_OF
-
-_KEEP_ZERO: Final = ("neg", "abs", "sqrt", "tanh")
 
 
 def conditions(work: Derivation, path: Path) -> tuple[Predicate, ...]:
@@ -58,7 +54,7 @@ def lift_guard(work: Derivation, path: Path) -> None:
             work.attempt(f"{WORD_OF[type(op)]}_of_guard", path)
         case Let(body=Guard()):
             work.attempt("ll_guard", path, reverse=True)
-        case Unary(op, Guard()) if op in _KEEP_ZERO:
+        case Unary(op, Guard()) if op in ZERO_AT_ZERO:
             work.attempt(f"guard_{op}", path, reverse=True)
         case Binary("mul"):
             if work.attempt("guard_mul_left", path):

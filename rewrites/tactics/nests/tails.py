@@ -146,6 +146,8 @@ class _Tails:
             if cuts_only_padding(work, path):
                 return False
             parts = split_at(work, path, [where])
+        if limit.strip != "none":
+            self._note_strip(term.name, limit)
         for part in parts:
             work.rename(part, term.name)
             work.mark(part, term.mark)
@@ -163,6 +165,13 @@ class _Tails:
             lift_guards(work, part)
             rest.visit(part)
         return True
+
+    def _note_strip(self, name: str, limit: LoopBound) -> None:
+        """Note, once for a loop, that iterations keep their conditions since splitting them off makes many loops."""
+        side = "first" if limit.strip == "before" else "last"
+        note = f"the {side} iterations of {name} keep their conditions, of which several change within a few iterations"
+        if note not in self.work.notes:
+            self.work.notes.append(note)
 
     def _limits(self, path: Path) -> list[LoopBound]:
         """Return the indices where conditions inside a loop change, first those that delimit full tiles."""
