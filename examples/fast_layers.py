@@ -48,6 +48,25 @@ def multi_head_attention_in_registers(rows: int = 0, columns: int = 0) -> atl.Se
     return s
 
 
+def depthwise_in_registers(positions: int = 0, channels: int = 0) -> atl.Session:
+    """Compute register tiles of positions in a row x channels, without the border and the last partial tile.
+
+    Those pixels are computed one by one, with the channels as the innermost loop.
+    """
+    rows, channels = _tile(0, channels)
+    positions = positions or max(1, rows // 4 * 2)
+    s = atl.reschedule(networks.depthwise())
+    end = f"min(1, X) + {positions} * (max(X - 2, 0) // {positions})"
+    s.split_loop("x", "min(1, X)", end, names=("left", "x", "right"))
+    s.tile(["⊞[min(1, X) <= x < _] _", "c"], [positions, channels])
+    s.accumulate(s.find("Σ[r < 3] _", in_="co"), at="co").mark("acc", "registers")
+    for border in ("left", "right"):
+        s.interchange("c", in_=border).interchange("c", in_=border)
+    s.mark("q", "unroll", in_="co")
+    s.tails(strategy="split")
+    return s
+
+
 def _tile(rows: int, columns: int) -> tuple[int, int]:
     """Return rows and columns of a register tile of float32; 0 stands for the number that suits this machine."""
     most_rows, two_vectors = atl.machine().register_tile("float32")

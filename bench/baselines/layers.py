@@ -117,3 +117,47 @@ void attention(const REAL *restrict q, const REAL *restrict k, const REAL *restr
 """
 )
 """Blocks of rows with their scores in a buffer, both products in register tiles, and the keys packed."""
+
+DEPTHWISE: Final = """
+enum { C = 64 };
+static void pixel(const REAL *restrict v, const REAL *restrict w, REAL *restrict to, int64_t y, int64_t x, int64_t n)
+{
+    REAL sums[C] = {0};
+    for (int64_t r = y > 0 ? 0 : 1; r < 3 && y + r <= n; r++)
+        for (int64_t q = x > 0 ? 0 : 1; q < 3 && x + q <= n; q++) {
+            const REAL *restrict from = v + ((y + r - 1) * n + x + q - 1) * C, *restrict by = w + (r * 3 + q) * C;
+            for (int64_t c = 0; c < C; c++) sums[c] += from[c] * by[c];
+        }
+    for (int64_t c = 0; c < C; c++) to[c] = sums[c];
+}
+static void inside(const REAL *restrict a, const REAL *restrict b, const REAL *restrict d, const REAL *restrict w,
+                   REAL *restrict to, int64_t n)
+{
+    for (int64_t c = 0; c < C; c += LANES) {
+        V by[9];
+        for (int i = 0; i < 9; i++) by[i] = *(const V *)(w + i * C + c);
+        V a0 = *(const V *)(a + c), a1 = *(const V *)(a + C + c), b0 = *(const V *)(b + c);
+        V b1 = *(const V *)(b + C + c), d0 = *(const V *)(d + c), d1 = *(const V *)(d + C + c);
+        #pragma GCC unroll 3
+        for (int64_t x = 1; x < n - 1; x++) {
+            const int64_t next = (x + 1) * C + c;
+            const V a2 = *(const V *)(a + next), b2 = *(const V *)(b + next), d2 = *(const V *)(d + next);
+            *(V *)(to + x * C + c) = (a0 * by[0] + a1 * by[1] + a2 * by[2]) + (b0 * by[3] + b1 * by[4] + b2 * by[5])
+                + (d0 * by[6] + d1 * by[7] + d2 * by[8]);
+            a0 = a1, a1 = a2, b0 = b1, b1 = b2, d0 = d1, d1 = d2;
+        }
+    }
+}
+void depthwise(const REAL *restrict v, const REAL *restrict w, REAL *restrict out, int64_t n)
+{
+    #pragma omp parallel for
+    for (int64_t y = 0; y < n; y++) {
+        REAL *to = out + y * n * C;
+        const REAL *b = v + y * n * C;
+        const int whole = y > 0 && y + 1 < n;
+        if (whole) inside(b - n * C, b, b + n * C, w, to, n);
+        for (int64_t x = 0; x < n; x += whole && x == 0 && n > 1 ? n - 1 : 1) pixel(v, w, to + x * C, y, x, n);
+    }
+}
+"""
+"""A sliding window of 3 x 3 vectors of channels, with the filters in registers. The border is computed separately."""

@@ -40,6 +40,11 @@ class Case:
     error: float = 2e-6
 
 
+def _channels_last(size: Size, few: Size) -> Shapes:
+    channels = few()
+    return (few(), size(), channels), (3, 3, channels)
+
+
 CASES: Final = {
     "dense layer": Case(fast_layers.dense_gelu_by_panels, networks.numpy_dense_gelu, dims("nd dh h"), 8),
     "dense layer, small tiles": Case(
@@ -52,6 +57,13 @@ CASES: Final = {
         17,
         least=1,
         error=1e-5,
+    ),
+    "depthwise convolution": Case(
+        lambda: fast_layers.depthwise_in_registers(2, 8),
+        networks.numpy_depthwise,
+        _channels_last,
+        10,
+        least=1,
     ),
     "unsharp mask, rows": Case(fast_images.unsharp_mask_by_rows, images.numpy_unsharp_mask, dims("nm"), 7, least=1),
     "unsharp mask, ring": Case(fast_images.unsharp_mask_by_ring, images.numpy_unsharp_mask, dims("nm"), 4, least=1),
