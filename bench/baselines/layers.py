@@ -161,3 +161,52 @@ void depthwise(const REAL *restrict v, const REAL *restrict w, REAL *restrict ou
 }
 """
 """A sliding window of 3 x 3 vectors of channels, with the filters in registers. The border is computed separately."""
+
+MATRIX_VECTORS: Final = """
+enum { B = 64 };
+void applied(const REAL *restrict a, const REAL *restrict x, REAL *restrict out, int64_t n)
+{
+    #pragma omp parallel for
+    for (int64_t b = 0; b < B; b++) {
+        const REAL *restrict at = a + b * n * n, *restrict by = x + b * n;
+        int64_t i = 0;
+        for (; i + 4 <= n; i += 4) {
+            REAL s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+            const REAL *r = at + i * n;
+            for (int64_t j = 0; j < n; j++) {
+                s0 += r[j] * by[j];
+                s1 += r[n + j] * by[j];
+                s2 += r[2 * n + j] * by[j];
+                s3 += r[3 * n + j] * by[j];
+            }
+            REAL *to = out + b * n + i;
+            to[0] = s0, to[1] = s1, to[2] = s2, to[3] = s3;
+        }
+        for (; i < n; i++) {
+            REAL sum = 0;
+            for (int64_t j = 0; j < n; j++) sum += at[i * n + j] * by[j];
+            out[b * n + i] = sum;
+        }
+    }
+}
+"""
+"""Four rows at a time, so that each element of a vector is read once for four rows."""
+
+SPMM: Final = """
+enum { WIDE = 32, VECTORS = WIDE / LANES };
+void spmm(const int32_t *restrict pos, const int32_t *restrict crd, const REAL *restrict val, const REAL *restrict x,
+          REAL *restrict out, int64_t n)
+{
+    #pragma omp parallel for
+    for (int64_t i = 0; i < n; i++) {
+        V sums[VECTORS] = {0};
+        for (int64_t p = pos[i]; p < pos[i + 1]; p++) {
+            const REAL *restrict at = x + (int64_t)crd[p] * WIDE;
+            #pragma GCC unroll 8
+            for (int64_t q = 0; q < VECTORS; q++) sums[q] += val[p] * *(const V *)(at + q * LANES);
+        }
+        for (int64_t q = 0; q < VECTORS; q++) *(V *)(out + i * WIDE + q * LANES) = sums[q];
+    }
+}
+"""
+"""A matrix in the format CSR times 32 columns, with a row of the result in registers."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from bench.baselines import layers
 from bench.baselines.c import by_hand
 from bench.baselines.libraries import numpy, torch
-from bench.comparison import Baseline, Ours, Roofline, Workload, moved, posed
+from bench.comparison import Array, Baseline, Ours, Roofline, Workload, moved, posed
 from examples import fast_layers
 from examples.schedules import networks
 
@@ -90,4 +92,28 @@ DEPTHWISE: Final = Workload(
     quick=112,
 )
 
-WORKLOADS: Final = (DENSE_GELU, MULTI_HEAD, DEPTHWISE)
+BATCH: Final = 64
+
+
+def _numpy_product(matrices: Array, vectors: Array, out: Array) -> object:
+    return np.matmul(matrices, vectors[:, :, None], out=out[:, :, None])
+
+
+MATRIX_VECTORS: Final = Workload(
+    "batched-matrix-vector",
+    f"{BATCH} matrices of n x n, each times its own vector",
+    (128, 512),
+    posed(networks.numpy_batched_matrix_vector, lambda n: ((BATCH, n, n), (BATCH, n), (BATCH, n)), terms=lambda n: n),
+    (Ours(fast_layers.batched_matrix_vector_by_rows, parallel=("b",)), Ours(networks.batched_matrix_vector)),
+    (
+        # Three to six times as fast as `bmm` with a column on the right.
+        torch("PyTorch", lambda library, a, x, out: library.bmm(x[:, None], a.mT, out=out[:, None])),
+        numpy("NumPy with its BLAS", _numpy_product),
+        Baseline("C four rows at a time", by_hand("applied", layers.MATRIX_VECTORS)),
+    ),
+    Roofline("read", moved),
+    max_size=8_000,
+    quick=128,
+)
+
+WORKLOADS: Final = (DENSE_GELU, MULTI_HEAD, DEPTHWISE, MATRIX_VECTORS)

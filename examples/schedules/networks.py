@@ -106,3 +106,33 @@ def numpy_depthwise(image: Array, filters: Array) -> Array:
         [filters[r, q] * wide[r : r + rows, q : q + columns] for r in range(3) for q in range(3)], axis=0
     )
     return out
+
+
+# -- matrices times vectors -------------------------------------------------------------------------------------------
+
+matrices, vectors = atl.tensor("matrices", B, N, D), atl.tensor("vectors", B, D)
+
+
+def batched_matrix_vector() -> Program:
+    """Return the product of each matrix of a batch and its own vector."""
+    body = atl.gen(B, N, lambda b, i: atl.sum(D, lambda d: matrices[b, i, d] * vectors[b, d]))
+    return atl.program("batched_matrix_vector", [matrices, vectors], body)
+
+
+def numpy_batched_matrix_vector(matrices: Array, vectors: Array) -> Array:
+    """Compute `batched_matrix_vector` by NumPy."""
+    out: Array = (matrices @ vectors[:, :, None])[:, :, 0]
+    return out
+
+
+# -- a sparse matrix times a dense one --------------------------------------------------------------------------------
+
+WIDE: Final = 32
+rows, columns = atl.sizes("rows columns")
+graph, features = atl.tensor("graph", rows, columns), atl.tensor("features", columns, WIDE)
+
+
+def spmm() -> Program:
+    """Return a matrix, which schedules store in a sparse format, times a dense matrix of 32 columns."""
+    body = atl.gen(rows, WIDE, lambda i, j: atl.sum(columns, lambda p: graph[i, p] * features[p, j]))
+    return atl.program("spmm", [graph, features], body)
