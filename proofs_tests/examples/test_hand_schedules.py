@@ -78,6 +78,13 @@ CASES: Final = {
     "unsharp mask, strips": Case(
         lambda: fast_images.unsharp_mask_in_strips(3), images.numpy_unsharp_mask, dims("nm"), 7, least=1
     ),
+    "pyramid level": Case(
+        lambda: fast_images.pyramid_level_in_strips(3),
+        images.numpy_pyramid_level,
+        lambda size, _: ((2 * size(), 2 * size()),),
+        12,
+        least=1,
+    ),
     "corners": Case(lambda: fast_images.harris_in_strips(5), images.numpy_harris, dims("nm"), 15, least=1),
 }
 
