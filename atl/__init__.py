@@ -56,6 +56,7 @@ from atl.errors import (
 )
 from atl.meaning.interpret import evaluate
 from atl.meaning.vectorised import evaluate_fast
+from atl.parameters import check_calls as _check_calls
 from atl.parsing.parse import parse
 from atl.surface.constants import constant
 from atl.surface.einsum import einsum
@@ -99,6 +100,7 @@ from atl.surface.results import Results, results
 from atl.surface.values import Condition, IndexExpr, Tensor
 
 if _typing.TYPE_CHECKING:
+    from atl.kernels import compile, kernel
     from layouts import (
         Layout,
         LinearLayout,
@@ -121,7 +123,6 @@ if _typing.TYPE_CHECKING:
         GpuKernel,
         Kernel,
         Machine,
-        compile,
         machine,
         measure,
         print_c,
@@ -144,6 +145,7 @@ if _typing.TYPE_CHECKING:
         autotune,
         reschedule,
     )
+    from rewrites.recipes import RECIPES, Recipe, recipe
     from rewrites.rules import RULES as rules  # noqa: N811
     from rewrites.session.proof_trace import proof_trace
     from sparse import (
@@ -177,17 +179,19 @@ _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 LAZY: _typing.Final[_Mapping[str, str]] = {
     name: package
     for package, names in {
+        "atl.kernels": "compile kernel",
         "layouts": """
             Layout LinearLayout Swizzle antidiagonal backwards blocked column_major compact_antidiagonal
             make_layout morton padded row_major skewed swizzled
         """,
         "lowering": """
-            Device Gpu GpuKernel Kernel Machine compile lower machine measure print_c print_nest random_inputs trace
+            Device Gpu GpuKernel Kernel Machine lower machine measure print_c print_nest random_inputs trace
         """,
         "rewrites": """
             Derivation DoesNotApply Handle NoMatch ProofTrace Rule Session Theorem Tuned Undetermined autotune
             proof_trace reschedule rules
         """,
+        "rewrites.recipes": "RECIPES Recipe recipe",
         "sparse": """
             BCSR BITMASK COO CSB CSC CSF CSR DCSC DCSR DIA HASH MODE_GENERIC VECTOR Format FormatError
             SparseTensor compress decompress format_named load pack to_scipy
@@ -199,23 +203,25 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
 
 __version__ = "0.1.0"
 __all__ = [
-    "BCSR", "BITMASK", "COO", "CSB", "CSC", "CSF", "CSR", "DCSC", "DCSR", "DIA", "HASH", "MODE_GENERIC", "VECTOR",
-    "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CompilerFailed", "CompilerMissing", "Condition",
-    "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "DoesNotApply", "DtypeError", "EscapedIndex",
-    "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel", "GpuMissing", "GridTooLarge",
-    "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "InvalidArgument", "InvalidName", "Kernel",
-    "Layout", "LibraryMissing", "LinearLayout", "Machine", "NoMatch", "NoSuchAttribute", "NotExact", "OutOfMemory",
-    "ParseError", "Program", "ProofTrace", "RaggedShape", "RankError", "RefusedMark", "Results", "Rule", "Session",
-    "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned",
-    "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
-    "antidiagonal", "autotune", "backwards", "blocked", "cast", "ceildiv", "check_safe", "coiter", "column_major",
-    "compact_antidiagonal", "compile", "compress", "concat", "constant", "decompress", "einsum", "evaluate",
-    "evaluate_fast", "exp", "flatten", "format_named", "gen", "guard", "imax", "imin", "let", "load", "log",
-    "lower", "machine", "make_layout", "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr",
-    "parse", "place", "print_c", "print_nest", "program", "proof_trace", "random_inputs", "reduce", "reschedule",
-    "results", "row_major", "rules", "scatter", "select", "shear", "sizes", "skewed", "split", "sqrt", "sum",
-    "swizzled", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value",
+    "BCSR", "BITMASK", "COO", "CSB", "CSC", "CSF", "CSR", "DCSC", "DCSR", "DIA", "HASH", "MODE_GENERIC", "RECIPES",
+    "VECTOR", "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CompilerFailed", "CompilerMissing",
+    "Condition", "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "DoesNotApply", "DtypeError",
+    "EscapedIndex", "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel", "GpuMissing",
+    "GridTooLarge", "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "InvalidArgument",
+    "InvalidName", "Kernel", "Layout", "LibraryMissing", "LinearLayout", "Machine", "NoMatch", "NoSuchAttribute",
+    "NotExact", "OutOfMemory", "ParseError", "Program", "ProofTrace", "RaggedShape", "RankError", "Recipe",
+    "RefusedMark", "Results", "Rule", "Session", "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue",
+    "Tensor", "Theorem", "TooLarge", "Tuned", "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard",
+    "UnsafeTruncation", "UnsupportedMark", "abs", "antidiagonal", "autotune", "backwards", "blocked", "cast",
+    "ceildiv", "check_safe", "coiter", "column_major", "compact_antidiagonal", "compile", "compress", "concat",
+    "constant", "decompress", "einsum", "evaluate", "evaluate_fast", "exp", "flatten", "format_named", "gen",
+    "guard", "imax", "imin", "kernel", "let", "load", "log", "lower", "machine", "make_layout", "maximum",
+    "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "print_c", "print_nest",
+    "program", "proof_trace", "random_inputs", "recipe", "reduce", "reschedule", "results", "row_major", "rules",
+    "scatter", "select", "shear", "sizes", "skewed", "split", "sqrt", "sum", "swizzled", "tanh", "tensor",
+    "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip
+_check_calls(globals())
 
 
 def _no_such_name(name: str) -> AttributeError:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import linecache
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import ClassVar
 
@@ -118,6 +119,12 @@ def shortened(text: str, most: int) -> str:
     """Return the text on one line, cut to `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return a suggestion of the known names that are similar to this one, if there are any."""
+    near = get_close_matches(name, list(dict.fromkeys(each for each in known if each != name)), 3, 0.5)
+    return (f"did you mean {' or '.join(near)}?",) if near else ()
 
 
 class ATLError(Exception):

@@ -8,7 +8,7 @@ from atl.core.index import Index
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from lowering.c.text import indented
 from lowering.nest import loopnest as ln
-from lowering.nest.text_scope import TextScope, outermost, show_index
+from lowering.nest.text import TextScope, outermost, show_index
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FUNCTIONS = {"neg": "-", "min": "min", "max": "max", "abs": "abs"}

@@ -8,12 +8,12 @@
 Proved(layer='structure', vacuous=False)
 """
 
+from atl.parameters import check_calls as _check_calls
 from layouts.algebra.coalesce import coalesce, filter, filter_zeros  # noqa: A004 (CuTe's name)
 from layouts.algebra.complement import complement, downcast, nullspace, upcast
 from layouts.algebra.composition import composition
-from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
+from layouts.algebra.divide import flat_divide, flatten, local_tile, logical_divide, select, tiled_divide, zipped_divide
 from layouts.algebra.inverses import left_inverse, right_inverse
-from layouts.algebra.parts import flatten, local_tile, select
 from layouts.algebra.predicates import PredicateTensor
 from layouts.algebra.products import (
     blocked_product,
@@ -42,10 +42,9 @@ from layouts.foundation.tuples import (
     weakly_compatible,
     weakly_congruent,
 )
-from layouts.linear.actions import ColumnAction
 from layouts.linear.banks import BankConflicts, ChosenSwizzle, bank_conflicts, conflict_free, swizzle_for
 from layouts.linear.conversion import as_linear
-from layouts.linear.layout import LinearLayout
+from layouts.linear.layout import ColumnAction, LinearLayout
 from layouts.linear.names import supremum
 from layouts.pictures.explain import Explanation, explain
 from layouts.pictures.grid import Picture, draw
@@ -165,3 +164,5 @@ __all__ = [
     "zipped_divide",
     "zipped_product",
 ]
+
+_check_calls(globals())

@@ -1,14 +1,17 @@
 """Compilation of programs to loop nests, C and CUDA, and kernels that are built, called and timed."""
 
+from atl.parameters import check_calls as _check_calls
+from lowering.builds import build_shared, find_compiler, recorded_plan
+from lowering.builds import load as load_shared
 from lowering.c.printer import print_c
-from lowering.compiled import Kernel, check, compile  # noqa: A004 (the public API name)
 from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.device.device import Device, DeviceArray
-from lowering.gpu.compiled import Gpu, GpuKernel
+from lowering.gpu.gpu_kernel import Gpu, GpuKernel
+from lowering.kernel import Kernel, check, compile  # noqa: A004 (the public API name)
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
-from lowering.nest.pseudocode import print_nest
-from lowering.origins.traced import TracedLoop, TracedText, trace
+from lowering.nest.text import print_nest
+from lowering.origins import TracedLoop, TracedText, trace
 from lowering.targets.machine import Machine, machine
 from lowering.timing.comparison import measure
 from lowering.timing.harness import (
@@ -28,8 +31,6 @@ from lowering.timing.harness import (
 from lowering.timing.inputs import random_inputs
 from lowering.timing.kernel_time import KernelTime
 from lowering.timing.rounding import tolerance
-from lowering.toolchain import build_shared, find_compiler, recorded_plan
-from lowering.toolchain import load as load_shared
 
 __all__ = [
     "Clock",
@@ -71,3 +72,5 @@ __all__ = [
     "tolerance",
     "trace",
 ]
+
+_check_calls(globals())

@@ -8,12 +8,10 @@ from dataclasses import replace
 from atl.checks.scope import initial_facts
 from atl.core.index import ONE, ZERO, Read, Var, atoms
 from atl.errors import ArrayError
-from lowering.nest.accesses import accesses
+from lowering.nest.accesses import OverwrittenRead, accesses, find_overwritten_read
 from lowering.nest.index_expressions import Computed, index_expressions
-from lowering.nest.loopnest import Buffer, Cell, For, LoopNest, unused_ids
-from lowering.nest.overwrites import OverwrittenRead, find_overwritten_read
-from lowering.nest.substitution import in_other_buffers
-from lowering.nest.text_scope import outermost
+from lowering.nest.loopnest import Buffer, Cell, For, LoopNest, in_other_buffers, unused_ids
+from lowering.nest.text import outermost
 from lowering.nest.tiles import cells_of
 
 

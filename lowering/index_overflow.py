@@ -1,21 +1,331 @@
-"""The check, once per call, that the index arithmetic of a kernel does not overflow 64 bits."""
+"""Index overflow: checks, once per call, that the index arithmetic of a kernel does not overflow 64 bits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Final
+from typing import Final, TypeAlias, assert_never
 
+import numpy as np
+
+from atl.core import index as ix
 from atl.core.dtypes import range_of
-from atl.core.index import ONE, Array, Index, Read, Size, Var, atoms, index, linear
-from atl.core.predicate import expressions
-from atl.errors import IndexOverflow
+from atl.core.index import (
+    ONE,
+    AnyAtom,
+    Array,
+    Bound,
+    Extremum,
+    Index,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    Xor,
+    atoms,
+    index,
+    linear,
+)
+from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, expressions
+from atl.core.program import AtLeast, Below, Program, bounds_of
+from atl.errors import IndexOverflow, OutOfMemory
+from atl.meaning.arguments import Arguments, index_elements
 from atl.meaning.specialise import LARGEST
 from atl.text.printing import show_index
-from lowering.c.values.index import Factor, Remainder, Terms, is_limited
-from lowering.c.values.operands import Operand, operands
-from lowering.c.values.ranges import Range, Ranges, fits
-from lowering.nest.loopnest import LoopNest
+from lowering.c.index import Factor, Remainder, Terms, is_limited, sides, terms_of
+from lowering.element_checks import Facts
+from lowering.nest.index_expressions import Compared, Computed, IndexUse, Inside, index_expressions
+from lowering.nest.loopnest import Allocate, LoopNest, statements
+
+# -- what must fit in 64 bits -----------------------------------------------------------------------------------------
+# Sums and products may wrap, since they are exact modulo 2^64 and so correct if the final value fits. The final value
+# must fit where it is compared, divided, used as a divisor, as an operand of a minimum or maximum, as a loop bound, or
+# as the extent of a buffer. Addresses fit because their tensor is in memory. Indices converted to scalars wrap by
+# definition.
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A sum that C computes at a place, and whose value must fit."""
+
+    inside: Inside
+    terms: Terms
+
+
+Operands: TypeAlias = Iterator[Operand]
+
+
+def operands(nest: LoopNest) -> Operands:
+    """Yield all sums that must fit, except single sizes, variables and elements, which always fit."""
+    for occurrence in index_expressions(nest):
+        match occurrence:
+            case Computed(inside, use, expression):
+                yield from _of(inside, use, expression)
+            case Compared(inside, condition):
+                left, _, right = sides(condition)
+                yield from _sum(inside, left)
+                yield from _sum(inside, right)
+            case _:
+                assert_never(occurrence)
+
+
+def _of(inside: Inside, use: IndexUse, e: Index) -> Operands:
+    match use:
+        case IndexUse.COUNT:
+            yield from _whole(inside, e)
+        case IndexUse.ADDRESS | IndexUse.SCALAR:
+            yield from _within(inside, terms_of(e))
+        case _:
+            assert_never(use)
+
+
+def _whole(inside: Inside, e: Index) -> Operands:
+    yield from _sum(inside, terms_of(e))
+
+
+def _sum(inside: Inside, terms: Terms) -> Operands:
+    """Yield the operands within a sum, then the sum."""
+    yield from _within(inside, terms)
+    if len(terms) > 1 or any(len(factors) != 1 or value != 1 for factors, value in terms.items() if factors):
+        yield Operand(inside, terms)
+
+
+def _within(inside: Inside, terms: Terms) -> Operands:
+    """Yield the operands within a sum that may wrap."""
+    for factor in dict.fromkeys(factor for factors in terms for factor in factors):
+        yield from _in_factor(inside, factor)
+
+
+def _in_factor(inside: Inside, factor: Factor) -> Operands:
+    match factor:
+        case Size() | Var() | Bound():
+            return
+        case Quotient(numerator, denominator) | Remainder(numerator, denominator):
+            yield from _whole(inside, numerator)
+            yield from _whole(inside, denominator)
+        case Extremum(_, parts) | Xor(parts):
+            for part in parts:
+                yield from _whole(inside, part)
+        case Read(array, indices):
+            for part in (*indices, *array.shape):
+                yield from _within(inside, terms_of(part))
+        case _:
+            assert_never(factor)
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+# The prover's intervals (`atl.prove.rows`) serve a search: ends may be unknown, ends beyond 2^64 are dropped,
+# and rows are processed to a fixed point. Here ends are always known and exact, since those beyond 64 bits are of
+# interest, and remainders and places are expressions too.
+
+
+Range: TypeAlias = tuple[int, int]
+"""The least and the greatest value; the range is empty if the first is greater."""
+Limits: TypeAlias = Mapping[Factor, Range]
+
+
+def fits(found: Range | None) -> bool:
+    """Return whether all values of the range fit in int64."""
+    low, high = range_of("int64")
+    return found is None or (low <= found[0] and found[1] <= high)
+
+
+@dataclass(slots=True)
+class Ranges:
+    """Interval arithmetic over unbounded integers.
+
+    `sizes` are the ranges of the sizes. `elements` returns the range of an array's elements, in addition to their
+    declaration. The conditions around a place narrow ranges; each place is evaluated once.
+    """
+
+    sizes: Mapping[str, Range]
+    elements: Callable[[Array], Range]
+    _limits: dict[Inside, Limits | None] = field(default_factory=dict)
+
+    def of(self, operand: Operand) -> Range | None:
+        """Return the range of a sum at its place, or None if the place is unreachable."""
+        limits = self._at(operand.inside)
+        return None if limits is None else self._sum(limits, operand.terms)
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def _at(self, inside: Inside) -> Limits | None:
+        if inside not in self._limits:
+            self._limits[inside] = self._narrowed(inside)
+        return self._limits[inside]
+
+    def _narrowed(self, inside: Inside) -> Limits | None:
+        if inside.outside is None or inside.predicate is None:
+            return {}
+        outside = self._at(inside.outside)
+        if outside is None:
+            return None
+        limits = dict(outside)
+        return limits if self._assume(limits, inside.predicate) else None
+
+    def _assume(self, limits: dict[Factor, Range], predicate: Predicate) -> bool:
+        """Narrow the limits by the predicate; return False if nothing remains."""
+        match predicate:
+            case NonNegative(expression):
+                return self._bounded(limits, expression)
+            case Zero(expression):
+                return self._bounded(limits, expression) and self._bounded(limits, -expression)
+            case All(parts):
+                return all(self._assume(limits, part) for part in parts)
+            case NonZero() | Any():
+                return True
+            case _:
+                assert_never(predicate)
+
+    def _bounded(self, limits: dict[Factor, Range], expression: Index) -> bool:
+        """Use c * a + rest >= 0: a is at least -rest / c, or at most rest / -c."""
+        for monomial, value in expression.terms:
+            if len(monomial) != 1:
+                continue
+            (atom,) = monomial
+            rest = {factors: other for factors, other in expression.terms if factors != monomial}
+            _, most = self._sum(limits, rest)
+            low, high = self._factor(limits, atom)
+            low, high = (max(low, -(most // value)), high) if value > 0 else (low, min(high, most // -value))
+            if low > high:
+                return False
+            limits[atom] = low, high
+        return True
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def _index(self, limits: Limits, e: Index) -> Range:
+        return self._sum(limits, terms_of(e))
+
+    def _sum(self, limits: Limits, terms: Mapping[tuple[AnyAtom, ...], int] | Terms) -> Range:
+        low = high = 0
+        for factors, value in terms.items():
+            least = most = value
+            for factor in factors:
+                a, b = self._factor(limits, factor)
+                ends = (least * a, least * b, most * a, most * b)
+                least, most = min(ends), max(ends)
+            low, high = low + least, high + most
+        return low, high
+
+    def _factor(self, limits: Limits, factor: Factor) -> Range:
+        return limits[factor] if factor in limits else self._unbounded(limits, factor)
+
+    def _unbounded(self, limits: Limits, factor: Factor) -> Range:
+        """Return the range of a factor that no condition bounds."""
+        match factor:
+            case Size(name):
+                return self.sizes[name]
+            case Var() | Bound():
+                return range_of("int64")
+            case Quotient(numerator, denominator):
+                low, high = self._index(limits, numerator)
+                first, last = self._divisor(limits, denominator)
+                ends = (low // first, low // last, high // first, high // last)
+                return min(ends), max(ends)
+            case Remainder(numerator, denominator):
+                low, high = self._index(limits, numerator)
+                _, last = self._divisor(limits, denominator)
+                return 0, min(high, last - 1) if low >= 0 else last - 1
+            case Extremum(kind, choices):
+                ranges = [self._index(limits, choice) for choice in choices]
+                pick = min if kind == "min" else max
+                return pick(low for low, _ in ranges), pick(high for _, high in ranges)
+            case Xor(parts):
+                ranges = [self._index(limits, part) for part in parts]
+                bits = max(max(high, -1 - low, 0).bit_length() for low, high in ranges)
+                return (0 if all(low >= 0 for low, _ in ranges) else -(1 << bits)), (1 << bits) - 1
+            case Read(array):
+                return self._element(array)
+        assert_never(factor)
+
+    def _divisor(self, limits: Limits, denominator: Index) -> Range:
+        """Return the range of a divisor, which is proved positive wherever the quotient is computed."""
+        low, high = self._index(limits, denominator)
+        return max(low, 1), max(high, 1)
+
+    def _element(self, array: Array) -> Range:
+        low, high = self.elements(array)
+        for fact in bounds_of(array):
+            least, most = self._index({}, fact.bound)
+            match fact:
+                case AtLeast():
+                    low = max(low, least)
+                case Below():
+                    high = min(high, most - 1)
+                case _:
+                    assert_never(fact)
+        return low, max(low, high)
+
+
+# -- shape and size of the result -------------------------------------------------------------------------------------
+
+
+MEMORY: Final = 2**63
+"""Exclusive upper bound on the bytes of an array."""
+
+
+def sized(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the sizes in the order of the parameters and the shape of the result. Raises `OutOfMemory`."""
+
+    def leaf(at: ix.Leaf) -> int:
+        return call.sizes[at.name] if isinstance(at, ix.Size) else 0
+
+    shape = tuple(ix.value_of(e, leaf, index_elements(call.arrays)) for e in nest.output.extents)
+    needed = [(prod(shape) * np.dtype(nest.output.dtype).itemsize, "the result")]
+    for statement in statements(nest.body):
+        if isinstance(statement, Allocate) and _of_sizes(statement.capacity):
+            size = np.dtype(statement.buffer.dtype).itemsize
+            needed.append((_magnitude(statement.capacity, call.sizes) * size, f"the buffer {statement.buffer.name}"))
+    largest, what = max(needed)
+    if largest >= MEMORY or max(call.sizes.values(), default=0) > LARGEST:
+        raise OutOfMemory(
+            f"the sizes of this call of {program.name} are too large for any memory",
+            required=f"sizes up to 2**56, and fewer than 2**63 bytes; {what} would take {largest}",
+            numbers=call.sizes,
+        )
+    return tuple(call.sizes[name] for name in nest.sizes), shape
+
+
+def read_for_sizes(program: Program, nest: LoopNest, facts: Facts) -> frozenset[ix.Array]:
+    """Return the arrays whose elements occur in shapes, assumptions or declared bounds of other elements."""
+    looked_at = [*facts.stated(), *nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
+    for assumption in program.assumptions:
+        looked_at.extend(expressions(assumption))
+    return frozenset(atom.array for e in looked_at for atom in ix.atoms(e) if isinstance(atom, ix.Read))
+
+
+def _of_sizes(e: ix.Index) -> bool:
+    """Return whether the expression depends on sizes alone, so that it is known before the call."""
+    return not any(isinstance(atom, ix.Var | ix.Bound | ix.Read) for atom in ix.atoms(e))
+
+
+def _magnitude(e: ix.Index, sizes: Mapping[str, int]) -> int:
+    """Return a bound on the magnitude of the expression and of its intermediate results."""
+    terms = ((abs(value), [_magnitude_of_atom(atom, sizes) for atom in monomial]) for monomial, value in e.terms)
+    return sum(value * prod(factors) for value, factors in terms)
+
+
+def _magnitude_of_atom(atom: ix.AnyAtom, sizes: Mapping[str, int]) -> int:
+    match atom:
+        case ix.Size(name):
+            return sizes[name]
+        case ix.Quotient(numerator, denominator):
+            # A divisor that is not constant is at least 1.
+            return _magnitude(numerator, sizes) // max(denominator.constant or 1, 1) + 1
+        case ix.Extremum() | ix.Xor():
+            # `IndexOverflowCheck` covers its operands: a minimum may be small where one of its choices is not.
+            ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: range_of(array.dtype))
+            low, high = ranges.of(Operand(Inside(), {(atom,): 1})) or (0, 0)
+            return max(abs(low), abs(high))
+        case ix.Var() | ix.Bound() | ix.Read():
+            raise AssertionError("a capacity over sizes alone")
+
+
+# -- the check --------------------------------------------------------------------------------------------------------
+
 
 MOST_POWER: Final = 62
 """Exponent of the largest power of two for which all sums are checked in advance."""
@@ -68,7 +378,7 @@ class IndexOverflowCheck:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def check(self, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> bool:
+    def check(self, sizes: Mapping[str, int], arrays: Mapping[str, typing.Any]) -> bool:
         """Check a call, and return whether its elements were scanned. If not, the result depends on its sizes alone.
 
         Raises `IndexOverflow` if a sum may overflow.
@@ -113,7 +423,7 @@ class IndexOverflowCheck:
 class _ElementRanges:
     """The least and greatest element of each array of a call, computed on demand."""
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
+    def __init__(self, arrays: Mapping[str, typing.Any]) -> None:
         self._arrays = arrays
         self._found: dict[str, Range] = {}
 

@@ -8,7 +8,7 @@ is stored at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias, assert_never
@@ -19,26 +19,205 @@ from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import positive_divisors
 from atl.core import index as ix
 from atl.core import terms
-from atl.core.dtypes import bytes_of
+from atl.core.dtypes import DEFAULT, bytes_of
+from atl.core.index import Index
 from atl.core.marks import CONCURRENT, LetMark, LoopMark
-from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, less, negation
 from atl.core.program import Program
+from atl.core.reshape_definitions import Pairs, destination, kept
 from atl.core.substitution import map_op
+from atl.core.terms import Flatten, PadLeft, PadRight, Place, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
 from atl.core.traversal import Path, amounts, subterms
 from atl.errors import InvalidArgument, UnsafeAccess, brief
 from atl.prove import proves, simplify, simplify_predicate, upper_bound
-from lowering.folds import RESULT_NAMES, neutral
-from lowering.leaves import Storage, is_scalar_leaf, scalar
 from lowering.nest import loopnest as ln
+from lowering.nest.loopnest import (
+    RESULT_NAMES,
+    Apply,
+    Buffer,
+    Cell,
+    Choose,
+    Convert,
+    FromIndex,
+    Load,
+    Number,
+    Scalar,
+    ScalarExpr,
+    neutral,
+)
 from lowering.normalize import normalize
 from lowering.passes import PASSES_OF, after_passes
-from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
-from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
-from lowering.targets.binders import Traced, number_of_loop, numbered, traced
-from lowering.targets.capabilities import MarkedBinder, marked_binders, support_of
-from lowering.targets.co_iteration import check_merges
-from lowering.targets.legality import check_legal, check_lowered
-from lowering.targets.stack import storage_of
+from lowering.targets.capabilities import (
+    MarkedBinder,
+    Traced,
+    marked_binders,
+    number_of_loop,
+    numbered,
+    storage_of,
+    support_of,
+    traced,
+)
+from lowering.targets.legality import check_legal, check_lowered, check_merges
+from lowering.zero_fill import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
+
+# -- reindexers (Fig. 4.5 as corrected by E1–E3) ----------------------------------------------------------------------
+# A reindexer is a list of steps in the order in which lowering descends. Each step is a function from a list of
+# (index, extent) pairs to such a list. The steps are applied from the innermost outwards.
+
+
+@dataclass(frozen=True, slots=True)
+class Cons:
+    """The step of a generation, which prepends its index, counted from its lower bound."""
+
+    index: Index
+    extent: Index
+
+
+Step: TypeAlias = Cons | ReshapeOp
+Reindexer: TypeAlias = tuple[Step, ...]
+"""Steps from the outermost inwards. All their index expressions and reshape amounts are opened."""
+
+IDENTITY: Reindexer = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The location of an element, and the condition under which every truncation keeps it."""
+
+    pairs: Pairs
+    kept: Predicate
+
+
+def stored_at(reindexer: Reindexer, pairs: Pairs = ()) -> Placement:
+    """Apply a reindexer to an index structure, which is empty for a scalar."""
+    kept_by_all: list[Predicate] = []
+    for step in reversed(reindexer):
+        match step:
+            case Cons(index, extent):
+                pairs = ((index, extent), *pairs)
+            case TruncateLeft() | TruncateRight():
+                position, extent = pairs[0]
+                kept_by_all.append(kept(step, extent, position))
+                pairs = destination(step, pairs)
+            case Transpose() | Flatten() | Split() | PadLeft() | PadRight() | Place():
+                pairs = destination(step, pairs)
+            case _:
+                assert_never(step)
+    return Placement(pairs, conjunction(kept_by_all))
+
+
+# -- scalar leaves ----------------------------------------------------------------------------------------------------
+
+
+Storage: TypeAlias = Buffer | Scalar
+"""Storage of a tensor: a buffer, or a variable for a let-bound scalar."""
+
+
+def is_scalar_leaf(e: terms.Expr) -> bool:
+    """Return whether a normalised term is arithmetic over reads and literals, without statements."""
+    return not e.type.rank and isinstance(
+        e,
+        terms.Constant
+        | terms.Value
+        | terms.Access
+        | terms.Input
+        | terms.Local
+        | terms.Unary
+        | terms.Binary
+        | terms.Cast
+        | terms.Select,
+    )
+
+
+def scalar(e: terms.Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[str, Buffer]) -> ScalarExpr:
+    """Return the scalar expression of a leaf. `tensors` is the storage of the let-bound tensors, the innermost last.
+
+    A selection whose condition is decided in this scope becomes that branch, so the reads of the other one vanish.
+    """
+
+    def visit(at: terms.Expr, here: Scope) -> ScalarExpr:
+        dtype = at.type.dtype or DEFAULT
+        match at:
+            case terms.Constant(value):
+                return Number(value, dtype)
+            case terms.Value(position):
+                return FromIndex(here.index(position), dtype)
+            case terms.Input() | terms.Local() | terms.Access():
+                return _load(at, here, tensors, inputs)
+            case terms.Unary(op, operand):
+                return Apply(op, (visit(operand, here),), dtype)
+            case terms.Binary(op, left, right):
+                return Apply(op, (visit(left, here), visit(right, here)), dtype)
+            case terms.Cast(_, operand):
+                return Convert(visit(operand, here), dtype)
+            case terms.Select(predicate, left, right):
+                condition = simplify_predicate(here.facts, here.predicate(predicate))
+                if condition == TRUE:
+                    return visit(left, here)
+                if condition == FALSE:
+                    return visit(right, here)
+                return Choose(
+                    condition, visit(left, here.assume(condition)), visit(right, here.assume(negation(condition)))
+                )
+            case (
+                terms.Gen()
+                | terms.Reduce()
+                | terms.Guard()
+                | terms.Let()
+                | terms.Concat()
+                | terms.Reshape()
+                | terms.Padding()
+                | terms.TensorVar()
+                | terms.Metavariable()
+            ):
+                raise AssertionError(f"{type(at).__name__} is not a leaf of a normalised program")
+            case _:
+                assert_never(at)
+
+    return visit(e, scope)
+
+
+def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[str, Buffer]) -> Load:
+    positions: list[Index] = []
+    while isinstance(e, terms.Access):
+        positions.append(scope.index(e.index))
+        e = e.tensor
+    match e:
+        case terms.Input(array):
+            storage: Storage = inputs[array.name]
+        case terms.Local(position):
+            storage = tensors[-1 - position]
+        case (
+            terms.TensorVar()
+            | terms.Metavariable()
+            | terms.Constant()
+            | terms.Value()
+            | terms.Unary()
+            | terms.Binary()
+            | terms.Cast()
+            | terms.Select()
+            | terms.Padding()
+        ):
+            raise AssertionError("a normalised access is to a named tensor")
+        case (
+            terms.Gen()
+            | terms.Reduce()
+            | terms.Guard()
+            | terms.Let()
+            | terms.Concat()
+            | terms.Reshape()
+            | terms.Access()
+        ):
+            raise AssertionError("a normalised access is to a named tensor")
+        case _:
+            assert_never(e)
+    if isinstance(storage, Scalar):
+        return Load(storage)
+    return Load(Cell(storage, tuple(zip(reversed(positions), storage.extents, strict=True))))
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
 
 Body: TypeAlias = Callable[[ix.Var, "Context"], ln.Block]
 

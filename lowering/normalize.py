@@ -25,7 +25,7 @@ from atl.core.program import Program
 from atl.core.reshape_definitions import origin, positions_needed
 from atl.core.substitution import bind, close, close_tensor, instantiate, instantiate_tensor
 from atl.core.traversal import children
-from lowering.folds import RESULT_NAMES
+from lowering.nest.loopnest import RESULT_NAMES
 
 _NAMES = "ijklpqrstuvw"
 

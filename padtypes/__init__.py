@@ -1,9 +1,19 @@
 """Pad-sets: inference of the padding of each tensor, and the check that truncations cut only padding (§5.5)."""
 
-from padtypes.check import check, unsafe_truncations
+from atl.parameters import check_calls as _check_calls
 from padtypes.drawing import PadSetDrawing, draw, draw_pad_set
-from padtypes.padset import Case, PadSet, Witness, infer, pad_set
-from padtypes.truncations import Truncation, truncation_at, truncations
+from padtypes.padset import (
+    Case,
+    PadSet,
+    Truncation,
+    Witness,
+    check,
+    infer,
+    pad_set,
+    truncation_at,
+    truncations,
+    unsafe_truncations,
+)
 
 __all__ = [
     "Case",
@@ -20,3 +30,5 @@ __all__ = [
     "truncations",
     "unsafe_truncations",
 ]  # fmt: skip
+
+_check_calls(globals())

@@ -14,8 +14,7 @@ from atl.core.predicate import FALSE, Predicate, holds
 from atl.core.program import Program, checked_program
 from atl.core.traversal import Path
 from atl.errors import ArgumentError, InvalidArgument, brief
-from padtypes.padset import PadSet, pad_set
-from padtypes.truncations import truncation_at
+from padtypes.padset import PadSet, pad_set, truncation_at
 
 State: TypeAlias = Literal["value", "padding", "cut", "lost"]
 Cells: TypeAlias = Mapping[tuple[int, ...], State]

@@ -12,8 +12,8 @@ from typing import Final, Literal, TypeAlias, assert_never, get_args
 import pytest
 
 from atl.errors import CompilerMissing
-from lowering.compiler import OPENMP, Compiler, find_compiler, has_openmp, has_sanitizers, run
-from lowering.toolchain import OF_GCC, OPTIMISED, STANDARD, openmp_flags
+from lowering.builds import OF_GCC, OPTIMISED, STANDARD, openmp_flags
+from lowering.c_compiler import OPENMP, Compiler, find_compiler, has_openmp, has_sanitizers, run
 
 _NAME: Final = re.compile(r"(gcc|clang)(-\d+)?")
 _X86: Final = ("-march=x86-64", "-march=x86-64-v3")

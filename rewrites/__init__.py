@@ -13,7 +13,7 @@ pipeline (f : float32[n]) : float32[n] :=
 pipeline = pipeline, by 3 steps
 """
 
-from rewrites.certificates.certificate import load
+from atl.parameters import check_calls as _check_calls
 from rewrites.cursors.targets import Handle
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, NoMatch, Undetermined
@@ -40,8 +40,9 @@ __all__ = [
     "Tuned",
     "Undetermined",
     "autotune",
-    "load",
     "proof_trace",
     "reschedule",
     "rules",
 ]
+
+_check_calls(globals())

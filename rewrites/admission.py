@@ -10,9 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import cast
 
-from atl.checks.assembly import check_parts
 from atl.checks.validation import validated_array, validated_index, validated_predicate, validated_term, validated_type
-from atl.checks.wellformed import check_meaning
+from atl.checks.wellformed import check_meaning, check_parts
 from atl.core.index import Array, Index, Read, Size, atoms
 from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.program import Program
@@ -20,8 +19,8 @@ from atl.core.terms import Expr, Type
 from atl.core.traversal import arrays_in, indices_in, subterms
 from atl.errors import ATLError
 from rewrites.errors import NotAdmitted
-from rewrites.instantiation import Argument, Function, Parameter, is_term, sort_of
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
+from rewrites.rule_arguments import Argument, Function, Parameter, is_term, sort_of
 
 
 def admit(rule: str, name: str, kind: Kind, argument: Argument, inputs: tuple[Array, ...]) -> Argument:

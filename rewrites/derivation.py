@@ -28,12 +28,12 @@ from rewrites import kernel
 from rewrites.admission import described, is_of
 from rewrites.cursors.cursor import Cursor, binders, checked_path, cursor_at, positions, walk
 from rewrites.errors import DoesNotApply, NoMatch, Undetermined, unknown_name
-from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import by_outermost, may_match
 from rewrites.rule import Kind, Rule
+from rewrites.rule_arguments import Argument, Function, Parameter, abstracted
 from rewrites.rule_checking.registry import is_user_rule, status_of
 
 T = TypeVar("T")

@@ -10,8 +10,7 @@ from atl.checks.safety import unsafe_accesses
 from atl.checks.wellformed import meaning_errors
 from atl.core.program import Program
 from atl.errors import ATLError, UnsupportedMark
-from lowering.targets.capabilities import check_names, marked_binders, unsupported_marks
-from lowering.targets.stack import register_errors, stack_errors
+from lowering.targets.capabilities import check_names, marked_binders, register_errors, stack_errors, unsupported_marks
 
 
 def diagnostics(program: Program, target: str = "c") -> list[ATLError]:

@@ -7,14 +7,13 @@ why a rule applies nowhere and what would help.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
 from atl.checks.scope import Scope
 from atl.core.index import Index
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr
-from atl.errors import ATLError, InvalidArgument
+from atl.errors import ATLError, InvalidArgument, did_you_mean
 from atl.prove import Answer, Refuted
 from atl.text.printing import show_predicate
 from rewrites.rule import Rule
@@ -172,11 +171,8 @@ def side_name(reverse: bool) -> str:
 
 def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> InvalidArgument:
     """Return the error for an unknown name, with similar names as suggestions."""
-    near = get_close_matches(name, list(dict.fromkeys(each for each in known if each != name)), 3, 0.5)
     return InvalidArgument(
-        f"there is no {what} called {name!r}",
-        required=required,
-        suggestions=(f"did you mean {' or '.join(near)}?",) if near else (),
+        f"there is no {what} called {name!r}", required=required, suggestions=did_you_mean(name, known)
     )
 
 

@@ -45,10 +45,10 @@ from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit, admit_other_names, admit_program
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
-from rewrites.instantiation import Argument, Arguments, Function
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.outputs import Outputs
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, Arguments, Function
 from rewrites.rule_checking.registry import caveat_of, check_use, is_unproved, status_of
 from rewrites.rules import RULES
 

@@ -6,8 +6,8 @@
         return equation(gen((lo, hi), e)[k], guard((0 <= k) & (k < hi - lo), e(lo + k)))
 
 The annotations are the kinds of the metavariables. The function is called once for each rank of elements, and its
-result is stored as a `Statement`. The rewrite in both directions, its proof obligation, its property test, its hash and
-its text in certificates are all derived from the statements.
+result is stored as a `RuleStatement`. The rewrite in both directions, its proof obligation, its property test, its hash
+and its text in certificates are all derived from the statements.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Final, NoReturn
 from atl.core.predicate import Predicate
 from atl.errors import ATLError, InvalidArgument, InvalidName, RankError
 from atl.surface.values import Condition, IndexExpr, Tensor
-from rewrites.instantiation import Arguments
-from rewrites.kinds import (
+from rewrites.elaboration import stated
+from rewrites.metavariables import (
     Body,
     BodyT,
     BodyU,
@@ -41,8 +41,8 @@ from rewrites.kinds import (
     VectorT,
     is_kind,
 )
-from rewrites.statement import Equation, Ranks, Statement, choices_of_ranks, equation, given, ranks_of
-from rewrites.stating import stated
+from rewrites.rule_arguments import Arguments
+from rewrites.rule_statement import Equation, Ranks, RuleStatement, choices_of_ranks, equation, given, ranks_of
 
 # -- rules ------------------------------------------------------------------------------------------------------------
 
@@ -55,15 +55,15 @@ MOST_RANK: Final = 10
 """Maximum rank of elements, limited by the ids of variables; rules are proved up to MAX_ELEMENT_RANK."""
 
 
-class Statements(Mapping[Ranks, Statement]):
+class RuleStatements(Mapping[Ranks, RuleStatement]):
     """The statements of a rule's function by the ranks of elements, computed on first use and cached."""
 
     def __init__(self, function: Callable[..., Equation], metavariables: Mapping[str, Kind]) -> None:
         self.function = function
         self._metavariables = metavariables
-        self._known: dict[Ranks, Statement | None] = {}
+        self._known: dict[Ranks, RuleStatement | None] = {}
 
-    def __getitem__(self, ranks: Ranks) -> Statement:
+    def __getitem__(self, ranks: Ranks) -> RuleStatement:
         if max(ranks, default=0) > MOST_RANK:
             raise KeyError(ranks)
         if ranks not in self._known:
@@ -95,16 +95,16 @@ class Rule:
     source: str
     law: str
     metavariables: Mapping[str, Kind]
-    statements: Mapping[Ranks, Statement] = field(repr=False)
+    statements: Mapping[Ranks, RuleStatement] = field(repr=False)
     derived_from: tuple[str, ...] = ()
     module: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metavariables", MappingProxyType(dict(self.metavariables)))
-        if type(self.statements) is not Statements:
+        if type(self.statements) is not RuleStatements:
             object.__setattr__(self, "statements", MappingProxyType(dict(self.statements)))
 
-    def statement(self, arguments: Arguments) -> Statement:
+    def statement(self, arguments: Arguments) -> RuleStatement:
         """Return the statement for the ranks of these arguments, one for each metavariable.
 
         Raises `InvalidArgument` for missing and unknown arguments, `RankError` for unsupported ranks.
@@ -166,7 +166,7 @@ class Rule:
         return rule_html(self)
 
 
-def ranks_text(statements: Mapping[Ranks, Statement]) -> str:
+def ranks_text(statements: Mapping[Ranks, RuleStatement]) -> str:
     """Return the ranks of the statements as text: "0, 1, 2" or "(0, 0), (0, 1)"."""
     return ", ".join(str(ranks[0]) if len(ranks) == 1 else str(ranks) for ranks in statements) or "none"
 
@@ -180,7 +180,7 @@ def rule(
         _check_new(function)
         kinds = metavariables_of(function)
         return Rule(
-            function.__name__, family, source, inspect.getdoc(function) or "", kinds, Statements(function, kinds),
+            function.__name__, family, source, inspect.getdoc(function) or "", kinds, RuleStatements(function, kinds),
             derived_from, function.__module__,
         )  # fmt: skip
 
@@ -206,7 +206,7 @@ def rules(
             tuple(
                 Rule(
                     named.format(name), family, source, law, dict(kinds),
-                    Statements(partial(function, name), dict(kinds)),
+                    RuleStatements(partial(function, name), dict(kinds)),
                     tuple(step.format(name) for step in derived_from), function.__module__,
                 )
                 for name in over
@@ -264,10 +264,10 @@ __all__ = [
     "Matrix",
     "MatrixT",
     "Rule",
+    "RuleStatement",
+    "RuleStatements",
     "Scalar",
     "Schema",
-    "Statement",
-    "Statements",
     "Tensor",
     "Vector",
     "VectorT",

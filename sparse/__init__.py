@@ -22,7 +22,7 @@ A call passes for A a scipy.sparse matrix, a NumPy array, or a `SparseTensor` ma
 array([0., 1., 2.], dtype=float32)
 """
 
-from sparse.conversion import compress, decompress, meaning, to_scipy
+from atl.parameters import check_calls as _check_calls
 from sparse.drawing import MatrixDrawing, description, draw
 from sparse.errors import CapacityExceeded, FormatError, LawViolation, NotPackable
 from sparse.formats import (
@@ -40,9 +40,14 @@ from sparse.formats import (
     MODE_GENERIC,
     VECTOR,
     Format,
+    compress,
+    decompress,
+    format_named,
+    load,
+    meaning,
+    to_scipy,
 )
 from sparse.levels import Bitmask, Compressed, Declarer, Dense, Encoded, Hashed, Level, Metadata
-from sparse.names import format_named, load
 from sparse.packing import pack
 from sparse.tensors import SparseTensor
 from sparse.views import Blocked, Composed, Diagonals, Permuted, View
@@ -91,3 +96,5 @@ __all__ = [
     "pack",
     "to_scipy",
 ]
+
+_check_calls(globals())

@@ -2,24 +2,78 @@
 
 from __future__ import annotations
 
+import ast
 import html
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import atl
+from atl.core.dtypes import DEFAULT
 from atl.core.index import ONE, Array
 from atl.core.node import is_position
-from atl.core.program import SparseOperand
+from atl.core.program import Program, SparseOperand
 from atl.core.terms import Input
 from atl.errors import InvalidArgument, brief
-from rewrites import Operand
-from sparse.decompression import decompression
-from sparse.levels import Bitmask, Compressed, Declarer, Dense, Hashed, Level, Metadata
-from sparse.levels.level import Number
-from sparse.packing import OperandConverter
-from sparse.storage import Storage
-from sparse.views import Blocked, Diagonals, Identity, Permuted
+from rewrites import Operand, Rule, Theorem
+from rewrites.certificates.certificate import replay
+from sparse.levels import Bitmask, Compressed, Condition, Declarer, Dense, Hashed, Level, Metadata, Number
+from sparse.packing import OperandConverter, pack
+from sparse.scipy_interop import scipy_view
+from sparse.tensors import AnyArray, SparseTensor, check_sparse_tensor, entries, to_dense
+from sparse.views import Blocked, Diagonals, Identity, Permuted, Storage, View
+
+# -- decompression ----------------------------------------------------------------------------------------------------
+
+
+def decompression(
+    levels: Sequence[Level],
+    view: View,
+    extents: tuple[Number, ...],
+    metadata: Sequence[Metadata],
+    values: atl.Tensor,
+) -> atl.Tensor:
+    """Return the tensor that the arrays represent: each entry at its coordinates, duplicates summed.
+
+    D(levels)(parent) = Σ[p in pos_bounds(parent)] [valid] · place _ pos_crd(p) D(rest)(pos_pos(p)). If the format has
+    a view, entries are placed at their coordinates in the tensor, and padding of the view is skipped.
+    """
+    plain = isinstance(view, Identity)
+
+    def below(number: int, parent: Number, coordinates: tuple[Number, ...]) -> atl.Tensor:
+        if number == len(levels):
+            element = values[parent]
+            if plain:
+                return element
+            in_bounds = view.in_bounds(extents, coordinates)
+            placed = _placed(extents, view.inverse(extents, coordinates), element)
+            return _guarded(in_bounds, placed)
+        level, m = levels[number], metadata[number]
+
+        def entry(p: atl.IndexExpr) -> atl.Tensor:
+            own = level.pos_crd(m, parent, p)
+            rest = below(number + 1, level.pos_pos(m, parent, p), (*coordinates, *own))
+            if plain:
+                rest = _placed(m.extents, own, rest)
+            return _guarded(level.valid(m, parent, p), rest)
+
+        return atl.sum(level.pos_bounds(m, parent), entry)
+
+    return below(0, 0, ())
+
+
+def _placed(extents: Sequence[Number], coordinates: Sequence[Number], element: atl.Tensor) -> atl.Tensor:
+    for n, at in reversed(list(zip(extents, coordinates, strict=True))):
+        element = atl.place(n, at, element)
+    return element
+
+
+def _guarded(condition: Condition, element: atl.Tensor) -> atl.Tensor:
+    return element if condition is True else atl.guard(condition, element)
+
+
+# -- formats ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False)
@@ -215,3 +269,122 @@ HASH: Final = _hash()
 """One hash table for each row, twice as wide as the fullest row requires, or HASH(width, function)."""
 MODE_GENERIC: Final = Format("MODE_GENERIC", (Compressed(2), Dense()), Permuted((0, 2, 1)))
 """A tensor of rank 3, stored as its nonempty fibres along the second dimension, each dense."""
+
+
+# -- formats by name --------------------------------------------------------------------------------------------------
+
+
+NAMED_FORMATS: Final[dict[str, Format]] = {
+    form.name: form for form in [*globals().values()] if isinstance(form, Format)
+}
+"""The built-in formats."""
+
+
+def format_named(text: str, custom: Mapping[str, Format] | None = None) -> Format | None:
+    """Return the format whose `repr` is `text`, or None. `custom` maps further names to formats.
+
+    >>> format_named("BCSR(2, 8)"), format_named("CSR.with_index_dtype('int64')"), format_named("ELL")
+    (BCSR(2, 8), CSR.with_index_dtype('int64'), None)
+    """
+    if not isinstance(text, str) or not isinstance(custom, Mapping | None):
+        raise InvalidArgument(
+            f"invalid format name {brief(text)}", required="a string, and a dictionary of custom formats"
+        )
+    known = {**NAMED_FORMATS, **(custom or {})}
+    if text in known:
+        return known[text]
+    try:
+        found = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    match found:
+        case ast.Call(ast.Attribute(inner, "with_index_dtype"), [ast.Constant(str(dtype))], []):
+            form = format_named(ast.unparse(inner), custom)
+            return None if form is None or dtype not in ("int32", "int64") else form.with_index_dtype(dtype)
+        case ast.Call(ast.Attribute(inner, "sorted"), [], []):
+            form = format_named(ast.unparse(inner), custom)
+            return None if form is None else form.sorted()
+        case ast.Call(ast.Name(name), [*arguments], []) if name in known and known[name].make is not None:
+            values = [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
+            whole = all(type(value) is int for value in values) and len(values) == len(arguments)
+            return known[name](*values) if whole else None
+        case _:
+            return None
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    rules: Mapping[str, Rule] | None = None,
+    custom: Mapping[str, Format] | None = None,
+    smt: bool = True,
+) -> Theorem:
+    """Load a theorem from a certificate by replaying it in the kernel. `rules` are the allowed rules; by default, all.
+
+    User-defined rules are stored in the file as equations, and are checked again. Those that are not proved for all
+    sizes are listed in the theorem's `unproved`. `custom` maps names to user-defined formats of sparse operands. With
+    `smt=False` z3 is not used, and a certificate with a premise that only z3 proves is refused.
+
+    Raises `CertificateError` with the first step that differs.
+    """
+    return replay(path, rules=rules, smt=smt, formats=lambda text: format_named(text, custom))
+
+
+# -- conversion -------------------------------------------------------------------------------------------------------
+
+
+def compress(form: Format, tensor: object) -> SparseTensor:
+    """Convert a tensor to a format; the same as `pack(tensor, form)`.
+
+    >>> import numpy as np
+    >>> from sparse import CSC, compress, decompress
+    >>> decompress(compress(CSC, np.array([[0, 7], [5, 0]])))
+    array([[0, 7],
+           [5, 0]])
+    """
+    return pack(tensor, form)
+
+
+def decompress(tensor: SparseTensor) -> AnyArray:
+    """Return the tensor as a dense array; entries with equal coordinates are summed.
+
+    Law: decompress(compress(form, t)) = t if the format can store t (DECOMPRESSCOMPRESS, §7.5.3).
+    """
+    return to_dense(tensor)
+
+
+def to_scipy(tensor: SparseTensor) -> Any:
+    """Convert to a scipy.sparse array: without a copy if scipy supports the format, otherwise as coordinates.
+
+    scipy supports CSR, CSC, COO, DIA, and BCSR if the block sizes divide the extents.
+
+    >>> import numpy as np
+    >>> from sparse import CSR, pack, to_scipy
+    >>> to_scipy(pack(np.eye(2), CSR)).indices
+    array([0, 1], dtype=int32)
+    """
+    import scipy.sparse
+
+    check_sparse_tensor(tensor)
+    made = scipy_view(tensor.format, tensor.shape, tensor.arrays)
+    if made is not None:
+        return made
+    coordinates, values = entries(tensor)
+    return scipy.sparse.coo_array((values, tuple(coordinates)), shape=tensor.shape)
+
+
+def meaning(form: Format, rank: int, *, dtype: str = DEFAULT) -> Program:
+    """Return a program from the arrays of a format to the tensor that they represent, as used in theorems.
+
+    >>> from sparse import COO
+    >>> meaning(COO, 1)
+    meaning (A_crd : int32[A_nnz] in [0, n0), A_val : float32[A_nnz]) : float32[n0] :=
+      Σ[p < A_nnz] place n0 A_crd[p] A_val[p]
+    """
+    if not isinstance(form, Format) or not is_position(rank):
+        raise InvalidArgument(f"meaning({brief(form)}, {brief(rank)})", required="a format, such as CSR, and a rank")
+    whole = atl.tensor("A", *(atl.sizes(f"n{k}") for k in range(rank)), dtype=dtype).node
+    assert isinstance(whole, Input)
+    operand = form.operand(whole.array, ())
+    inputs = [atl.Tensor(Input(array)) for array in operand.inputs]
+    return replace(atl.program("meaning", inputs, atl.Tensor(operand.meaning)), packed=(operand.packed,))

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from sparse.errors import LawViolation
-from sparse.levels.level import Integers, Level, Metadata
+from sparse.levels import Integers, Level, Metadata
 from sparse.tensors import AnyArray
 
 Coordinates: TypeAlias = tuple[int, ...]
@@ -27,7 +27,7 @@ MAX_ELEMENTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LawCase:
     """The rows of a tensor, each a mapping from coordinates to nonzero values, and their encodings by a level.
 
     `parts` are the rows encoded separately, each with the data of its positions. `whole` is the concatenation of their
@@ -88,20 +88,20 @@ def encode(level: Level, extents: Coordinates, row: dict[Coordinates, int]) -> t
     return stored.metadata, data
 
 
-def case(level: Level, extents: Coordinates, rows: Sequence[dict[Coordinates, int]]) -> Case:
+def case(level: Level, extents: Coordinates, rows: Sequence[dict[Coordinates, int]]) -> LawCase:
     """Encode rows separately and together, for the laws."""
     parts = tuple(encode(level, extents, row) for row in rows)
     whole = level.empty(extents)
     for m, _ in parts:
         whole = level.append(whole, m)
     data = np.concatenate([np.zeros(0, np.int64), *(data for _, data in parts)])
-    return Case(level, extents, tuple(rows), parts, whole, data)
+    return LawCase(level, extents, tuple(rows), parts, whole, data)
 
 
 # -- the laws ---------------------------------------------------------------------------------------------------------
 
 
-def monoid(c: Case) -> bool:
+def monoid(c: LawCase) -> bool:
     """MONOIDSTRUCT: well-formed structures form a monoid under append; its identity is the empty structure."""
     level, empty = c.level, c.level.empty(c.extents)
     found = [m for m, _ in c.parts]
@@ -114,12 +114,12 @@ def monoid(c: Case) -> bool:
     )
 
 
-def encode_well_formed(c: Case) -> bool:
+def encode_well_formed(c: LawCase) -> bool:
     """ENCODEWELLFORMED: encoding produces well-formed structures."""
     return all(c.level.well_formed(m) for m, _ in c.parts)
 
 
-def crd_pos_get(c: Case) -> bool:
+def crd_pos_get(c: LawCase) -> bool:
     """CRDPOSGET: the datum at the position of coordinates is the element; duplicates are summed."""
     for (m, data), row in zip(c.parts, c.rows, strict=True):
         for at in c.all_coordinates():
@@ -132,7 +132,7 @@ def crd_pos_get(c: Case) -> bool:
     return True
 
 
-def crd_pos_none_get(c: Case) -> bool:
+def crd_pos_none_get(c: LawCase) -> bool:
     """CRDPOSNONEGET: an element is zero if its coordinates have no position."""
     return all(
         row.get(at, 0) == 0
@@ -142,7 +142,7 @@ def crd_pos_none_get(c: Case) -> bool:
     )
 
 
-def invalid_pos_get(c: Case) -> bool:
+def invalid_pos_get(c: LawCase) -> bool:
     """INVALIDPOSGET: the datum at an invalid position is zero."""
     return all(
         c.element(m, data, 0, p) == 0
@@ -152,7 +152,7 @@ def invalid_pos_get(c: Case) -> bool:
     )
 
 
-def pos_crd_injective(c: Case) -> bool:
+def pos_crd_injective(c: LawCase) -> bool:
     """POSCRDINJ: the valid positions of a parent have distinct coordinates, if the level is unique."""
     return not c.level.unique or all(
         len({c.at(m, parent, p) for p in c.valid(m, parent)}) == len(c.valid(m, parent))
@@ -160,7 +160,7 @@ def pos_crd_injective(c: Case) -> bool:
     )
 
 
-def crd_pos_inverse(c: Case) -> bool:
+def crd_pos_inverse(c: LawCase) -> bool:
     """CRDPOSINV: pos_crd(crd_pos(c)) = c for coordinates c with a valid position."""
     return all(
         c.at(m, parent, p) == at
@@ -170,7 +170,7 @@ def crd_pos_inverse(c: Case) -> bool:
     )
 
 
-def pos_crd_inverse(c: Case) -> bool:
+def pos_crd_inverse(c: LawCase) -> bool:
     """POSCRDINV: crd_pos(pos_crd(p)) = p for a valid position p; for duplicates, the first of their positions."""
     return all(
         (found := c.level.crd_pos(m, parent, c.at(m, parent, p))) is not None
@@ -180,7 +180,7 @@ def pos_crd_inverse(c: Case) -> bool:
     )
 
 
-def crd_pos_none(c: Case) -> bool:
+def crd_pos_none(c: LawCase) -> bool:
     """CRDPOSNONE: coordinates without a position do not occur at any valid position."""
     return all(
         c.at(m, parent, p) != at
@@ -191,7 +191,7 @@ def crd_pos_none(c: Case) -> bool:
     )
 
 
-def crd_bound(c: Case) -> bool:
+def crd_bound(c: LawCase) -> bool:
     """CRDBOUND: the coordinates at a valid position are within the extents."""
     return all(
         0 <= k < extent
@@ -201,7 +201,7 @@ def crd_bound(c: Case) -> bool:
     )
 
 
-def pos_bound(c: Case) -> bool:
+def pos_bound(c: LawCase) -> bool:
     """POSBOUND: the position of coordinates is within the bounds of its parent."""
     return all(
         p in c.positions(m, parent)
@@ -211,7 +211,7 @@ def pos_bound(c: Case) -> bool:
     )
 
 
-def crd_pos_append(c: Case) -> bool:
+def crd_pos_append(c: LawCase) -> bool:
     """CRDPOSAPP: coordinates have the same position under parent r of the whole as in row r encoded separately."""
     return all(
         _offset_in(c.positions(c.whole, r), c.level.crd_pos(c.whole, r, at))
@@ -221,12 +221,12 @@ def crd_pos_append(c: Case) -> bool:
     )
 
 
-def bound_get(c: Case) -> bool:
+def bound_get(c: LawCase) -> bool:
     """BOUNDGET: parent r of the whole has as many positions as row r encoded separately."""
     return all(len(c.positions(c.whole, r)) == len(c.positions(m, 0)) for r, (m, _) in enumerate(c.parts))
 
 
-def valid_get(c: Case) -> bool:
+def valid_get(c: LawCase) -> bool:
     """VALIDGET: the same positions are valid under parent r of the whole as in row r encoded separately."""
     return all(
         [p - c.positions(c.whole, r).start for p in c.valid(c.whole, r)]
@@ -235,7 +235,7 @@ def valid_get(c: Case) -> bool:
     )
 
 
-def append_get(c: Case) -> bool:
+def append_get(c: LawCase) -> bool:
     """APPGET: the concatenated data contains the element of row r at its position under parent r of the whole."""
     for r, row in enumerate(c.rows):
         for at in c.all_coordinates():
@@ -248,7 +248,7 @@ def append_get(c: Case) -> bool:
     return True
 
 
-def encode_is_append(c: Case) -> bool:
+def encode_is_append(c: LawCase) -> bool:
     """ENCODEAPP: encoding all rows at once equals appending the separate encodings (not in the figure)."""
     held = [(r, at, value) for r, row in enumerate(c.rows) for at, value in entries(c.level, row)]
     coordinates = [np.array([at[k] for _, at, _ in held], np.int64) for k in range(c.level.dims)]
@@ -259,7 +259,7 @@ def encode_is_append(c: Case) -> bool:
     return _equal(stored.metadata, c.whole) and np.array_equal(data, c.data)
 
 
-LAWS: Final[dict[str, Callable[[Case], bool]]] = {
+LAWS: Final[dict[str, Callable[[LawCase], bool]]] = {
     "MONOIDSTRUCT": monoid,
     "ENCODEWELLFORMED": encode_well_formed,
     "CRDPOSGET": crd_pos_get,

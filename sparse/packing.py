@@ -23,8 +23,8 @@ from sparse.scipy_interop import (
     validated,
     zero_copy,
 )
-from sparse.storage import Storage
 from sparse.tensors import AnyArray, SparseTensor, encode, entries
+from sparse.views import Storage
 
 
 @dataclass(frozen=True)

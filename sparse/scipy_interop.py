@@ -14,9 +14,8 @@ import numpy as np
 from atl.core.dtypes import range_of
 from atl.errors import ArrayError
 from sparse.levels import Compressed, Dense, Metadata
-from sparse.storage import Storage
 from sparse.tensors import AnyArray, SparseTensor, cast_indices, check_coordinates
-from sparse.views import Blocked, Diagonals, Identity, Permuted
+from sparse.views import Blocked, Diagonals, Identity, Permuted, Storage
 
 COMPRESSED = (Dense(), Compressed())
 BLOCKS = (Dense(), Compressed(), Dense(), Dense())

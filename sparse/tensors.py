@@ -13,9 +13,8 @@ import numpy.typing as npt
 from atl.core.dtypes import range_of
 from atl.errors import ArrayError, InvalidArgument, brief
 from sparse.errors import FormatError
-from sparse.levels import Metadata
-from sparse.levels.level import Integers
-from sparse.storage import Storage
+from sparse.levels import Integers, Metadata
+from sparse.views import Storage
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 INT64_MAX: Final = 2**63 - 1

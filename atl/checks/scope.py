@@ -14,7 +14,7 @@ from atl.core.program import Program
 from atl.core.terms import Expr, Type
 from atl.core.traversal import Path, children
 from atl.prove import Facts
-from atl.text.names import Names
+from atl.text.index_notation import Names
 
 
 @dataclass(frozen=True, slots=True)

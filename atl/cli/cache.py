@@ -13,7 +13,7 @@ from atl.cli.terminal import with_progress
 from atl.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from lowering.cache.entries import Entry
+    from lowering.build_cache import Entry
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 SIZES: Final = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3}
@@ -38,7 +38,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from lowering.cache.entries import entries, evictable, location
+    from lowering.build_cache import entries, evictable, location
 
     older, most = _age(arguments.older_than), _bytes(arguments.down_to)
     clears = arguments.what == "clear"
@@ -61,7 +61,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _clear(chosen: list[Entry], *, as_json: bool) -> int:
-    from lowering.cache.entries import location
+    from lowering.build_cache import location
 
     removed: list[Entry] = []
     kept: list[Entry] = []
@@ -100,7 +100,7 @@ def _print_list(shown: list[Entry], count: int) -> None:
 
 
 def _totals(found: list[Entry]) -> dict[str, Any]:
-    from lowering.cache.entries import location
+    from lowering.build_cache import location
 
     return {
         "location": str(location()),

@@ -12,8 +12,8 @@ from atl.cli.command import FAILED, INTERRUPTED, Command
 from atl.cli.terminal import ascii_only, bold, wrapped
 
 if TYPE_CHECKING:
+    from atl.cli.photograph import Schedule
     from atl.core.program import Program
-    from lowering.demo.photograph import Schedule
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from lowering.demo.photograph import demonstrate
+    from atl.cli.photograph import demonstrate
 
     done: list[str] = []
     ascii_symbols = ascii_only()
@@ -55,7 +55,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _scheduled(program: Program) -> Schedule:
     """Keep three rows of the buffer, computed as they are read, and peel the first and the last column."""
-    from lowering.demo.photograph import Schedule
+    from atl.cli.photograph import Schedule
     from rewrites import reschedule
 
     s = reschedule(program).mark("buf", "ring").tails("x")

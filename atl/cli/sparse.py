@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _format(text: str) -> Format:
     from sparse import format_named
-    from sparse.names import NAMED_FORMATS
+    from sparse.formats import NAMED_FORMATS
 
     found = format_named(text)
     if found is None:

@@ -2,20 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NoReturn, TypeAlias
+from keyword import iskeyword
+from typing import Any, Final, NoReturn, TypeAlias
 
 from atl.core import dtypes
-from atl.core.declared import bounds_of
-from atl.core.index import Array, Index, Size, atoms
+from atl.core.dtypes import BOOL
+from atl.core.index import ONE, ZERO, Array, Index, Monotonicity, Size, atoms, constant
 from atl.core.node import Printed, malformed
 from atl.core.predicate import Predicate, expressions, is_predicate
-from atl.core.results import Result
 from atl.core.terms import Expr, Let, Term, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import InvalidArgument, brief
+
+# -- declared elements ------------------------------------------------------------------------------------------------
+# The prover and the call both read the facts from `facts_of` alone, so that no unchecked fact is assumed.
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """bound <= element, for every element."""
+
+    bound: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """element < bound, for every element."""
+
+    bound: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Monotonic:
+    """Elements are nondecreasing along the last dimension, or increasing if `strict`.
+
+    With `between`, the order holds only within segments: it relates the elements at p and p + 1 if there is an r with
+    between[r] <= p and p + 1 < between[r + 1].
+    """
+
+    strict: bool
+    between: Array | None = None
+
+
+MONOTONIC_NOTATION: Final[dict[Monotonicity, str]] = {"nondecreasing": "rising", "increasing": "strict"}
+"""Keywords that declare an order in the printed notation."""
+
+Fact: TypeAlias = AtLeast | Below | Monotonic
+
+
+def facts_of(array: Array) -> tuple[Fact, ...]:
+    """Return all declared facts about the elements of an array, bounds first."""
+    low = () if array.low is None else (AtLeast(array.low),)
+    high = () if array.high is None else (Below(array.high),)
+    return (*low, *high, *((Monotonic(array.monotonic == "increasing", array.between),) if array.monotonic else ()))
+
+
+def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:
+    """Return the declared bounds of the elements."""
+    return tuple(fact for fact in facts_of(array) if not isinstance(fact, Monotonic))
+
+
+def bool_array(name: str, shape: tuple[Index, ...]) -> Array:
+    """Return the declaration of an input of Boolean values."""
+    return Array(name, shape, BOOL, ZERO, constant(2))
+
+
+def is_bool_array(array: Array) -> bool:
+    """Return whether this is an input of Boolean values, which is read only in conditions."""
+    return array.dtype == BOOL and array.low is not None
+
+
+def order_of(array: Array) -> Monotonic | None:
+    """Return the declared order of the elements, if any."""
+    return next((fact for fact in facts_of(array) if isinstance(fact, Monotonic)), None)
+
+
+def is_increasing(array: Array) -> bool:
+    """Return whether all elements are declared to increase along the last dimension."""
+    return order_of(array) == Monotonic(strict=True)
+
+
+# -- several results --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One of several results: its name and its extents, which depend on sizes and elements of the inputs."""
+
+    name: str
+    shape: tuple[Index, ...]
+
+    def __post_init__(self) -> None:
+        extents = self.shape if type(self.shape) is tuple else (None,)
+        named = type(self.name) is str and self.name.isidentifier() and not iskeyword(self.name)
+        if (
+            not named
+            or self.name.startswith("_")
+            or any(not isinstance(extent, Index) or extent.loose or extent.free for extent in extents)
+        ):
+            raise malformed(
+                "a result",
+                (self.name, self.shape),
+                "a name that is a Python identifier and does not begin with _, and extents over sizes",
+            )
+
+    def over(self, extent: Callable[[Index], Index]) -> Result:
+        """Apply a function to each extent."""
+        return Result(self.name, tuple(map(extent, self.shape)))
+
+    @property
+    def count(self) -> Index:
+        """Number of elements."""
+        product = ONE
+        for extent in self.shape:
+            product = product * extent
+        return product
+
+
+def bounds(results: Iterable[Result]) -> Iterator[tuple[Result, Index, Index]]:
+    """Yield each result with the start and the end of its elements in the body."""
+    end = ZERO
+    for result in results:
+        start, end = end, end + result.count
+        yield result, start, end
+
+
+def total(results: Iterable[Result]) -> Index:
+    """Return the total number of elements."""
+    return [ZERO, *(end for _, _, end in bounds(results))][-1]
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
 
 Unpacked: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
 """The arrays of an unpacked operand, and the shape of the tensor that they represent."""

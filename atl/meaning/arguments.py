@@ -16,10 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core import dtypes
-from atl.core.declared import AtLeast, Below, Monotonic, bounds_of, facts_of
 from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.core.predicate import Predicate, expressions, holds
-from atl.core.program import Program, SparseOperand, checked_program, size_in
+from atl.core.program import (
+    AtLeast,
+    Below,
+    Monotonic,
+    Program,
+    SparseOperand,
+    bounds_of,
+    checked_program,
+    facts_of,
+    size_in,
+)
 from atl.errors import ArgumentError, ArrayError, AssumptionError, RankError, brief
 from atl.surface.symbolic import Symbolic
 from atl.text.printing import show_predicate

@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from atl.core.index import Index, Leaf, Read, Size, atoms, value_of
-from atl.core.program import Program
-from atl.core.results import bounds
+from atl.core.program import Program, bounds
 from atl.meaning.arguments import index_elements
 
 CACHE_SIZE: Final = 64

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never
 
-from atl.checks.assembly import make_program
+from atl.checks.wellformed import make_program
 from atl.core.index import (
     ONE,
     AnyAtom,

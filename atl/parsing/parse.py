@@ -24,22 +24,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar, get_args
 
-from atl.checks.assembly import make_program
 from atl.checks.scope import outermost
+from atl.checks.wellformed import make_program
 from atl.core import dtypes, terms
-from atl.core.declared import MONOTONIC_NOTATION, bool_array
 from atl.core.index import Array, Index, Monotonicity, index, shift
-from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, equal
-from atl.core.program import Program
-from atl.core.results import Result, total
-from atl.core.substitution import map_type
+from atl.core.program import MONOTONIC_NOTATION, Program, Result, bool_array, total
+from atl.core.substitution import agree, arithmetic, map_type, strengthen
 from atl.errors import DtypeError, InvalidArgument, Location, ShapeError, brief
 from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
 from atl.prove import Proved, prove
-from atl.text.names import BINDERS, INFIX, RESERVED, Level
+from atl.text.index_notation import BINDERS, INFIX, RESERVED, Level
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from difflib import get_close_matches
 from typing import Final, Literal, TypeVar
 
 from atl.core import dtypes
-from atl.core.declared import is_bool_array
 from atl.core.index import Array, Index, bound, ceildiv, exclusive_or, extremum, floordiv, index, read, size
 from atl.core.marks import M, marks, read_mark
 from atl.core.node import MAX_DEPTH
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation, truth
+from atl.core.program import is_bool_array
 from atl.core.terms import Type
 from atl.errors import ATLError, Location, ParseError, TooLarge
 from atl.parsing.tokens import Token, tokens

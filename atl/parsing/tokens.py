@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from atl.errors import Location, ParseError
-from atl.text.names import RESERVED
+from atl.text.index_notation import RESERVED
 
-Kind: TypeAlias = Literal["name", "word", "number", "symbol", "end"]
+TokenKind: TypeAlias = Literal["name", "word", "number", "symbol", "end"]
 
 _SYNONYMS: Final = {
     "⊞": "gen", "Σ": "sum", "∑": "sum", "Π": "prod", "∏": "prod", "∧": "and", "&": "and", "∨": "or", "¬": "not",
@@ -36,7 +36,7 @@ _ESCAPE: Final = re.compile(r"\\(.)")
 class Token:
     """A token with its place in the text. A word is a reserved name."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
     stop: int
@@ -75,7 +75,7 @@ def tokens(text: str) -> Iterator[Token]:
                 yield Token("number", found.group(), start, at)
             case _:
                 symbol = _SYNONYMS.get(found.group(), found.group())
-                plain: Kind = "name" if symbol[0].isalpha() or symbol[0] == "_" else "symbol"
+                plain: TokenKind = "name" if symbol[0].isalpha() or symbol[0] == "_" else "symbol"
                 yield Token("word" if symbol in RESERVED else plain, symbol, start, at)
     yield Token("end", "", len(text), len(text))
 

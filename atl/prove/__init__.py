@@ -16,11 +16,19 @@ proved.
     {'m': 1, 'n': 1, 'i': 0, 'j': 0}
 """
 
-from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown
 from atl.prove.bounds import lower_bound, upper_bound
-from atl.prove.facts import Facts
-from atl.prove.prover import contradictory, forget, prove, proves, statistics, without_smt
-from atl.prove.simplify import holds, simplify, simplify_predicate
+from atl.prove.facts import Answer, Facts, Model, Proved, Refuted, Statistics, Unknown
+from atl.prove.prover import (
+    contradictory,
+    forget,
+    holds,
+    prove,
+    proves,
+    simplify,
+    simplify_predicate,
+    statistics,
+    without_smt,
+)
 
 __all__ = [
     "Answer",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from atl.core import index as ix
-from atl.core.declared import AtLeast, Below, bounds_of
 from atl.core.predicate import at_most, less, within
+from atl.core.program import AtLeast, Below, bounds_of
 from atl.prove.facts import Facts
+from atl.prove.prover import holds, simplify
 from atl.prove.reduction import exact_multiple
-from atl.prove.simplify import holds, simplify
 
 
 def upper_bound(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, assert_never
 
 from atl.core import predicate as pred
 from atl.core.index import (
@@ -31,18 +31,34 @@ from atl.core.index import (
 from atl.core.node import Identity
 from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
-from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
 from atl.prove.bits import by_bits
-from atl.prove.cases import split_alternatives, split_remainders, with_plain_limits
-from atl.prove.elements import realisable
-from atl.prove.ends import is_least_at_ends
-from atl.prove.facts import Facts, declared, has_only_non_negative_terms, renumbered, symbols_of
-from atl.prove.linear.rows import System, Table, read_predicate
-from atl.prove.linear.solver import BUDGET, refuted, refuted_by_rounding
+from atl.prove.facts import (
+    Answer,
+    Facts,
+    Model,
+    Proved,
+    Refuted,
+    Statistics,
+    Unknown,
+    declared,
+    has_only_non_negative_terms,
+    model_of,
+    renumbered,
+    symbols_of,
+)
+from atl.prove.linear import BUDGET, refuted, refuted_by_rounding
 from atl.prove.reduction import reduced
-from atl.prove.relevance import relevant
+from atl.prove.rows import System, Table, read_predicate
 from atl.prove.search import Sample, Search, search
 from atl.prove.smt import STEPS_AGAIN, Contradiction, GaveUp, solve
+from atl.prove.steps import (
+    is_least_at_ends,
+    realisable,
+    relevant,
+    split_alternatives,
+    split_remainders,
+    with_plain_limits,
+)
 
 MEMO_SIZE: Final = 50_000
 FIRST_BUDGET: Final = 1_500
@@ -538,3 +554,53 @@ def _solvable(expression: Index, kept: set[AnyAtom]) -> tuple[Leaf, Index] | Non
     leaf, coefficient = best
     rest = expression - index(leaf) * coefficient
     return leaf, -rest if coefficient > 0 else rest
+
+
+# -- simplification ---------------------------------------------------------------------------------------------------
+
+
+def simplify(facts: Facts, expression: Index) -> Index:
+    """Return an expression equal to `expression` wherever the facts hold.
+
+    Quotients by positive divisors: a // b = 0 for 0 <= a < b; multiples of the divisor and common factors are taken
+    out; (a // b) // c = a // (b * c). Redundant choices of a minimum or maximum are dropped.
+    """
+    return reduced(expression, lambda predicate: holds(facts, predicate))
+
+
+def simplify_predicate(facts: Facts, predicate: pred.Predicate) -> pred.Predicate:
+    """Return a predicate equivalent to `predicate` wherever the facts hold.
+
+    Decided parts are dropped. Parts are processed left to right: each part of a conjunction is a fact for the later
+    parts, and so is the negation of each part of a disjunction.
+    """
+    match predicate:
+        case pred.All(parts):
+            kept: list[pred.Predicate] = []
+            for part in parts:
+                simpler = simplify_predicate(facts, part)
+                if simpler == pred.FALSE:
+                    return pred.FALSE
+                kept.append(simpler)
+                facts = facts.assume(simpler)
+            return pred.conjunction(kept)
+        case pred.Any(parts):
+            kept = []
+            for part in parts:
+                simpler = simplify_predicate(facts, part)
+                if simpler == pred.TRUE:
+                    return pred.TRUE
+                kept.append(simpler)
+                facts = facts.assume(pred.negation(simpler))
+            return pred.disjunction(kept)
+        case pred.NonNegative() | pred.Zero() | pred.NonZero():
+            simpler = pred.map_indices(predicate, lambda expression: simplify(facts, expression))
+            if holds(facts, simpler):
+                return pred.TRUE
+            return pred.FALSE if holds(facts, pred.negation(simpler)) else simpler
+    assert_never(predicate)
+
+
+def holds(facts: Facts, goal: pred.Predicate) -> bool:
+    """Return True if the quick layers of the prover prove the goal."""
+    return proves(facts, goal, thorough=False)

@@ -12,9 +12,9 @@ from functools import reduce
 from operator import xor
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of, order_of
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor
-from atl.prove.linear.rows import Row, System, Table
+from atl.core.program import AtLeast, Below, bounds_of, order_of
+from atl.prove.rows import Row, System, Table
 
 SPREAD: Final = 6
 """Distance from a bound within which a value without another bound is chosen."""

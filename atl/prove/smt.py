@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, TypeAlias, assert_never
 
-from atl.core.declared import order_of
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor
-from atl.prove.linear.rows import Row, System, Table, combined, declared_rows, plus, segments
+from atl.core.program import order_of
+from atl.prove.rows import Row, System, Table, combined, declared_rows, plus, segments
 from atl.prove.search import Elements, Sample
 
 STEPS: Final = 2_000_000

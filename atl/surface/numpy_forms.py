@@ -13,9 +13,8 @@ from typing import Final, TypeAlias
 
 from atl.core import terms
 from atl.core.index import ONE, ZERO, Index, Var, ceildiv, constant, index
-from atl.core.literals import agree, arithmetic
 from atl.core.marks import LoopMark
-from atl.core.substitution import close, fresh_uid, instantiate
+from atl.core.substitution import agree, arithmetic, close, fresh_uid, instantiate
 from atl.errors import InvalidArgument, RankError, ShapeError, brief
 
 Shape: TypeAlias = tuple[Index, ...]

@@ -14,11 +14,10 @@ from atl.core.index import Index, Size, Var, index
 from atl.core.index import ceildiv as ceiling
 from atl.core.index import imax as greatest
 from atl.core.index import imin as least
-from atl.core.literals import agree, strengthen
 from atl.core.marks import LoopMark
 from atl.core.node import refuse_runaway_recursion
 from atl.core.predicate import conjunction, equal
-from atl.core.substitution import close, close_tensor, fresh_uid
+from atl.core.substitution import agree, close, close_tensor, fresh_uid, strengthen
 from atl.errors import InvalidArgument, InvalidName, RankError, ShapeError, Source, brief
 from atl.surface.declarations import checked_name
 from atl.surface.results import Results, ResultsLike, joined, results_in

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
-from atl.checks.assembly import make_program
+from atl.checks.wellformed import make_program
 from atl.core import dtypes
-from atl.core.declared import bool_array
 from atl.core.index import Array, Index, Monotonicity, Size, index
 from atl.core.predicate import Predicate
-from atl.core.program import Program
+from atl.core.program import Program, bool_array
 from atl.core.terms import Input
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.surface.declarations import TensorSpec, checked_name, parse_extent
@@ -94,6 +94,7 @@ Body: TypeAlias = Tensor | Results | ResultsLike
 """Body of a program: a tensor, or several results."""
 
 
+@dataclass(frozen=True, slots=True)
 class SizeAnnotation:
     """Annotation `k: atl.Size` for a parameter of an `@atl.program` that is a size."""
 

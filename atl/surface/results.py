@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from atl.core.index import ONE, ZERO
-from atl.core.literals import agree
-from atl.core.results import Result
+from atl.core.program import Result
+from atl.core.substitution import agree
 from atl.core.terms import Concat, Expr, Flatten, Gen, Reshape
 from atl.errors import InvalidArgument
 from atl.surface.declarations import checked_name

@@ -14,7 +14,7 @@ from math import isnan
 from types import EllipsisType
 from typing import Any, NoReturn, TypeAlias, TypeVar, Union, overload
 
-from atl.core import dtypes, literals, predicate, terms
+from atl.core import dtypes, predicate, substitution, terms
 from atl.core.index import Index, exclusive_or, floordiv, index, read
 from atl.core.node import malformed
 from atl.core.predicate import Predicate
@@ -571,7 +571,7 @@ def _alternatives_to_tensor(value: object) -> tuple[str, ...]:
 def arithmetic(op: terms.BinaryOp, left: object, right: object) -> Tensor:
     """Return a scalar operation on two values with broadcasting."""
     first, second = numpy_forms.broadcast(as_tensor(left).node, as_tensor(right).node)
-    return Tensor(located(literals.arithmetic(op, first, second)))
+    return Tensor(located(substitution.arithmetic(op, first, second)))
 
 
 def _as_cut(given: slice) -> numpy_forms.Cut:

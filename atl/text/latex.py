@@ -48,15 +48,19 @@ from atl.text.index_notation import (
     Element,
     Extreme,
     IndexSyntax,
+    Level,
     Name,
+    Names,
     Number,
     Product,
     Sum,
     Truth,
+    names_in,
+    names_of_index,
+    sizes_of,
     write_condition,
     write_index,
 )
-from atl.text.names import Level, Names, names_in, names_of_index, sizes_of
 from atl.text.printing import WHOLE
 
 _BIG: Final = {"sum": r"\sum", "product": r"\prod", "max": r"\max", "min": r"\min"}

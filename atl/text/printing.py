@@ -15,14 +15,16 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.core import dtypes
 from atl.core import terms as tm
-from atl.core.declared import MONOTONIC_NOTATION, is_bool_array
 from atl.core.index import Array, Index
 from atl.core.marks import LoopMark, Mark
 from atl.core.predicate import Predicate, expressions
-from atl.core.program import Program
+from atl.core.program import MONOTONIC_NOTATION, Program, is_bool_array
 from atl.core.traversal import Path, amounts, children
 from atl.errors import Location
 from atl.text.index_notation import (
+    ASCII,
+    INFIX,
+    UNICODE,
     BooleanAtom,
     BooleanOp,
     Comparison,
@@ -31,25 +33,20 @@ from atl.text.index_notation import (
     Element,
     Extreme,
     IndexSyntax,
+    Level,
     Name,
+    Names,
     Number,
     Product,
+    Spelling,
     Sum,
     Truth,
-    write_condition,
-    write_index,
-)
-from atl.text.names import (
-    ASCII,
-    INFIX,
-    UNICODE,
-    Level,
-    Names,
-    Spelling,
     names_in,
     names_of_index,
     quoted_name,
     sizes_of,
+    write_condition,
+    write_index,
 )
 from atl.text.pretty import (
     HARD,

@@ -12,8 +12,9 @@ from atl.errors import InvalidArgument, brief
 from layouts.algebra.coalesce import need_layout
 from layouts.algebra.complement import complement_in
 from layouts.algebra.composition import composition, each_mode
-from layouts.errors import NoLayout
+from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.layout import Layout, make_layout
+from layouts.foundation.tuples import modes_of
 
 
 def logical_divide(layout: Layout, tiler: object) -> Layout:
@@ -110,4 +111,52 @@ def modes_to_tile(layout: Layout, tiler: Any) -> list[Layout]:
 def _with_offset(made: Layout, layout: Layout) -> Layout:
     """Return a result computed mode by mode, with the offset of the layout."""
     made.offset = layout.offset if made.offset == 0 else made.offset
+    return made
+
+
+# -- parts of a layout ------------------------------------------------------------------------------------------------
+
+
+def flatten(layout: Layout) -> Layout:
+    """Return the same function with all modes at the top level.
+
+    >>> flatten(Layout((2, (3, 4)), (12, (4, 1))))
+    (2,3,4):(12,4,1)
+    """
+    need_layout(layout)
+    return Layout.of_modes(layout.modes, offset=layout.offset, known=layout.known)
+
+
+def select(layout: Layout, *modes: int) -> Layout:
+    """Return these modes in this order; the digits of all others are 0. Raises `NoMode` for a missing mode.
+
+    >>> select(Layout((2, 3, (4, 5)), (60, 20, (5, 1))), 2, 0)
+    ((4,5),2):((5,1),60)
+    """
+    need_layout(layout)
+    if not modes:
+        raise InvalidArgument("select without modes", required="mode numbers, as in select(layout, 0, 2)")
+    made = layout[modes[0]] if len(modes) == 1 else make_layout(*(layout[mode] for mode in modes))
+    return Layout.made(made.shape, made.stride, made.modes, offset=layout.offset, known=layout.known)
+
+
+def local_tile(layout: Layout, tile: object, coordinate: object) -> Layout:
+    """Return the tile at a coordinate of the grid of tiles. `None` keeps a mode of the grid.
+
+    Raises the errors of `zipped_divide`, and `LayoutError` for a coordinate outside the grid.
+
+    >>> local_tile(Layout((8, 6), (6, 1)), (4, 3), (1, 0))
+    (4,3):(6,1)+24
+    >>> local_tile(Layout((8, 6), (6, 1)), (4, 3), (None, 1))
+    ((4,3),2):((6,1),24)+3
+    """
+    tiles = zipped_divide(layout, tile)
+    grid = modes_of(tiles[1].shape)
+    given = coordinate if isinstance(coordinate, tuple) else (coordinate,)
+    if len(given) not in (1, len(grid)):
+        raise LayoutError(f"the tile {brief(coordinate)} of a grid of {len(grid)} modes", required=f"{len(grid)} parts")
+    for part, extent in zip(given, grid, strict=False):
+        if isinstance(part, int) and isinstance(extent, int) and len(given) == len(grid) and not 0 <= part < extent:
+            raise LayoutError(f"the tile {brief(coordinate)}", required=f"a coordinate of the grid {tiles[1].shape}")
+    made: Layout = tiles(None, given if len(given) > 1 else given[0])
     return made

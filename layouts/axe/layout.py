@@ -25,7 +25,7 @@ from layouts.foundation.function import Function, plain_coordinate
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate, Stride
 from layouts.foundation.sizes import placed
-from layouts.foundation.storing.strides import stored_by_strides
+from layouts.foundation.storing import stored_by_strides
 from layouts.foundation.tuples import Extent, Shape, product, shown
 
 

@@ -14,8 +14,7 @@ from typing import Final
 from atl.core.index import Index, Size, atoms
 from atl.errors import InvalidArgument, brief
 from layouts.algebra.coalesce import coalesced, same_stride
-from layouts.axe.arguments import Shape, extents_of, sizes_of_axes
-from layouts.axe.axes import Axis, Iter, Location, axis
+from layouts.axe.axes import Axis, Iter, Location, Shape, axis, extents_of, sizes_of_axes
 from layouts.axe.layout import Axe, need_axe, ranges, span
 from layouts.axe.replicas import Run, listed, number, same_copies
 from layouts.errors import CannotTabulate, LayoutError, NoLayout

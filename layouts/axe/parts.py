@@ -10,8 +10,7 @@ import numpy as np
 
 from atl.core.index import Index, floordiv, index
 from atl.errors import brief
-from layouts.axe.arguments import Shape, extents_of, list_of, range_of, sizes_of_axes
-from layouts.axe.axes import Axis, Iter, Location, axis
+from layouts.axe.axes import Axis, Iter, Location, Shape, axis, extents_of, list_of, range_of, sizes_of_axes
 from layouts.axe.layout import Axe, need_axe
 from layouts.axe.operations import canonicalize, fuse, group, iters_of, same_locations
 from layouts.axe.replicas import number, sign

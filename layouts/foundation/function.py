@@ -20,8 +20,7 @@ from layouts.foundation.box import Box
 from layouts.foundation.facts import Known, positive
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
-from layouts.foundation.storing.bits import columns_of, stored_by_bits
-from layouts.foundation.storing.segments import stored_in_segments
+from layouts.foundation.storing import columns_of, stored_by_bits, stored_in_segments
 from layouts.foundation.tuples import (
     Extent,
     Shape,

@@ -26,7 +26,7 @@ from layouts.foundation.semimodule import (
     semimodule_of,
     stride_of,
 )
-from layouts.foundation.storing.strides import stored_by_strides
+from layouts.foundation.storing import stored_by_strides
 from layouts.foundation.tuples import (
     Extent,
     Nested,

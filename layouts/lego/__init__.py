@@ -6,11 +6,10 @@
 (12, (1, 3), ((3,2),(3,2)):((3,18),(1,9)))
 """
 
-from layouts.lego.expansion import ExpandBy
+from layouts.lego.expansion import CoverBy, ExpandBy, TileInto
 from layouts.lego.group_by import GroupBy, OrderBy, TileBy
 from layouts.lego.permutations import Col, GenP, RegP, Row
 from layouts.lego.slices import Slice, part_of
-from layouts.lego.tiling import CoverBy, TileInto
 
 __all__ = [
     "Col", "CoverBy", "ExpandBy", "GenP", "GroupBy", "OrderBy", "RegP", "Row", "Slice", "TileBy", "TileInto", "part_of",

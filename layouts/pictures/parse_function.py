@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import atl
@@ -123,6 +124,8 @@ def _one(text: str, whole: str, given: list[object]) -> Function:
             raise
         why = "GenP contains functions, which cannot be parsed" if "GenP" in text else "it is not an expression"
         raise _unread(whole, why) from error
+    if callable(made) and not isinstance(made, Function):
+        raise _unread(whole, f"{text} is a function of the shape of a tensor", _applied(text, made))
     if not isinstance(made, Function):
         raise _unread(whole, f"{brief(made)} is not a layout")
     if isinstance(made, Axe) and given:
@@ -239,5 +242,14 @@ class _Reader:
             raise _unread(self.text, str(error)) from error
 
 
-def _unread(text: str, why: str) -> ParseError:
-    return ParseError(f"cannot parse {brief(text)}: {why}", required=FORMS)
+def _applied(text: str, storage: Callable[..., Any]) -> tuple[str, ...]:
+    """Suggest a shape for which a storage is a layout."""
+    for shape in ((64, 64), (64,), (64, 64, 64)):
+        with suppress(ATLError):
+            storage(shape)
+            return (f"{text}({brief(shape)})",)
+    return ()
+
+
+def _unread(text: str, why: str, suggestions: tuple[str, ...] = ()) -> ParseError:
+    return ParseError(f"cannot parse {brief(text)}: {why}", required=FORMS, suggestions=suggestions)

@@ -1,24 +1,49 @@
-"""Compiler directives for marked loops in C.
-
-`parallel` becomes OpenMP's loop over threads, in blocks; OpenMP (OMP_NUM_THREADS) chooses the number of threads.
-`vector` becomes its loop over the lanes of vector instructions, unless the loop only folds. Both directives list the
-variables that iterations fold into: each thread or lane has a copy, and the copies are folded at the end. Other data
-races were excluded by proof. `unroll` asks the compiler to unroll the loop fully. A loop without a mark is declared
-free of dependences between iterations where compilers do not detect this (`needs_ivdep`).
-"""
+"""Loops in C: directives, ranges over segments, streams, co-iteration, and compiler flags for gathers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, assert_never
+import platform
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+from typing import Final, TypeAlias, assert_never
 
+from atl.core.index import Index, Quotient, Read, Var, atoms, index
 from atl.core.marks import LoopMark
-from atl.text.names import INFIX
+from atl.text.index_notation import INFIX
 from lowering.c.helpers import IVDEP
-from lowering.c.values.keys import folded_name, folds_of, only_folds
+from lowering.c.index import address_text, index_text, predicate_text
+from lowering.c.scalars import C_TYPES, folded_name, folds_of, only_folds, storage_text
+from lowering.c.text import COMPARISON, Names, indented
+from lowering.c_compiler import Compiler
 from lowering.nest import loopnest as ln
-from lowering.nest.text_scope import TextScope
-from lowering.nest.tiles import cells, sources, step
+from lowering.nest.index_expressions import Computed, IndexUse, index_expressions
+from lowering.nest.loopnest import (
+    LINE_BYTES,
+    Block,
+    CacheLines,
+    Cell,
+    For,
+    If,
+    LoopNest,
+    elements,
+    index_at,
+    key,
+    statements,
+)
+from lowering.nest.marked_loops import Finger, Line, Merge, Runs, Stream, begins, merge_at, row_of, runs_at
+from lowering.nest.text import TextScope
+from lowering.nest.tiles import Tiles, cells, over_lanes, sources, step
+
+# -- directives -------------------------------------------------------------------------------------------------------
+# `parallel` becomes OpenMP's loop over threads, in blocks; OpenMP (OMP_NUM_THREADS) chooses the number of threads.
+# `vector` becomes its loop over the lanes of vector instructions, unless the loop only folds. Both directives list the
+# variables that iterations fold into: each thread or lane has a copy, and the copies are folded at the end. Other data
+# races were excluded by proof. `unroll` asks the compiler to unroll the loop fully. A loop without a mark is declared
+# free of dependences between iterations where compilers do not detect this (`needs_ivdep`).
+
 
 PARALLEL: Final = "#pragma omp parallel for schedule(static)"
 VECTOR: Final = "#pragma omp simd"
@@ -92,3 +117,363 @@ def _reductions(scope: TextScope, loop: ln.For) -> Iterator[str]:
 def has_heap_buffers(loop: ln.For) -> bool:
     """Return whether an iteration of the loop allocates on the heap."""
     return any(isinstance(inside, ln.Allocate) and inside.storage == "heap" for inside in ln.statements(loop.body))
+
+
+# -- segments ---------------------------------------------------------------------------------------------------------
+# for (int64_t i = 0, p_end = i < n ? A_pos[i] : 0; i < n; i++) {
+#     const int64_t p_first = p_end;
+#     p_end = A_pos[i + 1];
+#     for (int64_t p = p_first; p < p_end; p++) {…}
+# }
+#
+# So the processor knows where a row begins before it has read anything of the row. After a mispredicted row length, it
+# continues that much earlier.
+
+
+_PLAIN: Final = (LoopMark.NONE, LoopMark.VECTOR)
+"""Marks of loops that may begin at a kept end; the bounds of others are split, counted, or printed elsewhere."""
+
+
+def with_segment_ends(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:
+    """Bind variables for the kept ends in a loop up to `last`; return the scope and the declarations.
+
+    The declarations continue that of the loop's variable. The first segment's beginning is read only if there is one.
+    """
+    declared = ""
+    name = scope.name(loop.variable)
+    for inner in _segments(loop, scope.tiles):
+        first = index_text(scope, inner.low).text
+        called, _ = scope.bind(inner.variable, inner.variable.name)
+        end, scope = scope.bind(("end", inner.variable), f"{called}_end")
+        _, scope = scope.bind(("first", inner.variable), f"{called}_first")
+        declared += f", {end} = {name} < {last} ? {first} : 0"
+    return scope, declared
+
+
+def loop_bounds(scope: TextScope, loop: For) -> tuple[list[str], str, str]:
+    """Return declarations before a loop, and the loop's lower and upper bound."""
+    low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).text
+    end = scope.names.of.get(("end", loop.variable))
+    if end is None:
+        return [], low, high
+    first = scope.name(("first", loop.variable))
+    return [f"const int64_t {first} = {end};", f"{end} = {high};"], first, end
+
+
+def _segments(loop: For, tiles: Tiles) -> list[For]:
+    """Return the loops in a body that begin where the same loop of the previous iteration ended.
+
+    Only bounds that are read count, since others cost nothing. A loop with several copies in the body, as left by
+    unrolling around a tile in registers, is excluded: all copies run over the same segment.
+    """
+    if loop.mark is not LoopMark.NONE:  # iterations may run in any order, on threads or lanes
+        return []
+    copies = Counter(inner.variable for inner in statements(loop.body) if isinstance(inner, For))
+    return [
+        inner
+        for inner in loop.body
+        if isinstance(inner, For)
+        and inner.mark in _PLAIN
+        and copies[inner.variable] == 1
+        and not over_lanes(inner, tiles)
+        and any(isinstance(atom, Read) for atom in atoms(inner.low))
+        and index_at(inner.low, loop.variable, index(loop.variable) + 1) == inner.high
+    ]
+
+
+# -- streams ----------------------------------------------------------------------------------------------------------
+
+
+Text: TypeAlias = list[str]
+PrintedBody: TypeAlias = Callable[[TextScope, Block], Text]
+"""A function that prints a block of statements in a scope."""
+
+FENCE: Final = "stream_fence();"
+
+
+def has_streams(block: Block) -> bool:
+    """Return whether a block contains non-temporal stores."""
+    return any(isinstance(each, For) and isinstance(each.lines, CacheLines) for each in statements(block))
+
+
+def print_stream(scope: TextScope, stream: Stream, printed: PrintedBody) -> Text:
+    """Print a streamed loop.
+
+    for (int64_t x = 0; x < m; x++) {
+        if (begins_line(out, y * m + x, sizeof *out)) {
+            for (; x + 16 <= m; x += 16) {
+                _Alignas(64) float line[16];
+                #pragma omp simd
+                for (int64_t lane = 0; lane < 16; lane++) {
+                    const int64_t x_lane = x + lane;
+                    line[x_lane - x] = a[y * m + x_lane] + b[y * m + x_lane];
+                }
+                stream_line(&out[y * m + x], &line[0]);
+            }
+            if (x >= m) {
+                break;
+            }
+        }
+        out[y * m + x] = a[y * m + x] + b[y * m + x];
+    }
+    """
+    loop, width = stream.loop, stream.width
+    low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).at(COMPARISON + 1)
+    name, inside = scope.bind(loop.variable, loop.variable.name)
+    inside = inside.under(loop.range)
+    alone = printed(inside, loop.body)
+    begun = begins(stream)
+    array = inside.name(key(begun.buffer))
+    together = [
+        f"for (; {name} + {width} <= {high}; {name} += {width}) {{",
+        *indented(_whole_line(inside, stream, printed)),
+        "}",
+        f"if ({name} >= {high}) {{",
+        *indented(["break;"]),
+        "}",
+    ]
+    return [
+        f"for (int64_t {name} = {low}; {name} < {high}; {name}++) {{",
+        *indented(
+            [
+                f"if (begins_line({array}, {address_text(inside, begun.memory_pairs).text}, sizeof *{array})) {{",
+                *indented(together),
+                "}",
+                *alone,
+            ]
+        ),
+        "}",
+    ]
+
+
+def _whole_line(scope: TextScope, stream: Stream, printed: PrintedBody) -> Text:
+    """Print the iterations of one cache line: all are computed into buffers, which are then stored."""
+    variable, lines = stream.loop.variable, stream.lines
+    name = scope.name(variable)
+    lane, inside = scope.bind(("lane", variable), "lane")
+    there, inside = inside.bind(("there", variable), f"{name}_lane")
+    made: Text = []
+    for line in lines:
+        buffer, inside = inside.bind(key(line.buffer), line.buffer.name)
+        kind, count = C_TYPES[line.buffer.dtype], elements(line.buffer.extents).constant
+        made.append(f"_Alignas({LINE_BYTES}) {kind} {buffer}[{max(count or 0, 1)}];")
+    inside = _renamed(inside, stream.first, name)
+    computed = printed(_renamed(inside, variable, there), stream.body)
+    # A loop with a visibly constant number of iterations: with -fwrapv, a loop from x to x + 16 might be empty.
+    head = f"for (int64_t {lane} = 0; {lane} < {stream.width}; {lane}++) {{"
+    computed = [f"const int64_t {there} = {name} + {lane};", *computed]
+    stored = [text for line in lines for text in _stores(inside, line)]
+    return [*made, VECTOR, head, *indented(computed), "}", *stored]
+
+
+def _renamed(scope: TextScope, what: Hashable, name: str) -> TextScope:
+    return replace(scope, names=Names({**scope.names.of, what: name}, scope.names.taken))
+
+
+def _stores(scope: TextScope, line: Line) -> Text:
+    """Print the non-temporal stores of a line, with the loops and conditions around them."""
+    heads: Text = []
+    for around in line.around:
+        match around:
+            case For(variable, low, high):
+                first, last = index_text(scope, low).text, index_text(scope, high).text
+                name, scope = scope.bind(variable, variable.name)
+                scope = scope.under(around.range)
+                heads.append(f"for (int64_t {name} = {first}; {name} < {last}; {name}++)")
+            case If(predicate):
+                heads.append(f"if ({predicate_text(scope, predicate).text})")
+                scope = scope.under(predicate)
+            case _:
+                assert_never(around)
+    assert isinstance(line.store.target, Cell)
+    to = storage_text(scope, line.store.target).text
+    row = storage_text(scope, row_of(line)).text
+    out = [f"stream_line(&{to}, &{row});"]
+    for head in reversed(heads):
+        out = [f"{head} {{", *indented(out), "}"]
+    return out
+
+
+# -- co-iteration and segmented reduction -----------------------------------------------------------------------------
+
+
+Lines: TypeAlias = list[str]
+Printed: TypeAlias = Callable[[TextScope, Block], Lines]
+"""A function that prints a block of statements in a scope."""
+
+
+def print_merge(scope: TextScope, loop: For, printed: Printed) -> Lines:
+    """Print a merge: while all fingers are in range, those whose key is less than another's advance.
+
+    while (p < p_end && q < q_end) {
+        const int64_t p_key = A_crd[p], q_key = x_crd[q];
+        if (p_key == q_key) {…}
+        p += p_key <= q_key;
+        q += q_key <= p_key;
+    }
+    """
+    merge = merge_at(loop)
+    assert isinstance(merge, Merge), "an illegal merge is refused before it is printed"
+    return ["{", *indented(_declarations(scope, merge, merge.fingers, (), printed)), "}"]
+
+
+def _declarations(
+    scope: TextScope, merge: Merge, left: tuple[Finger, ...], names: tuple[tuple[str, str], ...], printed: Printed
+) -> Lines:
+    """Declare the remaining fingers, then print the loop. After an empty range, no further range is evaluated."""
+    if not left:
+        return _merge_loop(scope, merge, names, printed)
+    loop, *rest = (finger.loop for finger in left)
+    first, last = index_text(scope, loop.low).text, index_text(scope, loop.high).text
+    name, scope = scope.bind(loop.variable, loop.variable.name)
+    end, scope = scope.bind(("end", loop.variable), f"{name}_end")
+    inner = _declarations(scope, merge, left[1:], (*names, (name, end)), printed)
+    if any(_may_fail(bound) for each in rest for bound in (each.low, each.high)):
+        inner = [f"if ({name} < {end}) {{", *indented(inner), "}"]
+    return [f"int64_t {name} = {first};", f"const int64_t {end} = {last};", *inner]
+
+
+def _may_fail(bound: Index) -> bool:
+    """Return whether an expression may be undefined without further conditions."""
+    return any(isinstance(atom, Read | Quotient) for atom in atoms(bound))
+
+
+def _merge_loop(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ...], printed: Printed) -> Lines:
+    read = reduce(TextScope.under, merge.ranges, scope)
+    inside = reduce(TextScope.under, merge.within, scope)
+    keys: list[str] = []
+    lines: Lines = []
+    for finger, (name, _) in zip(merge.fingers, names, strict=True):
+        text, (bound, inside) = index_text(read, finger.key).text, inside.bind(("key", finger.variable), f"{name}_key")
+        keys.append(bound)
+        lines.append(f"const int64_t {bound} = {text};")
+    body = printed(inside, merge.body)
+    for condition in reversed(merge.conditions):
+        body = _conditional(predicate_text(inside, condition).text, body)
+    repeats = [finger.variable not in scope.strict for finger in merge.fingers]
+    positions = [name for name, _ in names]
+    if len(keys) == 2:
+        first, second = keys
+        lines += [*_conditional(f"{first} == {second}", body), *_two_steps(positions, keys, repeats)]
+    else:
+        lines += _steps(inside, positions, keys, repeats, body)
+    running = " && ".join(f"{name} < {end}" for name, end in names)
+    return [f"while ({running}) {{", *indented(lines), "}"]
+
+
+def _two_steps(positions: list[str], keys: list[str], repeats: list[bool]) -> Lines:
+    """Advance two fingers. At equal keys, a finger stays if the other one's keys may repeat."""
+    (p, q), (a, b), (p_repeats, q_repeats) = positions, keys, repeats
+    return [f"{p} += {a} {'<' if q_repeats else '<='} {b};", f"{q} += {b} {'<' if p_repeats else '<='} {a};"]
+
+
+def _conditional(condition: str, body: Lines) -> Lines:
+    return [f"if ({condition}) {{", *indented(body), "}"]
+
+
+def _steps(scope: TextScope, positions: list[str], keys: list[str], repeats: list[bool], body: Lines) -> Lines:
+    """Advance several fingers. At equal keys, the finger whose keys may repeat advances; if there is none, all do."""
+    (greatest, _), (equal, _) = (scope.bind(hint, hint) for hint in ("greatest", "equal"))
+    largest = reduce(lambda inner, outer: f"max_int64({outer}, {inner})", reversed(keys))
+    same = " && ".join(f"{one} == {another}" for one, another in pairwise(keys))
+    lines = [f"const int64_t {greatest} = {largest};", f"const int64_t {equal} = {same};", *_conditional(equal, body)]
+    for position, there, may_repeat in zip(positions, keys, repeats, strict=True):
+        stays = any(repeats) and not may_repeat
+        lines.append(f"{position} += {there} < {greatest}{'' if stays else f' || {equal}'};")
+    return lines
+
+
+def print_runs(scope: TextScope, loop: For, printed: Printed) -> Lines:
+    """Print a segmented reduction: each run of equal keys is summed in a variable, then added to its cell.
+
+    for (int64_t p = 0; p < A_nnz;) {
+        const int64_t p_first = p;
+        double total = 0;
+        do {
+            total += A_val[p] * x[A_col[p]];
+            p++;
+        } while (p < A_nnz && A_row[p] == A_row[p_first]);
+        out[A_row[p_first]] += total;
+    }
+    """
+    runs = runs_at(loop)
+    assert isinstance(runs, Runs), "an illegal mark is refused before the loop is printed"
+    low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).text
+    name, inside = scope.bind(loop.variable, loop.variable.name)
+    first, inside = inside.bind(("first", loop.variable), f"{name}_first")
+    total, inside = inside.bind(key(runs.total), runs.total.name)
+    inside = inside.under(loop.range)
+    at_first = replace(inside, names=Names({**inside.names.of, loop.variable: first}, inside.names.taken))
+    body = printed(inside, runs.body)
+    same = [f"{index_text(inside, each).text} == {index_text(at_first, each).text}" for each in runs.keys]
+    kept = [f"const int64_t {first} = {name};"] if same else []
+    return [
+        f"for (int64_t {name} = {low}; {name} < {high};) {{",
+        *indented(
+            [
+                *kept,
+                f"{C_TYPES[runs.total.dtype]} {total} = 0;",
+                "do {",
+                *indented([*body, f"{name}++;"]),
+                f"}} while ({' && '.join([f'{name} < {high}', *same])});",
+                f"{storage_text(at_first, runs.cell).text} += {total};",
+            ]
+        ),
+        "}",
+    ]
+
+
+# -- compiler flags for gathers ---------------------------------------------------------------------------------------
+
+
+NARROW: Final = ("-mprefer-vector-width=128",)
+"""Gather instructions, and wide vectors assembled element by element, are slower than short vectors. Sums of rows of 11
+to 18 entries took 1.1 to 1.3 times as long with the vector width that gcc chooses for this processor."""
+SERIAL: Final = ("-fno-tree-vectorize",)
+"""Loops below entries, such as the fibres of a tensor, are short and vary in length. Sums of fibres of 1 to 30 entries
+took 1.05 to 1.2 times as long with vectors of any width."""
+
+WITHIN_LINES: Final = ("-falign-loops=64", "-falign-jumps=64")
+"""The loop over one row in a segmented reduction is some 40 bytes of code. It took 1.2 to 1.4 times as long when it
+happened to cross a cache line."""
+
+
+def gathering_flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
+    """Return flags for gcc on x86 if each innermost loop gathers, else nothing."""
+    x86 = platform.machine() in ("x86_64", "AMD64")
+    if not (x86 and compiler.kind == "gcc" and gathers(nest)):
+        return ()
+    in_runs = any(each.mark is LoopMark.RUNS for each in _loops(nest))
+    return (*(SERIAL if has_fibres(nest) else NARROW), *(WITHIN_LINES if in_runs else ()))
+
+
+def gathers(nest: LoopNest) -> bool:
+    """Return whether there are innermost loops, and each reads elements at indices that it reads."""
+    innermost = {each.variable for each in _innermost(nest)}
+    found = {
+        variable
+        for each in index_expressions(nest)
+        if isinstance(each, Computed) and each.use is IndexUse.ADDRESS
+        for variable in _read_at(each.expression)
+    }
+    return bool(innermost) and innermost <= found
+
+
+def has_fibres(nest: LoopNest) -> bool:
+    """Return whether each innermost loop runs over the entries below an entry of an enclosing sparse loop."""
+    ranges = {each.variable: _read_at(each.low) | _read_at(each.high) for each in _loops(nest)}
+    return all(any(ranges.get(at) for at in ranges[each.variable]) for each in _innermost(nest))
+
+
+def _loops(nest: LoopNest) -> list[For]:
+    return [each for each in statements(nest.body) if isinstance(each, For)]
+
+
+def _innermost(nest: LoopNest) -> list[For]:
+    return [each for each in _loops(nest) if not any(isinstance(inner, For) for inner in statements(each.body))]
+
+
+def _read_at(address: Index) -> set[Var]:
+    """Return the variables that determine which elements an expression reads."""
+    reads = [atom for atom in atoms(address) if isinstance(atom, Read)]
+    return {atom for read in reads for at in read.indices for atom in atoms(at) if isinstance(atom, Var)}

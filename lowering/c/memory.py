@@ -17,12 +17,12 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import AnyAtom, Index, Monomial, constant, index, polynomial
 from atl.core.marks import LoopMark
+from lowering.c.index import index_text
 from lowering.c.loops import has_heap_buffers
+from lowering.c.scalars import C_TYPES
 from lowering.c.text import PRODUCT, SUM, Text, indented
-from lowering.c.values.index import index_text
-from lowering.c.values.scalars import C_TYPES
 from lowering.nest import loopnest as ln
-from lowering.nest.text_scope import TextScope
+from lowering.nest.text import TextScope
 
 MAX_INLINE_FREES: Final = 2
 """Largest number of buffers that are freed in place after a failed allocation."""

@@ -8,18 +8,28 @@ shapes determined by the sizes, and the output overlaps no input.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import takewhile
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, Monotonic, facts_of, is_bool_array
-from atl.core.index import ONE, Array, Index
+from atl.core.index import ONE, Array, Index, Size
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
-from atl.text.names import INFIX
-from lowering.c.co_iteration import print_merge, print_runs
+from atl.core.program import AtLeast, Below, Monotonic, facts_of, is_bool_array
+from atl.text.index_notation import INFIX
 from lowering.c.helpers import identifiers, preamble
-from lowering.c.loops import directives, has_heap_buffers
+from lowering.c.index import count_text, predicate_text
+from lowering.c.loops import (
+    FENCE,
+    directives,
+    has_heap_buffers,
+    has_streams,
+    loop_bounds,
+    print_merge,
+    print_runs,
+    print_stream,
+    with_segment_ends,
+)
 from lowering.c.memory import (
     Heap,
     allocate,
@@ -30,15 +40,17 @@ from lowering.c.memory import (
     initial_heap,
     is_on_heap,
 )
-from lowering.c.names import Names
-from lowering.c.parameters import parameters_of
-from lowering.c.segments import loop_bounds, with_segment_ends
-from lowering.c.streams import FENCE, has_streams, print_stream
-from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
-from lowering.c.values.index import count_text, predicate_text
-from lowering.c.values.keys import fold_of_keys, with_keys
-from lowering.c.values.scalars import C_TYPES, helper, scalar_text, storage_text
-from lowering.c.values.vectors import declare_tile, vector_statement
+from lowering.c.scalars import (
+    C_TYPES,
+    declare_tile,
+    fold_of_keys,
+    helper,
+    scalar_text,
+    storage_text,
+    vector_statement,
+    with_keys,
+)
+from lowering.c.text import PRODUCT, WIDTH, Located, Names, indented, locate_loops, wrapped
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -58,12 +70,40 @@ from lowering.nest.loopnest import (
     opposite,
     statements,
 )
-from lowering.nest.marked_loops.merges import is_merge
-from lowering.nest.marked_loops.streams import stream_at
-from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
+from lowering.nest.marked_loops import is_merge, stream_at
+from lowering.nest.text import TextScope, outermost, show_condition, show_index, shown
 from lowering.nest.tiles import over_lanes
-from lowering.origins.anchors import Located, locate_loops
-from lowering.targets.mark_checks import check_nest
+from lowering.targets.legality import check_nest
+
+# -- parameters -------------------------------------------------------------------------------------------------------
+
+
+def declaration(nest: LoopNest, name: str) -> str:
+    """Return the function's declaration for cffi."""
+    return f"int {name}({', '.join(kind for _, kind in _types(nest))});"
+
+
+def parameters_of(nest: LoopNest, scope: TextScope, *, restrict: bool = False) -> list[tuple[str, str]]:
+    """Return each parameter's name and declaration, with `restrict` pointers if requested."""
+    out: list[tuple[str, str]] = []
+    for of, kind in _types(nest):
+        name = scope.name(of)
+        between = " " if not kind.endswith("*") else "restrict " if restrict else ""
+        out.append((name, f"{kind}{between}{name}"))
+    return out
+
+
+def _types(nest: LoopNest) -> list[tuple[Hashable, str]]:
+    """Return each parameter's key in a scope, and its type."""
+    return [
+        *((a.name, f"const {C_TYPES[a.dtype]} *" if a.shape else C_TYPES[a.dtype]) for a in nest.inputs),
+        *((Size(size), "int64_t") for size in nest.sizes),
+        (key(nest.output), f"{C_TYPES[nest.output.dtype]} *"),
+    ]
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
 
 Lines: TypeAlias = list[str]
 

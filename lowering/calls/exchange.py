@@ -18,8 +18,8 @@ from atl.core.index import Array
 from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, brief
 from atl.meaning.arguments import CONVERSION_ERRORS
-from lowering.c.values.scalars import C_TYPES
-from lowering.calls.fast_path import WALKED
+from lowering.c.scalars import C_TYPES
+from lowering.calls.arguments import WALKED
 
 IN_MEMORY: Final = (1, 3, 11)
 """DLPack's device types of memory that the CPU can read: its own, and memory pinned for CUDA or ROCm."""

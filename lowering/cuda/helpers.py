@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 from atl.core.dtypes import DTYPES, is_integer
-from atl.text.names import INFIX
+from atl.text.index_notation import INFIX
 from lowering.c.helpers import identifiers
-from lowering.c.values.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES
 from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK, WARP, Folding
 
 

@@ -15,8 +15,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of
 from atl.core.index import ONE, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
+from atl.core.program import AtLeast, Below, bounds_of
 from atl.core.reshape_definitions import Pairs
 from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK
 from lowering.nest.index_expressions import Compared, Computed, index_expressions

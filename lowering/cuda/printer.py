@@ -15,11 +15,10 @@ import numpy as np
 from atl.core.index import ONE, ZERO, Index, Size, Var
 from atl.core.marks import BLOCKS
 from lowering.c.helpers import identifiers
-from lowering.c.names import Names
-from lowering.c.parameters import parameters_of
-from lowering.c.text import SUM, WIDTH, indented, wrapped
-from lowering.c.values.index import index_text, predicate_text
-from lowering.c.values.scalars import C_TYPES
+from lowering.c.index import index_text, predicate_text
+from lowering.c.printer import parameters_of
+from lowering.c.scalars import C_TYPES
+from lowering.c.text import SUM, WIDTH, Located, Names, ids_of, indented, locate_loops, wrapped
 from lowering.cuda.helpers import HELPER_NAMES, RESERVED, preamble
 from lowering.cuda.index_width import LIMIT, Bounds, bounds_of_indices, fits_32_bits, polynomial_text
 from lowering.cuda.threads import Lines, Threads
@@ -35,8 +34,7 @@ from lowering.gpu.kernels import (
     wide_cells,
 )
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
-from lowering.nest.text_scope import TextScope, names_wanted, shown
-from lowering.origins.anchors import Located, ids_of, locate_loops
+from lowering.nest.text import TextScope, names_wanted, shown
 
 _FAILS: Final = "!= cudaSuccess)"
 

@@ -12,13 +12,11 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate
 from atl.core.terms import Monoid
 from lowering.c.helpers import identifiers
+from lowering.c.index import index_text, predicate_text
+from lowering.c.scalars import C_TYPES, literal
 from lowering.c.text import SUM, indented
-from lowering.c.values.index import index_text, predicate_text
-from lowering.c.values.scalars import C_TYPES, literal
 from lowering.cuda.helpers import THREAD_NUMBER, FoldScope, combine, fold_name
-from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar
-from lowering.cuda.vectors import wide_loop
-from lowering.folds import neutral
+from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar, wide_loop
 from lowering.gpu.folds import folds_in, is_trivial, over_some_axes, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
@@ -35,9 +33,10 @@ from lowering.gpu.kernels import (
     axis_of,
     is_private,
 )
-from lowering.gpu.passes.vectorization import WIDEST
+from lowering.gpu.passes import WIDEST
 from lowering.nest import loopnest as ln
-from lowering.nest.text_scope import TextScope
+from lowering.nest.loopnest import neutral
+from lowering.nest.text import TextScope
 
 Lines: TypeAlias = list[str]
 

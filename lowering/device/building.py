@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from atl.errors import CompilerFailed, GpuMissing
-from lowering.compiler import QUESTION, Compiler, run
+from lowering.builds import LONGEST_FILE, LONGEST_NAME, Plan, built, load
+from lowering.c_compiler import QUESTION, Compiler, run
 from lowering.device.detection import GpuEnvironment, find_nvcc
-from lowering.toolchain import LONGEST_FILE, LONGEST_NAME, Plan, built, load
 
 DEFAULT_CAPABILITIES: Final = ((8, 0), (9, 0))
 """Compute capabilities to build for without a GPU, plus PTX of the last, which newer drivers can compile."""
@@ -27,13 +27,13 @@ FLAGS: Final = (
     *("-include", "cuda_runtime_api.h"),
 )
 
-Kind: TypeAlias = Literal["address", "number", "bytes", "float", "double", "int32_t", "int64_t"]
+ParameterKind: TypeAlias = Literal["address", "number", "bytes", "float", "double", "int32_t", "int64_t"]
 """Type of an argument: a pointer as a number, an int, a size_t, or a value of that C type."""
-Declared: TypeAlias = Mapping[str, tuple[Kind, ...]]
+Declared: TypeAlias = Mapping[str, tuple[ParameterKind, ...]]
 """Signatures of functions, all of which return an int, by name."""
 Functions: TypeAlias = Mapping[str, Callable[..., int]]
 
-_C: Final[dict[Kind, str]] = {
+_C: Final[dict[ParameterKind, str]] = {
     "address": "uintptr_t",
     "number": "int",
     "bytes": "size_t",
@@ -42,7 +42,7 @@ _C: Final[dict[Kind, str]] = {
     "int32_t": "int32_t",
     "int64_t": "int64_t",
 }
-_CTYPES: Final[dict[Kind, Any]] = {
+_CTYPES: Final[dict[ParameterKind, Any]] = {
     "address": ctypes.c_void_p,
     "number": ctypes.c_int,
     "bytes": ctypes.c_size_t,
@@ -120,7 +120,7 @@ def open_library(path: Path, declared: Declared) -> Functions:
     return {name: getattr(loaded, name) for name in declared}
 
 
-def _by_ctypes(library: ctypes.CDLL, name: str, takes: tuple[Kind, ...]) -> Callable[..., int]:
+def _by_ctypes(library: ctypes.CDLL, name: str, takes: tuple[ParameterKind, ...]) -> Callable[..., int]:
     function = getattr(library, name)
     function.argtypes = [_CTYPES[kind] for kind in takes]
     function.restype = ctypes.c_int

@@ -16,23 +16,21 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.declared import facts_of
-from atl.core.program import Program
+from atl.core.program import Program, facts_of
 from atl.errors import ArrayError, ATLError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, index_elements
 from atl.meaning.results import split_results
-from lowering.c.values.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES
 from lowering.calls.processes import BoundCall
 from lowering.device.arrays import ADDRESSES, GpuArray, declared_stream, is_on_gpu, on_gpu
-from lowering.device.building import Declared, Functions, Kind
+from lowering.device.building import Declared, Functions, ParameterKind
 from lowering.device.grids import check_grids
 from lowering.device.runtime import DECLARED, LEGACY, ON_DEVICE, PER_THREAD, Runtime
-from lowering.facts import Facts
+from lowering.element_checks import Facts
 from lowering.gpu.kernels import Kernels
-from lowering.gpu.passes.vectorization import WIDEST
-from lowering.index_overflow import IndexOverflowCheck
+from lowering.gpu.passes import WIDEST
+from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sized
 from lowering.nest.loopnest import LoopNest
-from lowering.sizing import read_for_sizes, sized
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
@@ -40,8 +38,8 @@ MIN_ALLOCATION: Final = 1
 """Smallest allocation in bytes, since CUDA may refuse empty ones."""
 MISALIGNED: Final = 716
 """Error number of a kernel's function for arrays that are not aligned for vector accesses."""
-_SIZE: Final[Kind] = "int64_t"
-_ADDRESS: Final[Kind] = "address"
+_SIZE: Final[ParameterKind] = "int64_t"
+_ADDRESS: Final[ParameterKind] = "address"
 
 
 class Machine(Protocol):
@@ -268,7 +266,7 @@ class Caller:
         """Return CUDA's calls and the launching function, built once. Raises `GpuMissing`, `CompilerFailed`."""
         if self._ready is None:
             nest = self._nest
-            takes: list[Kind] = [_argument_kind(array.dtype, len(array.shape)) for array in nest.inputs]
+            takes: list[ParameterKind] = [_argument_kind(array.dtype, len(array.shape)) for array in nest.inputs]
             takes += [_SIZE] * len(nest.sizes) + [_ADDRESS, _ADDRESS]
             functions = self._machine.functions(self._source, self._name, {**DECLARED, self._name: tuple(takes)})
             self._ready = Runtime(functions), functions[self._name]
@@ -359,11 +357,11 @@ def _is_placeholder(array: AnyArray) -> bool:
     return array.ndim > 0 and not any(array.strides)
 
 
-def _argument_kind(dtype: str, rank: int) -> Kind:
+def _argument_kind(dtype: str, rank: int) -> ParameterKind:
     """Return the type of an argument of C: an address for an array, and its own type for a number."""
     if rank:
         return "address"
-    kinds: dict[str, Kind] = {"float": "float", "double": "double", "int32_t": "int32_t", "int64_t": "int64_t"}
+    kinds: dict[str, ParameterKind] = {"float": "float", "double": "double", "int32_t": "int32_t", "int64_t": "int64_t"}
     return kinds[C_TYPES[dtype]]
 
 

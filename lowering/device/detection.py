@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from lowering.compiler import QUESTION, Compiler, run
+from lowering.c_compiler import QUESTION, Compiler, run
 
 DEFAULT_HOME: Final = "/usr/local/cuda"
 NVCC_VARIABLES: Final = ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")

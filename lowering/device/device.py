@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.errors import InvalidArgument, brief
-from lowering.device.building import Kind
+from lowering.device.building import ParameterKind
 from lowering.device.calls import Machine
 from lowering.device.runtime import DECLARED, PER_THREAD, Runtime
 from lowering.timing.harness import rotated
@@ -62,7 +62,7 @@ class Device:
         machine: Machine,
         text: str = "",
         name: str = "device",
-        takes: Mapping[str, tuple[Kind, ...]] | None = None,
+        takes: Mapping[str, tuple[ParameterKind, ...]] | None = None,
     ) -> None:
         if not callable(getattr(machine, "functions", None)):
             raise InvalidArgument(f"machine={brief(machine)}", required="a machine that runs kernels: Gpu()")

@@ -8,7 +8,7 @@ from ctypes import addressof, c_float, c_int, c_void_p, create_string_buffer
 from typing import Any, Final
 
 from atl.errors import CudaError, OutOfMemory
-from lowering.device.building import Declared, Functions, Kind
+from lowering.device.building import Declared, Functions, ParameterKind
 
 FILE: Final = "atl_calls.cpp"
 """Name of the file with these functions; no kernel has this name."""
@@ -91,7 +91,7 @@ int atl_forget(cudaEvent_t event) { return cudaEventDestroy(event); }
 }
 """
 
-_SIGNATURES: Final[dict[str, tuple[tuple[Kind, ...], str]]] = {
+_SIGNATURES: Final[dict[str, tuple[tuple[ParameterKind, ...], str]]] = {
     "atl_error": (("number", "address", "address"), "cudaGetErrorName"),
     "atl_device": (("address",), "cudaGetDevice"),
     "atl_use_device": (("number",), "cudaSetDevice"),

@@ -7,18 +7,15 @@ from collections.abc import Iterator, Set
 from typing import Final
 
 from atl.core.index import Array, Size
-from atl.core.program import Program
-from atl.core.results import bounds
+from atl.core.program import Program, bounds
 from atl.text.printing import show_program
 from lowering.c.helpers import OUT_OF_MEMORY
-from lowering.c.names import Names
-from lowering.c.parameters import parameters_of
-from lowering.c.printer import assumed, facts_text
-from lowering.c.text import wrapped
-from lowering.c.values.scalars import C_TYPES
+from lowering.c.printer import assumed, facts_text, parameters_of
+from lowering.c.scalars import C_TYPES
+from lowering.c.text import Names, wrapped
 from lowering.cuda.helpers import RESERVED
 from lowering.nest.loopnest import Allocate, LoopNest, key, statements
-from lowering.nest.text_scope import TextScope, names_wanted, show_index
+from lowering.nest.text import TextScope, names_wanted, show_index
 
 _WIDTH: Final = 96
 

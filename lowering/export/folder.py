@@ -12,22 +12,168 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
+from atl.core.index import Size
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.files.atomic import Writer, reason, write_atomically
-from lowering.c.parameters import declaration
-from lowering.c.printer import print_c
-from lowering.calls.pattern_results import values_of
+from lowering.builds import FAST_MATH, LONGEST_NAME, OF_GCC, OPTIMISED, STANDARD, openmp_flags
+from lowering.c.helpers import preamble
+from lowering.c.printer import declaration, parameters_of, print_c
+from lowering.c.scalars import C_TYPES
+from lowering.c.text import indented, wrapped
+from lowering.c_compiler import OPENMP
+from lowering.calls.arguments import values_of
 from lowering.export.cases import cases
-from lowering.export.contract import header
-from lowering.export.makefile import cuda_makefile, makefile
+from lowering.export.contract import header, names_of
+from lowering.export.input_generation import Own, elements_text
 from lowering.export.self_check import CheckedKernel, check_text
 from lowering.lower import lower
-from lowering.nest.loopnest import LoopNest
-from lowering.toolchain import LONGEST_NAME
+from lowering.nest.loopnest import LoopNest, key
+
+# -- the Makefile -----------------------------------------------------------------------------------------------------
+
+
+_ITSELF: Final = "Makefile: ;"
+"""An empty rule, without which make would build Makefile from Makefile.c, which exists for a program of that name."""
+
+
+def makefile(name: str, file: str, source: str, *, flags: tuple[str, ...], fast_math: bool) -> str:
+    """Return the Makefile of a kernel in C. `flags` are extra flags of gcc."""
+    openmp = openmp_flags((source,))
+    of_gcc = " ".join((*OF_GCC, *flags))
+    return f"""\
+# Builds and checks {name}: `make` makes {file}.o, `make check` compares it with {file}_plain.c on random data.
+# {file}.h documents its contract. Other processors: `make NATIVE=`. Other compilers: `make CC=clang`.
+
+CC ?= cc
+NATIVE ?= -march=native
+OF_GCC := $(if $(findstring Free Software,$(shell $(CC) --version 2>/dev/null)),{of_gcc})
+LANGUAGE := {" ".join(STANDARD)}
+OPTIMISED := {" ".join((*OPTIMISED, *((FAST_MATH,) if fast_math else ()), *openmp))} $(OF_GCC) $(NATIVE)
+LIBRARIES := -lm{f" {OPENMP}" if OPENMP in openmp else ""}
+
+{file}.o: {file}.c {file}.h
+	$(CC) $(LANGUAGE) $(OPTIMISED) $(CFLAGS) -c {file}.c -o $@
+
+{file}_plain.o: {file}_plain.c
+	$(CC) $(LANGUAGE) -O1 $(CFLAGS) -c {file}_plain.c -o $@
+
+{file}_check.o: {file}_check.c
+	$(CC) $(LANGUAGE) -O1 $(CFLAGS) -c {file}_check.c -o $@
+
+{file}_check: {file}.o {file}_plain.o {file}_check.o
+	$(CC) $(LDFLAGS) {file}.o {file}_plain.o {file}_check.o $(LIBRARIES) -o $@
+
+{_ITSELF}
+
+.PHONY: check clean
+check: {file}_check
+	./{file}_check
+
+clean:
+	rm -f {file}.o {file}_plain.o {file}_check.o {file}_check
+"""
+
+
+def cuda_makefile(name: str, file: str) -> str:
+    """Return the Makefile of a kernel in CUDA, which needs nvcc; `make check` also needs a GPU."""
+    return f"""\
+# Builds and checks {name}: `make` makes {file}.o by nvcc, `make check` compares it with {file}_plain.c on a GPU.
+# {file}.h documents its contract. For a GPU of another machine: `make ARCH=-arch=sm_90`.
+
+NVCC ?= nvcc
+CC ?= cc
+ARCH ?=
+LANGUAGE := {" ".join(STANDARD)}
+CUDA := -std=c++17 -O3 $(ARCH) -include cuda_runtime_api.h
+
+all: {file}.o {file}_host.o
+
+{file}.o: {file}.cu
+	$(NVCC) $(CUDA) -c {file}.cu -o $@
+
+{file}_host.o: {file}_host.cu {file}.h
+	$(NVCC) $(CUDA) -c {file}_host.cu -o $@
+
+{file}_plain.o: {file}_plain.c
+	$(CC) $(LANGUAGE) -O1 $(CFLAGS) -c {file}_plain.c -o $@
+
+{file}_check.o: {file}_check.c
+	$(CC) $(LANGUAGE) -O1 $(CFLAGS) -c {file}_check.c -o $@
+
+{file}_check: {file}.o {file}_host.o {file}_plain.o {file}_check.o
+	$(NVCC) {file}.o {file}_host.o {file}_plain.o {file}_check.o -lm -o $@
+
+{_ITSELF}
+
+.PHONY: all check clean
+check: {file}_check
+	./{file}_check
+
+clean:
+	rm -f {file}.o {file}_host.o {file}_plain.o {file}_check.o {file}_check
+"""
+
+
+# -- the host function for arrays in host memory ----------------------------------------------------------------------
+
+
+_THERE = """\
+/* Allocate GPU memory, and copy host memory to it unless held is null. */
+static int atl_there(void **made, const void *held, size_t bytes)
+{
+    const cudaError_t error = cudaMalloc(made, bytes > 0 ? bytes : 1);
+    if (error != cudaSuccess || held == nullptr || bytes == 0)
+        return (int)error;
+    return (int)cudaMemcpy(*made, held, bytes, cudaMemcpyHostToDevice);
+}
+"""
+
+
+def host_text(nest: LoopNest, name: str, header: str) -> str:
+    """Return the text of `NAME_on_host`, with the parameters of the C version of the kernel."""
+    scope = names_of(nest, {name})
+    arrays = [array for array in nest.inputs if array.shape]
+    held = {array.name: at for at, array in enumerate(arrays)}
+    given, scope = scope.bind(Own("given"), "given")
+    error, scope = scope.bind(Own("error"), "error")
+    each, scope = scope.bind(Own("each"), "each")
+    out = scope.name(key(nest.output))
+    kind = C_TYPES[nest.output.dtype]
+    passed = [
+        f"(const {C_TYPES[a.dtype]} *){given}[{held[a.name]}]" if a.shape else scope.name(a.name) for a in nest.inputs
+    ]
+    passed += [scope.name(Size(size)) for size in nest.sizes]
+    bytes_of_out = f"(size_t)({elements_text(scope, nest.output.extents)}) * sizeof({kind})"
+    last = f"{given}[{len(arrays)}]"
+    steps = [
+        f"atl_there(&{given}[{held[a.name]}], {scope.name(a.name)}, "
+        f"(size_t)({elements_text(scope, a.shape)}) * sizeof({C_TYPES[a.dtype]}))"
+        for a in arrays
+    ]
+    steps.append(f"atl_there(&{last}, nullptr, {bytes_of_out})")
+    steps.append(f"{name}({', '.join((*passed, f'({kind} *){last}', 'nullptr'))})")
+    steps.append("(int)cudaStreamSynchronize(nullptr)")
+    steps.append(f"(int)cudaMemcpy({out}, {last}, {bytes_of_out}, cudaMemcpyDeviceToHost)")
+    lines = [
+        f"void *{given}[{len(arrays) + 1}] = {{}};",
+        f"int {error} = 0;",
+        *(f"{error} = {error} ? {error} : {step};" for step in steps),
+        f"for (void *{each} : {given})",
+        f"    cudaFree({each});",
+        f"return {error};",
+    ]
+    head = f'extern "C" int {name}_on_host({", ".join(text for _, text in parameters_of(nest, scope))})'
+    body = "\n".join(part for line in [*wrapped(head), "{", *indented(lines), "}"] for part in wrapped(line))
+    before = "\n".join((f'#include "{header}"', "", preamble(body).strip(), "", _THERE))
+    return f"/* Calls {name} with arrays in host memory. */\n{before}\n{body}\n"
+
+
+# -- the folder -------------------------------------------------------------------------------------------------------
+
 
 OURS: Final = "# Builds and checks"
 """First words of a generated Makefile. Other Makefiles are not overwritten."""

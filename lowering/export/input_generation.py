@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from atl.core.declared import is_bool_array
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Read, atoms
-from lowering.c.values.index import count_text, index_text
-from lowering.c.values.scalars import C_TYPES
+from atl.core.program import is_bool_array
+from lowering.c.index import count_text, index_text
+from lowering.c.scalars import C_TYPES
 from lowering.nest.loopnest import elements
-from lowering.nest.text_scope import TextScope
+from lowering.nest.text import TextScope
 
 
 @dataclass(frozen=True, slots=True)

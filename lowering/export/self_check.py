@@ -14,16 +14,15 @@ from atl.core.program import Program
 from atl.core.terms import Expr, Reduce
 from atl.core.traversal import children
 from lowering.c.helpers import identifiers, preamble
-from lowering.c.names import Names
-from lowering.c.text import AND, COMPARISON, indented, wrapped
-from lowering.c.values.index import index_text, predicate_text
-from lowering.c.values.scalars import C_TYPES
+from lowering.c.index import index_text, predicate_text
+from lowering.c.scalars import C_TYPES
+from lowering.c.text import AND, COMPARISON, Names, indented, wrapped
 from lowering.export.input_generation import HELPERS, THERE, InputGenerator, Own, elements_text
 from lowering.nest.loopnest import LoopNest, key
-from lowering.nest.text_scope import TextScope, names_wanted
+from lowering.nest.text import TextScope, names_wanted
 
 _HEADERS: Final = ("math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
-"""Only these headers: `lowering.c.names` reserves the names that they define, so that no user name is a macro here."""
+"""Only these headers: `lowering.c.text` reserves the names that they define, so that no user name is a macro here."""
 
 _FLOATS: Final = r"""
 /* Count the elements whose error exceeds the rounding error, which grows with the number of terms of a sum. */

@@ -9,10 +9,9 @@ from typing import Final
 from atl.core.index import ZERO, Index, Leaf, Var, constant, index, map_leaves
 from atl.core.predicate import Predicate, equal, within
 from atl.prove import Facts, Proved, Refuted, prove
-from atl.prove.answer import Model
+from atl.prove.facts import Model
 from lowering.gpu.kernels import AXES, Extents, Memory, axis_of, is_private
-from lowering.nest.accesses import Access, accesses_of
-from lowering.nest.aliasing import other_run, same_cell_facts
+from lowering.nest.accesses import Access, accesses_of, other_run, same_cell_facts
 from lowering.nest.loopnest import (
     Accumulate,
     Assign,
@@ -22,7 +21,7 @@ from lowering.nest.loopnest import (
     accessed,
     statements,
 )
-from lowering.nest.text_scope import TextScope
+from lowering.nest.text import TextScope
 
 _ANY: Final = (1 << 28) + (1 << 27)
 """First `uid` of the variables that represent an arbitrary thread along an axis."""

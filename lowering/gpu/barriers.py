@@ -26,10 +26,9 @@ from lowering.gpu.kernels import (
     Step,
     Steps,
 )
-from lowering.nest.accesses import after
-from lowering.nest.aliasing import other_run
+from lowering.nest.accesses import after, other_run
 from lowering.nest.loopnest import Allocate, Clear, Declare, Free
-from lowering.nest.text_scope import TextScope
+from lowering.nest.text import TextScope
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,8 @@ from lowering.gpu.kernels import (
 )
 from lowering.nest import interpreter
 from lowering.nest import loopnest as ln
+from lowering.nest.execution import AccessKind, Trap
 from lowering.nest.interpreter import Outcome
-from lowering.nest.races import AccessKind
-from lowering.nest.traps import Trap
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Thread: TypeAlias = tuple[int | None, int | None, int | None]

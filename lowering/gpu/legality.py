@@ -24,8 +24,8 @@ from lowering.gpu.kernels import (
 )
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import after
-from lowering.nest.text_scope import TextScope, outermost, show_index
-from lowering.targets.mark_checks import place_of, raise_all
+from lowering.nest.text import TextScope, outermost, show_index
+from lowering.targets.legality import place_of, raise_all
 
 UNMARK: Final = 's.mark("{0}", None) removes the mark'
 

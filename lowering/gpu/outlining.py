@@ -34,16 +34,13 @@ from lowering.gpu.kernels import (
     steps_of,
 )
 from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
-from lowering.gpu.passes.static_sizes import with_static_capacities
-from lowering.gpu.passes.unread import drop_unread_zeros
-from lowering.gpu.passes.vectorization import vectorize
-from lowering.gpu.passes.zeros import store_zeros
+from lowering.gpu.passes import drop_unread_zeros, store_zeros, vectorize, with_static_capacities
 from lowering.gpu.registers import distribute, refused
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import accesses_of, after
-from lowering.nest.text_scope import TextScope, outermost, show_index
+from lowering.nest.text import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of
-from lowering.targets.mark_checks import check_nest, place_of
+from lowering.targets.legality import check_nest, place_of
 
 PRIVATE_BYTES: Final = 4 * 1024
 """Memory per thread for buffers that are allocated within loops of threads."""

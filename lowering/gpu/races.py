@@ -24,10 +24,9 @@ from atl.text.printing import show_predicate
 from lowering.gpu.accesses import ThreadAccess, thread_accesses
 from lowering.gpu.folds import needs_barrier
 from lowering.gpu.kernels import Barrier, Branch, HostBlock, HostBranch, HostLoop, Kernels, Launch, Repeat, Run, Steps
-from lowering.nest.accesses import after
-from lowering.nest.aliasing import other_run, same_cell_facts
+from lowering.nest.accesses import after, other_run, same_cell_facts
 from lowering.nest.loopnest import Allocate, Clear, Declare, Free, Statement, accessed
-from lowering.nest.text_scope import TextScope, outermost
+from lowering.nest.text import TextScope, outermost
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from lowering.gpu.kernels import (
 from lowering.nest.accesses import Access, accesses_of, after
 from lowering.nest.loopnest import Allocate, Cell, Clear, Declare, For, Free, LoopNest, Statement, statements
 from lowering.nest.tiles import step
-from lowering.targets.mark_checks import place_of
+from lowering.targets.legality import place_of
 
 
 @dataclass(frozen=True, slots=True)

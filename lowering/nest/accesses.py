@@ -1,18 +1,58 @@
-"""Accesses of loop iterations to cells of buffers and scalar variables that outlive the iteration."""
+"""Accesses of loop iterations to memory, and whether two may be to the same cell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from atl.core.index import ZERO, Var, index
-from atl.core.predicate import Predicate, negation, within
-from atl.prove import Facts
+from atl.core.index import ZERO, Bound, Index, Leaf, Size, Var, index, map_leaves
+from atl.core.marks import CONCURRENT
+from atl.core.predicate import FALSE, Predicate, conjunction, equal, less, negation, within
+from atl.core.predicate import substitute as substitute_predicate
+from atl.core.reshape_definitions import Pairs
+from atl.prove import Facts, Proved, Refuted, prove
+from atl.prove.facts import Model
 from lowering.nest import loopnest as ln
-from lowering.nest.pseudocode import show_statement
-from lowering.nest.races import AccessKind
-from lowering.nest.text_scope import TextScope
+from lowering.nest.execution import AccessKind
+from lowering.nest.loopnest import Block, Buffer, Cell, For, accessed, key, statements
+from lowering.nest.text import TextScope, show_statement
+
+# -- aliasing ---------------------------------------------------------------------------------------------------------
+
+
+_OTHER: Final = 1 << 30
+"""Offset of the ids of the second iteration's variables."""
+
+
+def same_cell_facts(one: Pairs, facts: Facts, another: Pairs, known: Facts, loops: Collection[Var]) -> Facts:
+    """Return the facts that hold where two accesses, each with its pairs and facts, are to the same cell.
+
+    The second access is in another iteration of `loops`, whose variables are renamed by `other_run`.
+    """
+    own = {variable.uid for variable in loops}
+
+    def renamed(leaf: Leaf) -> Index:
+        return other_run(leaf) if isinstance(leaf, Var) and leaf.uid in own else index(leaf)
+
+    pairs = zip(one, another, strict=True)
+    same = conjunction(equal(a, map_leaves(b, renamed)) for (a, _), (b, _) in pairs)
+    return facts.assume(*(substitute_predicate(fact, renamed) for fact in known.predicates)).assume(same)
+
+
+def other_run(variable: Leaf) -> Index:
+    """Return the variable of a loop in another iteration. Sizes are the same there."""
+    match variable:
+        case Var(uid, name):
+            return index(Var(uid + _OTHER, f"{name}'"))
+        case Size() | Bound():
+            return index(variable)
+        case _:
+            assert_never(variable)
+
+
+# -- accesses ---------------------------------------------------------------------------------------------------------
+
 
 _ANY: Final = 1 << 29
 """First id of the variables that denote an arbitrary cell of a cleared buffer."""
@@ -135,3 +175,70 @@ def _in_scalar(place: _Context, e: ln.ScalarExpr, statement: ln.Statement) -> It
             yield from _in_scalar(place, argument, statement)
         case _:
             assert_never(e)
+
+
+# -- storage shared by two tensors ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OverwrittenRead:
+    """A read of a cell that may follow a store to it. `model` is a counterexample, if one is known.
+
+    `at_once` is the concurrent loop, if the store precedes the read only because iterations may run in any order.
+    """
+
+    read: Access
+    store: Access
+    model: Model | None
+    at_once: For | None
+
+
+def find_overwritten_read(done: Sequence[Access], read: Buffer, stored: Buffer, block: Block) -> OverwrittenRead | None:
+    """Return a read of buffer `read` that may follow a store to buffer `stored` at the same indices, if any.
+
+    `done` are the accesses of a loop in the order of its text, and `block` is its body. The buffers have one shape.
+    """
+    at_once = {s.variable.uid: s for s in statements(block) if isinstance(s, For) and s.mark in CONCURRENT}
+    unknown: OverwrittenRead | None = None
+    for at, reading in enumerate(done):
+        if reading.how != "read" or not _is_of(reading, read):
+            continue
+        for before, storing in enumerate(done):
+            if storing.how == "read" or accessed(storing.storage) != key(stored):
+                continue
+            for facts, loop in _earlier(storing, reading, at_once, textually=before < at):
+                answer = prove(facts, FALSE)
+                if isinstance(answer, Refuted):
+                    return OverwrittenRead(reading, storing, answer.model, loop)
+                if not isinstance(answer, Proved):
+                    unknown = unknown or OverwrittenRead(reading, storing, None, loop)
+    return unknown
+
+
+def _earlier(
+    storing: Access, reading: Access, at_once: Mapping[int, For], *, textually: bool
+) -> Iterator[tuple[Facts, For | None]]:
+    """Yield the facts of each case in which both accesses are to one cell and the store precedes the read.
+
+    The store is in an earlier iteration of a common loop, or in the same iteration and earlier in the text. For a
+    concurrent loop, which is then returned with the facts, it may also be in a later iteration.
+    """
+    facts = same_cell_facts(_pairs(storing), storing.facts, _pairs(reading), reading.facts, reading.loops)
+    for one, another in zip(storing.loops, reading.loops, strict=False):
+        if one != another:
+            break
+        here, there = index(one), other_run(one)
+        yield facts.assume(less(here, there)), None
+        if one.uid in at_once:
+            yield facts.assume(less(there, here)), at_once[one.uid]
+        facts = facts.assume(equal(here, there))
+    if textually:
+        yield facts, None
+
+
+def _is_of(access: Access, buffer: Buffer) -> bool:
+    return isinstance(access.storage, Cell) and access.storage.buffer == buffer
+
+
+def _pairs(access: Access) -> Pairs:
+    return access.storage.pairs if isinstance(access.storage, Cell) else ()

@@ -11,8 +11,7 @@ from atl.core.index import Index
 from atl.core.marks import LoopMark
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
 from lowering.nest import loopnest as ln
-from lowering.nest.marked_loops.merges import Merge, NoMerge, is_merge, merge_at
-from lowering.nest.marked_loops.runs import NoRuns, Runs, runs_at
+from lowering.nest.marked_loops import Merge, NoMerge, NoRuns, Runs, is_merge, merge_at, runs_at
 
 Comparison: TypeAlias = NonNegative | Zero | NonZero
 """An atomic condition."""

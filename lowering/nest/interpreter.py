@@ -29,13 +29,17 @@ from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import TooLarge
 from atl.meaning.scalars import Machine
 from lowering.nest import loopnest as ln
-from lowering.nest.marked_loops.execution import co_iterations, marked_loop_at, run_positions, stream_blocks
-from lowering.nest.marked_loops.merges import Merge, NoMerge
-from lowering.nest.marked_loops.runs import NoRuns, Runs
-from lowering.nest.marked_loops.streams import Stream
-from lowering.nest.races import AccessKind, RaceDetector
+from lowering.nest.execution import (
+    AccessKind,
+    RaceDetector,
+    Trap,
+    co_iterations,
+    marked_loop_at,
+    run_positions,
+    stream_blocks,
+)
+from lowering.nest.marked_loops import Merge, NoMerge, NoRuns, Runs, Stream
 from lowering.nest.tiles import Lanes, cells_of, over_lanes, tiles_of
-from lowering.nest.traps import Trap
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 

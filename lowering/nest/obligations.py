@@ -20,16 +20,15 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, get_args
 
 from atl.checks.scope import initial_facts
-from atl.core.index import ZERO, Index, Var, index
-from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
+from atl.core.index import ZERO, Index, Leaf, Var, index, map_leaves
+from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, less, within
 from atl.prove import Answer, Facts, Proved, Refuted, prove
 from atl.text.printing import show_predicate
 from lowering.nest import loopnest as ln
-from lowering.nest.aliasing import other_run, same_cell_facts
-from lowering.nest.marked_loops.key_order import rising
-from lowering.nest.marked_loops.merges import Merge, is_merge, merge_at
+from lowering.nest.accesses import other_run, same_cell_facts
+from lowering.nest.marked_loops import Finger, Merge, is_merge, merge_at
 
-Kind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation", "order"]
+ObligationKind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation", "order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Obligation:
     `buffer` is the name of the buffer, or of the position whose keys must be ordered.
     """
 
-    kind: Kind
+    kind: ObligationKind
     buffer: str
     facts: Facts
     goal: Predicate
@@ -67,7 +66,7 @@ class ObligationReport:
 
     def __str__(self) -> str:
         lines = [f"{len(self.proved)} of {len(self.proved) + len(self.unproved)} obligations proved"]
-        for kind in get_args(Kind):
+        for kind in get_args(ObligationKind):
             held = sum(obligation.kind == kind for obligation in self.proved)
             left = sum(obligation.kind == kind for obligation, _ in self.unproved)
             if held or left:
@@ -196,3 +195,28 @@ def _disjointness(store: _Store, another: _Store) -> Obligation:
 def _both(store: _Store, another: _Store) -> Facts:
     """Return the facts that two stores, in any two iterations, are to one cell."""
     return same_cell_facts(store.cell.pairs, store.facts, another.cell.pairs, another.facts, another.loops)
+
+
+# -- keys of merges ---------------------------------------------------------------------------------------------------
+
+
+def rises(finger: Finger, facts: Facts, *, strict: bool) -> Answer:
+    """Try to prove that the keys of a finger increase, or do not decrease."""
+    return prove(*rising(finger, facts, strict=strict))
+
+
+def rising(finger: Finger, facts: Facts, *, strict: bool) -> tuple[Facts, Predicate]:
+    """Return the facts about two positions of a finger, the first before the second, and the goal about their keys."""
+    loop = finger.loop
+    later = other_run(loop.variable)
+
+    def moved(leaf: Leaf) -> Index:
+        return later if leaf == loop.variable else index(leaf)
+
+    both = facts.assume(
+        loop.range,
+        within(loop.low, later, loop.high),
+        less(index(loop.variable), later),
+    )
+    there = map_leaves(finger.key, moved)
+    return both, less(finger.key, there) if strict else at_most(finger.key, there)

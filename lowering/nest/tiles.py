@@ -16,9 +16,9 @@ import numpy as np
 
 from atl.core.index import Index, Var, constant, factor_of
 from atl.core.predicate import expressions
-from atl.text.names import INFIX
+from atl.text.index_notation import INFIX
 from lowering.nest import loopnest as ln
-from lowering.nest.substitution import at_iteration
+from lowering.nest.loopnest import at_iteration
 
 LEAST_VECTOR: Final = 16
 """Minimum number of bytes of a vector. Remaining elements are scalar variables."""

@@ -11,22 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from lowering.nest.loopnest import LoopNest
-from lowering.passes.co_iteration import with_strict_keys
-from lowering.passes.conditions import with_conditions_joined
-from lowering.passes.dead_stores import without_dead_stores
-from lowering.passes.guard_to_bound import with_guards_as_bounds
-from lowering.passes.nonnegative_division import with_nonnegative_numerators
-from lowering.passes.reduction_fusion import with_fused_reductions
-from lowering.passes.simplification import simplified
-from lowering.passes.single_stores import with_single_stores
-from lowering.passes.storage.buffer_reuse import with_lets_in_output_rows, with_reused_buffers
-from lowering.passes.storage.early_frees import with_early_frees
-from lowering.passes.storage.registers import with_tiles_in_registers
-from lowering.passes.storage.stack import with_stack_budget
-from lowering.passes.storage.storage_folding import with_folded_storage
-from lowering.passes.streams import with_cache_lines
-from lowering.passes.trivial_loops import without_trivial_loops
-from lowering.passes.unswitching import with_unswitched_loops
+from lowering.passes.buffers import with_early_frees, with_lets_in_output_rows, with_reused_buffers, with_stack_budget
+from lowering.passes.control_flow import (
+    with_conditions_joined,
+    with_guards_as_bounds,
+    with_unswitched_loops,
+    without_trivial_loops,
+)
+from lowering.passes.registers import with_tiles_in_registers
+from lowering.passes.simplification import simplified, with_cache_lines, with_nonnegative_numerators, with_strict_keys
+from lowering.passes.storage_folding import with_folded_storage
+from lowering.passes.stores import with_fused_reductions, with_single_stores, without_dead_stores
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]
 

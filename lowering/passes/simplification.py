@@ -1,19 +1,39 @@
-"""Simplification of index expressions and predicates by the facts at their places."""
+"""Simplification of conditions and indices, and facts that the prover finds for printers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Final, assert_never
 
 from atl.checks.scope import initial_facts
-from atl.core.index import Index
+from atl.core.index import Index, Var
 from atl.core.marks import LoopMark
-from atl.core.predicate import FALSE, TRUE, Predicate, negation
-from atl.prove import Facts, simplify, simplify_predicate
+from atl.core.predicate import FALSE, TRUE, Predicate, negation, non_negative
+from atl.prove import Facts, Proved, holds, simplify, simplify_predicate
 from lowering.nest import loopnest as ln
-from lowering.nest.substitution import at_iteration
+from lowering.nest.index_expressions import Compared, Computed, Inside, index_expressions
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Clear,
+    Conditions,
+    Declare,
+    For,
+    Free,
+    If,
+    LoopNest,
+    at_iteration,
+    numerators,
+    under,
+)
+from lowering.nest.marked_loops import Merge, fingers_in, is_merge, lines_of, merge_at
+from lowering.nest.obligations import rises
+
+# -- simplification ---------------------------------------------------------------------------------------------------
 
 
 def simplified(nest: ln.LoopNest) -> ln.LoopNest:
@@ -160,3 +180,116 @@ def _scalar(facts: Facts, e: ln.ScalarExpr) -> ln.ScalarExpr:
         case ln.Convert(argument, dtype):
             return ln.Convert(_scalar(facts, argument), dtype)
     assert_never(e)
+
+
+# -- strictly increasing keys of merges -------------------------------------------------------------------------------
+
+
+def with_strict_keys(nest: LoopNest) -> LoopNest:
+    """Set `strict` of the nest to the positions of merges whose keys are proved to increase strictly.
+
+    At equal keys, a merge advances all these positions together, provided that at most one other position exists.
+    """
+    facts = initial_facts(nest.assumptions, nest.inputs)
+    return replace(nest, strict=frozenset(_strict(nest.body, facts)))
+
+
+def _strict(block: Block, facts: Facts, fingers: Collection[Var] = ()) -> Iterator[Var]:
+    """Yield the strict positions in a block. `fingers` are the variables of the merge around it."""
+    for statement in block:
+        match statement:
+            case For(body=body):
+                own = statement.variable not in fingers
+                walk = merge_at(statement) if own and is_merge(statement) else None
+                within = [each.variable for each in fingers_in(statement)] if own else fingers
+                if isinstance(walk, Merge):
+                    for finger in walk.fingers:
+                        if isinstance(rises(finger, facts, strict=True), Proved):
+                            yield finger.variable
+                yield from _strict(body, facts.assume(statement.range), within)
+            case If(predicate, body):
+                yield from _strict(body, facts.assume(predicate), fingers)
+            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                pass
+            case _:
+                assert_never(statement)
+
+
+# -- cache lines of streams -------------------------------------------------------------------------------------------
+
+
+def with_cache_lines(nest: ln.LoopNest) -> ln.LoopNest:
+    """Set `lines` of the loops marked `stream`: the cache lines that they store, or the reason why they store none."""
+    if not any(isinstance(each, ln.For) and each.mark is LoopMark.STREAM for each in ln.statements(nest.body)):
+        return nest
+    facts = initial_facts(nest.assumptions, nest.inputs)
+    return replace(nest, body=_block_with_cache_lines(nest.body, facts, ln.unused_ids(nest)))
+
+
+def _block_with_cache_lines(block: ln.Block, facts: Facts, ids: Iterator[int]) -> ln.Block:
+    out: list[ln.Statement] = []
+    for statement in block:
+        match statement:
+            case ln.For(mark=LoopMark.STREAM):
+                out.append(replace(statement, lines=lines_of(statement, facts, ids)))
+            case ln.For(body=body):
+                out.append(ln.with_body(statement, _block_with_cache_lines(body, facts.assume(statement.range), ids)))
+            case ln.If(predicate, body):
+                out.append(ln.If(predicate, _block_with_cache_lines(body, facts.assume(predicate), ids)))
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                out.append(statement)
+            case _:
+                assert_never(statement)
+    return tuple(out)
+
+
+# -- non-negative numerators ------------------------------------------------------------------------------------------
+
+
+def with_nonnegative_numerators(nest: LoopNest) -> LoopNest:
+    """Return the loop nest with every numerator that is proved non-negative in `nonnegative_numerators`."""
+    known = _Known(initial_facts(nest.assumptions, nest.inputs))
+    candidates = {
+        (known.conditions(occurrence.inside), numerator): occurrence.inside
+        for occurrence in index_expressions(nest)
+        for numerator in numerators(_expression(occurrence))
+    }
+    nonnegative_numerators = frozenset(
+        (conditions, numerator)
+        for (conditions, numerator), inside in candidates.items()
+        if holds(known.facts(inside), non_negative(numerator))
+    )
+    return replace(nest, nonnegative_numerators=nonnegative_numerators)
+
+
+def _expression(occurrence: Computed | Compared) -> Index:
+    match occurrence:
+        case Computed(_, _, expression):
+            return expression
+        case Compared(_, condition):
+            return condition.expression
+        case _:
+            assert_never(occurrence)
+
+
+@dataclass(slots=True)
+class _Known:
+    """The facts and conditions inside of loops and branches, computed on demand."""
+
+    start: Facts
+    _conditions: dict[Inside, Conditions] = field(default_factory=dict)
+    _facts: dict[Inside, Facts] = field(default_factory=dict)
+
+    def conditions(self, inside: Inside) -> Conditions:
+        if inside.outside is None or inside.predicate is None:
+            return frozenset()
+        if inside not in self._conditions:
+            self._conditions[inside] = under(self.conditions(inside.outside), inside.predicate)
+        return self._conditions[inside]
+
+    def facts(self, inside: Inside) -> Facts:
+        if inside.outside is None or inside.predicate is None:
+            return self.start
+        if inside not in self._facts:
+            self._facts[inside] = self.facts(inside.outside).assume(inside.predicate)
+        return self._facts[inside]

@@ -9,29 +9,377 @@ Co-iteration and segmented reduction are checked in `co_iteration`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from functools import partial
+from typing import Final, assert_never
 
+from atl.checks.safety import has_meaning
 from atl.checks.scope import initial_facts
-from atl.core.index import Var, index
-from atl.core.marks import BLOCKS, CONCURRENT, THREADS, LetMark, LoopMark
-from atl.core.predicate import equal
+from atl.core.index import ZERO, Read, Var, index
+from atl.core.marks import BLOCKS, CONCURRENT, LANES, THREADS, LetMark, LoopMark
+from atl.core.predicate import equal, less, within
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
+from atl.core.terms import Expr, Guard, Reshape
 from atl.core.traversal import Path, subterm
-from atl.errors import IllegalMark
-from atl.prove import Facts, Proved, Refuted, prove
-from atl.prove.answer import Model
+from atl.errors import IllegalMark, Location, RefusedMark, UnsupportedMark
+from atl.prove import Answer, Facts, Proved, Refuted, holds, prove
+from atl.prove.facts import Model
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import Access, accesses, after
-from lowering.nest.aliasing import other_run, same_cell_facts
-from lowering.nest.marked_loops.merges import fingers_in
-from lowering.nest.races import REDUCTION_OPS, is_race_free
-from lowering.nest.text_scope import TextScope, outermost, show_index
-from lowering.targets.capabilities import MarkedBinder
-from lowering.targets.co_iteration import illegal_keyed_loops
-from lowering.targets.mark_checks import place_of, raise_all
+from lowering.nest.accesses import Access, accesses, after, other_run, same_cell_facts
+from lowering.nest.execution import REDUCTION_OPS, is_race_free
+from lowering.nest.loopnest import For, LoopNest, statements
+from lowering.nest.marked_loops import ADJACENT, Finger, Merge, NoMerge, NoRuns, fingers_in, is_merge, merge_at, runs_at
+from lowering.nest.obligations import rises
+from lowering.nest.text import TextScope, outermost, show_index
+from lowering.targets.capabilities import (
+    MarkedBinder,
+    Support,
+    marked_binders,
+    register_errors,
+    stack_error,
+    stack_errors,
+    support_of,
+    unsupported,
+    unsupported_marks,
+)
+
+# -- checks of marks --------------------------------------------------------------------------------------------------
+
+
+MAX_UNROLLED: Final = 65_534
+"""Largest unroll factor that C compilers accept."""
+
+
+def check_program(program: Program, target: str) -> None:
+    """Raise `UnsupportedMark` for the marks of a program that the target does not support.
+
+    Every binder is checked, including binders that no code is generated for.
+    """
+    raise_all(unsupported_marks(marked_binders(program), target))
+
+
+def check_storage(program: Program) -> None:
+    """Raise `UnsupportedMark` for buffers that are too large for the stack or for registers, as they are marked.
+
+    Call this after sizes were fixed to numbers, since that makes buffers constant in size.
+    """
+    raise_all((*register_errors(program), *stack_errors(program)))
+
+
+def check_nest(nest: ln.LoopNest, target: str) -> None:
+    """Raise `UnsupportedMark` for marks that the target does not support. Printers check nothing else.
+
+    Both the marks of the original program and those of the nest's statements are checked; for instance, a buffer on the
+    stack needs a constant size.
+    """
+    raise_all(unsupported_marks(nest.marks, target))
+    raise_all(_of_statement(statement, nest, support_of(target)) for statement in ln.statements(nest.body))
+    raise_all(_within_others(nest, nest.body, ()))
+    raise_all(_not_carried_out(refused, nest) for refused in nest.refused)
+
+
+def raise_all(refused: Iterable[RefusedMark | None]) -> None:
+    """Raise the first error and attach the others, so that all are reported at once."""
+    errors = [error for error in refused if error is not None]
+    if not errors:
+        return
+    first, *others = errors
+    if others:
+        first.summary += (
+            f"; {len(others)} more marks are refused: " if len(others) > 1 else "; another mark is refused: "
+        )
+        first.summary += ", ".join(f"{error.mark} of {error.binder}" for error in others)
+        first.suggestions = tuple(dict.fromkeys(hint for error in errors for hint in error.suggestions))
+        first.others = tuple(others)
+    raise first
+
+
+def _of_statement(statement: ln.Statement, nest: ln.LoopNest, support: Support) -> UnsupportedMark | None:
+    """Return the error of a statement's mark, if it is not supported."""
+    match statement:
+        case ln.For(mark=LoopMark.UNROLL) if ((statement.high - statement.low).constant or 0) > MAX_UNROLLED:
+            return _too_many(statement, nest)
+        case ln.For(variable=variable, mark=mark):
+            return unsupported("loop", variable.name, mark, support)
+        case ln.Declare(variable=variable, mark=mark):
+            return unsupported("scalar", variable.name, mark, support)
+        case ln.Allocate(mark=LetMark.STACK, storage="heap"):
+            return _exceeds_stack(statement, nest)
+        case ln.Allocate(buffer=buffer, mark=mark):
+            return unsupported("buffer", buffer.name, mark, support)
+        case ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
+            return None
+        case _:
+            assert_never(statement)
+
+
+def _exceeds_stack(statement: ln.Allocate, nest: ln.LoopNest) -> UnsupportedMark:
+    """Return the error of a buffer marked `stack` that does not fit, alone or together with others."""
+    buffer = statement.buffer
+    return stack_error(buffer.name, statement.mark, statement.capacity, buffer.dtype, place_of(nest, statement.let))
+
+
+def _not_carried_out(refused: ln.FailedMark, nest: ln.LoopNest) -> UnsupportedMark:
+    return UnsupportedMark(
+        f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
+        binder=refused.name,
+        mark=refused.mark.value,
+        place=place_of(nest, refused.let),
+        required=refused.required,
+        suggestions=refused.suggestions,
+    )
+
+
+def _too_many(loop: ln.For, nest: ln.LoopNest) -> UnsupportedMark:
+    name, count = loop.variable.name, (loop.high - loop.low).constant
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value}, but has {count} iterations",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=f"at most {MAX_UNROLLED} iterations",
+        suggestions=(f's.tile("{name}", 8) moves the mark to the loop within a tile',),
+    )
+
+
+# -- loops within loops -----------------------------------------------------------------------------------------------
+
+
+def _within_others(nest: ln.LoopNest, block: ln.Block, around: tuple[ln.For, ...]) -> Iterator[UnsupportedMark]:
+    """Yield the errors of marked loops and allocations inside other marked loops (`around`, outermost first)."""
+    for statement in block:
+        match statement:
+            case ln.For(mark=mark, body=body):
+                lanes = next((loop for loop in around if loop.mark in LANES), None)
+                over = next((loop for loop in around if loop.mark is LoopMark.PARALLEL), lanes)
+                if mark is LoopMark.PARALLEL and over is not None:
+                    required = "a parallel loop that is not inside another parallel or vectorised loop"
+                    yield _loop_within(statement, over, nest, required)
+                if mark is LoopMark.STREAM and lanes is not None:
+                    required = "a streamed loop that is not inside another vectorised loop"
+                    yield _loop_within(statement, lanes, nest, required)
+                yield from _within_others(nest, body, around if mark is LoopMark.NONE else (*around, statement))
+            case ln.If(body=body):
+                yield from _within_others(nest, body, around)
+            case ln.Allocate(storage="heap"):
+                vector = next((loop for loop in around if loop.mark in LANES), None)
+                if vector is not None:
+                    yield _heap_within(statement, vector, nest)
+            case ln.Allocate() | ln.Declare() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
+                pass
+            case _:
+                assert_never(statement)
+
+
+def _loop_within(loop: ln.For, over: ln.For, nest: ln.LoopNest, required: str) -> UnsupportedMark:
+    name, outer = loop.variable.name, over.variable.name
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value}, but is inside the loop {outer} marked {over.mark.value}",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=required,
+        suggestions=(f's.mark("{name}", None)', f's.mark("{outer}", None)'),
+    )
+
+
+def _heap_within(statement: ln.Allocate, loop: ln.For, nest: ln.LoopNest) -> UnsupportedMark:
+    name, buffer = loop.variable.name, statement.buffer.name
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value}, but each of its iterations allocates {buffer} on the heap",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=f"buffers on the stack; {buffer} is too large, has no constant size, or is marked otherwise",
+        suggestions=(f's.mark("{name}", None) removes the mark',),
+    )
+
+
+def place_of(nest: ln.LoopNest, path: Path | None) -> Location | None:
+    """Return the location of a marked binder in the program that a nest was lowered from."""
+    return next((binder.place for binder in nest.marks if binder.path == path), None)
+
+
+# -- co-iteration and segmented reduction -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The reason why a loop may not run as annotated."""
+
+    summary: str
+    required: str
+    model: Model | None = None
+    suggestions: tuple[str, ...] = ()
+
+
+def check_merges(program: Program) -> None:
+    """Raise `IllegalMark` for sums marked `merge` without another such sum directly around or inside them."""
+    marked = [binder for binder in marked_binders(program) if binder.mark is LoopMark.MERGE]
+    raise_all(
+        IllegalMark(
+            f"the loop {binder.name} is marked merge, but no loop directly around or inside it is",
+            binder=binder.name,
+            mark=binder.mark.value,
+            place=binder.place,
+            required=f"two or more nested sums with this mark, and a condition that their keys are equal; {ADJACENT}",
+            suggestions=(f's.mark("{binder.name}", None) removes the mark',),
+        )
+        for binder in marked
+        if not _has_partner(binder.path, [other.path for other in marked], program.body)
+    )
+
+
+def _has_partner(path: Path, marked: Sequence[Path], body: Expr) -> bool:
+    """Return whether a marked sum is directly inside or around the sum at a path."""
+    return any(
+        _is_directly_in(inner, outer, body) for other in marked for inner, outer in ((path, other), (other, path))
+    )
+
+
+def _is_directly_in(inner: Path, outer: Path, body: Expr) -> bool:
+    """Return whether there are only conditions and reshape operators between two terms."""
+    if len(inner) <= len(outer) or inner[: len(outer)] != outer:
+        return False
+    between = (subterm(body, inner[:depth]) for depth in range(len(outer) + 1, len(inner)))
+    return all(isinstance(term, Guard | Reshape) for term in between)
+
+
+def _single_loop(nest: LoopNest, loop: For) -> Iterator[IllegalMark]:
+    """Yield an error for a loop marked `merge` whose partners were not lowered to adjacent loops.
+
+    There is no error if a partner disappeared because it has one iteration.
+    """
+    loops = [each for each in statements(nest.body) if isinstance(each, For) and each.mark is LoopMark.MERGE]
+    marked = [binder for binder in nest.marks if binder.mark is LoopMark.MERGE]
+    if len({each.binder for each in loops}) < len(marked):
+        return
+    yield IllegalMark(
+        f"the loop {loop.variable.name} is marked merge, but is lowered to a separate loop",
+        binder=loop.variable.name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=ADJACENT,
+        suggestions=(f's.mark("{loop.variable.name}", None) removes the mark',),
+    )
+
+
+def illegal_keyed_loops(nest: LoopNest, loop: For, facts: Facts, scope: TextScope) -> Iterator[IllegalMark]:
+    """Yield the error of a loop that is marked `runs`, or is the outermost loop of a `merge`."""
+    if is_merge(loop):
+        names = " and ".join(each.variable.name for each in fingers_in(loop))
+        problem = _merge_problem(nest, loop, facts, scope)
+        subject = f"the loops {names} are marked merge"
+    elif loop.mark is LoopMark.RUNS:
+        problem = _runs_problem(loop, facts)
+        subject = f"the loop {loop.variable.name} is marked runs"
+    else:
+        yield from _single_loop(nest, loop) if loop.mark is LoopMark.MERGE else ()
+        return
+    if problem is None:
+        return
+    yield IllegalMark(
+        f"{subject}, but {problem.summary}",
+        binder=loop.variable.name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=problem.required,
+        numbers=None if problem.model is None else problem.model.numbers,
+        suggestions=(*problem.suggestions, f's.mark("{loop.variable.name}", None) removes the mark'),
+    )
+
+
+def _merge_problem(nest: LoopNest, loop: For, facts: Facts, scope: TextScope) -> Problem | None:
+    merge = merge_at(loop)
+    if isinstance(merge, NoMerge):
+        return Problem(merge.summary, merge.required)
+    for finger in merge.fingers:
+        _, scope = scope.bind(finger.variable, finger.variable.name)
+    return (
+        _range_problem(merge, facts) or _key_problem(merge, facts, scope) or _order_problem(nest, merge, facts, scope)
+    )
+
+
+def _range_problem(merge: Merge, facts: Facts) -> Problem | None:
+    """Check the ranges of inner loops, which are computed before the outer loops, unless those are empty."""
+    for finger in merge.fingers:
+        ends = (finger.loop.low, finger.loop.high)
+        if not all(has_meaning(end, partial(holds, facts)) for end in ends):
+            return Problem(
+                f"the range of {finger.variable.name} may be undefined outside of conditions around it",
+                "a range that can be computed before the loops",
+            )
+        facts = facts.assume(less(*ends))
+    return None
+
+
+def _key_problem(merge: Merge, facts: Facts, scope: TextScope) -> Problem | None:
+    """Check the keys, which are read at all positions, before any condition in the loops is tested."""
+    for finger in merge.fingers:
+        if not has_meaning(finger.key, partial(holds, facts.assume(finger.loop.range))):
+            return Problem(
+                f"the key {show_index(scope, finger.key)} may be undefined at some position of its range",
+                "keys that can be read at each position, independently of other conditions",
+            )
+    return None
+
+
+def _order_problem(nest: LoopNest, merge: Merge, facts: Facts, scope: TextScope) -> Problem | None:
+    """Check that keys are nondecreasing, and strictly increasing in all loops but one."""
+    loose = [finger for finger in merge.fingers if finger.variable not in nest.strict]
+    for finger in loose:
+        answer = rises(finger, facts, strict=False)
+        if not isinstance(answer, Proved):
+            return _unordered(
+                finger, scope, answer, "nondecreasing", "nondecreasing keys, strictly increasing in all loops but one"
+            )
+    if len(loose) < 2:
+        return None
+    first = loose[0]
+    answer = rises(first, facts, strict=True)
+    both = " and ".join(finger.variable.name for finger in loose)
+    return _unordered(first, scope, answer, "strictly increasing", f"strictly increasing keys in one of {both}")
+
+
+def _unordered(finger: Finger, scope: TextScope, answer: Answer, order: str, required: str) -> Problem:
+    key = show_index(scope, finger.key)
+    model = answer.model if isinstance(answer, Refuted) else None
+    verb = "are not proved to be" if model is None else "need not be"
+    return Problem(f"the keys {key} of {finger.variable.name} {verb} {order}", required, model, _declare(finger))
+
+
+def _declare(finger: Finger) -> tuple[str, ...]:
+    """Return suggestions for keys that are the elements of an array."""
+    atom = finger.key.atom
+    if not isinstance(atom, Read):
+        return ()
+    begin = finger.loop.low.atom
+    order = f'("increasing", {begin.array.name})' if isinstance(begin, Read) else '"increasing"'
+    return (
+        f"declare the order of {atom.array.name}: atl.tensor(…, monotonic={order})",
+        "choose a format whose entries are sorted: s.sparsify(…, CSR.sorted())",
+    )
+
+
+def _runs_problem(loop: For, facts: Facts) -> Problem | None:
+    runs = runs_at(loop)
+    if isinstance(runs, NoRuns):
+        return Problem(runs.summary, runs.required)
+    inside = partial(holds, facts.assume(loop.range))
+    name = runs.cell.buffer.name
+    for position, extent in runs.cell.pairs:
+        if not has_meaning(position, inside) or not inside(within(ZERO, position, extent)):
+            return Problem(
+                f"its keys are not proved to be positions of {name}: a run is added to {name} even if conditions "
+                "exclude all of its terms",
+                "keys within their tensor at each position of the range",
+            )
+    return None
+
+
+# -- iterations that run at the same time -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,13 @@ from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.meaning.arguments import AnyArray, bind, index_elements
 from atl.meaning.interpret import Pad, denote
-from lowering.compiled import Kernel, compile  # noqa: A004 (the public API name)
-from lowering.compiler import find_compiler
+from lowering.builds import cache_directory, recorded_plan
+from lowering.c_compiler import find_compiler
+from lowering.kernel import Kernel, compile  # noqa: A004 (the public API name)
 from lowering.targets.capabilities import marked_binders
 from lowering.timing.harness import ThreadClock, WallClock, alternate
 from lowering.timing.inputs import random_inputs
 from lowering.timing.rounding import InDouble, in_double, tolerance
-from lowering.toolchain import cache_directory, recorded_plan
 
 BLOCK: Final = 1 << 20
 """Number of elements compared at a time, so that large results are not copied as a whole."""

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.core.declared import is_bool_array
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Leaf, Size, value_of
-from atl.core.program import Program, checked_program
+from atl.core.program import Program, checked_program, is_bool_array
 from atl.errors import ArgumentError, ATLError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import AnyArray, index_elements
 

@@ -33,8 +33,8 @@ from examples.templates.rows import softmax
 from layouts import blocked, families_table
 from layouts.templates import Filled
 from lowering import lower
-from lowering.nest.pseudocode import print_nest
-from lowering.origins.traced import trace
+from lowering.nest.text import print_nest
+from lowering.origins import trace
 from proofs_tests.errors import catalogue
 from proofs_tests.programs.differential import run_block
 from proofs_tests.programs.generate import Case, case_by_seed

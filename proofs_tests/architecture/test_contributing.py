@@ -130,7 +130,7 @@ DERIVED: Final = f"""{PROGRAMS}
 from atl.core.substitution import children
 from proofs_tests.programs.constructs import ALL
 from rewrites.certificates.term_json import Reader, written
-from rewrites.instantiation import is_term
+from rewrites.rule_arguments import is_term
 from rewrites.cursors.cursor import binders, cursor_at
 from rewrites.cursors.text_pattern import ANYTHING, Wanted, fits
 

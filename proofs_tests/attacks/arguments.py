@@ -13,9 +13,9 @@ from atl.errors import ATLError
 from atl.surface.values import Condition
 from proofs_tests.attacks.declarations import Declarations, condition, valid_expression
 from proofs_tests.programs.choices import Choices, chance, choose
-from rewrites.instantiation import Argument, Parameter, abstracted
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, Parameter, abstracted
 from rewrites.rule_checking.samples import Sample, drawn_statement
 
 LIKELY: Final = 65

@@ -19,8 +19,8 @@ from atl.prove.facts import declared
 from proofs_tests.attacks.arguments import OddArguments
 from proofs_tests.attacks.declarations import Declarations, declared_condition
 from proofs_tests.programs.choices import Choices, chance, choose
-from rewrites.instantiation import Argument
 from rewrites.rule import Equation, Rule
+from rewrites.rule_arguments import Argument
 
 FRAMES: Final = ("gen", "sum", "guard", "let", "value", "left", "right", "select", "access", "neg", "max", "concat")
 Around: TypeAlias = Callable[[Expr], Expr]

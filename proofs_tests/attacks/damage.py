@@ -16,7 +16,7 @@ from atl.core.substitution import with_children
 from atl.core.traversal import children
 from proofs_tests.attacks.declarations import Declarations, M, N
 from proofs_tests.programs.choices import Choices, chance, choose
-from rewrites.instantiation import Argument, Function
+from rewrites.rule_arguments import Argument, Function
 
 DERIVED: Final = ("identity", "depth", "size", "loose", "loose_tensors", "free", "type", "source")
 

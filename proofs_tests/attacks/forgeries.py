@@ -16,11 +16,11 @@ from proofs_tests.attacks.damage import damaged
 from proofs_tests.attacks.declarations import Declarations
 from proofs_tests.programs.choices import Choices
 from rewrites import kernel
-from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Theorem
-from rewrites.rule import Equation, Rule, Statement
+from rewrites.rule import Equation, Rule, RuleStatement
+from rewrites.rule_arguments import Argument, Function, is_term
+from rewrites.rule_statement import Ranks
 from rewrites.rules import RULES
-from rewrites.statement import Ranks
 
 
 class Changing(Mapping[str, Any]):
@@ -73,7 +73,7 @@ def _negated(start: Theorem) -> Equation:
 def forged_rule(choices: Choices, start: Theorem, attack: Attack, declarations: Declarations) -> Theorem:
     """Use an object that looks like a rule and states a false equation."""
     false = _negated(start)
-    statements: dict[Ranks, Statement] = {(): Statement({}, (), false.lhs, false.rhs, (), {}, {}, ())}
+    statements: dict[Ranks, RuleStatement] = {(): RuleStatement({}, (), false.lhs, false.rhs, (), {}, {}, ())}
     fakes: tuple[Any, ...] = (
         SimpleNamespace(name="mul_one", metavariables={}, instance=lambda arguments: false, law="", derived_from=()),
         Rule("mul_one", "scalars", "", "x = -x", {}, statements),
@@ -86,7 +86,7 @@ def forged_rule(choices: Choices, start: Theorem, attack: Attack, declarations: 
 def extended_catalogue(choices: Choices, start: Theorem, attack: Attack, declarations: Declarations) -> Theorem | None:
     """Add a false rule to the catalogue."""
     false = _negated(start)
-    own = Rule("own", "scalars", "", "x = -x", {}, {(): Statement({}, (), false.lhs, false.rhs, (), {}, {}, ())})
+    own = Rule("own", "scalars", "", "x = -x", {}, {(): RuleStatement({}, (), false.lhs, false.rhs, (), {}, {}, ())})
     catalogue: Any = vars(kernel)["RULES"]
     try:
         catalogue["own"] = own

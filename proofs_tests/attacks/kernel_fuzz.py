@@ -34,11 +34,11 @@ from proofs_tests.programs.choices import Choices, Seeded, choose
 from proofs_tests.programs.generate import Case, case
 from rewrites import kernel
 from rewrites.certificates.certificate import dumps, loads
-from rewrites.instantiation import Argument
 from rewrites.kernel import Theorem
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import may_match
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument
 from rewrites.rules import RULES
 
 ELSEWHERE: Final = 6

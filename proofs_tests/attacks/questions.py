@@ -13,7 +13,7 @@ import numpy as np
 from atl.core import index as ix
 from atl.core.predicate import FALSE, Predicate, at_most, disjunction, equal, expressions, holds, less, negation, within
 from atl.prove import Facts, Model
-from atl.prove.answer import model_of
+from atl.prove.facts import model_of
 from proofs_tests.attacks.evaluation import NoArray, lawful_array
 from proofs_tests.programs.choices import Seeded
 

@@ -35,7 +35,7 @@ from atl.core.index import Array, Size, Var, bound, constant, index, read
 from atl.core.predicate import NonNegative, Zero, disjunction
 from atl.core.terms import Binary, Cast, Constant, Gen, Input, Local, Metavariable, Padding, TensorVar, Type, Unary
 from atl.surface.values import Condition, IndexExpr, Tensor
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 """
 
 

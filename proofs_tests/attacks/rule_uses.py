@@ -23,10 +23,10 @@ from atl.errors import NotExact
 from atl.prove import Facts
 from atl.surface.values import IndexExpr, Tensor
 from proofs_tests.programs.choices import Choices, chance, choose
-from rewrites.instantiation import Argument, Parameter, abstracted, of_indices
 from rewrites.kernel import Theorem
-from rewrites.kinds import Kind
-from rewrites.statement import Statement, groups_of
+from rewrites.metavariables import Kind
+from rewrites.rule_arguments import Argument, Parameter, abstracted, of_indices
+from rewrites.rule_statement import RuleStatement, groups_of
 
 LARGEST: Final = 20_000
 """Number of evaluation steps above which a program is skipped."""
@@ -39,7 +39,7 @@ CLOSE: Final = 1e-6
 class Arguments:
     """Random arguments for a statement: small programs over inputs, bound indices, constants and sizes."""
 
-    def __init__(self, stated: Statement, choices: Choices, *, indices: int) -> None:
+    def __init__(self, stated: RuleStatement, choices: Choices, *, indices: int) -> None:
         self.stated, self.choices = stated, choices
         self.types = {variable: choose(choices, DTYPES) for variable in stated.type_variables}
         self.inputs: dict[str, Array] = {}
@@ -165,7 +165,7 @@ class Arguments:
         return Tensor(Input(choose(self.choices, again)))
 
 
-def _fixed(stated: Statement) -> Iterator[tuple[str, Index]]:
+def _fixed(stated: RuleStatement) -> Iterator[tuple[str, Index]]:
     """Yield the indices that a premise fixes to a number."""
     for premise in stated.premises:
         if isinstance(premise, Zero):

@@ -14,8 +14,7 @@ from atl.core.predicate import less
 from atl.prove import Answer, Refuted, forget, prove, prover, statistics
 from atl.prove.bits import Value
 from atl.prove.bounds import _Elimination
-from atl.prove.cases import split_remainders
-from atl.prove.ends import _Ends
+from atl.prove.steps import _Ends, split_remainders
 from proofs_tests.attacks import kernel_fuzz, prover_fuzz
 from proofs_tests.attacks.injection import inject
 from proofs_tests.attacks.prover_fuzz import main, run_prover, without_search

@@ -43,12 +43,12 @@ from proofs_tests.programs.choices import Choices, Seeded, chance, choose
 from rewrites import kernel, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import CertificateError
-from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, Function, is_term
 from rewrites.rule_checking.registry import status_of
 from rewrites.rule_checking.status import Status
-from rewrites.statement import Statement
+from rewrites.rule_statement import RuleStatement
 
 TRICKS_AT: Final = 3
 """Index, among four consecutive runs, of the one that declares a trick."""
@@ -64,7 +64,7 @@ DAMAGES: Final = 4
 REPLAY: Final = """
 import sys
 from pathlib import Path
-from rewrites import load
+from atl import load
 for file in sorted(Path(sys.argv[1]).glob("*.json")):
     theorem = load(file)
     wanted = file.with_suffix(".txt").read_text(encoding="utf-8")
@@ -295,7 +295,7 @@ class Run:
         return theorem
 
     def _instance(
-        self, rule: Rule, stated: Statement, choices: Choices, indices: int
+        self, rule: Rule, stated: RuleStatement, choices: Choices, indices: int
     ) -> tuple[Arguments, dict[str, Argument], tuple[Expr, Expr], tuple[Predicate, ...]] | None:
         for _ in range(TRIES):
             used = Arguments(stated, choices, indices=indices)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lowering.compiler import find_compiler
+from lowering.c_compiler import find_compiler
 from proofs_tests.c.scripts import LoggingCompiler, script
 
 

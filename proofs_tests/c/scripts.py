@@ -6,7 +6,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowering.toolchain import load
+from lowering.builds import load
 
 SQUARES = """
 #include <stdint.h>

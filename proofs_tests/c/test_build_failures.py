@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from atl.errors import CompilerFailed
-from lowering.toolchain import build_shared, find_compiler, load
+from lowering.builds import build_shared, find_compiler, load
 from proofs_tests.c.scripts import SQUARES, SQUARES_CDEF, script
 
 pytestmark = pytest.mark.usefixtures("private_cache")

@@ -12,10 +12,10 @@ from atl.core.index import Array, Var, constant, index, size
 from atl.core.predicate import conjunction, less, negation, within
 from lowering import compile as compiled
 from lowering import lower
-from lowering.c.names import identifier, reserved
 from lowering.c.printer import function_names, print_c, print_unit
+from lowering.c.text import identifier, reserved
 from lowering.nest import loopnest as ln
-from lowering.nest.pseudocode import print_nest
+from lowering.nest.text import print_nest
 from proofs_tests.nests.by_hand import (
     ZERO,
     at,

@@ -9,14 +9,14 @@ import pytest
 
 import atl
 import lowering
-import lowering.c.segments
+import lowering.c.loops
 from atl.core.index import constant
 from atl.core.predicate import at_most, conjunction, less
 from lowering import lower, print_c
+from lowering.builds import find_compiler, has_sanitizers
 from lowering.c.text import wrapped
 from lowering.nest.loopnest import Assign, Declare, For, FromIndex, If, Load, Number, Scalar
-from lowering.nest.text_scope import TextScope
-from lowering.toolchain import find_compiler, has_sanitizers
+from lowering.nest.text import TextScope
 from proofs_tests.nests.by_hand import body_of, cell, i, j, k, loop, n, nest, output, run, vi, vj
 from proofs_tests.programs.batch import Call, Report, Sanitized
 from rewrites import reschedule
@@ -403,7 +403,7 @@ def test_each_copy_of_a_loop_covers_the_whole_segment(where: str) -> None:
 
 @needs_sanitizers
 def test_read_of_a_segment_without_rows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = lowering.c.segments.with_segment_ends
+    original = lowering.c.loops.with_segment_ends
 
     def always(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:
         scope, text = original(scope, loop, last)

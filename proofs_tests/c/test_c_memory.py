@@ -17,11 +17,11 @@ import lowering
 from atl.core.index import constant
 from atl.errors import UnsupportedMark
 from lowering import lower, print_c
+from lowering.builds import find_compiler
 from lowering.nest import loopnest as ln
 from lowering.nest.interpreter import run as run_nest
 from lowering.passes import after_passes
-from lowering.targets.stack import STACK_BUDGET
-from lowering.toolchain import find_compiler
+from lowering.targets.capabilities import STACK_BUDGET
 from proofs_tests.nests.by_hand import WARNINGS, ZERO, at, binary, cell, i, loop, n, output, vi, vj
 
 pytestmark = pytest.mark.usefixtures("private_cache")

@@ -18,12 +18,11 @@ import lowering
 from atl.core.index import Array, Index, Var, index, size
 from atl.core.predicate import TRUE
 from lowering import lower, print_c
+from lowering.builds import find_compiler
 from lowering.c.helpers import HELPER_NAMES
-from lowering.c.names import FUNCTION_NAMES, KEYWORDS, Names, identifier, reserved
-from lowering.c.parameters import declaration
-from lowering.c.printer import function_names, print_unit
+from lowering.c.printer import declaration, function_names, print_unit
+from lowering.c.text import FUNCTION_NAMES, KEYWORDS, Names, identifier, reserved
 from lowering.nest import loopnest as ln
-from lowering.toolchain import find_compiler
 from proofs_tests.nests.by_hand import WARNINGS, ZERO, at, cell, loop, n, output, tensor
 
 HEADERS: Final = ("math.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "stddef.h")

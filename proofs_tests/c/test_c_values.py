@@ -14,11 +14,10 @@ import pytest
 
 from atl.core import index as ix
 from atl.core.predicate import NonNegative, conjunction, disjunction, equal, holds, less, negation
-from lowering.c.parameters import declaration
-from lowering.c.printer import function_names, print_c
-from lowering.c.values.scalars import literal
+from lowering.builds import build_shared, load
+from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.scalars import literal
 from lowering.nest import loopnest as ln
-from lowering.toolchain import build_shared, load
 from proofs_tests.nests.by_hand import (
     WARNINGS,
     ZERO,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from atl.errors import CompilerFailed, CompilerMissing, InvalidArgument
-from lowering import compiler as compiler_module
-from lowering.compiler import find_compiler, foreign_instructions, run
-from lowering.toolchain import build_shared, load, recorded_plan
+from lowering import c_compiler as compiler_module
+from lowering.builds import build_shared, load, recorded_plan
+from lowering.c_compiler import find_compiler, foreign_instructions, run
 from proofs_tests.c.scripts import (
     SQUARES,
     SQUARES_CDEF,
@@ -72,7 +72,7 @@ def test_upgraded_compiler_is_detected(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.fixture
 def no_zig(monkeypatch: pytest.MonkeyPatch) -> None:
     """No package with a compiler is installed."""
-    monkeypatch.setattr("lowering.compiler.find_spec", lambda _: None)
+    monkeypatch.setattr("lowering.c_compiler.find_spec", lambda _: None)
 
 
 def test_missing_compiler_error_names_packages_to_install(no_zig: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,9 @@ import atl
 from atl.core.dtypes import range_of
 from atl.errors import ArrayError
 from lowering import compile as compiled
-from lowering import facts
-from lowering.calls.bind_args import validated_indices
-from lowering.calls.fast_path import OperandSpec
-from lowering.calls.validation_cache import CachedValidation
-from lowering.facts import ElementConstraint, ElementConstraints
+from lowering import element_checks
+from lowering.calls.arguments import CachedValidation, OperandSpec, validated_indices
+from lowering.element_checks import ElementConstraint, ElementConstraints
 
 n, m = atl.sizes("n m")
 x = atl.tensor("x", m)
@@ -77,7 +75,7 @@ def test_checks_of_many_arrays_run_together_and_find_each_fault(count: int) -> N
         ]
     pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in arrays]
 
-    def finds(asked: Sequence[facts.ConstraintCheck]) -> bool:
+    def finds(asked: Sequence[element_checks.ConstraintCheck]) -> bool:
         return any(finds_fault(told, *pick(pointers)) for finds_fault, told, pick in asked)
 
     together = ElementConstraints(limits)
@@ -179,7 +177,7 @@ def test_validated_shapes_are_cached_though_elements_have_facts(monkeypatch: pyt
     kernel = compiled(gathering("int64", range=(0, m)))
     values, held = np.arange(9, dtype=np.float32), np.array([[0, 1, 8]])
     first = kernel(held, values)
-    monkeypatch.setattr("lowering.compiled.bind", None)
+    monkeypatch.setattr("lowering.kernel.bind", None)
     assert np.array_equal(kernel(held, values), first)
 
 
@@ -197,12 +195,12 @@ def test_empty_range_is_satisfied_only_by_empty_arrays() -> None:
 
 def test_off_by_one_in_the_check_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an element equal to the upper bound pass; the kernel would then read past the end."""
-    original = facts.Facts.limits
+    original = element_checks.Facts.limits
 
-    def wider(self: facts.Facts, sizes: Any) -> ElementConstraints:
+    def wider(self: element_checks.Facts, sizes: Any) -> ElementConstraints:
         found = original(self, sizes).each
         return ElementConstraints(replace(limit, within=(limit.within[0], limit.within[1] + 1)) for limit in found)
 
-    monkeypatch.setattr(facts.Facts, "limits", wider)
+    monkeypatch.setattr(element_checks.Facts, "limits", wider)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_element_out_of_range_is_found_at_any_position("int32", 63, 100)

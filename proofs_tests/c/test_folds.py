@@ -13,7 +13,7 @@ from atl.core.terms import Monoid
 from lowering import compile as compiled
 from lowering import lower, print_c
 from lowering.c import helpers
-from lowering.compiler import find_compiler
+from lowering.c_compiler import find_compiler
 from proofs_tests.compilers import has_vectorised_loop, predefined
 from proofs_tests.programs.agreement import own_cache
 from rewrites import reschedule

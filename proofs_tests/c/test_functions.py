@@ -12,7 +12,7 @@ import pytest
 import atl
 from lowering import compile as compiled
 from lowering.c import helpers
-from lowering.compiler import find_compiler
+from lowering.c_compiler import find_compiler
 from proofs_tests.compilers import has_vectorised_loop, predefined
 from proofs_tests.programs.agreement import own_cache
 

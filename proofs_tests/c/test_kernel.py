@@ -17,9 +17,9 @@ from atl.core.index import Index
 from atl.core.program import Program
 from atl.meaning.specialise import specialise
 from lowering import Kernel, compile, lower  # noqa: A004 (the public API name)
+from lowering.builds import build_shared, find_compiler, has_sanitizers
 from lowering.c.printer import print_unit
 from lowering.nest.loopnest import Assign, Block, Cell, For, If, LoopNest
-from lowering.toolchain import build_shared, find_compiler, has_sanitizers
 from proofs_tests.c.scripts import script
 from proofs_tests.nests.by_hand import WARNINGS
 from proofs_tests.programs import batch

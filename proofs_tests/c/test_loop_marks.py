@@ -23,11 +23,11 @@ from atl.core.predicate import at_most
 from atl.core.terms import Monoid
 from atl.errors import CompilerFailed, OutOfMemory, UnsupportedMark
 from lowering import lower, print_c
-from lowering.compiler import OPENMP, OPENMP_SIMD, has_openmp
+from lowering.builds import build_shared, find_compiler, recorded_plan
+from lowering.c_compiler import OPENMP, OPENMP_SIMD, has_openmp
 from lowering.in_place import with_inputs_in_place
 from lowering.nest import loopnest as ln
 from lowering.passes import after_passes
-from lowering.toolchain import build_shared, find_compiler, recorded_plan
 from proofs_tests.c.scripts import script
 from proofs_tests.c.test_c_memory import COUNTED, allocations
 from proofs_tests.compilers import lacking

@@ -17,17 +17,17 @@ from atl.core.predicate import TRUE
 from atl.errors import CompilerFailed, InvalidArgument, UnsupportedMark
 from examples.everyday import product_packed
 from lowering import compile as compiled
-from lowering import compiled as kernels
+from lowering import kernel as kernels
 from lowering import lower, print_c, print_nest
+from lowering.builds import build_shared
 from lowering.c.printer import print_unit
-from lowering.compiler import find_compiler
+from lowering.c_compiler import find_compiler
 from lowering.nest import tiles as loops
+from lowering.nest.execution import Trap
 from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, Assign, Buffer, Free, If, LoopNest, Number, statements
 from lowering.nest.tiles import vectors_of_row
-from lowering.nest.traps import Trap
-from lowering.passes.storage import copies, registers, transposition
-from lowering.toolchain import build_shared
+from lowering.passes import registers
 from proofs_tests.nests.by_hand import WARNINGS, at, cell, i, loop, n, nest, output, tensor, vi
 from proofs_tests.nests.tiles import BODIES, VALUES, tiled
 from proofs_tests.programs.agreement import Expected, expected, interpreted, own_cache
@@ -453,7 +453,7 @@ def test_tile_not_made_of_squares_is_copied_to_memory() -> None:
         np.testing.assert_array_equal(run(nest, {}, given), given["Z"].T)
 
 
-ROUND: Final = transposition._round
+ROUND: Final = registers._round
 
 WRONG_ROUNDS: Final[dict[str, Callable[..., Any]]] = {
     "all rounds have distance 1": lambda source, target, distance, length, lane: ROUND(
@@ -467,7 +467,7 @@ WRONG_ROUNDS: Final[dict[str, Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("fault", WRONG_ROUNDS)
 def test_wrong_transposition_round_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transposition, "_round", WRONG_ROUNDS[fault])
+    monkeypatch.setattr(registers, "_round", WRONG_ROUNDS[fault])
     made = read_down(16, 8, "float32")
     given = given_for(made)
     try:
@@ -484,7 +484,7 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object]]]] = {
     "all stored cells are assumed consecutive": (loops, "step", lambda *_: 1),
     "loops over part of a tile cover all of it": (registers, "within", lambda *_: TRUE),
     "all vectors of a row have one length": (registers, "vectors_of_row", lambda length, *_: (4,) * (length // 4)),
-    "a copy lacks the last vector of the tile": (copies, "vectors", lambda *given: list(VECTORS(*given))[:-1]),
+    "a copy lacks the last vector of the tile": (registers, "vectors", lambda *given: list(VECTORS(*given))[:-1]),
 }
 """Planted faults: a module, a name in it, and a faulty replacement."""
 

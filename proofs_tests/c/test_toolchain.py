@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from atl.errors import CompilerFailed, InvalidName
-from lowering import toolchain
-from lowering.toolchain import build_executable, build_shared, find_compiler, load
+from lowering import builds
+from lowering.builds import build_executable, build_shared, find_compiler, load
 from proofs_tests.c.scripts import SQUARES, SQUARES_CDEF, LoggingCompiler, fake_gcc, script, sum_of_squares
 
 pytestmark = pytest.mark.usefixtures("private_cache", "no_cc")
@@ -94,7 +94,7 @@ def test_fast_math_library_does_not_change_subnormals() -> None:
     path = build_shared(SQUARES, name="squares", fast_math=True)
     program = f"""
 from pathlib import Path
-from lowering.toolchain import load
+from lowering.builds import load
 load(Path({str(path)!r}), {SQUARES_CDEF!r})
 smallest = 2.0 ** -1074
 print(smallest * 1.0 > 0)
@@ -233,7 +233,7 @@ def test_files_of_an_executable_must_be_plain_c_files(file: str) -> None:
 
 
 def test_sanitized_program_stops_at_the_first_wrong_access() -> None:
-    if not toolchain.has_sanitizers(find_compiler()):
+    if not builds.has_sanitizers(find_compiler()):
         pytest.skip("the sanitizer libraries of this compiler are not installed")
     program = build_executable({"pick.c": PICK, "table.h": "#define SIZE 3\n"}, name="pick", sanitize=True)
     inside = subprocess.run([program], capture_output=True, text=True, check=False)
@@ -248,7 +248,7 @@ def test_sanitized_program_stops_at_the_first_wrong_access() -> None:
 def test_missing_sanitizer_libraries_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = 'case "$*" in *-fsanitize*) echo no libasan >&2; exit 1;; esac; exec'
     monkeypatch.setenv("CC", str(script(tmp_path / "plain-cc", f'{body} {find_compiler().path} "$@"')))
-    assert not toolchain.has_sanitizers(find_compiler())
+    assert not builds.has_sanitizers(find_compiler())
     with pytest.raises(CompilerFailed, match="no libasan") as caught:
         build_executable({"main.c": "int main(void) { return 0; }"}, name="program", sanitize=True)
     assert any("install the sanitizer libraries" in suggestion for suggestion in caught.value.suggestions)
@@ -257,18 +257,18 @@ def test_missing_sanitizer_libraries_are_reported(tmp_path: Path, monkeypatch: p
 def test_cache_directory_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("HOME", tmp_path / "home"), ("XDG_CACHE_HOME", tmp_path / "xdg"), ("ATL_CACHE", "~/mine")):
         monkeypatch.setenv(name, str(value))
-    assert toolchain.cache_directory() == tmp_path / "home" / "mine"
+    assert builds.cache_directory() == tmp_path / "home" / "mine"
     monkeypatch.delenv("ATL_CACHE")
-    assert toolchain.cache_directory() == tmp_path / "xdg" / "atl"
+    assert builds.cache_directory() == tmp_path / "xdg" / "atl"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert toolchain.cache_directory() == tmp_path / "home" / ".cache" / "atl"
+    assert builds.cache_directory() == tmp_path / "home" / ".cache" / "atl"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert toolchain.cache_directory() == tmp_path / "home" / ".cache" / "atl"
+    assert builds.cache_directory() == tmp_path / "home" / ".cache" / "atl"
 
 
 UNWRITABLE = """
 from pathlib import Path
-from lowering.toolchain import build_shared
+from lowering.builds import build_shared
 path = build_shared("int one(void) { return 1; }", name="one")
 assert path == build_shared("int one(void) { return 1; }", name="one")
 assert path.exists()
@@ -299,7 +299,7 @@ def test_unwritable_atl_cache_gives_a_warning(tmp_path: Path, monkeypatch: pytes
 
 
 BUILD_AND_CALL = f"""
-from lowering.toolchain import build_shared, load
+from lowering.builds import build_shared, load
 path = build_shared({SQUARES!r}, name="squares")
 ffi, lib = load(path, {SQUARES_CDEF!r})
 out = ffi.new("double[1]")
@@ -354,13 +354,13 @@ def test_read_only_cache_is_skipped(private_cache: Path, monkeypatch: pytest.Mon
     def refused(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(toolchain, "_build", lambda plan, at, build=toolchain._build: (
+    monkeypatch.setattr(builds, "_build", lambda plan, at, build=builds._build: (
         refused() if at.parent == private_cache else build(plan, at)
     ))  # fmt: skip
     with pytest.warns(RuntimeWarning, match="Read-only file system"):
         path = build_shared(SQUARES, name="squares")
     assert sum_of_squares(path, [3, 4]) == 25
-    monkeypatch.setattr(toolchain, "_build", refused)
+    monkeypatch.setattr(builds, "_build", refused)
     with pytest.raises(CompilerFailed, match="there is no writable directory"), pytest.warns(RuntimeWarning):
         build_shared(SQUARES + " ", name="squares")
 

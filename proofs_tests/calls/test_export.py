@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 import atl
+from atl import load
 from atl.errors import InvalidArgument
 from examples import everyday, gpu
 from lowering import Kernel, compile, detect_gpu  # noqa: A004 (the public API name)
 from lowering.export.cases import cases
 from lowering.export.folder import unmarked
 from proofs_tests.user_rules.samples import extremes, larger_and_smaller
-from rewrites import Theorem, load, reschedule
+from rewrites import Theorem, reschedule
 from sparse import CSR
 
 n, m, k = atl.sizes("n m k")

@@ -17,7 +17,7 @@ from atl.core.program import Program
 from atl.errors import InvalidName
 from lowering import compile  # noqa: A004 (the public API name)
 from lowering.c.helpers import HELPER_NAMES
-from lowering.c.names import EXPORT_NAMES, FUNCTION_NAMES, KEYWORDS, reserved
+from lowering.c.text import EXPORT_NAMES, FUNCTION_NAMES, KEYWORDS, reserved
 from lowering.cuda.helpers import RESERVED
 from proofs_tests.calls.test_export import make
 from proofs_tests.gpu.shim.run import COMPILER, HERE

@@ -23,7 +23,7 @@ from atl.core.program import Program
 from atl.errors import InvalidArgument
 from examples import gpu
 from lowering import GpuKernel, Kernel, compile  # noqa: A004 (the public API name)
-from lowering.compiler import OPENMP, find_compiler, has_openmp
+from lowering.c_compiler import OPENMP, find_compiler, has_openmp
 from proofs_tests.language.test_several_results import moments
 from proofs_tests.sparse.test_results import on_pattern
 from rewrites import reschedule

@@ -14,7 +14,7 @@ import pytest
 import atl
 from atl.errors import CompilerMissing
 from lowering import compile, find_compiler  # noqa: A004 (the public API name)
-from lowering.compiler import loading
+from lowering.c_compiler import loading
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def fake_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nshift 3\nPATH={os.environ["PATH"]} exec {compiler.path} "$@"\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr("lowering.compiler.find_spec", lambda name: find_spec("sys") if name == "ziglang" else None)
+    monkeypatch.setattr("lowering.c_compiler.find_spec", lambda name: find_spec("sys") if name == "ziglang" else None)
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)

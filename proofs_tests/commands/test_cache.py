@@ -16,8 +16,8 @@ from atl.cli.command import FAILED, GOOD, INTERRUPTED, REFUSED
 from atl.errors import InvalidArgument
 from lowering import build_shared
 from lowering import compile as compiled
-from lowering.cache.entries import ABANDONED, Entry, entries, evictable, location
-from lowering.toolchain import is_intact
+from lowering.build_cache import ABANDONED, Entry, entries, evictable, location
+from lowering.builds import is_intact
 
 DOUBLED = "doubled (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"
 

@@ -18,6 +18,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import atl
+from atl import load
 from atl.cli import main
 from atl.cli.command import CODES, FAILED, GOOD, REFUSED
 from atl.cli.interactive import shell as shells
@@ -26,7 +27,7 @@ from atl.cli.interactive.repl import run_lines, run_terminal
 from atl.cli.interactive.shell import Shell, error_text, script
 from atl.cli.interactive.syntax import CALLS, Call, parse_arguments, parse_call
 from atl.errors import ATLError, InvalidArgument
-from rewrites import load, reschedule
+from rewrites import reschedule
 
 HERE = Path(__file__).resolve().parents[2]
 MATMUL = HERE / "examples" / "matmul.py"

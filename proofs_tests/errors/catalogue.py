@@ -21,7 +21,7 @@ from proofs_tests.errors.of_rewriting import OF_REWRITING
 
 ENTRIES: Final = tuple(sorted((*OF_LANGUAGE, *OF_BUILDING, *OF_LAYOUTS, *OF_REWRITING), key=lambda entry: entry.code))
 DECLARED_IN: Final = (
-    "atl.errors", "bench.errors", "layouts.errors", "lowering.nest.traps", "atl.html.document", "rewrites.errors",
+    "atl.errors", "bench.errors", "layouts.errors", "lowering.nest.execution", "atl.html.document", "rewrites.errors",
     "sparse.errors",
 )  # fmt: skip
 """Modules that declare errors. A test checks that there are no others."""

@@ -16,7 +16,7 @@ OF_BUILDING: Final = (
     ),
     Entry(
         "ATL502",
-        "from lowering.toolchain import build_shared\n"
+        "from lowering.builds import build_shared\n"
         "build_shared('int answer(void) { return forty_two; }', name='answer')\n",
         "forty_two",
         "42",
@@ -26,7 +26,7 @@ OF_BUILDING: Final = (
         "ATL503",
         "from pathlib import Path\n"
         "from PIL import Image\n"
-        "from lowering.demo.images import read_picture\n"
+        "from atl.cli.photograph import read_picture\n"
         "Image.new('L', (2, 2)).save('grey.png')\n"
         "read_picture(Path('gray.png'))\n",
         "gray.png",
@@ -58,7 +58,7 @@ OF_BUILDING: Final = (
         "from unittest import mock\n"
         "from lowering.device.detection import GpuEnvironment\n"
         "kernel = lowering.compile(atl.program('f', [x], 2 * x), target='cuda')\n"
-        "with mock.patch('lowering.gpu.compiled.detect_gpu', return_value=GpuEnvironment(None, '12.4', ())):\n"
+        "with mock.patch('lowering.gpu.gpu_kernel.detect_gpu', return_value=GpuEnvironment(None, '12.4', ())):\n"
         "    kernel(x=np.ones(3, np.float32))\n",
         "'cuda'",
         "'c'",

@@ -17,11 +17,10 @@ import pytest
 from PIL import Image
 
 from atl.cli import main as command_line
+from atl.cli import photograph
 from atl.cli.command import FAILED, INTERRUPTED, REFUSED
+from atl.cli.photograph import blur, by_numpy, demonstrate, read_picture, shipped_picture, write_all
 from atl.errors import ImageError
-from lowering.demo import images, photograph
-from lowering.demo.images import read_picture, shipped_picture, write_all
-from lowering.demo.photograph import blur, by_numpy, demonstrate
 from proofs_tests.c.scripts import fake_gcc
 
 HERE = Path(__file__).resolve().parents[2]
@@ -189,7 +188,7 @@ def test_unreadable_picture_is_refused(
 
 def test_picture_without_pixels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="has no pixels"):
-        images._check_size(tmp_path / "empty.tif", 0, 5)
+        photograph._check_size(tmp_path / "empty.tif", 0, 5)
 
 
 def test_truncated_photograph_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,7 +216,7 @@ def test_output_path_that_is_not_a_directory_is_refused(tmp_path: Path, capsys: 
 
 
 def test_missing_scikit_image_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "find_spec", lambda name: None)
+    monkeypatch.setattr(photograph, "find_spec", lambda name: None)
     with pytest.raises(ImageError, match=r'pip install "atl-tensor\[demo\]"'):
         shipped_picture()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from atl import Program
-from atl.checks.assembly import make_program
+from atl.checks.wellformed import make_program
 from examples import derivations, everyday
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel

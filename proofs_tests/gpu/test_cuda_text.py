@@ -19,7 +19,7 @@ from lowering import GpuKernel
 from lowering import compile as compile_program
 from lowering.device import detection
 from lowering.device.detection import GpuEnvironment, detect_gpu, find_nvcc
-from lowering.gpu import compiled
+from lowering.gpu import gpu_kernel
 from rewrites import Session
 
 NVCC: Final = shutil.which("nvcc")
@@ -135,7 +135,7 @@ def test_store_outside_of_thread_loops_needs_no_loop() -> None:
 
 def test_call_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     held = kernel("transpose")
-    monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment("13.0", None))
+    monkeypatch.setattr(gpu_kernel, "detect_gpu", lambda: GpuEnvironment("13.0", None))
     with pytest.raises(GpuMissing) as caught:
         held(np.zeros((2, 3), np.float32))
     assert caught.value.required == ("nvcc, a driver and a GPU; found: nvcc 13.0, no driver (libcuda.so.1), no GPU")

@@ -16,7 +16,7 @@ from examples import gpu
 from lowering import GpuKernel, lower, recorded_plan
 from lowering.device import building, calls, detection, runtime
 from lowering.device.detection import GpuEnvironment
-from lowering.gpu import compiled
+from lowering.gpu import gpu_kernel
 from lowering.gpu.outlining import kernels
 from proofs_tests.gpu.shim.machine import ByDLPack, ByInterface, Shim, ShimMachine
 from proofs_tests.gpu.shim.run import COMPILER
@@ -486,8 +486,8 @@ NVCC: Final = detection.find_nvcc()
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is built for a GPU here")
 def test_kernel_is_built_for_named_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATL_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment("13.0", None))
-    kernel = compiled.compile_for_gpu(atl.parse(SUM))
+    monkeypatch.setattr(gpu_kernel, "detect_gpu", lambda: GpuEnvironment("13.0", None))
+    kernel = gpu_kernel.compile_for_gpu(atl.parse(SUM))
     path = kernel.build()
     plan = recorded_plan(path)
     assert plan is not None
@@ -538,9 +538,9 @@ def test_architectures_are_those_of_the_installed_gpus(tmp_path: Path, monkeypat
 
 def test_messages_of_nvcc_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, f'{ANSWERS}\necho "nvcc fatal: no host compiler" >&2; exit 1'))
-    monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment("12.1", None))
+    monkeypatch.setattr(gpu_kernel, "detect_gpu", lambda: GpuEnvironment("12.1", None))
     with pytest.raises(errors.CompilerFailed, match="nvcc fatal: no host compiler") as caught:
-        compiled.compile_for_gpu(atl.parse(SUM)).build()
+        gpu_kernel.compile_for_gpu(atl.parse(SUM)).build()
     assert "NVCC_CCBIN" in str(caught.value)
     assert "set CC" not in str(caught.value)
 
@@ -554,8 +554,8 @@ def test_nvcc_flags_of_the_environment_identify_the_compiler(tmp_path: Path, mon
 
 def test_without_nvcc_a_kernel_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "find_nvcc", lambda: None)
-    monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment(None, "12.4", ((9, 0),)))
-    kernel = compiled.compile_for_gpu(atl.parse(SUM))
+    monkeypatch.setattr(gpu_kernel, "detect_gpu", lambda: GpuEnvironment(None, "12.4", ((9, 0),)))
+    kernel = gpu_kernel.compile_for_gpu(atl.parse(SUM))
     assert "__global__" in kernel.source
     found = r"no nvcc, a driver for CUDA 12\.4, 1 GPU of compute capability 9\.0"
     for attempt in (lambda: kernel(*given(3)), kernel.build):

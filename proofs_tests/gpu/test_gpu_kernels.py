@@ -21,9 +21,8 @@ from lowering import lower
 from lowering.gpu import interpreter
 from lowering.gpu import kernels as kn
 from lowering.gpu.outlining import kernels
-from lowering.nest.loopnest import Allocate, For
-from lowering.nest.substitution import at_iteration
-from lowering.nest.traps import Trap
+from lowering.nest.execution import Trap
+from lowering.nest.loopnest import Allocate, For, at_iteration
 from proofs_tests.gpu.shim.run import Shimmed
 from proofs_tests.sessions.session_programs import A, f, k, matmul, n
 from rewrites import Session, reschedule

@@ -16,9 +16,9 @@ from lowering.cuda.printer import print_cuda
 from lowering.gpu import interpreter
 from lowering.gpu.kernels import Kernels, Run, Wide, WideLoad, launches, steps_of
 from lowering.gpu.outlining import kernels
+from lowering.nest.execution import Trap
 from lowering.nest.loopnest import For, statements
 from lowering.nest.tiles import cells_of
-from lowering.nest.traps import Trap
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
 from proofs_tests.gpu.test_gpu_kernels import agree, arrays_for
 

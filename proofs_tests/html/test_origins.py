@@ -15,12 +15,11 @@ from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import Path, children, subterm
 from examples import derivations, everyday, fast, gpu
 from lowering import print_c, trace
-from lowering.c.text import wrapped
+from lowering.c.text import anchored_lines, locate_loops, wrapped
 from lowering.cuda.printer import print_cuda
 from lowering.gpu.outlining import kernels
 from lowering.lower import lower
-from lowering.origins.anchors import anchored_lines, locate_loops
-from lowering.targets.binders import traced
+from lowering.targets.capabilities import traced
 from rewrites import Session
 
 

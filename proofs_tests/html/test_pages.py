@@ -10,7 +10,7 @@ import pytest
 
 import atl
 import rewrites.kernel as kernel_module
-from atl import html
+from atl import html, load
 from atl.core.terms import Gen
 from atl.core.traversal import subterm
 from atl.html.elements import element, joined
@@ -21,7 +21,7 @@ from lowering import GpuKernel, compile  # noqa: A004
 from padtypes import truncations
 from proofs_tests.html.reading import Node, read
 from proofs_tests.user_rules.samples import extremes, larger_and_smaller, program, telescope
-from rewrites import Theorem, load, proof_trace, reschedule
+from rewrites import Theorem, proof_trace, reschedule
 from rewrites.kernel import with_provenance
 from rewrites.session.call import Call
 

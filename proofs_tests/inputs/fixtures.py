@@ -33,7 +33,7 @@ import rewrites
 import sparse
 from atl.files import programs
 from atl.files.arrays import parse_values
-from lowering import toolchain
+from lowering import builds
 from rewrites.certificates.certificate import dumps
 from rewrites.tactics import TACTICS
 
@@ -206,7 +206,7 @@ def read(text: str) -> atl.Program:
 
 def load_certificate(data: bytes) -> object:
     """Load a damaged certificate. Raise `Unnoticed` if the theorem is not the one in the file."""
-    loaded = rewrites.load(written("damaged.atl.json", data))
+    loaded = atl.load(written("damaged.atl.json", data))
     try:
         stated = json.loads(data.decode())
         sides = ["\n".join(stated[side]["text"]) for side in ("start", "end")]
@@ -237,8 +237,8 @@ def load_record(data: bytes) -> bool:
     if not path.exists():
         path.write_bytes(built.path.read_bytes())
     path.with_name(path.name + ".json").write_bytes(data)
-    toolchain.recorded_plan(path)
-    counts = toolchain.is_intact(path)
+    builds.recorded_plan(path)
+    counts = builds.is_intact(path)
     try:
         same = json.loads(data.decode())["digest"] == json.loads(record_bytes())["digest"]
     except (ValueError, KeyError, TypeError, RecursionError):

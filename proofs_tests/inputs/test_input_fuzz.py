@@ -15,7 +15,7 @@ import padtypes
 import rewrites
 from atl.cli import main as command_line
 from atl.files import arrays
-from lowering import toolchain
+from lowering import builds
 from proofs_tests.fuzzing import Tally
 from proofs_tests.inputs import fixtures, fuzz
 from proofs_tests.inputs.cases import GOOD, METHODS, SHOWN, callables, replace_value, split_call
@@ -34,9 +34,9 @@ def injected(body: str) -> Callable[..., Any]:
 FAULTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "KeyError at atl/__init__.py": (atl, "guard", injected("return {}[len(arguments)]")),
     "takes more than": (atl, "value", injected("while True: pass")),
-    "an invalid certificate is loaded": (rewrites, "load", lambda *_, **__: fixtures.theorem()),
+    "an invalid certificate is loaded": (atl, "load", lambda *_, **__: fixtures.theorem()),
     "an array that NumPy does not read is read": (arrays, "_array", lambda name, path: np.zeros((2, 3), np.float32)),
-    "an object with a wrong record counts as built": (toolchain, "is_intact", lambda path: True),
+    "an object with a wrong record counts as built": (builds, "is_intact", lambda path: True),
     "ends the process, with code 3": (atl, "imin", injected("import os; os._exit(3)")),
     "RecursionError at atl/__init__.py": (padtypes, "infer", injected("again = lambda: again(); again()")),
     "AttributeError at atl/__init__.py": (rewrites.Session, "undo", injected("return None.calls")),

@@ -38,10 +38,10 @@ from proofs_tests.programs.generate import Case, case_by_seed
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.cursors.cursor import Cursor, cursors
 from rewrites.errors import CertificateError
-from rewrites.instantiation import Argument
 from rewrites.kernel import Theorem, reflexivity, rewrite
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import may_match
+from rewrites.rule_arguments import Argument
 from rewrites.rules import RULES
 
 Data = dict[str, Any]

@@ -28,12 +28,12 @@ from proofs_tests.language.test_validation import forged
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.certificates.term_json import Reader
 from rewrites.errors import CertificateError, NotAdmitted, NotATheorem, NotEqual, PremiseFailed
-from rewrites.instantiation import Function
 from rewrites.kernel import Theorem, reflexivity, rewrite, with_names_and_marks
-from rewrites.kinds import Kind
-from rewrites.rule import Equation, Rule, Statement, equation, rule
+from rewrites.metavariables import Kind
+from rewrites.rule import Equation, Rule, RuleStatement, equation, rule
+from rewrites.rule_arguments import Function
+from rewrites.rule_statement import Ranks
 from rewrites.rules import RULES
-from rewrites.statement import Ranks
 
 n, m = atl.sizes("n m")
 x = atl.tensor("x", n)
@@ -186,7 +186,7 @@ def test_subclasses_of_nodes_are_refused() -> None:
 def test_forged_rules_are_refused() -> None:
     false = Equation(x.node, (2 * x).node)
     given: Mapping[str, Kind] = {}
-    statements: dict[Ranks, Statement] = {(): Statement(given, (), false.lhs, false.rhs, (), {}, {}, ())}
+    statements: dict[Ranks, RuleStatement] = {(): RuleStatement(given, (), false.lhs, false.rhs, (), {}, {}, ())}
     fakes: list[Any] = [
         SimpleNamespace(name="mul_one", metavariables={}, instance=lambda arguments: false),
         Rule("mul_one", "scalars", "", "x * 1 = x", given, statements),

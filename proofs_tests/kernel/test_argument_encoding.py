@@ -21,7 +21,7 @@ from proofs_tests.language.test_forms import INPUTS, SAMPLES, samples
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import DEEPEST, Reader, Writer, abbreviated, argument_in, same, text_of, written
 from rewrites.errors import Unreadable
-from rewrites.instantiation import Argument, Function, as_surface
+from rewrites.rule_arguments import Argument, Function, as_surface
 
 FILE: Final = Path(__file__).parent / "saved" / "arguments.txt"
 n, at = index(Size("n")), bound(2)

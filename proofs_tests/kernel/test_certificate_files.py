@@ -12,12 +12,13 @@ import pytest
 
 import atl
 import sparse
+from atl import load
 from atl.core.index import constant
 from atl.errors import ATLError, InvalidArgument
 from proofs_tests.kernel.corruption import guarded, inlined, reshaped, swapped, tiled
 from rewrites import reschedule
 from rewrites.certificates import certificate, operands, rule_json, term_json, verdict
-from rewrites.certificates.certificate import LARGEST, describe, dumps, load, loads, save
+from rewrites.certificates.certificate import LARGEST, describe, dumps, loads, save
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import DEEPEST
 from rewrites.certificates.verdict import verify

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import atl
+from atl import load
 from atl.cli import main
 from atl.core.index import Bound, Extremum, Quotient, Read, Size, index
 from atl.core.marks import LoopMark
@@ -25,13 +26,13 @@ from proofs_tests.kernel import corruption
 from proofs_tests.kernel.corruption import BY_HAND, guarded, inlined, reshaped, stepped, swapped, tiled, walks
 from proofs_tests.sampling import few_and_rest
 from rewrites import reschedule
-from rewrites.certificates.certificate import FORMAT, describe, dumps, load, loads, save
+from rewrites.certificates.certificate import FORMAT, describe, dumps, loads, save
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import Reader, argument_in, depth_of, text_of
 from rewrites.errors import CertificateError, Unreadable
-from rewrites.instantiation import Function
 from rewrites.kernel import Theorem, reflexivity, rewrite, symmetry, transitivity
 from rewrites.matching.correspondence import with_hints_at
+from rewrites.rule_arguments import Function
 from rewrites.rules import RULES
 from rewrites.session.script import as_python, exactly
 

@@ -19,10 +19,10 @@ from atl.core.program import Program
 from atl.core.terms import Access, Cast, Expr, Gen, Guard, Input, Let, Local, Padding, TensorVar, Type, Value
 from rewrites.admission import admit, described, is_of
 from rewrites.errors import NotAdmitted, NotATheorem, NotEqual, PremiseFailed
-from rewrites.instantiation import Argument, Function
 from rewrites.kernel import Theorem, instance_at, reflexivity, rewrite, with_provenance
-from rewrites.kinds import Kind
-from rewrites.rule import Rule, Statement
+from rewrites.metavariables import Kind
+from rewrites.rule import Rule, RuleStatement
+from rewrites.rule_arguments import Argument, Function
 from rewrites.rules import RULES
 
 n, m = atl.sizes("n m")
@@ -34,9 +34,9 @@ UNBOUND = index(Var(7, "i"))
 Take = Callable[..., Theorem]
 
 
-def unchecked(before: Expr, after: Expr) -> Statement:
+def unchecked(before: Expr, after: Expr) -> RuleStatement:
     """Return a statement without checking its sides."""
-    return Statement({}, (), before, after, (), {}, {}, ())
+    return RuleStatement({}, (), before, after, (), {}, {}, ())
 
 
 def program() -> Program:

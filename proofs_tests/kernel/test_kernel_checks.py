@@ -14,13 +14,11 @@ from atl.checks.scope import outermost
 from atl.checks.zipper import whole
 from atl.core.index import Array, bound, constant
 from atl.core.predicate import at_most
-from atl.core.program import Program
-from atl.core.results import Result
+from atl.core.program import Program, Result
 from atl.core.terms import Access, Binary, Local
 from atl.errors import ATLError, InvalidArgument
 from atl.text.printing import show_predicate
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
-from rewrites.instantiation import Function
 from rewrites.kernel import (
     Theorem,
     reflexivity,
@@ -30,6 +28,7 @@ from rewrites.kernel import (
     with_names_and_marks,
     with_names_and_marks_at,
 )
+from rewrites.rule_arguments import Function
 from rewrites.rules import RULES
 
 n = atl.sizes("n")

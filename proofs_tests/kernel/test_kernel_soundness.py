@@ -18,8 +18,8 @@ from atl.core.traversal import children, subterm
 from examples import beyond_the_paper, derivations
 from rewrites import DoesNotApply, reschedule
 from rewrites.errors import NotAdmitted, NotATheorem, NotEqual, PremiseFailed
-from rewrites.instantiation import Function
 from rewrites.kernel import Theorem, reflexivity, rewrite, symmetry, transitivity, with_names_and_marks, with_provenance
+from rewrites.rule_arguments import Function
 from rewrites.rules import RULES
 
 n = atl.sizes("n")

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import atl
+from atl import load
 from lowering import compile as compiled
 from lowering import lower
 from lowering.nest.interpreter import run
 from lowering.timing.inputs import random_inputs
-from rewrites import load, reschedule
+from rewrites import reschedule
 
 n, m = atl.sizes("n m")
 mask = atl.tensor("mask", n, m, dtype="bool")

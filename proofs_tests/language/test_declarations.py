@@ -10,9 +10,9 @@ import pytest
 
 import atl
 import lowering
-from atl.core.declared import AtLeast, Below, Monotonic, facts_of
 from atl.core.index import Array, Read, Size, bound, constant, index, read, size
 from atl.core.predicate import at_most, less, within
+from atl.core.program import AtLeast, Below, Monotonic, facts_of
 from atl.core.terms import Guard, Input
 from atl.core.traversal import subterms
 from atl.errors import ArrayError, InvalidName, UnsafeAccess

@@ -14,8 +14,8 @@ import pytest
 import atl
 from atl.core import predicate
 from atl.core.index import Quotient, Var, constant, index, size
-from atl.core.literals import strengthen
 from atl.core.program import Program
+from atl.core.substitution import strengthen
 from atl.core.terms import BinaryOp, Guard, Monoid, Padding, Reduce, TensorVar, Type, Value
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, NotExact, TooLarge
 from atl.meaning.interpret import PAD, Meaning, denote

@@ -15,11 +15,10 @@ from atl.core.terms import Monoid
 from atl.meaning.arguments import bind
 from lowering import compile as compile_program
 from lowering import lower
-from lowering.c.parameters import declaration
-from lowering.c.printer import function_names, print_c
-from lowering.compiled import Code, Kernel
+from lowering.builds import build_shared, load
+from lowering.c.printer import declaration, function_names, print_c
+from lowering.kernel import Code, Kernel
 from lowering.nest.interpreter import run
-from lowering.toolchain import build_shared, load
 
 AnyArray = npt.NDArray[Any]
 Way = Callable[[Program, dict[str, AnyArray]], AnyArray]

@@ -12,7 +12,7 @@ import pytest
 
 import atl
 import padtypes
-from atl import IndexExpr, Program, Tensor
+from atl import IndexExpr, Program, Tensor, load
 from atl.core.index import Leaf, Size
 from atl.core.terms import Place, Reshape
 from atl.core.traversal import subterms
@@ -25,7 +25,7 @@ from lowering import lower, print_nest
 from lowering.nest.interpreter import execute
 from lowering.nest.obligations import report
 from proofs_tests.programs.reproduce import as_python
-from rewrites import load, reschedule
+from rewrites import reschedule
 
 pytestmark = pytest.mark.sampled
 

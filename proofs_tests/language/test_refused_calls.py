@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 import atl
 import lowering
-from atl.errors import ATLError
+from atl.errors import ATLError, InvalidArgument
 
 n, m = atl.sizes("n m")
 x = atl.tensor("x", n)
@@ -127,3 +129,53 @@ def test_min_and_max_parse_as_imin_and_imax() -> None:
     ours, pythons = "x[min(n - 1, max(m, 3))]", "x[imin(n - 1, imax(m, 3))]"
     head = "p (x : float32[n], y : float32[m]) : float32 := "
     assert atl.parse(head + pythons) == atl.parse(head + ours)
+
+
+CALLABLE = [name for name in atl.__all__ if callable(getattr(atl, name))]
+
+
+def takes_any(name: str, kind: Any) -> bool:
+    """Return whether a public function takes any number of arguments of a kind."""
+    return any(each.kind is kind for each in inspect.signature(getattr(atl, name)).parameters.values())
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+@pytest.mark.parametrize("options", [{}, {"nobody_knows": 1}], ids=["positional", "keyword"])
+def test_arguments_that_do_not_fit_are_refused(name: str, options: dict[str, int]) -> None:
+    if options and takes_any(name, inspect.Parameter.VAR_KEYWORD):
+        options = {"nobody knows": 1}
+    with pytest.raises(ATLError) as caught:
+        getattr(atl, name)(*() if options else [None] * 40, **options)
+    assert isinstance(caught.value, TypeError | ValueError)
+
+
+@pytest.mark.parametrize(
+    ("call", "said", "suggested"),
+    [
+        (lambda: of.tensor("x", n, dtyp="int32"), "tensor has no parameter 'dtyp'", "did you mean dtype?"),
+        (lambda: of.compile(twice, fastmath=True), "compile has no parameter 'fastmath'", "did you mean fast_math?"),
+        (lambda: of.tensor("x", n, order="rising"), "required: tensor(name, *shape, dtype='float32', range=None", ""),
+        (of.sqrt, "missing argument 'e' of sqrt", ""),
+        (lambda: of.sqrt(x, x), "sqrt takes 1 positional argument, got 2", ""),
+        (lambda: of.let(x, lambda v: v, e=x), "let got 'e' twice", ""),
+        (of.evaluate, "missing argument 'program' of evaluate", ""),
+        (lambda: of.CSR(block=3), "format has no parameter 'block'", ""),
+        (lambda: of.Layout(4, step=1), "Layout has no parameter 'step'", ""),
+    ],
+)
+def test_refused_arguments_name_the_parameters(call: Callable[[], object], said: str, suggested: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        call()
+    assert said in str(caught.value)
+    assert suggested in str(caught.value)
+    assert "test_refused_calls.py" in str(caught.value.place)
+
+
+def test_type_error_of_a_body_is_not_hidden() -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        atl.gen(n, lambda i: x[i] + ("a" - 1))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["tensor", "compile", "load", "Layout", "CSR"])
+def test_public_functions_are_pickled_by_name(name: str) -> None:
+    assert pickle.loads(pickle.dumps(getattr(atl, name))) == getattr(atl, name)

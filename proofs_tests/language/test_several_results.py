@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse
 
 import atl
+from atl import load
 from atl.cli import main
 from atl.core.index import constant
-from atl.core.program import Program
-from atl.core.results import Result
+from atl.core.program import Program, Result
 from atl.errors import ATLError, InvalidArgument
 from atl.html.document import page
 from atl.meaning.specialise import specialise
@@ -26,7 +26,7 @@ from lowering import (
     measure,
     trace,
 )
-from rewrites import load, reschedule
+from rewrites import reschedule
 from rewrites.errors import CertificateError, NotFound
 from rewrites.kernel import reflexivity
 from sparse import CSR

@@ -11,7 +11,7 @@ import pytest
 import atl
 from atl.errors import DtypeError, InvalidArgument
 from lowering import Machine, machine
-from lowering.compiler import find_compiler
+from lowering.c_compiler import find_compiler
 from lowering.targets.machine import KIB, SPARE_REGISTERS, caches
 
 AVX2 = Machine(

@@ -33,9 +33,30 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "Zipper.to::len(at.path) > common and at.above is not None: part 1 forgotten::0":
             "a nonempty path has a parent; for the type checker",
     },
-    "atl/prove/answer.py": {
+    "atl/prove/facts.py": {
         "Model.named::named.get(leaf, leaf) if isinstance(leaf, Var) else leaf: always::0":
             "only variables have names there",
+        "Facts.__post_init__::if len(self.topics) != len(self.predicates) or not self.predica: always::0":
+            "facts with given topics are flat, and have these topics",
+        "Facts.__post_init__::len(self.topics) != len(self.predicates) or not self.predicates: part 1 forgotten::0":
+            "facts with given topics are flat, and have these topics",
+        "Facts.__post_init__::not self.predicates: not forgotten::0":
+            "facts with given topics are flat, and have these topics",
+        "_numbered::True: negated::0": "each fact has its topics",
+        "_numbered::if all((variable.uid == number for number, variable in enumerat: never::0":
+            "variables with their final number get it again",
+        "_partition::if not left: never::0": "all facts are rebuilt, and equal the given ones",
+        "_with_numbers::_renumbered(predicate, changed) if changed else predicate: always::0":
+            "a predicate without renumbered variables is unchanged",
+        "_with_numbers::condition one.uid != number and one in topics dropped::0":
+            "a variable with its final number gets it again; one not in the facts is not used",
+        "_with_numbers::one.uid != number and one in topics: and/or exchanged::0":
+            "a variable with its final number gets it again; one not in the facts is not used",
+        "_with_numbers::one.uid != number and one in topics: part 0 forgotten::0":
+            "a variable with its final number gets it again",
+        "_with_numbers::one.uid != number and one in topics: part 1 forgotten::0":
+            "a variable that is not in the facts is not renumbered anywhere",
+        "has_only_non_negative_terms::value > 0: Gt becomes GtE::0": "an expression has no term with coefficient 0",
     },
     "atl/prove/bits.py": {
         "_Reading.__post_init__::0: one more::0": "a goal that is read has a quotient or xor of at least one bit",
@@ -75,7 +96,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_Elimination.extreme::if self.absent(expression): never::0":
             "an expression without the variable is a coefficient of nothing, and its own bound",
     },
-    "atl/prove/cases.py": {
+    "atl/prove/steps.py": {
         "_divided::0: one more::0": "1 is no more above 1 than 0 is",
         "_divided::1 < (divisor := (atom.denominator.constant or 0)) <= LARGEST_DIVISOR: Lt 0 becomes LtE::0":
             "a quotient by 1 does not exist",
@@ -93,11 +114,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "split_remainders::_WHOLE + variable.uid: another operation::0":
             "the result is another number that no variable has",
         "with_plain_limits::True: negated::0": "one is made for each of the other",
-    },
-    "atl/prove/elements.py": {
         "_realisable::False: negated::0": "an element is read at as many positions as its array has dimensions",
-    },
-    "atl/prove/ends.py": {
         "_Ends._is_positive::0: one more::0": "a quotient by 1 does not exist",
         "_Ends._sign::1: one more::1": "2 is a sign like 1, and -2 like -1; signs are compared with 0",
         "_Ends._sign::1: one more::2": "2 is a sign like 1, and -2 like -1; signs are compared with 0",
@@ -106,69 +123,16 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_Ends.never_negative::sign < 0: Lt becomes LtE::0":
             "expressions without a sign were skipped; a sign is 1 or -1",
         "_depth::0: one more::0": "apart from variables only quotients vary, and this order compares them",
+        "relevant::if len(facts.predicates) < MIN_FACTS: never::0": "fewer facts drop no more; only slower",
     },
-    "atl/prove/facts.py": {
-        "Facts.__post_init__::if len(self.topics) != len(self.predicates) or not self.predica: always::0":
-            "facts with given topics are flat, and have these topics",
-        "Facts.__post_init__::len(self.topics) != len(self.predicates) or not self.predicates: part 1 forgotten::0":
-            "facts with given topics are flat, and have these topics",
-        "Facts.__post_init__::not self.predicates: not forgotten::0":
-            "facts with given topics are flat, and have these topics",
-        "_numbered::True: negated::0": "each fact has its topics",
-        "_numbered::if all((variable.uid == number for number, variable in enumerat: never::0":
-            "variables with their final number get it again",
-        "_partition::if not left: never::0": "all facts are rebuilt, and equal the given ones",
-        "_with_numbers::_renumbered(predicate, changed) if changed else predicate: always::0":
-            "a predicate without renumbered variables is unchanged",
-        "_with_numbers::condition one.uid != number and one in topics dropped::0":
-            "a variable with its final number gets it again; one not in the facts is not used",
-        "_with_numbers::one.uid != number and one in topics: and/or exchanged::0":
-            "a variable with its final number gets it again; one not in the facts is not used",
-        "_with_numbers::one.uid != number and one in topics: part 0 forgotten::0":
-            "a variable with its final number gets it again",
-        "_with_numbers::one.uid != number and one in topics: part 1 forgotten::0":
-            "a variable that is not in the facts is not renumbered anywhere",
-        "has_only_non_negative_terms::value > 0: Gt becomes GtE::0": "an expression has no term with coefficient 0",
-    },
-    "atl/prove/linear/cases.py": {
+    "atl/prove/linear.py": {
         "_kept::case if len(left) == len(case) else left: never::0": "the same alternatives in another tuple",
         "decide_cases::if not system.cases: never::0": "nothing would be found; only slower",
-    },
-    "atl/prove/linear/elimination.py": {
-        "_Lines.add::1: one more::0": "each of the first rows has its own bit, which is the next one",
-        "_Lines.keep::common > 1: Gt becomes GtE::0": "division by 1 changes nothing",
-        "_Lines.keep::if common > 1: always::0": "division by 1 changes nothing",
-        "_Lines.keep::if other is None: always::0": "a line is stored once; the cost of its columns is computed again",
-        "_Lines.keep::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
-        "_Lines.next_column::above and below and (price == _price(above, below)): part 0 forgotten::0":
-            "lines with a column of one sign only were removed before",
-        "_Lines.next_column::above and below and (price == _price(above, below)): part 1 forgotten::0":
-            "lines with a column of one sign only were removed before",
-        "_Lines.remove::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
-        "_without_equalities::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
-    },
-    "atl/prove/linear/factors.py": {
         "_quotients::1: one more::0": "an unknown minimum stands for any negative number",
         "consequences::1: one more::1": "an unknown minimum stands for any negative number",
         "factor::0: one more::3": "an unknown maximum stands for a number that is not negative",
         "factor::x is not None and (intervals.low.get(x, 0) > 0 or intervals.high.get(x: part 0 forgotten::0":
             "without a factor there is no bound of it",
-    },
-    "atl/prove/linear/intervals.py": {
-        "Intervals.least::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
-        "_bound_term::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
-        "_narrow::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
-        "_narrow::value > 0: Gt becomes GtE::1": "a row has no column with coefficient 0",
-        "_narrow_product::0: one more::1": "a minimum of 0 becomes 0",
-        "_narrow_product::0: one more::3":
-            "a product of natural factors has a minimum; if it is too large, each factor is at least 1 already",
-        "_narrow_product::1: one more::4": "an unknown minimum stands for any negative number",
-        "_narrow_product::low < 0: Lt becomes LtE::0": "a minimum of 0 becomes 0",
-        "propagate::False: negated::0": "nothing would be found; only slower",
-        "propagate::if not intervals.changed: never::0": "nothing would be found; only slower",
-        "propagate::len(monomial) > 1: Gt becomes GtE::0": "the product of one atom has the bounds of the atom",
-    },
-    "atl/prove/linear/products.py": {
         "_divisors::1: one more::0": "an atom list has no choices of one more",
         "_divisors::monomial not in divisors and len(divisors) < MAX_DIVISORS: part 0 forgotten::0":
             "known divisors are found again",
@@ -181,18 +145,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "the only product of a one-column row is the requested one, and is known; a constant has none",
         "_widen::len(columns) > 1: Gt becomes GtE::0":
             "the only product of a one-column row is the requested one, and is known; a constant has none",
-    },
-    "atl/prove/linear/rows.py": {
-        "Table.row::if len(monomial) == 1: never::0": "the column of an atom is that of its product",
-        "Table.row::self.of_atom(monomial[0]) if column is None else column: always::0":
-            "an existing column is found again",
-        "combined::{column: x * value for column, value in a.items()} if x != 1 else dict: always::0":
-            "one times a row is the row",
-        "declared_rows::True: negated::0": "the bounds of an array and the parts made of them have one length",
-        "segments::not isinstance(read, Read) or read.array.between is None: part 1 forgotten::0":
-            "no array is None, and no element is read from it",
-    },
-    "atl/prove/linear/solver.py": {
         "_Refutation._define::True: negated::0": "nothing would be found; only slower",
         "_Refutation._define_read::False: negated::0":
             "an element is read at as many positions as its array has dimensions",
@@ -204,6 +156,39 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_Refutation.entails::if not any(row): never::0":
             "a negative number follows only from contradictory facts, which are detected anyway",
         "refuted_by_rounding::False: negated::0": "rounding makes no products, few or many",
+    },
+    "atl/prove/rows.py": {
+        "_Lines.add::1: one more::0": "each of the first rows has its own bit, which is the next one",
+        "_Lines.keep::common > 1: Gt becomes GtE::0": "division by 1 changes nothing",
+        "_Lines.keep::if common > 1: always::0": "division by 1 changes nothing",
+        "_Lines.keep::if other is None: always::0": "a line is stored once; the cost of its columns is computed again",
+        "_Lines.keep::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
+        "_Lines.next_column::above and below and (price == _price(above, below)): part 0 forgotten::0":
+            "lines with a column of one sign only were removed before",
+        "_Lines.next_column::above and below and (price == _price(above, below)): part 1 forgotten::0":
+            "lines with a column of one sign only were removed before",
+        "_Lines.remove::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
+        "_without_equalities::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
+        "Intervals.least::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
+        "_bound_term::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
+        "_narrow::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
+        "_narrow::value > 0: Gt becomes GtE::1": "a row has no column with coefficient 0",
+        "_narrow_product::0: one more::1": "a minimum of 0 becomes 0",
+        "_narrow_product::0: one more::3":
+            "a product of natural factors has a minimum; if it is too large, each factor is at least 1 already",
+        "_narrow_product::1: one more::4": "an unknown minimum stands for any negative number",
+        "_narrow_product::low < 0: Lt becomes LtE::0": "a minimum of 0 becomes 0",
+        "propagate::False: negated::0": "nothing would be found; only slower",
+        "propagate::if not intervals.changed: never::0": "nothing would be found; only slower",
+        "propagate::len(monomial) > 1: Gt becomes GtE::0": "the product of one atom has the bounds of the atom",
+        "Table.row::if len(monomial) == 1: never::0": "the column of an atom is that of its product",
+        "Table.row::self.of_atom(monomial[0]) if column is None else column: always::0":
+            "an existing column is found again",
+        "combined::{column: x * value for column, value in a.items()} if x != 1 else dict: always::0":
+            "one times a row is the row",
+        "declared_rows::True: negated::0": "the bounds of an array and the parts made of them have one length",
+        "segments::not isinstance(read, Read) or read.array.between is None: part 1 forgotten::0":
+            "no array is None, and no element is read from it",
     },
     "atl/prove/prover.py": {
         "_Query._divided_out::if not _may_be_divided_out(predicate): never::0":
@@ -226,6 +211,9 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_inconsistent::if found is None: always::0": "the value is computed again, and is the same",
         "_solvable::coefficient > 0: Gt becomes GtE::0": "it is 1 or -1, like all coefficients that are solved for",
         "_variables::condition isinstance(atom, Var) dropped::0": "only variables are looked up",
+        "simplify_predicate::if simpler == pred.FALSE: never::0":
+            "a conjunction with a false part is false; only slower",
+        "simplify_predicate::if simpler == pred.TRUE: never::0": "a disjunction with a true part is true; only slower",
     },
     "atl/prove/reduction.py": {
         "_quotient::1: one more::1":
@@ -236,9 +224,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "terms that the whole divisor divides were removed before",
         "_simplified::if not _compound(expression): never::0": "nothing would be found; only slower",
         "_simplified_atom::if found is None: always::0": "the value is computed again, and is the same",
-    },
-    "atl/prove/relevance.py": {
-        "relevant::if len(facts.predicates) < MIN_FACTS: never::0": "fewer facts drop no more; only slower",
     },
     "atl/prove/search.py": {
         "Search._between_neighbours::other[-1] < position[-1]: Lt becomes LtE::0":
@@ -251,11 +236,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_plan::column in plan.ready or not _depends_only(table, column, plan.ready): part 0 forgotten::0":
             "the other of two checks drops settled columns too",
         "_plan::others.remove(column): left out::0": "the other of two checks drops settled columns too",
-    },
-    "atl/prove/simplify.py": {
-        "simplify_predicate::if simpler == pred.FALSE: never::0":
-            "a conjunction with a false part is false; only slower",
-        "simplify_predicate::if simpler == pred.TRUE: never::0": "a disjunction with a true part is true; only slower",
     },
     "atl/prove/smt.py": {
         "_Translation.add_pairs::0: one more::3": "one position has one element",
@@ -302,7 +282,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "argument_in::not isinstance(data, list) or not data or depth_of(data) > DEEPEST: part 2 forgotten::0":
             "an argument of this depth is never valid; the limit only stops reading it",
     },
-    "rewrites/instantiation.py": {
+    "rewrites/rule_arguments.py": {
         "applied::True: negated::0": "the sequences have one length, checked before",
         "lifted::if not by or not expression.loose: never::0":
             "nothing changes without free variables or with a shift of 0; only slower",
@@ -333,10 +313,10 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "reflexivity::0: one more::1": "a condition contains no tensor of a let",
     },
     "rewrites/rule.py": {
-        "Statements.__getitem__::0: one more::0": "0 and 1 are both below the limit",
+        "RuleStatements.__getitem__::0: one more::0": "0 and 1 are both below the limit",
     },
-    "rewrites/statement.py": {
-        "Statement.choices_of_types::True: negated::0": "the sequences have one length, checked before",
+    "rewrites/rule_statement.py": {
+        "RuleStatement.choices_of_types::True: negated::0": "the sequences have one length, checked before",
         "Variables.__init__::0: one more::0": "the extents of the array that represents a condition are unused",
         "Variables.__init__::True: negated::0": "the sequences have one length, checked before",
         "Variables.__init__::_BASE + position * _EACH: another operation::0": "the ids of metavariables still differ",
@@ -370,7 +350,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "shift_under::transform(body, on_leaf, on_tensor, untouched=unbound(own, own_tensors: untouched not passed::0":
             "nothing changes without free variables or with a shift of 0; only slower",
     },
-    "rewrites/stating.py": {
+    "rewrites/elaboration.py": {
         "_Checked.statement::part.loose or part.loose_tensors: part 1 forgotten::0": (
             "`_class` refuses a tensor that is bound outside of the rule"
         ),

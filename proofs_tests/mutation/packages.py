@@ -52,10 +52,10 @@ SCOPES: Final = {
     "rules": Scope(
         (
             "rewrites/rule.py",
-            "rewrites/statement.py",
-            "rewrites/stating.py",
-            "rewrites/instantiation.py",
-            "rewrites/kinds.py",
+            "rewrites/rule_statement.py",
+            "rewrites/elaboration.py",
+            "rewrites/rule_arguments.py",
+            "rewrites/metavariables.py",
             "rewrites/named_operators.py",
         ),
         (

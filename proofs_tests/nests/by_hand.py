@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.index import Array, Index, Var, constant, index, size
-from lowering.c.parameters import declaration
-from lowering.c.printer import function_names, print_c
-from lowering.c.values.scalars import C_TYPES
+from lowering.builds import build_shared, load
+from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.scalars import C_TYPES
 from lowering.nest import loopnest as ln
 from lowering.passes import after_passes
-from lowering.toolchain import build_shared, load
 
 AnyArray = npt.NDArray[Any]
 

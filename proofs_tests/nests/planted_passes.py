@@ -9,24 +9,20 @@ from typing import Any, Final
 from atl.core.index import ZERO, ceildiv, constant, floordiv, imax
 from atl.core.predicate import TRUE, disjunction, equal, less
 from atl.prove import Facts, Proved
-from lowering.nest.loopnest import Allocate, Buffer, CacheLines, Choose, Clear, For, NoLines, key
-from lowering.nest.marked_loops.streams import lines_of
-from lowering.nest.substitution import at_iteration, in_other_buffers
-from lowering.passes import (
-    Pass,
-    co_iteration,
-    conditions,
-    dead_stores,
-    guard_to_bound,
-    nonnegative_division,
-    reduction_fusion,
-    simplification,
-    single_stores,
-    streams,
-    trivial_loops,
-    unswitching,
+from lowering.nest.loopnest import (
+    Allocate,
+    Buffer,
+    CacheLines,
+    Choose,
+    Clear,
+    For,
+    NoLines,
+    at_iteration,
+    in_other_buffers,
+    key,
 )
-from lowering.passes.storage import buffer_reuse, early_frees, registers, stack, storage_folding
+from lowering.nest.marked_loops import lines_of
+from lowering.passes import Pass, buffers, control_flow, registers, simplification, storage_folding, stores
 from proofs_tests.nests.by_hand import k
 
 
@@ -46,16 +42,18 @@ def _for_one_row(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines | No
     return replace(lines, buffers=tuple(replace(b, extents=(constant(1), *b.extents[1:])) for b in lines.buffers))
 
 
-LOADED: Final = dead_stores.loaded
-IN_LOOP: Final = stack._in_loop
+LOADED: Final = stores.loaded
+IN_LOOP: Final = buffers._in_loop
 
 _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
-    (dead_stores.without_dead_stores, dead_stores, {
+    (stores.without_dead_stores, stores, {
         "only direct operands of the output are kept": ("_needed", lambda nest: frozenset({key(nest.output)})),
         "conditional reads are ignored": ("loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
     }),
-    (streams.with_cache_lines, streams, {"lines are gathered for one row of several": ("lines_of", _for_one_row)}),
-    (co_iteration.with_strict_keys, co_iteration, {
+    (simplification.with_cache_lines, simplification, {
+        "lines are gathered for one row of several": ("lines_of", _for_one_row),
+    }),
+    (simplification.with_strict_keys, simplification, {
         "all merge keys are assumed strictly increasing": ("rises", _proves_everything),
     }),
     (storage_folding.with_folded_storage, storage_folding, {
@@ -67,13 +65,13 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
     (storage_folding.with_folded_storage, storage_folding._Window, {
         "the first window is computed too late": ("earlier", property(lambda window: 0)),
     }),
-    (buffer_reuse.with_reused_buffers, buffer_reuse, {
+    (buffers.with_reused_buffers, buffers, {
         "every let shares storage, whatever is read later": ("find_overwritten_read", lambda *_: None),
         "a let with padding is assumed completely stored": (
             "_is_free_to_move", lambda statement: isinstance(statement, Allocate)
         ),
     }),
-    (buffer_reuse.with_lets_in_output_rows, buffer_reuse, {
+    (buffers.with_lets_in_output_rows, buffers, {
         "a row shares storage, whatever is read later": ("find_overwritten_read", lambda *_: None),
         "part of a row is assumed to be all of it": ("_go_over", lambda *_: True),
     }),
@@ -85,44 +83,44 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
             "at_iteration", lambda loop, value: at_iteration(loop, value + 1)
         ),
     }),
-    (conditions.with_conditions_joined, conditions, {
+    (control_flow.with_conditions_joined, control_flow, {
         "one of two conditions suffices": ("conjunction", disjunction),
         "the inner condition is lost": ("conjunction", lambda parts: next(iter(parts))),
     }),
-    (stack.with_stack_budget, stack, {
+    (buffers.with_stack_budget, buffers, {
         "a hoisted buffer is not cleared in its loop": (
             "_in_loop", lambda *given: [s for s in IN_LOOP(*given) if not isinstance(s, Clear)]
         ),
     }),
-    (unswitching.with_unswitched_loops, unswitching, {
+    (control_flow.with_unswitched_loops, control_flow, {
         "a test on its loop variable is unswitched": ("_is_invariant", lambda *_: True),
         "an unswitched loop runs under one outcome only": ("negation", lambda p: p),
     }),
-    (guard_to_bound.with_guards_as_bounds, guard_to_bound, {
+    (control_flow.with_guards_as_bounds, control_flow, {
         "an upper bound is rounded up": ("floordiv", ceildiv),
         "a lower bound is rounded down": ("ceildiv", floordiv),
         "the larger of two upper bounds is used": ("imin", imax),
         "conditions beside a bound are lost": ("conjunction", lambda _: TRUE),
         "divisors of bounds are assumed positive": ("has_meaning", lambda *_: True),
     }),
-    (trivial_loops.without_trivial_loops, trivial_loops, {
+    (control_flow.without_trivial_loops, control_flow, {
         "a loop of two iterations is assumed to run once": ("holds", lambda *_: True),
         "a loop of at most one iteration is assumed to run": ("_below", lambda *_: TRUE),
     }),
-    (single_stores.with_single_stores, single_stores, {
+    (stores.with_single_stores, stores, {
         "a cell is assumed to be stored once": ("_are_one", lambda *_, **__: True),
         "every inverse is assumed correct": ("_leads_back", lambda *_: True),
         "every cell is assumed to be reached": ("_reaches_all", lambda *_: True),
     }),
-    (reduction_fusion.with_fused_reductions, reduction_fusion, {
+    (stores.with_fused_reductions, stores, {
         "a sum reads what another iteration stores": ("_is_own", lambda *_: True),
         "a sum is fused into any loop before it": ("_may_join", lambda *_: True),
     }),
     (registers.with_tiles_in_registers, registers, {
         "dependent statements are distributed": ("_may_distribute", lambda *_: True),
     }),
-    (early_frees.with_early_frees, early_frees, {"reads in values do not keep a buffer": ("loaded", lambda e: [])}),
-    (nonnegative_division.with_nonnegative_numerators, nonnegative_division, {
+    (buffers.with_early_frees, buffers, {"reads in values do not keep a buffer": ("loaded", lambda e: [])}),
+    (simplification.with_nonnegative_numerators, simplification, {
         "every numerator is listed as non-negative": ("holds", lambda *_: True),
         "a size is assumed to be zero": ("initial_facts", lambda *_: Facts().assume(equal(k, ZERO))),
     }),

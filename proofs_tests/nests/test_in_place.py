@@ -17,12 +17,11 @@ from lowering import in_place as kernels_in_place
 from lowering import lower, print_nest
 from lowering.in_place import with_inputs_in_place
 from lowering.lower import lower_unchecked
+from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute, run
 from lowering.nest.loopnest import Allocate, For, LoopNest, statements
 from lowering.nest.obligations import report
-from lowering.nest.traps import Trap
-from lowering.passes import after_passes
-from lowering.passes.storage import buffer_reuse
+from lowering.passes import after_passes, buffers
 from proofs_tests.nests.sharing_programs import (
     APART,
     COPIES,
@@ -93,7 +92,7 @@ def test_marked_lets_have_the_marked_storage() -> None:
 def test_interpreter_traps_overwritten_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: every let shares storage, whatever is read later."""
     of = program(APART[name][0])
-    monkeypatch.setattr(buffer_reuse, "find_overwritten_read", lambda *_: None)
+    monkeypatch.setattr(buffers, "find_overwritten_read", lambda *_: None)
     nest = after_passes(lower_unchecked(of))
     if heap(nest) == APART[name][1]:
         assert "by shape" in name  # such lets are never candidates
@@ -119,7 +118,7 @@ def test_let_of_one_row_read_later_has_separate_storage(name: str) -> None:
 @pytest.mark.parametrize("name", ["the element before", "in reverse", "the element after, at once"])
 def test_interpreter_traps_overwritten_reads_of_a_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: every row shares storage, whatever is read later."""
-    monkeypatch.setattr(buffer_reuse, "find_overwritten_read", lambda *_: None)
+    monkeypatch.setattr(buffers, "find_overwritten_read", lambda *_: None)
     nest = after_passes(lower_unchecked(table_program(OWN_ROWS[name])))
     assert heap(nest) == []
     with pytest.raises(Trap) as caught:
@@ -129,7 +128,7 @@ def test_interpreter_traps_overwritten_reads_of_a_row(name: str, monkeypatch: py
 
 def test_interpreter_traps_leftovers_in_a_row_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: part of a row is assumed to be all of it."""
-    monkeypatch.setattr(buffer_reuse, "_go_over", lambda *_: True)
+    monkeypatch.setattr(buffers, "_go_over", lambda *_: True)
     nest = after_passes(lower_unchecked(table_program(OWN_ROWS["not the whole row"])))
     with pytest.raises(Trap, match="out at 3 still has a value of another tensor in its storage"):
         run(nest, {"n": 3, "m": 5}, {"x": table(3, 5)})
@@ -316,7 +315,7 @@ def test_random_programs_proved_in_place_agree() -> None:
 
 @pytest.mark.long
 def test_random_programs_with_shared_storage_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowering.targets.stack.STACK_LIMIT", 0)  # all buffers on the heap
+    monkeypatch.setattr("lowering.targets.capabilities.STACK_LIMIT", 0)  # all buffers on the heap
     shared = 0
     for number in range(60):
         made = case_by_seed(29, number)

@@ -25,9 +25,9 @@ from examples.schedules import matmul as matmul_schedules
 from lowering import lower, print_nest
 from lowering.lower import lower_unchecked
 from lowering.nest import loopnest as ln
+from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute
-from lowering.nest.text_scope import outermost
-from lowering.nest.traps import Trap
+from lowering.nest.text import outermost
 from lowering.passes import after_passes
 from lowering.targets import legality
 from lowering.targets.legality import Conflict, check_legal, conflict

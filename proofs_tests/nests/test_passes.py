@@ -25,14 +25,12 @@ from lowering import compile as compile_kernel
 from lowering import lower, print_c, print_nest
 from lowering.lower import lower_unchecked
 from lowering.nest import loopnest as ln
+from lowering.nest.execution import Trap
 from lowering.nest.interpreter import AnyArray, Outcome, execute
-from lowering.nest.traps import Trap
 from lowering.passes import PASSES, Pass, after_passes
-from lowering.passes.co_iteration import with_strict_keys
-from lowering.passes.nonnegative_division import with_nonnegative_numerators
-from lowering.passes.single_stores import with_single_stores
-from lowering.passes.streams import with_cache_lines
-from lowering.targets.stack import STACK_LIMIT
+from lowering.passes.simplification import with_cache_lines, with_nonnegative_numerators, with_strict_keys
+from lowering.passes.stores import with_single_stores
+from lowering.targets.capabilities import STACK_LIMIT
 from proofs_tests.nests.by_hand import (
     at,
     binary,

@@ -6,7 +6,7 @@ import pytest
 
 import atl
 from lowering import lower, print_nest
-from lowering.passes import reduction_fusion
+from lowering.passes import stores
 
 POWERS = "let p | heap := ⊞[j < m] exp(x[i, j]) in "
 TOTAL = "let t := Σ[j < m] p[j] in "
@@ -57,6 +57,6 @@ def test_other_sums_are_separate_loops(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a loop of vectors", "a loop of threads", "a sum of vectors", "a maximum"])
 def test_wrong_check_for_plain_loops_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reduction_fusion, "_is_plain", lambda *_: True)
+    monkeypatch.setattr(stores, "_is_plain", lambda *_: True)
     with pytest.raises(AssertionError):
         test_other_sums_are_separate_loops(name)

@@ -20,12 +20,12 @@ from examples.schedules import blur
 from lowering import compile as compile_kernel
 from lowering import lower, print_nest
 from lowering.nest import loopnest as ln
+from lowering.nest.execution import Trap
 from lowering.nest.interpreter import run
+from lowering.nest.loopnest import in_other_buffers
 from lowering.nest.obligations import report
-from lowering.nest.substitution import in_other_buffers
-from lowering.nest.traps import Trap
-from lowering.passes.storage import storage_folding as folding
-from lowering.passes.storage.storage_folding import with_folded_storage
+from lowering.passes import storage_folding as folding
+from lowering.passes.storage_folding import with_folded_storage
 from lowering.targets.legality import check_legal
 from proofs_tests.nests.by_hand import at, cell, i, j, loop, n, nest, output, vi, vj
 from proofs_tests.nests.ring_programs import PROGRAMS, ROWS, picture, program, random_program

@@ -24,9 +24,9 @@ from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
 from atl.prove import Model, Proved, Refuted
 from lowering.lower import lower_unchecked
+from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute
 from lowering.nest.loopnest import LoopNest
-from lowering.nest.traps import Trap
 from padtypes import truncations
 from proofs_tests.fuzzing import MANY, SEED
 from proofs_tests.padding.pad_programs import Maker

@@ -22,7 +22,7 @@ from atl.meaning.interpret import denote
 from atl.meaning.scalars import Exact
 from atl.prove import Proved, Refuted
 from padtypes import PadSet, truncations
-from padtypes.truncations import Truncation
+from padtypes.padset import Truncation
 
 n, m = atl.sizes("n m")
 k = atl.sizes("k", min=1)

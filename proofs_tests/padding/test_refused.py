@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
 
 import atl
@@ -11,7 +9,7 @@ import padtypes
 from atl.errors import UnsafeTruncation
 from atl.prove import without_smt
 from padtypes import truncations
-from padtypes.check import MAX_PICTURE_ELEMENTS, unsafe_truncations
+from padtypes.padset import MAX_PICTURE_ELEMENTS, unsafe_truncations
 
 n, m = atl.sizes("n m")
 k = atl.sizes("k", min=1)
@@ -78,7 +76,7 @@ def test_error_is_raised_even_if_drawing_fails(error: Exception, monkeypatch: py
     def undrawable(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(import_module("padtypes.check"), "draw_pad_set", undrawable)  # `padtypes.check` is a function
+    monkeypatch.setattr("padtypes.drawing.draw_pad_set", undrawable)
     assert refused(atl.truncl(1, atl.gen(2, lambda i: 2.0))).picture is None
 
 

@@ -21,14 +21,13 @@ import numpy.typing as npt
 from atl.core.index import Leaf, Size, value_of
 from atl.core.program import Program
 from atl.meaning.arguments import bind, index_elements
-from lowering.c.parameters import declaration
-from lowering.c.printer import function_names, print_unit
-from lowering.c.values.scalars import C_TYPES
-from lowering.compiled import Code, Kernel
+from lowering.builds import build_executable, build_shared, load
+from lowering.c.printer import declaration, function_names, print_unit
+from lowering.c.scalars import C_TYPES
+from lowering.kernel import Code, Kernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.targets.capabilities import check_names
-from lowering.toolchain import build_executable, build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 

@@ -22,9 +22,9 @@ from typing import Final
 
 from atl.core.marks import LetMark, LoopMark, marks
 from atl.errors import CompilerMissing
+from lowering.builds import find_compiler
 from lowering.nest.loopnest import LoopNest
 from lowering.targets.capabilities import marked_binders
-from lowering.toolchain import find_compiler
 from proofs_tests.compilers import lacking
 from proofs_tests.fuzzing import MANY, SEED
 from proofs_tests.programs.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache

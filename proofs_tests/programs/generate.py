@@ -16,10 +16,9 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 import atl
-from atl.core.declared import is_bool_array
 from atl.core.dtypes import DTYPES, FLOATS, is_integer
 from atl.core.index import ZERO, Array, Index, Size, constant, value_of
-from atl.core.program import Program
+from atl.core.program import Program, is_bool_array
 from atl.core.terms import Monoid
 from atl.errors import ATLError
 from atl.surface.values import Condition, IndexExpr, Tensor, as_tensor

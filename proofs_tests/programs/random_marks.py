@@ -16,7 +16,7 @@ from atl.errors import RefusedMark
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.targets.capabilities import marked_binders
-from lowering.targets.mark_checks import check_nest
+from lowering.targets.legality import check_nest
 from proofs_tests.nests.co_iteration.programs import walk_case
 from proofs_tests.programs.choices import Choices, Seeded, chance, weighted
 from proofs_tests.programs.generate import Case, Made, Rejected, case

@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from atl.core import dtypes, terms
 from atl.core import index as ix
-from atl.core.declared import is_bool_array
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as AnyOf
-from atl.core.program import Program
+from atl.core.program import Program, is_bool_array
 from atl.core.traversal import amounts, indices_in, subterms
 from lowering.targets.capabilities import marked_binders
 

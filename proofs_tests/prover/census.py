@@ -31,9 +31,8 @@ from atl.prove import (
     upper_bound,
     without_smt,
 )
-from atl.prove.linear.intervals import Intervals, propagate
-from atl.prove.linear.rows import System, Table, read_predicate
-from atl.prove.linear.solver import refuted, refuted_by_rounding
+from atl.prove.linear import refuted, refuted_by_rounding
+from atl.prove.rows import Intervals, System, Table, propagate, read_predicate
 from atl.prove.search import search
 from atl.text.printing import show_index, show_predicate
 from proofs_tests.attacks.questions import given, i, j, k, m, n, question, random_index, random_predicate, random_query

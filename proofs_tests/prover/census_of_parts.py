@@ -29,21 +29,33 @@ from atl.core.index import (
 )
 from atl.core.predicate import Predicate, at_most, conjunction, disjunction, equal, holds, less, negation, within
 from atl.prove import Facts, lower_bound, upper_bound
-from atl.prove.answer import model_of
 from atl.prove.bits import Form, Value, _Reading, _relations, _shifted, _string, by_bits
-from atl.prove.cases import split_alternatives, split_remainders, with_plain_limits
-from atl.prove.elements import realisable
-from atl.prove.ends import is_least_at_ends
-from atl.prove.facts import renumbered
-from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.elimination import Budget, contradict, leaves_no_rows, projected
-from atl.prove.linear.factors import consequences, factor
-from atl.prove.linear.intervals import Intervals, _interval_product, propagate
-from atl.prove.linear.products import products
-from atl.prove.linear.rows import Row, System, Table, opposite, read_predicate
+from atl.prove.facts import model_of, renumbered
+from atl.prove.linear import consequences, decide_cases, factor, products
 from atl.prove.reduction import exact_multiple, reduced
-from atl.prove.relevance import relevant
+from atl.prove.rows import (
+    Budget,
+    Intervals,
+    Row,
+    System,
+    Table,
+    _interval_product,
+    contradict,
+    leaves_no_rows,
+    opposite,
+    projected,
+    propagate,
+    read_predicate,
+)
 from atl.prove.smt import solve
+from atl.prove.steps import (
+    is_least_at_ends,
+    realisable,
+    relevant,
+    split_alternatives,
+    split_remainders,
+    with_plain_limits,
+)
 from atl.text.printing import show_index, show_predicate
 from proofs_tests.attacks.questions import VI, VJ, given, i, j, k, m, n, question, random_index, random_predicate
 

@@ -7,8 +7,8 @@ from typing import Final
 from atl.core.index import ZERO, Array, Index, Var, constant, index, size
 from atl.core.predicate import Predicate, negation, within
 from atl.prove import Facts, Refuted, prove
-from atl.prove.linear.rows import System, Table, read_predicate
-from atl.prove.linear.solver import refuted
+from atl.prove.linear import refuted
+from atl.prove.rows import System, Table, read_predicate
 from atl.prove.search import Sample
 from atl.prove.smt import Contradiction, solve
 

@@ -17,7 +17,7 @@ from atl.core.index import ZERO, Array, Index, Quotient, Size, Var, ceildiv, ind
 from atl.core.predicate import NonNegative, Predicate, at_most, holds, less, within
 from atl.errors import ExtentError, UnsafeAccess
 from atl.prove import Facts, Proved, Refuted, prove
-from atl.prove.ends import is_least_at_ends
+from atl.prove.steps import is_least_at_ends
 from lowering import compile as compile_program
 
 n, m, b = atl.sizes("n m b")

@@ -9,8 +9,8 @@ import pytest
 from atl.core.index import ZERO, Array, index
 from atl.core.predicate import at_most, conjunction, disjunction, equal, less, negation, within
 from atl.prove import Answer, Proved, Refuted, lower_bound, prove, simplify, simplify_predicate, upper_bound
-from atl.prove.linear.rows import System, Table, read_predicate
-from atl.prove.linear.solver import refuted
+from atl.prove.linear import refuted
+from atl.prove.rows import System, Table, read_predicate
 from atl.prove.smt import Contradiction, solve
 from bench.tool.prover import queries
 from proofs_tests.attacks import questions

@@ -10,8 +10,8 @@ from atl.core.index import ZERO, Array, Index, Read, Var, index, size
 from atl.core.predicate import at_most, equal, less, negation, within
 from atl.prove import Facts, Proved, Refuted, forget, prove, statistics
 from atl.prove.facts import has_only_non_negative_terms
-from atl.prove.linear.elimination import _Lines
-from atl.prove.relevance import relevant
+from atl.prove.rows import _Lines
+from atl.prove.steps import relevant
 from lowering import lower
 
 n = size("n")

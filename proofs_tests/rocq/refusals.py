@@ -13,9 +13,9 @@ from atl.core.index import Index
 from atl.errors import ATLError
 from examples.derivations import pipeline_split, pipeline_tiled
 from proofs_tests.rocq.evaluation import compare
-from rewrites.instantiation import Arguments
 from rewrites.rocq import coqc
 from rewrites.rocq.certificates import Derivation, derivation, text_of
+from rewrites.rule_arguments import Arguments
 
 SECONDS_EACH: Final = 20
 """Limit for the proof of a wrong step."""

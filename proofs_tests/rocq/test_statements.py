@@ -16,7 +16,7 @@ from atl.core.terms import Constant
 from atl.errors import ATLError
 from rewrites.rocq import coqc
 from rewrites.rocq.notation import Notation, check_distinct, number, word
-from rewrites.rocq.statements import Hypothesis, Statement, statement
+from rewrites.rocq.statements import Hypothesis, RocqStatement, statement
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 
@@ -105,7 +105,7 @@ def _truth(array: Array, truths: dict[str, int]) -> int:
     return truths.setdefault(array.name, 0)
 
 
-def some_sizes(stated: Statement, tries: int = 4000) -> dict[str, int] | None:
+def some_sizes(stated: RocqStatement, tries: int = 4000) -> dict[str, int] | None:
     """Return random numbers that satisfy all hypotheses of a statement."""
     named = [(Var(uid, ""), name) for uid, name in stated.equation.names.items()]
     named += [(Var(uid, ""), f"{of}.{dimension}") for uid, (of, dimension) in stated.equation.extents.items()]

@@ -11,9 +11,8 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from atl import Tensor
-from atl.checks.assembly import make_program
 from atl.checks.scope import Scope
-from atl.checks.wellformed import obligations
+from atl.checks.wellformed import make_program, obligations
 from atl.core.index import Array, Index, Size, index
 from atl.core.predicate import Predicate, non_negative
 from atl.core.terms import Expr, Gen, Guard, Input, Reduce, Select, Type
@@ -22,11 +21,11 @@ from atl.errors import ATLError
 from atl.prove import Facts
 from rewrites import kernel
 from rewrites.derivation import Derivation
-from rewrites.instantiation import Argument, abstracted
 from rewrites.kernel import Theorem
-from rewrites.kinds import Kind
 from rewrites.matching.match import Mismatch, match
+from rewrites.metavariables import Kind
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, abstracted
 from rewrites.rules import RULES
 
 MOST_FREE: Final = 3

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rewrites.rule import Equation, Rule, Statements
+from rewrites.rule import Equation, Rule, RuleStatements
 
 
 def function_of(rule: Rule) -> Callable[..., Equation]:
     """Return the function that states a rule of the catalogue, with its operator if it is one of a schema."""
-    assert isinstance(rule.statements, Statements)
+    assert isinstance(rule.statements, RuleStatements)
     return rule.statements.function
 
 
@@ -24,4 +24,4 @@ def declaration(rule: Rule) -> Callable[..., Equation]:
 
 def restated(rule: Rule, function: Callable[..., Any], name: str | None = None) -> Rule:
     """Return the rule with the statements of another function."""
-    return replace(rule, name=name or rule.name, statements=Statements(function, rule.metavariables))
+    return replace(rule, name=name or rule.name, statements=RuleStatements(function, rule.metavariables))

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from proofs_tests.rules.declarations import declaration, function_of, restated
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.rule import Rule
 from rewrites.rule_checking.exhaustion import decide, found_spelled_out
 from rewrites.rule_checking.symbolic import proved

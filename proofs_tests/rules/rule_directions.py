@@ -21,13 +21,13 @@ from atl.core.terms import Expr, Input, Type
 from atl.core.traversal import Path, children
 from atl.errors import ATLError
 from atl.surface.values import as_predicate
-from rewrites.instantiation import Argument, Parameter, abstracted
-from rewrites.kinds import Kind
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import heads, may_match
+from rewrites.metavariables import Kind
 from rewrites.rule import Equation, Rule
+from rewrites.rule_arguments import Argument, Parameter, abstracted
+from rewrites.rule_statement import groups_of
 from rewrites.rules import RULES
-from rewrites.statement import groups_of
 
 Direction: TypeAlias = Literal["usable", "any term", "arguments", "feeds itself"]
 ROUNDS: Final = 5

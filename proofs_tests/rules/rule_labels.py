@@ -19,9 +19,9 @@ from atl.core.terms import Access, Expr, Let, Reshape, TruncateLeft, TruncateRig
 from atl.meaning.interpret import PAD, Elements, Environment, Positions, _Interpreter
 from atl.meaning.polynomials import Polynomial, Polynomials
 from atl.surface.values import Tensor
-from rewrites.instantiation import Argument, Function, abstracted, applied
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, Function, abstracted, applied
 from rewrites.rule_checking.exhaustion import Generic, choices, instance, is_low
 
 

@@ -12,10 +12,21 @@ from atl.core.index import bound, constant
 from atl.core.predicate import Predicate, at_most
 from atl.core.terms import Constant, Expr, Let, Local, Type, Value
 from atl.errors import InvalidArgument
-from rewrites.kinds import Kind, is_kind
-from rewrites.rule import MOST_RANK, Elem, ElemT, Equation, Index, Rule, Statements, equation, is_name, metavariables_of
+from rewrites.elaboration import stated
+from rewrites.metavariables import Kind, is_kind
+from rewrites.rule import (
+    MOST_RANK,
+    Elem,
+    ElemT,
+    Equation,
+    Index,
+    Rule,
+    RuleStatements,
+    equation,
+    is_name,
+    metavariables_of,
+)
 from rewrites.rules import RULES
-from rewrites.stating import stated
 
 
 def test_ranks_above_the_limit_have_no_statement() -> None:
@@ -26,7 +37,7 @@ def test_ranks_above_the_limit_have_no_statement() -> None:
         return equation(a, a)
 
     kinds = metavariables_of(same)
-    statements = Statements(same, kinds)
+    statements = RuleStatements(same, kinds)
     groups = len(next(iter(statements)))
     assert asked
     asked.clear()

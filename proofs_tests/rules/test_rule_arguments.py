@@ -16,7 +16,12 @@ from atl.surface.values import Condition, IndexExpr, Tensor
 from proofs_tests.language.open_terms import same_denotation
 from proofs_tests.language.test_substitution import parts
 from proofs_tests.rules.test_statements import ELEMENT, INDEX, zeros
-from rewrites.instantiation import (
+from rewrites.metavariables import Elem
+from rewrites.metavariables import Index as RuleIndex
+from rewrites.rule import ranks_text
+from rewrites.rule import rule as declared
+from rewrites.rule import rules as schema
+from rewrites.rule_arguments import (
     Arguments,
     Function,
     abstracted,
@@ -27,13 +32,8 @@ from rewrites.instantiation import (
     sort_of,
     substituted,
 )
-from rewrites.kinds import Elem
-from rewrites.kinds import Index as RuleIndex
-from rewrites.rule import ranks_text
-from rewrites.rule import rule as declared
-from rewrites.rule import rules as schema
+from rewrites.rule_statement import Equation, equation, given
 from rewrites.rules import RULES
-from rewrites.statement import Equation, equation, given
 
 ROW_TYPE = Type("float32", (constant(2), bound(0)))
 FUNCTIONS: Final = (

@@ -13,8 +13,9 @@ import pytest
 import atl
 from atl.core.dtypes import BOOL, DTYPES
 from atl.core.index import Array, Index, Var, bound, constant, index, read, shift
-from atl.core.predicate import NonNegative, Predicate, at_most, conjunction, disjunction, map_indices, negation
+from atl.core.predicate import NonNegative, Predicate, at_most, conjunction, disjunction, equal, map_indices, negation
 from atl.core.program import Program
+from atl.core.substitution import strengthen
 from atl.core.terms import Access, Binary, Constant, Expr, Gen, Guard, Let, Local, Padding, TensorVar, Type, Value
 from atl.core.traversal import subterm
 from atl.errors import ATLError, DtypeError, InvalidArgument, RankError, ShapeError
@@ -22,13 +23,22 @@ from atl.surface.values import Condition, IndexExpr, Tensor
 from examples import beyond_the_paper, derivations
 from proofs_tests.language.open_terms import Closure, Environment, environment_at, field, number, same_denotation
 from rewrites import Session
-from rewrites.instantiation import Argument, Arguments, Function, Parameter
-from rewrites.kernel import Step
-from rewrites.kinds import Kind
-from rewrites.named_operators import padding
+from rewrites.elaboration import stated
+from rewrites.kernel import Step, reflexivity, rewrite
+from rewrites.metavariables import Kind
+from rewrites.named_operators import literal, padding
+from rewrites.rule_arguments import Argument, Arguments, Function, Parameter
+from rewrites.rule_statement import (
+    Equation,
+    RuleStatement,
+    choices_of_ranks,
+    equation,
+    given,
+    groups_of,
+    ranks_of,
+    shift_under,
+)
 from rewrites.rules import RULES
-from rewrites.statement import Equation, Statement, choices_of_ranks, equation, given, groups_of, ranks_of, shift_under
-from rewrites.stating import stated
 
 SESSIONS: dict[str, Callable[[], Session]] = {
     "tails of matmul": derivations.matmul_tiled_with_tails,
@@ -50,7 +60,7 @@ def steps(name: str) -> list[tuple[Step, Program]]:
     return list(found.values())
 
 
-def environment_of(statement: Statement, arguments: Arguments, place: Environment) -> Environment:
+def environment_of(statement: RuleStatement, arguments: Arguments, place: Environment) -> Environment:
     """Return the environment in which the metavariables have these arguments."""
     opened: list[tuple[int, int]] = []
     for uid, name in statement.names.items():
@@ -177,7 +187,7 @@ POSITIONS = atl.tensor("A", size, dtype="int64")
 SCALAR = Type(None, ())
 
 
-def made(sides: Callable[..., object]) -> Statement:
+def made(sides: Callable[..., object]) -> RuleStatement:
     return stated(sides, KINDS, ZERO_AND_ONE)
 
 
@@ -477,6 +487,80 @@ def test_arguments_of_one_group_have_one_rank() -> None:
         ranks_of(two, dict(zip(two, taking, strict=True)))
 
 
+GRID: Final = Kind("tensor", 2, "", (INDEX,))
+"""A function of an index that returns a matrix."""
+ROWS: Final = (bound(0), constant(3))
+UNLIKE: Final = "e returns tensors of different shapes: a dimension is 4 at one place of the rule and 2 at another"
+BOUND: Final = "the shape of the result of e depends on an index that is bound in the rule"
+SHAPES: dict[str, tuple[Callable[..., Any], tuple[Index, Index], Index | int, str]] = {
+    "independent of the index": (lambda e, i, j, n: equation(e(i), e(j)), (constant(2), bound(1)), 4, ""),
+    "equal indices": (lambda e, i, j, n: equation(e(i), e(j)), (bound(0), bound(0) + bound(1)), 2, ""),
+    "other rows": (lambda e, i, j, n: equation(e(i), e(j)), ROWS, 4, UNLIKE),
+    "other columns": (lambda e, i, j, n: equation(e(i), e(j)), ROWS[::-1], 4, UNLIKE),
+    "index of a binder": (lambda e, i, j, n: equation(atl.sum(n, e), e(i)), ROWS, 2, BOUND),
+    "size and index of a binder": (
+        lambda e, i, j, n: equation(atl.sum(n, e), e(i)), (constant(3), size.node + bound(0)), 2, BOUND,
+    ),
+    "index of an outer binder": (
+        lambda e, i, j, n: equation(atl.sum(n, lambda k: atl.sum(n, lambda _: e(k))), e(i)), ROWS, 2, BOUND,
+    ),
+    "index of the place": (
+        lambda e, i, j, n: equation(atl.sum(n, lambda _: e(j)), e(j)), (bound(0) + bound(1), bound(0)), bound(0), "",
+    ),
+    "index of the place under two binders": (
+        lambda e, i, j, n: equation(atl.sum(n, lambda _: atl.sum(n, lambda _: e(j))), e(j)), ROWS, bound(0), "",
+    ),
+}  # fmt: skip
+"""Equations, the shape of e(k), the value of j (that of i is 2), and the error of the instance."""
+
+
+def grid(*shape: Index) -> Function:
+    return Function(("index",), Padding(Type("float32", shape)))
+
+
+@pytest.mark.parametrize("what", SHAPES)
+def test_function_returns_tensors_of_one_shape(what: str) -> None:
+    sides, shape, j, error = SHAPES[what]
+    statement = stated(sides, {"e": GRID, "i": INDEX, "j": INDEX, "n": INDEX}, ())
+    arguments: Arguments = {"e": grid(*shape), "i": constant(2), "j": index(j), "n": constant(2)}
+    if not error:
+        assert statement.instance(arguments).premises == ()
+        return
+    with pytest.raises(ShapeError, match=error) as refused:
+        statement.instance(arguments)
+    assert refused.value.required == "a function that returns tensors of one shape"
+
+
+def test_shapes_that_may_be_equal_are_a_premise() -> None:
+    kinds = {"e": GRID, "d": GRID, "i": INDEX, "j": INDEX}
+    two = stated(lambda e, d, i, j: equation(e(i)[0, 0] + d(i)[0, 0], e(j)[0, 0]), kinds, ())
+    arguments: Arguments = {
+        "e": grid(bound(0), bound(0) * 2), "d": grid(bound(0) + 2, constant(3)), "i": constant(2), "j": size.node
+    }  # fmt: skip
+    assert two.instance(arguments).premises == (equal(size.node, constant(2)),)
+    assert two.instance({**arguments, "j": constant(2)}).premises == ()
+
+
+def test_result_has_the_shape_declared_by_its_function() -> None:
+    row = Kind("tensor", 1, "")
+    statement = stated(lambda f, t: equation(f(t), f(t)), {"f": Kind("tensor", 1, "", (row,)), "t": row}, ())
+
+    def premises(declared: Index, given_there: Index) -> tuple[Predicate, ...]:
+        of = Type("float32", (declared,))
+        return statement.instance(
+            {"f": Function((of,), Local(0, of)), "t": Padding(Type("float32", (given_there,)))}
+        ).premises
+
+    assert premises(constant(3), constant(3)) == premises(size.node, size.node) == ()
+    assert premises(size.node, constant(3)) == (equal(constant(3), size.node),)
+    with pytest.raises(ShapeError, match="a dimension is 3 at one place of the rule and 5 at another"):
+        premises(constant(5), constant(3))
+    with pytest.raises(
+        ShapeError, match=r"a dimension is size [+] 2 at one place of the rule and size [+] 1 at another"
+    ):
+        premises(size.node + 1, size.node + 2)
+
+
 def test_instance_has_the_element_types_of_its_arguments() -> None:
     statement = stated(lambda a, b: equation(a + b, b + a), {"a": ELEMENT, "b": ELEMENT}, (0,))
     one = statement.instance({"a": zeros(0), "b": Constant(1, None)})
@@ -494,6 +578,21 @@ def test_instance_of_literals_has_the_requested_type() -> None:
     assert statement.instance({"a": one}, "int32").rhs == Constant(1, "int32")
     assert statement.instance({"a": one}).lhs.type.dtype is None
     assert statement.instance({"a": Constant(1, "float64")}, "int32").lhs.type.dtype == "float64"
+
+
+def test_padding_takes_the_type_of_its_operands() -> None:
+    nothing: Expr = Padding(Type(None, (constant(2),)))
+    assert strengthen(nothing, "int32") == Padding(Type("int32", (constant(2),)))
+    assert atl.program("p", [], Tensor(nothing)).body.type.dtype == "float32"
+    x = atl.tensor("x", 2)
+    assert (x + Tensor(nothing)).node.type.dtype == "float32"
+    kinds = {"a": Kind("tensor", group="")}
+    times_one = stated(lambda a: equation(a * literal(1, a), a), kinds, ())
+    bare: Expr = Padding(Type(None, ()))
+    assert times_one.instance({"a": bare}, "float32").lhs.type.dtype == "float32"
+    start = reflexivity(atl.program("p", [], Tensor(bare)))
+    made = rewrite(start, RULES["mul_one"], (), {"a": start.rhs.body}, reverse=True)
+    assert made.rhs.body.type.dtype == "float32"
 
 
 def test_types_of_type_variables_only() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl import Program
+from atl import Program, load
 from atl.errors import ArgumentError, InvalidArgument, OutOfMemory
 from bench.comparison import Roofline, Tuning, Workload, moved, posed
 from bench.measure import measured
@@ -24,7 +24,7 @@ from lowering import compile as compiled
 from lowering import measure
 from lowering.timing.comparison import KernelComparison
 from lowering.timing.inputs import random_inputs
-from rewrites import Session, Tuned, autotune, load, reschedule
+from rewrites import Session, Tuned, autotune, reschedule
 from rewrites.session.tuning.default_schedules import default_schedule
 from rewrites.session.tuning.measuring import interval
 from rewrites.session.tuning.space import candidates, next_of

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import atl
+from atl import load
 from atl.checks.wellformed import check_meaning
 from atl.core.index import Size
 from atl.core.predicate import NonNegative, conjunction, conjuncts
@@ -19,10 +20,10 @@ from atl.core.terms import Access, Expr, Gen, Guard, Reduce
 from atl.core.traversal import Path as Place
 from atl.core.traversal import children, subterm
 from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, InvalidArgument
-from atl.prove.answer import model_of
+from atl.prove.facts import model_of
 from examples import beyond_the_paper, derivations
 from examples.schedules import blur, convolution, matmul
-from rewrites import Session, load, reschedule
+from rewrites import Session, reschedule
 from rewrites.egraph import Limit
 from rewrites.egraph.counterexamples import find_counterexample
 from rewrites.egraph.equality import LIMIT, replace_at

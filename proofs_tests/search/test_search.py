@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 import atl
+from atl import load
 from atl.core.index import Size, index
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument
 from examples.schedules import blur, convolution, matmul
-from rewrites import load, reschedule
+from rewrites import reschedule
 from rewrites.egraph import Limit, Saturated, code_size, lines, saturate, traffic
 from rewrites.egraph.forest import Forest, Instance
 from rewrites.egraph.pricing.extraction import Extraction

@@ -24,8 +24,7 @@ import numpy.typing as npt
 
 import atl
 from atl import Program
-from atl.checks.assembly import make_program
-from atl.checks.wellformed import check_wellformed
+from atl.checks.wellformed import check_wellformed, make_program
 from atl.core.index import Leaf, Size, value_of
 from atl.core.predicate import holds
 from atl.core.traversal import Path
@@ -41,8 +40,8 @@ from proofs_tests.sessions.random_tactics import TACTICS
 from rewrites import Session, reschedule, rules
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.cursors.cursor import cursors
-from rewrites.instantiation import Argument
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument
 from rewrites.rule_checking.exhaustion import instance
 from rewrites.rule_checking.samples import Sample, drawn_statement
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import atl
+from atl import load
 from atl.cli import main
 from atl.core.forms import Form, Marked, Part, TensorBinder
 from atl.core.index import ZERO, constant, size
@@ -25,10 +26,9 @@ from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, statements
-from lowering.targets.capabilities import SUPPORT, marked_binders
-from lowering.targets.stack import storage_of
+from lowering.targets.capabilities import SUPPORT, marked_binders, storage_of
 from proofs_tests.sessions.session_programs import body, f, k, m, matmul, n, pipeline
-from rewrites import Derivation, DoesNotApply, Session, load, reschedule
+from rewrites import Derivation, DoesNotApply, Session, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.cursors.cursor import binders
 from rewrites.errors import CertificateError

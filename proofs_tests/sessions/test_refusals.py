@@ -13,7 +13,7 @@ from layouts import blocked
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, DoesNotApply, NoMatch, Session, Undetermined, reschedule, rules
-from rewrites.instantiation import abstracted
+from rewrites.rule_arguments import abstracted
 
 
 def _read_beyond() -> atl.Program:

@@ -14,7 +14,7 @@ from atl.core.marks import LetMark, LoopMark
 from atl.errors import ATLError, IllegalMark, InvalidArgument, NoSuchAttribute, UnsupportedMark
 from lowering import compile as compiled
 from lowering import lower, print_c
-from lowering.targets.mark_checks import check_program
+from lowering.targets.legality import check_program
 from proofs_tests.sessions.session_programs import A, f, k, matmul, n, pipeline
 from rewrites import Session, reschedule, rules
 from rewrites.session.vocabulary import ELSEWHERE, no_such_name

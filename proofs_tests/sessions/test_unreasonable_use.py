@@ -12,10 +12,11 @@ import pytest
 import atl
 import lowering
 import padtypes
+from atl import load
 from atl.core.marks import LoopMark
 from atl.core.traversal import subterm
 from atl.errors import InvalidArgument, brief
-from rewrites import Handle, load, reschedule
+from rewrites import Handle, reschedule
 from rewrites.errors import NotEqual
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.rules import RULES

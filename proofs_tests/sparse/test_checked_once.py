@@ -16,11 +16,10 @@ import sparse
 from atl.errors import ArrayError
 from lowering import Kernel, lower
 from lowering import compile as compiled
-from lowering.c.gathering import gathering_flags, gathers, has_fibres
-from lowering.calls.bind_args import validated_indices
-from lowering.calls.validation_cache import view_of_bytes
-from lowering.compiler import find_compiler
-from lowering.facts import ConstraintCheck
+from lowering.c.loops import gathering_flags, gathers, has_fibres
+from lowering.c_compiler import find_compiler
+from lowering.calls.arguments import validated_indices, view_of_bytes
+from lowering.element_checks import ConstraintCheck
 from proofs_tests.sparse.matrices import MATRICES
 from proofs_tests.sparse.test_kernels import SPMSPM, TTV
 from proofs_tests.sparse.test_sparsify import SPMV

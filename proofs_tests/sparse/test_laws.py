@@ -17,8 +17,7 @@ from proofs_tests.sparse.test_sparsify import SPMV
 from rewrites import reschedule
 from sparse import Bitmask, Compressed, Dense, Hashed, Level, pack
 from sparse.laws import LAWS, check_level
-from sparse.levels import Declarer, Encoded, Metadata
-from sparse.levels.level import Number
+from sparse.levels import Declarer, Encoded, Metadata, Number
 
 
 def reversed_bits(coordinate: Any) -> Any:
@@ -142,7 +141,7 @@ def test_laws_detect_an_inconsistent_structure() -> None:
     for name, law in LAWS.items():
         assert law(right), name
     swapped = Metadata({**right.whole.arrays, "crd": right.whole.arrays["crd"] + 2}, (3,), 3)
-    wrong = laws.Case(right.level, right.extents, right.rows, right.parts, swapped, right.data)
+    wrong = laws.LawCase(right.level, right.extents, right.rows, right.parts, swapped, right.data)
     assert {name for name, law in LAWS.items() if not law(wrong)} == {
         "MONOIDSTRUCT", "CRDBOUND", "CRDPOSAPP", "APPGET", "ENCODEAPP",
     }  # fmt: skip

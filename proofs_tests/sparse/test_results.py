@@ -11,10 +11,11 @@ import scipy.sparse as sp
 
 import atl
 import sparse
+from atl import load
 from atl.errors import ArrayError, ATLError, InvalidArgument
 from lowering import compile as compiled
 from proofs_tests.sparse.matrices import MATRICES, dense
-from rewrites import Session, load, reschedule
+from rewrites import Session, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import DoesNotApply
 from sparse.levels import Declarer

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 
 import atl
 import sparse
+from atl import load
 from atl.errors import ArgumentError, ArrayError, ATLError
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import body
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
-from rewrites import load, reschedule
+from rewrites import reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import DoesNotApply
 

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 import atl
+from atl import load
 from atl.core.index import constant
 from atl.core.program import Program
 from layouts import F2, Chain, Function, Layout, LinearLayout, NoLayout, Swizzle, composition
 from layouts.axe import R, S, axis
-from layouts.foundation.storing import bits as storing_bits
+from layouts.foundation import storing as storing_bits
 from proofs_tests.sessions.session_programs import body
 from proofs_tests.storages.storages import faults_in_c
-from rewrites import load, reschedule
+from rewrites import reschedule
 from rewrites.errors import NotInjective
 
 n = atl.sizes("n")

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import atl
+from atl import load
 from atl.errors import ATLError
 from layouts import NoLayout
 from layouts.lego import Col, GenP, GroupBy, RegP, Row, TileBy
 from lowering import compile as compile_kernel
-from rewrites import load, reschedule
+from rewrites import reschedule
 
 a, b, n, m = atl.sizes("a b n m")
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import atl
+from atl import load
 from atl.errors import InvalidArgument
 from layouts import Box, IndexFunction, Layout, antidiagonal, backwards, blocked, column_major, skewed
 from proofs_tests.sessions.session_programs import body, matmul
 from proofs_tests.storages.storages import STORAGES, T, faults_in_c
-from rewrites import DoesNotApply, Session, load, reschedule
+from rewrites import DoesNotApply, Session, reschedule
 from rewrites.errors import NotInjective
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import atl
+from atl import load
 from atl.core.index import constant
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument
@@ -34,7 +35,7 @@ from layouts import (
 from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import body, matmul, pipeline
 from proofs_tests.storages.storages import STORAGES, T, faults_in_c
-from rewrites import DoesNotApply, Session, load, reschedule
+from rewrites import DoesNotApply, Session, reschedule
 from rewrites.errors import NotInjective
 from rewrites.tactics.reindexing.wellformed import check_reindexing
 

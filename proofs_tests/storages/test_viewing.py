@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import atl
+from atl import load
 from atl.errors import ATLError, InvalidArgument
 from layouts import Box, IndexFunction, Layout, blocked, column_major
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import body, k, m, matmul
 from proofs_tests.storages.storages import STORAGES, T, at_sizes, variables
-from rewrites import DoesNotApply, load, reschedule
+from rewrites import DoesNotApply, reschedule
 from rewrites.errors import NotInjective
 
 A = np.random.default_rng(0).integers(-4, 5, (5, 9)).astype(np.float32)

@@ -301,7 +301,7 @@ def cast_and_add(dtype: str) -> tuple[atl.Program, dict[str, Any]]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_cast_of_a_sum_of_floats(dtype: str) -> None:
-    assert str(proof_status(cast_of_a_sum)).endswith("; of float elements only: it is false for integers, which wrap")
+    assert str(proof_status(cast_of_a_sum)).endswith("; of float elements only: it is false for integers")
     start, _ = cast_and_add(dtype)
     theorem = reschedule(start).rw(cast_of_a_sum).done()
     assert atl.evaluate(theorem.rhs, a=1.5, b=2.25) == atl.evaluate(start, a=1.5, b=2.25) == 3.75
@@ -314,9 +314,7 @@ def test_rule_false_for_integers_is_refused_there(dtype: str) -> None:
         lambda: rewrite(reflexivity(start), cast_of_a_sum, (), arguments),
         lambda: reschedule(start).rw(cast_of_a_sum),
     ):
-        with pytest.raises(
-            NotATheorem, match=f"cast_of_a_sum is not true for elements of {dtype}, which wrap"
-        ) as caught:
+        with pytest.raises(NotATheorem, match=f"cast_of_a_sum is not true for elements of {dtype}") as caught:
             use()
         assert "breaks at: elements of int" in str(caught.value)
 

@@ -13,10 +13,10 @@ from atl.core.predicate import at_most
 from atl.core.terms import Concat, Gen, Let, Local, Type
 from atl.errors import ATLError, InvalidArgument, ShapeError
 from rewrites.errors import PremiseFailed
-from rewrites.instantiation import Function
 from rewrites.kernel import reflexivity, rewrite
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Function
 from rewrites.user_rules import Elem, Equation, Index, Vector, VectorT, equation, given, rule
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import atl
+from atl import load
 from atl.cli import main
 from atl.errors import InvalidArgument
 from proofs_tests.user_rules.samples import OF_EXTREMES, extremes, larger_and_smaller, program, taken_out, telescope
-from rewrites import load, proof_trace, reschedule, rules
+from rewrites import proof_trace, reschedule, rules
 from rewrites.certificates.certificate import describe, dumps, loads
 from rewrites.certificates.rule_json import _statement as statement_read
 from rewrites.certificates.rule_json import _statement_written as statement_written

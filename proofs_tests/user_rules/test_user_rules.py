@@ -17,13 +17,13 @@ from atl.errors import InvalidArgument, InvalidName
 from proofs_tests.user_rules import samples
 from rewrites import reschedule, rules
 from rewrites.certificates.certificate import describe, dumps
+from rewrites.elaboration import stated
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.named_operators import literal
 from rewrites.rule import metavariables_of
 from rewrites.rule_checking.registry import status_of, status_text
 from rewrites.session.display import described
-from rewrites.stating import stated
 from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, proof_status, rule
 
 
@@ -121,6 +121,79 @@ def test_false_or_invalid_rule_is_refused(function: Callable[..., Any], of: type
     with pytest.raises(of) as caught:
         rule(function)
     assert says in str(caught.value)
+
+
+FALSE_SOMEWHERE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
+    "int64 by float64": (lambda a: atl.cast("int64", atl.cast("float64", a)), lambda a: a, "9007199254740993"),
+    "int32 by float32": (lambda a: atl.cast("int32", atl.cast("float32", a)), lambda a: a, "16777217"),
+    "int64 by int32": (lambda a: atl.cast("int64", atl.cast("int32", a)), lambda a: a, ""),
+    "float64 by float32": (lambda a: atl.cast("float64", atl.cast("float32", a)), lambda a: a, ""),
+    "float64 by int64": (lambda a: atl.cast("float64", atl.cast("int64", a)), lambda a: a, ""),
+    "all by float32": (lambda a: atl.cast("int64", atl.cast("float32", a)), lambda a: atl.cast("int64", a), ""),
+    "all by float32 to int32": (
+        lambda a: atl.cast("int32", atl.cast("float32", a)),
+        lambda a: atl.cast("int32", a),
+        "",
+    ),
+    "all by int32": (lambda a: atl.cast("int64", atl.cast("int32", a)), lambda a: atl.cast("int64", a), ""),
+    "exp of log": (lambda a: atl.exp(atl.log(a)), lambda a: a, "the left side is nan"),
+    "square of a root": (lambda a: atl.sqrt(a) * atl.sqrt(a), lambda a: a, "the left side is nan"),
+    "log of a square": (lambda a: atl.log(a * a), lambda a: 2 * atl.log(a), "the right one nan"),
+}
+
+
+@pytest.mark.parametrize("what", FALSE_SOMEWHERE)
+def test_rule_false_at_extreme_or_negative_elements_is_refused(what: str) -> None:
+    left, right, says = FALSE_SOMEWHERE[what]
+
+    def false_somewhere(a: Scalar) -> Equation:
+        """A law that holds for small positive elements."""
+        return equation(left(a), right(a))
+
+    with pytest.raises(FalseRule, match=r"breaks at: .*a = .*: the left side is .*, the right one .*") as caught:
+        rule(false_somewhere)
+    assert says in str(caught.value)
+
+
+TRUE_EVERYWHERE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "int32 by float64": (lambda a: atl.cast("int32", atl.cast("float64", a)), lambda a: a),
+    "int32 by int64": (lambda a: atl.cast("int32", atl.cast("int64", a)), lambda a: a),
+    "float32 by float64": (lambda a: atl.cast("float32", atl.cast("float64", a)), lambda a: a),
+    "float32 of all by float64": (
+        lambda a: atl.cast("float32", atl.cast("float64", atl.cast("float32", a))), lambda a: atl.cast("float32", a),
+    ),
+    "log of exp": (lambda a: atl.log(atl.exp(a)), lambda a: a),
+    "root of a square": (lambda a: atl.sqrt(a * a), atl.abs),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", TRUE_EVERYWHERE)
+def test_true_rule_about_casts_or_roots_is_accepted(what: str) -> None:
+    left, right = TRUE_EVERYWHERE[what]
+
+    def true_everywhere(a: Scalar) -> Equation:
+        """A law that holds for all elements."""
+        return equation(left(a), right(a))
+
+    assert proof_status(rule(true_everywhere)).status == 1
+
+
+def through_a_float(a: Scalar) -> Equation:
+    """Rounding to a whole number may go through float64, of elements of which it is true."""
+    return equation(atl.cast("int64", atl.cast("float64", a)), atl.cast("int64", a))
+
+
+def test_rule_false_for_large_integers_is_refused_there() -> None:
+    stated_rule = rule(through_a_float)
+    assert "of float elements only" in str(proof_status(stated_rule))
+    for dtype in ("int64", "float64"):
+        x = atl.tensor("x", dtype=dtype)
+        s = reschedule(atl.program("p", [x], atl.cast("int64", atl.cast("float64", x))))
+        if dtype == "float64":
+            assert str(s.rw(stated_rule).goal).endswith("cast(int64, x)")
+            continue
+        with pytest.raises(NotATheorem, match=r"breaks at: elements of int64, a = .*: the left side is"):
+            s.rw(stated_rule)
 
 
 def unknown_annotation(a: Any) -> Equation:

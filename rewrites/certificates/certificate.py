@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Final, NoReturn
 
-from atl.core.declared import facts_of
-from atl.core.program import Program
+from atl.core.program import Program, facts_of
 from atl.core.traversal import Path
 from atl.errors import ATLError, brief
 from atl.files.atomic import as_path, reason, write_text
@@ -36,12 +35,12 @@ from rewrites.certificates.digests import Digests
 from rewrites.certificates.rule_json import check_digests, names_of, rules_of, rules_written, used_ranks
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
-from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, with_names_and_marks
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument
 from rewrites.rule_checking.registry import status_of, status_text
+from rewrites.rule_statement import RuleStatement
 from rewrites.rules import RULES
-from rewrites.statement import Statement
 
 FORMAT: Final = "atl-certificate/2"
 LARGEST: Final = 1 << 26
@@ -165,20 +164,16 @@ def _laid_out(data: Mapping[str, Json]) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def load(
+def replay(
     path: str | os.PathLike[str],
     *,
     rules: Mapping[str, Rule] | None = None,
     smt: bool = True,
     formats: operands.Formats = operands.unknown,
 ) -> Theorem:
-    """Load a theorem from a certificate by replaying it in the kernel. `rules` are the allowed rules; by default, all.
+    """Return the theorem of a certificate file by replaying it. `rules` are the allowed rules; by default, all.
 
-    User-defined rules are stored in the file as equations, and are checked again. Those that are not proved for all
-    sizes are listed in the theorem's `unproved`.
-
-    `formats` maps the name of a sparse format to the format; `atl.load` passes its own formats. With `smt=False` z3
-    is not used, and a certificate with a premise that only z3 proves is refused.
+    `formats` maps the name of a sparse format to the format; `atl.load` passes those of `sparse`.
 
     Raises `CertificateError` with the first step that differs.
     """
@@ -210,7 +205,7 @@ def loads(
     smt: bool = True,
     formats: operands.Formats = operands.unknown,
 ) -> Theorem:
-    """Load a theorem from the text of a certificate. See `load`."""
+    """Load a theorem from the text of a certificate. See `replay`."""
     if not isinstance(smt, bool):
         raise CertificateError(f"smt={brief(smt)}", required="smt=True or smt=False")
     with nullcontext() if smt else without_smt():
@@ -514,7 +509,7 @@ def _rules_text(steps: Sequence[Step], rule_status: Mapping[str, str]) -> list[s
     return out
 
 
-def _equation_text(stated: Statement) -> str:
+def _equation_text(stated: RuleStatement) -> str:
     """Return a user-defined rule's equation on one line; its docstring is not checked and may be wrong."""
     sides = (" ".join(show(side).split()) for side in (stated.lhs, stated.rhs))
     premises = " and ".join(map(show_predicate, stated.premises))

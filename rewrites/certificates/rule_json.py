@@ -27,15 +27,15 @@ from atl.core.terms import Expr, Metavariable
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import Json, Reader, Writer, abbreviated, checked_type
+from rewrites.elaboration import checked
 from rewrites.errors import CertificateError, Unreadable
-from rewrites.instantiation import Arguments
 from rewrites.kernel import Step
-from rewrites.kinds import Kind, is_kind
+from rewrites.metavariables import Kind, is_kind
 from rewrites.rule import USER_FAMILY, Rule, is_name
+from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.registry import register, status_of
 from rewrites.rule_checking.status import Status
-from rewrites.statement import MAX_ELEMENT_RANK, Equation, Ranks, Statement, Variables, groups_of, ranks_of
-from rewrites.stating import checked
+from rewrites.rule_statement import MAX_ELEMENT_RANK, Equation, Ranks, RuleStatement, Variables, groups_of, ranks_of
 
 _PYTHON_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -103,7 +103,7 @@ def _written(rule: Rule, ranks: tuple[Ranks, ...]) -> Json:
     }
 
 
-def _statement_written(stated: Statement) -> Json:
+def _statement_written(stated: RuleStatement) -> Json:
     writer = _StatementWriter(stated)
     return {
         "ranks": stated.ranks,
@@ -116,7 +116,7 @@ def _statement_written(stated: Statement) -> Json:
 class _StatementWriter(Writer):
     """Encodes the terms of a statement, each in full."""
 
-    def __init__(self, stated: Statement) -> None:
+    def __init__(self, stated: RuleStatement) -> None:
         super().__init__(Variables(stated.metavariables, stated.ranks).arrays.values())
         self._stated = stated
 
@@ -270,7 +270,7 @@ def _kind(data: Json) -> Kind:
     raise Unreadable(f"{abbreviated(data)} is not the encoding of a kind", required="[sort, rank, group, […]]")
 
 
-def _statement(kinds: Mapping[str, Kind], data: Json) -> Statement:
+def _statement(kinds: Mapping[str, Kind], data: Json) -> RuleStatement:
     match data:
         case {"ranks": [*ranks], "left": left, "right": right, "premises": [*premises]} if (
             len(data) == 4

@@ -58,7 +58,7 @@ from atl.core.program import Program
 from atl.core.terms import CONSTRUCTORS_BY_WORD, OPERATORS_BY_WORD, Expr, ReshapeOp, Term, Type
 from atl.core.traversal import amounts
 from rewrites.errors import Unreadable
-from rewrites.instantiation import Argument, Function, Parameter, as_surface
+from rewrites.rule_arguments import Argument, Function, Parameter, as_surface
 
 Json: TypeAlias = Any
 """A result of `json.loads`. The writer makes tuples, which do not equal lists: compare with `same`."""

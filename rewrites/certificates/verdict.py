@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from atl.errors import ATLError
 from atl.prove import forget, statistics
-from rewrites.certificates.certificate import describe, load
+from rewrites.certificates.certificate import describe, replay
 from rewrites.certificates.operands import Formats, unknown
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
@@ -48,11 +48,11 @@ def verify(
     smt: bool = True,
     formats: Formats = unknown,
 ) -> Verdict:
-    """Check a certificate like `load`, with the prover's caches cleared, as in a fresh process."""
+    """Check a certificate like `replay`, with the prover's caches cleared, as in a fresh process."""
     forget()
     before = statistics.snapshot()
     try:
-        result: Theorem | ATLError = load(path, rules=rules, smt=smt, formats=formats)
+        result: Theorem | ATLError = replay(path, rules=rules, smt=smt, formats=formats)
     except ATLError as error:
         result = error
     return Verdict(str(path), result, statistics.since(before).z3)

@@ -13,7 +13,7 @@ from atl.core.program import Program
 from atl.core.terms import Expr, Gen, Let, Reduce
 from atl.core.traversal import Path, binds, children, names_bound, names_given
 from atl.errors import InvalidArgument, brief
-from atl.text.names import Names
+from atl.text.index_notation import Names
 from atl.text.printing import text_at
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 from atl.core.terms import Binary
 from atl.core.traversal import subterm
 from atl.errors import ATLError, shortened
-from atl.text.names import INFIX
+from atl.text.index_notation import INFIX
 from atl.text.printing import place_of, show_index, show_predicate, text_at
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.text_pattern import (

@@ -20,7 +20,7 @@ from atl.core.traversal import Path, children, conditions_in, names_bound, names
 from atl.errors import ATLError, ParseError, brief
 from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
-from atl.text.names import BINDERS, INFIX, Level
+from atl.text.index_notation import BINDERS, INFIX, Level
 from rewrites.cursors.cursor import Cursor
 
 _HOLE: Final = re.compile(r"(?<!\w)_(?!\w)")

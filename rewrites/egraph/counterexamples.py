@@ -10,16 +10,15 @@ from typing import Any, Final
 import numpy as np
 
 from atl.core import dtypes
-from atl.core.declared import is_bool_array
 from atl.core.index import Array, Bound, Leaf, Read, Size, Var, atoms, index, value_of
 from atl.core.predicate import FALSE, Predicate, at_most, expressions, non_negative
-from atl.core.program import Program
+from atl.core.program import Program, is_bool_array
 from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import children, conditions_in, indices_in, subterms
 from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
 from atl.prove import Facts, Refuted, prove
-from atl.prove.answer import model_of
+from atl.prove.facts import model_of
 
 TRIES: Final = 40
 LARGEST: Final = 7

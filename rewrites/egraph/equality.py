@@ -13,8 +13,7 @@ from atl.checks.wellformed import check_meaning
 from atl.core.index import ZERO, Index, bound
 from atl.core.predicate import Predicate, negation, predicate_order
 from atl.core.predicate import equal as equation
-from atl.core.program import Program
-from atl.core.results import Result
+from atl.core.program import Program, Result
 from atl.core.substitution import shift_term, with_children
 from atl.core.terms import Access, Expr, Gen, Reduce
 from atl.core.traversal import Path, children, subterm, subterms

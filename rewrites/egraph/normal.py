@@ -21,12 +21,12 @@ from atl.errors import ATLError
 from rewrites.egraph.contexts import Context, Contexts, padding_is_harmless
 from rewrites.egraph.parameters import ENUMERATORS, TileChoices
 from rewrites.egraph.phases import DirectedRule, Phase
-from rewrites.instantiation import Argument
 from rewrites.kernel import instance_at
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import heads, may_match
 from rewrites.named_operators import PADS_AND_TRUNCATIONS
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument
 from rewrites.rules import RULES
 
 MAX_MOVES: Final = 400

@@ -15,8 +15,8 @@ from atl.core.predicate import NonNegative, Predicate, conjunction, conjuncts, e
 from atl.core.terms import Access, Expr, Gen, Guard, Reduce, Reshape, Select, Value
 from atl.core.traversal import children, indices_in
 from rewrites.egraph.contexts import Context
-from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import function_of
+from rewrites.rule_arguments import Argument, Function
 from rewrites.tactics.indices import simpler_condition, simpler_indices
 from rewrites.tactics.simplification import implied
 

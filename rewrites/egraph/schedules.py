@@ -35,7 +35,7 @@ from rewrites.egraph.pricing.costs import code_size, lines, traffic
 from rewrites.egraph.pricing.extraction import Extracted, Extraction, Model, Node
 from rewrites.egraph.search import Limit, Progress, Search, Watch, as_limit
 from rewrites.errors import NotFound, SearchFailed, unknown_name
-from rewrites.instantiation import Argument, Arguments, Function, is_term
+from rewrites.rule_arguments import Argument, Arguments, Function, is_term
 
 LIMIT: Final = Limit(nodes=8_000, rounds=60, seconds=20.0)
 DEFAULT_SIZE: Final = 1_000

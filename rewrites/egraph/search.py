@@ -25,8 +25,8 @@ from rewrites.egraph.parameters import ENUMERATORS, TileChoices
 from rewrites.egraph.phases import DirectedRule
 from rewrites.egraph.store import Skeleton, Store, least_term
 from rewrites.egraph.terms import Terms
-from rewrites.instantiation import Argument
 from rewrites.matching.patterns import Pattern, all_patterns, applied_metavariable
+from rewrites.rule_arguments import Argument
 from rewrites.rules import RULES
 
 Stopped: TypeAlias = Literal["saturated", "met", "node limit", "round limit", "time limit", "interrupted", "running"]

@@ -18,10 +18,10 @@ from atl.core.index import atoms
 from atl.core.substitution import with_children
 from atl.core.terms import Access, Expr, Local, Metavariable, Term
 from atl.core.traversal import Path, children, subterm
-from rewrites.instantiation import Function
 from rewrites.kernel import Step
 from rewrites.matching.patterns import patterns
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Function
 
 Key: TypeAlias = tuple[str, str, int]
 """A metavariable, "index" or "tensor", and the number of its parameter of that sort."""

@@ -38,10 +38,10 @@ from atl.core.terms import (
 )
 from atl.core.traversal import children, conditions_in, own_indices, static
 from atl.errors import ATLError
-from rewrites.instantiation import Argument, Function, Parameter, is_term, lifted, of_indices, substituted
 from rewrites.matching.patterns import Pattern, patterns
 from rewrites.rule import Rule
-from rewrites.statement import Extent, condition_variable, shift_under
+from rewrites.rule_arguments import Argument, Function, Parameter, is_term, lifted, of_indices, substituted
+from rewrites.rule_statement import Extent, condition_variable, shift_under
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from operator import mul
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr, Metavariable
 from rewrites.rule import USER_FAMILY, Rule
-from rewrites.statement import Extent, Ranks, Statement, choices_of_ranks, groups_of
+from rewrites.rule_statement import Extent, Ranks, RuleStatement, choices_of_ranks, groups_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _at_ranks(rule: Rule, ranks: Ranks) -> tuple[Pattern, Pattern] | None:
     )
 
 
-def _typed(stated: Statement) -> dict[str, int]:
+def _typed(stated: RuleStatement) -> dict[str, int]:
     """Return the tensor metavariables of which both sides use only the type, and their ranks."""
     used = stated.lhs.free | stated.rhs.free
     kinds = stated.metavariables

@@ -13,13 +13,11 @@ from typing import Final, assert_never
 
 from atl.checks.scope import outermost
 from atl.core import terms
-from atl.core.declared import AtLeast, Below, Monotonic, facts_of
 from atl.core.index import Array, Index, shift
 from atl.core.predicate import is_predicate
-from atl.core.program import Program
+from atl.core.program import AtLeast, Below, Monotonic, Program, facts_of
 from atl.core.traversal import children
 from atl.errors import InvalidArgument
-from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite
 from rewrites.rocq.notation import (
     NOWHERE,
@@ -32,6 +30,7 @@ from rewrites.rocq.notation import (
     word,
 )
 from rewrites.rocq.statements import at_least_rank, lemma
+from rewrites.rule_arguments import Argument, Function, is_term
 
 SECONDS_EACH: Final = 120
 """Time limit for the proof of one step, in seconds."""

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from lowering.toolchain import cache_directory
+from lowering.builds import cache_directory
 
 HERE: Final = Path(__file__).parent
 LIBRARY: Final = ("Meaning", "Lemmas", "Congruence", "Numbers", "Nests", "Storing")

@@ -13,11 +13,11 @@ from itertools import count
 from typing import Final, assert_never
 
 from atl.core import dtypes, terms
-from atl.core.declared import is_bool_array
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, atoms_of, negation
+from atl.core.program import is_bool_array
 from atl.errors import InvalidArgument
-from rewrites.statement import condition_variable
+from rewrites.rule_statement import condition_variable
 
 BINARY: Final[dict[terms.BinaryOp, str]] = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "over", "min": "least", "max": "greatest",

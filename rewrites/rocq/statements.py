@@ -19,11 +19,10 @@ from atl.core.predicate import Predicate, at_most
 from atl.core.terms import Expr
 from atl.errors import InvalidArgument, UnsafeGuard
 from atl.prove import Facts
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.rocq.notation import Notation, check_distinct, positions, word
 from rewrites.rule import Rule
-from rewrites.statement import MAX_ELEMENT_RANK
-from rewrites.statement import Statement as Stated
+from rewrites.rule_statement import MAX_ELEMENT_RANK, RuleStatement
 
 SECONDS_EACH: Final = 30
 """Time limit of the proof of one rule, for a busy machine."""
@@ -45,11 +44,11 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class RocqStatement:
     """The statement of a rule. `binders` are its metavariables, followed by the extents of its tensors."""
 
     rule: Rule
-    equation: Stated
+    equation: RuleStatement
     binders: tuple[tuple[str, str], ...]
     hypotheses: tuple[Hypothesis, ...]
 
@@ -78,13 +77,13 @@ class Statement:
         return "\n".join(lines)
 
 
-def called(stated: Stated) -> dict[int, str]:
+def called(stated: RuleStatement) -> dict[int, str]:
     """Return the names of the variables of a statement."""
     names = {uid: word(name) for uid, name in stated.names.items()}
     return names | {uid: f"{word(of)}{dimension}" for uid, (of, dimension) in stated.extents.items()}
 
 
-def statement(rule: Rule) -> Statement:
+def statement(rule: Rule) -> RocqStatement:
     """Return the statement of a rule."""
     stated = at_least_rank(rule)
     if stated.lhs.type.rank != stated.rhs.type.rank:
@@ -99,10 +98,10 @@ def statement(rule: Rule) -> Statement:
     hypotheses += [*_wellformed(stated.lhs), *_wellformed(stated.rhs)]
     always = {hypothesis.goal for hypothesis in hypotheses if not hypothesis.facts}
     needed = [each for each in dict.fromkeys(hypotheses) if not each.facts or each.goal not in always]
-    return Statement(rule, stated, tuple(binders), tuple(needed))
+    return RocqStatement(rule, stated, tuple(binders), tuple(needed))
 
 
-def at_least_rank(rule: Rule) -> Stated:
+def at_least_rank(rule: Rule) -> RuleStatement:
     """Return the equation for elements of the least ranks."""
     if not rule.statements:
         raise InvalidArgument(

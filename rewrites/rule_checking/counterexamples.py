@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Final
 
 from atl.meaning.polynomials import Polynomial
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.rule import Rule
 from rewrites.rule_checking.exhaustion import FLOAT, REACH, Counterexample
 

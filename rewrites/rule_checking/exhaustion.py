@@ -34,9 +34,9 @@ from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Scalars
 from atl.prove import Facts, Proved, prove
-from rewrites.instantiation import Argument, Function, abstracted, applied, of_indices
 from rewrites.rule import Equation, Kind, Rule
-from rewrites.statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, Statement, groups_of
+from rewrites.rule_arguments import Argument, Function, abstracted, applied, of_indices
+from rewrites.rule_statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, RuleStatement, groups_of
 
 WINDOW: Final = range(-1, 4)
 """Values of index metavariables."""
@@ -100,7 +100,7 @@ class Verdict:
     counterexample: Counterexample | None = None
     ranks: set[Ranks] = field(default_factory=set)
 
-    def note(self, stated: Statement, found: Counterexample | bool | None) -> None:
+    def note(self, stated: RuleStatement, found: Counterexample | bool | None) -> None:
         """Count the result for one choice of a statement."""
         if found is None:
             self.skipped += 1
@@ -130,7 +130,7 @@ class Generic:
     """Generic arguments for a statement, for one choice of integers, and the arrays that they read."""
 
     def __init__(
-        self, stated: Statement, choice: dict[str, int], types: ElementTypes | None = None, variant: int = 0
+        self, stated: RuleStatement, choice: dict[str, int], types: ElementTypes | None = None, variant: int = 0
     ) -> None:
         self.stated = stated
         self.choice = choice
@@ -227,7 +227,7 @@ class Generic:
         return Tensor(Input(found))
 
 
-def element_shapes(stated: Statement, variant: int) -> dict[str, tuple[int, ...]]:
+def element_shapes(stated: RuleStatement, variant: int) -> dict[str, tuple[int, ...]]:
     """Return the extents of the elements of each group."""
     extents = ELEMENT_SHAPES[variant % len(ELEMENT_SHAPES)]
     return {group: extents[:rank] for group, rank in zip(groups_of(stated.metavariables), stated.ranks, strict=True)}
@@ -241,13 +241,13 @@ class Spelled(Generic):
     ignores p // k does not require a positive k.
     """
 
-    def __init__(self, stated: Statement, choice: dict[str, int], random: Random) -> None:
+    def __init__(self, stated: RuleStatement, choice: dict[str, int], random: Random) -> None:
         super().__init__(stated, choice, variant=random.randrange(len(ELEMENT_SHAPES)))
         self.random = random
         self.written: list[Index] = []
 
     @staticmethod
-    def drawn(stated: Statement, random: Random) -> Spelled:
+    def drawn(stated: RuleStatement, random: Random) -> Spelled:
         # Small and often negative, or large, except that a product of many sums has too many terms.
         products = any(isinstance(at, Reduce) and at.monoid == "product" for at in subterms(stated.lhs))
         other = LARGE if not products and random.random() < 0.5 else NEGATIVE
@@ -313,11 +313,11 @@ def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
     return verdict
 
 
-def generics(stated: Statement, cases: int, seed: int = 0) -> Iterator[Generic]:
+def generics(stated: RuleStatement, cases: int, seed: int = 0) -> Iterator[Generic]:
     """Yield generic arguments for a statement, fewer for elements of rank 2 or more."""
     most = most_cases(stated, cases)
     # Polynomials depend on element types only through casts.
-    ways = list(stated.choices_of_types()) if _casts(stated) else [None]
+    ways = list(stated.choices_of_types()) if has_casts(stated) else [None]
     # Few choices are repeated, so that elements of all shapes are tried.
     chosen = list(choices(stated, most, seed))
     repeats = -(-FEWEST // len(chosen)) if chosen and any(stated.ranks) else 1
@@ -325,7 +325,7 @@ def generics(stated: Statement, cases: int, seed: int = 0) -> Iterator[Generic]:
         yield Generic(stated, choice, ways[variant % len(ways)], variant)
 
 
-def most_cases(stated: Statement, cases: int) -> int:
+def most_cases(stated: RuleStatement, cases: int) -> int:
     """Return the number of choices tried for a statement, limited for higher ranks, which have many statements."""
     if is_low(stated):
         return cases
@@ -333,11 +333,12 @@ def most_cases(stated: Statement, cases: int) -> int:
     return min(max(FEWEST, HIGHER // higher), cases)
 
 
-def _casts(stated: Statement) -> bool:
+def has_casts(stated: RuleStatement) -> bool:
+    """Return whether a side of a statement has a cast."""
     return any(isinstance(at, Cast) for side in (stated.lhs, stated.rhs) for at in subterms(side))
 
 
-def is_low(stated: Statement) -> bool:
+def is_low(stated: RuleStatement) -> bool:
     """Return whether a statement has only elements of rank 0 and 1."""
     return all(rank <= 1 for rank in stated.ranks)
 
@@ -370,7 +371,7 @@ def found_of_unlike_elements(rule: Rule, seed: int = 0) -> Counterexample | None
     return None
 
 
-def instance(stated: Statement, generic: Generic) -> Equation | None:
+def instance(stated: RuleStatement, generic: Generic) -> Equation | None:
     """Return the instance for these arguments; None unless its premises hold and both sides are well-formed."""
     try:
         arguments = generic.arguments()
@@ -396,7 +397,7 @@ def work(term: Expr) -> int:
     return total
 
 
-def compared(stated: Statement, generic: Generic, scalars: Scalars[Any]) -> Counterexample | bool | None:
+def compared(stated: RuleStatement, generic: Generic, scalars: Scalars[Any]) -> Counterexample | bool | None:
     """Return True if the sides are equal in shape and values, a counterexample, or None if the choice is skipped."""
     made = instance(stated, generic)
     if made is None:
@@ -463,7 +464,7 @@ def size(of: dict[str, range]) -> int:
 
 
 def choices(
-    stated: Statement, most: int, seed: int = 0, extra: Mapping[str, range] = MappingProxyType({})
+    stated: RuleStatement, most: int, seed: int = 0, extra: Mapping[str, range] = MappingProxyType({})
 ) -> Iterator[dict[str, int]]:
     """Yield every choice, or up to `most` random ones that satisfy the premises. `extra` adds names with values."""
     of = {**spaces(stated.metavariables), **extra}
@@ -477,14 +478,14 @@ def choices(
     yield from islice((choice for choice in drawn if _all_hold(stated, chosen, choice)), most)
 
 
-def _is_of_choice(stated: Statement, premise: Predicate) -> bool:
+def _is_of_choice(stated: RuleStatement, premise: Predicate) -> bool:
     """Return whether a premise depends only on chosen numbers, not on the extents of elements."""
     variables = (atom.uid for atom in atoms_of(premise) if isinstance(atom, Var))
     extents = (stated.extents[uid] for uid in variables if uid in stated.extents)
     return all(dimension < stated.metavariables[name].rank for name, dimension in extents)
 
 
-def _all_hold(stated: Statement, premises: Sequence[Predicate], choice: Mapping[str, int]) -> bool:
+def _all_hold(stated: RuleStatement, premises: Sequence[Predicate], choice: Mapping[str, int]) -> bool:
     def leaf(at: Leaf) -> int:
         assert isinstance(at, Var)
         if at.uid not in stated.extents:

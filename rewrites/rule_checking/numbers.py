@@ -1,106 +1,229 @@
-"""Numeric checks of rules about roots, extrema or quotients, which the symbolic check cannot decide.
+"""Numeric checks of rules about roots, extrema, quotients or casts, which the symbolic check cannot decide.
 
 Over polynomials (`exhaustion`) `max(a, b)` is an opaque symbol, so sides that are equal by the order of numbers seem to
-differ. They are compared in exact numbers, or in floating point if there are no exact values.
+differ. They are compared in exact numbers, or in floating point if there are no exact values. If the rule has casts,
+they are also compared where casts round.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from math import isfinite
+from functools import cache
+from math import isfinite, isinf, isnan, isqrt
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 
-from atl.core.dtypes import is_integer
-from atl.core.terms import Expr
+from atl.core.dtypes import INTEGERS, is_integer, range_of
+from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import NotExact
 from atl.meaning.polynomials import Polynomials
 from atl.meaning.scalars import Exact, Machine
-from rewrites.rule import Rule
+from rewrites.rule import Equation, Rule
+from rewrites.rule_checking.choices import Seeded, choose
 from rewrites.rule_checking.exhaustion import (
     Counterexample,
     Generic,
     Lazy,
-    Side,
     Verdict,
     choices,
     compared,
     counterexample,
+    has_casts,
     instance,
     meant,
     most_cases,
     size,
     spaces,
 )
-from rewrites.statement import Statement
+from rewrites.rule_statement import ElementTypes, RuleStatement
 
 _ELEMENTS: Final = re.compile(r"\w+\[[-\d, ]*\]")
 DENOMINATORS: Final = (1, 1, 1, 2, 3)
 _CLOSE: Final = 1e-6
 """Relative tolerance for sides in floating point."""
+_WHOLE: Final = ((1 << 24) + 1, (1 << 53) + 1)
+"""The smallest positive integers that float32 and float64 do not represent."""
+
+
+@cache
+def extremes(dtype: str) -> tuple[Fraction, ...]:
+    """Return elements at which a type wraps, rounds, or does not fit into another type.
+
+    For an integer type, they are its limits, half of them, roots whose squares are out of range, and integers that a
+    float type does not represent. For a float type, they are the nearest elements to those of the integer types, and
+    fractions near them.
+    """
+    if not is_integer(dtype):
+        near = [value * part for of in INTEGERS for value in extremes(of) for part in (1, Fraction(1, 1024))]
+        return tuple(dict.fromkeys(nearest(value, dtype) for value in near))
+    low, high = range_of(dtype)
+    whole = [sign * value for value in _WHOLE if value <= high for sign in (1, -1)]
+    return tuple(map(Fraction, (low, high, low // 2, high // 2 + 1, isqrt(high) + 1, -isqrt(high) - 1, *whole)))
+
+
+@np.errstate(all="ignore")
+def nearest(value: Fraction, dtype: str) -> Fraction:
+    """Return the element of a float type that is nearest to a number. Raises `NotExact` if it is infinite."""
+    machine = Machine()
+    if value.denominator == 1 and -(1 << 63) <= value < 1 << 63:
+        return Exact().element(machine.cast(dtype, "int64", np.int64(int(value))), dtype)
+    try:
+        return Exact().element(machine.constant(float(value), dtype), dtype)
+    except OverflowError:
+        raise _not_represented(value, dtype) from None
+
+
+class Rounding(Exact):
+    """Exact numbers that their element types represent; only casts round.
+
+    A kernel computes these values bit for bit, in any order of its sums. An operation with another result, such as
+    1 / 3, raises `NotExact`.
+    """
+
+    def constant(self, value: float, dtype: str) -> Fraction:
+        return _represented(super().constant(value, dtype), dtype)
+
+    def from_index(self, value: int, dtype: str) -> Fraction:
+        return _represented(super().from_index(value, dtype), dtype)
+
+    def element(self, raw: Any, dtype: str) -> Fraction:
+        return _represented(super().element(raw, dtype), dtype)
+
+    def unary(self, op: UnaryOp, dtype: str, x: Fraction) -> Fraction:
+        return _represented(super().unary(op, dtype, x), dtype)
+
+    def binary(self, op: BinaryOp, dtype: str, x: Fraction, y: Fraction) -> Fraction:
+        return _represented(super().binary(op, dtype, x, y), dtype)
+
+    def cast(self, target: str, source: str, x: Fraction) -> Fraction:
+        made = super().cast(target, source, x)
+        return made if is_integer(target) else nearest(made, target)
+
+
+def _represented(value: Fraction, dtype: str) -> Fraction:
+    if not is_integer(dtype) and nearest(value, dtype) != value:
+        raise _not_represented(value, dtype)
+    return value
+
+
+def _not_represented(value: Fraction, dtype: str) -> NotExact:
+    return NotExact(f"{value} is not an element of {dtype}", required="values that the element types represent")
+
+
+class _Machine(Machine):
+    """Machine numbers, with the number of infinite results on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.infinities = 0
+
+    def unary(self, op: UnaryOp, dtype: str, x: Any) -> Any:
+        return self._noted(super().unary(op, dtype, x))
+
+    def binary(self, op: BinaryOp, dtype: str, x: Any, y: Any) -> Any:
+        return self._noted(super().binary(op, dtype, x, y))
+
+    def _noted(self, made: Any) -> Any:
+        self.infinities += isinf(made)
+        return made
 
 
 class InNumbers(Generic):
-    """Arguments with small elements of both signs: integers, and for float types also fractions."""
+    """Arguments with elements of both signs: integers, and for float types also fractions.
 
-    def __init__(self, stated: Statement, choice: dict[str, int], random: Random, variant: int) -> None:
-        super().__init__(stated, choice, variant=variant)
+    They are small, or with `extreme` half of them are extremes of their type.
+    """
+
+    def __init__(
+        self, stated: RuleStatement, choice: dict[str, int], random: Random, variant: int,
+        types: ElementTypes | None = None, *, extreme: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(stated, choice, types, variant)
         self.random = random
+        self.extreme = extreme
 
     def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> Lazy:
-        below = (1,) if is_integer(dtype) else DENOMINATORS
-        return Lazy(extents, lambda _: Fraction(self.random.randint(-4, 4), self.random.choice(below)))
+        return Lazy(extents, lambda _: self._element(dtype))
+
+    def _element(self, dtype: str) -> Fraction:
+        if self.extreme and self.random.randrange(2):
+            return choose(Seeded(self.random), extremes(dtype))
+        return Fraction(self.random.randint(-4, 4), 1 if is_integer(dtype) else self.random.choice(DENOMINATORS))
 
 
-def decide_in_numbers(rule: Rule, cases: int, seed: int = 0) -> Verdict:
-    """Compare both sides in numbers for each statement of the rule."""
+def ways(stated: RuleStatement, *, integers: bool) -> list[ElementTypes]:
+    """Return the assignments of types to type variables: of float types, or with at least one integer type."""
+    return [types for types in stated.choices_of_types() if any(map(is_integer, types.values())) == integers]
+
+
+def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool = False) -> Verdict:
+    """Compare both sides in numbers for each statement of the rule. `integers` is as in `samples.sample`."""
     random = Random(seed)
     verdict = Verdict(rule.name, exhaustive=False)
     repeats = max(1, cases // max(1, size(spaces(rule.metavariables))))
     for stated in rule.statements.values():
         most = most_cases(stated, cases)
+        # Only casts and integers depend on element types.
+        typed: list[Any] = ways(stated, integers=integers) if integers or has_casts(stated) else [None]
         repeated = (choice for choice in choices(stated, most, seed) for _ in range(min(repeats, most)))
-        for variant, choice in enumerate(repeated):
-            verdict.note(stated, _compared(InNumbers(stated, choice, random, variant), variant))
+        for variant, choice in enumerate(repeated if typed else ()):
+            types = typed[variant // 2 % len(typed)]
+            generic = InNumbers(stated, choice, random, variant, types, extreme=bool(variant % 2))
+            verdict.note(stated, _compared(generic, variant))
             if verdict.counterexample is not None:
                 return verdict
     return verdict
 
 
+def compared_exactly(made: Equation, generic: Generic) -> Counterexample | None:
+    """Compare the sides in exact numbers, and if the rule has casts also where they round. Raises `NotExact`."""
+    found = _differing(made, generic, Exact())
+    if found is None and has_casts(generic.stated):
+        with suppress(NotExact):
+            return _differing(made, generic, Rounding())
+    return found
+
+
+def _differing(made: Equation, generic: Generic, scalars: Exact) -> Counterexample | None:
+    return counterexample(generic, meant(made.lhs, generic, scalars), meant(made.rhs, generic, scalars), operator.ne)
+
+
 def _compared(generic: InNumbers, variant: int) -> Counterexample | bool | None:
     made = instance(generic.stated, generic)
-    found = None if made is None else _sides(made.lhs, made.rhs, generic)
-    if found is None:
+    if made is None:
         return None
-    differing = counterexample(generic, *found, _differ)
-    return True if differing is None else replace(differing, elements=dict(_read(generic.stated, generic, variant)))
-
-
-def _sides(lhs: Expr, rhs: Expr, generic: Generic) -> tuple[Side, Side] | None:
-    """Evaluate both sides exactly, or in floating point; None if a value is undefined or infinite."""
     try:
-        return meant(lhs, generic, Exact()), meant(rhs, generic, Exact())
+        differing = compared_exactly(made, generic)
     except NotExact:
-        machine = Machine()
-        found = meant(lhs, generic, machine), meant(rhs, generic, machine)
-        whole = all(isfinite(value) for _, values in found for value in values.ravel())
-        return found if whole and not machine.divisions_by_zero and not machine.undefined else None
+        machine = _Machine()
+        sides = meant(made.lhs, generic, machine), meant(made.rhs, generic, machine)
+        # Rounding errors of large numbers exceed any tolerance.
+        if generic.extreme or machine.infinities or machine.divisions_by_zero or machine.undefined:
+            return None
+        differing = counterexample(generic, *sides, _differ)
+    return True if differing is None else replace(differing, elements=dict(_read(generic, variant)))
 
 
 def _differ(left: Any, right: Any) -> bool:
     if isinstance(left, float | np.floating):
+        # The root or the logarithm of a negative number is NaN.
+        if not (isfinite(left) and isfinite(right)):
+            return isnan(left) != isnan(right)
         return bool(abs(left - right) > _CLOSE * max(1.0, abs(left), abs(right)))
     return bool(left != right)
 
 
-def _read(stated: Statement, generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
+def _read(generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
     """Yield the elements that the sides read where they differ, named as in the symbolic check."""
-    symbolic = compared(stated, Generic(stated, generic.choice, variant=variant), Polynomials())
+    stated = generic.stated
+    symbolic = compared(stated, Generic(stated, generic.choice, generic.types, variant), Polynomials())
     if isinstance(symbolic, Counterexample) and symbolic.first is not None:
         _, left, right = symbolic.first
         for name in sorted(set(_ELEMENTS.findall(f"{left} {right}"))):

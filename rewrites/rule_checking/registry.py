@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 from atl.core.dtypes import is_integer
 from atl.errors import ATLError, InvalidArgument, InvalidName, brief
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
-from rewrites.instantiation import Arguments
-from rewrites.rule import Rule, Statements
+from rewrites.rule import Rule, RuleStatements
+from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
 from rewrites.rule_checking.numbers import decide_in_numbers
@@ -81,7 +81,7 @@ def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
     integers = next(filter(is_integer, stated.types_of(arguments, dtype).values()), None)
     if integers is not None and found.integer_counterexample is not None:
         raise NotATheorem(
-            f"{rule.name} is not true for elements of {integers}, which wrap",
+            f"{rule.name} is not true for elements of {integers}",
             required="float elements: the rule was found false for integers",
             numbers=show_counterexample(rule, found.integer_counterexample),
         )
@@ -117,7 +117,7 @@ def register(rule: Rule, cases: int = CASES) -> ProofStatus:
     """
     if type(rule) is not Rule:
         raise InvalidArgument(f"{type(rule).__name__} is not a rule", required="a function decorated with @rule")
-    if type(rule.statements) is Statements:
+    if type(rule.statements) is RuleStatements:
         raise InvalidArgument(
             f"the equations of {rule.name} are computed only when it is used",
             required="equations computed when the rule is declared: @rule of rewrites.user_rules",
@@ -150,9 +150,11 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
         return replace(found, counterexample=numbers.counterexample)
     if not is_of_symbols(found.counterexample):
         return found
+    integers = decide_in_numbers(rule, cases, integers=True).counterexample or found.integer_counterexample
     return replace(
         found, status=Status.TESTED if numbers.decided else Status.UNSUPPORTED, cases=numbers.decided,
-        exhaustive=False, reason=SYMBOLS, counterexample=None, ranks=frozenset(numbers.ranks),
+        exhaustive=False, reason=SYMBOLS, counterexample=None, integer_counterexample=integers,
+        ranks=frozenset(numbers.ranks),
     )  # fmt: skip
 
 

@@ -6,19 +6,17 @@ Decisions come from Hypothesis, which shrinks a counterexample, or from a seeded
 from __future__ import annotations
 
 from fractions import Fraction
-from math import isqrt
 from typing import Any, Final
 
 import atl
 from atl import IndexExpr, Tensor
-from atl.core.dtypes import is_integer, range_of
+from atl.core.dtypes import is_integer
 from atl.core.index import constant
 from atl.core.predicate import FALSE, TRUE
 from atl.errors import NotExact
-from atl.meaning.scalars import Exact
-from rewrites.instantiation import Argument, Function, abstracted
-from rewrites.kinds import Kind
+from rewrites.metavariables import Kind
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, Function, abstracted
 from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
 from rewrites.rule_checking.exhaustion import (
     ELEMENT_SHAPES,
@@ -27,14 +25,15 @@ from rewrites.rule_checking.exhaustion import (
     Generic,
     Lazy,
     Verdict,
-    compared,
     element_shapes,
+    instance,
     is_low,
 )
-from rewrites.statement import ElementTypes, Statement
+from rewrites.rule_checking.numbers import compared_exactly, extremes, ways
+from rewrites.rule_statement import ElementTypes, RuleStatement
 
-AT_THE_ENDS: Final = 40
-"""Percentage of integer elements drawn near the limits of their type."""
+EXTREME: Final = 40
+"""Percentage of elements drawn from the extremes of their type."""
 AT_HIGHER_RANKS: Final = 30
 """Percentage of samples that may have elements of rank 2 or more."""
 UNLIKE: Final = 15
@@ -46,7 +45,7 @@ LIKELY: Final = 60
 class Sample(Generic):
     """Random arguments for a rule. Each tensor and each function is a small random program."""
 
-    def __init__(self, stated: Statement, choices: Choices, types: ElementTypes | None = None) -> None:
+    def __init__(self, stated: RuleStatement, choices: Choices, types: ElementTypes | None = None) -> None:
         super().__init__(stated, {}, types, choices.integer(0, len(ELEMENT_SHAPES) - 1))
         self.choices = choices
         self._dtype = FLOAT
@@ -142,16 +141,12 @@ class Sample(Generic):
 
     def _element(self, dtype: str) -> Fraction:
         choices = self.choices
-        if not is_integer(dtype):
-            return Fraction(choices.integer(-9, 9), choices.integer(1, 4))
-        if not chance(choices, AT_THE_ENDS):
-            return Fraction(choices.integer(-9, 9))
-        # Values for which integers wrap: the limits, half of them, and roots whose squares are out of range.
-        low, high = range_of(dtype)
-        return Fraction(choose(choices, (low, high, low // 2, high // 2 + 1, isqrt(high) + 1, -isqrt(high) - 1)))
+        if chance(choices, EXTREME):
+            return choose(choices, extremes(dtype))
+        return Fraction(choices.integer(-9, 9), 1 if is_integer(dtype) else choices.integer(1, 4))
 
 
-def drawn_statement(rule: Rule, choices: Choices) -> Statement:
+def drawn_statement(rule: Rule, choices: Choices) -> RuleStatement:
     """Return a random statement of the rule, usually for elements of rank 0 and 1."""
     every = list(rule.statements.values())
     low = [stated for stated in every if is_low(stated)]
@@ -178,11 +173,13 @@ def sample(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, int
         if verdict.decided == wanted:
             break
         stated = drawn_statement(rule, choices)
-        ways = [types for types in stated.choices_of_types() if any(map(is_integer, types.values())) == integers]
-        if not ways:
+        typed = ways(stated, integers=integers)
+        if not typed:
             continue
+        generic = Sample(stated, choices, typed[number % len(typed)])
+        made = instance(stated, generic)
         try:
-            verdict.note(stated, compared(stated, Sample(stated, choices, ways[number % len(ways)]), Exact()))
+            verdict.note(stated, None if made is None else compared_exactly(made, generic) or True)
         except NotExact:
             continue  # for instance an irrational root
         if verdict.counterexample is not None:

@@ -16,8 +16,8 @@ from rewrites.rule import Rule
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide
 from rewrites.rule_checking.samples import sample
 from rewrites.rule_checking.symbolic import proved
+from rewrites.rule_statement import Ranks
 from rewrites.rules.bounded import BOUNDED_ONLY
-from rewrites.statement import Ranks
 
 
 class Status(IntEnum):
@@ -38,7 +38,7 @@ INTEGER_SAMPLES: Final = 60
 """Number of samples that must agree if a rule can have integer elements: integers differ only where they wrap."""
 MIN_INTEGER_SAMPLES: Final = 10
 """Number of integer samples that must agree before an unproved rule may be used on integers."""
-FLOATS_ONLY: Final = "; of float elements only: it is false for integers, which wrap"
+FLOATS_ONLY: Final = "; of float elements only: it is false for integers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ProofStatus:
     `cases` is the number of choices of sizes and indices at which both sides were compared. `exhaustive` is true if
     they are the whole window. `reason` explains why the rule is not proved. A false rule has a counterexample.
 
-    `integer_counterexample` is set for a rule that holds for floats but not for integers, which wrap; it may be used on
+    `integer_counterexample` is set for a rule that holds for floats but not for integers; it may be used on
     floats only. An unproved rule is used only as it was tried: at these `ranks` of elements, and on integers only if
     `tried_on_integers`.
     """

@@ -45,7 +45,7 @@ from rewrites.rule_checking.symbolic_values import (
     constant,
     vanishes,
 )
-from rewrites.statement import Statement
+from rewrites.rule_statement import RuleStatement
 
 DEEPEST: Final = 14
 """Maximum depth of case splits."""
@@ -427,7 +427,7 @@ def goals(rule: Rule) -> Iterator[Goal]:
     return map(_goal, rule.statements.values())
 
 
-def _goal(stated: Statement) -> Goal:
+def _goal(stated: RuleStatement) -> Goal:
     lhs, rhs = _windowed(stated.lhs), _windowed(stated.rhs)
     facts = [pred.map_indices(premise, _window) for premise in stated.premises]
     facts += [*_outside(lhs), *_outside(rhs)]

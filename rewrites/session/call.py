@@ -5,17 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from types import FunctionType
-from typing import Any, TypeVar
 
 from atl.core.program import Program
 from atl.core.traversal import Path, names_given, subterm
-from atl.errors import ATLError, InvalidArgument, Location, Source, brief
+from atl.errors import InvalidArgument, brief
+from atl.parameters import wrong_arguments
 from rewrites.cursors.cursor import binders
 from rewrites.cursors.targets import Handle
 from rewrites.derivation import path_after
-from rewrites.errors import DoesNotApply, unknown_name
+from rewrites.errors import DoesNotApply
 from rewrites.kernel import Step, Theorem
 from rewrites.tactics.tactic import Tactic
 
@@ -71,7 +69,7 @@ def check_tactic_arguments(
         inspect.signature(tactic).bind(None, *arguments, **options)
     except TypeError as error:
         if isinstance(tactic, Tactic):
-            raise _wrong_arguments(tactic.__name__, tactic, arguments, options) from None
+            raise wrong_arguments(f"s.{tactic.__name__}", tactic, (None, *arguments), options, receiver=True) from None
         raise InvalidArgument(
             f"{getattr(tactic, '__name__', 'the tactic')} does not accept these arguments: {error}",
             required="a function whose first parameter is the derivation: def tactic(work, …)",
@@ -156,84 +154,3 @@ def _sole_binder_named(program: Program, names: tuple[str, ...]) -> Path | None:
     """Return the only binder with these names: a tactic may remove a binder and create it again."""
     found = [cursor.path for cursor in binders(program) if names_given(cursor.term) == names]
     return found[0] if len(found) == 1 else None
-
-
-# -- arguments that do not match the parameters ------------------------------------------------------------------------
-
-C = TypeVar("C", bound=type)
-
-
-def checks_arguments(cls: C) -> C:
-    """Make each public method of a class raise `InvalidArgument` for missing, unknown and surplus arguments."""
-    for name, method in inspect.getmembers(cls, inspect.isfunction):
-        if not name.startswith("_"):
-            setattr(cls, name, _checking(name, method))
-    return cls
-
-
-def _checking(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    wrong_arguments = _wrong_arguments
-    ours = ATLError
-
-    def call(*arguments: Any, **options: Any) -> Any:
-        try:
-            return method(*arguments, **options)
-        except TypeError as error:
-            trace = error.__traceback__
-            if isinstance(error, ours) or trace is None or trace.tb_next is not None:
-                raise  # raised inside the method
-            raise wrong_arguments(name, method, arguments[1:], options) from None
-
-    # doctest collects a function by its globals, so `call` gets the method's and may not use globals of this module.
-    checked = FunctionType(call.__code__, method.__globals__, name, None, call.__closure__)
-    return wraps(method)(checked)
-
-
-def _wrong_arguments(
-    name: str, method: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
-) -> InvalidArgument:
-    """Return the error for a call whose arguments do not match the parameters of the method."""
-    parameters = list(inspect.signature(method).parameters.values())[1:]
-    positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    known = [each.name for each in parameters]
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    unknown = [option for option in options if option not in known and not takes_any]
-    given = {*positional[: len(arguments)], *options}
-    required = [each for each in parameters if each.default is each.empty and each.kind in _NEEDED]
-    missing = [each.name for each in required if each.name not in given]
-    suggestions: tuple[str, ...] = ()
-    if unknown:
-        summary = f"s.{name} has no parameter {unknown[0]!r}"
-        suggestions = unknown_name("parameter", unknown[0], known, required="").suggestions
-    elif len(arguments) > len(positional):
-        plural = "" if len(positional) == 1 else "s"
-        summary = f"s.{name} takes {len(positional) or 'no'} positional argument{plural}, got {len(arguments)}"
-        suggestions = _grouped(name, parameters, len(positional), arguments)
-    elif missing:
-        summary = f"missing argument{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))} of s.{name}"
-    else:
-        summary = f"s.{name} got {next(each for each in positional if each in options)!r} twice"
-    return InvalidArgument(
-        summary,
-        place=Location(source=Source.caller()),
-        required=f"s.{name}{_without_types(parameters)}",
-        suggestions=suggestions,
-    )
-
-
-_NEEDED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-
-def _without_types(parameters: Sequence[inspect.Parameter]) -> inspect.Signature:
-    return inspect.Signature([each.replace(annotation=inspect.Parameter.empty) for each in parameters])
-
-
-def _grouped(
-    name: str, parameters: Sequence[inspect.Parameter], count: int, arguments: Sequence[Any]
-) -> tuple[str, ...]:
-    """Suggest lists where each of several loops was passed as an argument: tile("i", "j", 8, 8)."""
-    if not count or len(arguments) % count or parameters[0].annotation != "arg.Loops":
-        return ()
-    each = len(arguments) // count
-    lists = [f"[{', '.join(map(brief, arguments[at : at + each]))}]" for at in range(0, len(arguments), each)]
-    return (f"s.{name}({', '.join(lists)})",)

@@ -31,8 +31,8 @@ from rewrites.matching.match import Mismatch, match
 from rewrites.matching.patterns import all_patterns
 from rewrites.matching.rule_index import heads, may_match
 from rewrites.rule import Rule
+from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
-from rewrites.statement import MAX_ELEMENT_RANK
 from rewrites.tactics.simplification import inline, simpl_guard
 
 MAX_SUGGESTIONS = 4

@@ -17,13 +17,13 @@ from atl.core.program import Program
 from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Local, TensorVar, Term
 from atl.surface.values import Condition, IndexExpr, Tensor
+from atl.text.index_notation import Names
 from atl.text.latex import formula
-from atl.text.names import Names
 from atl.text.printing import place_of, show, show_index, show_predicate, show_program
 from rewrites.cursors.cursor import cursor_at
-from rewrites.instantiation import Argument, Function
 from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.rule import Kind, Rule
+from rewrites.rule_arguments import Argument, Function
 from rewrites.rule_checking.registry import status_text
 from rewrites.session.call import Call
 from rewrites.session.rule_text import premises_text, side_latex, side_text

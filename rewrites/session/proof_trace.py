@@ -14,7 +14,7 @@ from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
 from atl.errors import InvalidArgument, brief
-from atl.text.names import Names
+from atl.text.index_notation import Names
 from atl.text.printing import show_predicate
 from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.kernel import ProvedPremise, Step, Theorem

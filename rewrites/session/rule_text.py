@@ -9,8 +9,8 @@ from atl.core.predicate import Predicate, substitute
 from atl.core.terms import Expr, Metavariable, Term
 from atl.core.traversal import Path, children, conditions_in, indices_in, names_bound
 from atl.errors import InvalidArgument
+from atl.text.index_notation import Names
 from atl.text.latex import formula
-from atl.text.names import Names
 from atl.text.printing import show, show_index, show_predicate, text_at
 from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.matching.patterns import Pattern, patterns

@@ -10,16 +10,15 @@ from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
 from atl.errors import ATLError
 from atl.parsing.parse import parse
-from atl.text.index_notation import write_condition, write_index
-from atl.text.names import ASCII
+from atl.text.index_notation import ASCII, write_condition, write_index
 from atl.text.printing import condition_text, index_text, show_program
 from rewrites.certificates.rule_json import names_of
 from rewrites.certificates.term_json import text_of
 from rewrites.derivation import Derivation, arguments_of
-from rewrites.instantiation import Argument, Function, sort_of
 from rewrites.kernel import Step, Theorem, reflexivity
 from rewrites.matching.match import Mismatch, match
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, Function, sort_of
 from rewrites.rule_checking.registry import status_of
 from rewrites.rules import RULES
 

@@ -17,7 +17,7 @@ from atl.prove import Facts, lower_bound, proves, simplify, upper_bound
 from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.instantiation import Argument, Function
+from rewrites.rule_arguments import Argument, Function
 from rewrites.tactics.indices import closed
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
 from rewrites.tactics.storage.binding import bind, binders_between, first_path

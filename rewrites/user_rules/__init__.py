@@ -15,6 +15,7 @@ double (x : float32[n]) : float32[n] :=
   ⊞[i < n] 2 * x[i]
 """
 
+from atl.parameters import check_calls as _check_calls
 from rewrites.rule import (
     Body,
     BodyT,
@@ -44,3 +45,5 @@ __all__ = [
     "Rule", "Scalar", "UserDefinitions", "Vector", "VectorT", "equation", "given", "proof_status", "read", "rule",
     "tactic", "tactics",
 ]  # fmt: skip
+
+_check_calls(globals())

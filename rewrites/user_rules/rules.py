@@ -9,12 +9,12 @@ from typing import overload
 
 from atl.core.dtypes import ANY_DTYPE
 from atl.errors import ATLError, DtypeError, InvalidArgument, brief
-from rewrites.kinds import Kind
+from rewrites.elaboration import stated
+from rewrites.metavariables import Kind
 from rewrites.rule import USER_FAMILY, Equation, Rule, is_name, metavariables_of
 from rewrites.rule_checking.registry import register, status_of
 from rewrites.rule_checking.status import ProofStatus
-from rewrites.statement import Ranks, Statement, choices_of_ranks
-from rewrites.stating import stated
+from rewrites.rule_statement import Ranks, RuleStatement, choices_of_ranks
 
 
 @overload
@@ -104,12 +104,12 @@ def _module_of(function: FunctionType) -> str:
     return str(function.__module__) if function.__qualname__ == function.__name__ else ""
 
 
-def _statements(function: Callable[..., Equation], kinds: Mapping[str, Kind]) -> Mapping[Ranks, Statement]:
+def _statements(function: Callable[..., Equation], kinds: Mapping[str, Kind]) -> Mapping[Ranks, RuleStatement]:
     """Call the function at each rank of elements and return the statements.
 
     The function may fail at some ranks; the rule then does not apply to elements of these ranks.
     """
-    found: dict[Ranks, Statement] = {}
+    found: dict[Ranks, RuleStatement] = {}
     failed: list[Exception] = []
     for ranks in choices_of_ranks(kinds):
         try:

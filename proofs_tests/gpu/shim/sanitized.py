@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lowering.c.values.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES
 from lowering.nest.loopnest import LoopNest
 from proofs_tests.gpu.shim.run import COMPILER, HERE, PREAMBLE, Finding
 

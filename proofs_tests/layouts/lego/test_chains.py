@@ -14,7 +14,7 @@ from atl.prove import Proved
 from layouts import Layout, NoLayout, bijective, equal, injective
 from layouts.foundation.function import Function
 from layouts.lego import Col, GenP, GroupBy, RegP, Row, TileBy
-from layouts.lego import digits as digits_of
+from layouts.lego import group_by as digits_of
 from proofs_tests.layouts.lego.reference import any_chain, flat, unflat
 
 M, K, BM, BK, i, k, p = atl.sizes("M K BM BK i k p")

@@ -23,7 +23,7 @@ from examples.templates import grouped, matmul, rows
 from layouts.lego import CoverBy, GroupBy, Row, TileInto
 from layouts.templates import fill
 from layouts.templates.forms import called, common, operations, shortest
-from lowering.toolchain import find_compiler
+from lowering.builds import find_compiler
 
 for needed in ("jinja2", "sympy"):
     pytest.importorskip(needed, reason=f"{needed}, which templates need: pip install 'atl-tensor[layouts]'")

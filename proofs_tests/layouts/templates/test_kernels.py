@@ -19,7 +19,7 @@ from examples.templates.transpose import in_cuda, in_mlir
 from examples.templates.wavefront import antidiagonals, wavefront
 from layouts import bijective
 from layouts.lego import GroupBy, Row
-from lowering.toolchain import find_compiler
+from lowering.builds import find_compiler
 from proofs_tests.gpu.shim.machine import Shim
 from proofs_tests.gpu.shim.run import COMPILER, build
 from proofs_tests.layouts.templates.in_triton import NAMES

@@ -193,3 +193,20 @@ def test_the_command_answers_in_json_and_draws(capsys: pytest.CaptureFixture[str
     assert command_line(["layout", "S[4:1@lane] + R[2:4@warp]"]) == 0
     assert "each element at 2 locations" in capsys.readouterr().out
     assert command_line(["layout", "equal", chain, chain, "--svg", str(tmp_path / "no.svg")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "of_shape"),
+    [
+        ("blocked(4,8)", "blocked(4,8)((64, 64))"),
+        ("blocked(4)", "blocked(4)((64,))"),
+        ("blocked(2,2,2)", "blocked(2,2,2)((64, 64, 64))"),
+        ("morton(4)", "morton(4)((64, 64))"),
+        ("padded(3)", "padded(3)((64, 64))"),
+    ],
+)
+def test_storage_without_a_shape_is_refused(text: str, of_shape: str) -> None:
+    with pytest.raises(ParseError, match="is a function of the shape of a tensor") as caught:
+        layouts.read_function(text)
+    assert caught.value.suggestions == (of_shape,)
+    assert isinstance(layouts.read_function(of_shape), layouts.IndexFunction)

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-import lowering.c.co_iteration
+import lowering.c.loops
 from lowering.targets.capabilities import marked_binders
 from proofs_tests.compilers import lacking
 from proofs_tests.nests.co_iteration.programs import merge_case, nested_case, runs_case
@@ -46,13 +46,13 @@ def test_random_merges_and_runs_agree(numbers: range) -> None:
 
 @pytest.mark.long
 def test_merge_that_reads_one_position_too_far_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = lowering.c.co_iteration._merge_loop
+    original = lowering.c.loops._merge_loop
 
     def too_far(*arguments: object) -> list[str]:
         first, *lines = original(*arguments)  # type: ignore[arg-type]
         return [first.replace(" < ", " <= "), *lines]
 
-    monkeypatch.setattr(lowering.c.co_iteration, "_merge_loop", too_far)
+    monkeypatch.setattr(lowering.c.loops, "_merge_loop", too_far)
     merges = [w for w in walks(range(TRIED)) if marked_binders(w.case.program)[0].mark.value == "merge"]
     with own_cache():
         faults = [fault for fault in compiled(merges[:4]) if fault is not None]

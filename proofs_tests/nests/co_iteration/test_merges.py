@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 import atl
-import lowering.c.co_iteration
-import lowering.nest.marked_loops.execution
-import lowering.passes.co_iteration
-import lowering.targets.co_iteration
+import lowering.c.loops
+import lowering.nest.execution
+import lowering.passes.simplification
+import lowering.targets.legality
 from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.errors import IllegalMark, InvalidArgument
 from atl.prove import Proved
 from lowering import compile as compiled
 from lowering import lower, print_nest
+from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute, run
 from lowering.nest.obligations import report
-from lowering.nest.traps import Trap
 from proofs_tests.nests.co_iteration.programs import with_all_sums_marked
 
 KEYS: Final = 3
@@ -262,7 +262,7 @@ def test_wrong_step_in_c_is_found(signs: str, monkeypatch: pytest.MonkeyPatch) -
         return [*stop, f"{p} += {c} {one} {d};", f"{q} += {d} {another} {c};"]
 
     assert not wrong_in_c("increasing", "nondecreasing")
-    monkeypatch.setattr(lowering.c.co_iteration, "_two_steps", steps)
+    monkeypatch.setattr(lowering.c.loops, "_two_steps", steps)
     assert wrong_in_c("increasing", "nondecreasing")
 
 
@@ -270,8 +270,8 @@ def test_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatch)
     def all_go_on(fingers: Any, value: Any, at: Any, ends: Any, strict: Any) -> Iterator[None]:
         return original(fingers, value, at, ends, [finger.variable for finger in fingers])
 
-    original = lowering.nest.marked_loops.execution._met
-    monkeypatch.setattr(lowering.nest.marked_loops.execution, "_met", all_go_on)
+    original = lowering.nest.execution._met
+    monkeypatch.setattr(lowering.nest.execution, "_met", all_go_on)
     given = arrays((1,), (1, 1))
     assert run(lower(dot("increasing", "nondecreasing")), {"x": 1, "y": 2}, given) != atl.evaluate(
         dot("increasing", "nondecreasing"), **given
@@ -280,7 +280,7 @@ def test_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     ("module", "order", "row"),
-    [(lowering.passes.co_iteration, "nondecreasing", (1, 1)), (lowering.targets.co_iteration, None, (2, 1))],
+    [(lowering.passes.simplification, "nondecreasing", (1, 1)), (lowering.targets.legality, None, (2, 1))],
     ids=["strictness", "legality"],
 )
 def test_unproved_order_of_keys_is_trapped(

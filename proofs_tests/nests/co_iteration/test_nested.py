@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import atl
-import lowering.nest.marked_loops.merges
+import lowering.nest.marked_loops
 from atl.core.program import Program
 from atl.errors import IllegalMark
 from lowering import compile as compiled
@@ -107,6 +107,6 @@ def test_inner_merge_is_placed_inside_the_outer_one() -> None:
 
 def test_single_merge_of_all_four_positions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: inner positions are not distinguished from outer ones."""
-    monkeypatch.setattr(lowering.nest.marked_loops.merges, "_begins", lambda *_: False)
+    monkeypatch.setattr(lowering.nest.marked_loops, "_begins", lambda *_: False)
     with pytest.raises(IllegalMark, match="the range of r depends on p"):
         lower(elementwise())

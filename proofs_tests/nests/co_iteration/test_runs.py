@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import atl
-import lowering.c.co_iteration
-import lowering.nest.marked_loops.execution
+import lowering.c.loops
+import lowering.nest.execution
 from atl.core.program import Program
 from atl.errors import IllegalMark
 from lowering import compile as compiled
 from lowering import lower, print_nest
 from lowering.nest.interpreter import run
-from lowering.nest.marked_loops.runs import Runs, runs_at
+from lowering.nest.marked_loops import Runs, runs_at
 from proofs_tests.nests.co_iteration.programs import with_all_sums_marked
 
 KEYS: Final = 3
@@ -118,8 +118,8 @@ def test_run_that_ends_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(runs, keys=()) if isinstance(runs, Runs) else runs
 
     given = {"row": np.array([0, 1]), "a": np.ones(2, np.float32)}
-    monkeypatch.setattr(lowering.c.co_iteration, "runs_at", without_keys)
-    monkeypatch.setattr(lowering.nest.marked_loops.execution, "runs_at", without_keys)
+    monkeypatch.setattr(lowering.c.loops, "runs_at", without_keys)
+    monkeypatch.setattr(lowering.nest.execution, "runs_at", without_keys)
     assert run(lower(added_up()), {"n": 2, "z": 2}, given).tolist() != [1, 1]
     with pytest.raises(atl.ATLError):
         compiled(added_up())  # `p_first`, which locates the element, is undefined

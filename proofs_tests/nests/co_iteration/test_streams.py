@@ -10,18 +10,18 @@ import numpy.typing as npt
 import pytest
 
 import atl
-import lowering.c.streams
-import lowering.nest.marked_loops.execution
+import lowering.c.loops
+import lowering.nest.execution
 from atl.core.index import constant
 from atl.core.marks import LoopMark
 from atl.errors import IllegalMark, RefusedMark, UnsupportedMark
 from lowering import compile as compiled
 from lowering import lower, print_c
 from lowering.in_place import with_inputs_in_place
+from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute, run
 from lowering.nest.loopnest import CacheLines, For, LoopNest, statements
-from lowering.nest.marked_loops.streams import Stream, of_lines, row_of, stream_at
-from lowering.nest.traps import Trap
+from lowering.nest.marked_loops import Stream, of_lines, row_of, stream_at
 from proofs_tests.programs.batch import Call, Sanitized
 from rewrites import Session, reschedule
 
@@ -232,7 +232,7 @@ def test_lines_stored_before_they_are_computed_are_trapped(monkeypatch: pytest.M
         made, computed, stored, *freed = of_lines(stream)
         return (made, stored, computed, *freed)
 
-    monkeypatch.setattr(lowering.nest.marked_loops.execution, "of_lines", turned)
+    monkeypatch.setattr(lowering.nest.execution, "of_lines", turned)
     with pytest.raises(Trap, match="uninitialised"):
         run(lower(doubled().goal), {"n": 2, "m": 60}, {"a": np.ones((2, 60), np.float32)})
 
@@ -243,7 +243,7 @@ def test_line_stored_elsewhere_is_found_in_c(monkeypatch: pytest.MonkeyPatch) ->
         (first, width) = cell.pairs[-1]
         return replace(cell, pairs=(*cell.pairs[:-1], (first + 1, width)))
 
-    monkeypatch.setattr(lowering.c.streams, "row_of", shifted)
+    monkeypatch.setattr(lowering.c.loops, "row_of", shifted)
     a = np.arange(120, dtype=np.float32).reshape(2, 60)
     assert (compiled(doubled().goal)(a) != 2 * a).any()
 

@@ -10,7 +10,7 @@ import atl
 from layouts import blocked
 from lowering import lower, print_c, print_nest
 from lowering.nest.loopnest import Accumulate, LoopNest, statements
-from lowering.passes.single_stores import with_single_stores
+from lowering.passes.stores import with_single_stores
 from proofs_tests.nests.by_hand import at, cell, i, j, loop, m, n, nest, output, tensor, vi, vj
 from proofs_tests.nests.scatters.nests import ONCE, TWICE, scatters
 from proofs_tests.storages.storages import STORAGES, T, faults_in_c

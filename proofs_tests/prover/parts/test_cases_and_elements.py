@@ -12,9 +12,8 @@ import pytest
 from atl.core.index import ZERO, Array, Bound, Index, Leaf, Monotonicity, Size, Var, constant, imax
 from atl.core.predicate import at_most, equal, less
 from atl.prove import Facts
-from atl.prove.answer import Model, Statistics, model_of
-from atl.prove.cases import _divided, with_plain_limits
-from atl.prove.elements import realisable
+from atl.prove.facts import Model, Statistics, model_of
+from atl.prove.steps import _divided, realisable, with_plain_limits
 from proofs_tests.prover.common import VX, VY, given, m, n, x, y
 
 

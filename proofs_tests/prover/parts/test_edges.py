@@ -9,19 +9,13 @@ import pytest
 from atl.core.index import ZERO, Array, Index, Var, atoms, constant, exclusive_or, read
 from atl.core.predicate import TRUE, Predicate, at_most, disjunction, equal, holds, less, negation, within
 from atl.prove import Facts, Proved, Refuted, bits, lower_bound, prove, proves, upper_bound, without_smt
-from atl.prove.answer import model_of
 from atl.prove.bits import _extents, by_bits
-from atl.prove.cases import with_plain_limits
-from atl.prove.elements import realisable
-from atl.prove.ends import _varies, is_least_at_ends
-from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.elimination import Budget
-from atl.prove.linear.factors import consequences, factor
-from atl.prove.linear.intervals import Intervals
-from atl.prove.linear.rows import System, Table, combined, read_predicate, segments
-from atl.prove.linear.solver import refuted
+from atl.prove.facts import model_of
+from atl.prove.linear import consequences, decide_cases, factor, refuted
+from atl.prove.rows import Budget, Intervals, System, Table, combined, read_predicate, segments
 from atl.prove.search import Sample
 from atl.prove.smt import Contradiction, solve
+from atl.prove.steps import _varies, is_least_at_ends, realisable, with_plain_limits
 from proofs_tests.prover.common import RISING, STRICT, VX, VY, VZ, below, given, k, m, n, system_of, x, y, z
 
 FALSE_CLAIMS: Final[dict[str, tuple[tuple[Predicate, ...], Predicate, dict[Var, int]]]] = {

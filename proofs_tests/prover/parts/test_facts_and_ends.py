@@ -9,7 +9,7 @@ import pytest
 from atl.core.index import ONE, ZERO, Array, Index, Quotient, Var, bound, constant, index, read
 from atl.core.predicate import TRUE, NonNegative, at_most, conjunction, equal, less, within
 from atl.prove import Facts, Proved, Refuted, prove, proves
-from atl.prove.ends import _collected, _Ends, is_least_at_ends
+from atl.prove.steps import _collected, _Ends, is_least_at_ends
 from proofs_tests.prover.common import VX, given, k, m, n, refutation, x, y, z
 
 

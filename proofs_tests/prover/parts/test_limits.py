@@ -10,15 +10,10 @@ import pytest
 from atl.core.index import ZERO, Var, constant, imax, index
 from atl.core.node import identity
 from atl.core.predicate import Predicate, at_most, less, non_negative, within
-from atl.prove import Facts, Proved, Refuted, Unknown, ends, forget, prove, prover, without_smt
-from atl.prove.ends import _Ends
-from atl.prove.linear import elimination, factors, products
-from atl.prove.linear.elimination import Budget, contradict, leaves_no_rows
-from atl.prove.linear.factors import consequences
-from atl.prove.linear.intervals import Intervals
-from atl.prove.linear.products import _divisors
-from atl.prove.linear.rows import Row, System, Table
-from atl.prove.linear.solver import BUDGET, _Refutation, _State, refuted, refuted_by_rounding
+from atl.prove import Facts, Proved, Refuted, Unknown, forget, linear, prove, prover, rows, steps, without_smt
+from atl.prove.linear import BUDGET, _divisors, _Refutation, _State, consequences, refuted, refuted_by_rounding
+from atl.prove.rows import Budget, Intervals, Row, System, Table, contradict, leaves_no_rows
+from atl.prove.steps import _Ends
 from proofs_tests.prover.common import given, k, m, n, x, y, z
 
 AROUND: Final[list[Row]] = [{1: -1, 2: 1, 0: -1}, {2: -1, 3: 1}, {3: -1, 4: 1}, {4: -1, 5: 1}, {5: -1, 1: 1}]
@@ -42,9 +37,9 @@ def test_zero_effort_refutes_nothing() -> None:
 
 def test_elimination_gives_up_on_too_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert contradict(AROUND, [], Budget(1_000))
-    monkeypatch.setattr(elimination, "MAX_ROWS", 3)
+    monkeypatch.setattr(rows, "MAX_ROWS", 3)
     assert not contradict(AROUND, [], Budget(1_000))
-    monkeypatch.setattr(elimination, "MAX_ROWS", 4)
+    monkeypatch.setattr(rows, "MAX_ROWS", 4)
     assert contradict(AROUND, [], Budget(1_000))
 
 
@@ -94,7 +89,7 @@ def test_number_of_divisors_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [table.column((1, 2)), table.column((3, 4))]
     system = System([dict.fromkeys(pairs, 1)])
     assert list(_divisors(table, system)) == [(1, 2), (3, 4)]
-    monkeypatch.setattr(products, "MAX_DIVISORS", 1)
+    monkeypatch.setattr(linear, "MAX_DIVISORS", 1)
     assert list(_divisors(table, system)) == [(1, 2)]
 
 
@@ -104,8 +99,8 @@ def test_number_of_products_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     bounds = Intervals(table, {1: 0, 2: 1}, {})
 
     def made(most: int) -> tuple[int, int]:
-        monkeypatch.setattr(products, "MAX_PRODUCTS", most)
-        out = products.products(table, system, bounds, wide=True)
+        monkeypatch.setattr(linear, "MAX_PRODUCTS", most)
+        out = linear.products(table, system, bounds, wide=True)
         return len(out.rows), len(out.equalities)
 
     assert [made(most) for most in range(3)] == [(0, 0), (1, 1), (2, 2)]
@@ -128,9 +123,9 @@ def test_number_of_tried_ends_is_limited(monkeypatch: pytest.MonkeyPatch) -> Non
         return search.never_negative(n * m - 1 - (x * m + y), frozenset())
 
     assert [seen(left) for left in range(4)] == [False, False, True, True]
-    monkeypatch.setattr(ends, "MAX_TERMS", 4)
+    monkeypatch.setattr(steps, "MAX_TERMS", 4)
     assert seen(2)
-    monkeypatch.setattr(ends, "MAX_TERMS", 3)
+    monkeypatch.setattr(steps, "MAX_TERMS", 3)
     assert not seen(2)
 
 
@@ -163,7 +158,7 @@ def test_number_of_consequences_is_limited(monkeypatch: pytest.MonkeyPatch) -> N
     ((of_k, _),) = table.row(k).items()
     bounds = Intervals(table, {of_k: 0}, {})
     assert consequences(System(rows), bounds, Budget(100))
-    monkeypatch.setattr(factors, "MAX_CONSEQUENCES", 0)
+    monkeypatch.setattr(linear, "MAX_CONSEQUENCES", 0)
     assert not consequences(System(rows), bounds, Budget(100))
 
 

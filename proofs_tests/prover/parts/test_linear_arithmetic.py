@@ -10,14 +10,30 @@ import pytest
 from atl.core.index import ZERO, Array, Index, Read, constant, exclusive_or, imax, imin, read
 from atl.core.predicate import Predicate, at_most, disjunction, equal, less, within
 from atl.prove import Facts, Proved, prove
-from atl.prove.linear import elimination
-from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.elimination import Budget, leaves_no_rows, projected
-from atl.prove.linear.factors import consequences, factor
-from atl.prove.linear.intervals import LARGEST, Intervals, _interval_product, propagate
-from atl.prove.linear.products import products
-from atl.prove.linear.rows import Row, System, Table, combined, declared_rows
-from atl.prove.linear.solver import _Refutation, _State, refuted, refuted_by_rounding
+from atl.prove.linear import (
+    _Refutation,
+    _State,
+    consequences,
+    decide_cases,
+    factor,
+    products,
+    refuted,
+    refuted_by_rounding,
+)
+from atl.prove.rows import (
+    LARGEST,
+    Budget,
+    Intervals,
+    Row,
+    System,
+    Table,
+    _interval_product,
+    combined,
+    declared_rows,
+    leaves_no_rows,
+    projected,
+    propagate,
+)
 from proofs_tests.prover.common import PLAIN, given, k, m, n, system_of, x, y, z
 from proofs_tests.prover.common import refutes_denial as seen
 
@@ -96,9 +112,9 @@ def test_projection_respects_its_budget() -> None:
 def test_projection_gives_up_on_too_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[Row] = [*({at: 1, 9: 1} for at in (1, 2)), *({at: 1, 9: -1} for at in (3, 4))]
     assert len(projected(rows, frozenset(range(1, 5)), Budget(100))) == 4
-    monkeypatch.setattr(elimination, "MAX_ROWS", 4)
+    monkeypatch.setattr("atl.prove.rows.MAX_ROWS", 4)
     assert len(projected(rows, frozenset(range(1, 5)), Budget(100))) == 4
-    monkeypatch.setattr(elimination, "MAX_ROWS", 3)
+    monkeypatch.setattr("atl.prove.rows.MAX_ROWS", 3)
     assert projected(rows, frozenset(range(1, 5)), Budget(100)) == []
 
 
@@ -169,7 +185,7 @@ def test_empty_intervals_are_found_in_the_same_pass(monkeypatch: pytest.MonkeyPa
     table = Table()
     small = [table.row(each) for each in (x - 2, y - 2, 3 - x * y)]
     assert propagate(Intervals(table), small, [])
-    monkeypatch.setattr("atl.prove.linear.intervals.PASSES", 1)
+    monkeypatch.setattr("atl.prove.rows.PASSES", 1)
     assert propagate(Intervals(table), small, [])
 
 

@@ -10,13 +10,13 @@ import pytest
 from atl.core import index as ix
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, disjunction, equal, less, negation, within
 from atl.prove import Answer, Facts, Proved, Refuted, Unknown, forget, prove, prover, simplify, without_smt
-from atl.prove.answer import Statistics
-from atl.prove.linear.rows import System, Table, read_predicate
+from atl.prove.facts import Statistics
 from atl.prove.prover import _by_cases, _Query, _Solution, _solvable, _solve_equalities
 from atl.prove.reduction import _divided, _shared_factors
-from atl.prove.relevance import MIN_FACTS, _constrains_only_quotients, relevant
+from atl.prove.rows import System, Table, read_predicate
 from atl.prove.search import Sample
 from atl.prove.smt import GaveUp
+from atl.prove.steps import MIN_FACTS, _constrains_only_quotients, relevant
 from proofs_tests.prover.common import PLAIN, VX, VY, given, k, m, n, w, x, y, z
 
 SQUARE: Final = at_most(2 * n * m, n * n + m * m)

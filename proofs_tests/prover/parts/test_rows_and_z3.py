@@ -9,22 +9,15 @@ import pytest
 
 from atl.core.index import ZERO, Array, Index, Read, Var, constant, exclusive_or, imax, imin, index, read
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, disjunction, equal, less, negation, within
-from atl.prove import Answer, Facts, Proved, Refuted, Unknown, forget, prove, prover, simplify, without_smt
-from atl.prove.answer import Statistics
-from atl.prove.cases import with_plain_limits
-from atl.prove.ends import _Ends
-from atl.prove.linear import solver
-from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.elimination import Budget
-from atl.prove.linear.factors import factor
-from atl.prove.linear.intervals import Intervals, propagate
-from atl.prove.linear.rows import Row, System, Table
-from atl.prove.linear.solver import _Refutation, _State, refuted
+from atl.prove import Answer, Facts, Proved, Refuted, Unknown, forget, linear, prove, prover, simplify, without_smt
+from atl.prove.facts import Statistics
+from atl.prove.linear import _Refutation, _State, decide_cases, factor, refuted
 from atl.prove.prover import _contains_multiple, _Query, _solve_equalities
 from atl.prove.reduction import _divided, _shared_factors
-from atl.prove.relevance import _constrains_only_quotients
+from atl.prove.rows import Budget, Intervals, Row, System, Table, propagate
 from atl.prove.search import Elements, Sample, search
 from atl.prove.smt import STEPS_AGAIN, Contradiction, solve
+from atl.prove.steps import _constrains_only_quotients, _Ends, with_plain_limits
 from proofs_tests.prover import common
 from proofs_tests.prover.common import VX, VY, VZ, given, k, m, n, refutes_denial, system_of, x, y, z, z3_contradicts
 
@@ -168,7 +161,7 @@ def test_number_of_paired_reads_is_limited(monkeypatch: pytest.MonkeyPatch) -> N
     table, _ = system_of(equal(read(common.PLAIN, (x,)) + read(common.PLAIN, (y,)) + read(common.PLAIN, (z,)), ZERO))
 
     def pairs(most: int) -> int:
-        monkeypatch.setattr(solver, "MAX_READ_PAIRS", most)
+        monkeypatch.setattr(linear, "MAX_READ_PAIRS", most)
         state = _State(System(), list(table.atoms))
         _Refutation(table, Budget(1_000), wide=False).define(state)
         return sum(len(case) == 3 for case in state.system.cases)

@@ -12,7 +12,7 @@ import z3
 from atl.core.index import ZERO, Array, Index, Quotient, Read, constant, exclusive_or, index, read
 from atl.core.predicate import FALSE, at_most, conjunction, disjunction, equal, less, within
 from atl.prove import Facts, Model, Refuted, Unknown, prove, simplify_predicate, without_smt
-from atl.prove.linear.rows import Table
+from atl.prove.rows import Table
 from atl.prove.search import SPREAD, Search, _Choice, _Failed, _plan, _Random, _test, search
 from atl.prove.smt import STEPS, STEPS_AGAIN, Contradiction, GaveUp, solve
 from proofs_tests.prover.common import PARTED, POSITIONS, VX, VY, m, n, system_of, x, y, z, z3_contradicts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import lowering.c.co_iteration
+import lowering.c.loops
 from proofs_tests.sampling import few_and_rest
 from proofs_tests.sparse.random_tensors import fuzz
 from proofs_tests.sparse.random_tensors.formulas import FORMULAS, kernel_for
@@ -78,7 +78,7 @@ def test_fuzzer_detects_a_wrong_merge_step(monkeypatch: pytest.MonkeyPatch) -> N
         (p, q), (a, b) = positions, keys
         return [f"{p}++;", f"{q} += {b} <= {a};"]
 
-    monkeypatch.setattr(lowering.c.co_iteration, "_two_steps", both)
+    monkeypatch.setattr(lowering.c.loops, "_two_steps", both)
     report = fuzz.run_sparse(range(100), 5, first=True)
     assert "is wrong" in report.findings[0]
 

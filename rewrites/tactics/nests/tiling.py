@@ -20,7 +20,7 @@ from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Handle, Target, restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.instantiation import Argument, Function
+from rewrites.rule_arguments import Argument, Function
 from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import as_bound, find_loops, first_possible, rebase

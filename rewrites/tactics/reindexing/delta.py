@@ -5,7 +5,7 @@ from __future__ import annotations
 from atl.core.index import ZERO, Index
 from atl.core.traversal import Path
 from rewrites.derivation import Derivation
-from rewrites.instantiation import Argument, Function
+from rewrites.rule_arguments import Argument, Function
 
 
 def to_delta_sum(work: Derivation, at: Path, extent: Index, wanted: Index, element: Function, name: str) -> None:

@@ -13,7 +13,7 @@ from atl.core.traversal import Path
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
 from rewrites.derivation import Derivation
-from rewrites.instantiation import Argument, Function
+from rewrites.rule_arguments import Argument, Function
 from rewrites.tactics.reindexing.delta import merge_sum_guards, to_delta_sum, to_place
 from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate
 from rewrites.tactics.reindexing.variables import element_variables

@@ -17,7 +17,7 @@ from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.instantiation import Function
+from rewrites.rule_arguments import Function
 from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import find_loops, first_possible

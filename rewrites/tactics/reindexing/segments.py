@@ -9,7 +9,7 @@ from atl.core.terms import Expr, Guard
 from atl.core.traversal import Path
 from atl.surface.reindexing import Packing
 from rewrites.derivation import Derivation
-from rewrites.instantiation import Function
+from rewrites.rule_arguments import Function
 from rewrites.tactics.reindexing.delta import merge_sum_guards, to_delta_sum, to_place
 from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate
 

@@ -19,8 +19,8 @@ from atl.text.printing import place_of
 from rewrites.cursors.targets import Target, every
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.instantiation import Argument, Function
-from rewrites.statement import MAX_ELEMENT_RANK
+from rewrites.rule_arguments import Argument, Function
+from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth

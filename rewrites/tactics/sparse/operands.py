@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from atl.checks.assembly import make_program
+from atl.checks.wellformed import make_program
 from atl.core.index import Array, Read, atoms
 from atl.core.predicate import expressions
 from atl.core.program import SparseOperand
@@ -17,9 +17,9 @@ from atl.errors import InvalidArgument, brief
 from rewrites import kernel
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, unknown_name
-from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
+from rewrites.rule_arguments import Argument, Function, is_term
 from rewrites.tactics.storage.binding import abstracted
 
 

@@ -17,7 +17,7 @@ from rewrites.cursors.targets import Target, every
 from rewrites.cursors.text_pattern import is_name
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.instantiation import Function
+from rewrites.rule_arguments import Function
 from rewrites.tactics import arg
 from rewrites.tactics.tactic import tactic
 

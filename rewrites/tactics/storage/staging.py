@@ -17,7 +17,7 @@ from rewrites.cursors.cursor import Cursor, binders
 from rewrites.cursors.targets import Target, chosen, nothing_chosen
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.instantiation import Argument, Function
+from rewrites.rule_arguments import Argument, Function
 from rewrites.tactics import arg
 from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import find_loops, first_possible

@@ -1,0 +1,424 @@
+"""Scalars, cells, folds and vectors in C."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from itertools import groupby
+from typing import Final, assert_never
+
+import numpy as np
+
+from atl.core.dtypes import is_integer, range_of
+from atl.core.marks import LoopMark
+from atl.core.predicate import negation
+from atl.core.terms import BinaryOp, UnaryOp
+from atl.text.index_notation import INFIX
+from lowering.c.functions.lanes import CHOOSE
+from lowering.c.helpers import vector_type
+from lowering.c.index import address_text, index_text, predicate_text
+from lowering.c.text import OR, PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text
+from lowering.nest import loopnest as ln
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Cell,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    Number,
+    Scalar,
+    ScalarExpr,
+    cell_at,
+    key,
+    statements,
+)
+from lowering.nest.text import TextScope
+from lowering.nest.tiles import (
+    MOST_CHOSEN_OF,
+    Vector,
+    are_chosen,
+    element,
+    iterations,
+    sources,
+    varies,
+    vectors,
+    vectors_read,
+)
+
+C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t"}
+
+_LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
+
+
+def helper(operation: str, dtype: str) -> str:
+    """Return the function for a minimum, maximum or integral absolute value: `max_float`, `min_int32`."""
+    return f"{operation}_{C_TYPES[dtype].removesuffix('_t')}"
+
+
+# -- cells ------------------------------------------------------------------------------------------------------------
+
+
+def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
+    """Print a cell or variable. Inputs of rank 0 are passed by value, and outputs of rank 0 by address."""
+    match target:
+        case Scalar():
+            return Text(scope.name(key(target)))
+        case Cell(buffer):
+            if buffer.uid in scope.tiles:
+                name, lane, length = variable_of(scope, target)
+                return Text(f"{name}[{lane}]" if length > 1 else name)
+            name = scope.name(key(buffer))
+            if buffer.role == "input" and not buffer.extents:
+                return Text(name)
+            if buffer.role == "output" and not buffer.extents:
+                return Text(f"*{name}", UNARY)
+            return Text(f"{name}[{address_text(scope, target.memory_pairs).text}]")
+    assert_never(target)
+
+
+def variable_of(scope: TextScope, cell: Cell) -> tuple[str, int, int]:
+    """Return the variable that contains an element of a tile, the element's lane, and the number of lanes."""
+    vector, lane = element(cell, scope.tiles[cell.buffer.uid])
+    return scope.name((key(cell.buffer), vector)), lane, vector.length
+
+
+# -- expressions ------------------------------------------------------------------------------------------------------
+
+
+def scalar_text(scope: TextScope, e: ScalarExpr, *, wide: bool = False) -> Text:
+    """Print a scalar expression with the fewest parentheses.
+
+    Integer literals are ints in C. With `wide`, literals of int64 are int64_t, and so are operations on them.
+    """
+    match e:
+        case Number(value, dtype):
+            return literal(value, dtype, wide=wide)
+        case Load(source):
+            return storage_text(scope, source)
+        case FromIndex():
+            return _from_index(scope, e, wide=wide)
+        case Apply(op, arguments, dtype):
+            among_literals = wide or (dtype == "int64" and all(_narrow(argument) for argument in arguments))
+            return applied(op, [scalar_text(scope, argument, wide=among_literals) for argument in arguments], dtype)
+        case Choose():
+            return _choice(scope, e, wide=wide)
+        case Convert(argument, dtype):
+            inner = scalar_text(scope, argument)
+            if argument.dtype == dtype and not _narrow(argument):
+                return inner
+            return Text(f"({C_TYPES[dtype]}){inner.at(UNARY)}", UNARY)
+    assert_never(e)
+
+
+def _narrow(e: ScalarExpr) -> bool:
+    """Return whether C would evaluate an expression of int64 as an int."""
+    match e:
+        case Number():
+            return True
+        case FromIndex(index):
+            return index.constant is not None
+        case Apply(_, arguments):
+            return all(_narrow(argument) for argument in arguments)
+        case Choose(_, left, right):
+            return _narrow(left) and _narrow(right)
+        case Load() | Convert():
+            return False
+    assert_never(e)
+
+
+def _from_index(scope: TextScope, e: FromIndex, *, wide: bool) -> Text:
+    if e.index.constant is not None:
+        return literal(e.index.constant, e.dtype, wide=wide)
+    text = index_text(scope, e.index)
+    if e.dtype == "int64":
+        return text.widened()
+    if e.dtype == "int32" and text.narrow:
+        return text
+    return Text(f"({C_TYPES[e.dtype]}){text.at(UNARY)}", UNARY)
+
+
+def _choice(scope: TextScope, e: Choose, *, wide: bool) -> Text:
+    condition = predicate_text(scope, e.predicate)
+    left = scalar_text(scope.under(e.predicate), e.left, wide=wide)
+    right = scalar_text(scope.under(negation(e.predicate)), e.right, wide=wide)
+    return Text(f"{condition.at(OR)} ? {left.at(OR)} : {right.at(TERNARY)}", TERNARY)
+
+
+def applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
+    """Print an operation on scalars; on vectors too, if it has an operator."""
+    match op:
+        case "neg":
+            inner = texts[0].at(UNARY)
+            return Text(f"-({inner})" if inner.startswith("-") else f"-{inner}", UNARY)
+        case "abs" if is_integer(dtype):
+            return Text(f"{helper('abs', dtype)}({texts[0].text})")
+        case "exp" | "log" | "tanh":
+            return Text(f"{helper(op, dtype)}({texts[0].text})")
+        case "abs" | "sqrt":
+            function = "fabs" if op == "abs" else op
+            return Text(f"{function}{'f' if dtype == 'float32' else ''}({texts[0].text})")
+        case "min" | "max":
+            return Text(f"{helper(op, dtype)}({texts[0].text}, {texts[1].text})")
+        case "add" | "sub" | "mul" | "div":
+            level = _LEVELS[op]
+            return Text(f"{texts[0].at(level)} {INFIX[op]} {texts[1].at(level + 1)}", level)
+    assert_never(op)
+
+
+# -- literals ---------------------------------------------------------------------------------------------------------
+
+
+def literal(value: float, dtype: str, *, wide: bool = False) -> Text:
+    """Print a literal that C reads as exactly NumPy's value of this element type."""
+    if is_integer(dtype):
+        return _integer(int(value), dtype, wide=wide)
+    with np.errstate(over="ignore"):
+        held = np.float32(value) if dtype == "float32" else np.float64(value)
+    suffix = "f" if dtype == "float32" else ""
+    if math.isnan(held):
+        return Text("NAN")
+    if math.isinf(held):
+        return Text("INFINITY") if held > 0 else Text("-INFINITY", UNARY)
+    # NumPy prints the fewest digits that are read back as the same number of this type.
+    text = str(held)
+    if "e" in text:
+        digits, exponent = text.split("e")
+        text = f"{digits}e{int(exponent)}"
+    elif "." not in text:
+        text += ".0"
+    return Text(text + suffix, UNARY if text.startswith("-") else PRIMARY)
+
+
+def _integer(value: int, dtype: str, *, wide: bool) -> Text:
+    bits = 64 if dtype == "int64" else 32
+    least, greatest = range_of(dtype)
+    if value == least:
+        return Text(f"INT{bits}_MIN")
+    if value == greatest:
+        return Text(f"INT{bits}_MAX")
+    if wide and bits == 64:
+        return Text(f"INT64_C({value})")
+    return Text(str(value), UNARY if value < 0 else PRIMARY)
+
+
+# -- folds over integer keys ------------------------------------------------------------------------------------------
+# `parallel` and `vector` loops fold keys too, because OpenMP's maximum of floats loses NaN. clang does not vectorise
+# reductions that are declared in the text: these took 5 to 20 times as long as the loop without a mark.
+
+
+FULLY_UNROLLED: Final = 16
+"""Largest constant number of iterations for which compilers unroll a loop and vectorise the loop around it, which keys
+would prevent."""
+
+_KEYS: Final = {"float32": "int32", "float64": "int64"}
+
+
+def with_keys(scope: TextScope, loop: For) -> tuple[TextScope, list[str], list[str]]:
+    """Bind keys for the variables that a loop folds into; return the scope, and lines before and after the loop."""
+    before: list[str] = []
+    after: list[str] = []
+    for target, fold in _keyed(loop).items():
+        if _key_of(target) not in scope.names.of:
+            name, dtype = scope.name(key(target)), target.dtype
+            keyed, scope = scope.bind(_key_of(target), f"{name}_key")
+            before.append(f"{C_TYPES[_KEYS[dtype]]} {keyed} = {_into_key(fold)}({name});")
+            after.append(f"{name} = {C_TYPES[dtype]}_of_key({keyed});")
+    return scope, before, after
+
+
+def fold_of_keys(scope: TextScope, fold: Accumulate, by: str) -> str | None:
+    """Print a fold into a variable that has a key in this scope; None if it has none."""
+    if not isinstance(fold.target, Scalar) or _key_of(fold.target) not in scope.names.of:
+        return None
+    keyed = folded_name(scope, fold.target)
+    return f"{keyed} = {helper(fold.op, _KEYS[fold.value.dtype])}({keyed}, {_into_key(fold)}({by}));"
+
+
+def folded_name(scope: TextScope, target: Scalar) -> str:
+    """Return the name of the variable's key, if it has one, else of the variable."""
+    return scope.names.of.get(_key_of(target)) or scope.name(key(target))
+
+
+def _key_of(target: Scalar) -> Hashable:
+    return ("key", key(target))
+
+
+def _into_key(fold: Accumulate) -> str:
+    return f"{fold.op}_key_{C_TYPES[fold.value.dtype]}"
+
+
+def folds_of(loop: For) -> dict[Scalar, Accumulate]:
+    """Return the variables from outside of a loop that its iterations fold into, each with one fold."""
+    inner = {made.variable for made in statements(loop.body) if isinstance(made, Declare)}
+    found: dict[Scalar, Accumulate] = {}
+    for statement in statements(loop.body):
+        if isinstance(statement, Accumulate) and isinstance(statement.target, Scalar):
+            found.setdefault(statement.target, statement)
+    return {target: fold for target, fold in found.items() if target not in inner}
+
+
+def only_folds(loop: For) -> bool:
+    """Return whether each statement of a loop is a fold into a variable.
+
+    Compilers vectorise such loops without a directive. With a directive, gcc does not vectorise the remaining
+    iterations, and uses gather instructions: rows of 100 floats took 1.2 to 3 times as long. clang's code was the same.
+    """
+    return all(isinstance(each, Accumulate) and isinstance(each.target, Scalar) for each in loop.body)
+
+
+def _keyed(loop: For) -> dict[Scalar, Accumulate]:
+    """Return the float variables that get keys around this loop, which folds into them by maximum or minimum."""
+    has_directive = loop.mark is LoopMark.PARALLEL or (loop.mark is LoopMark.VECTOR and not only_folds(loop))
+    if not (has_directive or _is_long_fold(loop)):
+        return {}
+    into = folds_of(loop).items()
+    return {to: fold for to, fold in into if fold.op in ("min", "max") and not is_integer(to.dtype)}
+
+
+def _is_long_fold(loop: For) -> bool:
+    """Return whether a loop without a directive has many iterations, with one folding operation for each variable."""
+    count = (loop.high - loop.low).constant
+    if loop.mark not in (LoopMark.NONE, LoopMark.VECTOR) or (count is not None and count <= FULLY_UNROLLED):
+        return False
+    found: dict[Hashable, BinaryOp] = {}
+    for statement in statements(loop.body):
+        match statement:
+            case Accumulate(Scalar() as target, op):
+                if found.setdefault(key(target), op) != op:
+                    return False
+            case If():
+                pass
+            case For() | Accumulate() | Assign() | Declare() | Allocate() | Clear() | Free():
+                return False
+            case _:
+                assert_never(statement)
+    folds = [statement for statement in statements(loop.body) if isinstance(statement, Accumulate)]
+    return not any(isinstance(read, Scalar) and key(read) in found for fold in folds for read in sources(fold.value))
+
+
+# -- vectors ----------------------------------------------------------------------------------------------------------
+
+
+def declare_tile(scope: TextScope, statement: ln.Allocate, rest: ln.Block) -> tuple[TextScope, list[str]]:
+    """Declare the variables of a tile, initialised to zero, with one line for consecutive vectors of one type.
+
+    `rest` is the remainder of the block.
+    """
+    buffer, lines = statement.buffer, list[str]()
+    _, scope = scope.bind(ln.key(buffer), buffer.name)
+    scope = scope.with_tile(buffer.uid, statement.vectors)
+    alone = len(statement.vectors) == 1
+    together = groupby(vectors(buffer, statement.vectors), lambda v: (() if alone else v.row, v.length))
+    for (_, length), group in together:
+        names: list[str] = []
+        for vector in group:
+            name, scope = scope.bind((ln.key(buffer), vector), _hint(buffer.name, vector, statement.vectors))
+            names.append(name)
+        kind, zero = (vector_type(buffer.dtype, length), "{0}")
+        if length == 1:
+            kind, zero = C_TYPES[buffer.dtype], literal(0, buffer.dtype).text
+        lines.append(f"{kind} {', '.join(f'{name} = {zero}' for name in names)};")
+    read = vectors_read(rest, buffer, statement.vectors)
+    unread = (vector for vector in vectors(buffer, statement.vectors) if vector not in read)
+    return scope, [*lines, *(f"(void){scope.name((ln.key(buffer), vector))};" for vector in unread)]
+
+
+def _hint(name: str, vector: Vector, lengths: tuple[int, ...]) -> str:
+    numbers = (*vector.row, vector.number) if len(lengths) > 1 or not vector.row else vector.row
+    return "_".join((name, *map(str, numbers)))
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
+def vector_statement(scope: TextScope, loop: ln.For) -> str:
+    """Print a loop over the lanes of a vector as one operation."""
+    (statement,) = loop.body
+    length = (loop.high - loop.low).constant
+    if (
+        not isinstance(statement, ln.Assign | ln.Accumulate)
+        or not isinstance(statement.target, ln.Cell)
+        or length is None
+    ):
+        raise AssertionError(f"the loop {loop.variable.name} over a tile in registers is not over lanes of one vector")
+    lanes = _Lanes(scope.under(loop.range), loop, length)
+    into, by = lanes.target(statement.target), lanes.value(statement.value)
+    if isinstance(statement, ln.Accumulate):
+        if statement.op in INFIX:
+            return f"{into} {INFIX[statement.op]}= {by.text};"
+        called = f"{statement.op}_{vector_type(statement.value.dtype, length)}"
+        return f"{into} = {called}({into}, {lanes.vector(statement.value).text});"
+    return f"{into} = {lanes.vector(statement.value).text};"
+
+
+class _Lanes:
+    """The expressions in a loop over the lanes of a vector."""
+
+    def __init__(self, scope: TextScope, loop: ln.For, length: int) -> None:
+        self._scope = scope
+        self._loop = loop
+        self._length = length
+
+    def target(self, cell: ln.Cell) -> str:
+        return self._vector(cell, const="")
+
+    def vector(self, e: ln.ScalarExpr) -> Text:
+        """Return a vector, also if all lanes are equal."""
+        text = self.value(e)
+        if varies(e, self._loop.variable):
+            return text
+        # A scalar cannot be assigned to a vector. Subtracting zero changes no value, not even negative zero.
+        return Text(f"{text.at(SUM)} - ({vector_type(e.dtype, self._length)}){{0}}", SUM)
+
+    def value(self, e: ln.ScalarExpr) -> Text:
+        """Return a vector, or a scalar if all lanes are equal."""
+        if not varies(e, self._loop.variable):
+            return scalar_text(self._scope, e)
+        match e:
+            case ln.Load(ln.Cell() as cell):
+                text = self._vector(cell, const="const ")
+                return Text(text, UNARY) if text.startswith("*") else Text(text)
+            case ln.Apply("min" | "max" as op, arguments, dtype):
+                operands = ", ".join(self.vector(argument).text for argument in arguments)
+                return Text(f"{op}_{vector_type(dtype, self._length)}({operands})")
+            case ln.Apply("abs" | "sqrt" | "exp" | "log" | "tanh" as op, (argument,), dtype):
+                return Text(f"{op}_{vector_type(dtype, self._length)}({self.vector(argument).text})")
+            case ln.Apply(op, arguments, dtype):
+                return applied(op, [self.value(argument) for argument in arguments], dtype)
+            case ln.Number() | ln.Load() | ln.FromIndex() | ln.Choose() | ln.Convert():
+                raise AssertionError("an expression that is not a vector operation")
+        assert_never(e)
+
+    def _shuffle(self, cell: ln.Cell) -> str:
+        """Return a shuffle of one or two vectors of a tile; lane numbers of the second follow those of the first."""
+        lanes = [
+            variable_of(self._scope, cell_at(cell, self._loop.variable, value))
+            for value in iterations(self._loop.low, self._loop.high)
+        ]
+        names = list(dict.fromkeys(name for name, _, _ in lanes))
+        if len(names) > MOST_CHOSEN_OF or {length for _, _, length in lanes} != {self._length}:
+            raise AssertionError(f"the loop {self._loop.variable.name} chooses lanes of {', '.join(names)}")
+        numbers = ", ".join(str(names.index(name) * self._length + lane) for name, lane, _ in lanes)
+        kind = vector_type(cell.buffer.dtype, self._length)
+        return f"{CHOOSE}_{kind}({names[0]}, {names[-1]}, {numbers})"
+
+    def _vector(self, cell: ln.Cell, *, const: str) -> str:
+        if cell.buffer.uid in self._scope.tiles and are_chosen(cell, self._loop.variable):
+            return self._shuffle(cell)
+        first = cell_at(cell, self._loop.variable, self._loop.low)
+        if cell.buffer.uid in self._scope.tiles:
+            name, lane, length = variable_of(self._scope, first)
+            if lane or length != self._length:
+                raise AssertionError(f"the loop {self._loop.variable.name} is not over one vector of {name}")
+            return name
+        kind = vector_type(cell.buffer.dtype, self._length)
+        return f"*({const}{kind} *)&{storage_text(self._scope, first).text}"

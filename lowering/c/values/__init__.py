@@ -1,1 +1,0 @@
-"""Printing of values in C: indices and their ranges, scalars, vectors, loads and stores."""

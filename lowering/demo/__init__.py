@@ -1,1 +1,0 @@
-"""The demonstration: blurring a photograph."""

@@ -1,0 +1,454 @@
+"""Passes over the steps of GPU kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+import numpy as np
+
+from atl.core.index import (
+    ONE,
+    ZERO,
+    AnyAtom,
+    Bound,
+    Extremum,
+    Index,
+    Leaf,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    Xor,
+    constant,
+    factor_of,
+    index,
+    map_leaves,
+    polynomial,
+)
+from atl.core.marks import LetMark, LoopMark
+from atl.core.predicate import (
+    FALSE,
+    TRUE,
+    Predicate,
+    at_most,
+    conjunction,
+    conjuncts,
+    equal,
+    less,
+    negation,
+    substitute,
+    within,
+)
+from atl.prove import Facts, proves, upper_bound
+from lowering.gpu.kernels import Barrier, Branch, Memory, Repeat, Run, Step, Steps, Wide, WideLoad
+from lowering.nest import loopnest as ln
+from lowering.nest.accesses import Access, accesses_of, other_run, same_cell_facts
+from lowering.nest.text import TextScope
+
+# -- constant sizes ---------------------------------------------------------------------------------------------------
+
+
+def with_static_capacities(block: ln.Block, facts: Facts) -> ln.Block:
+    """Replace each capacity by a constant that is proved to be an upper bound."""
+    return tuple(_statement(statement, facts) for statement in block)
+
+
+def _statement(statement: ln.Statement, facts: Facts) -> ln.Statement:
+    match statement:
+        case ln.For(body=body):
+            return ln.with_body(statement, with_static_capacities(body, facts.assume(statement.range)))
+        case ln.If(predicate, body):
+            return ln.If(predicate, with_static_capacities(body, facts.assume(predicate)))
+        case ln.Allocate(capacity=capacity):
+            bound = _least_constants(capacity)
+            is_bound = bound.constant is not None and proves(facts, at_most(capacity, bound))
+            return replace(statement, capacity=bound) if is_bound else statement
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
+            return statement
+    assert_never(statement)
+
+
+def _least_constants(e: Index) -> Index:
+    """Replace each minimum by its least constant operand, if it has one."""
+    total = constant(0)
+    for monomial, coefficient in e.terms:
+        product = constant(coefficient)
+        for atom in monomial:
+            product = product * _of_atom(atom)
+        total = total + product
+    return total
+
+
+def _of_atom(atom: AnyAtom) -> Index:
+    match atom:
+        case Extremum("min", choices):
+            constants = [choice.constant for choice in choices if choice.constant is not None]
+            return constant(min(constants)) if constants else index(atom)
+        case Extremum() | Xor() | Size() | Var() | Bound() | Quotient() | Read():
+            return index(atom)
+    assert_never(atom)
+
+
+# -- stores that are never read ---------------------------------------------------------------------------------------
+# Lowering stores padding as zeros where that saves clearing the buffer. In shared memory, rows are padded to move their
+# columns to different banks, and the padding is never read.
+
+
+def drop_unread_zeros(block: ln.Block, facts: Facts, scope: TextScope) -> ln.Block:
+    """Remove stores of zeros to cells of the block's buffers that are proved to be never read."""
+    made = {ln.key(s.buffer) for s in ln.statements(block) if isinstance(s, ln.Allocate)}
+    accesses = [access for statement in block for access in accesses_of(statement, facts, scope)]
+    unread = [access.statement for access in accesses if _is_of_zero(access, made) and not _is_read(access, accesses)]
+    return _Removal(unread).block(block) if unread else block
+
+
+def _is_of_zero(access: Access, made: set[object]) -> bool:
+    store = access.statement
+    if not isinstance(store, ln.Assign) or not isinstance(store.value, ln.Number):
+        return False
+    return store.value.value == 0 and ln.accessed(store.target) in made
+
+
+def _is_read(store: Access, accesses: list[Access]) -> bool:
+    """Return whether a cell may be accessed by anything but assignments, unless the prover excludes it."""
+    cell = store.storage
+    assert isinstance(cell, ln.Cell)
+    for access in accesses:
+        other = access.storage
+        if ln.accessed(other) != ln.accessed(cell) or (
+            isinstance(access.statement, ln.Assign) and access.how == "write"
+        ):
+            continue
+        assert isinstance(other, ln.Cell)
+        if not proves(same_cell_facts(cell.pairs, store.facts, other.pairs, access.facts, access.loops), FALSE):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """Removal of statements, and of the loops and branches that become empty."""
+
+    removed: list[ln.Statement]
+
+    def block(self, block: ln.Block) -> ln.Block:
+        return tuple(self._kept(block))
+
+    def _kept(self, block: ln.Block) -> Iterator[ln.Statement]:
+        for statement in block:
+            match statement:
+                case ln.For(body=body) | ln.If(body=body):
+                    inner = self.block(body)
+                    if inner or not body:
+                        yield ln.with_body(statement, inner)
+                case ln.Assign():
+                    if not any(statement is each for each in self.removed):
+                        yield statement
+                case ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                    yield statement
+                case _:
+                    assert_never(statement)
+
+
+# -- vector accesses: loops marked `vector`, all of whose iterations a thread loads or stores at once (8 or 16 bytes) -
+# The elements must be consecutive, the first address a multiple of their number, and each condition true for all of
+# them or for none. The prover decides, for instance from a declared assumption that rows are a multiple of four long
+# (`given k % 4 == 0`). Accesses without a proof are made element by element.
+
+
+WIDTHS: Final = (8, 16)
+"""Sizes in bytes of vector accesses."""
+WIDEST: Final = max(WIDTHS)
+"""Alignment in bytes that suffices for every vector access."""
+
+
+def vectorize(steps: Steps, facts: Facts, memories: Mapping[int, Memory]) -> tuple[Steps, Mapping[int, Wide]]:
+    """Make conditions in vectorised loops independent of the iteration; return the steps and the loops by `uid`."""
+    found = _Vectorization(memories)
+    return found.steps(steps, facts), found.loops
+
+
+@dataclass(slots=True)
+class _Vectorization:
+    memories: Mapping[int, Memory]
+    loops: dict[int, Wide] = field(default_factory=dict)
+
+    def steps(self, steps: Steps, facts: Facts) -> Steps:
+        out: list[Step] = []
+        for step in steps:
+            match step:
+                case Run(ln.For() as loop):
+                    (made,) = self._block((loop,), facts)
+                    assert isinstance(made, ln.For)
+                    out.append(replace(step, statement=made))
+                case Repeat(body=body):
+                    out.append(replace(step, body=self.steps(body, facts.assume(step.range))))
+                case Branch(predicate, body):
+                    out.append(replace(step, body=self.steps(body, facts.assume(predicate))))
+                case Run() | Barrier() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                    out.append(step)
+                case _:
+                    assert_never(step)
+        return tuple(out)
+
+    def _block(self, block: ln.Block, facts: Facts) -> ln.Block:
+        return tuple(self._statement(statement, facts) for statement in block)
+
+    def _statement(self, statement: ln.Statement, facts: Facts) -> ln.Statement:
+        match statement:
+            case ln.For(mark=LoopMark.VECTOR):
+                return self._vector(statement, facts.assume(statement.range))
+            case ln.For(body=body):
+                return ln.with_body(statement, self._block(body, facts.assume(statement.range)))
+            case ln.If(predicate, body):
+                return ln.If(predicate, self._block(body, facts.assume(predicate)))
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                return statement
+        assert_never(statement)
+
+    def _vector(self, loop: ln.For, facts: Facts) -> ln.For:
+        lanes = (loop.high - loop.low).constant
+        if lanes is None or len(loop.body) != 1:
+            return loop
+        made = _Loop(loop, lanes, self.memories)
+        statement = made.statement(loop.body[0], facts)
+        if statement is None or not (made.loads_of_one_condition() or made.stores):
+            return loop
+        self.loops[loop.variable.uid] = Wide(lanes, made.loads_of_one_condition(), stores=made.stores)
+        return ln.with_body(loop, (statement,))
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A loop that may be vectorised: its vector loads, and whether its store is a vector store."""
+
+    loop: ln.For
+    lanes: int
+    memories: Mapping[int, Memory]
+    loads: list[WideLoad] = field(default_factory=list)
+    stores: bool = False
+
+    def statement(self, statement: ln.Statement, facts: Facts) -> ln.Statement | None:
+        """Return the statement with conditions that do not depend on the iteration; None if it has other conditions."""
+        match statement:
+            case ln.If(predicate, (inner,)):
+                same = self._same(predicate, facts)
+                made = None if same is None else self.statement(inner, facts.assume(same))
+                return None if same is None or made is None else ln.If(same, (made,))
+            case ln.Assign(target, value):
+                new = self._scalar(value, facts, ())
+                self.stores = isinstance(target, ln.Cell) and self._is_wide(target, facts)
+                return None if new is None else ln.Assign(target, new)
+            case ln.Accumulate(target, op, value):
+                new = self._scalar(value, facts, ())
+                return None if new is None else ln.Accumulate(target, op, new)
+            case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                return None
+        assert_never(statement)
+
+    def _scalar(self, e: ln.ScalarExpr, facts: Facts, under: tuple[Predicate, ...]) -> ln.ScalarExpr | None:
+        match e:
+            case ln.Load(source):
+                if isinstance(source, ln.Cell) and self._is_wide(source, facts):
+                    self.loads.append(WideLoad(source, under))
+                return e
+            case ln.Number() | ln.FromIndex():
+                return e
+            case ln.Apply(_, arguments):
+                new = [self._scalar(argument, facts, under) for argument in arguments]
+                made = tuple(argument for argument in new if argument is not None)
+                return replace(e, arguments=made) if len(made) == len(new) else None
+            case ln.Choose(predicate, left, right):
+                same = self._same(predicate, facts)
+                if same is None:
+                    return None
+                first = self._scalar(left, facts.assume(same), (*under, same))
+                no = negation(same)
+                second = self._scalar(right, facts.assume(no), (*under, no))
+                return None if first is None or second is None else replace(e, predicate=same, left=first, right=second)
+            case ln.Convert(argument):
+                inner = self._scalar(argument, facts, under)
+                return None if inner is None else replace(e, argument=inner)
+        assert_never(e)
+
+    def loads_of_one_condition(self) -> tuple[WideLoad, ...]:
+        """Return the vector loads, except cells that are read under several different conditions."""
+        loads = dict.fromkeys(self.loads)
+        count = Counter(load.cell for load in loads)
+        return tuple(load for load in loads if count[load.cell] == 1)
+
+    def _first(self, leaf: Leaf) -> Index:
+        return self.loop.low if leaf == self.loop.variable else index(leaf)
+
+    def _same(self, predicate: Predicate, facts: Facts) -> Predicate | None:
+        """Return the condition of the first iteration if it is proved equivalent to that of all iterations."""
+        first = substitute(predicate, self._first)
+        if first == predicate:
+            return predicate
+        holds = proves(facts.assume(first), predicate) and proves(facts.assume(predicate), first)
+        return first if holds else None
+
+    def _is_wide(self, cell: ln.Cell, facts: Facts) -> bool:
+        """Return whether the cells of all iterations are consecutive and aligned to their number."""
+        if self.memories.get(cell.buffer.uid, "global") not in ("global", "shared"):
+            return False
+        address = cell.address
+        if self.lanes * np.dtype(cell.buffer.dtype).itemsize not in WIDTHS or self.lanes == 1:
+            return False
+        if factor_of(address, self.loop.variable) != ONE:
+            return False
+        return is_multiple(map_leaves(address, self._first), self.lanes, facts)
+
+
+def is_multiple(e: Index, of: int, facts: Facts) -> bool:
+    """Return whether an index is proved to be a multiple of a number: each of its terms, or their remaining sum."""
+    rest = {}
+    known: dict[AnyAtom, bool] = {}
+    for atoms, coefficient in e.terms:
+        if coefficient % of == 0:
+            continue
+        for atom in atoms:
+            if atom not in known:
+                known[atom] = _is_zero(index(atom) % of, facts)
+        if not any(known[atom] for atom in atoms):
+            rest[atoms] = coefficient
+    return not rest or _is_zero(polynomial(rest) % of, facts)
+
+
+def _is_zero(e: Index, facts: Facts) -> bool:
+    return e == ZERO or proves(facts, equal(e, ZERO))
+
+
+def lanes_of(loop: ln.For) -> Iterator[Index]:
+    """Yield the values of a loop's variable, one for each lane."""
+    for lane in range((loop.high - loop.low).constant or 0):
+        yield loop.low + constant(lane)
+
+
+# -- stores of zeros --------------------------------------------------------------------------------------------------
+# Shared memory is uninitialised. A buffer that needs zeros is cleared by all threads, with a barrier before its first
+# store. Suppose that one statement runs once for each cell of the buffer. Then the statement stores a zero where its
+# conditions do not hold, and the buffer need not be cleared. Cells that are never read, such as the padding of rows,
+# need not be stored.
+
+
+def store_zeros(block: ln.Block, facts: Facts, scope: TextScope) -> ln.Block:
+    """Replace clearing by stores of zeros in each buffer for which they are proved to reach each cell."""
+    for allocate in [s for s in ln.statements(block) if isinstance(s, ln.Allocate)]:
+        if allocate.zeroed and allocate.mark is not LetMark.REGISTERS:
+            block = _replace(block, allocate, facts, scope)
+    return block
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A statement that stores to a buffer, and the loops around it inside of the buffer's scope."""
+
+    statement: ln.Assign
+    loops: tuple[ln.For, ...]
+
+
+def _replace(block: ln.Block, allocate: ln.Allocate, facts: Facts, scope: TextScope) -> ln.Block:
+    out: list[ln.Statement] = []
+    for at, statement in enumerate(block):
+        if isinstance(statement, ln.Allocate) and statement.buffer == allocate.buffer:
+            rest = block[at + 1 :]
+            stores = list(_stores(rest, allocate, ()))
+            kept = _remaining(stores[0], rest, facts, scope) if len(stores) == 1 and stores[0] is not None else None
+            if kept is not None and stores[0] is not None:
+                stored = (_with_zeros(s, stores[0].statement, kept, ()) for s in rest)
+                return (*out, replace(statement, zeroed=False), *stored)
+            return block
+        match statement:
+            case ln.For(body=body):
+                out.append(ln.with_body(statement, _replace(body, allocate, facts.assume(statement.range), scope)))
+            case ln.If(predicate, body):
+                out.append(ln.If(predicate, _replace(body, allocate, facts.assume(predicate), scope)))
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                out.append(statement)
+            case _:
+                assert_never(statement)
+    return tuple(out)
+
+
+def _stores(block: ln.Block, allocate: ln.Allocate, loops: tuple[ln.For, ...]) -> Iterator[_Store | None]:
+    """Yield the stores to a buffer, None for a store that is not a simple assignment."""
+    for statement in block:
+        match statement:
+            case ln.For(body=body):
+                yield from _stores(body, allocate, (*loops, statement))
+            case ln.If(body=body):
+                inside = list(_stores(body, allocate, loops))
+                yield from inside if len(body) == 1 else [None] * len(inside)
+            case ln.Assign(target) if ln.accessed(target) == ln.key(allocate.buffer):
+                yield _Store(statement, loops)
+            case ln.Accumulate(target) if ln.accessed(target) == ln.key(allocate.buffer):
+                yield None
+            case ln.Clear(buffer) if buffer == allocate.buffer:
+                yield None
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                pass
+            case _:
+                assert_never(statement)
+
+
+def _remaining(store: _Store, rest: ln.Block, facts: Facts, scope: TextScope) -> Predicate | None:
+    """Return the conditions to keep if the store reaches each cell that `rest` reads exactly once, else None.
+
+    The store reaches as many cells as a box has, all within the box, and no cell twice. Along each dimension the box
+    spans all reads or the whole buffer. Where the loops exceed the buffer, a condition excludes the excess.
+    """
+    target = store.statement.target
+    times = 1
+    inside = facts
+    for loop in store.loops:
+        times *= (loop.high - loop.low).constant or 0 if loop.low.constant is not None else 0
+        inside = inside.assume(loop.range)
+    if not isinstance(target, ln.Cell) or times == 0:
+        return None
+    variables = tuple(loop.variable for loop in store.loops)
+    ranges = [(loop.variable, loop.low, loop.high) for loop in store.loops]
+    box = [upper_bound(inside, position + 1, ranges) or extent for position, extent in target.pairs]
+    if ln.elements(tuple(box)).constant != times or not _is_within(target, inside, box):
+        return None
+    twice = same_cell_facts(target.pairs, inside, target.pairs, inside, variables)
+    if not all(proves(twice, equal(index(variable), other_run(variable))) for variable in variables):
+        return None
+    read = (access for s in rest for access in accesses_of(s, facts, scope) if access.how == "read")
+    cells = [(access.storage, access.facts) for access in read if ln.accessed(access.storage) == ln.accessed(target)]
+    if not all(isinstance(cell, ln.Cell) and _is_within(cell, known, box) for cell, known in cells):
+        return None
+    out = [(at, extent, most) for (at, extent), most in zip(target.pairs, box, strict=True) if most != extent]
+    beyond = [less(at, extent) for at, extent, most in out if not proves(facts, at_most(most, extent))]
+    return conjunction(beyond)
+
+
+def _is_within(cell: ln.Cell, facts: Facts, box: Sequence[Index]) -> bool:
+    pairs = zip(cell.pairs, box, strict=True)
+    return all(proves(facts, within(ZERO, position, extent)) for (position, _), extent in pairs)
+
+
+def _with_zeros(
+    statement: ln.Statement, store: ln.Assign, kept: Predicate, conditions: tuple[Predicate, ...]
+) -> ln.Statement:
+    """Return the statement with the store made unconditional, of a zero where a condition fails; `kept` is kept."""
+    if statement is store:
+        left = [part for condition in conditions for part in conjuncts(condition) if part not in conjuncts(kept)]
+        value = ln.Choose(conjunction(left), store.value, ln.Number(0, store.value.dtype)) if left else store.value
+        stored = replace(store, value=value)
+        return stored if kept == TRUE else ln.If(kept, (stored,))
+    match statement:
+        case ln.For(body=body) if _contains(statement, store):
+            return ln.with_body(statement, tuple(_with_zeros(s, store, kept, conditions) for s in body))
+        case ln.If(predicate, (inner,)) if _contains(statement, store):
+            return _with_zeros(inner, store, kept, (*conditions, predicate))
+        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            return statement
+    assert_never(statement)
+
+
+def _contains(statement: ln.Statement, store: ln.Assign) -> bool:
+    return any(inner is store for inner in ln.statements((statement,)))

@@ -1,1 +1,0 @@
-"""Passes over the loop nest of a kernel, before barriers are inserted."""

@@ -1,0 +1,538 @@
+"""Kernels: programs compiled to machine code, called with NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.core.marks import LetMark, LoopMark
+from atl.core.program import Program, checked_program
+from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
+from atl.meaning.arguments import Arguments, bind, check_rank
+from atl.meaning.results import ResultLayout
+from atl.meaning.specialise import specialise
+from atl.text.printing import show_index
+from lowering.builds import build_shared, load, openmp_flags
+from lowering.c.helpers import OUT_OF_MEMORY
+from lowering.c.loops import gathering_flags
+from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.scalars import C_TYPES
+from lowering.c_compiler import OPENMP, Compiler, find_compiler
+from lowering.calls.arguments import WALKED, ArgumentBinder, BoundArguments, InputSpec, validated_indices, values_of
+from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
+from lowering.calls.notebook import kernel_html
+from lowering.calls.operators import jax_function, torch_operator
+from lowering.calls.processes import DECLARED, BoundCall, checked_after_fork, checked_pickle
+from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
+from lowering.export.folder import Certified, ExportedKernel, write_folder
+from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
+from lowering.in_place import with_inputs_in_place
+from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sized
+from lowering.lower import lower
+from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
+from lowering.targets.capabilities import check_names, marked_binders, support_of
+from lowering.targets.legality import check_program, check_storage
+from lowering.timing.kernel_time import KernelTime, time_of
+
+AnyArray: TypeAlias = npt.NDArray[Any]
+Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ElementConstraints] | None]
+"""Sizes, shape of the result, and checks of elements: whether they decide that indices fit, and their limits."""
+
+CACHED_SHAPES: Final = 64
+"""Number of combinations of shapes that a kernel remembers as valid."""
+WRITABLE: Final = WALKED | 0x400
+"""NumPy's flags of an array that is C-contiguous, aligned and writeable."""
+
+
+@overload
+def compile(  # noqa: A001 (a public name)
+    program: Program, *, target: Literal["c"] = ..., sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+) -> Kernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    program: Program, *, target: Literal["cuda"], sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+) -> GpuKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    program: Program, *, target: str, sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+) -> Kernel | GpuKernel: ...
+
+
+def compile(  # noqa: A001
+    program: Program, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
+) -> Kernel | GpuKernel:
+    """Compile a program to machine code, after checking its accesses and truncations. Builds are cached on disk.
+
+    `sizes` fixes some sizes to constants for the C compiler; the kernel then has no arguments for them. With
+    `fast_math` the compiler may assume that there are no NaN and no infinities: results computed from them are
+    unspecified, but nothing else in the process is affected. With `target="cuda"` the result is a `GpuKernel`; making
+    one requires neither CUDA nor a GPU.
+
+    Raises `UnsafeAccess`, `UnsafeTruncation`, `UnsupportedMark`, `IllegalMark`, `CompilerMissing`, `CompilerFailed`;
+    `ArgumentError` and `AssumptionError` for `sizes`.
+
+    >>> import atl, numpy as np
+    >>> from lowering import compile
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> kernel = compile(atl.program("twice", [x], 2 * x))
+    >>> kernel(np.arange(3, dtype=np.float32))
+    array([0., 2., 4.], dtype=float32)
+    """
+    checked_program(program)
+    if not isinstance(fast_math, bool):
+        raise InvalidArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
+    program = _checked(program, target, sizes)
+    if target == "cuda":
+        if fast_math:
+            raise InvalidArgument("fast_math=True for a GPU", required="fast_math=False: only the C target supports it")
+        return compile_for_gpu(program)
+    check_storage(program)
+    compiler = find_compiler()
+    # Only code that uses vector registers depends on their size.
+    values, _ = values_of(program)
+    in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(values))
+    nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES)
+    return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math))
+
+
+def check(program: Program, *, target: str = "c") -> None:
+    """Raise what `compile` would raise for the program and its loop nest, without running a compiler.
+
+    >>> import atl
+    >>> x = atl.tensor("x", atl.sizes("n"))
+    >>> check(atl.program("twice", [x], 2 * x))
+    """
+    checked_program(program)
+    program = _checked(program, target)
+    if target == "cuda":
+        compile_for_gpu(program)
+    else:
+        check_storage(program)
+        lower(values_of(program)[0])
+
+
+def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = None) -> Program:
+    """Return the program with these sizes fixed. Raises if its text shows that the target does not support it."""
+    support_of(target)
+    check_rank(len(program.shape))
+    check_program(program, target)
+    if sizes is not None:
+        program = specialise(program, sizes)
+    check_names(program)
+    return program
+
+
+def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
+    source = print_c(nest)
+    (name,) = function_names((nest,))
+    flags = gathering_flags(nest, compiler)
+    path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler, extra_flags=flags)
+    parallel = OPENMP in openmp_flags((source,))
+    ffi, library = load(path, declaration(nest, name) + (DECLARED if parallel else ""))
+    return Code(source, path, name, ffi, library, fast_math, parallel)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A function in a shared object: its C text, the object's path, its name, and the cffi handles.
+
+    With `fast_math` it was built under the assumption that there are no NaN and no infinities. If it is `parallel`, the
+    library declares the functions of OpenMP in `processes.DECLARED`, and calls after a fork are checked.
+    """
+
+    source: str
+    path: Path
+    name: str
+    ffi: Any
+    library: Any
+    fast_math: bool = False
+    parallel: bool = False
+
+    def function(self) -> Callable[..., int]:
+        """Return the callable, checked after a fork if the code is parallel."""
+        function: Callable[..., int] = getattr(self.library, self.name)
+        return checked_after_fork(function, self.library, self.name) if self.parallel else function
+
+
+class Kernel:
+    """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
+
+    Inputs are passed in the program's order or by name. A packed operand is passed as one object. Sizes that no array
+    determines are keywords. Any object with `__array__`, DLPack or the buffer protocol is read without a copy. An array
+    that is not C-contiguous is copied for the call, or refused with `copy=False`.
+
+    The result is a new array: a NumPy array, or one of the library of the first input that is not a NumPy array. With
+    `out`, an array of the result's shape and element type is filled instead. A result of rank 0 is an array of rank 0.
+    `out` overlaps no input, or is an input of which each element is proved to be read before it is overwritten.
+    Several results are a named tuple of views of one array, and `out` is that array, of one dimension.
+
+    A call releases Python's global lock and keeps no state, so several threads may call a kernel at once. A kernel can
+    be pickled; unpickling builds it again or finds it in the cache.
+
+    Raises `ArgumentError`, `ArrayError` and `AssumptionError` for the arguments; `IndexOverflow` if an index may exceed
+    64 bits, for which elements of arrays may be read before the call; `OutOfMemory` for the result or a buffer, after
+    which `out` may be written in part; `ForkedProcess` if a fork has lost the threads of parallel loops.
+    """
+
+    def __init__(self, program: Program, nest: LoopNest, code: Code, *, whole: bool = False) -> None:
+        for value, kind in ((program, Program), (nest, LoopNest), (code, Code)):
+            if not isinstance(value, kind):
+                raise InvalidArgument(
+                    f"a kernel of {brief(value)}", required="a program: compile(program) makes a kernel"
+                )
+        self._original: Final = program
+        program, self._pattern = values_of(program)
+        self.program: Final = program
+        """The program, with the sizes fixed that were passed to `compile`."""
+        self.nest: Final = nest
+        """The loop nest of the program."""
+        self.source: Final = code.source
+        """The C text."""
+        self.path: Final = code.path
+        """The shared object; the C text is next to it."""
+        self._code = code
+        # The function that `ffi.from_buffer` calls after a check of its arguments, which takes as long as the call.
+        self._from_buffer: Callable[..., Any] = _cffi_backend().from_buffer
+        self._function: Callable[..., int] = code.function()
+        self._inputs: tuple[InputSpec, ...] = tuple(
+            InputSpec(np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
+            for array in nest.inputs
+        )
+        self._names = tuple(array.name for array in nest.inputs)
+        self._several = ResultLayout(program) if program.results and not whole else None
+        self._array_positions = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
+        self._dtype = np.dtype(nest.output.dtype)
+        self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
+        self._bind_args = ArgumentBinder(program, self._inputs, self._from_buffer)
+        self._facts = Facts.of(program)
+        self._shapes_determine_sizes = not read_for_sizes(program, nest, self._facts)
+        self._index_overflow = IndexOverflowCheck(nest)
+        self._validated: dict[tuple[object, ...], Known] = {}
+        self._limits: dict[tuple[ElementConstraint, ...], ElementConstraints] = {}
+        self._built_in_place: dict[frozenset[str], Code] = {}
+
+    def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
+        if copy is not None:
+            named = self._checked_copy(arrays, named, copy)
+        passed, pointers, key, _ = taken = self._bind_args(arrays, named)
+        known = self._validated.get(key) if key is not None else None
+        if known is not None and (known[2] is None or self._elements_are_valid(known, taken)):
+            sizes, shape, _ = known
+        else:
+            if (other := exchanged(self.program, arrays, named, out)) is not None:
+                return other.back(self(*other.arrays, out=other.out, **other.named))
+            call, passed, pointers = self._bind(arrays, named)
+            sizes, shape = sized(self.program, self.nest, call)
+            elements_decide = self._index_overflow.check(call.sizes, call.arrays)
+            if key is not None and self._shapes_determine_sizes:
+                # Equal limits are shared, so that an operand checked in one call is not checked again in similar calls.
+                limits = self._facts.limits(call.sizes)
+                limits = self._limits.setdefault(limits.each, limits)
+                elements = (elements_decide, limits) if elements_decide or limits.each else None
+                self._cache_validation(key, (sizes, shape, elements))
+        function = self._function
+        if out is None:
+            result = self._new_result(shape, sizes)
+            into = self._from_buffer(self._result, result)
+        elif type(out) is not np.ndarray and (other := exchanged(self.program, arrays, named, out)) is not None:
+            return other.back(self(*other.arrays, out=other.out, **other.named))
+        else:
+            result, into = out, self._output_pointer(out, shape)
+            if self._overlaps(into, pointers):
+                function, pointers = self._select_in_place(out, passed, pointers)
+        if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
+            raise self._no_memory(sizes)
+        if self._pattern is not None:
+            return self._pattern.result(arrays, named, passed, result)
+        if self._several is None:
+            return result
+        values = dict(zip(self._names, passed, strict=True))
+        return self._several.split(result, dict(zip(self.nest.sizes, sizes, strict=True)), values)
+
+    def prepared(self, /, *arrays: object, out: Any, **named: object) -> Callable[[], None]:
+        """Check the arguments once; return a function that runs the kernel on their memory.
+
+        Each call reads the arrays' current elements, and fills `out`. Numbers and sizes are fixed, and a packed
+        operand is unpacked once. No array is copied. Elements must keep their declared properties, since they are not
+        checked again.
+        Raises the errors of a call, and `ArrayError` for an array that would be copied.
+
+        >>> import atl, numpy as np
+        >>> from lowering import compile
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> argument, out = np.ones(2, np.float32), np.empty(2, np.float32)
+        >>> run = compile(atl.program("twice", [x], 2 * x)).prepared(argument, out=out)
+        >>> argument[:] = 3
+        >>> run()
+        >>> out
+        array([6., 6.], dtype=float32)
+        """
+        refuse_copies(self.program, arrays, named)
+        if (other := exchanged(self.program, arrays, named, out)) is not None:
+            return self.prepared(*other.arrays, out=other.out, **other.named)
+        call, passed, pointers = self._bind(arrays, named)
+        sizes, shape = sized(self.program, self.nest, call)
+        self._index_overflow.check(call.sizes, call.arrays)
+        into, function = self._output_pointer(out, shape), self._function
+        if self._overlaps(into, pointers):
+            function, pointers = self._select_in_place(out, passed, pointers)
+
+        def run() -> None:
+            if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
+                raise self._no_memory(sizes)
+
+        return BoundCall(run)
+
+    def _bind(self, arrays: Sequence[object], named: Mapping[str, object]) -> tuple[Arguments, list[Any], list[Any]]:
+        """Check the arguments; return them, the inputs as C gets them, and the same with pointers for arrays."""
+        call = bind(self.program, arrays, named)
+        passed = [_argument_for_c(call.arrays[name]) for name in self._names]
+        pointers = [
+            self._from_buffer(each.kind, value) if each.rank else value
+            for value, each in zip(passed, self._inputs, strict=True)
+        ]
+        return call, passed, pointers
+
+    def _select_in_place(
+        self, out: AnyArray, passed: Sequence[Any], pointers: Sequence[Any]
+    ) -> tuple[Callable[..., int], list[Any]]:
+        """Return the function for an `out` that is an input, and the pointers of the other inputs."""
+        same = self._inputs_equal_to(out, passed)
+        if not same:
+            return self._function, list(pointers)
+        others = [pointer for pointer, name in zip(pointers, self._names, strict=True) if name not in same]
+        return self._function_in_place(same), others
+
+    def time(self, /, *arrays: object, seconds: object = 0.5, **named: object) -> KernelTime:
+        """Time calls with these arguments, repeated for `seconds`; return the median.
+
+        Without `out=`, one array is allocated and filled by each call that is timed. Raises the errors of a call.
+
+        >>> import atl, numpy as np
+        >>> from lowering import compile
+        >>> n = atl.sizes("n")
+        >>> x = atl.tensor("x", n)
+        >>> taken = compile(atl.program("twice", [x], 2 * x)).time(np.ones(1000, np.float32), seconds=0.01)
+        >>> 0 < taken.low <= taken.median <= taken.high
+        True
+        """
+        options = dict(named)
+        if "seconds" in self._arguments:
+            options["seconds"], seconds = seconds, 0.5
+        first = self._unsplit(*arrays, **options)
+        if self._pattern is None:
+            options.setdefault("out", first)
+        threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
+        return time_of(self.program.name, lambda: self(*arrays, **options), seconds=seconds, threads=threads)
+
+    def torch_operator(self, name: str | None = None) -> Any:
+        """Register the kernel as the PyTorch operator `torch.ops.atl.NAME`, which `torch.compile` treats as one node.
+
+        The operator takes the inputs in order, scalars as numbers, then the sizes that no array determines. It has no
+        derivative. The default name is derived from the program and its code. For a program with several results, a
+        function is returned that splits the operator's result.
+
+        Raises `LibraryMissing` without PyTorch; `InvalidArgument` if the shape of the result depends on elements, since
+        it cannot be known while tracing.
+        """
+        return torch_operator(self.program, self._unsplit, name or self.path.stem.replace("-", "_"))
+
+    def jax_function(self) -> Callable[..., Any]:
+        """Return a function of JAX arrays that calls the kernel through `jax.pure_callback`, also in `jax.jit`.
+
+        It takes arrays by position or by name, and sizes that no array determines by name. It has no derivative. Raises
+        as `torch_operator` does.
+        """
+        return jax_function(self.program, self._unsplit)
+
+    @property
+    def _unsplit(self) -> Kernel:
+        """The same kernel, but returning several results as one array."""
+        return Kernel(self._original, self.nest, self._code, whole=True)
+
+    def write(
+        self,
+        folder: str | PathLike[str],
+        *,
+        theorem: Certified | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Path:
+        """Write a self-contained C project that `make check` builds and checks without this package; return its path.
+
+        The folder contains the C code, a header with the contract, the formula as plain loops, a Makefile, and a
+        program that compares both on random data that satisfies the declarations. If the program is the right-hand
+        side of `theorem`, the plain loops compute its left-hand side, and its certificate is written too. `sizes` are
+        the default sizes of the check, which has several otherwise; its command line accepts others. All files are
+        written, or none.
+
+        Raises `InvalidArgument`, also if the folder cannot be written.
+        """
+        flags = gathering_flags(self.nest, replace(find_compiler(), kind="gcc"))
+        code = self._code
+        exported = ExportedKernel(self.program, self.nest, self.source, code.name, flags, code.fast_math)
+        return write_folder(exported, folder, theorem=theorem, sizes=sizes)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(compile, fast_math=self._code.fast_math), (checked_pickle(self._original),)
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, _: dict[int, object]) -> Kernel:
+        return self
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
+        return f"<Kernel {self.program.name}({inputs})>"
+
+    def _repr_html_(self) -> str:
+        return kernel_html(self.program, "C", self.source)
+
+    # -- options ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _arguments(self) -> tuple[str, ...]:
+        """Names of the keyword arguments of a call."""
+        return (*self.program.operands, *(array.name for array in self.program.inputs), *self.program.sizes)
+
+    def _checked_copy(self, arrays: tuple[object, ...], named: dict[str, object], copy: object) -> dict[str, object]:
+        """Return the named arguments, after checking `copy=False`. A program's own argument `copy` takes precedence."""
+        if "copy" in self._arguments:
+            return {**named, "copy": copy}
+        if wants_no_copy(copy):
+            refuse_copies(self.program, arrays, named)
+        return named
+
+    # -- arguments ----------------------------------------------------------------------------------------------------
+
+    def _elements_are_valid(self, known: Known, taken: BoundArguments) -> bool:
+        """Return whether the elements have their declared properties, given valid shapes. `bind` reports the errors.
+
+        Raises `IndexOverflow`.
+        """
+        sizes, _, elements = known
+        assert elements is not None
+        decide, limits = elements
+        passed, pointers, _, notable = taken
+        if decide:
+            values = dict(zip(self._names, passed, strict=True))
+            self._index_overflow.check(dict(zip(self.nest.sizes, sizes, strict=True)), values)
+        met = validated_indices(limits, notable) if notable else ()
+        for finds_fault, limit, pick in limits.checks_except(met) if met else limits.checks:
+            if finds_fault(limit, *pick(pointers)):
+                return False
+        if len(met) < len(notable):
+            self._bind_args.note(limits, notable, pointers)
+        return True
+
+    def _cache_validation(self, key: tuple[object, ...], known: Known) -> None:
+        if len(self._validated) >= CACHED_SHAPES:
+            self._validated.clear()
+            self._limits.clear()
+        self._validated[key] = known
+
+    # -- the result ---------------------------------------------------------------------------------------------------
+
+    def _new_result(self, shape: tuple[int, ...], sizes: tuple[int, ...]) -> AnyArray:
+        try:
+            return np.empty(shape, self._dtype)
+        except (MemoryError, ValueError):
+            raise OutOfMemory(
+                f"there is not enough memory for the result of {self.program.name}",
+                required=f"{prod(shape) * self._dtype.itemsize} bytes, for {self._dtype} of shape {shape}",
+                numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
+            ) from None
+
+    def _output_pointer(self, out: object, shape: tuple[int, ...]) -> Any:
+        """Return the pointer to `out`. Raises `ArrayError` if `out` cannot store the result."""
+        if type(out) is not np.ndarray and (not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray)):
+            raise self._bad_output(f"out is a {type(out).__name__}", shape)
+        if out.shape != shape:
+            raise self._bad_output(f"out has the shape {out.shape}, not {shape}", shape)
+        if out.dtype is not self._dtype and out.dtype != self._dtype:
+            raise self._bad_output(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
+        if out.flags.num & WRITABLE != WRITABLE:
+            flags = out.flags
+            what = "writeable" if not flags.writeable else "C-contiguous" if flags.aligned else "aligned"
+            raise self._bad_output(f"out is not {what}", shape)
+        return self._from_buffer(self._result, out)
+
+    def _overlaps(self, into: Any, pointers: Sequence[Any]) -> bool:
+        """Return whether the result overlaps an input. The test is exact because all arrays are contiguous."""
+        end = into + len(into)
+        for at in self._array_positions:
+            pointer = pointers[at]
+            if pointer < end and into < pointer + len(pointer):
+                return True
+        return False
+
+    def _inputs_equal_to(self, out: AnyArray, passed: Sequence[Any]) -> frozenset[str]:
+        """Return the names of the inputs that are `out`. Raises `ArrayError` for a partial overlap."""
+        same: list[str] = []
+        for name, array in zip(self._names, passed, strict=True):
+            if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
+                if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
+                    raise ArrayError(
+                        f"out shares memory with the input {name}",
+                        required="an output that overlaps no input, or that is exactly one of the inputs",
+                        suggestions=(f"pass a copy of {name}, or omit out=…",),
+                    )
+                same.append(name)
+        return frozenset(same)
+
+    def _function_in_place(self, names: frozenset[str]) -> Callable[..., int]:
+        """Return the function for calls in which these inputs are the output. It is built when first needed."""
+        if names not in self._built_in_place:
+            nest = with_inputs_in_place(self.nest, names)
+            # Keep the code rather than its function, which does not prevent the library from being unloaded.
+            self._built_in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
+        return self._built_in_place[names].function()
+
+    def _bad_output(self, what: str, shape: tuple[int, ...]) -> ArrayError:
+        return ArrayError(
+            what,
+            required=f"a C-contiguous, aligned and writeable array of {self._dtype} of shape {shape}",
+            suggestions=("omit out=… to get a new array",),
+        )
+
+    def _no_memory(self, sizes: tuple[int, ...]) -> OutOfMemory:
+        return OutOfMemory(
+            f"there is not enough memory for a buffer of {self.program.name}",
+            required="memory for " + ", ".join(_buffers(self.nest)),
+            numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
+        )
+
+
+def _cffi_backend() -> Any:
+    import _cffi_backend as backend
+
+    return backend
+
+
+def _argument_for_c(array: AnyArray) -> Any:
+    """Return the number in an array of rank 0, or the array, copied unless it is contiguous and aligned."""
+    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else array.item()
+
+
+def _buffers(nest: LoopNest) -> list[str]:
+    """List the heap buffers of a kernel for a message."""
+    heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
+    return [
+        f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"
+        if s.capacity != elements(s.buffer.allocated_extents)
+        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.allocated_extents))}] of {s.buffer.dtype}"
+        for s in heap
+    ]

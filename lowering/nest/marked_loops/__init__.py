@@ -1,1 +1,0 @@
-"""Loops whose mark changes how they run: merges, segmented reductions (`runs`) and non-temporal stores (`stream`)."""

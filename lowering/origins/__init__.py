@@ -1,1 +1,0 @@
-"""Origins of loops: the binder of the program that each loop of its kernel came from."""

@@ -1,1 +1,0 @@
-"""Passes that place tensors: registers, storage folding, stack, and buffer reuse."""

@@ -1,0 +1,292 @@
+"""Fusion of lets into the loops that read them: by rows, by strips with windows, or inline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+
+from atl.core import index as ix
+from atl.core import terms
+from atl.core.program import Program
+from lowering.targets.machine import SPARE_REGISTERS, itemsize
+from rewrites.cursors.cursor import walk
+from rewrites.errors import DoesNotApply
+from rewrites.recipes.contractions import contractions
+from rewrites.recipes.declaration import Context, recipe
+from rewrites.recipes.structure import Loop, Nest, Read, as_read, loop_at, outer_nests, reads_below, target_of
+
+
+class Relation(Enum):
+    """How a dimension of a let is read by the loop of the same number."""
+
+    SAME = auto()
+    """At the loop's own index."""
+    WINDOW = auto()
+    """At a constant distance from the loop's index."""
+    OTHER = auto()
+    """At any other index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A let around the result: its nest, the names of the nests that read it, and how each dimension is read."""
+
+    nest: Nest
+    readers: frozenset[str | None]
+    relations: tuple[Relation, ...]
+    reads: tuple[Read, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the let."""
+        assert self.nest.name is not None
+        return self.nest.name
+
+    @property
+    def aligned(self) -> int:
+        """The number of leading dimensions that are read at the reader's own index."""
+        found = next((k for k, each in enumerate(self.relations) if each is not Relation.SAME), None)
+        return len(self.relations) if found is None else found
+
+
+def producers(program: Program) -> list[Producer]:
+    """Return the lets around the result, in order."""
+    nests = outer_nests(program)
+    reads: dict[str, list[tuple[Nest, Read]]] = {nest.name: [] for nest in nests if nest.name is not None}
+    for nest in nests:
+        for cursor in walk(nest.cursor, top_down=True):
+            outermost = cursor.above is None or not isinstance(cursor.above.term, terms.Access)
+            if outermost and isinstance(cursor.term, terms.Access | terms.Local):
+                read = as_read(cursor)
+                if read is not None and read.name in reads:
+                    reads[read.name].append((nest, read))
+    return [_producer(nest, reads[nest.name]) for nest in nests if nest.name is not None]
+
+
+def _producer(nest: Nest, reads: Sequence[tuple[Nest, Read]]) -> Producer:
+    rank = nest.cursor.term.type.rank
+    relations = [Relation.SAME] * rank
+    for reader, read in reads:
+        loops = reader.loops
+        for k in range(rank):
+            worst = max((relations[k], _relation(read, loops, k)), key=lambda each: each.value)
+            relations[k] = worst
+    return Producer(
+        nest, frozenset(reader.name for reader, _ in reads), tuple(relations), tuple(read for _, read in reads)
+    )  # fmt: skip
+
+
+def _relation(read: Read, loops: Sequence[Loop], dimension: int) -> Relation:
+    if dimension >= len(loops) or dimension >= len(read.indices):
+        return Relation.OTHER
+    distance = read.indices[dimension] - ix.index(loops[dimension].variable)
+    if distance.constant is None:
+        moves = loops[dimension].variable in ix.atoms(distance)
+        return Relation.WINDOW if not moves and _is_short(read, distance) else Relation.OTHER
+    return Relation.SAME if distance.constant == 0 else Relation.WINDOW
+
+
+def _is_short(read: Read, distance: ix.Index) -> bool:
+    """Return whether all loops in a distance have a constant number of iterations, as taps have."""
+    loops = [loop_at(each) for each in read.cursor.spine() if isinstance(each.term, terms.Gen | terms.Reduce)]
+    trips = {loop.variable: loop.trips for loop in loops}
+    return all(isinstance(atom, ix.Var) and trips.get(atom) is not None for atom in ix.atoms(distance))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A nest, and the lets that only it and each other read, from the last to the first."""
+
+    root: Nest
+    producers: tuple[Producer, ...]
+
+    @property
+    def aligned(self) -> int:
+        """The number of leading dimensions in which every let is read at the reader's own index."""
+        return min((producer.aligned for producer in self.producers), default=0)
+
+    @property
+    def has_window(self) -> bool:
+        """True if some let is read through a window in the first dimension that is not aligned."""
+        k = self.aligned
+        return any(len(each.relations) > k and each.relations[k] is Relation.WINDOW for each in self.producers) and all(
+            len(each.relations) > k and each.relations[k] is not Relation.OTHER for each in self.producers
+        )
+
+
+def groups(program: Program) -> list[Group]:
+    """Divide the lets into groups that can be fused, each with the nest that reads it."""
+    nests = outer_nests(program)
+    group_of: dict[str | None, str | None] = {None: None}
+    members: dict[str | None, list[Producer]] = {None: []}
+    for producer in reversed(producers(program)):
+        roots = {group_of[reader] for reader in producer.readers}
+        fits = bool(producer.relations) and producer.relations[0] is not Relation.OTHER
+        if len(roots) == 1 and fits:
+            (root,) = roots
+            group_of[producer.name] = root
+            members[root].append(producer)
+        else:
+            group_of[producer.name] = producer.name
+            members[producer.name] = []
+    by_name = {nest.name: nest for nest in nests}
+    return [Group(by_name[name], tuple(found)) for name, found in members.items()]
+
+
+MAX_READS: Final = 12
+"""Maximum number of reads in an element of a let that neighbouring tiles of a few rows compute again."""
+LINES: Final = 8
+"""Cache lines in a row of a tile with windows."""
+ROWS: Final = 16
+"""Rows of a tile with windows. Of 18 rows, which a window of three reads, 16 are not computed again."""
+
+
+def _tile_columns(context: Context) -> int:
+    return LINES * context.machine.line // itemsize(context.dtype)
+
+
+@recipe()
+def inline_copies(s: Any) -> None:
+    """Inline lets that only copy, and lets whose elements are each read once: let x := e in … x[i] … → … e(i) …"""
+    names = [
+        producer.name
+        for producer in producers(s.goal)
+        if _is_copy(producer.nest) or _is_read_once(producer)
+    ]  # fmt: skip
+    if not names:
+        raise DoesNotApply("no let is a copy or is read once", required="a let with elements that are read once")
+    for name in names:
+        s.fuse(name)
+
+
+def _is_copy(nest: Nest) -> bool:
+    """Return whether each element of a nest is an element of another tensor."""
+    cursor = nest.cursor
+    while isinstance(cursor.term, terms.Gen):
+        cursor = cursor.child(0)
+    return isinstance(cursor.term, terms.Access) and cursor.term.type.rank == 0
+
+
+def _is_read_once(producer: Producer) -> bool:
+    everywhere = all(relation is Relation.SAME for relation in producer.relations)
+    return everywhere and len(producer.reads) == 1 and not any(
+        isinstance(cursor.term, terms.Reduce) for cursor in walk(producer.nest.cursor)
+    )  # fmt: skip
+
+
+@recipe(tile=lambda context: context.machine.register_tiles(context.dtype))
+def fuse_epilogues(s: Any, *, tile: tuple[int, int]) -> None:
+    """Compute sums of products in tiles of the loop that reads them: let x := ⊞ Σ e in ⊞ f(x) → ⊞ let x := … in f(x).
+
+    The tiles have rows x columns that fit in registers, so `f` is applied to sums that are still there.
+    """
+    rows, columns = tile
+    for group in groups(s.goal):
+        loops = group.root.loops
+        inner = {found.row.variable.name for found in contractions(s.goal) if found.row is not None}
+        if group.producers and group.aligned == len(loops) > 1 and loops[-2].variable.name in inner:
+            s.interchange(target_of(s.goal, loops[-2].path))
+            for_columns, for_rows = _root(s, group).loops[-2:]
+            s.tile([target_of(s.goal, for_columns.path), target_of(s.goal, for_rows.path)], [columns, rows])
+            s.interchange(target_of(s.goal, _root(s, group).loops[-2].path))
+            _stage(s, group, len(loops) - 1)
+            return
+    raise DoesNotApply("no sum of products is read element by element", required="a let of sums, and f(x[i, j])")
+
+
+@recipe(rows=lambda context: (context.machine.register_tile(context.dtype)[0], 4, 16))
+def fuse_rows(s: Any, *, rows: int) -> None:
+    """Compute lets in the row loop that reads them: let x := ⊞[i] e in ⊞[i] b(x[i]) → ⊞[i] let x := e in b(x).
+
+    Rows are computed together, in tiles of `rows`, if a sum of products inside reuses an operand for all of them.
+    """
+    applied = False
+    for group in groups(s.goal):
+        if group.producers and group.aligned and not group.has_window:
+            row = group.root.loops[group.aligned - 1]
+            reused = any(found.row is not None and found.row.variable.name == row.variable.name
+                         for found in contractions(s.goal))  # fmt: skip
+            if reused and (row.trips is None or row.trips > rows):
+                s.tile(target_of(s.goal, row.path), rows)
+            _stage(s, group, group.aligned - 1)
+            applied = True
+    if not applied:
+        raise DoesNotApply("no let is read at the row of its reader", required="a let whose rows are read one by one")
+
+
+def _rows_together(context: Context) -> list[int]:
+    """Return numbers of rows that share the values of a window of five rows in registers."""
+    most = min(6, max(2, (context.machine.vector_registers - SPARE_REGISTERS) // 2))
+    return list(dict.fromkeys((most, max(2, most - 2), most + 2)))
+
+
+@recipe(rows=_rows_together)
+def jam_rows(s: Any, *, rows: int) -> None:
+    """Compute several rows together, which share a let in registers: ⊞[y] ⊞[x] b(e[y], e[y + 1]) → ⊞[yo] ⊞[x] let e …
+
+    This suits one let that is cheap to compute and read through a window of rows, at its own column.
+    """
+    for group in groups(s.goal):
+        loops = group.root.loops
+        if len(group.producers) == 1 and group.has_window and group.aligned == len(loops) - 2:
+            (producer,) = group.producers
+            at_column = producer.relations[-1] is Relation.SAME and len(producer.relations) == len(loops)
+            if at_column and len(list(reads_below(producer.nest.cursor))) <= MAX_READS:
+                column = loops[-1].variable.name
+                s.unroll_and_jam(target_of(s.goal, loops[-2].path), rows, share=producer.name)
+                s.mark(column, "vector").mark(producer.name, "registers")
+                return
+    raise DoesNotApply("no let is read through a window of rows only", required="a let, and reads such as x[y + 1, x]")
+
+
+@recipe(tile=lambda context: (None, (ROWS, None), (ROWS, _tile_columns(context)), (2 * ROWS, _tile_columns(context))))
+def stage_windows(s: Any, *, context: Context, tile: tuple[int, int | None] | None) -> None:
+    """Compute tiles, each with the part of the lets that it reads: ⊞[y] ⊞[x] b → ⊞[yo] let e := … in ⊞[yi] ⊞[x] b.
+
+    A tile is a strip of whole rows, or has columns too. Values at its border are computed by its neighbours too. A let
+    that is read at its reader's own row is computed row by row. `tile=None` means strips if their buffers are known to
+    fit in a share of L2, or if there are several lets or dimensions; otherwise tiles whose buffers fit in L1.
+    """
+    found = [group for group in groups(s.goal) if group.producers and group.has_window]
+    if not found:
+        raise DoesNotApply("no let is read through a window", required="a let, and reads such as x[y + 1]")
+    for group in found:
+        depth = group.aligned
+        loops = group.root.loops[depth:]
+        rows, columns = _tile(group, context) if tile is None else tile
+        by = [rows, columns] if columns is not None and len(loops) == 2 else [rows]
+        if len(loops) == 1:
+            by = [8 * _tile_columns(context)]
+        s.tile([target_of(s.goal, loop.path) for loop in loops[: len(by)]], by)
+        below = _root(s, group).loops[depth + len(by) - 1 :]
+        outer, row = s.find(below[0].path), s.find(below[1].path)
+        for producer in group.producers:
+            by_row = len(loops) > 1 and producer.relations[depth] is Relation.SAME
+            s.stage(producer.name, at=target_of(s.goal, (row if by_row else outer).path))
+
+
+def _tile(group: Group, context: Context) -> tuple[int, int | None]:
+    """Return the rows and columns of a tile by the model; None for whole rows."""
+    strips = ROWS, None
+    loops = group.root.loops[group.aligned :]
+    if len(loops) != 2:
+        return strips
+    row = context.extent(loops[-1].extent)
+    if row is None:
+        return strips if len(group.producers) > 1 else (ROWS, _tile_columns(context))
+    size = len(group.producers) * (ROWS + 2) * row * itemsize(context.dtype)
+    return strips if size <= context.machine.l2 // 4 else (ROWS, _tile_columns(context))
+
+
+def _root(s: Any, group: Group) -> Nest:
+    """Return the nest that reads the lets of a group, as it is now."""
+    return next(nest for nest in outer_nests(s.goal) if nest.name == group.root.name)
+
+
+def _stage(s: Any, group: Group, depth: int) -> None:
+    """Stage the lets of a group in the loop of its root at a depth."""
+    place = s.find(_root(s, group).loops[depth].path)
+    for producer in group.producers:
+        s.stage(producer.name, at=target_of(s.goal, place.path))
