@@ -15,7 +15,7 @@ from bench.comparison import Array, Baseline, Ours, Problem, Roofline, Workload,
 from examples import fast_layers
 from examples.schedules.networks import WIDE
 from lowering import TimedFunction
-from sparse.levels.level import Metadata
+from sparse import Metadata
 
 ENTRIES: Final = 10
 """Entries of each row."""
