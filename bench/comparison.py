@@ -26,11 +26,12 @@ Made: TypeAlias = atl.Session | Program
 class Problem:
     """A workload at one size: the inputs, the array for the results, and the reference.
 
-    `terms` bounds the number of terms in the sum for one element, since rounding grows with it. `memory` holds `out`.
+    The inputs are arrays or sparse tensors. `terms` bounds the number of terms in the sum for one element, since
+    rounding grows with it. `memory` holds `out`.
     """
 
     size: int
-    inputs: tuple[Array, ...]
+    inputs: tuple[Any, ...]
     out: Array
     reference: Callable[..., Array]
     terms: int
@@ -39,7 +40,10 @@ class Problem:
     @cached_property
     def expected(self) -> Array:
         """Result in double precision, computed by NumPy."""
-        exact = (array.astype(np.float64) if array.dtype.kind == "f" else array for array in self.inputs)
+        exact = (
+            given.astype(np.float64) if isinstance(given, np.ndarray) and given.dtype.kind == "f" else given
+            for given in self.inputs
+        )
         return np.asarray(self.reference(*exact), dtype=np.float64)
 
     def fault_of(self, run: TimedFunction, *, allocates: bool = False) -> str | None:

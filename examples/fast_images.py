@@ -68,3 +68,19 @@ def harris_in_strips(rows: int = 0) -> atl.Session:
     s.simpl_index().mark("r", "unroll").mark("q", "unroll")
     s.tails()
     return s
+
+
+def pyramid_level_in_strips(rows: int = 0) -> atl.Session:
+    """Compute strips of the rows of the small image, with three of them in a circular buffer.
+
+    Two rows and two columns of the details are computed together, so that no index has a quotient.
+    """
+    s = atl.reschedule(images.pyramid_level())
+    s.fuse("detail").tile("⊞[y < 2*n] ⊞[x < 2*m] _ + _", 2).tile(s.find("x", in_="yi"), 2)
+    s.tile("yo", rows or atl.machine().strip_rows(ROW_BYTES))
+    s.stage("row", at="yoi").stage("small", at="yoo").mark("small", "ring")
+    s.stage("column", at=s.find("⊞[y < _] ⊞[x < _] _", in_="small"))
+    s.split_loop(s.find("⊞[x < m + 2] _", in_="small"), "min(2, m)", "m").simpl_index()
+    s.unroll("xi")
+    s.tails()
+    return s

@@ -27,12 +27,8 @@ def dense_gelu_by_panels(rows: int = 0, columns: int = 0) -> atl.Session:
 
 
 def multi_head_attention_in_registers(rows: int = 0, columns: int = 0) -> atl.Session:
-    """Compute blocks of rows with their scores in a buffer, both products in register tiles, and the keys packed.
-
-    Without `rows`, their number is a power of two, so that usual numbers of queries leave no partial block.
-    """
-    most_rows, columns = _tile(rows, columns)
-    rows = rows or 1 << most_rows.bit_length() - 1
+    """Compute blocks of rows with their scores in a buffer, both products in register tiles, and the keys packed."""
+    rows, columns = _tile(rows or _power_of_two_rows(), columns)
     s = atl.reschedule(networks.multi_head_attention())
     s.lbind("sqrt(_)", "root", over=())
     s.tile("⊞[i < L] ⊞[f < F] _", rows)
@@ -48,7 +44,51 @@ def multi_head_attention_in_registers(rows: int = 0, columns: int = 0) -> atl.Se
     return s
 
 
+def depthwise_in_registers(positions: int = 0, channels: int = 0) -> atl.Session:
+    """Compute register tiles of positions in a row x channels, without the border and the last partial tile.
+
+    Those pixels are computed one by one, with the channels as the innermost loop.
+    """
+    rows, channels = _tile(0, channels)
+    positions = positions or max(1, rows // 4 * 2)
+    s = atl.reschedule(networks.depthwise())
+    end = f"min(1, X) + {positions} * (max(X - 2, 0) // {positions})"
+    s.split_loop("x", "min(1, X)", end, names=("left", "x", "right"))
+    s.tile(["⊞[min(1, X) <= x < _] _", "c"], [positions, channels])
+    s.accumulate(s.find("Σ[r < 3] _", in_="co"), at="co").mark("acc", "registers")
+    for border in ("left", "right"):
+        s.interchange("c", in_=border).interchange("c", in_=border)
+    s.mark("q", "unroll", in_="co")
+    s.tails(strategy="split")
+    return s
+
+
+def batched_matrix_vector_by_rows(rows: int = 0) -> atl.Session:
+    """Compute several rows together in registers, so that each element of a vector is loaded once for them."""
+    s = atl.reschedule(networks.batched_matrix_vector())
+    s.tile("i", rows or _power_of_two_rows())
+    s.accumulate("d", at="io").mark("acc", "registers")
+    s.tails(strategy="split")
+    return s
+
+
+def spmm_by_entries(form: atl.Format = atl.CSR) -> atl.Session:
+    """Derive the loops over the stored entries of each row."""
+    return atl.reschedule(networks.spmm()).sparsify("graph", form)
+
+
+def spmm_in_registers(form: atl.Format = atl.CSR) -> atl.Session:
+    """Accumulate each row of the result in registers, so that an entry is read once for all its columns."""
+    return spmm_by_entries(form).accumulate("p", name="row").mark("row", "registers")
+
+
 def _tile(rows: int, columns: int) -> tuple[int, int]:
     """Return rows and columns of a register tile of float32; 0 stands for the number that suits this machine."""
     most_rows, two_vectors = atl.machine().register_tile("float32")
     return rows or most_rows, columns or two_vectors
+
+
+def _power_of_two_rows() -> int:
+    """Return the rows of a register tile, rounded down so that usual sizes leave no partial tile."""
+    most_rows, _ = atl.machine().register_tile("float32")
+    return 1 << most_rows.bit_length() - 1

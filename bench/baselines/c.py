@@ -11,7 +11,7 @@ import numpy as np
 from bench.comparison import Problem
 from lowering import TimedFunction, build_shared, load_shared
 
-ARRAYS: Final = {"float32": "float[]", "float64": "double[]"}
+ARRAYS: Final = {"float32": "float[]", "float64": "double[]", "int32": "int32_t[]"}
 
 VECTORS: Final = """#include <stdint.h>
 #ifdef __AVX512F__

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from bench.baselines.layers import EXPONENTIAL
+
 UNSHARP: Final = """
 #include <stdlib.h>
 static void down(const REAL *restrict a, const REAL *restrict b, const REAL *restrict c, const REAL *restrict d,
@@ -97,3 +99,60 @@ void harris(const REAL *restrict v, REAL *restrict out, int64_t n)
 }
 """
 """Strips of rows: three rows of both gradients in circular buffers, and the sums of their products by columns."""
+
+PYRAMID: Final = (
+    EXPONENTIAL
+    + """
+#include <stdlib.h>
+static void small_row(const REAL *restrict a, const REAL *restrict b, const REAL *restrict c, const REAL *restrict d,
+                      const REAL *restrict e, REAL *restrict wide, REAL *restrict to, int64_t n)
+{
+    for (int64_t x = 0; x < 2 * n; x++)
+        wide[x + 2] = (REAL)0.0625 * (a[x] + e[x]) + (REAL)0.25 * (b[x] + d[x]) + (REAL)0.375 * c[x];
+    wide[0] = wide[1] = wide[2];
+    wide[2 * n + 2] = wide[2 * n + 3] = wide[2 * n + 1];
+    for (int64_t x = 0; x < n; x++)
+        to[x + 1] = (REAL)0.0625 * (wide[2 * x] + wide[2 * x + 4]) + (REAL)0.25 * (wide[2 * x + 1] + wide[2 * x + 3])
+            + (REAL)0.375 * wide[2 * x + 2];
+    to[0] = to[1];
+    to[n + 1] = to[n];
+}
+static void details(const REAL *restrict v, const REAL *restrict near, const REAL *restrict far, REAL *restrict row,
+                    REAL *restrict to, int64_t n)
+{
+    for (int64_t x = 0; x < n + 2; x++) row[x] = (REAL)0.75 * near[x] + (REAL)0.25 * far[x];
+    for (int64_t x = 0; x < n; x++) {
+        const REAL l = v[2 * x] - ((REAL)0.75 * row[x + 1] + (REAL)0.25 * row[x]);
+        const REAL r = v[2 * x + 1] - ((REAL)0.75 * row[x + 1] + (REAL)0.25 * row[x + 2]);
+        to[2 * x] = l + 2 * l * power(-8 * l * l);
+        to[2 * x + 1] = r + 2 * r * power(-8 * r * r);
+    }
+}
+static void fill(const REAL *restrict v, REAL *ring, REAL *restrict wide, int64_t y, int64_t n)
+{
+    const int64_t at = y < 0 ? 0 : y < n ? y : n - 1, m = 2 * n, last = m - 1;
+    const REAL *c = v + 2 * at * m, *d = v + (2 * at + 1) * m;
+    const REAL *a = at > 0 ? c - 2 * m : v, *b = at > 0 ? c - m : v;
+    small_row(a, b, c, d, v + (2 * at + 2 < last ? 2 * at + 2 : last) * m, wide, ring + (y + 3) % 3 * (n + 2), n);
+}
+void pyramid(const REAL *restrict v, REAL *restrict out, int64_t n)
+{
+    const int64_t strip = 32, m = 2 * n, wide = n + 2;
+    #pragma omp parallel for
+    for (int64_t first = 0; first < n; first += strip) {
+        const int64_t end = first + strip < n ? first + strip : n;
+        REAL *ring = malloc((4 * wide + m + 4) * sizeof *ring), *row = ring + 3 * wide, *columns = row + wide;
+        fill(v, ring, columns, first - 1, n);
+        fill(v, ring, columns, first, n);
+        for (int64_t y = first; y < end; y++) {
+            fill(v, ring, columns, y + 1, n);
+            const REAL *here = ring + y % 3 * wide;
+            details(v + 2 * y * m, here, ring + (y + 2) % 3 * wide, row, out + 2 * y * m, n);
+            details(v + (2 * y + 1) * m, here, ring + (y + 1) % 3 * wide, row, out + (2 * y + 1) * m, n);
+        }
+        free(ring);
+    }
+}
+"""
+)
+"""Strips of rows, with three rows of the half-size copy in a circular buffer. Two pixels are computed together."""

@@ -117,3 +117,96 @@ void attention(const REAL *restrict q, const REAL *restrict k, const REAL *restr
 """
 )
 """Blocks of rows with their scores in a buffer, both products in register tiles, and the keys packed."""
+
+DEPTHWISE: Final = """
+enum { C = 64 };
+static void pixel(const REAL *restrict v, const REAL *restrict w, REAL *restrict to, int64_t y, int64_t x, int64_t n)
+{
+    REAL sums[C] = {0};
+    for (int64_t r = y > 0 ? 0 : 1; r < 3 && y + r <= n; r++)
+        for (int64_t q = x > 0 ? 0 : 1; q < 3 && x + q <= n; q++) {
+            const REAL *restrict from = v + ((y + r - 1) * n + x + q - 1) * C, *restrict by = w + (r * 3 + q) * C;
+            for (int64_t c = 0; c < C; c++) sums[c] += from[c] * by[c];
+        }
+    for (int64_t c = 0; c < C; c++) to[c] = sums[c];
+}
+static void inside(const REAL *restrict a, const REAL *restrict b, const REAL *restrict d, const REAL *restrict w,
+                   REAL *restrict to, int64_t n)
+{
+    for (int64_t c = 0; c < C; c += LANES) {
+        V by[9];
+        for (int i = 0; i < 9; i++) by[i] = *(const V *)(w + i * C + c);
+        V a0 = *(const V *)(a + c), a1 = *(const V *)(a + C + c), b0 = *(const V *)(b + c);
+        V b1 = *(const V *)(b + C + c), d0 = *(const V *)(d + c), d1 = *(const V *)(d + C + c);
+        #pragma GCC unroll 3
+        for (int64_t x = 1; x < n - 1; x++) {
+            const int64_t next = (x + 1) * C + c;
+            const V a2 = *(const V *)(a + next), b2 = *(const V *)(b + next), d2 = *(const V *)(d + next);
+            *(V *)(to + x * C + c) = (a0 * by[0] + a1 * by[1] + a2 * by[2]) + (b0 * by[3] + b1 * by[4] + b2 * by[5])
+                + (d0 * by[6] + d1 * by[7] + d2 * by[8]);
+            a0 = a1, a1 = a2, b0 = b1, b1 = b2, d0 = d1, d1 = d2;
+        }
+    }
+}
+void depthwise(const REAL *restrict v, const REAL *restrict w, REAL *restrict out, int64_t n)
+{
+    #pragma omp parallel for
+    for (int64_t y = 0; y < n; y++) {
+        REAL *to = out + y * n * C;
+        const REAL *b = v + y * n * C;
+        const int whole = y > 0 && y + 1 < n;
+        if (whole) inside(b - n * C, b, b + n * C, w, to, n);
+        for (int64_t x = 0; x < n; x += whole && x == 0 && n > 1 ? n - 1 : 1) pixel(v, w, to + x * C, y, x, n);
+    }
+}
+"""
+"""A sliding window of 3 x 3 vectors of channels, with the filters in registers. The border is computed separately."""
+
+MATRIX_VECTORS: Final = """
+enum { B = 64 };
+void applied(const REAL *restrict a, const REAL *restrict x, REAL *restrict out, int64_t n)
+{
+    #pragma omp parallel for
+    for (int64_t b = 0; b < B; b++) {
+        const REAL *restrict at = a + b * n * n, *restrict by = x + b * n;
+        int64_t i = 0;
+        for (; i + 4 <= n; i += 4) {
+            REAL s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+            const REAL *r = at + i * n;
+            for (int64_t j = 0; j < n; j++) {
+                s0 += r[j] * by[j];
+                s1 += r[n + j] * by[j];
+                s2 += r[2 * n + j] * by[j];
+                s3 += r[3 * n + j] * by[j];
+            }
+            REAL *to = out + b * n + i;
+            to[0] = s0, to[1] = s1, to[2] = s2, to[3] = s3;
+        }
+        for (; i < n; i++) {
+            REAL sum = 0;
+            for (int64_t j = 0; j < n; j++) sum += at[i * n + j] * by[j];
+            out[b * n + i] = sum;
+        }
+    }
+}
+"""
+"""Four rows at a time, so that each element of a vector is read once for four rows."""
+
+SPMM: Final = """
+enum { WIDE = 32, VECTORS = WIDE / LANES };
+void spmm(const int32_t *restrict pos, const int32_t *restrict crd, const REAL *restrict val, const REAL *restrict x,
+          REAL *restrict out, int64_t n)
+{
+    #pragma omp parallel for
+    for (int64_t i = 0; i < n; i++) {
+        V sums[VECTORS] = {0};
+        for (int64_t p = pos[i]; p < pos[i + 1]; p++) {
+            const REAL *restrict at = x + (int64_t)crd[p] * WIDE;
+            #pragma GCC unroll 8
+            for (int64_t q = 0; q < VECTORS; q++) sums[q] += val[p] * *(const V *)(at + q * LANES);
+        }
+        for (int64_t q = 0; q < VECTORS; q++) *(V *)(out + i * WIDE + q * LANES) = sums[q];
+    }
+}
+"""
+"""A matrix in the format CSR times 32 columns, with a row of the result in registers."""

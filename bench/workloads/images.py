@@ -8,7 +8,7 @@ import numpy as np
 
 from bench.baselines.c import by_hand
 from bench.baselines.images import HARRIS as HARRIS_IN_C
-from bench.baselines.images import UNSHARP
+from bench.baselines.images import PYRAMID, UNSHARP
 from bench.baselines.libraries import numpy, scipy, torch
 from bench.comparison import Array, Baseline, Ours, Roofline, Workload, moved, posed
 from examples import fast_images
@@ -105,4 +105,33 @@ HARRIS: Final = Workload(
     quick=1000,
 )
 
-WORKLOADS: Final = (UNSHARP_MASK, HARRIS)
+
+def _torch_level(library: Any, fine: Any, out: Any) -> Any:
+    function = library.nn.functional
+    taps = library.tensor(images.BINOMIAL)
+    wide = function.pad(fine[None, None], (2, 2, 2, 2), mode="replicate")
+    column = function.conv2d(wide, taps.view(1, 1, 5, 1), stride=(2, 1))
+    small = function.conv2d(column, taps.view(1, 1, 1, 5), stride=(1, 2))
+    large = function.interpolate(small, scale_factor=2, mode="bilinear", align_corners=False)
+    detail = fine - large[0, 0]
+    factor = library.square(detail).mul_(-images.SHARPNESS).exp_()
+    return library.addcmul(detail, detail, factor, value=images.BOOST, out=out)
+
+
+LEVEL: Final = Workload(
+    "pyramid-level",
+    "details of a 2n x 2n image that its half-size copy lacks, with small ones boosted",
+    (500, 1000),
+    posed(images.numpy_pyramid_level, lambda n: ((2 * n, 2 * n),) * 2),
+    (Ours(fast_images.pyramid_level_in_strips, parallel=("yoo",)), Ours(images.pyramid_level)),
+    (
+        Baseline("C rings in strips", by_hand("pyramid", PYRAMID)),
+        torch("PyTorch", _torch_level),
+        numpy("NumPy", lambda fine, _: images.numpy_pyramid_level(fine), allocates=True),
+    ),
+    COPIED,
+    max_size=15_000,
+    quick=500,
+)
+
+WORKLOADS: Final = (UNSHARP_MASK, HARRIS, LEVEL)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from bench.baselines import layers
 from bench.baselines.c import by_hand
 from bench.baselines.libraries import numpy, torch
-from bench.comparison import Baseline, Ours, Roofline, Workload, posed
+from bench.comparison import Array, Baseline, Ours, Roofline, Workload, moved, posed
 from examples import fast_layers
 from examples.schedules import networks
 
 WIDTH, HIDDEN = 512, 2048
 HEADS, HEAD = 8, 64
+CHANNELS: Final = 64
 
 
 def _torch_gelu(library: Any, samples: Any, weights: Any, bias: Any, out: Any) -> Any:
@@ -65,4 +68,52 @@ MULTI_HEAD: Final = Workload(
     quick=256,
 )
 
-WORKLOADS: Final = (DENSE_GELU, MULTI_HEAD)
+
+def _torch_depthwise(library: Any, image: Any, filters: Any, _: Any) -> Any:
+    """Convolve in the layout of channels last, which PyTorch is fastest with."""
+    taps = filters.permute(2, 0, 1)[:, None].contiguous(memory_format=library.channels_last)
+    made = library.nn.functional.conv2d(image.permute(2, 0, 1)[None], taps, padding=1, groups=image.shape[2])
+    return made[0].permute(1, 2, 0)
+
+
+DEPTHWISE: Final = Workload(
+    "depthwise",
+    f"a 3 x 3 convolution of each of {CHANNELS} channels of n x n pixels, channels last",
+    (56, 112),
+    posed(networks.numpy_depthwise, lambda n: ((n, n, CHANNELS), (3, 3, CHANNELS), (n, n, CHANNELS))),
+    (Ours(fast_layers.depthwise_in_registers, parallel=("y",)), Ours(networks.depthwise)),
+    (
+        torch("PyTorch", _torch_depthwise, allocates=True),
+        numpy("NumPy", lambda image, filters, _: networks.numpy_depthwise(image, filters), allocates=True),
+        Baseline("C sliding window", by_hand("depthwise", layers.DEPTHWISE)),
+    ),
+    Roofline("copy", moved),
+    max_size=4_000,
+    quick=112,
+)
+
+BATCH: Final = 64
+
+
+def _numpy_product(matrices: Array, vectors: Array, out: Array) -> object:
+    return np.matmul(matrices, vectors[:, :, None], out=out[:, :, None])
+
+
+MATRIX_VECTORS: Final = Workload(
+    "batched-matrix-vector",
+    f"{BATCH} matrices of n x n, each times its own vector",
+    (128, 512),
+    posed(networks.numpy_batched_matrix_vector, lambda n: ((BATCH, n, n), (BATCH, n), (BATCH, n)), terms=lambda n: n),
+    (Ours(fast_layers.batched_matrix_vector_by_rows, parallel=("b",)), Ours(networks.batched_matrix_vector)),
+    (
+        # Three to six times as fast as `bmm` with a column on the right.
+        torch("PyTorch", lambda library, a, x, out: library.bmm(x[:, None], a.mT, out=out[:, None])),
+        numpy("NumPy with its BLAS", _numpy_product),
+        Baseline("C four rows at a time", by_hand("applied", layers.MATRIX_VECTORS)),
+    ),
+    Roofline("read", moved),
+    max_size=8_000,
+    quick=128,
+)
+
+WORKLOADS: Final = (DENSE_GELU, MULTI_HEAD, DEPTHWISE, MATRIX_VECTORS)

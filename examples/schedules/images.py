@@ -1,4 +1,4 @@
-"""Programs on images, each with a NumPy reference: an unsharp mask and a corner detector."""
+"""Programs on images, each with a NumPy reference: an unsharp mask, a corner detector, a level of a pyramid."""
 
 from __future__ import annotations
 
@@ -124,4 +124,65 @@ def numpy_harris(image: Array) -> Array:
     xx, xy, yy = box(gx * gx), box(gx * gy), box(gy * gy)
     trace = xx + yy
     out: Array = xx * yy - xy * xy - SENSITIVITY * trace * trace
+    return out
+
+
+# -- a level of a Laplacian pyramid -----------------------------------------------------------------------------------
+
+BOOST: Final = 2.0
+SHARPNESS: Final = 8.0
+fine = atl.tensor("fine", 2 * n, 2 * m)
+
+
+def pyramid_level() -> Program:
+    """Return the details that an image has more than its half-size copy, with small details boosted.
+
+    The copy is filtered with five taps and read at every second pixel. Its border is repeated for one pixel. To enlarge
+    it, each pixel is mixed with the nearer neighbour, in each direction.
+    """
+
+    def tap(at: IndexExpr, end: IndexExpr, t: int) -> IndexExpr:
+        return _clamped(2 * _clamped(at - 1, end) + t - 2, 2 * end)
+
+    def enlarged(at: IndexExpr, value: Callable[[IndexExpr], Tensor]) -> Tensor:
+        return 0.75 * value(at // 2 + 1) + 0.25 * value(at // 2 + 2 * (at % 2))
+
+    def halved(column: Tensor) -> Tensor:
+        small = atl.gen(n + 2, m + 2, lambda y, x: _smooth(lambda t: column[y, tap(x, m, t)]))
+        return atl.let(small, stretched, name="small")
+
+    def stretched(small: Tensor) -> Tensor:
+        rows = atl.gen(2 * n, m + 2, lambda y, x: enlarged(y, lambda near: small[near, x]))
+        return atl.let(rows, details, name="row")
+
+    def details(row: Tensor) -> Tensor:
+        large = atl.gen(2 * n, 2 * m, lambda y, x: fine[y, x] - enlarged(x, lambda near: row[y, near]))
+        return atl.let(
+            large,
+            lambda detail: atl.gen(2 * n, 2 * m, lambda y, x: boosted(detail[y, x])),
+            name="detail",
+        )
+
+    def boosted(detail: Tensor) -> Tensor:
+        return detail + BOOST * detail * atl.exp(-SHARPNESS * detail * detail)
+
+    columns = atl.gen(n + 2, 2 * m, lambda y, x: _smooth(lambda t: fine[tap(y, n, t), x]))
+    return atl.program("pyramid_level", [fine], atl.let(columns, halved, name="column"))
+
+
+def numpy_pyramid_level(fine: Array) -> Array:
+    """Compute `pyramid_level` by NumPy."""
+    wide = np.pad(fine, 2, "edge")
+    rows, columns = fine.shape
+    column = np.sum([weight * wide[t : t + rows : 2] for t, weight in enumerate(BINOMIAL)], axis=0)
+    small = np.sum([weight * column[:, t : t + columns : 2] for t, weight in enumerate(BINOMIAL)], axis=0)
+    around = np.pad(small, 1, "edge")
+    row = 0.75 * np.repeat(around[1:-1], 2, 0)
+    row[::2] += 0.25 * around[:-2]
+    row[1::2] += 0.25 * around[2:]
+    large = 0.75 * np.repeat(row[:, 1:-1], 2, 1)
+    large[:, ::2] += 0.25 * row[:, :-2]
+    large[:, 1::2] += 0.25 * row[:, 2:]
+    detail = fine - large
+    out: Array = detail + BOOST * detail * np.exp(-SHARPNESS * detail * detail)
     return out

@@ -1,4 +1,4 @@
-"""Programs of neural networks, each with a NumPy reference: a dense layer with GELU, attention, a convolution."""
+"""Programs of neural networks, each with a NumPy reference: a dense layer with GELU, attention, convolution."""
 
 from __future__ import annotations
 
@@ -76,3 +76,63 @@ def numpy_multi_head_attention(query: Array, key: Array, value: Array) -> Array:
     powers = np.exp(scores - scores.max(2, keepdims=True))
     out: Array = powers @ value / powers.sum(2, keepdims=True)
     return out
+
+
+# -- a depthwise convolution ------------------------------------------------------------------------------------------
+
+Y, X, C = atl.sizes("Y X C", min=1)
+image, filters = atl.tensor("image", Y, X, C), atl.tensor("filters", 3, 3, C)
+
+
+def depthwise() -> Program:
+    """Return a convolution of each channel with its own filter of 3 x 3; channels are last, and zeros are outside."""
+
+    def element(y: IndexExpr, x: IndexExpr, c: IndexExpr) -> Tensor:
+        def term(r: IndexExpr, q: IndexExpr) -> Tensor:
+            high, wide = y + r - 1, x + q - 1
+            inside = (high >= 0) & (high < Y) & (wide >= 0) & (wide < X)
+            return atl.guard(inside, image[high, wide, c] * filters[r, q, c])
+
+        return atl.sum(3, 3, term)
+
+    return atl.program("depthwise", [image, filters], atl.gen(Y, X, C, element))
+
+
+def numpy_depthwise(image: Array, filters: Array) -> Array:
+    """Compute `depthwise` by NumPy."""
+    rows, columns, _ = image.shape
+    wide = np.pad(image, ((1, 1), (1, 1), (0, 0)))
+    out: Array = np.sum(
+        [filters[r, q] * wide[r : r + rows, q : q + columns] for r in range(3) for q in range(3)], axis=0
+    )
+    return out
+
+
+# -- matrices times vectors -------------------------------------------------------------------------------------------
+
+matrices, vectors = atl.tensor("matrices", B, N, D), atl.tensor("vectors", B, D)
+
+
+def batched_matrix_vector() -> Program:
+    """Return the product of each matrix of a batch and its own vector."""
+    body = atl.gen(B, N, lambda b, i: atl.sum(D, lambda d: matrices[b, i, d] * vectors[b, d]))
+    return atl.program("batched_matrix_vector", [matrices, vectors], body)
+
+
+def numpy_batched_matrix_vector(matrices: Array, vectors: Array) -> Array:
+    """Compute `batched_matrix_vector` by NumPy."""
+    out: Array = (matrices @ vectors[:, :, None])[:, :, 0]
+    return out
+
+
+# -- a sparse matrix times a dense one --------------------------------------------------------------------------------
+
+WIDE: Final = 32
+rows, columns = atl.sizes("rows columns")
+graph, features = atl.tensor("graph", rows, columns), atl.tensor("features", columns, WIDE)
+
+
+def spmm() -> Program:
+    """Return a matrix, which schedules store in a sparse format, times a dense matrix of 32 columns."""
+    body = atl.gen(rows, WIDE, lambda i, j: atl.sum(columns, lambda p: graph[i, p] * features[p, j]))
+    return atl.program("spmm", [graph, features], body)

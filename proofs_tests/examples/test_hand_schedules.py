@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+import atl
 from examples import fast_images, fast_layers
 from examples.schedules import images, networks
 from lowering import Kernel
@@ -40,6 +41,11 @@ class Case:
     error: float = 2e-6
 
 
+def _channels_last(size: Size, few: Size) -> Shapes:
+    channels = few()
+    return (few(), size(), channels), (3, 3, channels)
+
+
 CASES: Final = {
     "dense layer": Case(fast_layers.dense_gelu_by_panels, networks.numpy_dense_gelu, dims("nd dh h"), 8),
     "dense layer, small tiles": Case(
@@ -53,10 +59,31 @@ CASES: Final = {
         least=1,
         error=1e-5,
     ),
+    "depthwise convolution": Case(
+        lambda: fast_layers.depthwise_in_registers(2, 8),
+        networks.numpy_depthwise,
+        _channels_last,
+        10,
+        least=1,
+    ),
+    "matrices times vectors": Case(
+        lambda: fast_layers.batched_matrix_vector_by_rows(4),
+        networks.numpy_batched_matrix_vector,
+        dims("Bik Bk"),
+        4,
+        least=1,
+    ),
     "unsharp mask, rows": Case(fast_images.unsharp_mask_by_rows, images.numpy_unsharp_mask, dims("nm"), 7, least=1),
     "unsharp mask, ring": Case(fast_images.unsharp_mask_by_ring, images.numpy_unsharp_mask, dims("nm"), 4, least=1),
     "unsharp mask, strips": Case(
         lambda: fast_images.unsharp_mask_in_strips(3), images.numpy_unsharp_mask, dims("nm"), 7, least=1
+    ),
+    "pyramid level": Case(
+        lambda: fast_images.pyramid_level_in_strips(3),
+        images.numpy_pyramid_level,
+        lambda size, _: ((2 * size(), 2 * size()),),
+        12,
+        least=1,
     ),
     "corners": Case(lambda: fast_images.harris_in_strips(5), images.numpy_harris, dims("nm"), 15, least=1),
 }
@@ -82,6 +109,17 @@ def test_schedule_agrees_with_numpy_at_every_size(name: str, size: int | str) ->
         wanted = case.numpy(*(array.astype(np.float64) for array in arrays))
         allowed = case.error * float(np.abs(wanted).max(initial=1.0))
         np.testing.assert_allclose(kernel(*arrays), wanted, rtol=0, atol=allowed)
+
+
+@pytest.mark.parametrize("schedule", [fast_layers.spmm_by_entries, fast_layers.spmm_in_registers])
+def test_sparse_product_agrees_with_numpy(schedule: Callable[[], Session]) -> None:
+    session, random = schedule(), np.random.default_rng(5)
+    loads(dumps(session.done()))
+    kernel = compile_kernel(session.goal)
+    for rows, columns in ((0, 0), (1, 3), (5, 0), (40, 17)):
+        dense = (random.integers(-3, 4, (rows, columns)) * random.integers(0, 2, (rows, columns))).astype(np.float32)
+        features = random.integers(-9, 9, (columns, networks.WIDE)).astype(np.float32)
+        np.testing.assert_array_equal(kernel(atl.pack(dense, atl.CSR), features), dense @ features)
 
 
 @pytest.mark.parametrize("name", CASES)
