@@ -6,13 +6,13 @@
 >>> matmul = atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
 >>> kernel = atl.compile(atl.reschedule(matmul).tile(["i", "j"], 8).goal)
 
-`import atl` loads only the language. The names imported under `TYPE_CHECKING` load their packages on first use.
+`import atl` loads only the language. The names in `LAZY` load their packages on first use.
 """
 
 import sys as _sys
 import typing as _typing
+from collections.abc import Mapping as _Mapping
 from difflib import get_close_matches as _get_close_matches
-from functools import cache as _cache
 from importlib import import_module as _import_module
 
 from atl.checks.safety import check_safe
@@ -99,6 +99,7 @@ from atl.surface.results import Results, results
 from atl.surface.values import Condition, IndexExpr, Tensor
 
 if _typing.TYPE_CHECKING:
+    from atl.kernels import compile, kernel
     from layouts import (
         Layout,
         LinearLayout,
@@ -121,7 +122,6 @@ if _typing.TYPE_CHECKING:
         GpuKernel,
         Kernel,
         Machine,
-        compile,
         machine,
         measure,
         print_c,
@@ -144,6 +144,7 @@ if _typing.TYPE_CHECKING:
         autotune,
         reschedule,
     )
+    from rewrites.recipes import RECIPES, Recipe, recipe
     from rewrites.rules import RULES as rules  # noqa: N811
     from rewrites.session.proof_trace import proof_trace
     from sparse import (
@@ -174,37 +175,51 @@ if _typing.TYPE_CHECKING:
 # Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a recursive pass uses several Python frames per level.
 _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 
+LAZY: _typing.Final[_Mapping[str, str]] = {
+    name: package
+    for package, names in {
+        "atl.kernels": "compile kernel",
+        "layouts": """
+            Layout LinearLayout Swizzle antidiagonal backwards blocked column_major compact_antidiagonal
+            make_layout morton padded row_major skewed swizzled
+        """,
+        "lowering": """
+            Device Gpu GpuKernel Kernel Machine lower machine measure print_c print_nest random_inputs trace
+        """,
+        "rewrites": """
+            Derivation DoesNotApply Handle NoMatch ProofTrace Rule Session Theorem Tuned Undetermined autotune
+            proof_trace reschedule rules
+        """,
+        "rewrites.recipes": "RECIPES Recipe recipe",
+        "sparse": """
+            BCSR BITMASK COO CSB CSC CSF CSR DCSC DCSR DIA HASH MODE_GENERIC VECTOR Format FormatError
+            SparseTensor compress decompress format_named load pack to_scipy
+        """,
+    }.items()
+    for name in names.split()
+}
+"""Public names from higher-level packages, each with its package. The imports for type checkers list the same names."""
+
 __version__ = "0.1.0"
 __all__ = [
-    "BCSR", "BITMASK", "COO", "CSB", "CSC", "CSF", "CSR", "DCSC", "DCSR", "DIA", "HASH", "MODE_GENERIC", "VECTOR",
-    "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CompilerFailed", "CompilerMissing", "Condition",
-    "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "DoesNotApply", "DtypeError", "EscapedIndex",
-    "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel", "GpuMissing", "GridTooLarge",
-    "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "InvalidArgument", "InvalidName", "Kernel",
-    "Layout", "LibraryMissing", "LinearLayout", "Machine", "NoMatch", "NoSuchAttribute", "NotExact", "OutOfMemory",
-    "ParseError", "Program", "ProofTrace", "RaggedShape", "RankError", "RefusedMark", "Results", "Rule", "Session",
-    "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned",
-    "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
-    "antidiagonal", "autotune", "backwards", "blocked", "cast", "ceildiv", "check_safe", "coiter", "column_major",
-    "compact_antidiagonal", "compile", "compress", "concat", "constant", "decompress", "einsum", "evaluate",
-    "evaluate_fast", "exp", "flatten", "format_named", "gen", "guard", "imax", "imin", "let", "load", "log",
-    "lower", "machine", "make_layout", "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr",
-    "parse", "place", "print_c", "print_nest", "program", "proof_trace", "random_inputs", "reduce", "reschedule",
-    "results", "row_major", "rules", "scatter", "select", "shear", "sizes", "skewed", "split", "sqrt", "sum",
-    "swizzled", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value",
+    "BCSR", "BITMASK", "COO", "CSB", "CSC", "CSF", "CSR", "DCSC", "DCSR", "DIA", "HASH", "MODE_GENERIC", "RECIPES",
+    "VECTOR", "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CompilerFailed", "CompilerMissing",
+    "Condition", "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "DoesNotApply", "DtypeError",
+    "EscapedIndex", "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel", "GpuMissing",
+    "GridTooLarge", "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "InvalidArgument",
+    "InvalidName", "Kernel", "Layout", "LibraryMissing", "LinearLayout", "Machine", "NoMatch", "NoSuchAttribute",
+    "NotExact", "OutOfMemory", "ParseError", "Program", "ProofTrace", "RaggedShape", "RankError", "Recipe",
+    "RefusedMark", "Results", "Rule", "Session", "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue",
+    "Tensor", "Theorem", "TooLarge", "Tuned", "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard",
+    "UnsafeTruncation", "UnsupportedMark", "abs", "antidiagonal", "autotune", "backwards", "blocked", "cast",
+    "ceildiv", "check_safe", "coiter", "column_major", "compact_antidiagonal", "compile", "compress", "concat",
+    "constant", "decompress", "einsum", "evaluate", "evaluate_fast", "exp", "flatten", "format_named", "gen",
+    "guard", "imax", "imin", "kernel", "let", "load", "log", "lower", "machine", "make_layout", "maximum",
+    "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "print_c", "print_nest",
+    "program", "proof_trace", "random_inputs", "recipe", "reduce", "reschedule", "results", "row_major", "rules",
+    "scatter", "select", "shear", "sizes", "skewed", "split", "sqrt", "sum", "swizzled", "tanh", "tensor",
+    "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip
-
-
-@_cache
-def _lazy_names() -> dict[str, str]:
-    """Return the package of each lazy name, read from the imports for type checkers above."""
-    import ast
-    from inspect import getsource
-
-    tree = ast.parse(getsource(_sys.modules[__name__]))
-    (typed,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Attribute))
-    imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
-    return {each.asname or each.name: str(node.module).partition(".")[0] for node in imports for each in node.names}
 
 
 def _no_such_name(name: str) -> AttributeError:
@@ -226,16 +241,15 @@ def __dir__() -> list[str]:
 if not _typing.TYPE_CHECKING:
 
     def __getattr__(name: str) -> _typing.Any:
-        """Load a lazy name from its package, or raise `NoSuchAttribute` with the nearest name."""
-        lazy = {} if name.startswith("_") else _lazy_names()
-        if name not in lazy:
+        """Load a name of `LAZY` from its package, or raise `NoSuchAttribute` with the nearest name."""
+        if name not in LAZY:
             raise _no_such_name(name)
-        package = _import_module(lazy[name])
+        package = _import_module(LAZY[name])
         if not hasattr(package, name):
             raise LibraryMissing(
-                f"atl.{name} needs the package {lazy[name]} of atl-tensor, but a different {lazy[name]} was imported",
+                f"atl.{name} needs the package {LAZY[name]} of atl-tensor, but a different {LAZY[name]} was imported",
                 required=f"a package other than {package.__file__}",
-                suggestions=(f"pip uninstall {lazy[name]}, then pip install --force-reinstall atl-tensor",),
+                suggestions=(f"pip uninstall {LAZY[name]}, then pip install --force-reinstall atl-tensor",),
             )
         globals()[name] = found = getattr(package, name)
         return found

@@ -257,12 +257,20 @@ def posed(
     *,
     terms: Callable[[int], int] = lambda _: 16,
     dtype: str = "float32",
+    scales: Sequence[float] | None = None,
 ) -> Callable[[int], Problem]:
-    """Return a function from a size to a problem. `shapes` gives the shapes of the inputs, then of the result."""
+    """Return a function from a size to a problem. `shapes` gives the shapes of the inputs, then of the result.
+
+    The elements of the inputs are between 0 and 1, or between 0 and the numbers in `scales`, one for each input.
+    """
 
     def pose(size: int) -> Problem:
         *inputs, result = shapes(size)
-        arrays = tuple(numbers(shape, dtype, seed) for seed, shape in enumerate(inputs, 1))
+        largest = scales or (1.0,) * len(inputs)
+        arrays = tuple(
+            numbers(shape, dtype, seed) * np.dtype(dtype).type(scale)
+            for seed, (shape, scale) in enumerate(zip(inputs, largest, strict=True), 1)
+        )
         memory, out = pages_for(result, dtype)
         return Problem(size, arrays, out, reference, terms(size), memory)
 

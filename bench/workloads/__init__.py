@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from bench.comparison import Workload
-from bench.workloads import networks, products, stencils
+from bench.workloads import images, layers, networks, products, stencils
 
 WORKLOADS: Final[dict[str, Workload]] = {
-    workload.name: workload for workload in (*stencils.WORKLOADS, *products.WORKLOADS, *networks.WORKLOADS)
+    workload.name: workload
+    for module in (stencils, products, networks, layers, images)
+    for workload in module.WORKLOADS
 }

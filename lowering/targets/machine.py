@@ -19,6 +19,8 @@ VARIABLE: Final = "ATL_MACHINE"
 """Environment variable with numbers that override those found: ATL_MACHINE="l1=32768,cores=4"."""
 SPARE_REGISTERS: Final = 4
 """Vector registers that a register tile leaves for operands and temporaries."""
+MAX_ROWS: Final = 8
+"""Rows of a register tile: L1 caches have 8 ways or more, and rows whose length is a power of two share a set."""
 VECTORS_WIDE: Final = 2
 """Vectors in a row of a register tile: with one, each broadcast operand would serve one multiply-add only."""
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -67,15 +69,23 @@ class Machine:
 
     def lanes(self, dtype: str = "float32") -> int:
         """Return the number of elements in a vector."""
-        return max(1, self.vector_bytes // _bytes(dtype))
+        return max(1, self.vector_bytes // itemsize(dtype))
 
     def register_tile(self, dtype: str = "float32") -> tuple[int, int]:
-        """Return rows and columns of the largest tile of sums that stays in registers, two vectors wide.
+        """Return rows and columns of the tile of sums that stays in registers, two vectors wide and of at most 8 rows.
 
-        rows · (columns / lanes) <= vector registers − 4, with at least one row. More than one row is an even number.
+        rows · (columns / lanes) <= vector registers − 4, with at least one row. More than three rows are an even
+        number. Rows of the left operand are read where they are; more than 8 would compete for the same lines of L1.
         """
-        rows = max(1, (self.vector_registers - SPARE_REGISTERS) // VECTORS_WIDE)
-        return rows - rows % 2 if rows > 1 else rows, VECTORS_WIDE * self.lanes(dtype)
+        return self.register_tiles(dtype)[0]
+
+    def register_tiles(self, dtype: str = "float32") -> list[tuple[int, int]]:
+        """Return tiles of sums that stay in registers, the preferred one first, then wider ones and narrower ones."""
+        found: list[tuple[int, int]] = []
+        for vectors in (VECTORS_WIDE, 3, 4, 1):
+            rows = min(MAX_ROWS, max(1, (self.vector_registers - SPARE_REGISTERS) // vectors))
+            found.append((rows - rows % 2 if rows > 3 else rows, vectors * self.lanes(dtype)))
+        return found
 
     def panel_depth(self, dtype: str = "float32") -> int:
         """Return the number of terms in a block of the sum, a power of two.
@@ -83,7 +93,7 @@ class Machine:
         A panel with a row for each term, as wide as the register tile, takes at most two thirds of L1.
         """
         _, columns = self.register_tile(dtype)
-        return _power_of_two(self.l1 * 2 // 3 // (columns * _bytes(dtype)))
+        return _power_of_two(self.l1 * 2 // 3 // (columns * itemsize(dtype)))
 
     def block_rows(self, dtype: str = "float32") -> int:
         """Return the number of rows in a packed block of the left operand, a multiple of the rows of the register tile.
@@ -91,7 +101,7 @@ class Machine:
         With `panel_depth` terms in each row, the block takes at most a quarter of L2 if that holds one tile.
         """
         rows, _ = self.register_tile(dtype)
-        fitting = (self.l2 or self.l1) // 4 // (self.panel_depth(dtype) * _bytes(dtype))
+        fitting = (self.l2 or self.l1) // 4 // (self.panel_depth(dtype) * itemsize(dtype))
         return max(1, fitting // rows) * rows
 
     def strip_rows(self, row_bytes: int) -> int:
@@ -169,7 +179,8 @@ def _overrides(text: str) -> dict[str, Any]:
     return found
 
 
-def _bytes(dtype: str) -> int:
+def itemsize(dtype: str) -> int:
+    """Return the size of an element in bytes. Raises `DtypeError`."""
     return dtypes.bits(dtypes.checked_dtype(dtype)) // 8
 
 

@@ -77,19 +77,19 @@ def test_heavy_import_is_found(tmp_path: Path) -> None:
     assert imported_with(tmp_path, "atl") & {*HEAVY} == {"z3"}
 
 
-@pytest.mark.parametrize("name", sorted(atl._lazy_names()))
+@pytest.mark.parametrize("name", sorted(atl.LAZY))
 def test_lazy_name_is_that_of_its_package(name: str) -> None:
-    assert getattr(atl, name) is getattr(import_module(atl._lazy_names()[name]), name)
+    assert getattr(atl, name) is getattr(import_module(atl.LAZY[name]), name)
     assert name in atl.__all__
     assert name in dir(atl)
 
 
 def test_every_public_name_exists() -> None:
-    assert {*atl._lazy_names()} <= {*atl.__all__} <= {*vars(atl), *atl._lazy_names()}
+    assert {*atl.LAZY} <= {*atl.__all__} <= {*vars(atl), *atl.LAZY}
 
 
 def test_importing_atl_loads_no_other_package() -> None:
-    assert imported_with(HERE, "atl").isdisjoint(atl._lazy_names().values())
+    assert imported_with(HERE, "atl").isdisjoint(atl.LAZY.values())
 
 
 @pytest.mark.parametrize(("name", "nearest"), [("sizs", "sizes"), ("csr", "CSR"), ("complie", "compile")])

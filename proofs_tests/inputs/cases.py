@@ -175,7 +175,7 @@ def callables() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for package in PACKAGES:
         for name in package.__all__:
-            if package is atl and name in atl._lazy_names():
+            if package is atl and name in atl.LAZY:
                 continue  # the name of its package is used
             value = getattr(package, name)
             if callable(value) and not (isinstance(value, type) and issubclass(value, Exception)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import atl
 from atl import IndexExpr, Program, Tensor
 from lowering import compile as compiled
 from lowering import lower, print_c
+from lowering.c_compiler import find_compiler
 from lowering.lower import lower_unchecked
+from proofs_tests.compilers import has_vectorised_loop
 from proofs_tests.sessions.session_programs import assert_agrees, matmul
 from rewrites import Session, reschedule
 from rewrites.tactics.nests.tails import Strategy
@@ -133,6 +136,117 @@ def test_full_tiles_run_a_constant_number_of_times() -> None:
     assert [line.split("; ")[1] for line in first.split("\n") if "for (" in line] == [
         "io < n / 2", "jo < m / 3", "po < k / 4", "ii < 2", "ji < 3", "pi < 4",
     ]  # fmt: skip
+
+
+def cross(reach: int) -> Program:
+    """Return a window of 2 * reach + 1 taps in both directions, with zero borders, written out."""
+
+    def element(i: IndexExpr, j: IndexExpr) -> Tensor:
+        total = z[i, j]
+        for d in (*range(-reach, 0), *range(1, reach + 1)):
+            total = total + atl.guard((i + d >= 0) & (i + d < n), z[i + d, j])
+            total = total + atl.guard((j + d >= 0) & (j + d < m), z[i, j + d])
+        return total
+
+    return atl.program("cross", [z], atl.gen(n, m, element))
+
+
+@pytest.mark.parametrize("reach", [2, 3])
+def test_wide_windows_make_three_pieces_of_a_loop(reach: int) -> None:
+    s = reschedule(cross(reach)).tails()
+    assert str(s.goal).count("⊞[j <") + str(s.goal).count("<= j <") == 9
+    interior = str(s.goal).split("⊞[min(n, ")[1].split("⊞[min(m, ")[1].split("++")[0]
+    assert interior.count("z[") == 4 * reach + 1
+    assert "·" not in interior
+    assert_agrees(s, SIZES)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The conditions of three parts at unknown distances are all removed.
+        ("⊞[i < n] ([i < m] · c[i]) + ([m <= i ∧ i < k] · c[i] * 2) + ([k <= i] · c[i] * 3)", 3),
+        # Four conditions at a place inside the loop: a strip of three iterations.
+        ("⊞[i < n] ([i < m] · c[i]) + ([i < m + 1] · c[i]) + ([i < m + 2] · c[i]) + ([i < m + 3] · c[i])", 3),
+        # A loop of constant extent is split at the largest distance.
+        ("⊞[i < 12] ([1 <= i] · c[0]) + ([2 <= i] · c[1]) + ([3 <= i] · c[2]) + ([i < 10] · c[3])", 3),
+    ],
+)
+def test_near_conditions_form_strips(text: str, expected: int) -> None:
+    extent = text.split("< ")[1].split("]", maxsplit=1)[0]
+    program = atl.parse(
+        f"parts (c : float32[n], m : size, k : size) : float32[{extent}] given m <= k ∧ k <= n ∧ 4 <= n := {text}"
+    )
+    s = reschedule(program).tails()
+    assert str(s.goal).count("⊞[") == expected
+    for at, (total, first, second) in enumerate([(4, 0, 4), (5, 2, 3), (12, 4, 9), (40, 7, 31)]):
+        values = np.random.default_rng(at).integers(-9, 9, total).astype("float32")
+        given: dict[str, Any] = {"c": values, "m": first, "k": second}
+        np.testing.assert_array_equal(compiled(s.goal)(**given), atl.evaluate(program, **given))
+
+
+# -- clamped borders --------------------------------------------------------------------------------------------------
+
+
+def clamped(i: IndexExpr, extent: IndexExpr) -> IndexExpr:
+    return atl.imin(atl.imax(i, 0), extent - 1)
+
+
+def box() -> Program:
+    """Return a box filter of 3 x 3 taps with clamped borders."""
+    return atl.program("box", [z], atl.gen(n, m, lambda i, j: atl.sum(3, 3, lambda a, b: z[
+        clamped(i + a - 1, n), clamped(j + b - 1, m)])))  # fmt: skip
+
+
+def box_written_out() -> Program:
+    def element(i: IndexExpr, j: IndexExpr) -> Tensor:
+        first, *others = (z[clamped(i + a, n), clamped(j + b, m)] for a in (-1, 0, 1) for b in (-1, 0, 1))
+        for other in others:
+            first = first + other
+        return first
+
+    return atl.program("box", [z], atl.gen(n, m, element))
+
+
+CLAMPED: dict[str, tuple[Callable[[], Program], Callable[[Session], Session], str]] = {
+    "a window": (box, lambda s: s.tails(), "Σ[a < 3] Σ[b < 3] z[i + a - 1, j + b - 1]"),
+    "written out": (box_written_out, lambda s: s.tails(), "z[i - 1, j - 1] + z[i - 1, j] + z[i - 1, j + 1]"),
+    "split": (box_written_out, lambda s: s.tails(strategy="split"), "z[i - 1, j - 1] + z[i - 1, j] + z[i - 1, j + 1]"),
+    "in tiles": (
+        box, lambda s: s.tile(["i", "j"], [4, 8]).tails(), "Σ[a < 3] Σ[b < 3] z[4*io + ii + a - 1, 8*jo + ji + b - 1]",
+    ),
+    "in tiles, split": (
+        box, lambda s: s.tile(["i", "j"], [4, 8]).tails(strategy="split"),
+        "⊞[ii < 4] ⊞[ji < 8] Σ[a < 3] Σ[b < 3] z[4*io + ii + a - 1, 8*jo + ji + b - 1]",
+    ),
+    "columns only, as vectors": (
+        box, lambda s: s.vectorize("j", 8, tails="split"), "z[min(n - 1, max(0, i + a - 1)), 8*jo + ji + b - 1]",
+    ),
+    "a window of any length": (
+        lambda: atl.program("mean", [f, z], atl.gen(n, lambda i: atl.sum(m, lambda d: f[clamped(i + d - 2, n)]))),
+        lambda s: s.tails(), "f[i + d - 2]",
+    ),
+    "a limit inside": (
+        lambda: atl.program("low", [f], atl.gen(n, lambda i: f[atl.imin(i, k)] * 2), given=[k < n]),
+        lambda s: s.tails(), "(⊞[i < k + 1] f[i] * 2) ++ ⊞[k + 1 <= i < n] f[k] * 2",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", CLAMPED)
+def test_interior_reads_without_clamps(name: str) -> None:
+    make, scheduled, expected = CLAMPED[name]
+    s = scheduled(reschedule(make()))
+    assert expected in " ".join(str(s.goal).split())
+    assert_agrees(s, [each for each in SIZES if name != "a limit inside" or each["k"] < each["n"]])
+
+
+@pytest.mark.usefixtures("each_compiler")
+def test_interior_of_clamped_filter_is_vectorised() -> None:
+    s = reschedule(box_written_out())
+    assert not has_vectorised_loop(compiled(s.goal).source, find_compiler())
+    assert has_vectorised_loop(compiled(s.tails().goal).source, find_compiler())
 
 
 def test_guards_leave_independent_loops() -> None:

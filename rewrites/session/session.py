@@ -46,7 +46,9 @@ from rewrites.tactics.tactic import name_of
 from rewrites.user_rules.tactics import tactics as user_tactics
 
 if TYPE_CHECKING:
+    from lowering import Machine
     from rewrites.egraph.schedules import Saturated
+    from rewrites.recipes import Recipe, Report
     from rewrites.session.tuning import Tuned
     from rewrites.session.tuning.measuring import Measure
 
@@ -88,6 +90,8 @@ class Session(Tactics, SessionBase):
         self._calls = list(calls)
         self._undone: list[Call] = []
         self._rules = RULES if rules is None else rules
+        self.report: Report | None = None
+        """The report of the last `optimize()`."""
 
     # -- the state ----------------------------------------------------------------------------------------------------
 
@@ -131,6 +135,15 @@ class Session(Tactics, SessionBase):
     def branch(self) -> Session:
         """Return an independent session that continues from the current goal."""
         return Session(self._start, self._calls, self._rules)
+
+    def continue_as(self, branch: Session) -> Session:
+        """Continue from the goal of a branch of this session, whose calls become calls of this session."""
+        if not isinstance(branch, Session) or branch._start is not self._start:
+            raise NotATheorem("this is not a branch of this session", required="a session made by s.branch()")
+        self._calls[:] = branch._calls
+        self._rules = branch._rules
+        self._undone.clear()
+        return self
 
     def __copy__(self) -> Session:
         return self.branch()
@@ -372,6 +385,64 @@ class Session(Tactics, SessionBase):
             )
             chosen = choose(work, found, choices)
         return self.record(f"auto({chosen.label})", work)
+
+    def optimize(
+        self,
+        sizes: Mapping[str, int] | None = None,
+        seconds: float | None = None,
+        *,
+        machine: Machine | None = None,
+        parallel: bool = False,
+        recipes: Sequence[Recipe] | None = None,
+        **options: Any,
+    ) -> Session:
+        """Make the goal fast on this machine by recipes: schedules by the form of the goal, with numbers from a model.
+
+        Without `seconds`, nothing is measured; this takes about a second. With `sizes` and `seconds`, the choices of
+        the recipes are measured at these sizes within that time, and the fastest is kept; `options` are those of
+        `autotune`. Known sizes also decide about non-temporal stores and blocks; the schedule holds for all sizes.
+
+        `machine` is a model of the machine, by default `atl.machine()`. With `parallel`, threads share the outermost
+        loops. `recipes` are tried in order, by default `atl.RECIPES`. `s.report` lists the recipes that fitted and why
+        the others did not; `s.script()` returns the calls, to be edited. What no recipe fits is left as it was written.
+
+        Raises `InvalidArgument`.
+
+        >>> import atl
+        >>> n, m, k = atl.sizes("n m k")
+        >>> A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
+        >>> body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * B[p, j]))
+        >>> avx2 = atl.Machine(vector_bytes=32, vector_registers=16, fma=True, cores=4, l1=32768, l2=262144,
+        ...                    l3=8388608, line=64)
+        >>> s = atl.reschedule(atl.program("product", [A, B], body)).optimize(machine=avx2)
+        >>> [call.text for call in s.steps[:4]]
+        ["interchange('i')", "tile(['j', 'i'], [16, 6])", "interchange('ji')", "accumulate('p', name='acc')"]
+        """
+        from rewrites.recipes.optimize import optimize
+
+        with attach_call_site():
+            made, self.report = optimize(self, sizes, seconds, machine, recipes, parallel=parallel, **options)
+        return self.continue_as(made)
+
+    def script(self) -> str:
+        """Return a Python script that makes the calls of this session, to be edited.
+
+        >>> import atl
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> print(atl.reschedule(atl.program("twice", [x], 2 * x)).vectorize("i", 8).script())
+        import atl
+        <BLANKLINE>
+        s = atl.reschedule(atl.parse('''
+        twice (x : float32[n]) : float32[n] :=
+          ⊞[i < n] 2 * x[i]
+        '''))
+        s.vectorize('i', 8)
+        <BLANKLINE>
+        """
+        calls = [f"s.{call.text}" for call in self._calls]
+        return "\n".join(
+            ["import atl", "", "s = atl.reschedule(atl.parse('''", str(self._start.lhs), "'''))", *calls, ""]
+        )
 
     def autotune(
         self,

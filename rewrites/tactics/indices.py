@@ -6,11 +6,12 @@ from collections.abc import Set
 from functools import partial
 
 from atl.checks.scope import Scope
-from atl.core.index import Index, Leaf, Quotient, Var, atoms, bound, index, map_leaves
+from atl.core.index import Extremum, Index, Leaf, Quotient, Var, atoms, bound, index, map_leaves
 from atl.core.predicate import Predicate, map_indices
 from atl.core.terms import Access, Expr, Gen, Guard, Reduce, Reshape, Value
 from atl.core.traversal import Path, indices_in
 from atl.prove import simplify
+from rewrites.cursors.cursor import walk
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.matching.match import function_of
@@ -47,6 +48,36 @@ def simplify_indices(work: Derivation, below: Path = ()) -> int:
         if not work.attempted(work.rule("equal_index"), path, given, reverse=False):
             left.add((path, old))
     return work.taken - before
+
+
+def remove_clamps(work: Derivation, loop: Path) -> None:
+    """Simplify the indices with minima or maxima of a loop's index, where the known facts decide them.
+
+    x[max(0, i - 1)]  →  x[i - 1] where 1 <= i. All equal indices are replaced in one step.
+    """
+    body = work.cursor((*loop, 0))
+    variable = body.scope.indices[-1].atom
+    done: set[Index] = set()
+    for cursor in walk(body, top_down=True):
+        if not isinstance(cursor.term, Access):
+            continue
+        opened = cursor.scope.index(cursor.term.index)
+        inner = {at.atom for at in cursor.scope.indices[len(body.scope.indices) :]}
+        found = set(atoms(opened))
+        if (
+            opened in done
+            or variable not in found
+            or inner & found
+            or not any(isinstance(at, Extremum) for at in found)
+        ):
+            continue
+        done.add(opened)
+        simpler = simplify(body.scope.facts, opened)
+        if simpler != opened:
+            path, old = body.path, closed(opened, body.scope)
+            new = Function(("index",), function_of(work.term(path), (old,)))
+            given: dict[str, Argument] = {"a": old, "b": closed(simpler, body.scope), "e": new}
+            work.attempted(work.rule("equal_index"), path, given, reverse=False)
 
 
 def simplify_conditions(work: Derivation, below: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from atl.core.index import ONE, ZERO, Bound, Extremum, Index, atoms, bound, ceildiv, floordiv, imax, imin, index, shift
 from atl.core.predicate import NonNegative, NonZero, Predicate, Zero, at_most, conjunction, conjuncts, expressions, less
@@ -92,11 +92,13 @@ class LoopBound:
     """A condition solved for a loop's index: it holds from `at` on or, if `ends`, before `at`.
 
     If not `own`, the condition depends on inner loops as well, and `at` is where it holds for all of their iterations.
+    `strip` is where a strip of iterations that keeps its conditions is, relative to `at`.
     """
 
     at: Index
     ends: bool
     own: bool = True
+    strip: Literal["none", "before", "after", "around"] = "none"
 
 
 def guard_to_bound(work: Derivation, path: Path) -> Path:

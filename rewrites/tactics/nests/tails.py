@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from itertools import pairwise
+from typing import Final, Literal, TypeAlias
 
-from atl.core.index import Index, atoms, imax, imin, index
+from atl.core.index import Extremum, Index, Var, atoms, imax, imin, index
 from atl.core.marks import LoopMark
 from atl.core.predicate import All, Any, NonNegative, Predicate, at_most, expressions
-from atl.core.terms import Gen, Guard, Reduce, Select
+from atl.core.terms import Access, Gen, Guard, Reduce, Select
 from atl.core.traversal import Path
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.prove import lower_bound, proves, simplify
@@ -17,7 +18,7 @@ from rewrites.cursors.cursor import Cursor, positions, walk
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics import arg
-from rewrites.tactics.indices import closed
+from rewrites.tactics.indices import closed, remove_clamps
 from rewrites.tactics.loops import find_loops, split_at
 from rewrites.tactics.nests.guards import LoopBound, guard_to_bound, lift_guards, solve, split_extrema
 from rewrites.tactics.simplification import simplify_guards
@@ -26,18 +27,25 @@ from rewrites.tactics.tactic import tactic
 
 Strategy: TypeAlias = Literal["min", "split"]
 
+STRIP_GAP: Final = 16
+"""Split indices at most this far apart are merged: the strip between them keeps its conditions."""
+
 
 @tactic
 def tails(work: Derivation, name: arg.Loop | None = None, *, strategy: Strategy | None = None) -> None:
-    """Remove guards from a loop nest or the whole goal (tail strategies): guards become bounds, by "min" or by "split".
+    """Remove guards and clamps from a loop nest or the whole goal (tail strategies), by "min" or by "split".
 
     ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e  →  ⊞[io < ⌈n/k⌉] padr (k - m) ⊞[ii < m] e, where m is min(k, n - io*k)
 
     Guards are lifted out of loops on whose indices they do not depend. A guard that is a loop's whole body becomes a
     bound. Otherwise the loop is split where a condition inside it changes, such as one of an addend (index-set
-    splitting). With "split", loops over tiles are first peeled into full tiles, ⊞[io < n//k] ⊞[ii < k] e, which need no
-    bound, and the last tile. Full tiles keep the mark `unroll`; the last tile loses it, since its extent is not
-    constant.
+    splitting). If several conditions change within a few iterations, as in a window of seven taps, these iterations
+    become one strip, which keeps its conditions. With "split", loops over tiles are first peeled into full tiles,
+    ⊞[io < n//k] ⊞[ii < k] e, which need no bound, and the last tile. Full tiles keep the mark `unroll`; the last tile
+    loses it, since its extent is not constant.
+
+    A loop is also split where an index that is clamped, such as max(0, i - 1), reaches its limits. The part between the
+    limits reads x[i - 1]; the first and the last part keep the minima and maxima that are not constant there.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")).tile("i", 8)
     >>> s.tails()
@@ -51,7 +59,7 @@ def tails(work: Derivation, name: arg.Loop | None = None, *, strategy: Strategy 
     if work.taken == before:
         raise DoesNotApply(
             f"no guard {'in the goal' if name is None else f'in the loop {name}'} can become a bound of a loop",
-            required="a guard inside a loop, with conditions that are linear in the loop's index",
+            required="a guard inside a loop, with conditions that are linear in the loop's index, or a clamped index",
         )
 
 
@@ -69,7 +77,7 @@ def checked_strategy(name: str, strategy: object) -> Strategy:
 
 
 def tails_below(work: Derivation, path: Path, strategy: Strategy) -> None:
-    """Turn the guards below a place into bounds, as far as possible."""
+    """Turn the guards and clamps below a place into bounds, as far as possible."""
     simplify_guards(work, path)
     lift_guards(work, path)
     _Tails(work, strategy, splits=strategy == "split").visit(path)
@@ -92,12 +100,14 @@ class _Tails:
     A split index is recorded both before and after clamping to the loop's range, since the range changes with each
     split.
 
-    `splits` is true if the user chose "split"; within a peeled tail the strategy is "min".
+    `splits` is true if the user chose "split"; within a peeled tail the strategy is "min". Loops are split at clamps if
+    `clamps` is true, that is outside of the parts where indices reach the limits of a clamp.
     """
 
     work: Derivation
     strategy: Strategy
     splits: bool
+    clamps: bool = True
     tried: frozenset[Index] = frozenset()
 
     def visit(self, path: Path) -> None:
@@ -110,13 +120,15 @@ class _Tails:
         path = guard_to_bound(self.work, path)
         if self.splits and term.mark is LoopMark.UNROLL and extent_of(self.work, path) is None:
             self.work.mark(path, LoopMark.NONE)
-        for limit in self._limits(path):
-            if self._cut(path, limit):
+        remove_clamps(self.work, path)
+        limits = self._limits(path)
+        for limit in limits:
+            if limit.strip != "around" and self._cut(path, limit, limits):
                 return
         replace(self, tried=frozenset()).visit((*path, 0))
 
-    def _cut(self, path: Path, limit: LoopBound) -> bool:
-        """Split a loop where a condition changes, and visit both parts."""
+    def _cut(self, path: Path, limit: LoopBound, limits: Sequence[LoopBound]) -> bool:
+        """Split a loop at one of its limits, where a condition changes, and visit both parts."""
         work, term = self.work, self.work.term(path)
         assert isinstance(term, Gen | Reduce)
         where = _within(work.cursor(path), limit.at)
@@ -136,9 +148,15 @@ class _Tails:
         for part in parts:
             work.rename(part, term.name)
             work.mark(part, term.mark)
-        for position, part in enumerate(parts):
+        for position, (part, side) in enumerate(zip(parts, ("before", "after"), strict=True)):
             full = limit.own or position != limit.ends
-            rest = replace(self, strategy=self.strategy if full else "min", tried=self.tried | {where, limit.at})
+            kept = {each.at for each in limits if each.strip == "around" or limit.strip == side}
+            rest = replace(
+                self,
+                strategy=self.strategy if full else "min",
+                clamps=self.clamps and full,
+                tried=self.tried | {where, limit.at} | kept,
+            )
             simplify_guards(work, part)
             work.sweep(["nothing_add", "add_nothing"], part)
             lift_guards(work, part)
@@ -148,24 +166,27 @@ class _Tails:
     def _limits(self, path: Path) -> list[LoopBound]:
         """Return the indices where conditions inside a loop change, first those that delimit full tiles."""
         outer = self.work.cursor(path)
-        found = [
-            limit
-            for cursor in walk(outer.child(0), top_down=True)
-            if isinstance(cursor.term, Guard | Select)
-            for part in _parts(cursor.scope.predicate(cursor.term.predicate))
-            for limit in self._limits_of(part, outer, cursor)
-        ]
+        found = list[LoopBound]()
+        for cursor in walk(outer.child(0), top_down=True):
+            match cursor.term:
+                case Guard(predicate) | Select(predicate):
+                    for part in _parts(cursor.scope.predicate(predicate)):
+                        found += self._limits_of(part, outer, cursor)
+                case Access(_, position) if self.clamps:
+                    for part in _clamps(cursor.scope.index(position)):
+                        found += _limits_of_clamp(part, outer, cursor)
+                case _:
+                    pass
         starts = [limit.at for limit in found if not limit.own and not limit.ends]
         ends = [limit.at for limit in found if not limit.own and limit.ends]
         full = [LoopBound(imin(*ends), ends=True, own=False)] if ends else []
         full += [LoopBound(imax(*starts), ends=False, own=False)] if starts else []
-        return full + [limit for limit in found if limit.own]
+        return full + list(_in_strips(outer, [limit for limit in found if limit.own]))
 
     def _limits_of(self, part: Predicate, outer: Cursor, cursor: Cursor) -> Iterator[LoopBound]:
         """Yield the indices of the loop `outer` where a condition at a place inside it changes."""
-        inner = outer.child(0)
+        inner, between = outer.child(0), _loops_between(outer, cursor)
         variable = inner.scope.indices[-1]
-        between = [at for at in cursor.spine()[len(inner.spine()) - 1 : -1] if isinstance(at.term, Gen | Reduce)]
         ranges = [at.loop for at in between]
         if not _mentions(part, variable):
             return
@@ -177,6 +198,79 @@ class _Tails:
             if worst is not None:
                 for limit in solve(inner.scope.facts, NonNegative(worst), variable, steep=True):
                     yield replace(limit, own=False)
+
+
+def _loops_between(outer: Cursor, cursor: Cursor) -> list[Cursor]:
+    """Return the loops inside the loop `outer` and around a place."""
+    spine = cursor.spine()[len(outer.spine()) : -1]
+    return [at for at in spine if isinstance(at.term, Gen | Reduce)]
+
+
+def _clamps(expression: Index) -> Iterator[Predicate]:
+    """Yield the conditions under which each minimum and maximum in an index is its first choice with variables."""
+    for atom in atoms(expression):
+        if isinstance(atom, Extremum):
+            inside = next((choice for choice in atom.choices if choice.free), atom.choices[0])
+            for other in atom.choices:
+                if other is not inside:
+                    yield from split_extrema(at_most(*((inside, other) if atom.kind == "min" else (other, inside))))
+
+
+def _limits_of_clamp(part: Predicate, outer: Cursor, cursor: Cursor) -> Iterator[LoopBound]:
+    """Yield the indices of the loop `outer` where a condition of a clamp changes, for all iterations of inner loops.
+
+    In 8*io + ii - 1, the loop over tiles is split, and the loop of constant extent inside it is not. Instead of a loop
+    around one of another extent, the inner loop is split.
+    """
+    assert isinstance(part, NonNegative)
+    inner = outer.child(0)
+    variable, facts = inner.scope.indices[-1], inner.scope.facts
+    ranges = [at.loop for at in _loops_between(outer, cursor)]
+    depends = [_is_constant(each) for each in ranges if _mentions(part, index(each[0]))]
+    around = any(_mentions(part, each) for each in outer.scope.indices)
+    if not _mentions(part, variable) or not all(depends) or (around and _is_constant(outer.loop)):
+        return
+    worst = lower_bound(facts, part.expression, ranges)
+    if worst is not None:
+        for limit in solve(facts, NonNegative(worst), variable):
+            yield replace(limit, own=False)
+
+
+def _is_constant(loop: tuple[Var, Index, Index]) -> bool:
+    """Return True if a loop has a constant extent."""
+    _, low, high = loop
+    return (high - low).constant is not None
+
+
+def _in_strips(loop: Cursor, limits: Sequence[LoopBound]) -> Iterator[LoopBound]:
+    """Yield the limits with their strips: limits and ends of the loop at small constant distances form a strip.
+
+    In a loop of constant extent, the largest distance is not inside a strip.
+    """
+    assert isinstance(loop.term, Gen | Reduce)
+    ends = loop.scope.index(loop.term.low), loop.scope.index(loop.term.high)
+    for limit in limits:
+        first, last, *others = ((at - limit.at).constant for at in (*ends, *(each.at for each in limits)))
+        offsets = sorted({each for each in (first, last, *others) if each is not None})
+        gap = STRIP_GAP
+        if first is not None and last is not None:
+            gap = min(gap, max(b - a for a, b in pairwise((*offsets, *offsets[-1:]))) - 1)
+        near = next(run for run in _runs(offsets, gap) if 0 in run)
+        before, after = near.index(0), len(near) - near.index(0) - 1
+        if before and after:
+            yield replace(limit, strip="around")
+        elif before > 1 and first in near:
+            yield replace(limit, strip="before")
+        elif after > 1 and last in near:
+            yield replace(limit, strip="after")
+        else:
+            yield limit
+
+
+def _runs(numbers: Sequence[int], gap: int) -> Iterator[Sequence[int]]:
+    """Yield the longest runs of ascending numbers in which neighbours are at most `gap` apart."""
+    breaks = [at for at in range(1, len(numbers)) if numbers[at] - numbers[at - 1] > gap]
+    return (numbers[a:b] for a, b in pairwise((0, *breaks, len(numbers))))
 
 
 def _within(cursor: Cursor, at: Index) -> Index | None:

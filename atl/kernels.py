@@ -1,0 +1,144 @@
+"""Kernels in one call: `compile` with `optimize=True`, and `@kernel`, which makes a function callable on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from atl.core.program import Program, checked_program
+from atl.errors import InvalidArgument, brief
+from atl.surface.program import program as make_program
+
+if TYPE_CHECKING:
+    from lowering import GpuKernel, Kernel
+
+
+@overload
+def compile(  # noqa: A001 (a public name)
+    program: Program,
+    *,
+    target: Literal["c"] = ...,
+    sizes: Mapping[str, int] | None = ...,
+    fast_math: bool = ...,
+    optimize: bool = ...,
+) -> Kernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    program: Program,
+    *,
+    target: Literal["cuda"],
+    sizes: Mapping[str, int] | None = ...,
+    fast_math: bool = ...,
+    optimize: bool = ...,
+) -> GpuKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    program: Program,
+    *,
+    target: str,
+    sizes: Mapping[str, int] | None = ...,
+    fast_math: bool = ...,
+    optimize: bool = ...,
+) -> Kernel | GpuKernel: ...
+
+
+def compile(  # noqa: A001
+    program: Program,
+    *,
+    target: str = "c",
+    sizes: Mapping[str, int] | None = None,
+    fast_math: bool = False,
+    optimize: bool = False,
+) -> Kernel | GpuKernel:
+    """Compile a program to machine code, like `lowering.compile`; with `optimize=True` make it fast first.
+
+    That is `atl.reschedule(program).optimize(sizes).compile(…)`: recipes for the form of the program, with numbers from
+    the model of this machine, or the fastest schedule that `s.optimize(…, seconds=…)` has measured here before.
+
+    Raises what `lowering.compile` raises, and `InvalidArgument` for `optimize` with `target="cuda"`.
+
+    >>> import atl, numpy as np
+    >>> n, m, k = atl.sizes("n m k")
+    >>> A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
+    >>> product = atl.program("product", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * B[p, j])))
+    >>> kernel = atl.compile(product, optimize=True)
+    >>> kernel(np.eye(3, dtype=np.float32), np.full((3, 2), 7, np.float32)).tolist()
+    [[7.0, 7.0], [7.0, 7.0], [7.0, 7.0]]
+    """
+    import lowering
+
+    if not isinstance(optimize, bool):
+        raise InvalidArgument(f"optimize={brief(optimize)}", required="optimize=True or optimize=False")
+    if optimize:
+        from rewrites import reschedule
+
+        if target != "c":
+            raise InvalidArgument(f"optimize=True for target={target!r}", required='target="c"')
+        program = reschedule(checked_program(program)).optimize(sizes).goal
+    return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math)
+
+
+class CompiledFunction:
+    """A Python function of tensors as a kernel: it is called with arrays, and compiled at its first call.
+
+    `program` is the program that the function states.
+    """
+
+    def __init__(self, function: Callable[..., Any], program: Program, *, optimize: bool) -> None:
+        self.program = program
+        self._optimize = optimize
+        update_wrapper(self, function)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The compiled kernel. Raises what `compile` raises."""
+        return compile(self.program, optimize=self._optimize)
+
+    def __call__(self, *arrays: Any, **options: Any) -> Any:
+        """Run the kernel on arrays, with the keywords of a `Kernel`: sizes, and `out=`."""
+        return self.kernel(*arrays, **options)
+
+    def __repr__(self) -> str:
+        return f"kernel of {self.program}"
+
+
+@overload
+def kernel(function: Callable[..., Any], /) -> CompiledFunction: ...
+@overload
+def kernel(*, given: Sequence[Any] = ..., optimize: bool = ...) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
+def kernel(
+    function: Callable[..., Any] | None = None, /, *, given: Sequence[Any] = (), optimize: bool = True
+) -> CompiledFunction | Callable[[Callable[..., Any]], CompiledFunction]:
+    """Make a function whose annotations declare its inputs, as for `atl.program`, callable on arrays.
+
+    `given` are conditions on sizes, which each call checks. The program is made fast by recipes for this machine,
+    unless `optimize=False`, and compiled at the first call. Raises what `atl.program` and `compile` raise.
+
+    >>> import atl, numpy as np
+    >>> @atl.kernel
+    ... def product(A: atl.Tensor["n k"], B: atl.Tensor["k m"]):
+    ...     (n, k), m = A.shape, B.shape[1]
+    ...     return atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * B[p, j]))
+    >>> product(np.eye(2, dtype=np.float32), np.ones((2, 3), np.float32)).tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
+    if function is None:
+        return lambda decorated: _compiled(decorated, given, optimize=optimize)
+    return _compiled(function, given, optimize=optimize)
+
+
+def _compiled(function: Callable[..., Any], given: Sequence[Any], *, optimize: bool) -> CompiledFunction:
+    if not callable(function) or not isinstance(optimize, bool):
+        raise InvalidArgument(
+            f"kernel of {brief(function)}, optimize={brief(optimize)}",
+            required="@atl.kernel on a function of tensors; optimize=True or optimize=False",
+        )
+    return CompiledFunction(function, make_program(given=given)(function), optimize=optimize)
+
+
+__all__ = ["CompiledFunction", "compile", "kernel"]

@@ -1,0 +1,228 @@
+"""Contractions: sums of products in register tiles, over packed operands, with their epilogues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from atl.core import index as ix
+from atl.core import terms
+from atl.core.program import Program
+from lowering.targets.machine import itemsize
+from rewrites.cursors.cursor import Cursor, cursor_at, walk
+from rewrites.cursors.targets import Handle
+from rewrites.errors import DoesNotApply
+from rewrites.recipes.declaration import Context, recipe
+from rewrites.recipes.structure import Loop, Read, loop_at, reads_below, target_of
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A sum of products: the generations around it and the sums, from the outside in, and the elements it reads."""
+
+    sum: Cursor
+    loops: tuple[Loop, ...]
+    sums: tuple[Loop, ...]
+    reads: tuple[Read, ...]
+
+    @property
+    def column(self) -> Loop:
+        """The innermost loop, along which the result is contiguous."""
+        return self.loops[-1]
+
+    @property
+    def moving(self) -> list[Read]:
+        """The reads that depend on the column loop."""
+        return [read for read in self.reads if read.depends_on(self.column)]
+
+    @property
+    def row(self) -> Loop | None:
+        """The innermost loop on which an operand that moves with the columns does not depend, so that a tile reuses it.
+
+        None if there is none, or if the range of a sum is read from an array for it, as the entries of a sparse row.
+        """
+        for loop in self.loops[-2::-1]:
+            if any(not read.depends_on(loop) for read in self.moving):
+                return None if any(_is_read_for(each.extent, loop) for each in self.sums) else loop
+        return None
+
+    @property
+    def is_contiguous(self) -> bool:
+        """True if every element that moves with the columns moves along the last dimension of its operand."""
+        return all(read.factor(self.column) == 1 for read in self.moving)
+
+
+def contractions(program: Program) -> Iterator[Contraction]:
+    """Yield the sums of products whose elements are scalars, with at least one loop around each."""
+    for cursor in walk(cursor_at(program, ()), top_down=True):
+        if _is_sum(cursor) and not (cursor.above is not None and _is_sum(cursor.above)):
+            loops, sums, body = _loops_around(cursor), [loop_at(cursor)], cursor.child(0)
+            while isinstance(body.term, terms.Guard) or _is_sum(body):
+                sums += [loop_at(body)] if _is_sum(body) else []
+                body = body.child(0)
+            reads = tuple(reads_below(body))
+            if loops and isinstance(body.term, terms.Binary) and body.term.op == "mul" and len(reads) > 1:
+                yield Contraction(cursor, loops, tuple(sums), reads)
+
+
+def _is_sum(cursor: Cursor) -> bool:
+    return isinstance(cursor.term, terms.Reduce) and cursor.term.monoid == "sum" and not cursor.term.type.rank
+
+
+def _loops_around(cursor: Cursor) -> tuple[Loop, ...]:
+    """Return the generations around a sum up to the let whose value they compute, from the outside in."""
+    found: list[Loop] = []
+    for around in cursor.spine()[-2::-1]:
+        if isinstance(around.term, terms.Let) and cursor.path[len(around.path)] == 0:
+            break
+        if isinstance(around.term, terms.Gen):
+            found.append(loop_at(around))
+    return tuple(reversed(found))
+
+
+def _is_read_for(extent: ix.Index, loop: Loop) -> bool:
+    return any(
+        isinstance(atom, ix.Read) and loop.variable in ix.atoms(index)
+        for atom in ix.atoms(extent)
+        for index in getattr(atom, "indices", ())
+    )
+
+
+class Tiling:
+    """Schedules one contraction, which it follows by its sum."""
+
+    def __init__(self, s: Any, found: Contraction) -> None:
+        self.s = s
+        self.found = found
+        self.sum: Handle = s.find(found.sum.path)
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops around the sum now."""
+        return next(each for each in contractions(self.s.goal) if each.sum.path == self.sum.path).loops
+
+    def at(self, number: int) -> Any:
+        """Return a target for the loop of this number."""
+        return target_of(self.s.goal, self.loops[number].path)
+
+    def position(self, loop: Loop) -> int:
+        """Return the number of a loop, which is followed by its name."""
+        return max(k for k, each in enumerate(self.loops) if each.variable.name == loop.variable.name)
+
+    def accumulate(self, name: str) -> None:
+        """Keep the sums of the tile in registers."""
+        self.s.accumulate(target_of(self.s.goal, self.sum.path), name=name).mark(name, "registers")
+
+    def block(self, row: Loop, terms: int) -> None:
+        """Compute the sum in blocks of terms, outside of the row loop: ⊞i ⊞j Σp e → Σpo ⊞i ⊞j Σpi e."""
+        first = self.position(row)
+        paths = [loop.path for loop in self.loops[first:]]
+        self.s.tile(target_of(self.s.goal, self.sum.path), terms)
+        for path in reversed(paths):
+            self.s.interchange(target_of(self.s.goal, path))
+        top = paths[0]
+        inner = next(each for each in contractions(self.s.goal) if each.sum.path[: len(top)] == top)
+        self.found, self.sum = inner, self.s.find(inner.sum.path)
+
+    def by_registers(self, row: Loop, rows: int, columns: int, terms: int, name: str) -> None:
+        """Tile by rows x columns, and the sum by a number of terms unless that is 0.
+
+        The operand of a tile's columns is copied once for all rows.
+        """
+        if terms:
+            self.block(row, terms)
+        s, column = self.s, self.found.column
+        wide = column.trips is None or column.trips > columns
+        tall = row.trips is None or row.trips > 2 * rows
+        while self.position(row) < len(self.loops) - (1 if wide and tall else 2):
+            s.interchange(self.at(self.position(row)))
+        if wide and tall:
+            s.tile([self.at(-2), self.at(-1)], [columns, rows]).interchange(self.at(-2))
+        elif wide:
+            s.tile(self.at(-1), columns).interchange(self.at(-3))
+        elif tall:
+            s.tile(self.at(-2), rows)
+        outer = s.find(self.loops[-2 - wide - tall].path) if wide else None
+        self.accumulate(name)
+        if outer is not None:
+            self.pack(outer, reused=tall)
+
+    def pack(self, outer: Handle, *, reused: bool) -> None:
+        """Copy the operands of a tile of columns: windows with their border, others in the order of reading."""
+        column = self.found.column
+        for read in {read.name: read for read in self.found.moving}.values():
+            if not reused:
+                if read.factor(column) != 1:
+                    self.s.pack(read.name)
+            else:
+                is_window = read.factor(column) == 1 and read.indices[-1] != ix.index(column.variable)
+                pack = self.s.pad if is_window else self.s.pack
+                pack(read.name, at=target_of(self.s.goal, outer.path))
+
+    def by_columns(self, columns: int, name: str) -> None:
+        """Tile the columns only."""
+        column = self.found.column
+        if column.trips is None or column.trips > columns:
+            self.s.tile(self.at(-1), columns)
+        self.accumulate(name)
+
+    def dot_products(self, rows: int, name: str) -> None:
+        """Compute several rows together, whose sums run along contiguous memory."""
+        outer = self.loops[-1]
+        if outer.trips is None or outer.trips > rows:
+            self.s.tile(self.at(-1), rows)
+        self.accumulate(name)
+
+
+def _is_among(found: Contraction, refused: list[tuple[Handle, DoesNotApply]]) -> bool:
+    return any(found.sum.path == place.path for place, _ in refused)
+
+
+SHARE: Final = 4
+"""An operand larger than the last cache divided by this is read in blocks."""
+
+
+def _terms(found: Contraction, row: Loop, context: Context) -> int:
+    """Return the number of terms in a block, or 0 if the operand with the rows is small or of unknown size."""
+    terms, rows = context.extent(found.sums[0].extent), context.extent(row.extent)
+    if len(found.sums) > 1 or terms is None or rows is None:
+        return 0
+    fitting = (context.machine.l3 or context.machine.l2) // SHARE // (rows * itemsize(context.dtype))
+    return 0 if terms <= fitting else max(256, min(1024, 1 << (fitting.bit_length() - 1)))
+
+
+@recipe(
+    tile=lambda context: context.machine.register_tiles(context.dtype),
+    terms=lambda context: (None, 0, 512, 256),
+    width=lambda context: (4, 8, 2),
+)
+def contract(s: Any, *, context: Context, tile: tuple[int, int], terms: int | None, width: int) -> None:
+    """Compute sums of products in register tiles over packed operands: Σp a * b → let acc := Σp ⊞ii ⊞ji a * bp in …
+
+    A tile has rows x columns if an operand is reused for all rows; its panel is packed. The sum is computed in blocks
+    of `terms`; None means blocks if the operand with the rows is known to be larger than a share of the last cache.
+    Without reuse a tile is `width` vectors wide. Sums along contiguous memory, as in a matrix times a vector, are
+    computed for several rows together.
+    """
+    rows, columns = tile
+    refused: list[tuple[Handle, DoesNotApply]] = []
+    count = 0
+    while found := next((each for each in contractions(s.goal) if not _is_among(each, refused)), None):
+        branch = s.branch()
+        tiling, name = Tiling(branch, found), "acc" if count == 0 else f"acc{count}"
+        try:
+            if found.row is not None:
+                blocked = _terms(found, found.row, context) if terms is None else terms
+                tiling.by_registers(found.row, rows, columns, blocked, name)
+            elif found.is_contiguous:
+                tiling.by_columns(width * context.machine.lanes(context.dtype), name)
+            else:
+                tiling.dot_products(rows, name)
+        except DoesNotApply as error:
+            refused.append((s.find(found.sum.path), error))
+        else:
+            s.continue_as(branch)
+            count += 1
+    if not count:
+        raise refused[0][1] if refused else DoesNotApply("no sum of products", required="a sum of products in a loop")

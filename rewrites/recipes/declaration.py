@@ -1,0 +1,114 @@
+"""Recipes: schedules as functions of a session, which look for a form in its goal and make the calls that suit it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import signature
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from atl.core import index as ix
+from atl.errors import InvalidArgument, brief
+from rewrites.tactics.tactic import check_documented, name_of
+
+if TYPE_CHECKING:
+    from lowering.targets.machine import Machine
+    from rewrites.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a recipe may know besides the goal: the machine, and the sizes if they are known.
+
+    `dtype` is the element type of the result. `parallel` is True if threads may share loops.
+    """
+
+    machine: Machine
+    dtype: str = "float32"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    parallel: bool = False
+
+    def extent(self, expression: ix.Index) -> int | None:
+        """Return the value of an extent at the known sizes, or None."""
+        leaves = {atom.name for atom in ix.atoms(expression) if isinstance(atom, ix.Size)}
+        if not leaves <= self.sizes.keys() or not all(isinstance(atom, SIMPLE) for atom in ix.atoms(expression)):
+            return None
+        return ix.value_of(expression, lambda leaf: self.sizes[getattr(leaf, "name", "")], lambda *_: 0)
+
+    def elements(self, shape: Sequence[ix.Index]) -> int | None:
+        """Return the number of elements of a shape at the known sizes, or None."""
+        extents = [self.extent(each) for each in shape]
+        return None if None in extents else prod(each for each in extents if each is not None)
+
+
+SIMPLE: Final = (ix.Size, ix.Quotient, ix.Extremum)
+Choices: TypeAlias = Callable[[Context], Sequence[Any]]
+"""The values of a parameter in a context; the first is the one that the machine model prefers."""
+
+
+Scheduling: TypeAlias = Callable[..., object]
+"""A function `schedule(s, **parameters)` that makes calls on a session. A parameter `context` gets the `Context`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A named schedule for goals of some form, with the choices of its parameters."""
+
+    schedule: Scheduling
+    choices: Mapping[str, Choices]
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return name_of(self.schedule)
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (self.schedule.__doc__ or "").strip().split("\n")[0]
+
+    def __call__(self, s: Session, context: Context, **parameters: Any) -> Session:
+        """Run the recipe on a session. Parameters that are not passed get their preferred values.
+
+        If a call fails, the session is unchanged.
+        """
+        unknown = [name for name in parameters if name not in self.choices]
+        if unknown:
+            raise InvalidArgument(
+                f"the recipe {self.name} has no parameter {', '.join(unknown)}",
+                required=f"parameters among {', '.join(self.choices) or '(none)'}",
+            )
+        preferred = {name: values(context)[0] for name, values in self.choices.items() if name not in parameters}
+        asked = {"context": context} if "context" in signature(self.schedule).parameters else {}
+        branch = s.branch()
+        self.schedule(branch, **preferred, **parameters, **asked)
+        return s.continue_as(branch)
+
+
+def recipe(**choices: Choices) -> Callable[[Scheduling], Recipe]:
+    """Declare a function as a recipe; the keywords give the choices of its parameters.
+
+    The function looks for a form in `s.goal`, makes calls on the session `s`, and raises `DoesNotApply` if the goal
+    does not have that form. Every call is checked by the kernel, so a recipe cannot prove anything false.
+    `s.optimize(recipes=[mine, *atl.RECIPES])` runs it before the built-in ones. Each choice is a function of the
+    `Context` that returns the values of a parameter, the preferred one first.
+
+    >>> import atl
+    >>> @atl.recipe(by=lambda context: (4 * context.machine.lanes(context.dtype), 64))
+    ... def in_lanes(s, by):
+    ...     \"\"\"Vectorize a single loop: ⊞[i < n] e → ⊞[io < _] ⊞[ii < by | vector] e.\"\"\"
+    ...     s.vectorize("i", by, tails="split")
+    >>> x = atl.tensor("x", atl.sizes("n"))
+    >>> s = atl.reschedule(atl.program("twice", [x], 2 * x))
+    >>> s.optimize(recipes=[in_lanes]).steps[-1].text.startswith("vectorize('i', ")
+    True
+    """
+
+    def declare(schedule: Scheduling) -> Recipe:
+        if not callable(schedule) or not hasattr(schedule, "__name__"):
+            raise InvalidArgument(f"{brief(schedule)} is not a recipe", required="@recipe() on a function of a session")
+        check_documented(schedule)
+        return Recipe(schedule, choices)
+
+    return declare

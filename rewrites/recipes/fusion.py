@@ -1,0 +1,251 @@
+"""Fusion of lets into the loops that read them: by rows, by strips with windows, or inline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+
+from atl.core import index as ix
+from atl.core import terms
+from atl.core.program import Program
+from lowering.targets.machine import itemsize
+from rewrites.cursors.cursor import walk
+from rewrites.errors import DoesNotApply
+from rewrites.recipes.contractions import contractions
+from rewrites.recipes.declaration import Context, recipe
+from rewrites.recipes.structure import Loop, Nest, Read, as_read, loop_at, outer_nests, reads_below, target_of
+
+
+class Relation(Enum):
+    """How a dimension of a let is read by the loop of the same number."""
+
+    SAME = auto()
+    """At the loop's own index."""
+    WINDOW = auto()
+    """At a constant distance from the loop's index."""
+    OTHER = auto()
+    """At any other index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A let around the result: its nest, the names of the nests that read it, and how each dimension is read."""
+
+    nest: Nest
+    readers: frozenset[str | None]
+    relations: tuple[Relation, ...]
+    reads: tuple[Read, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the let."""
+        assert self.nest.name is not None
+        return self.nest.name
+
+    @property
+    def aligned(self) -> int:
+        """The number of leading dimensions that are read at the reader's own index."""
+        found = next((k for k, each in enumerate(self.relations) if each is not Relation.SAME), None)
+        return len(self.relations) if found is None else found
+
+
+def producers(program: Program) -> list[Producer]:
+    """Return the lets around the result, in order."""
+    nests = outer_nests(program)
+    reads: dict[str, list[tuple[Nest, Read]]] = {nest.name: [] for nest in nests if nest.name is not None}
+    for nest in nests:
+        for cursor in walk(nest.cursor, top_down=True):
+            outermost = cursor.above is None or not isinstance(cursor.above.term, terms.Access)
+            if outermost and isinstance(cursor.term, terms.Access | terms.Local):
+                read = as_read(cursor)
+                if read is not None and read.name in reads:
+                    reads[read.name].append((nest, read))
+    return [_producer(nest, reads[nest.name]) for nest in nests if nest.name is not None]
+
+
+def _producer(nest: Nest, reads: Sequence[tuple[Nest, Read]]) -> Producer:
+    rank = nest.cursor.term.type.rank
+    relations = [Relation.SAME] * rank
+    for reader, read in reads:
+        loops = reader.loops
+        for k in range(rank):
+            worst = max((relations[k], _relation(read, loops, k)), key=lambda each: each.value)
+            relations[k] = worst
+    return Producer(
+        nest, frozenset(reader.name for reader, _ in reads), tuple(relations), tuple(read for _, read in reads)
+    )  # fmt: skip
+
+
+def _relation(read: Read, loops: Sequence[Loop], dimension: int) -> Relation:
+    if dimension >= len(loops) or dimension >= len(read.indices):
+        return Relation.OTHER
+    distance = read.indices[dimension] - ix.index(loops[dimension].variable)
+    if distance.constant is None:
+        moves = loops[dimension].variable in ix.atoms(distance)
+        return Relation.WINDOW if not moves and _is_short(read, distance) else Relation.OTHER
+    return Relation.SAME if distance.constant == 0 else Relation.WINDOW
+
+
+def _is_short(read: Read, distance: ix.Index) -> bool:
+    """Return whether all loops in a distance have a constant number of iterations, as taps have."""
+    loops = [loop_at(each) for each in read.cursor.spine() if isinstance(each.term, terms.Gen | terms.Reduce)]
+    trips = {loop.variable: loop.trips for loop in loops}
+    return all(isinstance(atom, ix.Var) and trips.get(atom) is not None for atom in ix.atoms(distance))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A nest, and the lets that only it and each other read, from the last to the first."""
+
+    root: Nest
+    producers: tuple[Producer, ...]
+
+    @property
+    def aligned(self) -> int:
+        """The number of leading dimensions in which every let is read at the reader's own index."""
+        return min((producer.aligned for producer in self.producers), default=0)
+
+    @property
+    def has_window(self) -> bool:
+        """True if some let is read through a window in the first dimension that is not aligned."""
+        k = self.aligned
+        return any(len(each.relations) > k and each.relations[k] is Relation.WINDOW for each in self.producers) and all(
+            len(each.relations) > k and each.relations[k] is not Relation.OTHER for each in self.producers
+        )
+
+
+def groups(program: Program) -> list[Group]:
+    """Divide the lets into groups that can be fused, each with the nest that reads it."""
+    nests = outer_nests(program)
+    group_of: dict[str | None, str | None] = {None: None}
+    members: dict[str | None, list[Producer]] = {None: []}
+    for producer in reversed(producers(program)):
+        roots = {group_of[reader] for reader in producer.readers}
+        fits = bool(producer.relations) and producer.relations[0] is not Relation.OTHER
+        if len(roots) == 1 and fits:
+            (root,) = roots
+            group_of[producer.name] = root
+            members[root].append(producer)
+        else:
+            group_of[producer.name] = producer.name
+            members[producer.name] = []
+    by_name = {nest.name: nest for nest in nests}
+    return [Group(by_name[name], tuple(found)) for name, found in members.items()]
+
+
+MAX_READS: Final = 4
+"""Maximum number of reads in an element of a let that neighbouring tiles of a few rows compute again."""
+LINES: Final = 8
+"""Cache lines in a row of a tile with windows."""
+
+
+def _tile_columns(context: Context) -> int:
+    return LINES * context.machine.line // itemsize(context.dtype)
+
+
+def _tile_shapes(context: Context) -> list[tuple[int, int]]:
+    """Return rows and columns of tiles, one buffer of which takes half of L1, or less or more."""
+    columns = _tile_columns(context)
+    rows = max(4, context.machine.l1 // 3 // (LINES * context.machine.line))
+    return [(rows, columns), (rows // 2, columns), (rows, columns // 2), (rows, 2 * columns)]
+
+
+@recipe()
+def inline_copies(s: Any) -> None:
+    """Inline lets that only copy, and lets whose elements are each read once: let x := e in … x[i] … → … e(i) …"""
+    names = [
+        producer.name
+        for producer in producers(s.goal)
+        if _is_copy(producer.nest) or _is_read_once(producer)
+    ]  # fmt: skip
+    if not names:
+        raise DoesNotApply("no let is a copy or is read once", required="a let with elements that are read once")
+    for name in names:
+        s.fuse(name)
+
+
+def _is_copy(nest: Nest) -> bool:
+    """Return whether each element of a nest is an element of another tensor."""
+    cursor = nest.cursor
+    while isinstance(cursor.term, terms.Gen):
+        cursor = cursor.child(0)
+    return isinstance(cursor.term, terms.Access) and cursor.term.type.rank == 0
+
+
+def _is_read_once(producer: Producer) -> bool:
+    everywhere = all(relation is Relation.SAME for relation in producer.relations)
+    return everywhere and len(producer.reads) == 1 and not any(
+        isinstance(cursor.term, terms.Reduce) for cursor in walk(producer.nest.cursor)
+    )  # fmt: skip
+
+
+@recipe(rows=lambda context: (context.machine.register_tile(context.dtype)[0], 4, 16))
+def fuse_rows(s: Any, *, rows: int) -> None:
+    """Compute lets in the row loop that reads them: let x := ⊞[i] e in ⊞[i] b(x[i]) → ⊞[i] let x := e in b(x).
+
+    Rows are computed together, in tiles of `rows`, if a sum of products inside reuses an operand for all of them.
+    """
+    applied = False
+    for group in groups(s.goal):
+        if group.producers and group.aligned and not group.has_window:
+            row = group.root.loops[group.aligned - 1]
+            reused = any(found.row is not None and found.row.variable.name == row.variable.name
+                         for found in contractions(s.goal))  # fmt: skip
+            if reused and (row.trips is None or row.trips > rows):
+                s.tile(target_of(s.goal, row.path), rows)
+            _stage(s, group, group.aligned - 1)
+            applied = True
+    if not applied:
+        raise DoesNotApply("no let is read at the row of its reader", required="a let whose rows are read one by one")
+
+
+@recipe(rows=lambda context: (6, 4, 8))
+def jam_rows(s: Any, *, rows: int) -> None:
+    """Compute several rows together, which share a let: ⊞[y] ⊞[x] b(e[y], e[y + 1]) → ⊞[yo] ⊞[x] let e := … in ⊞[yi] b.
+
+    This suits one let that is cheap to compute and read through a window of rows, at its own column.
+    """
+    for group in groups(s.goal):
+        loops = group.root.loops
+        if len(group.producers) == 1 and group.has_window and group.aligned == len(loops) - 2:
+            (producer,) = group.producers
+            light = len(list(reads_below(producer.nest.cursor))) <= MAX_READS
+            if light and producer.relations[-1] is Relation.SAME and len(producer.relations) == len(loops):
+                column = loops[-1].variable.name
+                s.unroll_and_jam(target_of(s.goal, loops[-2].path), rows, share=producer.name)
+                s.mark(column, "vector")
+                return
+    raise DoesNotApply("no let is read through a window of rows only", required="a let, and reads such as x[y + 1, x]")
+
+
+@recipe(tile=_tile_shapes)
+def tile_windows(s: Any, *, tile: tuple[int, int]) -> None:
+    """Compute tiles with the parts of the lets that they read: ⊞[y] ⊞[x] b → ⊞[yo] ⊞[xo] let e := … in ⊞[yi] ⊞[xi] b.
+
+    The buffers of a tile stay in the L1 cache. Values at the border of a tile are computed by its neighbours too. With
+    three dimensions or more, the last one is not tiled.
+    """
+    rows, columns = tile
+    applied = False
+    for group in groups(s.goal):
+        if group.producers and group.has_window:
+            loops = group.root.loops[group.aligned :]
+            if len(loops) > 2:
+                by = [8] * (len(loops) - 1)
+            else:
+                by = [max(4, rows // len(group.producers)), columns][: len(loops)] if len(loops) == 2 else [columns * 8]
+            s.tile([target_of(s.goal, loop.path) for loop in loops[: len(by)]], by)
+            _stage(s, group, group.aligned + len(by) - 1)
+            applied = True
+    if not applied:
+        raise DoesNotApply("no let is read through a window", required="a let, and reads such as x[y + 1]")
+
+
+def _stage(s: Any, group: Group, depth: int) -> None:
+    """Stage the lets of a group in the loop of its root at a depth."""
+    root = next(nest for nest in outer_nests(s.goal) if nest.name == group.root.name)
+    place = s.find(root.loops[depth].path)
+    for producer in group.producers:
+        s.stage(producer.name, at=target_of(s.goal, place.path))

@@ -1,0 +1,178 @@
+"""Optimization of a goal by recipes, for a machine: by its model, or by measuring the choices of the recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from atl.errors import ATLError, InvalidArgument, brief
+from lowering.targets.machine import Machine, machine
+from rewrites.diagnostics import diagnostics, new_diagnostics
+from rewrites.recipes import contractions, fusion, movement, preparation
+from rewrites.recipes.declaration import Context, Recipe
+from rewrites.session.tuning.search import autotune
+from rewrites.session.tuning.tuned import Tuned
+
+if TYPE_CHECKING:
+    from rewrites.session.session import Session
+
+RECIPES: Final[tuple[Recipe, ...]] = (
+    preparation.elements,
+    preparation.multiply_by_reciprocals,
+    fusion.inline_copies,
+    preparation.unroll_taps,
+    fusion.jam_rows,
+    fusion.tile_windows,
+    fusion.fuse_rows,
+    contractions.contract,
+    movement.transpose_in_tiles,
+    movement.guards_to_bounds,
+    movement.stream_results,
+    movement.share_by_threads,
+)
+"""The built-in recipes, in the order in which they run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one recipe: its parameters and the texts of its calls, or the error that it raised."""
+
+    recipe: Recipe
+    parameters: Mapping[str, Any]
+    calls: tuple[str, ...] = ()
+    error: ATLError | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        if self.error is not None:
+            return f"{self.recipe.name}: {self.error.summary}"
+        return f"{self.recipe.name}({numbers}): {', '.join(f's.{call}' for call in self.calls)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of `s.optimize()`: the recipes that fitted, with their calls, and why the others did not.
+
+    It prints one recipe per line. `tuned` is the table of measured candidates, if there was a time budget.
+    """
+
+    machine: Machine
+    outcomes: tuple[Outcome, ...]
+    tuned: Tuned[Session] | None = None
+
+    @property
+    def applied(self) -> tuple[Outcome, ...]:
+        """The recipes that made calls."""
+        return tuple(outcome for outcome in self.outcomes if outcome.calls)
+
+    def __str__(self) -> str:
+        fitted = [f"  {outcome}" for outcome in self.applied]
+        others = [f"  {outcome}" for outcome in self.outcomes if not outcome.calls]
+        lines = ["recipes that fit:", *fitted] if fitted else ["no recipe fits: the goal is left as it was written"]
+        lines += ["recipes that do not:", *others] if others else []
+        return "\n".join([*lines, *([str(self.tuned)] if self.tuned is not None else [])])
+
+    __repr__ = __str__
+
+
+def optimize(
+    s: Session,
+    sizes: Mapping[str, int] | None,
+    seconds: float | None,
+    machine_model: Machine | None,
+    recipes: Sequence[Recipe] | None,
+    *,
+    parallel: bool,
+    **options: Any,
+) -> tuple[Session, Report]:
+    """Return a branch of the session at the optimized goal, and the report. `options` are those of `autotune`."""
+    chosen = _checked_recipes(recipes)
+    if machine_model is not None and not isinstance(machine_model, Machine):
+        raise InvalidArgument(f"machine={brief(machine_model)}", required="an atl.Machine, such as atl.machine()")
+    if not isinstance(parallel, bool):
+        raise InvalidArgument(f"parallel={brief(parallel)}", required="parallel=True or parallel=False")
+    if seconds is None and options:
+        raise InvalidArgument(f"{', '.join(options)} without seconds=", required="a time budget: seconds=30")
+    if seconds is not None and sizes is None:
+        raise InvalidArgument(
+            "seconds= without sizes=",
+            required="sizes at which candidates are measured",
+            suggestions=(f"s.optimize(sizes={{{', '.join(f'{name!r}: 1000' for name in s.goal.sizes)}}}, seconds=30)",),
+        )
+    known = _checked_sizes(s, sizes or {})
+    model = machine() if machine_model is None else machine_model
+    context = Context(model, s.goal.body.type.dtype or "float32", known, parallel)
+    branch = s.branch()
+    outcomes = run_recipes(branch, context, chosen, {})
+    if seconds is None:
+        return branch, Report(model, tuple(outcomes))
+
+    def schedule(**given: Any) -> Session:
+        candidate = s.branch()
+        run_recipes(candidate, context, chosen, given)
+        return candidate
+
+    tuned = autotune(schedule, choices(outcomes, context), known, seconds, start=s.theorem, **options)
+    if tuned.session is None or tuned.best is None:
+        return branch, Report(model, tuple(outcomes), tuned)
+    return tuned.session, Report(model, tuple(run_recipes(s.branch(), context, chosen, tuned.best.parameters)), tuned)
+
+
+def _checked_recipes(recipes: Sequence[Recipe] | None) -> Sequence[Recipe]:
+    if recipes is None:
+        return RECIPES
+    if not isinstance(recipes, list | tuple) or not all(isinstance(each, Recipe) for each in recipes):
+        raise InvalidArgument(
+            f"recipes={brief(recipes)}",
+            required="a list of recipes, which @atl.recipe() declares",
+            suggestions=("recipes=[mine, *atl.RECIPES] tries yours before the built-in ones",),
+        )
+    return recipes
+
+
+def _checked_sizes(s: Session, sizes: Mapping[str, int]) -> dict[str, int]:
+    if not isinstance(sizes, Mapping) or not all(type(value) is int and value >= 0 for value in sizes.values()):
+        raise InvalidArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
+    unknown = [name for name in sizes if name not in s.goal.sizes]
+    if unknown:
+        raise InvalidArgument(
+            f"{s.goal.name} has no size {', '.join(map(str, unknown))}",
+            required=f"values for the sizes {', '.join(s.goal.sizes) or '(none)'}",
+        )
+    return dict(sizes)
+
+
+def run_recipes(s: Session, context: Context, recipes: Sequence[Recipe], given: Mapping[str, Any]) -> list[Outcome]:
+    """Run each recipe on the session. A recipe that fails, or whose goal would not compile, is left out.
+
+    `given` are parameters by their names in `choices`; the others get the values that the model prefers.
+    """
+    outcomes: list[Outcome] = []
+    problems = diagnostics(s.goal)
+    for each in recipes:
+        passed = {
+            name: given.get(f"{each.name}_{name}", values(context)[0]) for name, values in each.choices.items()
+        }  # fmt: skip
+        branch = s.branch()
+        before = len(s.steps)
+        try:
+            each(branch, context, **passed)
+            if made := new_diagnostics(problems, diagnostics(branch.goal)):
+                raise made[0]
+        except ATLError as error:
+            outcomes.append(Outcome(each, passed, error=error))
+        else:
+            s.continue_as(branch)
+            outcomes.append(Outcome(each, passed, tuple(call.text for call in s.steps[before:])))
+    return outcomes
+
+
+def choices(outcomes: Sequence[Outcome], context: Context) -> dict[str, list[Any]]:
+    """Return the choices of the recipes that fitted, as "recipe_parameter"."""
+    return {
+        f"{outcome.recipe.name}_{name}": list(dict.fromkeys(values(context)))
+        for outcome in outcomes
+        if outcome.calls
+        for name, values in outcome.recipe.choices.items()
+    }
