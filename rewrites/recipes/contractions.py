@@ -89,6 +89,14 @@ def _is_read_for(extent: ix.Index, loop: Loop) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A loop around a tile, and whether an operand depends on it."""
+
+    loop: Loop
+    depends: bool
+
+
 class Tiling:
     """Schedules one contraction, which it follows by its sum."""
 
@@ -113,6 +121,7 @@ class Tiling:
     def accumulate(self, name: str) -> None:
         """Keep the sums of the tile in registers."""
         self.s.accumulate(target_of(self.s.goal, self.sum.path), name=name).mark(name, "registers")
+        self.buffer = self.s.find(name)
 
     def block(self, row: Loop, terms: int) -> None:
         """Compute the sum in blocks of terms, outside of the row loop: ⊞i ⊞j Σp e → Σpo ⊞i ⊞j Σpi e."""
@@ -143,22 +152,32 @@ class Tiling:
             s.tile(self.at(-1), columns).interchange(self.at(-3))
         elif tall:
             s.tile(self.at(-2), rows)
-        outer = s.find(self.loops[-2 - wide - tall].path) if wide else None
         self.accumulate(name)
-        if outer is not None:
-            self.pack(outer, reused=tall)
+        self.pack(column)
 
-    def pack(self, outer: Handle, *, reused: bool) -> None:
-        """Copy the operands of a tile of columns: windows with their border, others in the order of reading."""
-        column = self.found.column
+    def pack(self, column: Loop) -> None:
+        """Copy the operands of the columns, outside of the innermost loop around the tile that reuses them.
+
+        Windows are copied with their border, others in the order of reading. An operand without reuse is copied only if
+        it is not read along its rows.
+        """
         for read in {read.name: read for read in self.found.moving}.values():
-            if not reused:
-                if read.factor(column) != 1:
-                    self.s.pack(read.name)
-            else:
-                is_window = read.factor(column) == 1 and read.indices[-1] != ix.index(column.variable)
-                pack = self.s.pad if is_window else self.s.pack
-                pack(read.name, at=target_of(self.s.goal, outer.path))
+            around = self.loops_around_tile(read.name)
+            reusing = next((k for k, each in enumerate(around) if not each.depends), None)
+            straight = read.factor(column) == 1
+            if reusing is None and straight:
+                continue
+            outside = around[reusing + 1 :] if reusing is not None else ()
+            place = {"at": target_of(self.s.goal, outside[0].loop.path)} if outside else {}
+            is_window = straight and any(read.factor(each) != 0 for each in self.found.sums)
+            (self.s.pad if is_window and place else self.s.pack)(read.name, **place)
+
+    def loops_around_tile(self, operand: str) -> list[Around]:
+        """Return the loops around the buffer of the sums that repeat, from the inside out, with what they move."""
+        tile = cursor_at(self.s.goal, self.buffer.path)
+        reads = [read for read in reads_below(tile) if read.name == operand]
+        loops = [loop_at(each) for each in tile.spine()[-2::-1] if isinstance(each.term, terms.Gen | terms.Reduce)]
+        return [Around(loop, any(read.depends_on(loop) for read in reads)) for loop in loops if loop.trips != 1]
 
     def by_columns(self, columns: int, name: str) -> None:
         """Tile the columns only."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from atl.core import index as ix
 from atl.core import terms
 from atl.core.program import Program
-from lowering.targets.machine import itemsize
+from lowering.targets.machine import SPARE_REGISTERS, itemsize
 from rewrites.cursors.cursor import walk
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.contractions import contractions
@@ -135,21 +135,16 @@ def groups(program: Program) -> list[Group]:
     return [Group(by_name[name], tuple(found)) for name, found in members.items()]
 
 
-MAX_READS: Final = 4
+MAX_READS: Final = 12
 """Maximum number of reads in an element of a let that neighbouring tiles of a few rows compute again."""
 LINES: Final = 8
 """Cache lines in a row of a tile with windows."""
+ROWS: Final = 16
+"""Rows of a tile with windows. Of 18 rows, which a window of three reads, 16 are not computed again."""
 
 
 def _tile_columns(context: Context) -> int:
     return LINES * context.machine.line // itemsize(context.dtype)
-
-
-def _tile_shapes(context: Context) -> list[tuple[int, int]]:
-    """Return rows and columns of tiles, one buffer of which takes half of L1, or less or more."""
-    columns = _tile_columns(context)
-    rows = max(4, context.machine.l1 // 3 // (LINES * context.machine.line))
-    return [(rows, columns), (rows // 2, columns), (rows, columns // 2), (rows, 2 * columns)]
 
 
 @recipe()
@@ -181,6 +176,26 @@ def _is_read_once(producer: Producer) -> bool:
     )  # fmt: skip
 
 
+@recipe(tile=lambda context: context.machine.register_tiles(context.dtype))
+def fuse_epilogues(s: Any, *, tile: tuple[int, int]) -> None:
+    """Compute sums of products in the tiles of the loop that reads them: let x := ⊞ Σ e in ⊞ f(x) → ⊞ let x := … in f(x).
+
+    The tiles have rows x columns that fit in registers, so `f` is applied to sums that are still there.
+    """
+    rows, columns = tile
+    for group in groups(s.goal):
+        loops = group.root.loops
+        inner = {found.row.variable.name for found in contractions(s.goal) if found.row is not None}
+        if group.producers and group.aligned == len(loops) > 1 and loops[-2].variable.name in inner:
+            s.interchange(target_of(s.goal, loops[-2].path))
+            for_columns, for_rows = _root(s, group).loops[-2:]
+            s.tile([target_of(s.goal, for_columns.path), target_of(s.goal, for_rows.path)], [columns, rows])
+            s.interchange(target_of(s.goal, _root(s, group).loops[-2].path))
+            _stage(s, group, len(loops) - 1)
+            return
+    raise DoesNotApply("no sum of products is read element by element", required="a let of sums, and f(x[i, j])")
+
+
 @recipe(rows=lambda context: (context.machine.register_tile(context.dtype)[0], 4, 16))
 def fuse_rows(s: Any, *, rows: int) -> None:
     """Compute lets in the row loop that reads them: let x := ⊞[i] e in ⊞[i] b(x[i]) → ⊞[i] let x := e in b(x).
@@ -201,9 +216,15 @@ def fuse_rows(s: Any, *, rows: int) -> None:
         raise DoesNotApply("no let is read at the row of its reader", required="a let whose rows are read one by one")
 
 
-@recipe(rows=lambda context: (6, 4, 8))
+def _rows_together(context: Context) -> list[int]:
+    """Return numbers of rows that share the values of a window of five rows in registers."""
+    most = min(6, max(2, (context.machine.vector_registers - SPARE_REGISTERS) // 2))
+    return list(dict.fromkeys((most, max(2, most - 2), most + 2)))
+
+
+@recipe(rows=_rows_together)
 def jam_rows(s: Any, *, rows: int) -> None:
-    """Compute several rows together, which share a let: ⊞[y] ⊞[x] b(e[y], e[y + 1]) → ⊞[yo] ⊞[x] let e := … in ⊞[yi] b.
+    """Compute several rows together, which share a let in registers: ⊞[y] ⊞[x] b(e[y], e[y + 1]) → ⊞[yo] ⊞[x] let e …
 
     This suits one let that is cheap to compute and read through a window of rows, at its own column.
     """
@@ -211,41 +232,61 @@ def jam_rows(s: Any, *, rows: int) -> None:
         loops = group.root.loops
         if len(group.producers) == 1 and group.has_window and group.aligned == len(loops) - 2:
             (producer,) = group.producers
-            light = len(list(reads_below(producer.nest.cursor))) <= MAX_READS
-            if light and producer.relations[-1] is Relation.SAME and len(producer.relations) == len(loops):
+            at_column = producer.relations[-1] is Relation.SAME and len(producer.relations) == len(loops)
+            if at_column and len(list(reads_below(producer.nest.cursor))) <= MAX_READS:
                 column = loops[-1].variable.name
                 s.unroll_and_jam(target_of(s.goal, loops[-2].path), rows, share=producer.name)
-                s.mark(column, "vector")
+                s.mark(column, "vector").mark(producer.name, "registers")
                 return
     raise DoesNotApply("no let is read through a window of rows only", required="a let, and reads such as x[y + 1, x]")
 
 
-@recipe(tile=_tile_shapes)
-def tile_windows(s: Any, *, tile: tuple[int, int]) -> None:
-    """Compute tiles with the parts of the lets that they read: ⊞[y] ⊞[x] b → ⊞[yo] ⊞[xo] let e := … in ⊞[yi] ⊞[xi] b.
+@recipe(tile=lambda context: (None, (ROWS, None), (ROWS, _tile_columns(context)), (2 * ROWS, _tile_columns(context))))
+def stage_windows(s: Any, *, context: Context, tile: tuple[int, int | None] | None) -> None:
+    """Compute tiles, each with the part of the lets that it reads: ⊞[y] ⊞[x] b → ⊞[yo] let e := … in ⊞[yi] ⊞[x] b.
 
-    The buffers of a tile stay in the L1 cache. Values at the border of a tile are computed by its neighbours too. With
-    three dimensions or more, the last one is not tiled.
+    A tile is a strip of whole rows, or has columns too. Values at its border are computed by its neighbours too. A let
+    that is read at its reader's own row is computed row by row. `tile=None` means strips if their buffers are known to
+    fit in a share of L2, or if there are several lets or dimensions; otherwise tiles whose buffers fit in L1.
     """
-    rows, columns = tile
-    applied = False
-    for group in groups(s.goal):
-        if group.producers and group.has_window:
-            loops = group.root.loops[group.aligned :]
-            if len(loops) > 2:
-                by = [8] * (len(loops) - 1)
-            else:
-                by = [max(4, rows // len(group.producers)), columns][: len(loops)] if len(loops) == 2 else [columns * 8]
-            s.tile([target_of(s.goal, loop.path) for loop in loops[: len(by)]], by)
-            _stage(s, group, group.aligned + len(by) - 1)
-            applied = True
-    if not applied:
+    found = [group for group in groups(s.goal) if group.producers and group.has_window]
+    if not found:
         raise DoesNotApply("no let is read through a window", required="a let, and reads such as x[y + 1]")
+    for group in found:
+        depth = group.aligned
+        loops = group.root.loops[depth:]
+        rows, columns = _tile(group, context) if tile is None else tile
+        by = [rows, columns] if columns is not None and len(loops) == 2 else [rows]
+        if len(loops) == 1:
+            by = [8 * _tile_columns(context)]
+        s.tile([target_of(s.goal, loop.path) for loop in loops[: len(by)]], by)
+        below = _root(s, group).loops[depth + len(by) - 1 :]
+        outer, row = s.find(below[0].path), s.find(below[1].path)
+        for producer in group.producers:
+            by_row = len(loops) > 1 and producer.relations[depth] is Relation.SAME
+            s.stage(producer.name, at=target_of(s.goal, (row if by_row else outer).path))
+
+
+def _tile(group: Group, context: Context) -> tuple[int, int | None]:
+    """Return the rows and columns of a tile by the model; None for whole rows."""
+    strips = ROWS, None
+    loops = group.root.loops[group.aligned :]
+    if len(loops) != 2:
+        return strips
+    row = context.extent(loops[-1].extent)
+    if row is None:
+        return strips if len(group.producers) > 1 else (ROWS, _tile_columns(context))
+    size = len(group.producers) * (ROWS + 2) * row * itemsize(context.dtype)
+    return strips if size <= context.machine.l2 // 4 else (ROWS, _tile_columns(context))
+
+
+def _root(s: Any, group: Group) -> Nest:
+    """Return the nest that reads the lets of a group, as it is now."""
+    return next(nest for nest in outer_nests(s.goal) if nest.name == group.root.name)
 
 
 def _stage(s: Any, group: Group, depth: int) -> None:
     """Stage the lets of a group in the loop of its root at a depth."""
-    root = next(nest for nest in outer_nests(s.goal) if nest.name == group.root.name)
-    place = s.find(root.loops[depth].path)
+    place = s.find(_root(s, group).loops[depth].path)
     for producer in group.producers:
         s.stage(producer.name, at=target_of(s.goal, place.path))
