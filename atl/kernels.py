@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from atl.core.program import Program, checked_program
 from atl.errors import InvalidArgument, brief
+from atl.parameters import check_calls
 from atl.surface.program import program as make_program
 
 if TYPE_CHECKING:
@@ -142,3 +143,5 @@ def _compiled(function: Callable[..., Any], given: Sequence[Any], *, optimize: b
 
 
 __all__ = ["CompiledFunction", "compile", "kernel"]
+
+check_calls(globals())

@@ -1,13 +1,15 @@
 """Pad-sets: inference of the padding of each tensor, and the check that truncations cut only padding (§5.5)."""
 
 from atl.parameters import check_calls as _check_calls
-from padtypes.drawing import PadSetDrawing, draw, draw_pad_set
 from padtypes.padset import (
     Case,
     PadSet,
+    PadSetDrawing,
     Truncation,
     Witness,
     check,
+    draw,
+    draw_pad_set,
     infer,
     pad_set,
     truncation_at,

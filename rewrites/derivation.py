@@ -31,7 +31,7 @@ from rewrites.errors import DoesNotApply, NoMatch, Undetermined, unknown_name
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.rule_index import by_outermost, may_match
+from rewrites.matching.patterns import by_outermost, may_match
 from rewrites.rule import Kind, Rule
 from rewrites.rule_arguments import Argument, Function, Parameter, abstracted
 from rewrites.rule_checking.registry import is_user_rule, status_of

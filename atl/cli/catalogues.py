@@ -72,7 +72,7 @@ def _rule_as_data(rule: Rule) -> dict[str, Any]:
 def _declare_tactics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="print only these tactics, each in full")
     parser.add_argument("--markdown", action="store_true", help="print the documentation page docs/tactics.md")
-    parser.add_argument("--own", metavar="FILE.py", help="a file with user-defined tactics, listed last")
+    parser.add_argument("--user", metavar="FILE.py", help="a file with user-defined tactics, listed last")
     declare_json(parser)
 
 
@@ -84,11 +84,11 @@ def _tactics(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         print(catalogue.markdown(), end="")
         return 0
-    own = [] if arguments.own is None else list(catalogue.user_tactics(read(arguments.own).tactics))
-    entries = {entry.name: entry for entry in (*catalogue.entries(), *own)}
+    defined = [] if arguments.user is None else list(catalogue.user_tactics(read(arguments.user).tactics))
+    entries = {entry.name: entry for entry in (*catalogue.entries(), *defined)}
     if unknown := [name for name in arguments.names if name not in entries]:
         raise unknown_name("tactic", unknown[0], entries, required="a name that `atl tactics` lists")
-    chosen = [entries[name] for name in arguments.names] or [*catalogue.tactics_of_sessions(), *own]
+    chosen = [entries[name] for name in arguments.names] or [*catalogue.tactics_of_sessions(), *defined]
     if arguments.json:
         print_json([_entry_as_data(entry) for entry in chosen])
     elif arguments.names:

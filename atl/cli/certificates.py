@@ -19,7 +19,7 @@ from atl.cli.terminal import with_progress
 from atl.errors import ATLError
 
 if TYPE_CHECKING:
-    from rewrites.certificates.verdict import Verdict
+    from rewrites.certificates.certificate import Verdict
     from sparse import Format
 
 
@@ -30,7 +30,7 @@ def _declare_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from rewrites.certificates.verdict import verify
+    from rewrites.certificates.certificate import verify
 
     verdicts = []
     for file in with_progress(arguments.files, "checking"):

@@ -33,8 +33,7 @@ from atl.core.predicate import Predicate, equal
 from atl.core.program import MONOTONIC_NOTATION, Program, Result, bool_array, total
 from atl.core.substitution import agree, arithmetic, map_type, strengthen
 from atl.errors import DtypeError, InvalidArgument, Location, ShapeError, brief
-from atl.parsing.parse_index import IndexReader
-from atl.parsing.tokens import Token
+from atl.parsing.parse_index import IndexReader, Token
 from atl.prove import Proved, prove
 from atl.text.index_notation import BINDERS, INFIX, RESERVED, Level
 

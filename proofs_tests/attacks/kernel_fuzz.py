@@ -36,7 +36,7 @@ from rewrites import kernel
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.kernel import Theorem
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.rule_index import may_match
+from rewrites.matching.patterns import may_match
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument
 from rewrites.rules import RULES

@@ -92,7 +92,7 @@ OF_BUILDING: Final = (
     ),
     Entry(
         "ATL509",
-        "from lowering.device.grids import check_grids\n"
+        "from lowering.device.calls import check_grids\n"
         "f = atl.program('f', [x], atl.gen(n, lambda i: 2 * x[i]))\n"
         "kernel = lowering.compile(reschedule(f).mark('i', 'block.y').goal, target='cuda')\n"
         "check_grids(kernel.kernels, {'n': 100_000}, lambda array, at: 0)  # as a call does\n",

@@ -40,7 +40,7 @@ from rewrites.cursors.cursor import Cursor, cursors
 from rewrites.errors import CertificateError
 from rewrites.kernel import Theorem, reflexivity, rewrite
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.rule_index import may_match
+from rewrites.matching.patterns import may_match
 from rewrites.rule_arguments import Argument
 from rewrites.rules import RULES
 

@@ -17,11 +17,10 @@ from atl.core.index import constant
 from atl.errors import ATLError, InvalidArgument
 from proofs_tests.kernel.corruption import guarded, inlined, reshaped, swapped, tiled
 from rewrites import reschedule
-from rewrites.certificates import certificate, operands, rule_json, term_json, verdict
-from rewrites.certificates.certificate import LARGEST, describe, dumps, loads, save
+from rewrites.certificates import certificate, operands, rule_json, term_json
+from rewrites.certificates.certificate import LARGEST, describe, dumps, loads, save, verify
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import DEEPEST
-from rewrites.certificates.verdict import verify
 from rewrites.errors import CertificateError
 from rewrites.kernel import Theorem, reflexivity
 from rewrites.rules import RULES
@@ -321,7 +320,7 @@ def test_verdict_is_a_theorem_or_a_refusal(tmp_path: Path) -> None:
 
 def test_verify_clears_memos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten: list[bool] = []
-    monkeypatch.setattr(verdict, "forget", lambda: forgotten.append(True))
+    monkeypatch.setattr(certificate, "forget", lambda: forgotten.append(True))
     save(swapped(), tmp_path / "good.json")
     verify(tmp_path / "good.json")
     assert forgotten == [True]

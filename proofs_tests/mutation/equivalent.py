@@ -245,10 +245,8 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_Translation.add_pairs::steps[-1] > 0: Gt becomes GtE::0": "one position has one element",
         "_Translation.inside::False: negated::0": "an element is read at as many positions as its array has dimensions",
     },
-    "padtypes/drawing.py": {
-        "_holds_at::True: negated::0": "the lengths were compared just before",
-    },
     "padtypes/padset.py": {
+        "_holds_at::True: negated::0": "the lengths were compared just before",
         "PadSet._repr_latex_::None if shown is None else f'$\\\\text{{padding where }} {shown.strip('$: never::0":
             "every condition has a formula; for the type checker",
         "PadSet.contains::True: negated::0": "the lengths were compared just before",

@@ -76,7 +76,7 @@ def test_error_is_raised_even_if_drawing_fails(error: Exception, monkeypatch: py
     def undrawable(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("padtypes.drawing.draw_pad_set", undrawable)
+    monkeypatch.setattr("padtypes.padset.draw_pad_set", undrawable)
     assert refused(atl.truncl(1, atl.gen(2, lambda i: 2.0))).picture is None
 
 

@@ -22,7 +22,7 @@ from atl.core.traversal import Path, children
 from atl.errors import ATLError
 from atl.surface.values import as_predicate
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.rule_index import heads, may_match
+from rewrites.matching.patterns import heads, may_match
 from rewrites.metavariables import Kind
 from rewrites.rule import Equation, Rule
 from rewrites.rule_arguments import Argument, Parameter, abstracted

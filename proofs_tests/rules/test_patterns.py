@@ -13,8 +13,7 @@ from proofs_tests.rules.declarations import function_of, restated
 from rewrites import reschedule
 from rewrites import rule as rule_module
 from rewrites.errors import DoesNotApply
-from rewrites.matching.patterns import all_patterns, few_patterns, patterns
-from rewrites.matching.rule_index import Head, heads
+from rewrites.matching.patterns import Head, all_patterns, few_patterns, heads, patterns
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 

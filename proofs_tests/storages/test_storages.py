@@ -16,7 +16,7 @@ from atl.surface.reindexing import Reindexing
 from proofs_tests.storages.storages import STORAGES, T, at_sizes, variables
 from rewrites import reschedule
 from rewrites.errors import NotInjective
-from rewrites.tactics.reindexing.wellformed import check_reindexing
+from rewrites.tactics.reindexing.formulas import check_reindexing
 
 N, M = size("n"), size("m")
 POSITIVE = Facts().assume((T >= 1).node)

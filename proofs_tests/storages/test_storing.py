@@ -37,7 +37,7 @@ from proofs_tests.sessions.session_programs import body, matmul, pipeline
 from proofs_tests.storages.storages import STORAGES, T, faults_in_c
 from rewrites import DoesNotApply, Session, reschedule
 from rewrites.errors import NotInjective
-from rewrites.tactics.reindexing.wellformed import check_reindexing
+from rewrites.tactics.reindexing.formulas import check_reindexing
 
 n, m = atl.sizes("n m")
 

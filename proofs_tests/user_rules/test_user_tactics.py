@@ -141,9 +141,9 @@ def rows_apart(s, by):
 def test_command_lists_tactics_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "own_rows.py"
     path.write_text(FILE, encoding="utf-8")
-    assert main(["tactics", "--own", str(path)]) == 0
+    assert main(["tactics", "--user", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("rows_apart       Runs rows in blocks: ⊞")
-    assert main(["tactics", "--own", str(path), "rows_apart"]) == 0
+    assert main(["tactics", "--user", str(path), "rows_apart"]) == 0
     assert capsys.readouterr().out.startswith("s.rows_apart(by)\n\nRuns rows in blocks")
     assert set(read(path).tactics) == {"rows_apart"}
 
@@ -151,7 +151,7 @@ def test_command_lists_tactics_of_a_file(tmp_path: Path, capsys: pytest.CaptureF
 def test_output_of_a_tactics_file_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "own_that_prints.py"
     path.write_text(FILE + "print('loaded', rows_apart.__name__)\n", encoding="utf-8")
-    assert main(["tactics", "--json", "--own", str(path), "rows_apart"]) == 0
+    assert main(["tactics", "--json", "--user", str(path), "rows_apart"]) == 0
     said = capsys.readouterr()
     assert [each["name"] for each in json.loads(said.out)] == ["rows_apart"]
     assert "loaded rows_apart" in said.err

@@ -27,11 +27,12 @@ from atl.core.traversal import Path
 from atl.errors import ATLError, brief
 from atl.files.atomic import as_path, reason, write_text
 from atl.parsing.parse import parse, parse_predicate
-from atl.prove import without_smt
+from atl.prove import forget, statistics, without_smt
 from atl.text.printing import show, show_predicate, show_program
 from rewrites.admission import described, is_of
 from rewrites.certificates import operands
 from rewrites.certificates.digests import Digests
+from rewrites.certificates.operands import Formats, unknown
 from rewrites.certificates.rule_json import check_digests, names_of, rules_of, rules_written, used_ranks
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
@@ -536,3 +537,49 @@ def _decided_by_z3(steps: Sequence[Step]) -> list[str]:
         for premise in step.premises
         if premise.layer == "z3"
     ]
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of checking a certificate: a theorem, or the error for which it is refused."""
+
+    file: str
+    result: Theorem | ATLError
+    decided_by_z3: int
+    """Number of questions that z3 decided, including those about the start program."""
+
+    @property
+    def theorem(self) -> Theorem | None:
+        """The replayed theorem, or None if the certificate is refused."""
+        return self.result if isinstance(self.result, Theorem) else None
+
+    @property
+    def rule_status(self) -> Mapping[str, str]:
+        """The proof status of each rule used, in words."""
+        used = self.result.steps if isinstance(self.result, Theorem) else ()
+        return {step.rule.name: status_text(step.rule) for step in used}
+
+    def __str__(self) -> str:
+        if isinstance(self.result, ATLError):
+            return f"{self.file}: refused\n{self.result}"
+        return f"{self.file}: {describe(self.result, rule_status=self.rule_status)}"
+
+
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    rules: Mapping[str, Rule] | None = None,
+    smt: bool = True,
+    formats: Formats = unknown,
+) -> Verdict:
+    """Check a certificate like `replay`, with the prover's caches cleared, as in a fresh process."""
+    forget()
+    before = statistics.snapshot()
+    try:
+        result: Theorem | ATLError = replay(path, rules=rules, smt=smt, formats=formats)
+    except ATLError as error:
+        result = error
+    return Verdict(str(path), result, statistics.since(before).z3)

@@ -18,8 +18,7 @@ from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
 from atl.core.traversal import Path, children, conditions_in, names_bound, names_given, own_indices, static
 from atl.errors import ATLError, ParseError, brief
-from atl.parsing.parse_index import IndexReader
-from atl.parsing.tokens import Token
+from atl.parsing.parse_index import IndexReader, Token
 from atl.text.index_notation import BINDERS, INFIX, Level
 from rewrites.cursors.cursor import Cursor
 

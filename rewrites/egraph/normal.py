@@ -23,7 +23,7 @@ from rewrites.egraph.parameters import ENUMERATORS, TileChoices
 from rewrites.egraph.phases import DirectedRule, Phase
 from rewrites.kernel import instance_at
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.rule_index import heads, may_match
+from rewrites.matching.patterns import heads, may_match
 from rewrites.named_operators import PADS_AND_TRUNCATIONS
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument

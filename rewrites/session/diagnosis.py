@@ -28,8 +28,7 @@ from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
 from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply, NoMatch, NotEqual, Part, PremiseFailed, Undetermined, side_name
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.patterns import all_patterns
-from rewrites.matching.rule_index import heads, may_match
+from rewrites.matching.patterns import all_patterns, heads, may_match
 from rewrites.rule import Rule
 from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text

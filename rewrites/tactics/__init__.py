@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rewrites.tactics import annotations, factoring, indices, loops, normal_form, simplification
-from rewrites.tactics.gpu import mapping
-from rewrites.tactics.gpu import storage as gpu_storage
-from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling, unroll_and_jam
+from rewrites.tactics import annotations, factoring, gpu, indices, loops, normal_form, simplification
+from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling
 from rewrites.tactics.reindexing import reordering, storing
 from rewrites.tactics.storage import binding, borders, packing, staging
 from rewrites.tactics.tactic import Tactic
@@ -16,11 +14,11 @@ class Tactics:
     """The tactics, as methods of sessions."""
 
     accumulate = accumulation.accumulate
-    coalesce = mapping.coalesce
+    coalesce = gpu.coalesce
     factor_out = factoring.factor_out
     flatten_loops = loops.flatten_loops
     fuse = staging.fuse
-    gpu_map = mapping.gpu_map
+    gpu_map = gpu.gpu_map
     hoist = staging.hoist
     inline = simplification.inline
     interchange = interchange.interchange
@@ -29,7 +27,7 @@ class Tactics:
     normalize = normal_form.normalize
     pack = packing.pack
     pad = borders.pad
-    pad_rows = gpu_storage.pad_rows
+    pad_rows = gpu.pad_rows
     parallelize = loop_marks.parallelize
     rename = annotations.rename
     reorder = reordering.reorder
@@ -38,14 +36,14 @@ class Tactics:
     solve_for_index = simplification.solve_for_index
     split_loop = loops.split_loop
     stage = staging.stage
-    stage_registers = mapping.stage_registers
-    stage_shared = mapping.stage_shared
+    stage_registers = gpu.stage_registers
+    stage_shared = gpu.stage_shared
     store = storing.store
-    store_transposed = gpu_storage.store_transposed
+    store_transposed = gpu.store_transposed
     tails = tails.tails
     tile = tiling.tile
     unroll = loop_marks.unroll
-    unroll_and_jam = unroll_and_jam.unroll_and_jam
+    unroll_and_jam = loop_marks.unroll_and_jam
     vectorize = loop_marks.vectorize
 
 

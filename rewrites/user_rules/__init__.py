@@ -36,8 +36,7 @@ from rewrites.rule import (
     equation,
     given,
 )
-from rewrites.user_rules.reading import UserDefinitions, read
-from rewrites.user_rules.rules import proof_status, rule
+from rewrites.user_rules.rules import UserDefinitions, proof_status, read, rule
 from rewrites.user_rules.tactics import tactic, tactics
 
 __all__ = [

@@ -1,20 +1,27 @@
-"""User-defined rules: `@rule` on a function that returns an equation."""
+"""User-defined rules: `@rule` on a function that returns an equation, and files of them."""
 
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType
 from typing import overload
 
 from atl.core.dtypes import ANY_DTYPE
 from atl.errors import ATLError, DtypeError, InvalidArgument, brief
+from atl.files.atomic import as_path
+from atl.files.programs import load_module
 from rewrites.elaboration import stated
 from rewrites.metavariables import Kind
 from rewrites.rule import USER_FAMILY, Equation, Rule, is_name, metavariables_of
 from rewrites.rule_checking.registry import register, status_of
 from rewrites.rule_checking.status import ProofStatus
 from rewrites.rule_statement import Ranks, RuleStatement, choices_of_ranks
+from rewrites.user_rules import tactics
+
+# -- declaration ------------------------------------------------------------------------------------------------------
 
 
 @overload
@@ -155,3 +162,27 @@ def _check_parameters(function: FunctionType, kinds: Mapping[str, Kind]) -> None
                 f"the parameter {name} of the rule {function.__name__} is not a metavariable",
                 required="a plain parameter with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
             )
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UserDefinitions:
+    """The rules and tactics that a module declares, by name."""
+
+    rules: dict[str, Rule] = field(default_factory=dict)
+    tactics: dict[str, Callable[..., object]] = field(default_factory=dict)
+
+
+def read(path: str | os.PathLike[str]) -> UserDefinitions:
+    """Run a Python file and return the rules and tactics that it declares. Each rule is checked when it is declared.
+
+    Raises the errors of the file, and `InvalidArgument` for a file that cannot be run.
+    """
+    file = as_path(path, like="rules.py")
+    values = list(vars(load_module(str(file))).values())
+    known = tactics.tactics()
+    stated = {value.name: value for value in values if isinstance(value, Rule) and status_of(value) is not None}
+    found = {name: made for name, made in known.items() if any(made is value for value in values)}
+    return UserDefinitions(stated, found)

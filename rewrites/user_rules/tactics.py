@@ -22,7 +22,7 @@ def tactic(function: F) -> F:
 
     The function makes the same calls of the session that a user makes by hand. They are recorded and undone as one
     call; if one of them is refused, the session stays unchanged. Every call goes through the kernel, so a tactic cannot
-    prove anything false. Its docstring contains before → after; `atl tactics --own FILE` lists it.
+    prove anything false. Its docstring contains before → after; `atl tactics --user FILE` lists it.
 
     Raises `InvalidArgument`, and `InvalidName` for the name of a built-in tactic.
 

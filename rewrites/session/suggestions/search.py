@@ -22,8 +22,7 @@ from rewrites.derivation import Derivation
 from rewrites.egraph.phases import ANY_TERM, NON_TERMINATING, TABLE
 from rewrites.kernel import Theorem
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.patterns import outermost
-from rewrites.matching.rule_index import heads, may_match
+from rewrites.matching.patterns import heads, may_match, outermost
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session.diagnosis import attach_call_site

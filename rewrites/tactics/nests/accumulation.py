@@ -14,8 +14,7 @@ from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply
 from rewrites.tactics import arg
 from rewrites.tactics.loops import find_loops, first_possible
-from rewrites.tactics.nests.bounds import guard_to_bound
-from rewrites.tactics.nests.guards import lift_guards
+from rewrites.tactics.nests.guards import guard_to_bound, lift_guards
 from rewrites.tactics.nests.interchange import interchange_at
 from rewrites.tactics.storage.binding import check_name
 from rewrites.tactics.storage.padding import keep_padding

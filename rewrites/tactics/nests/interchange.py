@@ -18,7 +18,7 @@ from rewrites.errors import DoesNotApply
 from rewrites.tactics import arg
 from rewrites.tactics.indices import closed, simplify_indices
 from rewrites.tactics.loops import WORD_OF, find_loops, first_possible
-from rewrites.tactics.nests.bounds import guard_to_bound
+from rewrites.tactics.nests.guards import guard_to_bound
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.staging import stage
 from rewrites.tactics.tactic import tactic

@@ -20,8 +20,7 @@ from rewrites.errors import DoesNotApply
 from rewrites.tactics import arg
 from rewrites.tactics.indices import closed, remove_clamps
 from rewrites.tactics.loops import find_loops, split_at
-from rewrites.tactics.nests.bounds import LoopBound, guard_to_bound, solve, split_extrema
-from rewrites.tactics.nests.guards import lift_guards
+from rewrites.tactics.nests.guards import LoopBound, guard_to_bound, lift_guards, solve, split_extrema
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.padding import cuts_only_padding
 from rewrites.tactics.tactic import tactic

@@ -1,22 +1,47 @@
-"""Loops over elements: a tensor as the sum of its elements, each scattered to its place in a layout."""
+"""Sums over elements, each scattered to its place in a layout: Kronecker deltas, whole tensors, and packed segments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from atl.checks.scope import Scope
-from atl.core.index import ONE, ZERO, Index, Var, index
-from atl.core.predicate import Predicate, conjunction, equal
-from atl.core.substitution import shift_term
+from atl.core.index import ONE, ZERO, Bound, Index, Leaf, Var, bound, index
+from atl.core.predicate import Predicate, at_most, conjunction, disjunction, equal
+from atl.core.substitution import shift_term, transform
 from atl.core.terms import Access, Expr, Guard, Reduce
 from atl.core.traversal import Path
-from atl.surface.reindexing import Reindexing
+from atl.surface.reindexing import Packing, Reindexing
 from atl.surface.values import IndexExpr
 from rewrites.derivation import Derivation
 from rewrites.rule_arguments import Argument, Function
-from rewrites.tactics.reindexing.delta import merge_sum_guards, to_delta_sum, to_place
-from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate
-from rewrites.tactics.reindexing.variables import element_variables
+from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate, element_variables
+
+# -- Kronecker deltas -------------------------------------------------------------------------------------------------
+
+
+def to_delta_sum(work: Derivation, at: Path, extent: Index, wanted: Index, element: Function, name: str) -> None:
+    """Rewrite e(a) → Σ[i < n] [i = a] · e(i), where a is within n."""
+    arguments: dict[str, Argument] = {"lo": ZERO, "hi": extent, "a": wanted, "e": element}
+    work.apply(work.rule("sum_delta_within"), at, arguments, reverse=True)
+    work.rename(at, name)
+
+
+def merge_sum_guards(work: Derivation, at: Path, count: int) -> None:
+    """Merge the guards of `count` nested sums: Σ[i] [p] · Σ[j] [q] · e → Σ[i] Σ[j] [p ∧ q] · e."""
+    inside = (*at, 0)
+    for _ in range(count - 1):
+        work.rewrite("sum_guard", inside)
+        inside = (*inside, 0)
+        work.rewrite("guard_guard", inside)
+
+
+def to_place(work: Derivation, at: Path, extent: Index, place: Index, wanted: Index) -> None:
+    """Rewrite [k = i] · e → (place n i e)[k]."""
+    arguments: dict[str, Argument] = {"n": extent, "i": place, "e": work.term((*at, 0)), "k": wanted}
+    work.apply(work.rule("place_access"), at, arguments, reverse=True)
+
+
+# -- elements ---------------------------------------------------------------------------------------------------------
 
 
 def in_fewer_digits(made: Reindexing, most: int) -> Reindexing:
@@ -129,3 +154,63 @@ class Elements:
         """Split a guard: [p ∧ q] · e → [p] · [q] · e."""
         arguments: dict[str, Argument] = {"p": first, "q": rest, "e": self.work.term((*at, 0))}
         self.work.apply(self.work.rule("guard_guard"), at, arguments, reverse=True)
+
+
+# -- packed segments --------------------------------------------------------------------------------------------------
+
+
+def in_segments(work: Derivation, path: Path, packing: Packing, keys: Index) -> Path:
+    """Rewrite a box of keys and positions to reads of consecutive segments; return the path to the segments.
+
+    ⊞[k < K] ⊞[q < Q] [hit] · e(k, q)
+    →  ⊞[k < K] ⊞[q < Q] [q < length(k)] · (Σ[l < K] Σ[r < length(l)] place P at(l, r) e(l, r))[at(k, q)]
+    """
+    at = (*path, 0, 0)
+    if isinstance(work.term(at), Guard):
+        scope = work.cursor(at).scope
+        work.attempt("guard_equivalent", at, q=closed_predicate(packing.contains(*scope.indices[-2:]), scope, ()))
+        at = (*at, 0)
+    _summed_by_segment(work, at, packing, keys)
+    _placed_in_segment(work, (*at, 0, 0), packing)
+    for outer in ((*at, 0), at):
+        work.rewrite("get_sum", outer, reverse=True)
+    return (*at, 0)[len(path) :]
+
+
+def _summed_by_segment(work: Derivation, at: Path, packing: Packing, keys: Index) -> None:
+    """Rewrite e(k, q) → Σ[l < K] Σ[r < length(l)] [l = k ∧ r = q] · e(l, r)."""
+    scope = work.cursor(at).scope
+    key = scope.indices[-2]
+    names = [getattr(each.atom, "name", "") for each in scope.indices[-2:]]
+    for position, extent in ((0, packing.count(key)), (1, keys)):
+        element = Function(("index",), _abstracted(work.term(at), position))
+        to_delta_sum(work, at, closed_formula(extent, scope, ()), bound(position), element, names[-1 - position])
+    merge_sum_guards(work, at, 2)
+
+
+def _placed_in_segment(work: Derivation, at: Path, packing: Packing) -> None:
+    """Rewrite [l = k ∧ r = q] · e(l, r) → (place P at(l, r) e(l, r))[at(k, q)].
+
+    The order of two segments is added to the condition first, since the two proofs are easier than one.
+    """
+    scope = work.cursor(at).scope
+    key, position, own_key, own_position = scope.indices[-4:]
+    wanted, own = packing.at(key, position), packing.at(own_key, own_position)
+    met = equal(wanted, own)
+    in_order = [disjunction([at_most(b, a), packing.disjoint(a, b)]) for a, b in ((key, own_key), (own_key, key))]
+    for condition in (conjunction([met, *in_order]), met):
+        work.rewrite("guard_equivalent", at, q=closed_predicate(condition, scope, ()))
+    extent, place, read = (closed_formula(x, scope, ()) for x in (packing.places, own, wanted))
+    to_place(work, at, extent, place, read)
+
+
+def _abstracted(term: Expr, position: int) -> Expr:
+    """Abstract the term over the index at this position, under one more binder."""
+
+    def moved(leaf: Leaf, depth: int) -> Index:
+        if not isinstance(leaf, Bound) or leaf.position < depth:
+            return index(leaf)
+        free = leaf.position - depth
+        return bound(depth if free == position else leaf.position + 1)
+
+    return transform(term, moved)

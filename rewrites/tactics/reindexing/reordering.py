@@ -22,9 +22,8 @@ from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import find_loops, first_possible
 from rewrites.tactics.nests.tiling import as_targets
-from rewrites.tactics.reindexing.delta import merge_sum_guards, to_delta_sum
-from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate, reindexing_at
-from rewrites.tactics.reindexing.variables import place_variables
+from rewrites.tactics.reindexing.elements import merge_sum_guards, to_delta_sum
+from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate, place_variables, reindexing_at
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.tactic import tactic
 

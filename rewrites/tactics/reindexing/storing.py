@@ -24,16 +24,15 @@ from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
-from rewrites.tactics.reindexing.elements import Elements, in_fewer_digits
+from rewrites.tactics.reindexing.elements import Elements, in_fewer_digits, in_segments
 from rewrites.tactics.reindexing.formulas import (
+    check_reindexing,
     closed_formula,
     closed_predicate,
+    place_variables,
     reindexing_at,
     substitute_leaf,
 )
-from rewrites.tactics.reindexing.segments import in_segments
-from rewrites.tactics.reindexing.variables import place_variables
-from rewrites.tactics.reindexing.wellformed import check_reindexing
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, check_name
 from rewrites.tactics.tactic import tactic

@@ -13,8 +13,7 @@ from atl.errors import InvalidArgument
 from rewrites.derivation import Derivation
 from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_indices
-from rewrites.tactics.reindexing.formulas import over_bound, reindexing_at
-from rewrites.tactics.reindexing.variables import element_variables
+from rewrites.tactics.reindexing.formulas import element_variables, over_bound, reindexing_at
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.sparse.operands import Given
 

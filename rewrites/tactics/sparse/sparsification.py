@@ -19,8 +19,14 @@ from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import WORD_OF
 from rewrites.tactics.nests.guards import split_guard
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
-from rewrites.tactics.sparse.loop_elimination import CannotEliminate, depends_on, eliminate_loop, fixed_below, solutions
-from rewrites.tactics.sparse.matching_sums import hoist_matching_sums
+from rewrites.tactics.sparse.loop_elimination import (
+    CannotEliminate,
+    depends_on,
+    eliminate_loop,
+    fixed_below,
+    hoist_matching_sums,
+    solutions,
+)
 
 READ_RULES: Final = (*OF_ACCESSES, "place_access")
 ONLY_SUMS: Final = "an operand that is only multiplied, added, negated or divided, within loops and sums"

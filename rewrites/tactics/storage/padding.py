@@ -11,8 +11,7 @@ from atl.prove import Proved, upper_bound
 from padtypes import truncation_at
 from rewrites.derivation import Derivation
 from rewrites.tactics.indices import closed
-from rewrites.tactics.nests.bounds import split_extrema
-from rewrites.tactics.nests.guards import lift_guard, used_positions
+from rewrites.tactics.nests.guards import lift_guard, split_extrema, used_positions
 from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 

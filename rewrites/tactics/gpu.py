@@ -1,8 +1,8 @@
-"""Mapping of loops to GPU blocks and threads, and of operands to shared memory and registers."""
+"""Tactics for GPU kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import inf
 
@@ -13,7 +13,7 @@ from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import chosen, nothing_chosen, restrict
+from rewrites.cursors.targets import Target, chosen, nothing_chosen, restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics import arg
@@ -21,10 +21,13 @@ from rewrites.tactics.loops import as_bound, first_possible
 from rewrites.tactics.nests.accumulation import accumulate
 from rewrites.tactics.nests.tiling import as_targets, nested_loops, tile, tile_loop
 from rewrites.tactics.operand_reads import operand_name, reads_of
-from rewrites.tactics.simplification import find_lets, simplify_guards
+from rewrites.tactics.simplification import find_lets, reduce_accesses, simplify_guards
 from rewrites.tactics.storage.packing import pack
-from rewrites.tactics.storage.staging import stage
+from rewrites.tactics.storage.staging import stage, stage_at
 from rewrites.tactics.tactic import tactic
+
+# -- mapping ----------------------------------------------------------------------------------------------------------
+
 
 # -- loops ------------------------------------------------------------------------------------------------------------
 
@@ -270,3 +273,84 @@ def stage_registers(work: Derivation, what: arg.Term, *, at: arg.Around, name: a
     else:
         stage(work, what, at=at, name=called)
     work.mark(find_lets(work, called)[-1].path, LetMark.REGISTERS)
+
+
+# -- storage of buffers -----------------------------------------------------------------------------------------------
+
+
+@tactic
+def store_transposed(work: Derivation, name: arg.Let) -> None:
+    """Store a let of rank two or more with its last two dimensions exchanged; the loops that fill it do not change.
+
+    let x := e in … x[i, j] …  →  let x := transpose e in … x[j, i] …
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (A : float32[4, 8]) : float32[8] := "
+    ...     "let x := ⊞[i < 4] ⊞[j < 8] 2 * A[i, j] in Σ[i < 4] ⊞[j < 8] x[i, j]"))
+    >>> s.store_transposed("x")
+    f (A : float32[4, 8]) : float32[8] :=
+      let x := transpose ⊞[i < 4] ⊞[j < 8] 2 * A[i, j] in Σ[i < 4] ⊞[j < 8] x[j, i]
+    """
+
+    def stored(matrix: Path) -> Path:
+        work.rewrite("transpose_transpose", matrix, reverse=True)
+        return (*matrix, 0)
+
+    _rebind(work, name, stored)
+
+
+@tactic
+def pad_rows(work: Derivation, name: arg.Let, by: arg.Count = 1) -> None:
+    """Store a let of rank two or more with `by` unused elements after each row, to avoid shared-memory bank conflicts.
+
+    let x := e in … x[i, j] …  →  let x := transpose padr 1 transpose e in … x[i, j] …, with rows longer by 1
+
+    Elements of a column then lie in different banks; without padding, a column of rows of 32 numbers is in one bank.
+    The loops that fill the let do not change.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (A : float32[4, 8]) : float32[8] := "
+    ...     "let x := ⊞[i < 4] ⊞[j < 8] 2 * A[i, j] in Σ[i < 4] ⊞[j < 8] x[i, j]"))
+    >>> s.pad_rows("x")
+    f (A : float32[4, 8]) : float32[8] :=
+      let x := transpose padr 1 transpose ⊞[i < 4] ⊞[j < 8] 2 * A[i, j] in Σ[i < 4] ⊞[j < 8] x[i, j]
+    """
+
+    def stored(matrix: Path) -> Path:
+        more = as_bound(by, work.cursor(matrix))
+        if (more.constant or 0) < 1:
+            raise InvalidArgument(f"rows padded by {brief(by)}", required="a positive number")
+        work.rewrite("transpose_transpose", matrix, reverse=True)
+        columns = (*matrix, 0)
+        work.rewrite("truncr_padr", columns, reverse=True, k=more)
+        padded = (*columns, 0)
+        work.rewrite("transpose_transpose", padded, reverse=True)
+        return (*padded, 0)
+
+    _rebind(work, name, stored)
+
+
+def _rebind(work: Derivation, name: Target, stored: Callable[[Path], Path]) -> None:
+    """Bind another form of a let's value; `stored` rewrites a matrix to that form and returns its path."""
+
+    def bound(let: Cursor) -> None:
+        assert isinstance(let.term, Let)
+        path, called, mark = let.path, let.term.name, let.term.mark
+        matrix = (*path, 0)
+        while work.term(matrix).type.rank > 2:
+            # The outer dimensions are unchanged, and become loops.
+            if not isinstance(work.term(matrix), Gen):
+                work.rewrite("gen_eta", matrix, reverse=True)
+            matrix = (*matrix, 0)
+        if work.term(matrix).type.rank < 2:
+            raise DoesNotApply(
+                f"{called} has {'no' if not let.term.value.type.rank else 'a single'} row",
+                place=place_of(work.goal, path),
+                required="a let of rank two or more",
+            )
+        stage_at(work, stored(matrix), path, called)
+        work.mark(path, mark)
+        work.rewrite("unfold_let", (*path, 1))
+        reduce_accesses(work, (*path, 1))
+
+    work.try_each(find_lets(work, name), bound)

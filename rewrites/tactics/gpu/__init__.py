@@ -1,1 +1,0 @@
-"""Tactics for GPU kernels."""
