@@ -262,7 +262,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "text without unpaired surrogates is never refused; only slower",
         "_replayed_from::True: negated::0": "both have the same number of lines",
         "dumps::True: negated::0": "both have the same number of lines",
-        "load::1: one more::0": "one more byte is read of a file that is too long anyway",
+        "replay::1: one more::0": "one more byte is read of a file that is too long anyway",
     },
     "rewrites/certificates/digests.py": {
         "Digests._of_identity::if found is None: always::0": "the value is computed again, and is the same",
