@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from atl.core import index as ix
 from atl.errors import InvalidArgument, brief
+from lowering.targets.machine import Machine
 from rewrites.tactics.tactic import check_documented, name_of
-
-if TYPE_CHECKING:
-    from lowering.targets.machine import Machine
-    from rewrites.session.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ class Recipe:
         """The first line of its docstring."""
         return (self.schedule.__doc__ or "").strip().split("\n")[0]
 
-    def __call__(self, s: Session, context: Context, **parameters: Any) -> Session:
+    def __call__(self, s: Any, context: Context, **parameters: Any) -> Any:
         """Run the recipe on a session. Parameters that are not passed get their preferred values.
 
         If a call fails, the session is unchanged.

@@ -246,8 +246,8 @@ def stage_windows(s: Any, *, context: Context, tile: tuple[int, int | None] | No
     """Compute tiles, each with the part of the lets that it reads: ⊞[y] ⊞[x] b → ⊞[yo] let e := … in ⊞[yi] ⊞[x] b.
 
     A tile is a strip of whole rows, or has columns too. Values at its border are computed by its neighbours too. A let
-    that is read at its reader's own row is computed row by row. `tile=None` means strips if their buffers are known to
-    fit in a share of L2, or if there are several lets or dimensions; otherwise tiles whose buffers fit in L1.
+    that is read at its reader's own row is computed row by row. `tile=None` means strips if there are several lets or
+    more dimensions, or if a strip is known to fit in a share of L2; otherwise tiles whose buffers fit in L1.
     """
     found = [group for group in groups(s.goal) if group.producers and group.has_window]
     if not found:
@@ -274,10 +274,8 @@ def _tile(group: Group, context: Context) -> tuple[int, int | None]:
     if len(loops) != 2:
         return strips
     row = context.extent(loops[-1].extent)
-    if row is None:
-        return strips if len(group.producers) > 1 else (ROWS, _tile_columns(context))
-    size = len(group.producers) * (ROWS + 2) * row * itemsize(context.dtype)
-    return strips if size <= context.machine.l2 // 4 else (ROWS, _tile_columns(context))
+    fits = row is not None and (ROWS + 2) * row * itemsize(context.dtype) <= context.machine.l2 // 4
+    return strips if fits or len(group.producers) > 1 else (ROWS, _tile_columns(context))
 
 
 def _root(s: Any, group: Group) -> Nest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from atl.errors import ATLError, InvalidArgument, brief
 from lowering.targets.machine import Machine, machine
@@ -13,9 +13,6 @@ from rewrites.recipes import contractions, fusion, movement, preparation
 from rewrites.recipes.declaration import Context, Recipe
 from rewrites.session.tuning.search import autotune
 from rewrites.session.tuning.tuned import Tuned
-
-if TYPE_CHECKING:
-    from rewrites.session.session import Session
 
 RECIPES: Final[tuple[Recipe, ...]] = (
     preparation.elements,
@@ -60,7 +57,7 @@ class Report:
 
     machine: Machine
     outcomes: tuple[Outcome, ...]
-    tuned: Tuned[Session] | None = None
+    tuned: Tuned[Any] | None = None
 
     @property
     def applied(self) -> tuple[Outcome, ...]:
@@ -78,7 +75,7 @@ class Report:
 
 
 def optimize(
-    s: Session,
+    s: Any,
     sizes: Mapping[str, int] | None,
     seconds: float | None,
     machine_model: Machine | None,
@@ -86,7 +83,7 @@ def optimize(
     *,
     parallel: bool,
     **options: Any,
-) -> tuple[Session, Report]:
+) -> tuple[Any, Report]:
     """Return a branch of the session at the optimized goal, and the report. `options` are those of `autotune`."""
     chosen = _checked_recipes(recipes)
     if machine_model is not None and not isinstance(machine_model, Machine):
@@ -109,7 +106,7 @@ def optimize(
     if seconds is None:
         return branch, Report(model, tuple(outcomes))
 
-    def schedule(**given: Any) -> Session:
+    def schedule(**given: Any) -> Any:
         candidate = s.branch()
         run_recipes(candidate, context, chosen, given)
         return candidate
@@ -132,7 +129,7 @@ def _checked_recipes(recipes: Sequence[Recipe] | None) -> Sequence[Recipe]:
     return recipes
 
 
-def _checked_sizes(s: Session, sizes: Mapping[str, int]) -> dict[str, int]:
+def _checked_sizes(s: Any, sizes: Mapping[str, int]) -> dict[str, int]:
     if not isinstance(sizes, Mapping) or not all(type(value) is int and value >= 0 for value in sizes.values()):
         raise InvalidArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
     unknown = [name for name in sizes if name not in s.goal.sizes]
@@ -144,7 +141,7 @@ def _checked_sizes(s: Session, sizes: Mapping[str, int]) -> dict[str, int]:
     return dict(sizes)
 
 
-def run_recipes(s: Session, context: Context, recipes: Sequence[Recipe], given: Mapping[str, Any]) -> list[Outcome]:
+def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapping[str, Any]) -> list[Outcome]:
     """Run each recipe on the session. A recipe that fails, or whose goal would not compile, is left out.
 
     `given` are parameters by their names in `choices`; the others get the values that the model prefers.
