@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from atl.core.program import Program, checked_program
+from atl.core.program import Program
 from atl.errors import InvalidArgument, brief
 from atl.parameters import check_calls
 from atl.surface.program import program as make_program
@@ -77,10 +77,12 @@ def compile(  # noqa: A001
         raise InvalidArgument(f"optimize={brief(optimize)}", required="optimize=True or optimize=False")
     if optimize:
         from rewrites import reschedule
+        from rewrites.recipes.optimize import optimize as make_fast
 
         if target != "c":
             raise InvalidArgument(f"optimize=True for target={target!r}", required='target="c"')
-        program = reschedule(checked_program(program)).optimize(sizes).goal
+        made, _ = make_fast(reschedule(program), sizes, remembered=True)
+        program = made.goal
     return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math)
 
 

@@ -48,7 +48,7 @@ Scheduling: TypeAlias = Callable[..., object]
 """A function `schedule(s, **parameters)` that makes calls on a session. A parameter `context` gets the `Context`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
     """A named schedule for goals of some form, with the choices of its parameters."""
 

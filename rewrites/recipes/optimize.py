@@ -12,6 +12,7 @@ from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.recipes import contractions, fusion, movement, preparation
 from rewrites.recipes.declaration import Context, Recipe
 from rewrites.session.tuning.search import autotune
+from rewrites.session.tuning.table import best_known
 from rewrites.session.tuning.tuned import Tuned
 
 RECIPES: Final[tuple[Recipe, ...]] = (
@@ -30,6 +31,17 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     movement.share_by_threads,
 )
 """The built-in recipes, in the order in which they run."""
+
+
+OPTIONAL: Final = (
+    preparation.multiply_by_reciprocals,
+    preparation.unroll_taps,
+    fusion.jam_rows,
+    fusion.stage_windows,
+    fusion.fuse_epilogues,
+    fusion.fuse_rows,
+)
+"""Recipes that change what is computed where: measuring decides whether they pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +88,19 @@ class Report:
 
 def optimize(
     s: Any,
-    sizes: Mapping[str, int] | None,
-    seconds: float | None,
-    machine_model: Machine | None,
-    recipes: Sequence[Recipe] | None,
+    sizes: Mapping[str, int] | None = None,
+    seconds: float | None = None,
+    machine_model: Machine | None = None,
+    recipes: Sequence[Recipe] | None = None,
     *,
-    parallel: bool,
+    parallel: bool = False,
+    remembered: bool = False,
     **options: Any,
 ) -> tuple[Any, Report]:
-    """Return a branch of the session at the optimized goal, and the report. `options` are those of `autotune`."""
+    """Return a branch of the session at the optimized goal, and the report. `options` are those of `autotune`.
+
+    With `remembered`, the parameters are those of the fastest schedule that was measured on this machine, if any.
+    """
     chosen = _checked_recipes(recipes)
     if machine_model is not None and not isinstance(machine_model, Machine):
         raise InvalidArgument(f"machine={brief(machine_model)}", required="an atl.Machine, such as atl.machine()")
@@ -103,6 +119,9 @@ def optimize(
     context = Context(model, s.goal.body.type.dtype or "float32", known, parallel)
     branch = s.branch()
     outcomes = run_recipes(branch, context, chosen, {})
+    if remembered and (best := best_known(s.goal, sizes, choices=choices(outcomes, context))) is not None:
+        branch = s.branch()
+        outcomes = run_recipes(branch, context, chosen, best)
     if seconds is None:
         return branch, Report(model, tuple(outcomes))
 
@@ -144,11 +163,14 @@ def _checked_sizes(s: Any, sizes: Mapping[str, int]) -> dict[str, int]:
 def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapping[str, Any]) -> list[Outcome]:
     """Run each recipe on the session. A recipe that fails, or whose goal would not compile, is left out.
 
-    `given` are parameters by their names in `choices`; the others get the values that the model prefers.
+    `given` are parameters by their names in `choices`; the others get the values that the model prefers. A recipe whose
+    own name has the value False does not run.
     """
     outcomes: list[Outcome] = []
     problems = diagnostics(s.goal)
     for each in recipes:
+        if not given.get(each.name, True):
+            continue
         passed = {
             name: given.get(f"{each.name}_{name}", values(context)[0]) for name, values in each.choices.items()
         }  # fmt: skip
@@ -167,10 +189,11 @@ def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapp
 
 
 def choices(outcomes: Sequence[Outcome], context: Context) -> dict[str, list[Any]]:
-    """Return the choices of the recipes that fitted, as "recipe_parameter"."""
-    return {
-        f"{outcome.recipe.name}_{name}": list(dict.fromkeys(values(context)))
-        for outcome in outcomes
-        if outcome.calls
-        for name, values in outcome.recipe.choices.items()
+    """Return the choices of the recipes that fitted, as "recipe_parameter", and whether optional ones run at all."""
+    fitted = [outcome.recipe for outcome in outcomes if outcome.calls]
+    numbers = {
+        f"{each.name}_{name}": list(dict.fromkeys(values(context)))
+        for each in fitted
+        for name, values in each.choices.items()
     }
+    return numbers | {each.name: [True, False] for each in fitted if each in OPTIONAL}
