@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 
 from atl.core import index as ix
 from atl.core import terms
 from atl.core.program import Program
 from lowering.targets.machine import itemsize
-from rewrites.cursors.cursor import Cursor, cursor_at, walk
+from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.cursors.targets import Handle
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import Context, recipe
-from rewrites.recipes.structure import Loop, Read, loop_at, reads_below, target_of
+from rewrites.recipes.structure import Loop, Read, everywhere, loop_at, reads_below, target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Contraction:
 
 def contractions(program: Program) -> Iterator[Contraction]:
     """Yield the sums of products whose elements are scalars, with at least one loop around each."""
-    for cursor in walk(cursor_at(program, ()), top_down=True):
+    for cursor in everywhere(program):
         if _is_sum(cursor) and not (cursor.above is not None and _is_sum(cursor.above)):
             loops, sums, body = _loops_around(cursor), [loop_at(cursor)], cursor.child(0)
             while isinstance(body.term, terms.Guard) or _is_sum(body):
@@ -194,10 +195,6 @@ class Tiling:
         self.accumulate(name)
 
 
-def _is_among(found: Contraction, refused: list[tuple[Handle, DoesNotApply]]) -> bool:
-    return any(found.sum.path == place.path for place, _ in refused)
-
-
 SHARE: Final = 4
 """An operand larger than the last cache divided by this is read in blocks."""
 
@@ -211,37 +208,77 @@ def _terms(found: Contraction, row: Loop, context: Context) -> int:
     return 0 if terms <= fitting else max(256, min(1024, 1 << (fitting.bit_length() - 1)))
 
 
-@recipe(
-    tile=lambda context: context.machine.register_tiles(context.dtype),
-    terms=lambda context: (None, 0, 512, 256),
-    width=lambda context: (4, 8, 2),
-)
-def contract(s: Any, *, context: Context, tile: tuple[int, int], terms: int | None, width: int) -> None:
-    """Compute sums of products in register tiles over packed operands: Σp a * b → let acc := Σp ⊞ii ⊞ji a * bp in …
-
-    A tile has rows x columns if an operand is reused for all rows; its panel is packed. The sum is computed in blocks
-    of `terms`; None means blocks if the operand with the rows is known to be larger than a share of the last cache.
-    Without reuse a tile is `width` vectors wide. Sums along contiguous memory, as in a matrix times a vector, are
-    computed for several rows together.
-    """
-    rows, columns = tile
-    refused: list[tuple[Handle, DoesNotApply]] = []
-    count = 0
-    while found := next((each for each in contractions(s.goal) if not _is_among(each, refused)), None):
+def _each(
+    s: Any, fits: Callable[[Contraction], bool], schedule: Callable[[Tiling, str], object], required: str
+) -> None:
+    """Schedule each contraction that fits; those that a tactic refuses are left as they are. Raises `DoesNotApply`."""
+    refused: list[Handle] = []
+    failure: DoesNotApply | None = None
+    scheduled = 0
+    while True:
+        passed = {place.path for place in refused}
+        found = next((each for each in contractions(s.goal) if each.sum.path not in passed and fits(each)), None)
+        if found is None:
+            break
         branch = s.branch()
-        tiling, name = Tiling(branch, found), "acc" if count == 0 else f"acc{count}"
         try:
-            if found.row is not None:
-                blocked = _terms(found, found.row, context) if terms is None else terms
-                tiling.by_registers(found.row, rows, columns, blocked, name)
-            elif found.is_contiguous:
-                tiling.by_columns(width * context.machine.lanes(context.dtype), name)
-            else:
-                tiling.dot_products(rows, name)
+            schedule(Tiling(branch, found), _unused(branch.goal))
         except DoesNotApply as error:
-            refused.append((s.find(found.sum.path), error))
+            refused.append(s.find(found.sum.path))
+            failure = failure or error
         else:
             s.continue_as(branch)
-            count += 1
-    if not count:
-        raise refused[0][1] if refused else DoesNotApply("no sum of products", required="a sum of products in a loop")
+            scheduled += 1
+    if not scheduled:
+        raise failure or DoesNotApply("no sum of products has this form", required=required)
+
+
+def _unused(program: Program) -> str:
+    """Return a name for a buffer of sums that no binder of the program has."""
+    taken = {name for cursor in everywhere(program) for name in cursor.called}
+    return next(name for k in count() if (name := f"acc{k}" if k else "acc") not in taken)
+
+
+@recipe(tile=lambda context: context.machine.register_tiles(context.dtype), terms=lambda context: (None, 512, 256))
+def tile_sums(s: Any, *, context: Context, tile: tuple[int, int], terms: int | None) -> None:
+    """Compute sums of products in register tiles over packed operands: Σp a * b → let acc := Σp ⊞ii ⊞ji a * bp in …
+
+    This suits sums in which an operand is reused for all rows of a tile, as in a product of matrices, a convolution of
+    channels, or attention. Sums are computed in blocks of `terms`; None means blocks if the operand with the rows is
+    known to be larger than a share of the last cache.
+    """
+
+    def schedule(tiling: Tiling, name: str) -> None:
+        row = tiling.found.row
+        assert row is not None
+        tiling.by_registers(row, *tile, _terms(tiling.found, row, context) if terms is None else terms, name)
+
+    _each(s, lambda found: found.row is not None, schedule, "an operand that some rows share, as B[p, j] for all i")
+
+
+@recipe(width=lambda context: tuple(vectors * context.machine.lanes(context.dtype) for vectors in (4, 8, 2)))
+def accumulate_columns(s: Any, *, width: int) -> None:
+    """Accumulate `width` columns in registers: ⊞j Σp a(p) * b(p, j) → ⊞jo let acc := Σp ⊞ji a * b in …
+
+    This suits sums that share nothing between rows but run along the last dimension, as a sparse matrix times a matrix.
+    """
+    _each(
+        s,
+        lambda found: found.row is None and found.is_contiguous,
+        lambda tiling, name: tiling.by_columns(width, name),
+        "operands that are read along their rows, as x[p, j]",
+    )
+
+
+@recipe(rows=lambda context: (context.machine.register_tile(context.dtype)[0], 4, 2))
+def accumulate_rows(s: Any, *, rows: int) -> None:
+    """Compute sums along contiguous memory for several rows together: ⊞i Σp a * x → ⊞io let acc := Σp ⊞ii a * x in …
+
+    This suits a matrix times a vector: each element of the vector is loaded once for all rows.
+    """
+    _each(
+        s,
+        lambda found: found.row is None and not found.is_contiguous,
+        lambda tiling, name: tiling.dot_products(rows, name),
+        "a sum along rows, as of a[i, p] * x[p]",
+    )

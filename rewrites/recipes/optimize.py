@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Final
 
 from atl.errors import ATLError, InvalidArgument, brief
@@ -24,7 +25,9 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     fusion.stage_windows,
     fusion.fuse_epilogues,
     fusion.fuse_rows,
-    contractions.contract,
+    contractions.tile_sums,
+    contractions.accumulate_columns,
+    contractions.accumulate_rows,
     movement.transpose_in_tiles,
     movement.guards_to_bounds,
     movement.stream_results,
@@ -115,6 +118,7 @@ def optimize(
             suggestions=(f"s.optimize(sizes={{{', '.join(f'{name!r}: 1000' for name in s.goal.sizes)}}}, seconds=30)",),
         )
     known = _checked_sizes(s, sizes or {})
+    begun = monotonic()
     model = machine() if machine_model is None else machine_model
     context = Context(model, s.goal.body.type.dtype or "float32", known, parallel)
     branch = s.branch()
@@ -125,15 +129,17 @@ def optimize(
     if seconds is None:
         return branch, Report(model, tuple(outcomes))
 
+    derived: dict[int, list[Outcome]] = {}
+
     def schedule(**given: Any) -> Any:
         candidate = s.branch()
-        run_recipes(candidate, context, chosen, given)
+        derived[id(candidate)] = run_recipes(candidate, context, chosen, given)
         return candidate
 
-    tuned = autotune(schedule, choices(outcomes, context), known, seconds, start=s.theorem, **options)
-    if tuned.session is None or tuned.best is None:
-        return branch, Report(model, tuple(outcomes), tuned)
-    return tuned.session, Report(model, tuple(run_recipes(s.branch(), context, chosen, tuned.best.parameters)), tuned)
+    left = max(0.0, seconds - (monotonic() - begun))
+    tuned = autotune(schedule, choices(outcomes, context), known, left, start=s.theorem, **options)
+    best = branch if tuned.session is None else tuned.session
+    return best, Report(model, tuple(derived.get(id(best), outcomes)), tuned)
 
 
 def _checked_recipes(recipes: Sequence[Recipe] | None) -> Sequence[Recipe]:
