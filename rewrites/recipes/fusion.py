@@ -109,11 +109,22 @@ class Group:
 
     @property
     def has_window(self) -> bool:
-        """True if some let is read through a window in the first dimension that is not aligned."""
+        """True if the lets are read through windows in the first dimension that is not aligned.
+
+        A window along the last dimension only does not count, because a whole row can be computed before it is read.
+        """
         k = self.aligned
-        return any(len(each.relations) > k and each.relations[k] is Relation.WINDOW for each in self.producers) and all(
-            len(each.relations) > k and each.relations[k] is not Relation.OTHER for each in self.producers
-        )
+        relations = [each.relations[k] for each in self.producers if len(each.relations) > k]
+        windows = len(relations) == len(self.producers) and Relation.OTHER not in relations
+        return windows and Relation.WINDOW in relations and (k == 0 or k < len(self.root.loops) - 1)
+
+
+def _is_scattered(producer: Producer) -> bool:
+    """Return whether a let scatters its elements, so that computing one row takes as long as computing all."""
+    return any(
+        isinstance(cursor.term, terms.Reshape) and isinstance(cursor.term.op, terms.Place)
+        for cursor in walk(producer.nest.cursor)
+    )
 
 
 def groups(program: Program) -> list[Group]:
@@ -123,7 +134,7 @@ def groups(program: Program) -> list[Group]:
     members: dict[str | None, list[Producer]] = {None: []}
     for producer in reversed(producers(program)):
         roots = {group_of[reader] for reader in producer.readers}
-        fits = bool(producer.relations) and producer.relations[0] is not Relation.OTHER
+        fits = bool(producer.relations) and producer.relations[0] is not Relation.OTHER and not _is_scattered(producer)
         if len(roots) == 1 and fits:
             (root,) = roots
             group_of[producer.name] = root

@@ -21,6 +21,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     preparation.multiply_by_reciprocals,
     fusion.inline_copies,
     preparation.unroll_taps,
+    preparation.split_phases,
     fusion.jam_rows,
     fusion.stage_windows,
     fusion.fuse_epilogues,

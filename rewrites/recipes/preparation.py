@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from atl.core import index as ix
 from atl.core import terms
 from rewrites.cursors.cursor import Cursor
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import recipe
-from rewrites.recipes.structure import everywhere, loop_at, reads_below, target_of
+from rewrites.recipes.structure import below, everywhere, loop_at, reads_below, target_of
 
+PHASES: Final = 4
+"""Maximum number of phases of a loop that are separated."""
 TAPS: Final = 9
 """Maximum number of terms of a sum that is unrolled."""
 
@@ -55,6 +58,36 @@ def _taps(program: Any) -> Iterator[Cursor]:
             loop = loop_at(cursor)
             if loop.trips is not None and loop.trips <= TAPS:
                 yield cursor
+
+
+@recipe()
+def split_phases(s: Any) -> None:
+    """Separate the phases of a loop that reads x[i // 2]: ⊞[i < 2*n] e(i // 2, i % 2) → ⊞[io < n] e(io, 0) ++ e(io, 1).
+
+    Then reads are contiguous. This suits up- and downsampling by a small constant.
+    """
+    before = len(s.steps)
+    while (found := next(_phases(s.goal), None)) is not None:
+        cursor, phases = found
+        s.tile(target_of(s.goal, cursor.path), phases).simpl_index()
+        inner = next(each for each in everywhere(s.goal) if each.called[:1] == (f"{cursor.called[0]}i",))
+        s.unroll(target_of(s.goal, inner.path))
+    if len(s.steps) == before:
+        raise DoesNotApply("no inner loop reads x[i // 2]", required=f"an index i // c, c from 2 to {PHASES}")
+
+
+def _phases(program: Any) -> Iterator[tuple[Cursor, int]]:
+    """Yield the inner loops whose index is divided by a small constant in a read, with that constant."""
+    for cursor in everywhere(program):
+        if not isinstance(cursor.term, terms.Gen) or any(isinstance(each.term, terms.Gen) for each in below(cursor)):
+            continue
+        loop = loop_at(cursor)
+        for read in reads_below(cursor) if loop.trips is None else ():
+            for atom in (atom for index in read.indices for atom in ix.atoms(index)):
+                if isinstance(atom, ix.Quotient) and loop.variable in ix.atoms(atom.numerator):
+                    divisor = atom.denominator.constant
+                    if divisor is not None and divisor <= PHASES:
+                        yield cursor, divisor
 
 
 @recipe()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from atl.core import index as ix
 from atl.core import terms
@@ -122,6 +123,11 @@ def outer_nests(program: Program) -> list[Nest]:
 def everywhere(program: Program) -> Iterator[Cursor]:
     """Yield the cursors of a program, from the outside in."""
     return walk(cursor_at(program, ()), top_down=True)
+
+
+def below(cursor: Cursor) -> Iterator[Cursor]:
+    """Yield the cursors below a place, without the place itself."""
+    return islice(walk(cursor, top_down=True), 1, None)
 
 
 def target_of(program: Program, path: Path) -> Target:
