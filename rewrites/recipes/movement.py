@@ -87,7 +87,8 @@ def stream_results(s: Any, *, context: Context, stream: bool) -> None:
     if not loops or short:
         raise DoesNotApply("the result is stored in short loops or has sums inside", required="loops over whole rows")
     for path in loops:
-        s.mark(target_of(s.goal, path), "stream")
+        if _mark(cursor_at(s.goal, path)) is not LoopMark.STREAM:  # a name marks all loops that have it
+            s.mark(target_of(s.goal, path), "stream")
     if not (report := s.check()):
         raise report.diagnostics[0]
 
