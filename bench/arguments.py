@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from bench.isa import ISAS
+
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to a parser."""
@@ -24,6 +26,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="S",
         help="tune each schedule with parameters for S seconds",
+    )
+    parser.add_argument(
+        "--one-call",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="measure s.optimize(sizes, seconds=S) as well; s.optimize(sizes), without measuring, is always included",
+    )
+    parser.add_argument(
+        "--isa",
+        choices=tuple(ISAS),
+        help="limit our kernels and the libraries to an older instruction set (default: all that the machine has)",
     )
     parser.add_argument(
         "--timeout",
