@@ -127,13 +127,17 @@ class Ours:
         """Return the keyword arguments of the kernel for a problem."""
         return {**self.sizes, **dict.fromkeys(self.size_parameters, problem.size)}
 
-    def start(self, problem: Problem) -> Program:
-        """Return the program without a schedule, or with the sparse operands of the problem: `sparsify` is kept."""
+    def start(self, problem: Problem) -> tuple[Program, dict[str, int]]:
+        """Return the program without a schedule, and its keyword arguments for a problem.
+
+        For a sparse problem, it is the goal after `sparsify`, the first call of the schedule.
+        """
         made = _derived(self.make, tuple(self.tiles.items()))
         if not isinstance(made, atl.Session):
-            return made
-        programs = (made.theorem.lhs, *(call.theorem.rhs for call in made.steps))
-        return next(program for program in programs if bool(program.packed) == problem.is_sparse)
+            program = made
+        else:
+            program = made.steps[0].theorem.rhs if problem.is_sparse else made.theorem.lhs
+        return program, {k: v for k, v in self.keywords(problem).items() if k in program.free_sizes}
 
 
 _Numbers: TypeAlias = tuple[tuple[str, int], ...]

@@ -119,15 +119,14 @@ class Field:
         others = tuple(self.workers.values())
         worker = Worker(lambda _: (ours.start(self.problem), None), self.problem, self.clock, 1, case.timeout, others)
         try:
-            start = worker.ready(self.watch)
+            program, keywords = worker.ready(self.watch)
         except Gone as gone:
             detail = f"{gone} while the program of {ours.name} was derived"
             self.left_out += [LeftOut(one_call_name(seconds), True, gone.why, detail) for seconds in case.budgets]
             return ()
         finally:
             worker.end()
-        keywords = {name: size for name, size in ours.keywords(self.problem).items() if name in start.free_sizes}
-        return tuple(OneCall(start, keywords, seconds) for seconds in case.budgets)
+        return tuple(OneCall(program, keywords, seconds) for seconds in case.budgets)
 
     def turns(self) -> dict[str, Turn]:
         """Return, for each candidate, a function that takes one sample."""
