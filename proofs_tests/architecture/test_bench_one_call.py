@@ -25,6 +25,7 @@ from proofs_tests.architecture.faulty_workloads import by_numpy, doubled, double
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_each_workload_has_a_program_for_one_call(name: str) -> None:
     each = WORKLOADS[name]
@@ -32,9 +33,7 @@ def test_each_workload_has_a_program_for_one_call(name: str) -> None:
     program, keywords = each.ours[0].start(problem)
     assert set(bind(program, problem.inputs, keywords).sizes) == set(program.sizes)
     assert bool(program.packed) == problem.is_sparse
-    # No schedule has begun.
-    assert "registers" not in str(program)
-    assert "vector" not in str(program)
+    assert " | " not in str(program)  # no loop or let has a mark
 
 
 @pytest.mark.parametrize("name", ["transpose", "spmm"])
