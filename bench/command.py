@@ -35,7 +35,7 @@ CPU_OVERRIDES: Final = (
 )  # fmt: skip
 """Environment variables that select another CPU for a library. One of them halved the speed of OpenBLAS."""
 QUICK: Final = 1.0
-"""Seconds of measuring for each case of a quick run, which takes about two minutes in all."""
+"""Seconds of measuring for each case of a quick run. Building and checking take longer."""
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bench.outcome import OneCallRow, Outcome
 
-NAME: Final = 34
+NAME: Final = 41
 
 
 @dataclass(frozen=True, slots=True)

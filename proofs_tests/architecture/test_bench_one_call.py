@@ -82,7 +82,8 @@ def outcome(workload: str, call: float, rival: float, hand: float, *, dense: boo
     times = {"one call": call, "rival": rival, "slow rival": 2 * rival, "hand": hand, "slow hand": 2 * hand}
     who = [Candidate(name, ours="rival" not in name, derived=True) for name in times]
     who[0] = replace(who[0], deriving_s=0.5)
-    samples = Samples({name: [ms, 2 * ms, ms] for name, ms in times.items()} | {ROOFLINE: [1.0, 1.0, 1.0]})
+    taken: dict[str, list[float | None]] = {name: [ms, 2 * ms, ms] for name, ms in times.items()}
+    samples = Samples({**taken, ROOFLINE: [1.0, 1.0, 1.0]})
     return concluded(Case(workload, 8, one_call=0.0), "says", ("copy", 1.0), tuple(who), samples, (), dense=dense)
 
 
