@@ -121,7 +121,7 @@ def share_by_threads(s: Any, *, context: Context) -> None:
             if isinstance(cursor.term, terms.Gen) and not any(
                 isinstance(around.term, terms.Gen | terms.Reduce) for around in cursor.spine()[:-1]
             ):
-                s.mark(target_of(s.goal, cursor.path), "parallel")
+                s.mark(cursor.path, "parallel")  # the name would mark all loops of this name, also inside others
                 marked += 1
     if marked and not (report := s.check()):
         raise report.diagnostics[0]
