@@ -21,7 +21,7 @@ AVX2 = Machine(
 
 @pytest.mark.parametrize(
     ("vector_bytes", "registers", "tile"),
-    [(64, 32, (14, 32)), (32, 16, (6, 16)), (16, 32, (14, 8)), (16, 16, (6, 8)), (16, 4, (1, 8)), (32, 8, (2, 16))],
+    [(64, 32, (8, 32)), (32, 16, (6, 16)), (16, 32, (8, 8)), (16, 16, (6, 8)), (16, 4, (1, 8)), (32, 8, (2, 16))],
 )
 def test_register_tiles_fit_the_registers(vector_bytes: int, registers: int, tile: tuple[int, int]) -> None:
     planted = replace(AVX2, vector_bytes=vector_bytes, vector_registers=registers)
@@ -29,6 +29,15 @@ def test_register_tiles_fit_the_registers(vector_bytes: int, registers: int, til
     assert (rows, columns) == tile
     assert rows * (columns // planted.lanes()) <= max(2, registers - SPARE_REGISTERS)
     assert planted.register_tile("float64") == (rows, columns // 2)
+
+
+def test_other_register_tiles_are_wider_or_narrower() -> None:
+    assert AVX2.register_tiles() == [(6, 16), (4, 24), (3, 32), (8, 8)]
+    for vector_bytes, registers in ((64, 32), (32, 16), (16, 32), (16, 16)):
+        planted = replace(AVX2, vector_bytes=vector_bytes, vector_registers=registers)
+        for rows, columns in planted.register_tiles("float64"):
+            assert rows <= 8
+            assert rows * (columns // planted.lanes("float64")) <= registers - SPARE_REGISTERS
 
 
 def test_blocks_shrink_with_the_caches() -> None:

@@ -26,7 +26,7 @@ from atl.errors import ArgumentError, InvalidArgument, OutOfMemory
 from bench.comparison import Roofline, Tuning, Workload, moved, posed
 from bench.measure import measured
 from bench.outcome import Case
-from examples.schedules import anchors, blur
+from examples.schedules import anchors
 from lowering import compile as compiled
 from lowering import measure
 from lowering.c_compiler import limited_runs, run
@@ -35,7 +35,6 @@ from lowering.timing.comparison import KernelComparison, UnbuiltSchedule
 from lowering.timing.inputs import random_inputs
 from lowering.timing.operations import operations
 from rewrites import Session, Tuned, autotune, reschedule
-from rewrites.session.tuning.default_schedules import default_schedule
 from rewrites.session.tuning.measuring import interval
 from rewrites.session.tuning.space import candidates, next_of
 from rewrites.session.tuning.table import best_known
@@ -702,7 +701,7 @@ def test_schedule_of_another_program_is_refused_and_listed(tmp_path: Path) -> No
 def test_huge_sizes_are_refused(size: int) -> None:
     twice = atl.parse("twice (x : float32[n, n]) : float32[n, n] := ⊞[i < n] ⊞[j < n] 2 * x[i, j]")
     with pytest.raises(OutOfMemory, match="out of memory for random elements of x"):
-        reschedule(twice).autotune({"n": size}, 1)
+        reschedule(twice).autotune({"n": size}, 1, schedule=lambda s: s, choices={})
 
 
 def test_sizes_must_be_those_of_the_program() -> None:
@@ -729,7 +728,8 @@ def test_tiles_of_a_product_are_derived_built_checked_and_timed(tmp_path: Path) 
     sizes = {"n": 96, "m": 96, "k": 96}
     choices: Mapping[str, Sequence[Any]] = {"by": [0, 32], "order": ["ijp", "ipj"]}
     found = s.autotune(sizes, 30, schedule=tiled, choices=choices, folder=tmp_path)
-    assert sorted(one.outcome for one in found.tried) == ["measured", "measured", "refused", "refused"]
+    assert [one.outcome == "refused" for one in found.tried].count(True) == 2
+    assert {one.outcome for one in found.tried} <= {"measured", "slow", "refused"}
     # With the sum outside the columns the loop vectorises: at least twice as fast, typically ten times.
     assert found.best is not None
     assert found.best.parameters["order"] == "ipj"
@@ -942,56 +942,11 @@ def test_custom_inputs_are_accepted_and_checked() -> None:
         measure(TWICE, {"n": -1})
 
 
-# -- default candidates -----------------------------------------------------------------------------------------------
-
-USUAL: Mapping[str, tuple[Program, dict[str, Any], str]] = {
-    "tiles of a sum in registers": (anchors.product(), {"rows": 4, "columns": 16, "swapped": False},
-        "let acc | registers := Σ[p < k] ⊞[ii < 4] ⊞[ji < 16] A[4*io + ii, p] * B[p, 16*jo + ji] in"),
-    "the same by columns": (
-        anchors.product(),
-        {"rows": 4, "columns": 16, "swapped": True},
-        (
-            "⊞[jo < m // 16] transpose truncr (4*⌈n / 4⌉ - n) flatten ((⊞[io < n // 4] let acc | registers := "
-            "Σ[p < k] ⊞[ii < 4] ⊞[ji < 16]"
-        ),
-    ),
-    "rows together, with the let that they share":
-        (blur.two_stage(), {"rows": 4, "vector": False}, "let buf := ⊞[y < 6] ⊞[i < 1]"),
-    "lanes of a single loop": (TWICE, {"lanes": 8}, "⊞[io < n // 8] ⊞[ii < 8 | vector] 2 * x[8*io + ii]"),
-    "a loop as it is, in lanes": (TWICE, {"lanes": 0}, "⊞[i < n | vector] 2 * x[i]"),
-    "what has no tests": (anchors.transpose(), {"rows": 1, "vector": True}, "⊞[j < m] ⊞[i < n | vector] A[i, j]"),
-}  # fmt: skip
-
-
-@pytest.mark.sampled
-@pytest.mark.parametrize("name", USUAL)
-def test_default_candidates_fit_the_goal(name: str) -> None:
-    program, numbers, expected = USUAL[name]
-    schedule, choices = default_schedule(program)
-    assert set(choices) == set(numbers)
-    s = reschedule(program)
-    schedule(s, **numbers)
-    assert expected in " ".join(str(s.goal).split())
-    assert not s.check().diagnostics
-
-
-def test_session_is_tuned_by_default_candidates(tmp_path: Path) -> None:
-    contest = ByHand(tmp_path, {1: 8.0, 8: 4.0, 16: 2.0, 64: 3.0})
-    s = reschedule(TWICE)
-    found = s.autotune(SIZES, 60, measure=contest)
-    assert [one.parameters for one in found.tried] == [{"lanes": each} for each in (0, 8, 16, 64)]
-    assert [call.text for call in s.steps] == ["vectorize((), 16, tails='split')"]
-
-
-def test_program_without_loops_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(InvalidArgument, match="no loop with a default schedule"):
-        reschedule(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i]")).autotune(SIZES)
-    cut = reschedule(anchors.transpose()).tile(["j", "i"], [64, 8]).tails(strategy="split")
-    with pytest.raises(InvalidArgument, match="several loop nests") as refused:
-        cut.autotune({"n": 4, "m": 4})
-    assert "tune before s.tails()" in str(refused.value)
-    with pytest.raises(InvalidArgument, match="or neither"):
-        reschedule(TWICE).autotune(SIZES, choices={"by": [8]})
+def test_session_without_a_schedule_refers_to_the_recipes() -> None:
+    for given in ({}, {"choices": {"by": [8]}}, {"schedule": lambda s: s}):
+        with pytest.raises(InvalidArgument, match="choices for the parameters") as refused:
+            reschedule(TWICE).autotune(SIZES, **given)
+        assert f"s.optimize({dict(SIZES)}, seconds=30)" in str(refused.value)
 
 
 # -- in the benchmark -------------------------------------------------------------------------------------------------

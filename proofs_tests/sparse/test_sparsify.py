@@ -11,13 +11,12 @@ import scipy.sparse as sp
 
 import atl
 import sparse
-from atl import load
 from atl.errors import ArgumentError, ArrayError, ATLError
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import body
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
 from rewrites import reschedule
-from rewrites.certificates.certificate import dumps, loads
+from rewrites.certificates.certificate import dumps, loads, replay
 from rewrites.errors import DoesNotApply
 
 pytestmark = pytest.mark.sampled
@@ -146,7 +145,7 @@ def test_loaded_certificate_compiles_to_the_same_kernel(form: sparse.Format, tmp
 def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
     file = tmp_path / "spmv.atl.json"
     reschedule(SPMV).sparsify("A", sparse.CSR).done().save(file)
-    kernel = compiled(load(file).rhs)
+    kernel = compiled(replay(file).rhs)
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
     assert np.array_equal(kernel(v=vector, **held), matrix @ vector)

@@ -65,6 +65,9 @@ class Recipe:
         """The first line of its docstring."""
         return (self.schedule.__doc__ or "").strip().split("\n")[0]
 
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(self.choices)}): {self.summary}"
+
     def __call__(self, s: Any, context: Context, **parameters: Any) -> Any:
         """Run the recipe on a session. Parameters that are not passed get their preferred values.
 
@@ -89,7 +92,7 @@ def recipe(**choices: Choices) -> Callable[[Scheduling], Recipe]:
     The function looks for a form in `s.goal`, makes calls on the session `s`, and raises `DoesNotApply` if the goal
     does not have that form. Every call is checked by the kernel, so a recipe cannot prove anything false.
     `s.optimize(recipes=[mine, *atl.RECIPES])` runs it before the built-in ones. Each choice is a function of the
-    `Context` that returns the values of a parameter, the preferred one first.
+    `Context` that returns the values of a parameter, the preferred one first. Raises `InvalidArgument`.
 
     >>> import atl
     >>> @atl.recipe(by=lambda context: (4 * context.machine.lanes(context.dtype), 64))
@@ -101,6 +104,14 @@ def recipe(**choices: Choices) -> Callable[[Scheduling], Recipe]:
     >>> s.optimize(recipes=[in_lanes]).steps[-1].text.startswith("vectorize('i', ")
     True
     """
+
+    for name, values in choices.items():
+        if not callable(values):
+            raise InvalidArgument(
+                f"the choices {name}={brief(values)} of a recipe",
+                required="a function of the context that returns the values of the parameter, the preferred one first",
+                suggestions=(f"@atl.recipe({name}=lambda context: (8, 16))",),
+            )
 
     def declare(schedule: Scheduling) -> Recipe:
         if not callable(schedule) or not hasattr(schedule, "__name__"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
@@ -148,6 +148,16 @@ def groups(program: Program) -> list[Group]:
     return [Group(by_name[name], tuple(found)) for name, found in members.items()]
 
 
+def _groups(s: Any, fits: Callable[[Group], bool], required: str) -> Iterator[Group]:
+    """Yield the groups of lets that fit, each as it is after the calls for those before. Raises `DoesNotApply`."""
+    done: set[str | None] = set()
+    while group := next((each for each in groups(s.goal) if each.root.name not in done and fits(each)), None):
+        done.add(group.root.name)
+        yield group
+    if not done:
+        raise DoesNotApply("no let has this form", required=required)
+
+
 MAX_READS: Final = 12
 """Maximum number of reads in an element of a let that neighbouring tiles of a few rows compute again."""
 LINES: Final = 8
@@ -196,17 +206,19 @@ def fuse_epilogues(s: Any, *, tile: tuple[int, int]) -> None:
     The tiles have rows x columns that fit in registers, so `f` is applied to sums that are still there.
     """
     rows, columns = tile
-    for group in groups(s.goal):
-        loops = group.root.loops
-        inner = {found.row.variable.name for found in contractions(s.goal) if found.row is not None}
-        if group.producers and group.aligned == len(loops) > 1 and loops[-2].variable.name in inner:
-            s.interchange(target_of(s.goal, loops[-2].path))
-            for_columns, for_rows = _root(s, group).loops[-2:]
-            s.tile([target_of(s.goal, for_columns.path), target_of(s.goal, for_rows.path)], [columns, rows])
-            s.interchange(target_of(s.goal, _root(s, group).loops[-2].path))
-            _stage(s, group, len(loops) - 1)
-            return
-    raise DoesNotApply("no sum of products is read element by element", required="a let of sums, and f(x[i, j])")
+    for group in _groups(s, lambda each: _is_epilogue(each, s.goal), "a let of sums of products, and f(x[i, j])"):
+        s.interchange(target_of(s.goal, group.root.loops[-2].path))
+        for_columns, for_rows = _root(s, group).loops[-2:]
+        s.tile([target_of(s.goal, for_columns.path), target_of(s.goal, for_rows.path)], [columns, rows])
+        s.interchange(target_of(s.goal, _root(s, group).loops[-2].path))
+        _stage(s, group, group.aligned - 1)
+
+
+def _is_epilogue(group: Group, program: Program) -> bool:
+    """Return whether a nest reads its lets element by element, and a sum of products reuses an operand for its rows."""
+    loops = group.root.loops
+    reusing = {found.row.variable.name for found in contractions(program) if found.row is not None}
+    return bool(group.producers) and group.aligned == len(loops) > 1 and loops[-2].variable.name in reusing
 
 
 @recipe(rows=lambda context: (context.machine.register_tile(context.dtype)[0], 4, 16))
@@ -215,18 +227,14 @@ def fuse_rows(s: Any, *, rows: int) -> None:
 
     Rows are computed together, in tiles of `rows`, if a sum of products inside reuses an operand for all of them.
     """
-    applied = False
-    for group in groups(s.goal):
-        if group.producers and group.aligned and not group.has_window:
-            row = group.root.loops[group.aligned - 1]
-            reused = any(found.row is not None and found.row.variable.name == row.variable.name
-                         for found in contractions(s.goal))  # fmt: skip
-            if reused and (row.trips is None or row.trips > rows):
-                s.tile(target_of(s.goal, row.path), rows)
-            _stage(s, group, group.aligned - 1)
-            applied = True
-    if not applied:
-        raise DoesNotApply("no let is read at the row of its reader", required="a let whose rows are read one by one")
+    for group in _groups(
+        s, lambda each: each.aligned > 0 and not each.has_window, "a let whose rows are read one by one"
+    ):
+        row = group.root.loops[group.aligned - 1]
+        reusing = {found.row.variable.name for found in contractions(s.goal) if found.row is not None}
+        if row.variable.name in reusing and (row.trips is None or row.trips > rows):
+            s.tile(target_of(s.goal, row.path), rows)
+        _stage(s, group, group.aligned - 1)
 
 
 def _rows_together(context: Context) -> list[int]:
@@ -241,17 +249,20 @@ def jam_rows(s: Any, *, rows: int) -> None:
 
     This suits one let that is cheap to compute and read through a window of rows, at its own column.
     """
-    for group in groups(s.goal):
-        loops = group.root.loops
-        if len(group.producers) == 1 and group.has_window and group.aligned == len(loops) - 2:
-            (producer,) = group.producers
-            at_column = producer.relations[-1] is Relation.SAME and len(producer.relations) == len(loops)
-            if at_column and len(list(reads_below(producer.nest.cursor))) <= MAX_READS:
-                column = loops[-1].variable.name
-                s.unroll_and_jam(target_of(s.goal, loops[-2].path), rows, share=producer.name)
-                s.mark(column, "vector").mark(producer.name, "registers")
-                return
-    raise DoesNotApply("no let is read through a window of rows only", required="a let, and reads such as x[y + 1, x]")
+    for group in _groups(s, _is_cheap_window, "a let, and reads such as x[y + 1, x]"):
+        *_, row, column = group.root.loops
+        (producer,) = group.producers
+        s.unroll_and_jam(target_of(s.goal, row.path), rows, share=producer.name)
+        s.mark(column.variable.name, "vector").mark(producer.name, "registers")
+
+
+def _is_cheap_window(group: Group) -> bool:
+    depth = len(group.root.loops)
+    if len(group.producers) != 1 or not group.has_window or group.aligned != depth - 2:
+        return False
+    (producer,) = group.producers
+    at_column = producer.relations[-1] is Relation.SAME and len(producer.relations) == depth
+    return at_column and len(list(reads_below(producer.nest.cursor))) <= MAX_READS
 
 
 @recipe(tile=lambda context: (None, (ROWS, None), (ROWS, _tile_columns(context)), (2 * ROWS, _tile_columns(context))))
@@ -262,10 +273,7 @@ def stage_windows(s: Any, *, context: Context, tile: tuple[int, int | None] | No
     that is read at its reader's own row is computed row by row. `tile=None` means strips if there are several lets or
     more dimensions, or if a strip is known to fit in a share of L2; otherwise tiles whose buffers fit in L1.
     """
-    found = [group for group in groups(s.goal) if group.producers and group.has_window]
-    if not found:
-        raise DoesNotApply("no let is read through a window", required="a let, and reads such as x[y + 1]")
-    for group in found:
+    for group in _groups(s, lambda each: each.has_window, "a let, and reads such as x[y + 1]"):
         depth = group.aligned
         loops = group.root.loops[depth:]
         rows, columns = _tile(group, context) if tile is None else tile

@@ -7,10 +7,10 @@ from typing import Any, Final
 from atl.core import terms
 from atl.core.marks import LoopMark
 from lowering.targets.machine import itemsize
-from rewrites.cursors.cursor import Cursor, walk
+from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import Context, recipe
-from rewrites.recipes.structure import Loop, Nest, Read, outer_nests, reads_below, target_of, unused_name
+from rewrites.recipes.structure import Loop, Nest, Read, loop_at, outer_nests, reads_below, target_of, unused_name
 
 
 def _line(context: Context) -> int:
@@ -84,10 +84,12 @@ def stream_results(s: Any, *, context: Context, stream: bool) -> None:
     loops = marked or [
         cursor.path for cursor in stores if _mark(cursor) is LoopMark.NONE and cursor.term.type.rank == 1
     ]
-    if not loops:
-        raise DoesNotApply("the result has no inner loop without a sum", required="a loop of elements")
+    short = any(loop_at(cursor_at(s.goal, path)).trips is not None for path in loops)
+    if not loops or short:
+        raise DoesNotApply("the result is stored in short loops or has sums inside", required="loops over whole rows")
     for path in loops:
-        s.mark(target_of(s.goal, path), "stream")
+        if _mark(cursor_at(s.goal, path)) is not LoopMark.STREAM:  # a name marks all loops that have it
+            s.mark(target_of(s.goal, path), "stream")
     if not (report := s.check()):
         raise report.diagnostics[0]
 

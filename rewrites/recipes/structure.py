@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
+from typing import Final
 
 from atl.core import index as ix
 from atl.core import terms
 from atl.core.program import Program
 from atl.core.traversal import Path
+from atl.text.pretty import UNBROKEN
+from atl.text.printing import layout_with_heads
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
-from rewrites.cursors.targets import Target, named
+from rewrites.cursors.targets import Target, chosen, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +133,26 @@ def below(cursor: Cursor) -> Iterator[Cursor]:
     return islice(walk(cursor, top_down=True), 1, None)
 
 
+DEEPEST: Final = 3
+"""Maximum number of nested loops that a pattern names."""
+
+
 def target_of(program: Program, path: Path) -> Target:
-    """Return the shortest target for a place: the name of a binder if that is its first place, or else the path."""
-    called = cursor_at(program, path).called
-    if called:
-        first = next(named(program, called[0], top_down=True), None)
+    """Return a readable target for a place: a name or a pattern if that is its first place, or else the path."""
+    cursor = cursor_at(program, path)
+    if cursor.called:
+        first = next(named(program, cursor.called[0], top_down=True), None)
         if first is not None and first.path == path:
-            return called[0]
+            return cursor.called[0]
+    pattern, layout = "_", layout_with_heads(program, width=UNBROKEN)
+    for _ in range(DEEPEST):
+        if not isinstance(cursor.term, terms.Gen | terms.Reduce):
+            break
+        start, stop = layout.heads[cursor.path]
+        pattern = f"{pattern[:-1]}{layout.text[start:stop]} _"
+        if next(chosen(program, pattern, top_down=True)).path == path:
+            return pattern
+        cursor = cursor.child(0)
     return path
 
 

@@ -458,8 +458,8 @@ class Session(Tactics, SessionBase):
         """Try a schedule with every choice of its parameters, and rewrite the goal to the fastest.
 
         `schedule(session, **parameters)` makes calls on a session at the goal; calls that fail are listed with the
-        reason. Without a schedule, a default one for the form of the goal is used: unroll-and-jam, register tiles or
-        vector lanes. `measure` defaults to `atl.measure`; `partial(atl.measure, inputs={…})` uses your inputs.
+        reason. `s.optimize(sizes, seconds=…)` measures the built-in recipes instead. `measure` defaults to
+        `atl.measure`; `partial(atl.measure, inputs={…})` uses your inputs.
 
         The result prints as a table, the fastest first. Times are saved, so an interrupt loses nothing and a second run
         continues. See `atl.autotune`, which also tunes functions that create their own session; `folder` and `watch`

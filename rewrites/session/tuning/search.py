@@ -20,7 +20,6 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.kernel import Theorem
-from rewrites.session.tuning.default_schedules import default_schedule
 from rewrites.session.tuning.measuring import (
     LOSING,
     RERUNS,
@@ -544,21 +543,23 @@ def tuned_from(
 ) -> Tuned[B]:
     """Tune a schedule that continues from the goal of a session, over every choice of its parameters.
 
-    `schedule(session, **parameters)` may return a session, or rewrite the one it is passed. Without a schedule a
-    default one is used. Raises `InvalidArgument`, and the errors of `autotune`.
+    `schedule(session, **parameters)` may return a session, or rewrite the one it is passed. Raises `InvalidArgument`,
+    and the errors of `autotune`.
     """
-    if (schedule is None) is not (choices is None) or not (schedule is None or callable(schedule)):
+    if choices is None or not callable(schedule):
         raise InvalidArgument(
             f"schedule={brief(schedule)}, choices={brief(choices)}",
-            required="both: a function of a session and parameters, and choices for the parameters; or neither",
+            required="a function of a session and parameters, and choices for the parameters",
+            suggestions=(f"s.optimize({dict(sizes)!r}, seconds=30) measures the built-in recipes",)
+            if isinstance(sizes, Mapping)
+            else (),
         )
-    tried, numbers = default_schedule(session.goal) if schedule is None or choices is None else (schedule, choices)
 
     def derived(**parameters: Any) -> B:
         branch = session.branch()
-        made = tried(branch, **parameters)
+        made = schedule(branch, **parameters)
         return made if isinstance(made, type(session)) else branch
 
-    if isinstance(numbers, Mapping) and all(isinstance(name, str) for name in numbers):
-        check_parameters(tried, (session,), numbers)
-    return autotune(derived, numbers, sizes, budget, measure=measure, start=session.theorem, **options)
+    if isinstance(choices, Mapping) and all(isinstance(name, str) for name in choices):
+        check_parameters(schedule, (session,), choices)
+    return autotune(derived, choices, sizes, budget, measure=measure, start=session.theorem, **options)
