@@ -119,7 +119,9 @@ def optimize(
             required="sizes at which candidates are measured",
             suggestions=(f"s.optimize(sizes={{{', '.join(f'{name!r}: 1000' for name in s.goal.sizes)}}}, seconds=30)",),
         )
-    known = _checked_sizes(s, sizes or {})
+    if seconds is not None and (not isinstance(seconds, int | float) or not seconds > 0):
+        raise InvalidArgument(f"seconds={brief(seconds)}", required="a positive number of seconds, such as seconds=30")
+    known = _checked_sizes(s, {} if sizes is None else sizes)
     begun = monotonic()
     model = machine() if machine_model is None else machine_model
     context = Context(model, s.goal.body.type.dtype or "float32", known, parallel)
