@@ -112,7 +112,7 @@ def filter_windows_in_registers(channels: int = 0, columns: int = 0) -> atl.Sess
 
 
 def _filters_in_tiles(channels: int, columns: int) -> atl.Session:
-    channels, columns = largest_tile(channels, columns)
+    channels, columns = register_tile(channels, columns)
     s = atl.reschedule(anchors.filters())
     s.interchange("k").interchange("k")
     s.tile(["p", "k"], [columns, channels]).interchange("pi")

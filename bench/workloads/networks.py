@@ -116,6 +116,12 @@ CONV2D: Final = Workload(
     ),
     (
         Ours(fast.filters_in_registers, size_parameters=("H", "W"), parallel=("y",)),
+        Ours(
+            fast.filters_in_registers,
+            tiles={"channels": 8, "columns": 56},
+            size_parameters=("H", "W"),
+            parallel=("y",),
+        ),
         Ours(fast.filter_windows_in_registers, size_parameters=("H", "W"), parallel=("y",)),
         Ours(anchors.filters, size_parameters=("H", "W"), max_size=64),
     ),

@@ -1,6 +1,6 @@
 """Writer of docs/rules.md, from declarations, proof status and uses in derivations.
 
-python -m proofs_tests.rules.page > docs/rules.md      about a minute
+python -m proofs_tests.rules.page > docs/rules.md      some minutes
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _theorems(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Theorem]]:
     for module in modules:
         for name, function in inspect.getmembers(module, inspect.isfunction):
             shipped = function.__module__ == module.__name__ and not name.startswith("_")
-            if shipped and inspect.signature(function).return_annotation == Session.__name__:
+            if shipped and inspect.signature(function).return_annotation == f"atl.{Session.__name__}":
                 yield f"{module.__name__}.{name}", function().done()
 
 
