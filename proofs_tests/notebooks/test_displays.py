@@ -66,6 +66,7 @@ def _derivations() -> Iterator[object]:
     told, traced = rewrites.proof_trace(theorem), trace(rows)
     yield from (told, told.calls[0], told.steps[0], traced, traced.loops[0])
     yield CSR.operand(rows.inputs[0], ())
+    yield from atl.RECIPES
     yield rewrites.Tuned(rows, {"n": 8}, (), None, None, "exhausted", (), "start", None, "", 0.0, Path("t.json"))
 
 

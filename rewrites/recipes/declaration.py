@@ -65,6 +65,9 @@ class Recipe:
         """The first line of its docstring."""
         return (self.schedule.__doc__ or "").strip().split("\n")[0]
 
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(self.choices)}): {self.summary}"
+
     def __call__(self, s: Any, context: Context, **parameters: Any) -> Any:
         """Run the recipe on a session. Parameters that are not passed get their preferred values.
 
@@ -101,6 +104,14 @@ def recipe(**choices: Choices) -> Callable[[Scheduling], Recipe]:
     >>> s.optimize(recipes=[in_lanes]).steps[-1].text.startswith("vectorize('i', ")
     True
     """
+    for name, values in choices.items():
+        if not callable(values):
+            listed = brief(values if isinstance(values, tuple | list) else [values])
+            raise InvalidArgument(
+                f"the choices of {name} are {brief(values)}",
+                required="a function of the context that returns the values, the preferred one first",
+                suggestions=(f"{name}=lambda context: {listed}",),
+            )
 
     def declare(schedule: Scheduling) -> Recipe:
         if not callable(schedule) or not hasattr(schedule, "__name__"):
