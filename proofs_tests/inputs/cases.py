@@ -131,6 +131,9 @@ METHODS: Final = (
     "session(rows).store('A', layouts.Layout((n, m), (1, n)))",
     "session(rows).sparsify('A', sparse.CSR)", "session(copied).sparsify('A', sparse.COO, result=True)",
     "session(rows).autotune({'n': 3, 'm': 2}, 0, schedule=lambda s: s, choices={}, measure=None, folder=folder())",
+    "session(rows).optimize({'n': 3, 'm': 2}, 0, machine=None, parallel=False, recipes=(), folder=folder())",
+    "session(rows).optimize({'n': 3}, machine=atl.machine(), parallel=True, recipes=atl.RECIPES)",
+    "branch().continue_as(branch())", "session().script()",
 )  # fmt: skip
 """Calls of sessions, whose arguments are replaced too."""
 
