@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from atl.errors import ATLError
-from bench import report
+from bench import one_calls, report
 from bench.arguments import declare
 from bench.comparison import Tuning
 from bench.environment import environment
 from bench.errors import MeasuringFailed, UnknownWorkload, WrongSize
+from bench.isa import settings
 from bench.outcome import Case, Outcome
 from bench.threads import THREADS
 from bench.workloads import WORKLOADS
@@ -34,7 +35,7 @@ CPU_OVERRIDES: Final = (
 )  # fmt: skip
 """Environment variables that select another CPU for a library. One of them halved the speed of OpenBLAS."""
 QUICK: Final = 1.0
-"""Seconds of measuring for each case of a quick run, which takes about two minutes in all."""
+"""Seconds of measuring for each case of a quick run. Building and checking take longer."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         report.need_matplotlib(arguments.plot)
     outcomes: list[Outcome] = []
-    around = environment()
+    around = environment(arguments.isa)
     print(described(around), flush=True)
     complete = False
 
@@ -72,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         complete = len(outcomes) == len(cases) and not any(outcome.interrupted for outcome in outcomes)
     keep()
+    if outcomes:
+        print(f"\n{one_calls.table(outcomes)}", flush=True)
     if arguments.plot is not None and outcomes:
         report.plot(arguments.plot, outcomes)
     if not complete:
@@ -83,15 +86,18 @@ def run(arguments: argparse.Namespace) -> int:
 def chosen(arguments: argparse.Namespace) -> list[Case]:
     """Return the selected cases. Raises `UnknownWorkload` and `WrongSize`."""
     for name, least, most in (
-        ("threads", 1, 1024), ("rounds", 1, 10_000), ("seconds", 0, 3600), ("tune", 0, 86_400), ("timeout", 1, 86_400)
+        ("threads", 1, 1024), ("rounds", 1, 10_000), ("seconds", 0, 3600), ("tune", 0, 86_400),
+        ("one_call", 0, 86_400), ("timeout", 1, 86_400),
     ):  # fmt: skip
         value = getattr(arguments, name)
         if value is not None and not least <= value <= most:
-            raise WrongSize(f"--{name} is out of range: {value}", required=f"a number from {least} to {most}")
+            option = name.replace("_", "-")
+            raise WrongSize(f"--{option} is out of range: {value}", required=f"a number from {least} to {most}")
     seconds = arguments.seconds if arguments.seconds is not None else QUICK if arguments.quick else 15.0
     names = arguments.workloads or [w.name for w in WORKLOADS.values() if not arguments.quick or w.quick is not None]
+    bounds = (arguments.threads, arguments.rounds, seconds, arguments.tune, arguments.timeout)
     return [
-        Case(workload, size, arguments.threads, arguments.rounds, seconds, arguments.tune, arguments.timeout)
+        Case(workload, size, *bounds, arguments.one_call, arguments.isa)
         for name in names
         for workload, size in _sized(name, quick=arguments.quick)
     ]
@@ -138,12 +144,14 @@ def _choices(tuning: Tuning) -> str:
 
 
 def described(around: dict[str, Any]) -> str:
-    """Describe the machine and the versions in three lines."""
+    """Describe the machine, the versions and the flags."""
     there = ", ".join(f"{package} {number}" for package, number in around["packages"].items() if number)
+    limits = ", ".join(f"{name}={value}" for name, value in around["limits"].items())
     return "\n".join((
         f"{around['cpu']}, {around['cores']} cores, load {around['load']:.1f}; {around['compiler']}",
         f"Python {around['python']}, {there}",
         f"flags of our kernels and of the hand-written C: {' '.join(around['flags'])}",
+        *([f"limited to {around['isa']}: {limits}"] if limits else []),
     ))  # fmt: skip
 
 
@@ -156,13 +164,13 @@ def in_own_process(
     """
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     kept = {name: value for name, value in os.environ.items() if name not in CPU_OVERRIDES}
-    settings = {**kept, **dict.fromkeys(THREADS, str(case.threads)), "PYTHONPATH": path}
+    variables = {**kept, **settings(case.isa), **dict.fromkeys(THREADS, str(case.threads)), "PYTHONPATH": path}
     command = [sys.executable, "-m", "bench.measure", json.dumps(asdict(case)), workloads]
     started: dict[str, Any] = {}
     interrupted = False
     # A new session, so that an interrupt at the terminal reaches the process only from here.
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=settings, start_new_session=True
+        command, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=variables, start_new_session=True
     ) as process:
         assert process.stdout is not None
         while True:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from math import prod
+from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy.typing as npt
 import atl
 from atl import Program
 from atl.meaning.arguments import bind
+from bench.outcome import one_call_name
 from lowering import TimedFunction, tolerance
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -36,6 +39,11 @@ class Problem:
     reference: Callable[..., Array]
     terms: int
     memory: mmap.mmap
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if an input is a sparse tensor."""
+        return any(isinstance(given, atl.SparseTensor) for given in self.inputs)
 
     @cached_property
     def expected(self) -> Array:
@@ -111,9 +119,25 @@ class Ours:
         fixed = self.fixed(problem.size) if self.fixed is not None else {}
         marked = self.parallel if threads > 1 else ()
         kernel, derived = _built(self.make, tuple(self.tiles.items()), marked, tuple(fixed.items()))
-        given = {**self.sizes, **dict.fromkeys(self.size_parameters, problem.size)}
-        inputs, out, sizes = problem.inputs, problem.out, {k: v for k, v in given.items() if k not in fixed}
+        inputs, out = problem.inputs, problem.out
+        sizes = {k: v for k, v in self.keywords(problem).items() if k not in fixed}
         return lambda: kernel(*inputs, out=out, **sizes), derived
+
+    def keywords(self, problem: Problem) -> dict[str, int]:
+        """Return the keyword arguments of the kernel for a problem."""
+        return {**self.sizes, **dict.fromkeys(self.size_parameters, problem.size)}
+
+    def start(self, problem: Problem) -> tuple[Program, dict[str, int]]:
+        """Return the program without a schedule, and its keyword arguments for a problem.
+
+        For a sparse problem, it is the goal after `sparsify`, the first call of the schedule.
+        """
+        made = _derived(self.make, tuple(self.tiles.items()))
+        if not isinstance(made, atl.Session):
+            program = made
+        else:
+            program = made.steps[0].theorem.rhs if problem.is_sparse else made.theorem.lhs
+        return program, {k: v for k, v in self.keywords(problem).items() if k in program.free_sizes}
 
 
 _Numbers: TypeAlias = tuple[tuple[str, int], ...]
@@ -181,6 +205,48 @@ class Tuning:
         kernel = atl.compile(tried.session.goal)
         inputs_in_order, out = problem.inputs, problem.out
         return f"{self.schedule.__name__}({tried.best.name}), tuned", lambda: kernel(*inputs_in_order, out=out)
+
+
+@dataclass(frozen=True, slots=True)
+class OneCall:
+    """`s.optimize()` of a program: by the model of the machine, or with `seconds`, measured within that time.
+
+    `keywords` are the sizes that the inputs do not determine.
+    """
+
+    program: Program
+    keywords: Mapping[str, int]
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the candidate, with the time budget."""
+        return one_call_name(self.seconds)
+
+    def candidate(
+        self, problem: Problem, threads: int, watch: Callable[[str], object]
+    ) -> tuple[TimedFunction, bool, float]:
+        """Return a function that runs the kernel, True if a recipe fitted, and the seconds that the call took."""
+        session, call = atl.reschedule(self.program), bind(self.program, problem.inputs, self.keywords)
+        begun = monotonic()
+        if self.seconds:
+            with TemporaryDirectory(prefix="atl-") as folder:  # without the results of earlier runs
+                session.optimize(
+                    call.sizes,
+                    self.seconds,
+                    parallel=threads > 1,
+                    folder=folder,
+                    measure=partial(atl.measure, inputs=call.arrays),
+                    watch=lambda one: watch(f"tuning {self.name}, {one}"),
+                )
+        else:
+            session.optimize(call.sizes, parallel=threads > 1)
+        took = monotonic() - begun
+        report = session.report
+        if report is not None and report.tuned is not None and report.tuned.stopped == "interrupted":
+            raise KeyboardInterrupt
+        kernel, inputs, out, sizes = atl.compile(session.goal), problem.inputs, problem.out, self.keywords
+        return lambda: kernel(*inputs, out=out, **sizes), bool(session.steps), took
 
 
 @dataclass(frozen=True, slots=True)

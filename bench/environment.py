@@ -5,25 +5,38 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import atl
+from bench.isa import settings
 from lowering import build_shared, find_compiler, recorded_plan
 
 PACKAGES: Final = ("numpy", "scipy", "torch", "halide", "numba", "threadpoolctl")
 
 
-def environment() -> dict[str, Any]:
-    """Return a description of the machine and the software, for the result file."""
+def environment(isa: str | None = None) -> dict[str, Any]:
+    """Return a description of the machine and the software, for the result file.
+
+    With `isa`, the flags and the model of the machine are those for an older instruction set.
+    """
+    limits = settings(isa)
+    with patch.dict(os.environ, limits):
+        return {**_described(), "isa": isa, "limits": limits}
+
+
+def _described() -> dict[str, Any]:
     return {
         "atl": atl.__version__,
         "python": platform.python_version(),
         "packages": packages(PACKAGES),
         "compiler": find_compiler().version,
         "flags": _flags(),
+        "machine": asdict(atl.machine()),
         "cpu": processor(),
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],

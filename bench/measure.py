@@ -16,15 +16,17 @@ from functools import partial
 from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from atl.errors import AssumptionError
-from bench.comparison import Baseline, Ours, Problem, Roofline, Tuning, Workload
-from bench.outcome import ALONE, ROOFLINE, Candidate, Case, LeftOut, Outcome, concluded
+from bench.comparison import Baseline, OneCall, Ours, Problem, Roofline, Tuning, Workload
+from bench.outcome import ALONE, ROOFLINE, Candidate, Case, LeftOut, Outcome, concluded, one_call_name
 from bench.roofline import roofline_of
 from bench.threads import Pools, settable
 from bench.worker import Gone, Prepare, Watch, Worker
 from lowering import Clock, Samples, ThreadClock, TimedFunction, Turn, WallClock, take_turns
+
+Entrant: TypeAlias = Ours | Baseline | Tuning | OneCall
 
 IDLE_FOR: Final = 0.2
 
@@ -45,14 +47,15 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
     alone = replace(case, threads=1) if case.threads > 1 and settable() else None
     try:
         scale = field.enter(ROOFLINE, case, lambda _: _roofline(workload.roofline, problem, case))
-        everybody: tuple[Ours | Baseline | Tuning, ...] = (*workload.baselines, *workload.ours, *workload.tuned)
+        calls = field.one_calls(workload.ours[0], case) if case.budgets and workload.ours else ()
+        everybody: tuple[Entrant, ...] = (*workload.baselines, *workload.ours, *workload.tuned, *calls)
         for one in everybody:
             ours = not isinstance(one, Baseline)
             if (skipped := _skipped(one, problem)) is not None:
                 field.left_out.append(skipped)
             elif (found := field.enter(one.name, case, partial(_prepared, one, problem, case), ours=ours)) is not None:
                 taking_part.append(found)
-                if alone is not None and not isinstance(one, Tuning):
+                if alone is not None and not _is_tuned(one):
                     field.enter(one.name, alone, partial(_prepared, one, problem, alone), ours=ours, suffix=ALONE)
         samples = take_turns(
             field.turns(),
@@ -68,7 +71,8 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
     samples.times.setdefault(ROOFLINE, [None] * max(map(len, samples.times.values()), default=0))
     stayed = tuple(one for one in taking_part if one.name not in field.gone)
     roofline = (workload.roofline.kind, scale or 1.0)
-    return concluded(case, workload.description, roofline, stayed, samples, tuple(field.left_out))
+    left_out, dense = tuple(field.left_out), not problem.is_sparse
+    return concluded(case, workload.description, roofline, stayed, samples, left_out, dense=dense)
 
 
 @dataclass(slots=True)
@@ -106,6 +110,24 @@ class Field:
             self.ours.add(named)
         return made
 
+    def one_calls(self, ours: Ours, case: Case) -> tuple[OneCall, ...]:
+        """Return the calls of `s.optimize()` for the program that a schedule starts from.
+
+        A separate process derives the schedule, because that fills caches, and would make the calls faster.
+        """
+        self.watch(f"deriving the program of {ours.name}")
+        others = tuple(self.workers.values())
+        worker = Worker(lambda _: (ours.start(self.problem), None), self.problem, self.clock, 1, case.timeout, others)
+        try:
+            program, keywords = worker.ready(self.watch)
+        except Gone as gone:
+            detail = f"{gone} while the program of {ours.name} was derived"
+            self.left_out += [LeftOut(one_call_name(seconds), True, gone.why, detail) for seconds in case.budgets]
+            return ()
+        finally:
+            worker.end()
+        return tuple(OneCall(program, keywords, seconds) for seconds in case.budgets)
+
     def turns(self) -> dict[str, Turn]:
         """Return, for each candidate, a function that takes one sample."""
         return {name: partial(self._turn, name) for name in self.workers}
@@ -126,7 +148,12 @@ class Field:
             worker.end()
 
 
-def _skipped(one: Ours | Baseline | Tuning, problem: Problem) -> LeftOut | None:
+def _is_tuned(one: Entrant) -> bool:
+    """Return True if a candidate is measured to be made. It is not made a second time for one thread."""
+    return isinstance(one, Tuning) or (isinstance(one, OneCall) and one.seconds > 0)
+
+
+def _skipped(one: Entrant, problem: Problem) -> LeftOut | None:
     """Return the reason for not building a candidate: its size range, or a missing package."""
     if isinstance(one, Ours) and one.max_size is not None and problem.size > one.max_size:
         return LeftOut(one.name, True, "size", f"only measured up to {one.max_size}")
@@ -143,16 +170,18 @@ def _roofline(roofline: Roofline, problem: Problem, case: Case) -> tuple[float, 
 
 
 def _prepared(
-    one: Ours | Baseline | Tuning, problem: Problem, case: Case, watch: Watch
+    one: Entrant, problem: Problem, case: Case, watch: Watch
 ) -> tuple[Candidate | LeftOut, TimedFunction | None]:
     """Build a candidate and check its result. Return a function that runs it, or the reason to leave it out."""
     if isinstance(one, Tuning):
         return _tuned(one, problem, case, watch)
-    ours = isinstance(one, Ours)
+    ours, took = not isinstance(one, Baseline), None
     allocates = isinstance(one, Baseline) and one.allocates
     try:
         if isinstance(one, Ours):
             run, derived = one.candidate(problem, case.threads)
+        elif isinstance(one, OneCall):
+            run, derived, took = one.candidate(problem, case.threads, watch)
         else:
             run, derived = one.make(problem, case.threads), False
         fault = problem.fault_of(run, allocates=allocates)
@@ -160,7 +189,7 @@ def _prepared(
         return LeftOut(one.name, ours, "size", f"requires {error.required}"), None
     if fault is not None:
         return LeftOut(one.name, ours, "wrong", fault), None
-    return Candidate(one.name, ours, derived, allocates), run
+    return Candidate(one.name, ours, derived, allocates, took), run
 
 
 def _tuned(one: Tuning, problem: Problem, case: Case, watch: Watch) -> tuple[Candidate | LeftOut, TimedFunction | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -17,6 +17,9 @@ class Case:
 
     Measuring ends after `rounds` rounds or `seconds` seconds. Each schedule with parameters is tuned for `tune` seconds
     first; with 0, known results are used. A candidate that does not respond for `timeout` seconds is stopped.
+
+    `one_call` is the time budget of a measured `s.optimize()` in seconds. With 0, only the call without measuring takes
+    part; with None, neither does. `isa` is an instruction set to which all candidates are limited.
     """
 
     workload: str
@@ -26,6 +29,13 @@ class Case:
     seconds: float = 10.0
     tune: float = 0.0
     timeout: float = 600.0
+    one_call: float | None = None
+    isa: str | None = None
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        """The time budgets of the calls of `s.optimize()` that take part. 0 is for a call that measures nothing."""
+        return () if self.one_call is None else (0.0, self.one_call) if self.one_call else (0.0,)
 
     def __str__(self) -> str:
         return f"{self.workload}@{self.size}"
@@ -46,7 +56,7 @@ class Entry:
     """A measured candidate: its time in milliseconds, as the median and 10–90 % of the valid samples.
 
     `roofline_ratio` is the time at the roofline over this time. With several threads, `speed_up` is the time with one
-    thread over this time, in the same rounds.
+    thread over this time, in the same rounds. `deriving_s` is the time of `s.optimize()` in seconds, for one call.
     """
 
     name: str
@@ -59,6 +69,28 @@ class Entry:
     samples: int
     roofline_ratio: float | None
     speed_up: float | None
+    deriving_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OneCallRow:
+    """One call of `s.optimize()` compared with the fastest baseline (the rival) and with our fastest hand schedule.
+
+    The ratios are the other's time over that of the one call, the median over the rounds. Above 1 the one call is
+    faster. `deriving_s` is the time of the call in seconds. None is for what was not measured.
+    """
+
+    workload: str
+    size: int
+    threads: int
+    dense: bool
+    call: str
+    deriving_s: float | None
+    ms: float | None
+    rival: str | None
+    rival_ratio: float | None
+    hand: str | None
+    hand_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +131,7 @@ class Outcome:
     rows: tuple[Row, ...]
     left_out: tuple[LeftOut, ...]
     interrupted: bool
+    one_calls: tuple[OneCallRow, ...] = ()
 
     @property
     def faults(self) -> tuple[LeftOut, ...]:
@@ -122,23 +155,33 @@ class Outcome:
             tuple(rows),
             tuple(LeftOut(**one) for one in read["left_out"]),
             read["interrupted"],
+            tuple(OneCallRow(**row) for row in read["one_calls"]),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate that is timed. `derived` means that it has a schedule, `allocates` that it returns a new array."""
+    """A candidate that is timed. `derived` means that it has a schedule, `allocates` that it returns a new array.
+
+    `deriving_s` is the time of `s.optimize()` in seconds, for one call.
+    """
 
     name: str
     ours: bool
     derived: bool = False
     allocates: bool = False
+    deriving_s: float | None = None
 
 
 ROOFLINE = "the roofline"
 """Name of the roofline among the candidates."""
 ALONE = " (one thread)"
 """Suffix of a candidate's name for its samples with one thread, when there are several."""
+
+
+def one_call_name(seconds: float) -> str:
+    """Return the name of a call of `s.optimize()` with a time budget, or without one (0)."""
+    return f"one call, {seconds:g} s" if seconds else "one call"
 
 
 def concluded(
@@ -148,17 +191,20 @@ def concluded(
     candidates: tuple[Candidate, ...],
     samples: Samples,
     left_out: tuple[LeftOut, ...],
+    *,
+    dense: bool = True,
 ) -> Outcome:
-    """Compute the outcome from the samples. `roofline` is its kind, and the factor of its samples."""
+    """Compute the outcome from the samples. `roofline` is its kind, and the factor of its samples.
+
+    `dense` is False if an operand is sparse.
+    """
     kind, scale = roofline
     at_roofline = spread(samples.clean(ROOFLINE))
     entries = tuple(_entry(one, samples, scale) for one in candidates)
     baselines = [entry for entry in entries if not entry.ours]
-    best = min(
-        (baseline for baseline in baselines if baseline.ms is not None),
-        key=lambda baseline: baseline.ms or 0.0,
-        default=None,
-    )
+    best = _fastest(baselines)
+    called = [one_call_name(seconds) for seconds in case.budgets]
+    by_hand = _fastest(entry for entry in entries if entry.ours and entry.name not in called)
 
     def row(ours: Entry, baseline: Entry | None) -> Row:
         compared = ratio(samples, baseline.name, ours.name) if baseline is not None else None
@@ -181,10 +227,35 @@ def concluded(
             baseline_speed_up=baseline.speed_up if baseline else None,
         )
 
+    def compared_to(call: str, other: Entry | None) -> float | None:
+        found = ratio(samples, other.name, call) if other is not None and call in samples.times else None
+        return found.middle if found else None
+
+    def one_call(call: str) -> OneCallRow:
+        entry = next((entry for entry in entries if entry.name == call), None)
+        return OneCallRow(
+            workload=case.workload,
+            size=case.size,
+            threads=case.threads,
+            dense=dense,
+            call=call,
+            deriving_s=entry.deriving_s if entry else None,
+            ms=entry.ms if entry else None,
+            rival=best.name if best else None,
+            rival_ratio=compared_to(call, best),
+            hand=by_hand.name if by_hand else None,
+            hand_ratio=compared_to(call, by_hand),
+        )
+
     compared_with: list[Entry | None] = [*baselines] or [None]
     rows = tuple(row(ours, baseline) for ours in entries if ours.ours for baseline in compared_with)
     roofline_ms = at_roofline.middle * scale if at_roofline else None
-    return Outcome(case, description, kind, roofline_ms, entries, rows, left_out, samples.interrupted)
+    calls = tuple(map(one_call, called))
+    return Outcome(case, description, kind, roofline_ms, entries, rows, left_out, samples.interrupted, calls)
+
+
+def _fastest(entries: Iterable[Entry]) -> Entry | None:
+    return min((entry for entry in entries if entry.ms is not None), key=lambda entry: entry.ms or 0.0, default=None)
 
 
 def _entry(one: Candidate, samples: Samples, scale: float) -> Entry:
@@ -203,4 +274,5 @@ def _entry(one: Candidate, samples: Samples, scale: float) -> Entry:
         samples=taken.count if taken else 0,
         roofline_ratio=to_roofline.middle if to_roofline else None,
         speed_up=speed_up.middle if speed_up else None,
+        deriving_s=one.deriving_s,
     )

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from bench import one_calls
 from bench.errors import ExtraMissing, WrongFile
 from bench.outcome import Entry, LeftOut, Outcome, Row
 
@@ -34,7 +35,9 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         yield _line(entry, "allocates its result" if entry.allocates else "", several=bool(several))
     best = {row.schedule: row for row in outcome.rows if row.best}
     for entry in sorted((entry for entry in outcome.entries if entry.ours), key=_by_time):
-        yield _line(entry, _compared(best.get(entry.name)), mark="*", several=bool(several))
+        derived = None if entry.deriving_s is None else f"derived in {entry.deriving_s:.1f} s"
+        note = "; ".join(filter(None, (_compared(best.get(entry.name)), derived)))
+        yield _line(entry, note, mark="*", several=bool(several))
     if any(entry.ours and not entry.derived for entry in outcome.entries):
         yield "  (as written: a program without a schedule)"
     yield from (_missing(one) for one in outcome.left_out)
@@ -80,12 +83,17 @@ def _missing(one: LeftOut) -> str:
 
 
 def written(outcomes: Sequence[Outcome], environment: dict[str, Any], *, complete: bool) -> dict[str, Any]:
-    """Return the content of the `--json` file: `rows` has each of our schedules against each baseline."""
+    """Return the content of the `--json` file: `rows` has each of our schedules against each baseline.
+
+    `one_call` has the rows of the table of one call, and their means.
+    """
+    parts = ("rows", "one_calls")
     return {
         "environment": environment,
         "complete": complete,
         "rows": [row for outcome in outcomes for row in outcome.as_json()["rows"]],
-        "cases": [{k: v for k, v in outcome.as_json().items() if k != "rows"} for outcome in outcomes],
+        "cases": [{k: v for k, v in outcome.as_json().items() if k not in parts} for outcome in outcomes],
+        "one_call": one_calls.written(outcomes),
     }
 
 

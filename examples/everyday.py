@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atl
 from examples.schedules import everyday
+from examples.tiles import register_tile
 
 
 def gaussian_by_strips(rows: int = 32) -> atl.Session:
@@ -35,11 +36,12 @@ def mttkrp_factored() -> atl.Session:
     return s
 
 
-def product_packed(rows: int = 8, columns: int = 32) -> atl.Session:
-    """Compute register tiles over packed panels of the right operand.
+def product_packed(rows: int = 0, columns: int = 0) -> atl.Session:
+    """Compute register tiles over packed panels of the right operand, by default of a shape for this machine.
 
     With more than eight rows the left operand is packed too, because of the associativity of the L1 cache.
     """
+    rows, columns = register_tile(rows, columns)
     s = atl.reschedule(everyday.product())
     s.tile(["i", "j"], [rows, columns])
     s.accumulate("p")

@@ -3,41 +3,45 @@
 Each function returns a session; `.done()` returns its theorem. Compute loops have no guards. Guards remain only where a
 tile is stored, and where an operand is copied with zero padding.
 
-The default tiles are for AVX-512 (32 registers of 64 bytes) and gcc 12. With AVX2 (16 registers of 32 bytes), products
-are faster with 6 rows and 16 columns.
+Register tiles have the shape that `atl.machine()` suggests, unless rows and columns are given.
 """
 
 from __future__ import annotations
 
 import atl
 from examples.schedules import anchors, blur, convolution, layers
+from examples.tiles import largest_tile, multiple_below, power_of_two_rows, register_tile
 
 
-def product_blocked(rows: int = 8, columns: int = 32, terms: int = 256, near: int = 64) -> atl.Session:
+def product_blocked(rows: int = 0, columns: int = 0, terms: int = 0, near: int = 0) -> atl.Session:
     """Block the `p` loop by `terms` and the rows by `near`, pack both operands, and compute register tiles.
 
-    Panels are padded with zeros for partial tiles; the last block of terms is shorter. With 256 terms, a panel of the
-    right operand takes 32 KiB and stays in the L1 cache.
+    Panels are padded with zeros for partial tiles; the last block of terms is shorter. By default, a panel of the right
+    operand stays in the L1 cache.
     """
+    rows, columns = register_tile(rows, columns)
+    near = near or multiple_below(64, rows)
     s = atl.reschedule(anchors.product())
-    s.tile("p", terms).interchange("j").interchange("i")
+    s.tile("p", terms or atl.machine().panel_depth("float32")).interchange("j").interchange("i")
     s.tile(["i", "j"], [[near, rows], columns])
     s.accumulate("pi", at="iio").mark("acc", "registers")
     s.pack("B", at="po").pack("A", at="io")
     return s
 
 
-def product_by_panels(rows: int = 8, columns: int = 32, dtype: str = "float32") -> atl.Session:
+def product_by_panels(rows: int = 0, columns: int = 0, dtype: str = "float32") -> atl.Session:
     """Compute register tiles over packed panels of the right operand, with partial tiles peeled."""
     s = atl.reschedule(anchors.product(dtype))
-    return _by_panels(s, rows, columns)
+    return _by_panels(s, *register_tile(rows, columns, dtype))
 
 
-def product_in_square_tiles(tile: int = 64, rows: int = 8, columns: int = 32) -> atl.Session:
+def product_in_square_tiles(tile: int = 0, rows: int = 0, columns: int = 0) -> atl.Session:
     """Split the tiles of `derivations.matmul_tiled` into register tiles, over packed rows and columns.
 
     The `p` loop is not blocked, so the panels of large products do not fit into the caches.
     """
+    rows, columns = register_tile(rows, columns)
+    tile = tile or multiple_below(64, rows, columns)
     s = atl.reschedule(anchors.product())
     s.tile(["i", "j"], [[tile, rows], [tile, columns]])
     s.accumulate("p").mark("acc", "registers")
@@ -45,15 +49,15 @@ def product_in_square_tiles(tile: int = 64, rows: int = 8, columns: int = 32) ->
     return s
 
 
-def product_in_double(rows: int = 8, columns: int = 24) -> atl.Session:
+def product_in_double(rows: int = 0, columns: int = 0) -> atl.Session:
     """Schedule the float64 product in the same way; registers hold half as many elements."""
-    return product_by_panels(rows, columns, "float64")
+    return product_by_panels(*largest_tile(rows, columns, "float64"), "float64")
 
 
-def batched_product_by_panels(rows: int = 8, columns: int = 32) -> atl.Session:
+def batched_product_by_panels(rows: int = 0, columns: int = 0) -> atl.Session:
     """Schedule each product of a batch in the same way."""
     s = atl.reschedule(layers.batched_product())
-    return _by_panels(s, rows, columns)
+    return _by_panels(s, *register_tile(rows, columns))
 
 
 def _by_panels(s: atl.Session, rows: int, columns: int) -> atl.Session:
@@ -65,11 +69,12 @@ def _by_panels(s: atl.Session, rows: int, columns: int) -> atl.Session:
     return s
 
 
-def convolution_in_registers(channels: int = 8, positions: int = 48) -> atl.Session:
+def convolution_in_registers(channels: int = 0, positions: int = 0) -> atl.Session:
     """Compute register tiles of channels x positions, over a zero-padded copy of the input that they read.
 
     Partial tiles are peeled, so full tiles are stored directly from registers, which saves 4 % of the time.
     """
+    channels, positions = largest_tile(channels, positions)
     s = atl.reschedule(convolution.gather())
     s.interchange("k")
     s.tile(["p", "k"], [positions, channels]).interchange("pi")
@@ -80,8 +85,9 @@ def convolution_in_registers(channels: int = 8, positions: int = 48) -> atl.Sess
     return s
 
 
-def convolution_2d_in_registers(channels: int = 8, columns: int = 32) -> atl.Session:
+def convolution_2d_in_registers(channels: int = 0, columns: int = 0) -> atl.Session:
     """Schedule the convolution of images in the same way: tiles of channels x columns of a row."""
+    channels, columns = register_tile(channels, columns)
     s = atl.reschedule(anchors.convolution_2d())
     s.interchange("k").interchange("k")
     s.tile(["p", "k"], [columns, channels]).interchange("pi")
@@ -91,14 +97,14 @@ def convolution_2d_in_registers(channels: int = 8, columns: int = 32) -> atl.Ses
     return s
 
 
-def filters_in_registers(channels: int = 8, columns: int = 56) -> atl.Session:
+def filters_in_registers(channels: int = 0, columns: int = 0) -> atl.Session:
     """Compute register tiles of channels x columns of a row, over a copy of the input that they read."""
     s = _filters_in_tiles(channels, columns)
     s.pad("x", at="po").pack("w")
     return s
 
 
-def filter_windows_in_registers(channels: int = 8, columns: int = 56) -> atl.Session:
+def filter_windows_in_registers(channels: int = 0, columns: int = 0) -> atl.Session:
     """Copy the windows of each tile of columns to a matrix (im2col), and multiply it by all channels."""
     s = _filters_in_tiles(channels, columns)
     s.pack("x", at="po", name="windows").pack("w")
@@ -106,6 +112,7 @@ def filter_windows_in_registers(channels: int = 8, columns: int = 56) -> atl.Ses
 
 
 def _filters_in_tiles(channels: int, columns: int) -> atl.Session:
+    channels, columns = largest_tile(channels, columns)
     s = atl.reschedule(anchors.filters())
     s.interchange("k").interchange("k")
     s.tile(["p", "k"], [columns, channels]).interchange("pi")
@@ -113,8 +120,9 @@ def _filters_in_tiles(channels: int, columns: int) -> atl.Session:
     return s
 
 
-def windows_in_registers(channels: int = 8, positions: int = 48) -> atl.Session:
+def windows_in_registers(channels: int = 0, positions: int = 0) -> atl.Session:
     """Copy the windows of each tile of positions to a matrix (im2col), and multiply it by all channels."""
+    channels, positions = largest_tile(channels, positions)
     s = atl.reschedule(convolution.im2col())
     s.interchange("⊞[k < K] _")
     s.tile(["⊞[p < W] ⊞[k < K] _", "k"], [positions, channels]).interchange("pi")
@@ -233,8 +241,9 @@ def layer_norm_by_rows() -> atl.Session:
     return s
 
 
-def attention_in_registers(rows: int = 8, columns: int = 32) -> atl.Session:
+def attention_in_registers(rows: int = 0, columns: int = 0) -> atl.Session:
     """Compute blocks of rows with their scores in a buffer, both products in register tiles, and the keys packed."""
+    rows, columns = register_tile(rows or power_of_two_rows(), columns)
     s = atl.reschedule(layers.attention())
     s.lbind("sqrt(_)", "root", over=())
     s.tile("⊞[i < L] ⊞[e < E] _", rows)

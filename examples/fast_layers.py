@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atl
 from examples.schedules import networks
+from examples.tiles import power_of_two_rows, register_tile
 
 
 def dense_gelu_by_panels(rows: int = 0, columns: int = 0) -> atl.Session:
@@ -15,7 +16,7 @@ def dense_gelu_by_panels(rows: int = 0, columns: int = 0) -> atl.Session:
 
     A tile of sums moves from registers to a buffer in the first-level cache, from which the last loop reads it.
     """
-    rows, columns = _tile(rows, columns)
+    rows, columns = register_tile(rows, columns)
     s = atl.reschedule(networks.dense_gelu())
     s.interchange("⊞[s < N] ⊞[h < H] 0.5 * _ * _")
     s.tile(["⊞[h < H] ⊞[s < N] 0.5 * _ * _", "s"], [columns, rows]).interchange("hi")
@@ -28,7 +29,7 @@ def dense_gelu_by_panels(rows: int = 0, columns: int = 0) -> atl.Session:
 
 def multi_head_attention_in_registers(rows: int = 0, columns: int = 0) -> atl.Session:
     """Compute blocks of rows with their scores in a buffer, both products in register tiles, and the keys packed."""
-    rows, columns = _tile(rows or _power_of_two_rows(), columns)
+    rows, columns = register_tile(rows or power_of_two_rows(), columns)
     s = atl.reschedule(networks.multi_head_attention())
     s.lbind("sqrt(_)", "root", over=())
     s.tile("⊞[i < L] ⊞[f < F] _", rows)
@@ -49,7 +50,7 @@ def depthwise_in_registers(positions: int = 0, channels: int = 0) -> atl.Session
 
     Those pixels are computed one by one, with the channels as the innermost loop.
     """
-    rows, channels = _tile(0, channels)
+    rows, channels = register_tile(0, channels)
     positions = positions or max(1, rows // 4 * 2)
     s = atl.reschedule(networks.depthwise())
     end = f"min(1, X) + {positions} * (max(X - 2, 0) // {positions})"
@@ -66,7 +67,7 @@ def depthwise_in_registers(positions: int = 0, channels: int = 0) -> atl.Session
 def batched_matrix_vector_by_rows(rows: int = 0) -> atl.Session:
     """Compute several rows together in registers, so that each element of a vector is loaded once for them."""
     s = atl.reschedule(networks.batched_matrix_vector())
-    s.tile("i", rows or _power_of_two_rows())
+    s.tile("i", rows or power_of_two_rows())
     s.accumulate("d", at="io").mark("acc", "registers")
     s.tails(strategy="split")
     return s
@@ -80,15 +81,3 @@ def spmm_by_entries(form: atl.Format = atl.CSR) -> atl.Session:
 def spmm_in_registers(form: atl.Format = atl.CSR) -> atl.Session:
     """Accumulate each row of the result in registers, so that an entry is read once for all its columns."""
     return spmm_by_entries(form).accumulate("p", name="row").mark("row", "registers")
-
-
-def _tile(rows: int, columns: int) -> tuple[int, int]:
-    """Return rows and columns of a register tile of float32; 0 stands for the number that suits this machine."""
-    most_rows, two_vectors = atl.machine().register_tile("float32")
-    return rows or most_rows, columns or two_vectors
-
-
-def _power_of_two_rows() -> int:
-    """Return the rows of a register tile, rounded down so that usual sizes leave no partial tile."""
-    most_rows, _ = atl.machine().register_tile("float32")
-    return 1 << most_rows.bit_length() - 1

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import atl
 from proofs_tests.rules.page import statement
 from rewrites.rules import RULES
 
@@ -64,6 +65,11 @@ def test_page_lists_extras_and_the_cache() -> None:
 
 def test_pictures_are_small() -> None:
     assert all(picture.stat().st_size < 200_000 for picture in (HERE / "docs").glob("*.png"))
+
+
+def test_page_lists_the_recipes_in_order() -> None:
+    page = (HERE / "docs" / "fast.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| .* \| `(\w+)` \|$", page, re.MULTILINE) == [recipe.name for recipe in atl.RECIPES]
 
 
 @pytest.mark.long

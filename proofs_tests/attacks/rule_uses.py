@@ -19,7 +19,7 @@ from atl.core.program import Program
 from atl.core.terms import Binary, Expr, Gen, Guard, Input, Reduce, Type
 from atl.core.traversal import Path as TermPath
 from atl.core.traversal import children, subterms
-from atl.errors import NotExact
+from atl.errors import NotExact, TooLarge
 from atl.prove import Facts
 from atl.surface.values import IndexExpr, Tensor
 from proofs_tests.programs.choices import Choices, chance, choose
@@ -191,6 +191,10 @@ def wrapped(term: Expr, choices: Choices, *, indices: int) -> tuple[Expr, TermPa
             return term, ()
 
 
+MOST_ELEMENTS: Final = 100_000
+"""Maximum number of elements of an array with which a theorem is tested."""
+
+
 def obligations_of(sides: Sequence[Expr], premises: Sequence[Predicate], indices: int) -> tuple[Predicate, ...]:
     """Return the obligations of an instance that are about sizes only."""
     needed = list(premises)
@@ -202,6 +206,9 @@ def obligations_of(sides: Sequence[Expr], premises: Sequence[Predicate], indices
 
 
 def _elements(array: Array, shape: tuple[int, ...], choices: Choices) -> Any:
+    """Return random elements. Raises `TooLarge` for an extent such as 2**53, which a rule may contain."""
+    if prod(shape) > MOST_ELEMENTS:
+        raise TooLarge(f"{array.name} would have {prod(shape)} elements", required=f"at most {MOST_ELEMENTS}")
     made = np.empty(shape, dtype=array.dtype if is_integer(array.dtype) else object)
     for at in np.ndindex(*shape):
         if not is_integer(array.dtype):

@@ -59,7 +59,9 @@ CASES = {
     "gaussian": Case(scheduled.gaussian_by_strips, everyday.numpy_gaussian, _picture, 4, 1e-5),
     "triangular product": Case(scheduled.triangular_by_rows, everyday.numpy_triangular, of_shapes("nn nm"), 1, 1e-4),
     "mttkrp": Case(scheduled.mttkrp_factored, everyday.numpy_mttkrp, of_shapes("ijk jr kr"), 2, 2e-3),
-    "packed product": Case(scheduled.product_packed, everyday.numpy_product, of_shapes("ik kj"), 5, 1e-4),
+    "packed product": Case(
+        lambda: scheduled.product_packed(8, 32), everyday.numpy_product, of_shapes("ik kj"), 5, 1e-4
+    ),
     "perceptron": Case(scheduled.perceptron_in_blocks, everyday.numpy_perceptron, of_shapes("nd dh h hc c"), 3, 1e-3),
     "softmax": Case(scheduled.softmax_by_rows, everyday.numpy_softmax, of_shapes("ij"), 7),
     "two steps": Case(scheduled.two_steps_in_tiles, everyday.numpy_two_steps, of_shapes("ijk"), 4, 1e-5),

@@ -66,22 +66,28 @@ def _width(x: Array, w: Array) -> dict[str, int]:
 
 
 CASES: Final = {
-    "product, blocked": Case(fast.product_blocked, anchors.numpy_product, dims("ik kj"), 8),
+    "product, blocked": Case(lambda: fast.product_blocked(8, 32, 256, 64), anchors.numpy_product, dims("ik kj"), 8),
     "product, small blocks": Case(lambda: fast.product_blocked(2, 4, 16, 8), anchors.numpy_product, dims("ik kj"), 8),
-    "product, by panels": Case(fast.product_by_panels, anchors.numpy_product, dims("ik kj"), 7),
-    "product, square tiles": Case(fast.product_in_square_tiles, anchors.numpy_product, dims("ik kj"), 5),
+    "product, by panels": Case(lambda: fast.product_by_panels(6, 16), anchors.numpy_product, dims("ik kj"), 7),
+    "product, square tiles": Case(
+        lambda: fast.product_in_square_tiles(64, 8, 32), anchors.numpy_product, dims("ik kj"), 5
+    ),
     "product, small tiles": Case(
         lambda: fast.product_in_square_tiles(8, 2, 4), anchors.numpy_product, dims("ik kj"), 5
     ),
-    "product, in double": Case(fast.product_in_double, anchors.numpy_product, dims("ik kj"), 7, dtype="float64"),
-    "batched product": Case(fast.batched_product_by_panels, numpy_batched, dims("Bik Bkj"), 7),
-    "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, dims("BCw oCR"), 8),
-    "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, dims("BCHw oCRS"), 8),
-    "filters": Case(fast.filters_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides),
-    "filters, windows": Case(
-        fast.filter_windows_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides
+    "product, in double": Case(
+        lambda: fast.product_in_double(8, 24), anchors.numpy_product, dims("ik kj"), 7, dtype="float64"
     ),
-    "windows": Case(fast.windows_in_registers, anchors.numpy_whole_windows, _long, 8, sizes=_width),
+    "batched product": Case(lambda: fast.batched_product_by_panels(8, 32), numpy_batched, dims("Bik Bkj"), 7),
+    "convolution": Case(lambda: fast.convolution_in_registers(8, 48), anchors.numpy_convolution, dims("BCw oCR"), 8),
+    "convolution of images": Case(
+        lambda: fast.convolution_2d_in_registers(8, 32), anchors.numpy_convolution_2d, dims("BCHw oCRS"), 8
+    ),
+    "filters": Case(lambda: fast.filters_in_registers(8, 56), anchors.numpy_filters, _whole_filters, 8, sizes=_insides),
+    "filters, windows": Case(
+        lambda: fast.filter_windows_in_registers(8, 56), anchors.numpy_filters, _whole_filters, 8, sizes=_insides
+    ),
+    "windows": Case(lambda: fast.windows_in_registers(8, 48), anchors.numpy_whole_windows, _long, 8, sizes=_width),
     "blur": Case(fast.blur_six_rows, anchors.numpy_blur, dims("ij"), 3, least=1),
     "blur, streamed": Case(fast.blur_streamed, anchors.numpy_blur, dims("ij"), 3, least=1),
     "addition, streamed": Case(fast.addition_streamed, anchors.numpy_addition, dims("ij ij"), 1),
@@ -94,8 +100,31 @@ CASES: Final = {
     "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, dims("Bij"), 1),
     "matrix times vector": Case(fast.matrix_vector_by_rows, anchors.numpy_product, dims("ik k"), 4),
     "layer norm": Case(fast.layer_norm_by_rows, numpy_layer_norm, dims("ij"), 6, least=1, scale=16),
-    "attention": Case(fast.attention_in_registers, numpy_attention, dims("qd kd ke"), 16, least=1, scale=16),
+    "attention": Case(
+        lambda: fast.attention_in_registers(8, 32), numpy_attention, dims("qd kd ke"), 16, least=1, scale=16
+    ),
 }
+
+
+AVX2: Final = "vector_bytes=32,vector_registers=16,l1=32768"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "call"),
+    [
+        (fast.product_by_panels, "tile(['j', 'i'], [16, 6])"),
+        (fast.product_in_double, "tile(['j', 'i'], [8, 6])"),
+        (fast.product_blocked, "tile(['i', 'j'], [[60, 6], 16])"),
+        (fast.product_in_square_tiles, "tile(['i', 'j'], [[48, 6], [48, 16]])"),
+        (fast.convolution_in_registers, "tile(['p', 'k'], [16, 6])"),
+        (fast.attention_in_registers, "tile('e', 16)"),
+    ],
+)
+def test_default_tiles_follow_the_machine(
+    schedule: Callable[[], Session], call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATL_MACHINE", AVX2)
+    assert call in [each.text for each in schedule().steps]
 
 
 @cache

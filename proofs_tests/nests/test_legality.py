@@ -233,7 +233,7 @@ def test_strictly_increasing_positions_allow_parallel_scatter() -> None:
 SCHEDULES: Final[dict[str, Callable[[], atl.Program]]] = {
     "a product in tiles, with tails": matmul_schedules.tiled_with_tails,
     "a blur in tiles, with tails": blur.tiled_staged_with_tails,
-    "a product of packed operands": lambda: everyday.product_packed().goal,
+    "a product of packed operands": lambda: everyday.product_packed(8, 32).goal,
     "a product of triangles": lambda: everyday.triangular_by_rows().goal,
     "a stencil in tiles, twice": lambda: everyday.two_steps_in_tiles().goal,
     "attention in blocks": lambda: beyond_the_paper.attention_in_blocks().goal,

@@ -38,6 +38,7 @@ def _programs() -> Iterator[object]:
     a, x = atl.tensor("A", n, m), atl.tensor("x", n)
     yield from (n, n // 8, n < m, a, a[n, m] + 1, a.shape, x.shape)
     rows = atl.program("rows", [x], atl.truncr(1, atl.padr(1, 2 * x)))
+    yield atl.RECIPES[0]
     yield KernelTime("rows", 1.0, 0.9, 1.1, 7, False)
     several = atl.results(all=x, first=x.sum())
     yield from (rows, rows.shape, rows.type, rows.inputs, rows.body, several, atl.program("two", [x], several))
@@ -66,7 +67,6 @@ def _derivations() -> Iterator[object]:
     told, traced = rewrites.proof_trace(theorem), trace(rows)
     yield from (told, told.calls[0], told.steps[0], traced, traced.loops[0])
     yield CSR.operand(rows.inputs[0], ())
-    yield from atl.RECIPES
     yield rewrites.Tuned(rows, {"n": 8}, (), None, None, "exhausted", (), "start", None, "", 0.0, Path("t.json"))
 
 

@@ -6,6 +6,7 @@ python -m proofs_tests.rules.page > docs/rules.md      about a minute
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -118,4 +119,5 @@ def _steps(where: str, theorem: Theorem) -> Iterator[tuple[str, Use]]:
 
 
 if __name__ == "__main__":
+    os.environ["ATL_MACHINE"] = "vector_bytes=32,vector_registers=16,l1=32768"  # examples are the same on any machine
     sys.stdout.write(page(shortest_uses(), {name: labels(rule) for name, rule in RULES.items()}))

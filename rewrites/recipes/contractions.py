@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final
 
 from atl.core import index as ix
@@ -15,7 +14,7 @@ from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.cursors.targets import Handle
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import Context, recipe
-from rewrites.recipes.structure import Loop, Read, everywhere, loop_at, reads_below, target_of
+from rewrites.recipes.structure import Loop, Read, everywhere, loop_at, reads_below, target_of, unused_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +221,7 @@ def _each(
             break
         branch = s.branch()
         try:
-            schedule(Tiling(branch, found), _unused(branch.goal))
+            schedule(Tiling(branch, found), unused_name(branch.goal, "acc"))
         except DoesNotApply as error:
             refused.append(s.find(found.sum.path))
             failure = failure or error
@@ -231,12 +230,6 @@ def _each(
             scheduled += 1
     if not scheduled:
         raise failure or DoesNotApply("no sum of products has this form", required=required)
-
-
-def _unused(program: Program) -> str:
-    """Return a name for a buffer of sums that no binder of the program has."""
-    taken = {name for cursor in everywhere(program) for name in cursor.called}
-    return next(name for k in count() if (name := f"acc{k}" if k else "acc") not in taken)
 
 
 @recipe(tile=lambda context: context.machine.register_tiles(context.dtype), terms=lambda context: (None, 512, 256))

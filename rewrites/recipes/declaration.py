@@ -92,7 +92,7 @@ def recipe(**choices: Choices) -> Callable[[Scheduling], Recipe]:
     The function looks for a form in `s.goal`, makes calls on the session `s`, and raises `DoesNotApply` if the goal
     does not have that form. Every call is checked by the kernel, so a recipe cannot prove anything false.
     `s.optimize(recipes=[mine, *atl.RECIPES])` runs it before the built-in ones. Each choice is a function of the
-    `Context` that returns the values of a parameter, the preferred one first.
+    `Context` that returns the values of a parameter, the preferred one first. Raises `InvalidArgument`.
 
     >>> import atl
     >>> @atl.recipe(by=lambda context: (4 * context.machine.lanes(context.dtype), 64))
@@ -104,13 +104,13 @@ def recipe(**choices: Choices) -> Callable[[Scheduling], Recipe]:
     >>> s.optimize(recipes=[in_lanes]).steps[-1].text.startswith("vectorize('i', ")
     True
     """
+
     for name, values in choices.items():
         if not callable(values):
-            listed = brief(values if isinstance(values, tuple | list) else [values])
             raise InvalidArgument(
-                f"the choices of {name} are {brief(values)}",
-                required="a function of the context that returns the values, the preferred one first",
-                suggestions=(f"{name}=lambda context: {listed}",),
+                f"the choices {name}={brief(values)} of a recipe",
+                required="a function of the context that returns the values of the parameter, the preferred one first",
+                suggestions=(f"@atl.recipe({name}=lambda context: (8, 16))",),
             )
 
     def declare(schedule: Scheduling) -> Recipe:

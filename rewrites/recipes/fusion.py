@@ -54,14 +54,16 @@ class Producer:
 def producers(program: Program) -> list[Producer]:
     """Return the lets around the result, in order."""
     nests = outer_nests(program)
-    reads: dict[str, list[tuple[Nest, Read]]] = {nest.name: [] for nest in nests if nest.name is not None}
-    for nest in nests:
+    reads: dict[str, list[tuple[Nest, Read]]] = {}
+    for nest in nests:  # A let inside the value of x may be called x too.
         for cursor in walk(nest.cursor, top_down=True):
             outermost = cursor.above is None or not isinstance(cursor.above.term, terms.Access)
             if outermost and isinstance(cursor.term, terms.Access | terms.Local):
                 read = as_read(cursor)
                 if read is not None and read.name in reads:
                     reads[read.name].append((nest, read))
+        if nest.name is not None:
+            reads[nest.name] = []
     return [_producer(nest, reads[nest.name]) for nest in nests if nest.name is not None]
 
 

@@ -10,7 +10,7 @@ from lowering.targets.machine import itemsize
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import Context, recipe
-from rewrites.recipes.structure import Loop, Nest, Read, loop_at, outer_nests, reads_below, target_of
+from rewrites.recipes.structure import Loop, Nest, Read, loop_at, outer_nests, reads_below, target_of, unused_name
 
 
 def _line(context: Context) -> int:
@@ -33,7 +33,8 @@ def transpose_in_tiles(s: Any, *, tile: int) -> None:
             s.tile([target_of(s.goal, outer.path), target_of(s.goal, inner.path)], tile)
             s.tails(strategy="split")
             # The first of the loops over tiles is that over full tiles.
-            s.stage(read.name, at=f"{inner.variable.name}o", name="tile").mark("tile", "registers")
+            name = unused_name(s.goal, "tile")
+            s.stage(read.name, at=f"{inner.variable.name}o", name=name).mark(name, "registers")
             return
     raise DoesNotApply("no operand is read across its rows", required="two nested loops, and reads such as x[i, j]")
 
@@ -120,7 +121,7 @@ def share_by_threads(s: Any, *, context: Context) -> None:
             if isinstance(cursor.term, terms.Gen) and not any(
                 isinstance(around.term, terms.Gen | terms.Reduce) for around in cursor.spine()[:-1]
             ):
-                s.mark(target_of(s.goal, cursor.path), "parallel")
+                s.mark(cursor.path, "parallel")  # the name would mark all loops of this name, also inside others
                 marked += 1
     if marked and not (report := s.check()):
         raise report.diagnostics[0]

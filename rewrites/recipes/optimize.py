@@ -10,6 +10,7 @@ from typing import Any, Final
 from atl.errors import ATLError, InvalidArgument, brief
 from lowering.targets.machine import Machine, machine
 from rewrites.diagnostics import diagnostics, new_diagnostics
+from rewrites.errors import DoesNotApply
 from rewrites.recipes import contractions, fusion, movement, preparation
 from rewrites.recipes.declaration import Context, Recipe
 from rewrites.session.tuning.search import autotune
@@ -168,7 +169,9 @@ def _checked_sizes(s: Any, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapping[str, Any]) -> list[Outcome]:
-    """Run each recipe on the session. A recipe that fails, or whose goal would not compile, is left out.
+    """Run each recipe on the session. A recipe that fails is left out.
+
+    So is one whose goal would not compile, or would lose a size that callers pass.
 
     `given` are parameters by their names in `choices`; the others get the values that the model prefers. A recipe whose
     own name has the value False does not run.
@@ -187,6 +190,8 @@ def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapp
             each(branch, context, **passed)
             if made := new_diagnostics(problems, diagnostics(branch.goal)):
                 raise made[0]
+            if lost := [name for name in s.goal.sizes if name not in branch.goal.sizes]:
+                raise DoesNotApply(f"the goal would lose the argument {lost[0]}", required="the same arguments")
         except ATLError as error:
             outcomes.append(Outcome(each, passed, error=error))
         else:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from atl.core import index as ix
 from atl.core import terms
-from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import recipe
 from rewrites.recipes.structure import below, everywhere, loop_at, reads_below, target_of
@@ -69,8 +69,12 @@ def split_phases(s: Any) -> None:
     before = len(s.steps)
     while (found := next(_phases(s.goal), None)) is not None:
         cursor, phases = found
-        s.tile(target_of(s.goal, cursor.path), phases).simpl_index()
-        inner = next(each for each in everywhere(s.goal) if each.called[:1] == (f"{cursor.called[0]}i",))
+        s.tile(target_of(s.goal, cursor.path), phases)
+        tiled = [
+            each for each in walk(cursor_at(s.goal, cursor.path), top_down=True) if isinstance(each.term, terms.Gen)
+        ]
+        inner = s.find(tiled[1].path)
+        s.simpl_index()
         s.unroll(target_of(s.goal, inner.path))
     if len(s.steps) == before:
         raise DoesNotApply("no inner loop reads x[i // 2]", required=f"an index i // c, c from 2 to {PHASES}")

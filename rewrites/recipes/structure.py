@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Final
 
 from atl.core import index as ix
@@ -154,3 +154,10 @@ def target_of(program: Program, path: Path) -> Target:
             return pattern
         cursor = cursor.child(0)
     return path
+
+
+def unused_name(program: Program, name: str) -> str:
+    """Return a name for a new buffer that no binder, input or size of the program has."""
+    taken = {called for cursor in everywhere(program) for called in cursor.called}
+    taken |= {array.name for array in program.inputs} | set(program.sizes)
+    return next(tried for k in count() if (tried := f"{name}{k}" if k else name) not in taken)

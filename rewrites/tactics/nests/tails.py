@@ -231,7 +231,8 @@ def _limits_of_clamp(part: Predicate, outer: Cursor, cursor: Cursor) -> Iterator
     In 8*io + ii - 1, the loop over tiles is split, and the loop of constant extent inside it is not. Instead of a loop
     around one of another extent, the inner loop is split.
     """
-    assert isinstance(part, NonNegative)
+    if not isinstance(part, NonNegative):
+        return
     inner = outer.child(0)
     variable, facts = inner.scope.indices[-1], inner.scope.facts
     ranges = [at.loop for at in _loops_between(outer, cursor)]

@@ -1,0 +1,1 @@
+"""Tests of recipes, of `s.optimize()`, and of `atl.kernel`."""

@@ -1,0 +1,83 @@
+"""The numbers in the calls of recipes follow from the machine model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+import atl
+from bench.workloads.programs import transpose
+from examples.schedules import blur, matmul
+from lowering import Machine
+from lowering.targets.machine import KIB
+from proofs_tests.recipes.machines import AVX2
+from proofs_tests.recipes.test_workloads import program_of
+from rewrites import reschedule
+
+NORM: Final = atl.parse(
+    "rows (A : float32[n, k], B : float32[k, m]) : float32[n, m] := "
+    "let x := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j] in let s := ⊞[i < n] Σ[j < m] x[i, j] in "
+    "⊞[i < n] ⊞[j < m] x[i, j] / s[i]"
+)
+
+
+def calls(program: atl.Program, machine: Machine, **options: Any) -> str:
+    """Return the calls of the recipes."""
+    return reschedule(program).optimize(machine=machine, **options).script().partition("'''))\n")[2]
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize(("registers", "rows"), [(4, 1), (8, 2), (16, 6), (32, 8)])
+def test_product_is_tiled_for_the_registers(registers: int, rows: int, vector_bytes: int) -> None:
+    machine = replace(AVX2, vector_registers=registers, vector_bytes=vector_bytes)
+    made = calls(matmul.naive(), machine)
+    assert machine.register_tile() == (rows, vector_bytes // 2)
+    assert f"[{vector_bytes // 2}, {rows}])" in made
+    assert rows * 2 <= max(2, registers - 4)
+
+
+def test_convolution_is_tiled_for_the_registers() -> None:
+    for machine in (AVX2, replace(AVX2, vector_bytes=16), replace(AVX2, vector_bytes=64, vector_registers=32)):
+        rows, columns = machine.register_tile()
+        assert f"[{columns}, {rows}]" in calls(program_of("conv2d"), machine)
+
+
+def test_sum_is_blocked_if_its_rows_exceed_a_share_of_the_cache() -> None:
+    sizes = {"M": 2048, "K": 2048, "N": 2048}
+    large, small = replace(AVX2, l3=256 * 1024 * KIB), replace(AVX2, l2=64 * KIB, l3=2048 * KIB)
+    assert ", 256)" not in calls(matmul.naive(), large, sizes=sizes)
+    assert ", 256)" in calls(matmul.naive(), small, sizes=sizes)
+
+
+@pytest.mark.parametrize(("line", "tile"), [(32, 8), (64, 16)])
+def test_transpose_is_tiled_by_cache_lines(line: int, tile: int) -> None:
+    assert f"s.tile(['j', 'i'], {tile})" in calls(transpose(), replace(AVX2, line=line))
+
+
+@pytest.mark.parametrize(("registers", "rows"), [(4, 2), (8, 2), (16, 6), (32, 6)])
+def test_rows_of_a_blur_share_registers(registers: int, rows: int) -> None:
+    assert f", {rows}, share=" in calls(blur.two_stage(), replace(AVX2, vector_registers=registers))
+
+
+def test_rows_are_fused_by_the_tile() -> None:
+    for registers, rows in ((8, 2), (16, 6)):
+        assert f", {rows})" in calls(NORM, replace(AVX2, vector_registers=registers))
+
+
+def test_windows_are_strips_if_a_strip_fits_in_the_cache() -> None:
+    program = program_of("stencils")
+    near, far = dict.fromkeys(program.sizes, 100), dict.fromkeys(program.sizes, 100_000)
+    small, large = (calls(program, AVX2, sizes=sizes) for sizes in (near, far))
+    assert "[16, 128]" not in small
+    assert ("[16, 128]" in large) == (len(program_of("stencils").sizes) == 2)
+
+
+def test_large_results_are_streamed() -> None:
+    program = atl.parse("twice (x : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * x[i, j]")
+    sizes = {"n": 1024, "m": 1024}
+    assert "'stream'" in calls(program, replace(AVX2, l3=1024 * KIB), sizes=sizes)
+    assert "'stream'" not in calls(program, replace(AVX2, l3=64 * 1024 * KIB), sizes=sizes)
+    assert "'stream'" not in calls(program, replace(AVX2, l3=1024 * KIB))
+    assert "'stream'" not in calls(program, replace(AVX2, l3=1024 * KIB), sizes={"n": 1024, "m": 1000})

@@ -1,0 +1,130 @@
+"""`s.optimize()`: script, report, recipes of users, refusals, threads and measuring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import InvalidArgument
+from proofs_tests.recipes.machines import AVX2, TINY
+from proofs_tests.search.test_autotune import TWICE, ByHand
+from rewrites import Session, reschedule
+
+PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
+
+
+def product() -> Session:
+    return reschedule(atl.parse(f"product {PRODUCT}"))
+
+
+@atl.recipe(by=lambda context: (4 * context.machine.lanes(context.dtype), 2, 4, 8))
+def vectors(s: Any, by: int) -> None:
+    """Vectorize a single loop: ⊞[i < n] e → ⊞[io < _] ⊞[ii < by | vector] e."""
+    s.vectorize("i", by, tails="split")
+
+
+@atl.recipe()
+def fails_midway(s: Any) -> None:
+    """Make a call, and fail: e → ."""
+    s.tile("i", 7).mark("nothing", "registers")
+
+
+def test_script_makes_the_same_goal() -> None:
+    s = product().optimize(machine=AVX2)
+    names: dict[str, Any] = {}
+    exec(s.script(), names)
+    assert names["s"].goal == s.goal
+
+
+def test_report_lists_recipes_that_fit_and_others() -> None:
+    s = product().optimize(machine=AVX2)
+    text = str(s.report)
+    assert text.startswith("recipes that fit:\n  tile_sums(tile=(6, 16), terms=None): s.interchange('i')")
+    assert "\nrecipes that do not:\n" in text
+    assert all(f"{recipe.name}" in text for recipe in atl.RECIPES)
+    plain = reschedule(atl.parse("same (x : float32[n]) : float32[n] := x")).optimize(machine=AVX2)
+    assert str(plain.report).startswith("no recipe fits: the goal is left as it was written")
+    assert plain.steps == []
+
+
+def test_recipe_of_a_user_comes_first() -> None:
+    s = reschedule(TWICE).optimize(machine=AVX2, recipes=[vectors, *atl.RECIPES])
+    assert s.steps[0].text == "vectorize('i', 32, tails='split')"
+
+
+def test_failing_recipe_leaves_the_session_unchanged() -> None:
+    s = product()
+    with pytest.raises(atl.ATLError, match="nothing"):
+        fails_midway(s, None)
+    assert s.steps == []
+    s.optimize(machine=AVX2, recipes=[fails_midway])
+    assert s.steps == []
+    assert s.report is not None
+    assert [outcome.error is not None for outcome in s.report.outcomes] == [True]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sizes": {"q": 3}}, "product has no size q"),
+        ({"sizes": {"n": -1}}, "sizes="),
+        ({"sizes": {"n": 2.5}}, "sizes="),
+        ({"sizes": 7}, "sizes=7"),
+        ({"seconds": 3}, "seconds= without sizes="),
+        ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": "soon"}, "soon"),
+        ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": -1}, "-1"),
+        ({"machine": "avx2"}, "machine='avx2'"),
+        ({"recipes": [print]}, "recipes="),
+        ({"recipes": "all"}, "recipes='all'"),
+        ({"parallel": 1}, "parallel=1"),
+        ({"noise": 3}, "noise"),
+    ],
+)
+def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> None:
+    s = product()
+    with pytest.raises(InvalidArgument) as refused:
+        s.optimize(**{"machine": AVX2} | options)
+    assert message in str(refused.value)
+    assert s.steps == []
+
+
+def test_wrong_arguments_of_kernels_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="optimize='yes'"):
+        atl.compile(TWICE, optimize="yes")  # type: ignore[call-overload]
+    with pytest.raises(InvalidArgument, match="cuda"):
+        atl.compile(TWICE, optimize=True, target="cuda")
+    with pytest.raises(InvalidArgument, match="kernel of 3"):
+        atl.kernel(3)  # type: ignore[call-overload]
+    with pytest.raises(InvalidArgument, match="optimize=2"):
+        atl.kernel(optimize=2)(print)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("name", ["acc", "tile", "io"])
+def test_inputs_may_have_the_names_of_buffers(name: str) -> None:
+    text = f"product {PRODUCT}".replace("A", name)
+    s = reschedule(atl.parse(text)).optimize(machine=AVX2)
+    assert "accumulate(" in s.script()
+
+
+@pytest.mark.parametrize("right", ["B[p, j]", "A[j, p]"])
+def test_threads_share_the_outermost_loops(right: str) -> None:
+    text = PRODUCT if "B" in right else PRODUCT.replace(", B : float32[k, m]", "").replace("m", "n")
+    s = reschedule(atl.parse(f"t {text.replace('B[p, j]', right)}")).optimize(machine=TINY, parallel=True)
+    assert "'parallel'" in s.script()
+    a, b = (np.arange(77, dtype=np.float32).reshape(shape) % 7 for shape in ((11, 7), (7, 11)))
+    np.testing.assert_array_equal(
+        s.compile()(a, b) if "B" in right else s.compile()(a), a @ (b if "B" in right else a.T)
+    )
+
+
+def test_fastest_choice_is_taken_and_reported(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 2.5, 32: 3.0})
+    s = reschedule(TWICE).optimize({"n": 1000}, 60, machine=AVX2, recipes=[vectors], measure=contest)
+    assert s.report is not None
+    assert s.report.tuned is not None
+    assert s.steps[0].text == "vectorize('i', 4, tails='split')"
+    assert s.report.applied[0].parameters == {"by": 4}
