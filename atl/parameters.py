@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import wraps
 from types import FunctionType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from atl.errors import ATLError, InvalidArgument, Location, Source, brief, did_you_mean
 
@@ -16,13 +17,16 @@ C = TypeVar("C", bound=type)
 def check_calls(namespace: MutableMapping[str, Any]) -> None:
     """Make the public functions and classes of a package raise `InvalidArgument` for arguments that do not fit.
 
-    Functions are replaced in the namespace of the package, which its `__init__.py` passes. Classes are changed.
+    Functions are replaced in the namespace of the package, which its `__init__.py` passes, and where they are defined,
+    so that pickle finds them. Classes are changed.
     """
     for name in namespace["__all__"]:
         match namespace.get(name):
             case FunctionType() as function:
                 namespace[name] = checked = checking(name, function)
-                checked.__module__ = namespace["__name__"]  # where pickle finds it
+                defined = vars(sys.modules[function.__module__])
+                if defined.get(function.__name__) is function:
+                    defined[function.__name__] = checked
             case type() as cls if not getattr(cls, "_is_protocol", False):
                 for special, label in (("__init__", name), ("__call__", name.lower())):
                     method = getattr(cls, special, None)
@@ -46,24 +50,28 @@ def checking(label: str, function: Callable[..., Any], *, receiver: bool = False
 
     `label` is the name in messages. With `receiver`, the first argument is not the caller's.
     """
-    wrong, ours = wrong_arguments, ATLError
-    signature = inspect.signature
 
+    @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
         except TypeError as error:
-            if isinstance(error, ours):
+            if isinstance(error, ATLError):
                 raise
             try:
-                signature(function).bind(*arguments, **options)
+                inspect.signature(function).bind(*arguments, **options)
             except TypeError:
-                raise wrong(label, function, arguments, options, receiver=receiver) from None
+                raise wrong_arguments(label, function, arguments, options, receiver=receiver) from None
             raise  # raised inside the function
 
-    # doctest collects a function by its globals, so `call` gets the function's and may not use globals of this module.
-    checked = FunctionType(call.__code__, function.__globals__, function.__name__, None, call.__closure__)
-    return wraps(function)(checked)
+    return call
+
+
+def unchecked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that `checking` was applied to; any other function is returned as it is."""
+    if isinstance(function, FunctionType) and function.__code__ in checking.__code__.co_consts:
+        return cast(Callable[..., Any], vars(function)["__wrapped__"])
+    return function
 
 
 def wrong_arguments(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atl.errors import ATLError, InvalidArgument, brief
+from atl.parameters import unchecked
 from layouts.algebra.coalesce import coalesce, coalesced
 from layouts.algebra.complement import complement, complement_in
 from layouts.algebra.composition import Unproved, composed, composition
@@ -57,13 +58,14 @@ def explain(operation: Callable[..., Any], *arguments: Any) -> Explanation:
         )
     layouts = [Layout(argument) if isinstance(argument, int) else argument for argument in arguments]
     two = len(layouts) == 2 and all(isinstance(layout, Layout) for layout in layouts)
-    if operation is composition and two:
+    known = unchecked(operation)
+    if known is composition and two:
         return Explanation((*_composition(layouts[0], layouts[1]),))
-    if operation in (logical_divide, logical_product) and two:
-        return Explanation((*_with_complement(operation, layouts[0], layouts[1]),))
-    if operation is complement:
+    if known in (logical_divide, logical_product) and two:
+        return Explanation((*_with_complement(known, layouts[0], layouts[1]),))
+    if known is complement:
         return Explanation((*_complement(*arguments),))
-    if operation is coalesce and len(arguments) == 1:
+    if known is coalesce and len(arguments) == 1:
         return Explanation((*_coalesce(arguments[0]),))
     written = ", ".join(map(shown, arguments))
     name = getattr(operation, "__name__", str(operation))

@@ -233,7 +233,7 @@ def test_torch_tensors_that_cannot_be_exported_are_refused(doubling: Kernel, hal
         doubling(torch.conj(torch.ones(2, 2, dtype=torch.complex64)).imag)
     with pytest.raises(ArgumentError, match="BFloat16"):
         doubling(torch.ones(2, 2, dtype=torch.bfloat16))
-    with pytest.raises(ArgumentError, match=r"not handed out|cannot be exported by its library"):
+    with pytest.raises(ArgumentError, match=r"X cannot be exported by its library: .* meta"):
         doubling(torch.ones(2, 2, device="meta"))
     with pytest.raises(ArrayError, match=r"pass x.to\(torch.float64\)"):
         halving(torch.ones(2, 2))

@@ -108,7 +108,7 @@ METHODS: Final = (
     "session(rows).flatten_loops('i')", "session().unroll('i')", "session().split_loop('i', 1)",
     "session().mark('i', 'vector')", "session().rename('i', 'r', binder=0)", "session().find('i', in_='buf').path",
     "session().cursors('get_gen', reverse=False)", "session().undo(0)", "session().redo(0)", "session().branch()",
-    "session().continue_as(session().branch())", "session().script()",
+    "branch().continue_as(branch())", "session().script()",
     "session(rows).optimize(sizes={'n': 3, 'm': 2}, seconds=None, machine=None, parallel=False, recipes=None)",
     "session().explain(-1)", "session().diff(-1)", "session().solve_for_index('i')", "session().simpl_guard(at='i')",
     "session().normalize()", "session().simpl_index()", "session().do(lambda work: work.rewrite('unfold_let', ()))",
@@ -133,6 +133,7 @@ METHODS: Final = (
     "session(rows).store('A', layouts.Layout((n, m), (1, n)))",
     "session(rows).sparsify('A', sparse.CSR)", "session(copied).sparsify('A', sparse.COO, result=True)",
     "session(rows).autotune({'n': 3, 'm': 2}, 0, schedule=lambda s: s, choices={}, measure=None, folder=folder())",
+    "session(rows).optimize({'n': 3, 'm': 2}, 0, machine=None, parallel=False, recipes=(), folder=folder())",
 )  # fmt: skip
 """Calls of sessions, whose arguments are replaced too."""
 

@@ -105,6 +105,16 @@ def session(program: atl.Program = staged) -> rewrites.Session:
 
 
 @cache
+def _trunk() -> rewrites.Session:
+    return session()
+
+
+def branch() -> rewrites.Session:
+    """Return a new branch of one session."""
+    return _trunk().branch()
+
+
+@cache
 def example(tactic: str) -> tuple[str, str]:
     """Return the setup and the call in a tactic's docstring."""
     text = TACTICS[tactic].__doc__ or ""
@@ -284,9 +294,9 @@ SCRIPT: Final = (
 
 __all__ = [
     "PROGRAMS", "SCRIPT", "TEXTS", "A", "Decimal", "Fraction", "Mute", "Path", "Text", "Unnoticed", "Whole",
-    "array_bytes", "atl", "c", "certificate", "command", "copied", "doubled", "folder", "gathered", "gone", "handle",
-    "k", "kernel", "layout", "layouts", "lists", "load_array", "load_certificate", "load_program", "load_record",
-    "looped", "lowering", "m", "math", "multiplied", "n", "named", "nest", "np", "operator", "packed", "padset",
-    "padtypes", "picture", "read", "record_bytes", "rewrites", "rows", "rule", "scaled", "session", "shown", "sparse",
-    "staged", "stored", "theorem", "tiled", "u", "within", "written", "x", "y",
+    "array_bytes", "atl", "branch", "c", "certificate", "command", "copied", "doubled", "folder", "gathered", "gone",
+    "handle", "k", "kernel", "layout", "layouts", "lists", "load_array", "load_certificate", "load_program",
+    "load_record", "looped", "lowering", "m", "math", "multiplied", "n", "named", "nest", "np", "operator", "packed",
+    "padset", "padtypes", "picture", "read", "record_bytes", "rewrites", "rows", "rule", "scaled", "session", "shown",
+    "sparse", "staged", "stored", "theorem", "tiled", "u", "within", "written", "x", "y",
 ]  # fmt: skip

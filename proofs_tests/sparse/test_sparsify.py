@@ -11,12 +11,13 @@ import scipy.sparse as sp
 
 import atl
 import sparse
+from atl import load
 from atl.errors import ArgumentError, ArrayError, ATLError
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import body
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
 from rewrites import reschedule
-from rewrites.certificates.certificate import dumps, loads, replay
+from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import DoesNotApply
 
 pytestmark = pytest.mark.sampled
@@ -144,14 +145,17 @@ def test_loaded_certificate_compiles_to_the_same_kernel(form: sparse.Format, tmp
 
 def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
     file = tmp_path / "spmv.atl.json"
-    reschedule(SPMV).sparsify("A", sparse.CSR).done().save(file)
-    kernel = compiled(replay(file).rhs)
+    mine = sparse.Format("mine", sparse.CSR.levels, sparse.CSR.view)
+    reschedule(SPMV).sparsify("A", mine).done().save(file)
+    kernel = compiled(load(file).rhs)
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
     assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
     text = refused(ArgumentError, lambda: kernel(matrix, vector))
-    assert "the format CSR of A was unknown" in text
-    assert "atl.load(path)" in text
+    assert "the format mine of A was unknown" in text
+    assert "atl.load(path), with custom=" in text
+    known = compiled(load(file, custom={"mine": mine}).rhs)
+    assert np.array_equal(known(matrix, vector), matrix @ vector)
 
 
 @pytest.mark.parametrize(

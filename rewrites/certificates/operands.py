@@ -115,7 +115,7 @@ class _Unknown:
         raise ArgumentError(
             f"the format {self._form} of {self._name} was unknown when the certificate was loaded",
             required="the arrays of the operand, one by one",
-            suggestions=("load the certificate with atl.load(path)",),
+            suggestions=("load the certificate with atl.load(path), with custom={...} for custom formats by name",),
         )
 
 
