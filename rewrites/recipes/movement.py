@@ -71,8 +71,10 @@ def stream_results(s: Any, *, context: Context, stream: bool) -> None:
     """Store a result that is too large for the caches by non-temporal stores: ⊞[j < m] e → ⊞[j < m | stream] e."""
     shape = s.goal.body.type.shape
     stored, row = context.elements(shape), context.elements(shape[-1:])
-    if not stream or stored is None or row is None:
-        raise DoesNotApply("the sizes are not known, or streaming was not chosen", required="sizes={…} of the goal")
+    if not stream:
+        raise DoesNotApply("streaming was not chosen", required="stream=True")
+    if stored is None or row is None:
+        raise DoesNotApply("the size of the result is not known", required="sizes={…} of the goal")
     large, width = (context.machine.l3 or context.machine.l2) // SHARE, itemsize(context.dtype)
     if stored * width <= large or row * width < ROW or row * width % context.machine.line:
         raise DoesNotApply(
