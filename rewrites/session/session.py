@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from rewrites.session.tuning.measuring import Measure
 
 P = ParamSpec("P")
-FORMAT: Final = r"^(sparsify\('\w+', )(?=\w)"
+FORMAT: Final = re.compile(r"^(sparsify\('\w+', )")
 """The text of a call before the name of a sparse format."""
 
 
@@ -443,7 +443,7 @@ class Session(Tactics, SessionBase):
         s.vectorize('i', 8)
         <BLANKLINE>
         """
-        calls = [f"s.{re.sub(FORMAT, r'\1atl.', call.text)}" for call in self._calls]
+        calls = ["s." + FORMAT.sub(r"\1atl.", call.text) for call in self._calls]
         return "\n".join(
             ["import atl", "", "s = atl.reschedule(atl.parse('''", str(self._start.lhs), "'''))", *calls, ""]
         )
