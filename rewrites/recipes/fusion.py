@@ -155,7 +155,7 @@ def _groups(s: Any, fits: Callable[[Group], bool], required: str) -> Iterator[Gr
         done.add(group.root.name)
         yield group
     if not done:
-        raise DoesNotApply("no let has this form", required=required)
+        raise DoesNotApply(f"the goal lacks {required}", required=required)
 
 
 MAX_READS: Final = 12
