@@ -176,6 +176,14 @@ def test_type_error_of_a_body_is_not_hidden() -> None:
         atl.gen(n, lambda i: x[i] + ("a" - 1))  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("name", ["tensor", "compile", "load", "Layout", "CSR"])
+@pytest.mark.parametrize("name", ["tensor", "compile", "load", "Layout", "Swizzle", "CSR"])
 def test_public_functions_are_pickled_by_name(name: str) -> None:
     assert pickle.loads(pickle.dumps(getattr(atl, name))) == getattr(atl, name)
+
+
+@pytest.mark.parametrize("function", [atl.tensor, atl.load, atl.Swizzle, lowering.tolerance])
+def test_examples_of_public_functions_are_collected_where_they_are_defined(function: Callable[..., object]) -> None:
+    module = inspect.getmodule(inspect.unwrap(function))
+    assert module is inspect.getmodule(function)
+    assert module is not None
+    assert vars(module)[function.__name__] is function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
@@ -196,6 +197,15 @@ def test_explanations_end_with_the_result() -> None:
     refused = explain(composition, Layout((6, 2), (1, 7)), Layout((3, 2), (2, 3)))
     assert "not a layout" in refused.steps[-1]
     assert any(step.strip().startswith("not proved: 7 < 6") for step in refused.steps)
+
+
+def test_decorated_operations_are_not_explained_as_the_original() -> None:
+    @wraps(composition)
+    def before(a: Layout, b: Layout) -> object:
+        return composition(b, a)
+
+    a, b = Layout(4, 2), Layout(2, 1)
+    assert explain(before, a, b).steps == ("composition of 4:2, 2:1", f"= {composition(b, a)}")
 
 
 def test_the_command_shows_a_layout_and_an_operation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

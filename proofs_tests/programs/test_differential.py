@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from itertools import count, islice
 from random import Random
 from typing import Any
@@ -19,7 +20,6 @@ from atl.core import reshape_definitions as definitions
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import Flatten, ReshapeOp, Split
-from lowering import lower
 from lowering import lower as lowered
 from lowering.c import helpers as c_helpers
 from lowering.nest import loopnest as ln
@@ -286,7 +286,7 @@ def transposed_split(op: ReshapeOp, pairs: Pairs) -> Pairs:
 @pytest.mark.long
 @pytest.mark.parametrize("fault", [misprinted_flatten, misprinted_split, transposed_split])
 def test_wrong_reindexer_is_found(fault: Callable[..., Pairs], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lower, "destination", fault)
+    monkeypatch.setattr(import_module("lowering.lower"), "destination", fault)
     assert found_within(150)
 
 
@@ -421,7 +421,7 @@ def test_runs_without_a_verdict_are_discarded_with_a_reason() -> None:
 
 @pytest.mark.long
 def test_mismatch_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lower, "destination", misprinted_flatten)
+    monkeypatch.setattr(import_module("lowering.lower"), "destination", misprinted_flatten)
     for number in range(150):
         if found := run_block(11, [number], in_c=False).mismatches:
             small = smaller(11, found[0])
