@@ -62,7 +62,8 @@ def contractions(program: Program) -> Iterator[Contraction]:
                 sums += [loop_at(body)] if _is_sum(body) else []
                 body = body.child(0)
             reads = tuple(reads_below(body))
-            if loops and isinstance(body.term, terms.Binary) and body.term.op == "mul" and len(reads) > 1:
+            once = len({(read.name, read.indices) for read in reads}) == len(reads)
+            if loops and isinstance(body.term, terms.Binary) and body.term.op == "mul" and len(reads) > 1 and once:
                 yield Contraction(cursor, loops, tuple(sums), reads)
 
 
@@ -104,6 +105,10 @@ class Tiling:
         self.s = s
         self.found = found
         self.sum: Handle = s.find(found.sum.path)
+        names = [loop.variable.name for loop in found.loops]
+        for loop in found.loops if len(set(names)) < len(names) else ():
+            s.rename(loop.path, unused_name(s.goal, loop.variable.name))
+        self.found = next(each for each in contractions(s.goal) if each.sum.path == self.sum.path)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -197,7 +202,7 @@ def _terms(found: Contraction, row: Loop, context: Context) -> int:
     if len(found.sums) > 1 or terms is None or not rows:
         return 0
     fitting = (context.machine.l3 or context.machine.l2) // SHARE // (rows * itemsize(context.dtype))
-    return 0 if terms <= fitting else max(256, min(1024, 1 << (fitting.bit_length() - 1)))
+    return 0 if terms <= fitting else max(256, min(1024, 1 << max(0, fitting.bit_length() - 1)))
 
 
 def _each(

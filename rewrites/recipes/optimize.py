@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from atl.errors import ATLError, InvalidArgument, brief
 from lowering.targets.machine import Machine, machine
-from rewrites.diagnostics import diagnostics, new_diagnostics
+from rewrites.diagnostics import new_diagnostics
 from rewrites.errors import DoesNotApply
 from rewrites.recipes import contractions, fusion, movement, preparation
 from rewrites.recipes.declaration import Context, Recipe
@@ -115,6 +115,12 @@ def optimize(
         raise InvalidArgument(f"machine={brief(machine_model)}", required="an atl.Machine, such as atl.machine()")
     if not isinstance(parallel, bool):
         raise InvalidArgument(f"parallel={brief(parallel)}", required="parallel=True or parallel=False")
+    unknown = [name for name in options if name not in ("measure", "folder", "watch")]
+    if unknown:
+        raise InvalidArgument(
+            f"optimize has no parameter {', '.join(unknown)}",
+            required="sizes, seconds, machine, parallel, recipes; and with seconds= also measure, folder, watch",
+        )
     if seconds is None and options:
         raise InvalidArgument(f"{', '.join(options)} without seconds=", required="a time budget: seconds=30")
     if seconds is not None and sizes is None:
@@ -188,7 +194,7 @@ def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapp
     own name has the value False does not run.
     """
     outcomes: list[Outcome] = []
-    problems = diagnostics(s.goal)
+    problems = s.check().diagnostics
     for each in recipes:
         if not given.get(each.name, True):
             continue
@@ -199,7 +205,7 @@ def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapp
         before = len(s.steps)
         try:
             each(branch, context, **passed)
-            if made := new_diagnostics(problems, diagnostics(branch.goal)):
+            if made := new_diagnostics(problems, branch.check().diagnostics):
                 raise made[0]
             if lost := [name for name in s.goal.sizes if name not in branch.goal.sizes]:
                 raise DoesNotApply(f"the goal would lose the argument {lost[0]}", required="the same arguments")

@@ -24,13 +24,36 @@ MAX_READS: Final = 72
 def elements(s: Any) -> None:
     """Compute elements instead of vectors: (⊞[i] a) ⊕ b → ⊞[i] a + b[i], Σ[k] ⊞[i] e → ⊞[i] Σ[k] e."""
     before = len(s.steps)
-    vectors = (cursor for cursor in everywhere(s.goal) if isinstance(cursor.term, terms.Binary | terms.Unary))
-    if any(cursor.term.type.rank for cursor in vectors):
+    if any(_is_vector(cursor) for cursor in everywhere(s.goal)):
         s.normalize()
+        while (found := next(_scalars_read_once(s.goal), None)) is not None:
+            s.inline(target_of(s.goal, found.path))
     while (found := next(_sums_of_vectors(s.goal), None)) is not None:
         s.interchange(target_of(s.goal, found.path))
     if len(s.steps) == before:
         raise DoesNotApply("the goal already computes elements", required="arithmetic on vectors, or a sum of vectors")
+
+
+def _is_vector(cursor: Cursor) -> bool:
+    """Return whether a place computes with vectors, or reads an element of one that is computed there."""
+    if isinstance(cursor.term, terms.Access):
+        return not isinstance(cursor.child(0).term, terms.Access | terms.Input | terms.Local)
+    return isinstance(cursor.term, terms.Binary | terms.Unary) and cursor.term.type.rank > 0
+
+
+def _scalars_read_once(program: Any) -> Iterator[Cursor]:
+    """Yield the lets of scalars that are read at one place, not in a loop inside."""
+    for cursor in everywhere(program):
+        if isinstance(cursor.term, terms.Let) and cursor.term.value.type.rank == 0:
+            name = cursor.called[0]
+            uses = [
+                each
+                for each in below(cursor.child(1))
+                if isinstance(each.term, terms.Local) and each.names.of_tensor(each.term.position) == name
+            ]
+            loops = terms.Gen | terms.Reduce
+            if len(uses) == 1 and not any(isinstance(at.term, loops) for at in uses[0].spine()[len(cursor.path) + 1 :]):
+                yield cursor
 
 
 def _sums_of_vectors(program: Any) -> Iterator[Cursor]:

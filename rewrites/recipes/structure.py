@@ -150,7 +150,8 @@ def target_of(program: Program, path: Path) -> Target:
             break
         start, stop = layout.heads[cursor.path]
         pattern = f"{pattern[:-1]}{layout.text[start:stop]} _"
-        if next(chosen(program, pattern, top_down=True)).path == path:
+        first = next(chosen(program, pattern, top_down=True), None)
+        if first is not None and first.path == path:
             return pattern
         cursor = cursor.child(0)
     return path
