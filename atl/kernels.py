@@ -81,7 +81,7 @@ def compile(  # noqa: A001
 
         if target != "c":
             raise InvalidArgument(f"optimize=True for target={target!r}", required='target="c"')
-        made, _ = make_fast(reschedule(program), sizes, remembered=True)
+        made, _ = make_fast(reschedule(program), sizes, remembered=True, fast_math=fast_math)
         program = made.goal
     return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math)
 

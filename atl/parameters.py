@@ -50,21 +50,24 @@ def checking(label: str, function: Callable[..., Any], *, receiver: bool = False
 
     `label` is the name in messages. With `receiver`, the first argument is not the caller's.
     """
+    wrong, ours = wrong_arguments, ATLError
+    signature = inspect.signature
 
-    @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
         except TypeError as error:
-            if isinstance(error, ATLError):
+            if isinstance(error, ours):
                 raise
             try:
-                inspect.signature(function).bind(*arguments, **options)
+                signature(function).bind(*arguments, **options)
             except TypeError:
-                raise wrong_arguments(label, function, arguments, options, receiver=receiver) from None
+                raise wrong(label, function, arguments, options, receiver=receiver) from None
             raise  # raised inside the function
 
-    return call
+    # doctest collects a function by its globals, so `call` gets the function's and may not use globals of this module.
+    checked = FunctionType(call.__code__, function.__globals__, function.__name__, None, call.__closure__)
+    return wraps(function)(checked)
 
 
 def unchecked(function: Callable[..., Any]) -> Callable[..., Any]:

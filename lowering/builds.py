@@ -15,6 +15,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,6 +62,8 @@ FAST_MATH: Final = "-ffast-math"
 # If one of these reaches the link, gcc adds start-up code that flushes subnormals in the whole process.
 NEVER_AT_LINK: Final = frozenset({FAST_MATH, "-Ofast", "-funsafe-math-optimizations"})
 
+OURS: Final = frozenset({"atl", "lowering", "rewrites", "sparse"})
+"""Packages whose functions are not the caller to whom a warning is attributed."""
 LONGEST_FILE: Final = 250
 """Largest length of a file name in bytes; file systems allow 255."""
 LONGEST_NAME: Final = 120
@@ -223,6 +226,14 @@ def _failure(
 # -- the cache --------------------------------------------------------------------------------------------------------
 
 
+def _caller_level() -> int:
+    """Return the `stacklevel` of a warning that is attributed to the caller of this library."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OURS:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def cache_directory() -> Path:
     """Return the cache directory: $ATL_CACHE, else $XDG_CACHE_HOME/atl, else ~/.cache/atl.
 
@@ -242,7 +253,7 @@ def cache_directory() -> Path:
         warnings.warn(
             f"the cache directory ATL_CACHE={chosen} is not writable; builds are deleted when this process ends",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=_caller_level(),
         )
     return _own_directory(os.getpid())
 
@@ -319,7 +330,7 @@ def built(plan: Plan) -> Path:
             f"the cache directory {output.parent} cannot store the build ({reason(error)}); "
             "the build is deleted when this process ends",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=_caller_level(),
         )
         output = _own_directory(os.getpid()) / name
         if not is_intact(output):

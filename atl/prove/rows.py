@@ -106,7 +106,7 @@ def combined(a: Row, x: int, b: Row, y: int) -> Row:
         if total:
             out[column] = total
         else:
-            del out[column]
+            out.pop(column, None)  # a row such as 0 >= 0 may have a zero
     return out
 
 

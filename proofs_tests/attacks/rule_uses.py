@@ -207,8 +207,8 @@ def obligations_of(sides: Sequence[Expr], premises: Sequence[Predicate], indices
 
 def _elements(array: Array, shape: tuple[int, ...], choices: Choices) -> Any:
     """Return random elements. Raises `TooLarge` for an extent such as 2**53, which a rule may contain."""
-    if prod(shape) > MOST_ELEMENTS:
-        raise TooLarge(f"{array.name} would have {prod(shape)} elements", required=f"at most {MOST_ELEMENTS}")
+    if prod(max(1, extent) for extent in shape) > MOST_ELEMENTS:
+        raise TooLarge(f"{array.name} would have the shape {shape}", required=f"at most {MOST_ELEMENTS}")
     made = np.empty(shape, dtype=array.dtype if is_integer(array.dtype) else object)
     for at in np.ndindex(*shape):
         if not is_integer(array.dtype):

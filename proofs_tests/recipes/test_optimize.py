@@ -129,3 +129,13 @@ def test_fastest_choice_is_taken_and_reported(tmp_path: Path) -> None:
     assert s.report.tuned is not None
     assert s.steps[0].text == "vectorize('i', 4, tails='split')"
     assert s.report.applied[0].parameters == {"by": 4}
+
+
+def test_script_after_sparsify_derives_the_same_goal() -> None:
+    n, m = atl.sizes("n m")
+    a, x = atl.tensor("A", n, m), atl.tensor("x", m)
+    spmv = atl.program("spmv", [a, x], atl.gen(n, lambda i: atl.sum(m, lambda j: a[i, j] * x[j])))
+    s = reschedule(spmv).sparsify("A", atl.CSR).optimize(machine=AVX2)
+    names: dict[str, Any] = {}
+    exec(s.script(), names)
+    assert names["s"].goal == s.goal

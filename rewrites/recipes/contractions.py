@@ -179,18 +179,11 @@ class Tiling:
         loops = [loop_at(each) for each in tile.spine()[-2::-1] if isinstance(each.term, terms.Gen | terms.Reduce)]
         return [Around(loop, any(read.depends_on(loop) for read in reads)) for loop in loops if loop.trips != 1]
 
-    def by_columns(self, columns: int, name: str) -> None:
-        """Tile the columns only."""
-        column = self.found.column
-        if column.trips is None or column.trips > columns:
-            self.s.tile(self.at(-1), columns)
-        self.accumulate(name)
-
-    def dot_products(self, rows: int, name: str) -> None:
-        """Compute several rows together, whose sums run along contiguous memory."""
-        outer = self.loops[-1]
-        if outer.trips is None or outer.trips > rows:
-            self.s.tile(self.at(-1), rows)
+    def by_innermost(self, extent: int, name: str) -> None:
+        """Tile the innermost loop only."""
+        inner = self.loops[-1]
+        if inner.trips is None or inner.trips > extent:
+            self.s.tile(self.at(-1), extent)
         self.accumulate(name)
 
 
@@ -201,7 +194,7 @@ SHARE: Final = 4
 def _terms(found: Contraction, row: Loop, context: Context) -> int:
     """Return the number of terms in a block, or 0 if the operand with the rows is small or of unknown size."""
     terms, rows = context.extent(found.sums[0].extent), context.extent(row.extent)
-    if len(found.sums) > 1 or terms is None or rows is None:
+    if len(found.sums) > 1 or terms is None or not rows:
         return 0
     fitting = (context.machine.l3 or context.machine.l2) // SHARE // (rows * itemsize(context.dtype))
     return 0 if terms <= fitting else max(256, min(1024, 1 << (fitting.bit_length() - 1)))
@@ -229,7 +222,7 @@ def _each(
             s.continue_as(branch)
             scheduled += 1
     if not scheduled:
-        raise failure or DoesNotApply("no sum of products has this form", required=required)
+        raise failure or DoesNotApply(f"the goal lacks {required}", required=required)
 
 
 @recipe(tile=lambda context: context.machine.register_tiles(context.dtype), terms=lambda context: (None, 512, 256))
@@ -258,7 +251,7 @@ def accumulate_columns(s: Any, *, width: int) -> None:
     _each(
         s,
         lambda found: found.row is None and found.is_contiguous,
-        lambda tiling, name: tiling.by_columns(width, name),
+        lambda tiling, name: tiling.by_innermost(width, name),
         "operands that are read along their rows, as x[p, j]",
     )
 
@@ -272,6 +265,6 @@ def accumulate_rows(s: Any, *, rows: int) -> None:
     _each(
         s,
         lambda found: found.row is None and not found.is_contiguous,
-        lambda tiling, name: tiling.dot_products(rows, name),
+        lambda tiling, name: tiling.by_innermost(rows, name),
         "a sum along rows, as of a[i, p] * x[p]",
     )

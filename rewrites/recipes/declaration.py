@@ -65,6 +65,16 @@ class Recipe:
         """The first line of its docstring."""
         return (self.schedule.__doc__ or "").strip().split("\n")[0]
 
+    def values(self, name: str, context: Context) -> Sequence[Any]:
+        """Return the values of a parameter, the preferred one first. Raises `InvalidArgument` if there are none."""
+        found = self.choices[name](context)
+        if not isinstance(found, list | tuple) or not found:
+            raise InvalidArgument(
+                f"the choices {name}={brief(found)} of the recipe {self.name}",
+                required="a function of the context that returns a list of at least one value",
+            )
+        return found
+
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(self.choices)}): {self.summary}"
 
@@ -79,7 +89,7 @@ class Recipe:
                 f"the recipe {self.name} has no parameter {', '.join(unknown)}",
                 required=f"parameters among {', '.join(self.choices) or '(none)'}",
             )
-        preferred = {name: values(context)[0] for name, values in self.choices.items() if name not in parameters}
+        preferred = {name: self.values(name, context)[0] for name in self.choices if name not in parameters}
         asked = {"context": context} if "context" in signature(self.schedule).parameters else {}
         branch = s.branch()
         self.schedule(branch, **preferred, **parameters, **asked)

@@ -155,7 +155,7 @@ def _groups(s: Any, fits: Callable[[Group], bool], required: str) -> Iterator[Gr
         done.add(group.root.name)
         yield group
     if not done:
-        raise DoesNotApply("no let has this form", required=required)
+        raise DoesNotApply(f"the goal lacks {required}", required=required)
 
 
 MAX_READS: Final = 12
@@ -269,9 +269,10 @@ def _is_cheap_window(group: Group) -> bool:
 def stage_windows(s: Any, *, context: Context, tile: tuple[int, int | None] | None) -> None:
     """Compute tiles, each with the part of the lets that it reads: ⊞[y] ⊞[x] b → ⊞[yo] let e := … in ⊞[yi] ⊞[x] b.
 
-    A tile is a strip of whole rows, or has columns too. Values at its border are computed by its neighbours too. A let
-    that is read at its reader's own row is computed row by row. `tile=None` means strips if there are several lets or
-    more dimensions, or if a strip is known to fit in a share of L2; otherwise tiles whose buffers fit in L1.
+    A tile is a strip of whole rows, or a block of rows and columns. Neighbouring tiles both compute the values that
+    both read. A let that is read at its reader's own row is computed row by row. `tile=None` lets the model decide:
+    strips for several lets or more than two dimensions, and where a strip is known to take less than a quarter of L2;
+    otherwise blocks, whose buffers fit in L1.
     """
     for group in _groups(s, lambda each: each.has_window, "a let, and reads such as x[y + 1]"):
         depth = group.aligned

@@ -66,13 +66,13 @@ SHARE: Final = 4
 """A result larger than the last cache divided by this is stored without reading its memory first."""
 
 
-@recipe(stream=lambda context: (True, False))
-def stream_results(s: Any, *, context: Context, stream: bool) -> None:
+@recipe()
+def stream_results(s: Any, *, context: Context) -> None:
     """Store a result that is too large for the caches by non-temporal stores: ⊞[j < m] e → ⊞[j < m | stream] e."""
     shape = s.goal.body.type.shape
     stored, row = context.elements(shape), context.elements(shape[-1:])
-    if not stream or stored is None or row is None:
-        raise DoesNotApply("the sizes are not known, or streaming was not chosen", required="sizes={…} of the goal")
+    if stored is None or row is None:
+        raise DoesNotApply("the size of the result is not known", required="sizes={…} of the goal")
     large, width = (context.machine.l3 or context.machine.l2) // SHARE, itemsize(context.dtype)
     if stored * width <= large or row * width < ROW or row * width % context.machine.line:
         raise DoesNotApply(
@@ -119,7 +119,7 @@ def share_by_threads(s: Any, *, context: Context) -> None:
     for nest in outer_nests(s.goal):
         for cursor in walk(nest.cursor, top_down=True):
             if isinstance(cursor.term, terms.Gen) and not any(
-                isinstance(around.term, terms.Gen | terms.Reduce) for around in cursor.spine()[:-1]
+                isinstance(around.term, terms.Gen) for around in cursor.spine()[:-1]
             ):
                 s.mark(cursor.path, "parallel")  # the name would mark all loops of this name, also inside others
                 marked += 1

@@ -45,6 +45,8 @@ OPTIONAL: Final = (
     fusion.stage_windows,
     fusion.fuse_epilogues,
     fusion.fuse_rows,
+    movement.stream_results,
+    movement.share_by_threads,
 )
 """Recipes that change what is computed where: measuring decides whether they pay."""
 
@@ -100,11 +102,13 @@ def optimize(
     *,
     parallel: bool = False,
     remembered: bool = False,
+    fast_math: bool = False,
     **options: Any,
 ) -> tuple[Any, Report]:
     """Return a branch of the session at the optimized goal, and the report. `options` are those of `autotune`.
 
-    With `remembered`, the parameters are those of the fastest schedule that was measured on this machine, if any.
+    With `remembered`, the parameters are those of the fastest schedule that was measured on this machine, with this
+    `fast_math`, if any.
     """
     chosen = _checked_recipes(recipes)
     if machine_model is not None and not isinstance(machine_model, Machine):
@@ -119,7 +123,7 @@ def optimize(
             required="sizes at which candidates are measured",
             suggestions=(f"s.optimize(sizes={{{', '.join(f'{name!r}: 1000' for name in s.goal.sizes)}}}, seconds=30)",),
         )
-    if seconds is not None and (not isinstance(seconds, int | float) or not seconds > 0):
+    if seconds is not None and (not isinstance(seconds, int | float) or seconds is True or not seconds > 0):
         raise InvalidArgument(f"seconds={brief(seconds)}", required="a positive number of seconds, such as seconds=30")
     known = _checked_sizes(s, {} if sizes is None else sizes)
     begun = monotonic()
@@ -127,9 +131,11 @@ def optimize(
     context = Context(model, s.goal.body.type.dtype or "float32", known, parallel)
     branch = s.branch()
     outcomes = run_recipes(branch, context, chosen, {})
-    if remembered and (best := best_known(s.goal, sizes, choices=choices(outcomes, context))) is not None:
-        branch = s.branch()
-        outcomes = run_recipes(branch, context, chosen, best)
+    if remembered:
+        best = best_known(s.goal, sizes, choices=choices(outcomes, context), fast_math=fast_math)
+        if best is not None:
+            branch = s.branch()
+            outcomes = run_recipes(branch, context, chosen, best)
     if seconds is None:
         return branch, Report(model, tuple(outcomes))
 
@@ -142,8 +148,11 @@ def optimize(
 
     left = max(0.0, seconds - (monotonic() - begun))
     tuned = autotune(schedule, choices(outcomes, context), known, left, start=s.theorem, **options)
-    best = branch if tuned.session is None else tuned.session
-    return best, Report(model, tuple(derived.get(id(best), outcomes)), tuned)
+    if tuned.session is not None:
+        return tuned.session, Report(model, tuple(derived[id(tuned.session)]), tuned)
+    if tuned.start_ms is not None or any(one.outcome == "wrong" for one in tuned.tried):
+        return s.branch(), Report(model, (), tuned)  # nothing was faster than the goal as it is
+    return branch, Report(model, tuple(outcomes), tuned)
 
 
 def _checked_recipes(recipes: Sequence[Recipe] | None) -> Sequence[Recipe]:
@@ -184,7 +193,7 @@ def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapp
         if not given.get(each.name, True):
             continue
         passed = {
-            name: given.get(f"{each.name}_{name}", values(context)[0]) for name, values in each.choices.items()
+            name: given.get(f"{each.name}_{name}", each.values(name, context)[0]) for name in each.choices
         }  # fmt: skip
         branch = s.branch()
         before = len(s.steps)
@@ -206,8 +215,8 @@ def choices(outcomes: Sequence[Outcome], context: Context) -> dict[str, list[Any
     """Return the choices of the recipes that fitted, as "recipe_parameter", and whether optional ones run at all."""
     fitted = [outcome.recipe for outcome in outcomes if outcome.calls]
     numbers = {
-        f"{each.name}_{name}": list(dict.fromkeys(values(context)))
+        f"{each.name}_{name}": list(dict.fromkeys(each.values(name, context)))
         for each in fitted
-        for name, values in each.choices.items()
+        for name in each.choices
     }
     return numbers | {each.name: [True, False] for each in fitted if each in OPTIONAL}

@@ -10,12 +10,14 @@ from atl.core import terms
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import recipe
-from rewrites.recipes.structure import below, everywhere, loop_at, reads_below, target_of
+from rewrites.recipes.structure import Loop, Read, below, everywhere, loop_at, reads_below, target_of
 
 PHASES: Final = 4
 """Maximum number of phases of a loop that are separated."""
 TAPS: Final = 9
 """Maximum number of terms of a sum that is unrolled."""
+MAX_READS: Final = 72
+"""Maximum number of reads in the unrolled terms."""
 
 
 @recipe()
@@ -28,7 +30,7 @@ def elements(s: Any) -> None:
     while (found := next(_sums_of_vectors(s.goal), None)) is not None:
         s.interchange(target_of(s.goal, found.path))
     if len(s.steps) == before:
-        raise DoesNotApply("the goal computes elements", required="arithmetic on vectors, or a sum of vectors")
+        raise DoesNotApply("the goal already computes elements", required="arithmetic on vectors, or a sum of vectors")
 
 
 def _sums_of_vectors(program: Any) -> Iterator[Cursor]:
@@ -56,15 +58,23 @@ def _taps(program: Any) -> Iterator[Cursor]:
     for cursor in reversed(list(everywhere(program))):
         if isinstance(cursor.term, terms.Reduce) and not cursor.term.type.rank:
             loop = loop_at(cursor)
-            if loop.trips is not None and loop.trips <= TAPS:
+            reads = list(reads_below(cursor))
+            few = loop.trips is not None and loop.trips <= TAPS and loop.trips * len(reads) <= MAX_READS
+            if few and any(_moves_along(read, loop) for read in reads):
                 yield cursor
+
+
+def _moves_along(read: Read, loop: Loop) -> bool:
+    """Return whether an element is read at the sum of a loop's index and another one, as through a window."""
+    indices = [{atom for atom in ix.atoms(index) if isinstance(atom, ix.Var)} for index in read.indices]
+    return any(loop.variable in variables and len(variables) > 1 for variables in indices)
 
 
 @recipe()
 def split_phases(s: Any) -> None:
     """Separate the phases of a loop that reads x[i // 2]: ⊞[i < 2*n] e(i // 2, i % 2) → ⊞[io < n] e(io, 0) ++ e(io, 1).
 
-    Then reads are contiguous. This suits up- and downsampling by a small constant.
+    Then reads are contiguous. This suits upsampling by 2, 3 or 4.
     """
     before = len(s.steps)
     while (found := next(_phases(s.goal), None)) is not None:

@@ -12,9 +12,10 @@ doubled (f : float32[n]) : float32[n] :=
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec
 
 from atl.checks.scope import outermost
 from atl.core.node import is_position
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from rewrites.session.tuning.measuring import Measure
 
 P = ParamSpec("P")
+FORMAT: Final = re.compile(r"^(sparsify\('\w+', )")
+"""The text of a call before the name of a sparse format."""
 
 
 def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rule] = ()) -> Session:
@@ -440,7 +443,7 @@ class Session(Tactics, SessionBase):
         s.vectorize('i', 8)
         <BLANKLINE>
         """
-        calls = [f"s.{call.text}" for call in self._calls]
+        calls = ["s." + FORMAT.sub(r"\1atl.", call.text) for call in self._calls]
         return "\n".join(
             ["import atl", "", "s = atl.reschedule(atl.parse('''", str(self._start.lhs), "'''))", *calls, ""]
         )

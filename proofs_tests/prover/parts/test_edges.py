@@ -240,6 +240,7 @@ def test_rows_next_to_the_goal_case_count() -> None:
 def test_rows_combine_linearly() -> None:
     assert combined({1: 2, 0: 1}, 3, {2: 1, 0: -3}, 1) == {1: 6, 2: 1}
     assert combined({1: 2}, 1, {1: 1, 2: 1}, -2) == {2: -2}
+    assert combined({1: 2}, 1, {0: 0}, 5) == {1: 2}
 
 
 def test_only_elements_have_segments() -> None:
