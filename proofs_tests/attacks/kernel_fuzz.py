@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from atl.core.dtypes import DEFAULT
 from atl.core.program import Program
+from atl.core.substitution import strengthen
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
 from atl.errors import ATLError, ContradictoryAssumptions
@@ -226,7 +228,7 @@ class Run:
             self._found(f"{kind}, {what}", "its certificate proves something else", theorem)
 
     def _read_back(self, kind: str, what: str, theorem: Theorem) -> None:
-        """Compare the program with the one parsed from its text."""
+        """Compare the program with the one parsed from its text, where literals without a type get the default type."""
         try:
             again = parse(show_program(theorem.rhs))
         except ContradictoryAssumptions:
@@ -234,7 +236,7 @@ class Run:
         except Exception as error:  # noqa: BLE001
             self._found(f"{kind}, {what}, read back", f"{type(error).__name__}: {error}", theorem)
             return
-        if (again.inputs, again.body) != (theorem.rhs.inputs, theorem.rhs.body):
+        if (again.inputs, again.body) != (theorem.rhs.inputs, strengthen(theorem.rhs.body, DEFAULT)):
             self._found(f"{kind}, {what}", f"it is read back as {again}", theorem)
 
     def _twin(self, number: int, rule: Rule, reverse: bool, choices: Choices) -> None:

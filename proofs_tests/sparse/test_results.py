@@ -11,12 +11,11 @@ import scipy.sparse as sp
 
 import atl
 import sparse
-from atl import load
 from atl.errors import ArrayError, ATLError, InvalidArgument
 from lowering import compile as compiled
 from proofs_tests.sparse.matrices import MATRICES, dense
 from rewrites import Session, reschedule
-from rewrites.certificates.certificate import dumps, loads
+from rewrites.certificates.certificate import dumps, loads, replay
 from rewrites.errors import DoesNotApply
 from sparse.levels import Declarer
 
@@ -160,7 +159,7 @@ def test_loaded_certificate_compiles_to_the_same_result(tmp_path: Path) -> None:
     assert np.shares_memory(result.indices, matrix.indices)
     # Without the formats, the arrays are passed separately and the result is dense.
     held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
-    assert np.array_equal(compiled(load(file).rhs)(m=13, **held), -1.5 * dense(matrix))
+    assert np.array_equal(compiled(replay(file).rhs)(m=13, **held), -1.5 * dense(matrix))
     broken = file.read_text().replace('"result": true', '"result": "yes"')
     assert broken != file.read_text()
     with pytest.raises(ATLError, match="is not a sparse operand"):
