@@ -435,3 +435,9 @@ class ForkedProcess(ATLError, RuntimeError):
     """A kernel with parallel loops is called in a process that was forked after such a kernel ran."""
 
     code = "ATL511"
+
+
+class KernelCrashed(ATLError, RuntimeError):
+    """A run of a kernel in a child process, in which `autotune` limits its time, was ended by a signal."""
+
+    code = "ATL512"

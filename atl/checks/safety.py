@@ -11,7 +11,7 @@ from atl.checks.wellformed import Obligation, positive_divisors, undischarged
 from atl.core import predicate as pred
 from atl.core.index import ZERO, Array, Index, Size
 from atl.core.program import Program, checked_program
-from atl.core.terms import Access, Expr, Input, Local
+from atl.core.terms import Access, Expr, Input, Local, Rec
 from atl.core.traversal import Path, children, conditions_in, unconditional_indices
 from atl.prove import proves
 
@@ -46,7 +46,36 @@ def unsafe_accesses(program: Program, below: Path = ()) -> Iterator[tuple[Path, 
     for position in below:
         expr, scope = children(expr)[position].expr, child_scopes(expr, scope)[position]
     for path, at, here in parts_in_scope(expr, scope, below):
-        yield from ((path, error) for error in undischarged(program, path, here, accesses(at, here)))
+        errors_here = list(undischarged(program, path, here, accesses(at, here)))
+        if errors_here and isinstance(at, Access) and (rows := _name_of_rows(program.body, path, at)) is not None:
+            *others, own = accesses(at, here)
+            needed = iter((*others, _earlier_row(rows, own)))
+            errors_here = list(undischarged(program, path, here, needed))
+        yield from ((path, error) for error in errors_here)
+
+
+def _name_of_rows(body: Expr, path: Path, at: Access) -> str | None:
+    """Return the name of the accessed tensor if it consists of the earlier rows of a recurrence."""
+    if not isinstance(at.tensor, Local):
+        return None
+    around, position = [body], at.tensor.position
+    for step in path:
+        around.append(children(around[-1])[step].expr)
+    for term, step in zip(reversed(around[:-1]), reversed(path), strict=True):
+        bound = children(term)[step].tensors
+        if position < bound:
+            return term.rows if isinstance(term, Rec) else None
+        position -= bound
+    return None
+
+
+def _earlier_row(rows: str, access: Obligation) -> Obligation:
+    """Return the obligation of an access to the earlier rows of a recurrence, with a message about rows."""
+    position, _, p = access.about
+    assert isinstance(position, Index)
+    assert isinstance(p, Index)
+    message = "row {2} of {1} reads row {0}, but only rows before row {2} are known"
+    return replace(_in_range(rows, position, p), message=message)
 
 
 def accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:

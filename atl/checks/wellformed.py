@@ -16,11 +16,11 @@ from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.core import dtypes, terms
 from atl.core.index import ZERO, Array, Index, Read, Size, Var, atoms, index, shift
 from atl.core.predicate import FALSE, Predicate, at_most, conjuncts, equal, expressions, less, negation, within
-from atl.core.program import Program, Result, bounds_of, is_bool_array, sizes_in, total
+from atl.core.program import Program, Result, bounds_of, sizes_in, total
 from atl.core.substitution import strengthen
 from atl.core.terms import Expr, Input, TensorVar
 from atl.core.traversal import Path, arrays_in, children, divisors, indices_in, never_negative, subterms
-from atl.errors import DtypeError, EscapedIndex, InvalidName, Location
+from atl.errors import EscapedIndex, InvalidName, Location
 from atl.prove import Facts, Proved, Refuted, contradictory, prove, proves
 from atl.text.printing import place_of, show_predicate
 
@@ -168,10 +168,15 @@ def obligations(expr: terms.Expr, scope: Scope) -> Iterator[Obligation]:
                 (scope.index(low), scope.index(high)),
                 ("write atl.imax({0}, {1}) for an empty range",),
             )
+        case terms.Rec():
+            yield from _of_rows(expr, scope)
         case terms.Binary(op, left, right):
             yield from _same_shape(scope, f"'{op}'", left, right, 0)
         case terms.Select(_, left, right):
             yield from _same_shape(scope, "select", left, right, 0)
+        case terms.Where(test, left, right):
+            yield from _same_shape(scope, "where", test, left, 0)
+            yield from _same_shape(scope, "where", left, right, 0)
         case terms.Concat(left, right):
             yield from _same_shape(scope, "concat", left, right, 1)
         case terms.Reduce(monoid, _, _, body) if monoid != "sum":
@@ -204,12 +209,14 @@ def inspects_subterms(expr: terms.Expr) -> bool:
             return True  # bodies of some reductions must not contain guards
         case (
             terms.Gen()
+            | terms.Rec()
             | terms.Guard()
             | terms.Let()
             | terms.Access()
             | terms.Unary()
             | terms.Binary()
             | terms.Select()
+            | terms.Where()
             | terms.Cast()
             | terms.Concat()
             | terms.Reshape()
@@ -227,6 +234,38 @@ def inspects_subterms(expr: terms.Expr) -> bool:
             return False
         case _:
             assert_never(expr)
+
+
+def _of_rows(rec: terms.Rec, scope: Scope) -> Iterator[Obligation]:
+    """Yield the obligations of a recurrence: it begins with `low` rows, adds none or more, and all have one shape."""
+    low, high = scope.index(rec.low), scope.index(rec.high)
+    count, *row = scope.shape(rec.init.type)
+    if count != low:
+        yield Obligation(
+            equal(low, count),
+            errors.ShapeError,
+            "rec begins with {1} rows and continues with row {0}",
+            "{0} = {1}",
+            (low, count),
+        )
+    yield Obligation(
+        at_most(low, high),
+        errors.ExtentError,
+        "rec begins with {0} rows, but has {1} rows in all",
+        "{0} <= {1}",
+        (low, high),
+        ("declare a minimum size: atl.sizes(…, min=…)", "write atl.imax({0}, {1}) for no further rows"),
+    )
+    later = tuple(scope.index(shift(extent, -1, 1)) for extent in rec.body.type.shape)
+    for dimension, (a, b) in enumerate(zip(row, later, strict=True)):
+        if a != b:
+            yield Obligation(
+                equal(a, b),
+                errors.ShapeError,
+                "rec begins with rows of shape {0} and continues with rows of shape {1}",
+                "{2} = {3} in dimension {4} of the rows",
+                (ShapeText(tuple(row)), ShapeText(later), a, b, dimension),
+            )
 
 
 def _extents_of_padding(shape: tuple[Index, ...]) -> Iterator[Obligation]:
@@ -331,10 +370,10 @@ def _all_stored(monoid: str, body: terms.Expr) -> Iterator[Obligation]:
             yield from _all_stored(monoid, inner)
         case terms.Reduce(other, body=inner):
             yield from _all_stored(monoid, inner) if other != "sum" else ()
-        case terms.Concat(left, right):
+        case terms.Concat(left, right) | terms.Rec(init=left, body=right):
             yield from _all_stored(monoid, left)
             yield from _all_stored(monoid, right)
-        case terms.Access() | terms.Unary() | terms.Binary() | terms.Select() | terms.Cast():
+        case terms.Access() | terms.Unary() | terms.Binary() | terms.Select() | terms.Where() | terms.Cast():
             return
         case (
             terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable() | terms.Constant() | terms.Value()
@@ -456,7 +495,6 @@ def _check_names(program: Program) -> None:
     used: dict[Array, None] = {}
     for term in subterms(body):
         used.update(dict.fromkeys(arrays_in(term)))
-    _check_booleans(used)
     for term in subterms(body):
         used.update(_read_in(indices_in(term)))
     for array in inputs:
@@ -484,17 +522,6 @@ def _check_names(program: Program) -> None:
     for size in sizes_in(inputs, body, assumptions, program.results):
         if size.name in seen:
             raise InvalidName(f"{size.name} names both a size and an input", required="different names")
-
-
-def _check_booleans(tensors: Iterable[Array]) -> None:
-    """Raise `DtypeError` if a Boolean input is used as a tensor."""
-    for array in tensors:
-        if is_bool_array(array):
-            raise DtypeError(
-                f"the Boolean input {array.name} is used as a tensor",
-                required="its elements in conditions",
-                suggestions=(f"write atl.select({array.name}[…], 1.0, 0.0) for numbers",),
-            )
 
 
 def _read_in(found: Iterable[Index]) -> dict[Array, None]:

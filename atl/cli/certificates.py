@@ -7,14 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atl.cli.command import (
-    FAILED,
-    UNPROVED,
-    Command,
-    declare_json,
-    error_as_data,
-    print_json,
-)
+from atl.cli import command
 from atl.cli.terminal import with_progress
 from atl.errors import ATLError
 
@@ -26,7 +19,7 @@ if TYPE_CHECKING:
 def _declare_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="certificates written by theorem.save")
     parser.add_argument("--no-smt", action="store_true", help="check without z3; steps that need z3 are refused")
-    declare_json(parser)
+    command.declare_json(parser)
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -40,9 +33,9 @@ def _check(arguments: argparse.Namespace) -> int:
             _print_verdict(verdict, with_smt=not arguments.no_smt)
     accepted = all(verdict.theorem is not None for verdict in verdicts)
     if arguments.json:
-        print_json({"accepted": accepted, "certificates": [_as_data(verdict) for verdict in verdicts]})
+        command.print_json({"accepted": accepted, "certificates": [_as_data(verdict) for verdict in verdicts]})
     unproved = any(verdict.theorem is not None and verdict.theorem.unproved for verdict in verdicts)
-    return FAILED if not accepted else UNPROVED if unproved else 0
+    return command.FAILED if not accepted else command.UNPROVED if unproved else 0
 
 
 def _format(text: str) -> Format | None:
@@ -68,7 +61,7 @@ def _as_data(verdict: Verdict) -> dict[str, Any]:
     from atl.text.printing import show_program
 
     if isinstance(verdict.result, ATLError):
-        return {"file": verdict.file, "accepted": False, "error": error_as_data(verdict.result)}
+        return {"file": verdict.file, "accepted": False, "error": command.error_as_data(verdict.result)}
     theorem = verdict.result
     return {
         "file": verdict.file,
@@ -85,7 +78,7 @@ def _as_data(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-CHECK = Command(
+CHECK = command.Command(
     "check", "Replay certificates with the kernel, and print what they prove", _declare_check, _check,
     ("atl check proof.atl.json", "atl check proof.atl.json --no-smt --json"),
 )  # fmt: skip

@@ -11,13 +11,13 @@ INTEGERS: Final = ("int32", "int64")
 DTYPES: Final = FLOATS + INTEGERS
 RESERVED: Final = ("float16", "bfloat16")
 BOOL: Final = "bool"
-"""Element type of Boolean inputs, which are read only in conditions.
+"""Element type of truth values: results of comparisons, and inputs, which may also be read in conditions.
 
-The elements of a Boolean input are declared to be 0 (false) or 1 (true). A Boolean array without bounds represents a
-condition of a rule, which is true where its element is non-negative.
+The elements are 0 (false) or 1 (true). A Boolean array without bounds represents a condition of a rule, which is true
+where its element is non-negative.
 """
-INPUTS: Final = (*DTYPES, BOOL)
-"""Element types of inputs."""
+ELEMENTS: Final = (*DTYPES, BOOL)
+"""Element types of tensors: numbers and truth values."""
 ANY_DTYPE: Final = "?"
 """Element type of the metavariables of a rule; with a number ("?0", "?1", …), a type variable."""
 DEFAULT: Final = "float32"
@@ -25,22 +25,12 @@ DEFAULT: Final = "float32"
 
 
 def checked_dtype(dtype: object) -> str:
-    """Return the name of an element type of values. Raises `DtypeError`."""
-    return _checked(dtype, DTYPES)
-
-
-def checked_input(dtype: object) -> str:
-    """Return the name of an element type of inputs, `BOOL` included. Raises `DtypeError`."""
-    return _checked(dtype, INPUTS)
-
-
-def _checked(dtype: object, among: tuple[str, ...]) -> str:
+    """Return the name of an element type. Raises `DtypeError`."""
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or brief(dtype)
-    if name in among:
+    if name in ELEMENTS:
         return name
     reserved = " (reserved)" if name in RESERVED else ""
-    reserved = ": only inputs may be Boolean" if name == BOOL else reserved
-    raise DtypeError(f"unsupported element type {brief(name)}{reserved}", required=f"one of {', '.join(among)}")
+    raise DtypeError(f"unsupported element type {brief(name)}{reserved}", required=f"one of {', '.join(ELEMENTS)}")
 
 
 def is_variable(dtype: str) -> bool:
@@ -81,8 +71,8 @@ def range_of(dtype: str) -> tuple[int, int]:
 
 
 def holds_literal(dtype: str, value: float) -> bool:
-    """Return whether a type can hold a literal: an integer type needs a whole number in its range."""
-    if not is_integer(dtype):
+    """Return whether a type can hold a literal: other types than floats need a whole number in their range."""
+    if dtype in FLOATS or is_variable(dtype):
         return True
     if isinstance(value, float) and not value.is_integer():
         return False

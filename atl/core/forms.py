@@ -66,10 +66,15 @@ class IndexBinder:
 
 @dataclass(frozen=True, slots=True)
 class TensorBinder:
-    """A tensor bound over a part: the fields with its value and its name."""
+    """A tensor bound over a part: the fields with its value and its name.
+
+    A tensor that `grows` has the rows of its value at first, and one more in each iteration of the part's innermost
+    index: in the part, this index is its first extent.
+    """
 
     value: str
     name: str
+    grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

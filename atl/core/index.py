@@ -156,7 +156,7 @@ class Array(Node):
 
     def _check(self, bounds: tuple[Index, ...]) -> None:
         """Check that the declaration depends only on sizes and on elements of other inputs."""
-        if type(self.name) is not str or type(self.shape) is not tuple or self.dtype not in dtypes.INPUTS:
+        if type(self.name) is not str or type(self.shape) is not tuple or self.dtype not in dtypes.ELEMENTS:
             raise malformed("an input", (self.name, self.shape, self.dtype), "a name, extents and an element type")
         _need_indices(f"the input {self.name}", (*self.shape, *bounds))
         if any(expression.loose or expression.free for expression in (*self.shape, *bounds)):
@@ -688,6 +688,16 @@ def value_of(expression: Index, leaf: Callable[[Leaf], int], element: Callable[[
             product *= _value_of_atom(atom, leaf, element)
         total += product
     return total
+
+
+def leaf_values(sizes: Mapping[str, int]) -> Callable[[Leaf], int]:
+    """Return the values of leaves at these sizes. Loop variables are 0."""
+    return lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0
+
+
+def value_at(expression: Index, sizes: Mapping[str, int]) -> int:
+    """Evaluate the expression at these sizes. Loop variables and elements of arrays are 0."""
+    return value_of(expression, leaf_values(sizes), lambda array, at: 0)
 
 
 def _value_of_atom(atom: AnyAtom, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> int:

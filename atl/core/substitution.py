@@ -9,12 +9,14 @@ from itertools import count
 from typing import Any, Final, TypeVar, assert_never, cast
 
 from atl.core import predicate as predicates
-from atl.core.forms import Formed, Part, Role, Slot, slots_of
+from atl.core.dtypes import BOOL, DEFAULT
+from atl.core.forms import Formed, Part, Role, Slot, TensorBinder, slots_of
 from atl.core.index import Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
 from atl.core.marks import LetMark
 from atl.core.node import Node
+from atl.core.operations import COMPARISONS, BinaryOp
 from atl.core.predicate import Predicate
-from atl.core.terms import Access, Binary, BinaryOp, Expr, Gen, Let, Local, ReshapeOp, TensorVar, Type
+from atl.core.terms import Access, Binary, Expr, Gen, Let, Local, ReshapeOp, TensorVar, Type, Where, rows_before
 from atl.core.traversal import Child, amounts, children, indices_in
 
 fresh_uid: Iterator[int] = count(1 << 40)
@@ -114,7 +116,7 @@ def _with_types_of_values(expr: Expr, fields: dict[str, object], on_index: Calla
             of = getattr(expr, binder.value).type
             new = cast("Expr", fields[binder.value]).type
             if new != (of if on_index is _as_it_is else map_type(of, on_index)):
-                fields[part.field] = _retyped(cast("Expr", fields[part.field]), position, _seen_in(part, new))
+                fields[part.field] = _retyped(cast("Expr", fields[part.field]), position, type_in(part, binder, new))
     rebuilt: Expr = type(expr)(**fields)  # type: ignore[arg-type]
     return rebuilt
 
@@ -150,9 +152,9 @@ def bind(value: Expr, body: Expr, name: str = "x", mark: LetMark = LetMark.NONE)
 
 
 def binds_by_type(expr: Expr) -> bool:
-    """Return whether each tensor that a node binds has exactly the type of its value, as `bind` ensures."""
+    """Return whether each tensor that a node binds has exactly the type that follows from its value (`bind`)."""
     return all(
-        _retyped(body, position, _seen_in(part, getattr(expr, binder.value).type)) == body
+        _retyped(body, position, type_in(part, binder, getattr(expr, binder.value).type)) == body
         for part in type(expr).form.parts
         for position, binder in enumerate(reversed(part.tensors))
         for body in (getattr(expr, part.field),)
@@ -191,15 +193,18 @@ def types_around(spine: Sequence[tuple[Expr, int]], count: int) -> tuple[Type, .
         if len(found) >= count:
             break
         part = children(term)[position].part
-        indices += len(part.indices)
         found += (
-            map_type(getattr(term, binder.value).type, partial(shift, by=indices)) for binder in reversed(part.tensors)
+            map_type(type_in(part, binder, getattr(term, binder.value).type), partial(shift, by=indices))
+            for binder in reversed(part.tensors)
         )
+        indices += len(part.indices)
     return tuple(reversed(found))
 
 
-def _seen_in(part: Part, of: Type) -> Type:
-    """Shift a type from outside a node into one of its parts."""
+def type_in(part: Part, binder: TensorBinder, of: Type) -> Type:
+    """Return the type of a bound tensor in a part, for a value of type `of` outside the node."""
+    if binder.grows:
+        return rows_before(of, bound(0), len(part.indices))
     return map_type(of, lambda extent: shift(extent, len(part.indices)))
 
 
@@ -406,11 +411,21 @@ def agree(*terms: Expr) -> tuple[Expr, ...]:
 
 
 def arithmetic(op: BinaryOp, left: Expr, right: Expr) -> Expr:
-    """Return a scalar operation; a scalar is combined with each element of a tensor."""
+    """Return a scalar operation; a scalar is combined with each element of a tensor.
+
+    Literals that are compared with each other get the default type, because the type of the result determines none.
+    """
     first, second = agree(left, right)
+    if op in COMPARISONS and first.type.dtype is None:
+        first, second = strengthen(first, DEFAULT), strengthen(second, DEFAULT)
     if 0 in (first.type.rank, second.type.rank) and first.type.rank != second.type.rank:
         return _spread(op, first, second)
     return Binary(op, first, second)
+
+
+def choice(test: Expr, left: Expr, right: Expr) -> Expr:
+    """Return where(test, left, right); the operands have equal shapes."""
+    return Where(strengthen(test, BOOL), *agree(left, right))
 
 
 def _spread(op: BinaryOp, left: Expr, right: Expr) -> Expr:

@@ -18,21 +18,13 @@ from atl.core import dtypes
 from atl.core.forms import Form, Formed, IndexBinder, Marked, Part, TensorBinder
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
 from atl.core.marks import LetMark, LoopMark
+from atl.core.operations import BINARY, OPERATIONS, UNARY, Arithmetic, BinaryOp, Kind, UnaryOp, accepts, result_type
 from atl.core.predicate import Predicate
 from atl.errors import DtypeError, InvalidArgument, RaggedShape, RankError, Source, brief
 
 Monoid: TypeAlias = Literal["sum", "product", "max", "min"]
-UnaryOp: TypeAlias = Literal["neg", "abs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos"]
-BinaryOp: TypeAlias = Literal["add", "sub", "mul", "div", "min", "max"]
-
 MONOIDS: Final[tuple[Monoid, ...]] = get_args(Monoid)
-UNARY: Final[tuple[UnaryOp, ...]] = get_args(UnaryOp)
-BINARY: Final[tuple[BinaryOp, ...]] = get_args(BinaryOp)
-FLOAT_ONLY: Final[frozenset[str]] = frozenset(("div", *UNARY)) - {"neg", "abs"}
-"""Operations that are not defined on integers."""
-ZERO_AT_ZERO: Final[tuple[UnaryOp, ...]] = ("neg", "abs", "sqrt", "tanh", "erf", "sin")
-"""Functions that map zero to zero, and so padding to what reads as padding."""
-OF_MONOID: Final[dict[Monoid, BinaryOp]] = {"sum": "add", "product": "mul", "max": "max", "min": "min"}
+OF_MONOID: Final[dict[Monoid, Arithmetic]] = {"sum": "add", "product": "mul", "max": "max", "min": "min"}
 """Binary operation of each monoid."""
 
 
@@ -166,6 +158,12 @@ class Value(Term):
     dtype: str | None
 
     def _typed(self) -> Type:
+        if self.dtype == dtypes.BOOL:
+            raise DtypeError(
+                "an index is used as a truth value",
+                required="a comparison",
+                suggestions=("write atl.value(i) != 0 to test for other indices than zero",),
+            )
         return Type(self.dtype, ())
 
 
@@ -214,7 +212,65 @@ class Reduce(Term):
 
     def _typed(self) -> Type:
         _need_one_of("monoid", self.monoid, MONOIDS)
+        _check_operands(OF_MONOID[self.monoid], self.body.type.dtype)
         return _outside(self.body.type, self.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rec(Term):
+    """Recurrence: the rows of `init`, then the body for low <= p < high, where low is the extent of `init`.
+
+    In the body, the bound tensor contains the p rows before row p. Its extent is p, so safe accesses read earlier rows.
+    """
+
+    form: ClassVar = Form(
+        "rec",
+        "a recurrence",
+        indices=("low", "high"),
+        parts=(
+            Part("init"),
+            Part(
+                "body",
+                indices=(IndexBinder("low", "high", "name"),),
+                tensors=(TensorBinder("init", "rows", grows=True),),
+            ),
+        ),
+        hints=("name", "rows"),
+        mark=Marked("mark", LoopMark),
+    )
+    low: Index
+    high: Index
+    init: Expr
+    body: Expr
+    name: str = field(default="p")
+    rows: str = field(default="y")
+    mark: LoopMark = field(default=LoopMark.NONE)
+
+    def _typed(self) -> Type:
+        _need_rank("rec", self.init.type, 1)
+        first, later = self.init.type, _outside(self.body.type, self.name)
+        if later.rank != first.rank - 1:
+            raise RankError(
+                f"rec begins with rows of rank {first.rank - 1} and continues with rows of rank {later.rank}",
+                required="rows of equal rank",
+                suggestions=(
+                    "begin with a tensor of one dimension more than a row",
+                    "state of=(…), the shape of a row",
+                ),
+            )
+        if first.dtype != later.dtype and dtypes.ANY_DTYPE not in (first.dtype, later.dtype):
+            raise DtypeError(
+                f"rec begins with rows of type {first.dtype} and continues with rows of type {later.dtype}",
+                required="rows of the same element type",
+                suggestions=(f'cast the later rows: atl.cast("{first.dtype}", …)',),
+            )
+        return Type(later.dtype if first.dtype == dtypes.ANY_DTYPE else first.dtype, (self.high, *first.shape[1:]))
+
+
+def rows_before(of: Type, p: Index, binders: int = 0) -> Type:
+    """Return the type of the p rows before row p of a tensor, seen under `binders` more binders. Raises `RankError`."""
+    _need_rank("rec", of, 1)
+    return Type(of.dtype, (p, *(shift(extent, binders) for extent in of.shape[1:])))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,7 +334,7 @@ class Unary(Term):
 
     def _typed(self) -> Type:
         _need_one_of("function", self.op, UNARY)
-        _check_arithmetic(self.op, self.operand.type.dtype)
+        _check_operands(self.op, self.operand.type.dtype)
         return self.operand.type
 
 
@@ -293,8 +349,9 @@ class Binary(Term):
 
     def _typed(self) -> Type:
         _need_one_of("operation", self.op, BINARY)
-        _check_arithmetic(self.op, _alike(f"'{self.op}'", self.left, self.right))
-        return self.left.type
+        dtype = _alike(f"'{self.op}'", self.left, self.right)
+        _check_operands(self.op, dtype)
+        return Type(result_type(self.op, dtype), self.left.type.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -314,6 +371,27 @@ class Select(Term):
     def _typed(self) -> Type:
         _alike("select", self.left, self.right)
         return self.left.type
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Where(Term):
+    """The left operand where the test, a Boolean tensor, is true, the right one elsewhere; all three are evaluated."""
+
+    form: ClassVar = Form("where", "a choice,", parts=(Part("test"), Part("left"), Part("right")))
+    test: Expr
+    left: Expr
+    right: Expr
+
+    def _typed(self) -> Type:
+        dtype = _alike("where", self.left, self.right)
+        _need_equal_ranks("where", self.test, self.left)
+        if self.test.type.dtype not in (dtypes.BOOL, dtypes.ANY_DTYPE):
+            raise DtypeError(
+                f"the test of where has elements of type {self.test.type.dtype}",
+                required="a Boolean tensor: comparisons of elements, joined by & | ~",
+                suggestions=("write where(x != 0, a, b) to test for elements other than zero",),
+            )
+        return Type(dtype, self.left.type.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -482,12 +560,14 @@ Expr: TypeAlias = (
     | Value
     | Gen
     | Reduce
+    | Rec
     | Guard
     | Let
     | Access
     | Unary
     | Binary
     | Select
+    | Where
     | Cast
     | Concat
     | Padding
@@ -495,8 +575,8 @@ Expr: TypeAlias = (
 )
 
 CONSTRUCTORS: Final[tuple[type[Expr], ...]] = (
-    Input, Local, TensorVar, Metavariable, Constant, Value, Gen, Reduce, Guard, Let, Access, Unary, Binary, Select,
-    Cast, Concat, Padding, Reshape,
+    Input, Local, TensorVar, Metavariable, Constant, Value, Gen, Reduce, Rec, Guard, Let, Access, Unary, Binary,
+    Select, Where, Cast, Concat, Padding, Reshape,
 )  # fmt: skip
 """Constructors of tensor expressions: the members of `Expr`."""
 CONSTRUCTORS_BY_WORD: Final[dict[str, type[Expr]]] = {of.form.word: of for of in CONSTRUCTORS}
@@ -544,13 +624,17 @@ def _need_rank(what: str, of: Type, rank: int) -> None:
         )
 
 
-def _alike(what: str, left: Expr, right: Expr) -> str | None:
+def _need_equal_ranks(what: str, left: Expr, right: Expr) -> None:
     if left.type.rank != right.type.rank:
         raise RankError(
             f"{what} has operands of rank {left.type.rank} and {right.type.rank}",
             required="operands of equal rank",
             suggestions=("access the larger one, or generate the missing dimension",),
         )
+
+
+def _alike(what: str, left: Expr, right: Expr) -> str | None:
+    _need_equal_ranks(what, left, right)
     one, other = left.type.dtype, right.type.dtype
     if one != other and dtypes.ANY_DTYPE not in (one, other):
         raise DtypeError(
@@ -561,10 +645,20 @@ def _alike(what: str, left: Expr, right: Expr) -> str | None:
     return other if one == dtypes.ANY_DTYPE else one
 
 
-def _check_arithmetic(op: str, dtype: str | None) -> None:
-    if op in FLOAT_ONLY and dtypes.is_integer(dtype):
-        raise DtypeError(
-            f"'{op}' is not defined on {dtype} elements",
-            required="floating-point operands",
-            suggestions=('cast first: atl.cast("float64", …)',),
-        )
+_OPERANDS: Final[dict[Kind, str]] = {"float": "floating-point", "integer": "integer", "bool": "Boolean"}
+
+
+def _check_operands(op: UnaryOp | BinaryOp, dtype: str | None) -> None:
+    if accepts(op, dtype):
+        return
+    kinds = OPERATIONS[op].kinds
+    suggestions = {
+        "float": ('cast first: atl.cast("float64", …)',),
+        "integer": ('cast first: atl.cast("int64", …)',),
+        "bool": ("compare first: x != 0",),
+    }
+    raise DtypeError(
+        f"'{op}' is not defined on {dtype} elements",
+        required=f"{' or '.join(_OPERANDS[kind] for kind in kinds)} operands",
+        suggestions=suggestions[kinds[0]],
+    )

@@ -13,9 +13,9 @@ from atl.core.program import Program
 from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import Path, children
 from atl.errors import ATLError, InvalidArgument, brief
-from atl.html.elements import Child, Html, element, escaped, joined
 from atl.html.programs import WIDTH, Span, with_spans
 from atl.meaning.specialise import specialise
+from atl.text.markup import Child, Html, element, escaped, joined
 from atl.text.printing import layout_with_heads
 from lowering import GpuKernel, Kernel, TracedText, trace
 from lowering.targets.capabilities import support_of

@@ -14,10 +14,10 @@ import atl
 from atl.errors import ATLError
 from atl.files.atomic import as_path, write_text
 from atl.html.code import code_section, trace_code
-from atl.html.elements import Child, Html, element, visible
 from atl.html.pictures import new_truncations
 from atl.html.programs import pre, text_of
 from atl.html.steps import call_section, counted
+from atl.text.markup import Child, Html, element, visible
 from atl.text.printing import show_predicate
 from lowering import GpuKernel, Kernel
 from rewrites import ProofTrace, Theorem, proof_trace

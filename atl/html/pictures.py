@@ -13,7 +13,7 @@ from atl.core.index import Bound, Leaf, Size, Var, value_of
 from atl.core.predicate import holds
 from atl.core.program import Program
 from atl.errors import ATLError
-from atl.html.elements import Child, Html, element
+from atl.text.markup import Child, Html, element
 from atl.text.pretty import UNBROKEN
 from atl.text.printing import layout_at
 from padtypes import PadSetDrawing, Truncation, draw_pad_set, truncations

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 from atl.core.program import Program
 from atl.core.traversal import Path, subterm
-from atl.html.elements import Child, Html, Value, element, escaped, joined
 from atl.text.index_notation import Names
+from atl.text.markup import Child, Html, Value, element, escaped, joined
 from atl.text.printing import layout_at, show_part, show_program
 
 WIDTH: Final = 88

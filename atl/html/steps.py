@@ -8,9 +8,9 @@ from typing import Final
 
 from atl.core.program import Program
 from atl.core.traversal import Path
-from atl.html.elements import Child, Html, element
 from atl.html.pictures import new_truncations
 from atl.html.programs import Span, compare, pre, subterm_text, text_of, text_with_subterm
+from atl.text.markup import Child, Html, element
 from rewrites import CallTrace, StepTrace
 
 NARROW: Final = 46

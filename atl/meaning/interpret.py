@@ -182,6 +182,9 @@ class _Interpreter(Generic[E]):
                 return lambda env, at: inner(env.with_index(start(env) + at[0]), at[1:])
             case terms.Reduce():
                 return self._fold(term)
+            case terms.Rec():
+                rows = self._recurrence(term)
+                return lambda env, at: rows(env).at(at)
             case terms.Guard(predicate, body):
                 test, inner = self.test(predicate), self.meaning(body)
                 return lambda env, at: inner(env, at) if test(env) else PAD
@@ -199,6 +202,9 @@ class _Interpreter(Generic[E]):
             case terms.Select(predicate, left, right):
                 test, x, y = self.test(predicate), self.read(left), self.read(right)
                 return lambda env, at: x(env, at) if test(env) else y(env, at)
+            case terms.Where(condition, left, right):
+                true, x, y = self.read(condition), self.read(left), self.read(right)
+                return lambda env, at: scalars.where(true(env, at), x(env, at), y(env, at))
             case terms.Cast(_, operand):
                 x, source = self.read(operand), _dtype(operand)
                 return lambda env, at: scalars.cast(dtype, source, x(env, at))
@@ -234,6 +240,46 @@ class _Interpreter(Generic[E]):
                 if len(made) >= CACHE_SIZE:
                     made.clear()
                 found = made[relevant] = Elements(inner, env)
+            return found
+
+        return tensor
+
+    def _recurrence(self, term: terms.Rec) -> Callable[[Environment], Elements[E]]:
+        """Return a function to the elements of a recurrence, shared by environments that agree on its free variables.
+
+        Rows are computed in order, each before an element of a later row, so that Python's stack does not grow with
+        their number.
+        """
+        first, later, low = self.meaning(term.init), self.meaning(term.body), self.index(term.low)
+        extents = [self.index(extent) for extent in term.type.shape[1:]]
+        made: dict[Relevant, Elements[E]] = {}
+
+        def rows_in(env: Environment) -> Elements[E]:
+            row_shape = tuple(extent(env) for extent in extents)
+            complete = low(env)
+
+            def element(_: Environment, at: Positions) -> E | Pad:
+                nonlocal complete
+                p, *rest = at
+                if p < low(env):
+                    return first(env, at)
+                while complete < p:
+                    complete += 1
+                    for position in np.ndindex(row_shape):
+                        rows.at((complete - 1, *position))
+                return later(inside.with_index(p), tuple(rest))
+
+            rows = Elements(element, env)
+            inside = env.with_tensor(rows)
+            return rows
+
+        def tensor(env: Environment) -> Elements[E]:
+            relevant = env.relevant_to(term)
+            found = made.get(relevant)
+            if found is None:
+                if len(made) >= CACHE_SIZE:
+                    made.clear()
+                found = made[relevant] = rows_in(env)
             return found
 
         return tensor

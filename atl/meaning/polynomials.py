@@ -2,20 +2,23 @@
 
 A polynomial is a dictionary from monomials to rational coefficients. (On a matrix product, a dictionary was 18 times as
 fast as a computer algebra system.) Other operations, such as square roots, are uninterpreted: each operation with its
-operands is a symbol, so equal operands give equal symbols. Three laws are built in. A quotient is a product with an
+operands is a symbol, so equal operands give equal symbols. Four laws are built in. A quotient is a product with an
 inverse, and the inverse of 0 is 0. An extremum depends only on the set of its operands. A function of a number is
-evaluated where the result is rational.
+evaluated where the result is rational. A test, such as x < y, is a symbol t with t² = t: a choice between a and b is
+t a + (1 - t) b, and a function of a polynomial with tests is computed in both cases of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from atl.core.terms import BinaryOp, Monoid, UnaryOp
+from atl.core.dtypes import BOOL
+from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp
+from atl.core.terms import Monoid
 from atl.errors import NotExact
-from atl.meaning.scalars import Exact, Scalars
+from atl.meaning.scalars import Scalars
 
 Monomial = tuple[str, ...]
 """Symbols in sorted order, with repetition."""
@@ -82,14 +85,24 @@ def number(value: float | Fraction) -> Polynomial:
     return Polynomial({(): exact.numerator if exact.denominator == 1 else exact})
 
 
+def _with(polynomial: Polynomial, name: str, value: int) -> Polynomial:
+    """Return the polynomial with 0 or 1 for a test."""
+    total: dict[Monomial, Coefficient] = {}
+    for monomial, coefficient in polynomial.terms.items():
+        if value or name not in monomial:
+            rest = tuple(each for each in monomial if each != name)
+            total[rest] = total.get(rest, 0) + coefficient
+    return Polynomial(total)
+
+
 class Polynomials(Scalars[Polynomial]):
-    """The domain of polynomials, which ignores element types."""
+    """The domain of polynomials. Of element types it distinguishes only truth values."""
 
     def __init__(self) -> None:
         self.divisions_by_zero = 0
         self.undefined = 0
-        self._numbers = Exact()
         self._extrema: dict[Polynomial, tuple[BinaryOp, frozenset[Polynomial]]] = {}
+        self._tests: set[str] = set()
 
     def constant(self, value: float, dtype: str) -> Polynomial:  # noqa: ARG002 (other domains need the type)
         return number(value)
@@ -97,31 +110,101 @@ class Polynomials(Scalars[Polynomial]):
     def from_index(self, value: int, dtype: str) -> Polynomial:  # noqa: ARG002
         return number(value)
 
-    def element(self, raw: Any, dtype: str) -> Polynomial:  # noqa: ARG002
-        return raw if isinstance(raw, Polynomial) else number(raw)
+    def element(self, raw: Any, dtype: str) -> Polynomial:
+        found = raw if isinstance(raw, Polynomial) else number(raw)
+        if dtype == BOOL:
+            self._tests.update(name for monomial in found.terms for name in monomial)
+        return found
 
-    def unary(self, op: UnaryOp, dtype: str, x: Polynomial) -> Polynomial:  # noqa: ARG002
-        if op == "neg":
-            return -x
+    def unary(self, op: UnaryOp, dtype: str, x: Polynomial) -> Polynomial:
+        match op:
+            case "neg":
+                return -x
+            case "invert":
+                return number(1 if dtype == BOOL else -1) + -x
+            case _:
+                return self._by_cases(lambda at: self._applied(op, dtype, at), x)
+
+    def _applied(self, op: UnaryOp | BinaryOp, dtype: str, *operands: Polynomial) -> Polynomial:
+        """Return the result for constants, if it is rational, else a symbol."""
+        known = [value for value in (operand.constant for operand in operands) if value is not None]
         try:
-            return (
-                symbol(f"{op}({x})") if x.constant is None else number(self._numbers.unary(op, "float64", x.constant))
-            )
+            if len(known) == len(operands):
+                return number(OPERATIONS[op].exact(dtype, *known))
         except NotExact:
-            return symbol(f"{op}({x})")
+            pass
+        return symbol(f"{op}({', '.join(map(str, operands))})")
 
-    def binary(self, op: BinaryOp, dtype: str, x: Polynomial, y: Polynomial) -> Polynomial:  # noqa: ARG002
+    def binary(self, op: BinaryOp, dtype: str, x: Polynomial, y: Polynomial) -> Polynomial:
         match op:
             case "add":
                 return x + y
             case "sub":
                 return x + -y
             case "mul":
-                return x * y
+                return self._product(x, y)
             case "div":
-                return x * self._inverse(y)
+                return self._product(x, self._by_cases(self._inverse, y))
+            case "lt":
+                return self._by_cases(self._is_positive, y + -x)
+            case "le":
+                return number(1) + -self._by_cases(self._is_positive, x + -y)
+            case "eq":
+                return self._by_cases(self._is_zero, x + -y)
+            case "and" | "min" if dtype == BOOL:
+                return self._product(x, y)
+            case "or" | "max" if dtype == BOOL:
+                return x + y + -self._product(x, y)
+            case "xor" if dtype == BOOL:
+                return x + y + -(number(2) * self._product(x, y))
             case "min" | "max":
-                return self._extremum(op, x, y)
+                return self._by_cases(lambda *at: self._extremum(op, *at), x, y)
+            case "and" | "or" | "xor":
+                return self._by_cases(lambda *at: self._applied(op, dtype, *sorted(at, key=str)), x, y)
+            case "floordiv" | "mod" | "shl" | "shr":
+                return self._by_cases(lambda *at: self._applied(op, dtype, *at), x, y)
+
+    def where(self, test: Polynomial, x: Polynomial, y: Polynomial) -> Polynomial:
+        return self._product(test, x) + self._product(number(1) + -test, y)
+
+    # -- tests
+
+    def _test(self, name: str) -> Polynomial:
+        self._tests.add(name)
+        return symbol(name)
+
+    def _is_positive(self, x: Polynomial) -> Polynomial:
+        return self._test(f"[{x} > 0]") if x.constant is None else number(int(x.constant > 0))
+
+    def _is_zero(self, x: Polynomial) -> Polynomial:
+        return self._test(f"[{min(str(x), str(-x))} = 0]") if x.constant is None else number(int(x.constant == 0))
+
+    def _product(self, x: Polynomial, y: Polynomial) -> Polynomial:
+        """Return a product in which each test occurs once."""
+        product = x * y
+        if self._tests.isdisjoint(name for monomial in product.terms for name in monomial):
+            return product
+        total: dict[Monomial, Coefficient] = {}
+        for monomial, value in product.terms.items():
+            once = tuple(
+                name for at, name in enumerate(monomial) if name not in self._tests or name not in monomial[:at]
+            )
+            total[once] = total.get(once, 0) + value
+        return Polynomial(total)
+
+    def _by_cases(self, function: Callable[..., Polynomial], *operands: Polynomial) -> Polynomial:
+        """Apply a function to polynomials without tests: in the case that a test holds, and in the case that it fails.
+
+        Tests are chosen in the order of their names, so that equal operands yield equal results.
+        """
+        tests = {name for operand in operands for monomial in operand.terms for name in monomial} & self._tests
+        if not tests:
+            return function(*operands)
+        test = min(tests)
+        holds, fails = (
+            self._by_cases(function, *(_with(operand, test, value) for operand in operands)) for value in (1, 0)
+        )
+        return self.where(symbol(test), holds, fails)
 
     def _inverse(self, x: Polynomial) -> Polynomial:
         value = x.constant
@@ -147,7 +230,11 @@ class Polynomials(Scalars[Polynomial]):
         return found
 
     def cast(self, target: str, source: str, x: Polynomial) -> Polynomial:
-        return x if target == source else symbol(f"{target}({x})")
+        if source in (target, BOOL):
+            return x
+        if target == BOOL:
+            return number(1) + -self._by_cases(self._is_zero, x)
+        return self._by_cases(lambda at: symbol(f"{target}({at})"), x)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Polynomial | None:  # noqa: ARG002
         match monoid:

@@ -7,7 +7,6 @@ and divisions by zero have a value here, so that rules are total; the domain cou
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final, Protocol, TypeVar
@@ -15,8 +14,8 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 
 from atl.core import dtypes
-from atl.core.terms import BinaryOp, Monoid, UnaryOp
-from atl.errors import NotExact
+from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp, not_exact
+from atl.core.terms import Monoid
 
 E = TypeVar("E")
 """An element of a domain."""
@@ -45,6 +44,9 @@ class Scalars(Protocol[E]):
 
     def binary(self, op: BinaryOp, dtype: str, x: E, y: E) -> E: ...
 
+    def where(self, test: E, x: E, y: E) -> E:
+        """Return x if the test, a truth value, is true, else y."""
+
     def cast(self, target: str, source: str, x: E) -> E: ...
 
     def neutral(self, monoid: Monoid, dtype: str) -> E | None:
@@ -58,24 +60,6 @@ def wrapped(value: int, dtype: str) -> int:
 
 
 # -- rational numbers -------------------------------------------------------------------------------------------------
-
-_EXACT_BINARY: Final[dict[BinaryOp, Callable[[Fraction, Fraction], Fraction]]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": lambda x, y: x / y if y else Fraction(0),
-    "min": min,
-    "max": max,
-}
-_EXACT_AT: Final[dict[UnaryOp, tuple[Fraction, Fraction]]] = {
-    "exp": (Fraction(0), Fraction(1)),
-    "log": (Fraction(1), Fraction(0)),
-    "tanh": (Fraction(0), Fraction(0)),
-    "erf": (Fraction(0), Fraction(0)),
-    "sin": (Fraction(0), Fraction(0)),
-    "cos": (Fraction(0), Fraction(1)),
-}
-"""The one rational point at which each function is known to have a rational value (Lindemann and Weierstrass)."""
 
 
 class Exact(Scalars[Fraction]):
@@ -95,24 +79,18 @@ class Exact(Scalars[Fraction]):
         return raw if isinstance(raw, Fraction) else _rational(raw)
 
     def unary(self, op: UnaryOp, dtype: str, x: Fraction) -> Fraction:
-        match op:
-            case "neg":
-                return _wrap_if_integer(-x, dtype)
-            case "abs":
-                return _wrap_if_integer(abs(x), dtype)
-            case "sqrt":
-                return _root(x)
-            case "exp" | "log" | "tanh" | "erf" | "sin" | "cos":
-                at, value = _EXACT_AT[op]
-                if x != at:
-                    raise _not_exact(f"{op}({x}) is not a rational number")
-                return value
+        return _wrap_if_integer(OPERATIONS[op].exact(dtype, x), dtype)
 
     def binary(self, op: BinaryOp, dtype: str, x: Fraction, y: Fraction) -> Fraction:
         self.divisions_by_zero += op == "div" and not y
-        return _wrap_if_integer(_EXACT_BINARY[op](x, y), dtype)
+        return _wrap_if_integer(OPERATIONS[op].exact(dtype, x, y), dtype)
+
+    def where(self, test: Fraction, x: Fraction, y: Fraction) -> Fraction:
+        return x if test else y
 
     def cast(self, target: str, source: str, x: Fraction) -> Fraction:
+        if target == dtypes.BOOL:
+            return Fraction(x != 0)
         if not dtypes.is_integer(target):
             return x
         kept = Fraction(wrapped(math.trunc(x), target))
@@ -133,7 +111,7 @@ def _rational(value: Any) -> Fraction:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
-        raise _not_exact(f"{value} is not a rational number")
+        raise not_exact(f"{value} is not a rational number")
     return Fraction(value)
 
 
@@ -141,31 +119,7 @@ def _wrap_if_integer(x: Fraction, dtype: str) -> Fraction:
     return Fraction(wrapped(x.numerator, dtype)) if dtypes.is_integer(dtype) else x
 
 
-def _root(x: Fraction) -> Fraction:
-    if x >= 0:
-        root = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
-        if root * root == x:
-            return root
-    raise _not_exact(f"sqrt({x}) is not a rational number")
-
-
-def _not_exact(summary: str) -> NotExact:
-    return NotExact(
-        summary,
-        required="a rational value at each step of an exact evaluation",
-        suggestions=("leave out exact=True to compute in floating point",),
-    )
-
-
 # -- machine numbers --------------------------------------------------------------------------------------------------
-
-
-def _least(x: Any, y: Any) -> Any:
-    return x if x <= y or x != x else y  # noqa: PLR0124 (x != x says that x is NaN)
-
-
-def _greatest(x: Any, y: Any) -> Any:
-    return x if x >= y or x != x else y  # noqa: PLR0124
 
 
 _ERF: Final = np.vectorize(math.erf, otypes=[np.float64])
@@ -181,25 +135,10 @@ _SCALAR: Final[dict[str, Callable[[Any], Any]]] = {
     "float64": np.float64,
     "int32": np.int32,
     "int64": np.int64,
+    "bool": np.bool_,
 }
-_MACHINE_UNARY: Final[dict[UnaryOp, Callable[[Any], Any]]] = {
-    "neg": operator.neg,
-    "abs": operator.abs,
-    "sqrt": np.sqrt,
-    "exp": np.exp,
-    "log": np.log,
-    "tanh": np.tanh,
-    "erf": _error_function,
-    "sin": np.sin,
-    "cos": np.cos,
-}
-_MACHINE_BINARY: Final[dict[BinaryOp, Callable[[Any, Any], Any]]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "min": _least,
-    "max": _greatest,
+_MACHINE: Final[dict[UnaryOp | BinaryOp, Callable[..., Any]]] = {
+    op: _error_function if op == "erf" else getattr(np, of.numpy[0]) for op, of in OPERATIONS.items()
 }
 
 
@@ -228,14 +167,17 @@ class Machine(Scalars[Any]):
 
     @np.errstate(all="ignore")
     def unary(self, op: UnaryOp, dtype: str, x: Any) -> Any:  # noqa: ARG002 (the scalar knows its type)
-        return _MACHINE_UNARY[op](x)
+        return _MACHINE[op](x)
 
     @np.errstate(all="ignore")
     def binary(self, op: BinaryOp, dtype: str, x: Any, y: Any) -> Any:
         if op == "div" and y == 0:
             self.divisions_by_zero += 1
             return _SCALAR[dtype](0)
-        return _MACHINE_BINARY[op](x, y)
+        return _MACHINE[op](x, y)
+
+    def where(self, test: Any, x: Any, y: Any) -> Any:
+        return x if test else y
 
     @np.errstate(all="ignore")
     def cast(self, target: str, source: str, x: Any) -> Any:
@@ -254,6 +196,6 @@ class Machine(Scalars[Any]):
             case "product":
                 return kind(1)
             case "max":
-                return kind(np.iinfo(dtype).min if dtypes.is_integer(dtype) else -np.inf)
+                return kind(-np.inf if dtype in dtypes.FLOATS else dtypes.range_of(dtype)[0])
             case "min":
-                return kind(np.iinfo(dtype).max if dtypes.is_integer(dtype) else np.inf)
+                return kind(np.inf if dtype in dtypes.FLOATS else dtypes.range_of(dtype)[1])

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from atl.core import dtypes, terms
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
+from atl.core.operations import BinaryOp
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero
 from atl.core.predicate import Any as AnyOf
 from atl.core.program import Program
@@ -126,6 +127,7 @@ class _Evaluator:
         self._sizes = sizes
         self._arrays = arrays
         self._outer_tensors: dict[tuple[object, ...], tuple[terms.Expr, tuple[_Tensor, ...], _Tensor]] = {}
+        self._outer_rows: dict[tuple[object, ...], tuple[terms.Expr, tuple[_Tensor, ...], tuple[_Tensor, _Tensor]]] = {}
 
     def whole(self, term: terms.Expr, env: _Environment, shape: tuple[int, ...]) -> Numbers:
         """Return all elements of a term outside loops, computed box by box."""
@@ -160,6 +162,9 @@ class _Evaluator:
                 return self.meaning(body, env.with_index(self.index(low, env) + at[0]), at[1:])
             case terms.Reduce():
                 return self._fold(term, env, at)
+            case terms.Rec():
+                rows, mask = self._recurrence(term, env)
+                return _read(rows, env.axes, at), _read(mask, env.axes, at)
             case terms.Guard(predicate, body):
                 test = self.test(predicate, env)
                 return _masked(self.meaning(body, env.where(test), at), test)
@@ -179,6 +184,9 @@ class _Evaluator:
                 test = self.test(predicate, env)
                 x, y = self.meaning(left, env.where(test), at)[0], self.meaning(right, env.where(~test), at)[0]
                 return self._not_padding(np.where(test, x, y), env)
+            case terms.Where(condition, left, right):
+                chosen = (self.meaning(part, env, at)[0] for part in (condition, left, right))
+                return self._not_padding(np.where(*chosen), env)
             case terms.Cast(_, operand):
                 return self._not_padding(_cast(dtype, self.meaning(operand, env, at)[0]), env)
             case terms.Concat(left, right):
@@ -211,6 +219,52 @@ class _Evaluator:
         at = tuple(_along(env.axes + k, axes, np.arange(extent)) for k, extent in enumerate(longest))
         values, _ = self.meaning(bound, env.with_axes(len(longest)), at)
         return _Tensor(values, env.axes)
+
+    def _recurrence(self, term: terms.Rec, env: _Environment) -> tuple[_Tensor, _Tensor]:
+        """Return the rows of a recurrence, and which of their elements are stored. Outside loops they are shared."""
+        tensors = env.tensors[len(env.tensors) - term.loose_tensors :]
+        if term.loose or any(tensor.axes for tensor in tensors):
+            return self._rows(term, env)
+        key = (id(term), *map(id, tensors))
+        if key not in self._outer_rows:
+            rows = self._rows(term, _Environment(0, (), env.tensors, np.array(True)))
+            self._outer_rows[key] = (term, tensors, rows)
+        return self._outer_rows[key][2]
+
+    def _rows(self, term: terms.Rec, env: _Environment) -> tuple[_Tensor, _Tensor]:
+        """Evaluate the rows of a recurrence one after the other, each for all positions along the current axes."""
+        low, high = self.index(term.low, env), self.index(term.high, env)
+        extents = [self.index(extent, env) for extent in term.type.shape]
+        longest = [int(np.max(np.where(env.active, extent, 0), initial=0)) for extent in extents]
+        outer = np.broadcast_shapes(
+            low.shape, high.shape, env.active.shape,
+            *(each.shape for each in env.indices[len(env.indices) - term.loose :]),
+            *(tensor.values.shape[: tensor.axes] + (1,) * (env.axes - tensor.axes)
+              for tensor in env.tensors[len(env.tensors) - term.loose_tensors :]),
+        )  # fmt: skip
+        values, stored = np.zeros((*outer, *longest), _dtype(term)), np.zeros((*outer, *longest), np.bool_)
+
+        def at_all(positions: list[Numbers]) -> At:
+            axes = env.axes + len(positions)
+            return tuple(_along(env.axes + k, axes, each) for k, each in enumerate(positions))
+
+        whole = env.with_axes(len(longest))
+        at = at_all([np.arange(extent) for extent in longest])
+        begun = at[0] < _append_axes(low, len(longest))
+        first, known = self.meaning(term.init, whole.where(begun), at)
+        values[...], stored[...] = np.where(begun, first, values), begun & known
+        tensor = _Tensor(values, env.axes)
+        row = env.with_axes(len(longest) - 1)
+        at = at_all([np.arange(extent) for extent in longest[1:]])
+        reached = int(np.min(np.where(env.active, low, longest[0]), initial=longest[0]))
+        for p in range(reached, longest[0]):
+            here = _append_axes((low <= p) & (p < high), len(longest) - 1)
+            inside = replace(row.with_index(np.full((1,) * row.axes, p)), tensors=(*row.tensors, tensor)).where(here)
+            later, known = self.meaning(term.body, inside, at)
+            # The rows are views of both arrays.
+            new, mask = (np.moveaxis(each, env.axes, 0)[p : p + 1] for each in (values, stored))
+            new[0], mask[0] = np.where(here, later, new[0]), np.where(here, known, mask[0])
+        return tensor, _Tensor(stored, env.axes)
 
     def _fold(self, term: terms.Reduce, env: _Environment, at: At) -> Found:
         """Evaluate a fold along a new axis, block by block."""
@@ -351,20 +405,14 @@ def _read(tensor: _Tensor, axes: int, at: At) -> Numbers:
     return _element(tensor.values, (*positions, *at))
 
 
-def _binary(op: terms.BinaryOp, dtype: str, x: Numbers, y: Numbers) -> Numbers:
-    match op:
-        case "div":
-            return np.where(y == 0, np.zeros((), dtype), np.divide(x, np.where(y == 0, np.ones((), dtype), y)))
-        case "min":
-            return np.asarray(np.minimum(x, y))
-        case "max":
-            return np.asarray(np.maximum(x, y))
-        case "add" | "sub" | "mul":
-            return np.asarray(_MACHINE.binary(op, dtype, x, y))
+def _binary(op: BinaryOp, dtype: str, x: Numbers, y: Numbers) -> Numbers:
+    if op == "div":
+        return np.where(y == 0, np.zeros((), dtype), np.divide(x, np.where(y == 0, np.ones((), dtype), y)))
+    return np.asarray(_MACHINE.binary(op, dtype, x, y))
 
 
 def _cast(dtype: str, x: Numbers) -> Numbers:
-    if not dtypes.is_integer(dtype) or x.dtype.kind in "iu":
+    if not dtypes.is_integer(dtype) or x.dtype.kind in "iub":
         return x.astype(dtype)
     near = np.abs(x) < float(1 << 62)
     out = np.where(near, x, 0).astype(np.int64).astype(dtype)

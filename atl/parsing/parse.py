@@ -3,7 +3,7 @@
     program    ::= name (declarations) [: type | : (result : type, …)] [given conditions] := expression
     declaration::= A : float32[n, 2*k] | idx : int32[n] in [0, m) strict | crd : int32[n] rising between pos | k : size
     expression ::= gen[lo <= i < hi] e (⊞) | sum[…] e (Σ) | prod[…] e (Π) | max[…] e | min[…] e
-                 | let x := e in e | [condition] . e (·)
+                 | let x := e in e | rec[lo <= p < hi] y from e in e | [condition] . e (·)
                  | e ++ e | e + e (⊕) | e - e | e * e | e / e | -e | e[i, j] | (e)
                  | transpose e | flatten e | split k e | padl k e | padr k e | truncl k e | truncr k e
                  | select(condition, e, e) | cast(dtype, e) | value(i) | padding(type)
@@ -22,27 +22,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar, get_args
+from typing import Final, TypeVar
 
 from atl.checks.scope import outermost
 from atl.checks.wellformed import make_program
 from atl.core import dtypes, terms
-from atl.core.index import Array, Index, Monotonicity, index, shift
+from atl.core.index import Array, Index, Monotonicity, bound, index, shift
 from atl.core.marks import LetMark, LoopMark
+from atl.core.operations import UNARY, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, equal
 from atl.core.program import MONOTONIC_NOTATION, Program, Result, bool_array, total
-from atl.core.substitution import agree, arithmetic, map_type, strengthen
+from atl.core.substitution import agree, arithmetic, choice, map_type, strengthen
 from atl.errors import DtypeError, InvalidArgument, Location, ShapeError, brief
-from atl.parsing.parse_index import IndexReader, Token
+from atl.parsing.parse_index import IndexReader, Token, infix_level
 from atl.prove import Proved, prove
-from atl.text.index_notation import BINDERS, INFIX, RESERVED, Level
+from atl.text.index_notation import BINDERS, OPERATIONS_BY_TOKEN, PREFIX, RESERVED, Level
 
 T = TypeVar("T")
 
-_PRECEDENCE: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
-_OPERATIONS: Final[dict[str, terms.BinaryOp]] = {"max": "max", "min": "min", **{sign: op for op, sign in INFIX.items()}}
-_UNARY: Final[dict[str, terms.UnaryOp]] = {op: op for op in get_args(terms.UnaryOp) if op != "neg"}
-_FUNCTIONS: Final = ("select", "cast", "value", "padding", *_UNARY)
+_OPERATIONS: Final[dict[str, BinaryOp]] = {"max": "max", "min": "min", **OPERATIONS_BY_TOKEN}
+_UNARY: Final[dict[str, UnaryOp]] = {op: op for op in UNARY if op not in PREFIX}
+_FUNCTIONS: Final = ("select", "where", "cast", "value", "padding", *_UNARY)
 
 
 def parse(text: str) -> Program:
@@ -148,7 +148,7 @@ class _Reader(IndexReader):
             self.advance()
             sizes[name] = None
             return
-        of = self._type(dtypes.checked_input)
+        of = self._type(dtypes.checked_dtype)
         low = high = None
         if of.dtype == dtypes.BOOL:
             declared.append(bool_array(name, of.shape))
@@ -286,7 +286,7 @@ class _Reader(IndexReader):
             if token.kind == "symbol" and token.text == "[":
                 left = self._access(left, start)
                 continue
-            binds = _PRECEDENCE.get(token.text, -1) if token.kind == "symbol" else -1
+            binds = infix_level(token)
             if binds < at_least:
                 return left
             self.advance()
@@ -314,10 +314,15 @@ class _Reader(IndexReader):
                 return self._binder()
             case "word", "let":
                 return self._let()
+            case "word", "rec":
+                return self._rec()
             case "word", word if word in terms.OPERATORS_BY_WORD:
                 return self._reshape()
             case "symbol", "-":
                 return self._minus()
+            case "word", "not":
+                self.advance()
+                return terms.Unary("invert", self.expression(Level.POSTFIX))
             case "symbol", "[":
                 return self._guard()
             case "symbol", "(":
@@ -361,6 +366,17 @@ class _Reader(IndexReader):
     def _binder(self) -> terms.Expr:
         start = self.advance()
         monoid = BINDERS[start.text]
+        low, high, name, mark = self._range()
+        self.indices.append(name)
+        body = self.expression()
+        self.indices.pop()
+        with self.placed(start.start):
+            if monoid is None:
+                return terms.Gen(low, high, body, name, mark)
+            return terms.Reduce(monoid, low, high, body, name, mark)
+
+    def _range(self) -> tuple[Index, Index, str, LoopMark]:
+        """Parse the range of a binder in brackets: its bounds, its name and its mark."""
         self.expect("[", "before the range")
         if self.next.kind in ("name", "word") and self.after_next.text == "<":
             low = index(0)
@@ -372,13 +388,31 @@ class _Reader(IndexReader):
         high = self.index()
         mark = self.mark(LoopMark)
         self.expect("]", "after the range")
+        return low, high, name, mark
+
+    def _rec(self) -> terms.Expr:
+        start = self.advance()
+        low, high, name, mark = self._range()
+        rows = self.name("a tensor")
+        if (self.next.kind, self.next.text) != ("name", "from"):
+            raise self.error(
+                f"expected 'from' before the first rows, found {self.next}", required="rec[…] y from x in e"
+            )
+        self.advance()
+        begin = self.next.start
+        init = self.expression()
+        with self.placed(begin):
+            init = strengthen(init, dtypes.DEFAULT)
+            of = terms.rows_before(init.type, bound(0), 1)
+        self.expect("in", "before the later rows")
         self.indices.append(name)
+        self.tensors.append((rows, of, len(self.indices)))
         body = self.expression()
+        self.tensors.pop()
         self.indices.pop()
         with self.placed(start.start):
-            if monoid is None:
-                return terms.Gen(low, high, body, name, mark)
-            return terms.Reduce(monoid, low, high, body, name, mark)
+            body = strengthen(body, init.type.dtype or dtypes.DEFAULT)
+            return terms.Rec(low, high, init, body, name, rows, mark)
 
     def _let(self) -> terms.Expr:
         self.advance()
@@ -442,6 +476,12 @@ class _Reader(IndexReader):
                     self.expect(",", "between the operands")
                     first, second = agree(left, self.expression())
                     made = terms.Select(condition, first, second)
+                case "where":
+                    test = self.expression()
+                    self.expect(",", "after the test")
+                    left = self.expression()
+                    self.expect(",", "between the operands")
+                    made = choice(test, left, self.expression())
                 case "cast":
                     dtype = self._dtype()
                     self.expect(",", "after the element type")
@@ -482,4 +522,6 @@ def _shifted(of: terms.Type, binders: int) -> terms.Type:
 def _binary(sign: str, left: terms.Expr, right: terms.Expr) -> terms.Expr:
     if sign == "++":
         return terms.Concat(*agree(left, right))
+    if sign == "!=":
+        return terms.Unary("invert", arithmetic("eq", left, right))
     return arithmetic(_OPERATIONS[sign], left, right)

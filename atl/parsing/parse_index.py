@@ -21,7 +21,7 @@ from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, dis
 from atl.core.program import is_bool_array
 from atl.core.terms import Type
 from atl.errors import ATLError, Location, ParseError, TooLarge
-from atl.text.index_notation import RESERVED
+from atl.text.index_notation import INFIX_LEVELS, OPERATIONS_BY_TOKEN, RESERVED, Level
 
 # -- tokens -----------------------------------------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ _TOKEN: Final = re.compile(
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
       | `(?P<quoted>(?:[^`\\\n]|\\.)+)`
       | (?P<elided>…|\.\.\.)
-      | (?P<symbol>:=|//|\+\+|<=|>=|!=|==|[-+*/%<>=()\[\],.:|&~⊞Σ∑Π∏∧∨¬∞≤≥≠·⊕∘−×⌈⌉⌊⌋])
+      | (?P<symbol>:=|//|\+\+|<<|>>|<=|>=|!=|==|[-+*/%<>=()\[\],.:|&~^⊞Σ∑Π∏∧∨¬∞≤≥≠·⊕∘−×⌈⌉⌊⌋])
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -106,6 +106,16 @@ def _unknown(text: str, at: int) -> ParseError:
         required=f"a closing {text[at]}" if unclosed else "names, numbers and the operators of the language",
         suggestions=() if unclosed else ("write names in ASCII letters, or between back quotes: `α`",),
     )
+
+
+def infix_level(token: Token) -> int:
+    """Return the precedence of an infix operator of terms; -1 for other tokens."""
+    if token.kind not in ("symbol", "word"):
+        return -1
+    if token.text == "++":
+        return Level.CONCAT
+    op = OPERATIONS_BY_TOKEN.get("=" if token.text == "!=" else token.text)
+    return -1 if op is None else INFIX_LEVELS[op]
 
 
 # -- index expressions and conditions ---------------------------------------------------------------------------------

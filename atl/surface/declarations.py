@@ -35,7 +35,7 @@ class TensorSpec:
                 f"atl.Tensor[{brief(item)}]", required='extents and an element type: atl.Tensor["n k", "float64"]'
             )
         return TensorSpec(
-            tuple(parts[0].split()), dtypes.checked_input(parts[1]) if len(parts) == 2 else dtypes.DEFAULT
+            tuple(parts[0].split()), dtypes.checked_dtype(parts[1]) if len(parts) == 2 else dtypes.DEFAULT
         )
 
 

@@ -11,11 +11,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeAlias
 
-from atl.core import terms
+import numpy as np
+
+from atl.core import dtypes, substitution, terms
+from atl.core.dtypes import BOOL
 from atl.core.index import ONE, ZERO, Index, Var, ceildiv, constant, index
 from atl.core.marks import LoopMark
-from atl.core.substitution import agree, arithmetic, close, fresh_uid, instantiate
-from atl.errors import InvalidArgument, RankError, ShapeError, brief
+from atl.core.operations import BINARY, OPERATIONS, UNARY
+from atl.core.substitution import agree, arithmetic, bind, close, close_tensor, fresh_uid, instantiate, strengthen
+from atl.errors import DtypeError, InvalidArgument, RankError, ShapeError, brief
 
 Shape: TypeAlias = tuple[Index, ...]
 Cut: TypeAlias = tuple[Index | None, Index | None, int]
@@ -89,6 +93,33 @@ def broadcast(left: terms.Expr, right: terms.Expr) -> tuple[terms.Expr, terms.Ex
             suggestions=("add a dimension with A[:, None]",),
         )
     return _spread(left, shape), _spread(right, shape)
+
+
+def choice(test: terms.Expr, left: terms.Expr, right: terms.Expr) -> terms.Expr:
+    """Return where(test, left, right), with all three broadcast to a common shape."""
+    parts = (test, left, right)
+    shape: Shape = ()
+    for part in parts:
+        common = _common(shape, part.type.shape)
+        if common is None and len(shape) == part.type.rank:
+            common = shape  # the program must prove that the extents are equal
+        if common is None:
+            raise ShapeError(
+                "tensors of shapes " + " and ".join(f"({_listed(each.type.shape)})" for each in parts)
+                + " cannot be broadcast together",
+                required="extents that are equal or 1, compared from the last dimension",
+                suggestions=("add a dimension with A[:, None]",),
+            )  # fmt: skip
+        shape = common
+    plain = all(part.type.rank == len(shape) for part in parts)
+    plain = plain and not any(_spreads(x, y) for part in parts for x, y in zip(part.type.shape, shape, strict=True))
+    if plain or _BROADCASTING_DISABLED.get():
+        return substitution.choice(test, left, right)
+    first, *others = (strengthen(test, BOOL), *agree(left, right))
+    return over(
+        shape,
+        lambda at: terms.Where(*(within(each, _read_at(each.type.shape, shape, at)) for each in (first, *others))),
+    )
 
 
 def _common(a: Shape, b: Shape) -> Shape | None:
@@ -210,6 +241,35 @@ def _axes(axis: object, rank: int) -> list[int]:
     return sorted(found)
 
 
+def position_of(monoid: terms.Monoid, e: terms.Expr, axis: object) -> terms.Expr:
+    """Return the least position along an axis at which the element is the maximum or minimum, as int64."""
+    axes = _axes(axis, e.type.rank)
+    if len(axes) != 1:
+        raise InvalidArgument("argmax and argmin along several axes", required="one axis: axis=-1")
+    (along,) = axes
+    extent, kept = e.type.shape[along], (*e.type.shape[:along], *e.type.shape[along + 1 :])
+
+    def position(at: Sequence[Index]) -> terms.Expr:
+        def read(k: Index) -> terms.Expr:
+            return within(e, (*at[:along], k, *at[along:]))
+
+        def first(best: terms.Expr) -> terms.Expr:
+            k = Var(next(fresh_uid), "k")
+            value = read(index(k))
+            found = arithmetic("eq", value, best)
+            if e.type.dtype is None or e.type.dtype in dtypes.FLOATS:
+                found = terms.Binary("or", found, terms.Unary("invert", arithmetic("eq", value, value)))  # NaN
+            here, none = (terms.Value(place, "int64") for place in (index(k), extent))
+            return terms.Reduce("min", ZERO, extent, close(terms.Where(found, here, none), k), k.name)
+
+        k = Var(next(fresh_uid), "k")
+        best = terms.Reduce(monoid, ZERO, extent, close(read(index(k)), k), k.name)
+        variable = terms.TensorVar(next(fresh_uid), "best", best.type)
+        return bind(best, close_tensor(first(variable), variable), variable.name)
+
+    return over(kept, position)
+
+
 def transposed(e: terms.Expr) -> terms.Expr:
     """Return `A.T`: the dimensions in reverse order."""
     match e.type.rank:
@@ -298,28 +358,33 @@ def _product(base: terms.Expr, count: int) -> terms.Expr:
     return terms.Binary("mul", square, base) if count % 2 else square
 
 
+# -- functions that are defined by others -----------------------------------------------------------------------------
+
+
+def ceiling(e: terms.Expr) -> terms.Expr:
+    """Return e rounded up: -floor(-e)."""
+    return terms.Unary("neg", terms.Unary("floor", terms.Unary("neg", e)))
+
+
+def sign(e: terms.Expr) -> terms.Expr:
+    """Return -1, 0 or 1 by the sign of e; NaN for NaN."""
+    zero, one, minus = (terms.Constant(value, None) for value in (0, 1, -1))
+    return choice(arithmetic("lt", e, zero), minus, choice(arithmetic("lt", zero, e), one, e))
+
+
+def is_finite(e: terms.Expr) -> terms.Expr:
+    """Return the test that e is neither infinite nor NaN: |e| is at most the largest number of its type."""
+    dtype = e.type.dtype or dtypes.DEFAULT
+    if dtype not in dtypes.FLOATS:
+        raise DtypeError(f"isfinite of {dtype} elements", required="floating-point elements")
+    largest = terms.Constant(float(np.finfo(dtype).max), dtype)
+    return arithmetic("le", terms.Unary("abs", e), largest)
+
+
 # -- NumPy's functions ------------------------------------------------------------------------------------------------
 
-_BINARY: Final[dict[str, terms.BinaryOp]] = {
-    "add": "add",
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "div",
-    "maximum": "max",
-    "minimum": "min",
-}
-_UNARY: Final[dict[str, terms.UnaryOp]] = {
-    "negative": "neg",
-    "absolute": "abs",
-    "fabs": "abs",
-    "sqrt": "sqrt",
-    "exp": "exp",
-    "log": "log",
-    "tanh": "tanh",
-    "erf": "erf",
-    "sin": "sin",
-    "cos": "cos",
-}
+_BINARY: Final = {name: op for op in BINARY for name in OPERATIONS[op].numpy}
+_UNARY: Final = {name: op for op in UNARY for name in OPERATIONS[op].numpy}
 """Functions of one operand. SciPy's `erf` follows NumPy's protocol too."""
 METHODS: Final = {
     "sum": "sum",
@@ -344,6 +409,16 @@ def elementwise(name: str, operands: Sequence[terms.Expr]) -> terms.Expr | None:
             return matmul(left, right)
         case "power" | "float_power", [base, exponent]:
             return power(base, exponent)
+        case "greater" | "greater_equal", [left, right]:
+            return arithmetic("lt" if name == "greater" else "le", *broadcast(right, left))
+        case "not_equal", [left, right]:
+            return terms.Unary("invert", arithmetic("eq", *broadcast(left, right)))
+        case "ceil", [operand]:
+            return ceiling(operand)
+        case "sign", [operand]:
+            return sign(operand)
+        case "isfinite", [operand]:
+            return is_finite(operand)
         case "square", [operand]:
             return terms.Binary("mul", operand, operand)
         case "positive", [operand]:

@@ -16,9 +16,11 @@ from atl.core.index import imax as greatest
 from atl.core.index import imin as least
 from atl.core.marks import LoopMark
 from atl.core.node import refuse_runaway_recursion
+from atl.core.operations import UnaryOp
 from atl.core.predicate import conjunction, equal
 from atl.core.substitution import agree, close, close_tensor, fresh_uid, strengthen
 from atl.errors import InvalidArgument, InvalidName, RankError, ShapeError, Source, brief
+from atl.surface import numpy_forms
 from atl.surface.declarations import checked_name
 from atl.surface.results import Results, ResultsLike, joined, results_in
 from atl.surface.values import (
@@ -32,6 +34,7 @@ from atl.surface.values import (
     as_index,
     as_predicate,
     as_tensor,
+    choice,
     located,
 )
 
@@ -117,7 +120,7 @@ def _bind(make: Make, what: str, arguments: tuple[Range | Binder, ...]) -> Tenso
     *ranges, function = arguments
     body = cast_to(Binder, function)
     bounds = [_bounds(what, range_) for range_ in ranges]
-    names = _parameter_names(body, len(bounds), what)
+    names = parameter_names(body, len(bounds), what)
     variables = [Var(next(fresh_uid), name) for name in names]
     result = as_tensor(body(*(IndexExpr(index(variable)) for variable in variables)))
     node = result.node
@@ -136,23 +139,23 @@ def _bounds(what: str, range_: object) -> tuple[Index, Index]:
     return index(0), as_index(range_)
 
 
-def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
+def parameter_names(function: Binder, wanted: int, what: str, spare_names: str = "ijklpqrstuvw") -> list[str]:
     """Return the names of a function's index parameters; for variadic parameters the names are i, j, k, …"""
-    plain, required, by_name, is_variadic = _parameters(function)
+    plain, required, by_name, is_variadic = parameters(function)
     if by_name or required > wanted or (len(plain) < wanted and not is_variadic):
         raise InvalidArgument(
             f"{what} over {wanted} range{'s' if wanted > 1 else ''} got a function of {required} "
             f"parameter{'' if required == 1 else 's'}",
             required=f"a function of {wanted} parameter{'s' if wanted > 1 else ''}, one for each range",
         )
-    spare = (name for name in "ijklpqrstuvw" if name not in plain)
+    spare = (name for name in spare_names if name not in plain)
     names = plain[:wanted]
     while len(names) < wanted:
         names.append(next(spare, "i"))
     return [name if name.isascii() and name.strip("_") else "i" for name in names]
 
 
-def _parameters(function: Binder) -> tuple[list[str], int, bool, bool]:
+def parameters(function: Binder) -> tuple[list[str], int, bool, bool]:
     """Return a function's positional parameters and the number of required ones among them.
 
     Two flags follow: the function requires keyword arguments, and the function has variadic positional parameters.
@@ -200,7 +203,7 @@ def let(
     """
     if not callable(body):
         raise InvalidArgument("let needs a function of the bound tensor", required="atl.let(e, lambda x: …)")
-    (called,) = _parameter_names(body, 1, "let")
+    (called,) = parameter_names(body, 1, "let")
     chosen = called if name is None else checked_name(name, "a let")
     value = as_tensor(e)
     node = value.node if value.dtype is not None else strengthen(value.node, dtypes.DEFAULT)
@@ -315,8 +318,8 @@ def scatter(
                 "scatter needs an extent, a range, and two functions of an index that return a position and a tensor",
                 required="atl.scatter(n, m, lambda p: …, lambda p: …)",
             )
-    _parameter_names(cast_to(Binder, at), 1, "scatter")
-    name = _parameter_names(cast_to(Binder, e), 1, "scatter")[0]
+    parameter_names(cast_to(Binder, at), 1, "scatter")
+    name = parameter_names(cast_to(Binder, e), 1, "scatter")[0]
     low, high = _bounds("scatter", range_)
     variable = Var(next(fresh_uid), name)
     p = IndexExpr(index(variable))
@@ -355,8 +358,8 @@ def coiter(
     for finger in fingers:
         if not isinstance(finger, tuple) or len(finger) != 3:
             raise InvalidArgument(f"invalid finger {brief(finger)}", required=f"(coordinates, lo, hi): {wanted}")
-    _parameter_names(cast_to(Binder, when), len(fingers), "coiter")
-    names = _parameter_names(cast_to(Binder, body), len(fingers), "coiter")
+    parameter_names(cast_to(Binder, when), len(fingers), "coiter")
+    names = parameter_names(cast_to(Binder, body), len(fingers), "coiter")
     variables = [Var(next(fresh_uid), name) for name in names]
     at = [IndexExpr(index(variable)) for variable in variables]
     coordinates = [as_index(as_tensor(row)[position]) for (row, _, _), position in zip(fingers, at, strict=True)]
@@ -455,6 +458,22 @@ def select(condition: Condition | Tensor | bool, a: TensorLike, b: TensorLike) -
     return Tensor(located(terms.Select(as_predicate(condition), left, right)))
 
 
+def where(test: Tensor | bool, a: TensorLike, b: TensorLike) -> Tensor:
+    """Return a where the Boolean tensor is true, else b, element by element, with broadcasting as in NumPy.
+
+    All three operands are evaluated, so that the accesses in both a and b must be safe. `select` chooses by a
+    condition on indices, and evaluates only the chosen operand.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> atl.program("relu", [x], atl.gen(n, lambda i: atl.where(x[i] > 0, x[i], 0)))
+    relu (x : float32[n]) : float32[n] :=
+      ⊞[i < n] where(0 < x[i], x[i], 0)
+    """
+    return choice(test, a, b)
+
+
 def minimum(a: TensorLike, b: TensorLike) -> Tensor:
     """Return the elementwise minimum."""
     return arithmetic("min", a, b)
@@ -465,7 +484,7 @@ def maximum(a: TensorLike, b: TensorLike) -> Tensor:
     return arithmetic("max", a, b)
 
 
-def _unary(op: terms.UnaryOp, e: TensorLike) -> Tensor:
+def _unary(op: UnaryOp, e: TensorLike) -> Tensor:
     return Tensor(located(terms.Unary(op, as_tensor(e).node)))
 
 
@@ -515,6 +534,65 @@ def sin(e: TensorLike) -> Tensor:
 def cos(e: TensorLike) -> Tensor:
     """Return the elementwise cosine of an angle in radians; floating-point only."""
     return _unary("cos", e)
+
+
+def log1p(e: TensorLike) -> Tensor:
+    """Return the elementwise log(1 + e), which is exact near zero; floating-point only."""
+    return _unary("log1p", e)
+
+
+def expm1(e: TensorLike) -> Tensor:
+    """Return the elementwise exp(e) - 1, which is exact near zero; floating-point only."""
+    return _unary("expm1", e)
+
+
+def floor(e: TensorLike) -> Tensor:
+    """Return the elements rounded down; floating-point only."""
+    return _unary("floor", e)
+
+
+def ceil(e: TensorLike) -> Tensor:
+    """Return the elements rounded up, -floor(-e); floating-point only."""
+    return Tensor(located(numpy_forms.ceiling(as_tensor(e).node)))
+
+
+def round(e: TensorLike) -> Tensor:  # noqa: A001 (the public API name)
+    """Return the elements rounded to the nearest integer, halves to even ones as in NumPy; floating-point only."""
+    return _unary("round", e)
+
+
+def sign(e: TensorLike) -> Tensor:
+    """Return -1, 0 or 1 by the signs of the elements; NaN for NaN."""
+    return Tensor(located(numpy_forms.sign(as_tensor(e).node)))
+
+
+def clip(e: TensorLike, low: TensorLike, high: TensorLike) -> Tensor:
+    """Return the elements limited to low and high: minimum(maximum(e, low), high)."""
+    return minimum(maximum(e, low), high)
+
+
+def isfinite(e: TensorLike) -> Tensor:
+    """Return the test that an element is neither infinite nor NaN; floating-point only."""
+    return Tensor(located(numpy_forms.is_finite(as_tensor(e).node)))
+
+
+def argmax(e: TensorLike, axis: int = -1) -> Tensor:
+    """Return the first position of the maximum along an axis, as int64. The extent must be positive.
+
+    It is the least position at which the element equals the maximum, so the elements are read twice. If an element is
+    NaN, it is the position of the first NaN, as in NumPy.
+
+    >>> import atl, numpy as np
+    >>> x = atl.tensor("x", atl.sizes("n", min=1))
+    >>> atl.evaluate(atl.program("first", [x], atl.argmax(x)), np.array([1, 3, 3], "float32"))
+    array(1)
+    """
+    return Tensor(located(numpy_forms.position_of("max", as_tensor(e).node, axis)))
+
+
+def argmin(e: TensorLike, axis: int = -1) -> Tensor:
+    """Return the first position of the minimum along an axis, as int64, like `argmax`."""
+    return Tensor(located(numpy_forms.position_of("min", as_tensor(e).node, axis)))
 
 
 def pow(a: TensorLike, b: TensorLike) -> Tensor:  # noqa: A001 (the public API name)

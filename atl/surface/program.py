@@ -51,7 +51,7 @@ def tensor(
 
 def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, declared: object) -> Array:
     checked_name(name, "an input")
-    kind = dtypes.checked_input(dtype)
+    kind = dtypes.checked_dtype(dtype)
     if (bounds is not None or declared is not None) and not dtypes.is_integer(kind):
         raise InvalidArgument(
             f"range= and monotonic= are for integers, but the elements of {name} are {kind}",

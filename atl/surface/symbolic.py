@@ -33,9 +33,9 @@ class Symbolic:
 
     def __bool__(self) -> bool:
         raise SymbolicValue(
-            f"{self._kind} has no truth value, because it depends on sizes and indices",
+            f"{self._kind} has no truth value, because it depends on sizes, indices or elements",
             place=_here(),
-            required="a condition in atl.guard(…) or atl.select(…)",
+            required="a condition in atl.guard(…) or atl.select(…), or a test in atl.where(…)",
             suggestions=_alternatives_to_truth_values(),
         )
 
@@ -171,7 +171,10 @@ _CHAINED: Final = re.compile(r"[<>]=?(?:(?!\b(?:and|or|if)\b)[^<>=&|,:])+[<>]")
 _TRUTH: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (_CHAINED, "write a chained comparison 0 <= i < n as (0 <= i) & (i < n)"),
     (re.compile(r"\b(and|or|not)\b"), "write 'and', 'or', 'not' as &, |, ~, with the comparisons in parentheses"),
-    (re.compile(r"\b(if|while)\b"), "instead of `if p: e`, write atl.guard(p, e) or atl.select(p, e, other)"),
+    (
+        re.compile(r"\b(if|while)\b"),
+        "instead of `if p: e`, write atl.guard(p, e) or atl.select(p, e, other); of values, atl.where(p, e, other)",
+    ),
     (re.compile(r"(?<![\w.])(min|max)\("), "write min(a, b), max(a, b) of indices as atl.imin(a, b), atl.imax(a, b)"),
 )
 
@@ -227,8 +230,10 @@ _REDUCTIONS: Final = {
 _NAMED: Final = {
     "einsum": 'write atl.einsum("ij,jk->ik", A, B)',
     "concatenate": "write atl.concat(A, B)",
-    "where": "write atl.select(condition, a, b) within atl.gen(n, lambda i: …)",
-    "clip": "write atl.minimum(hi, atl.maximum(lo, A))",
+    "where": "write atl.where(test, a, b) to choose by values, atl.select(condition, a, b) by indices",
+    "clip": "write atl.clip(A, lo, hi)",
+    "argmax": "write atl.argmax(A, axis)",
+    "argmin": "write atl.argmin(A, axis)",
     "outer": "write a[:, None] * b[None, :]",
     "pad": "write atl.padl(k, atl.padr(k, A))",
     "linalg.norm": "write atl.sqrt((A * A).sum())",
@@ -244,7 +249,8 @@ _ATTRIBUTES: Final = {
     "ndim": "write A.rank",
     "size": "use the extents A.shape",
     "dot": "write a @ b",
-    "clip": "write atl.minimum(hi, atl.maximum(lo, A))",
+    "clip": "write atl.clip(A, lo, hi)",
+    "argmax": "write atl.argmax(A, axis)",
     "cumsum": "write atl.gen(n, lambda i: atl.sum(i + 1, lambda j: A[j]))",
     "copy": "tensors are immutable: use A",
 }

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import isnan
 from types import EllipsisType
-from typing import Any, NoReturn, TypeAlias, TypeVar, Union, overload
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, Union, overload
 
 from atl.core import dtypes, predicate, substitution, terms
 from atl.core.index import Index, exclusive_or, floordiv, index, read
 from atl.core.node import malformed
+from atl.core.operations import BinaryOp, Comparison, IntegerOp
 from atl.core.predicate import Predicate
 from atl.errors import DtypeError, InvalidArgument, RankError, Source, SymbolicValue, brief
 from atl.surface import numpy_forms
@@ -244,21 +245,60 @@ class Tensor(Symbolic):
             positions = (*positions[: dots[0]], *whole, *positions[dots[0] + 1 :])
         return [_as_cut(at) if isinstance(at, slice) else None if at is None else as_index(at) for at in positions]
 
-    def __and__(self, other: Condition | Tensor | bool) -> Condition:
-        """Return the conjunction of a Boolean element and another condition; likewise for `|` and `~`."""
-        return Condition(as_predicate(self)) & other
+    @overload
+    def __and__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __and__(self, other: Condition) -> Condition: ...
+    def __and__(self, other: TensorLike | Condition) -> Tensor | Condition:
+        """Return the conjunction of truth values, or the bits of integers that are set in both; so for `| ^ ~`.
 
-    def __rand__(self, other: bool) -> Condition:
-        return other & Condition(as_predicate(self))
+        With a condition on indices, an element of an input is converted to a condition.
+        """
+        if isinstance(other, Condition):
+            return Condition(as_predicate(self)) & other
+        return _bitwise("and", self, other)
 
-    def __or__(self, other: Condition | Tensor | bool) -> Condition:
-        return Condition(as_predicate(self)) | other
+    def __rand__(self, other: TensorLike) -> Tensor:
+        return _bitwise("and", other, self)
 
-    def __ror__(self, other: bool) -> Condition:
-        return other | Condition(as_predicate(self))
+    @overload
+    def __or__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __or__(self, other: Condition) -> Condition: ...
+    def __or__(self, other: TensorLike | Condition) -> Tensor | Condition:
+        if isinstance(other, Condition):
+            return Condition(as_predicate(self)) | other
+        return _bitwise("or", self, other)
 
-    def __invert__(self) -> Condition:
-        return ~Condition(as_predicate(self))
+    def __ror__(self, other: TensorLike) -> Tensor:
+        return _bitwise("or", other, self)
+
+    @overload
+    def __xor__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __xor__(self, other: IndexExpr) -> IndexExpr: ...
+    def __xor__(self, other: TensorLike | IndexExpr) -> Tensor | IndexExpr:
+        if isinstance(other, IndexExpr) and self._is_index():
+            return IndexExpr(as_index(self)) ^ other
+        return _bitwise("xor", self, other)
+
+    def __rxor__(self, other: TensorLike) -> Tensor:
+        return _bitwise("xor", other, self)
+
+    def __invert__(self) -> Tensor:
+        return Tensor(located(terms.Unary("invert", self.node)))
+
+    def __lshift__(self, other: TensorLike) -> Tensor:
+        return arithmetic("shl", self, other)
+
+    def __rlshift__(self, other: TensorLike) -> Tensor:
+        return arithmetic("shl", other, self)
+
+    def __rshift__(self, other: TensorLike) -> Tensor:
+        return arithmetic("shr", self, other)
+
+    def __rrshift__(self, other: TensorLike) -> Tensor:
+        return arithmetic("shr", other, self)
 
     @overload
     def __add__(self, other: TensorLike) -> Tensor: ...
@@ -359,6 +399,8 @@ class Tensor(Symbolic):
             return getattr(arguments[0], method)(*arguments[1:], **options)
         if name == "transpose" and len(arguments) == 1 and not options:
             return self.T
+        if name == "where" and len(arguments) == 3 and not options:
+            return choice(*arguments)
         return self._not_numpys(name)
 
     def _is_index(self) -> bool:
@@ -374,35 +416,64 @@ class Tensor(Symbolic):
     def __pos__(self) -> Tensor:
         return self
 
-    def __floordiv__(self, other: IndexLike) -> IndexExpr:
-        return IndexExpr(as_index(self)) // other
+    @overload
+    def __floordiv__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __floordiv__(self, other: IndexExpr) -> IndexExpr: ...
+    def __floordiv__(self, other: TensorLike | IndexExpr) -> Tensor | IndexExpr:
+        if isinstance(other, IndexExpr) and self._is_index():
+            return IndexExpr(as_index(self)) // other
+        return arithmetic("floordiv", self, other)
 
-    def __mod__(self, other: IndexLike) -> IndexExpr:
-        return IndexExpr(as_index(self)) % other
+    def __rfloordiv__(self, other: TensorLike) -> Tensor:
+        return arithmetic("floordiv", other, self)
 
-    def __rfloordiv__(self, other: IndexLike) -> IndexExpr:
-        return IndexExpr(as_index(other)) // self
+    @overload
+    def __mod__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __mod__(self, other: IndexExpr) -> IndexExpr: ...
+    def __mod__(self, other: TensorLike | IndexExpr) -> Tensor | IndexExpr:
+        if isinstance(other, IndexExpr) and self._is_index():
+            return IndexExpr(as_index(self)) % other
+        return arithmetic("mod", self, other)
 
-    def __rmod__(self, other: IndexLike) -> IndexExpr:
-        return IndexExpr(as_index(other)) % self
+    def __rmod__(self, other: TensorLike) -> Tensor:
+        return arithmetic("mod", other, self)
 
-    def __lt__(self, other: IndexLike) -> Condition:
-        return IndexExpr(as_index(self)) < other
+    @overload
+    def __lt__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __lt__(self, other: IndexExpr) -> Condition: ...
+    def __lt__(self, other: TensorLike | IndexExpr) -> Tensor | Condition:
+        """Compare elements: a Boolean tensor. An element of an integer input and an index yield a condition."""
+        return IndexExpr(as_index(self)) < other if isinstance(other, IndexExpr) else arithmetic("lt", self, other)
 
-    def __le__(self, other: IndexLike) -> Condition:
-        return IndexExpr(as_index(self)) <= other
+    @overload
+    def __le__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __le__(self, other: IndexExpr) -> Condition: ...
+    def __le__(self, other: TensorLike | IndexExpr) -> Tensor | Condition:
+        return IndexExpr(as_index(self)) <= other if isinstance(other, IndexExpr) else arithmetic("le", self, other)
 
-    def __gt__(self, other: IndexLike) -> Condition:
-        return IndexExpr(as_index(self)) > other
+    @overload
+    def __gt__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __gt__(self, other: IndexExpr) -> Condition: ...
+    def __gt__(self, other: TensorLike | IndexExpr) -> Tensor | Condition:
+        return IndexExpr(as_index(self)) > other if isinstance(other, IndexExpr) else arithmetic("lt", other, self)
 
-    def __ge__(self, other: IndexLike) -> Condition:
-        return IndexExpr(as_index(self)) >= other
+    @overload
+    def __ge__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __ge__(self, other: IndexExpr) -> Condition: ...
+    def __ge__(self, other: TensorLike | IndexExpr) -> Tensor | Condition:
+        return IndexExpr(as_index(self)) >= other if isinstance(other, IndexExpr) else arithmetic("le", other, self)
 
-    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
-        return IndexExpr(as_index(self)) == other
+    def __eq__(self, other: object) -> Any:
+        return IndexExpr(as_index(self)) == other if isinstance(other, IndexExpr) else arithmetic("eq", self, other)
 
-    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
-        return IndexExpr(as_index(self)) != other
+    def __ne__(self, other: object) -> Any:
+        return IndexExpr(as_index(self)) != other if isinstance(other, IndexExpr) else ~arithmetic("eq", self, other)
 
     def __repr__(self) -> str:
         return show(self.node)
@@ -470,6 +541,12 @@ def _index_of_element(node: terms.Expr) -> Index:
             return _index_of_element(left) - _index_of_element(right)
         case terms.Binary("mul", left, right):
             return _index_of_element(left) * _index_of_element(right)
+        case terms.Binary("floordiv", left, right):
+            return floordiv(_index_of_element(left), _index_of_element(right))
+        case terms.Binary("mod", left, right):
+            return _index_of_element(left) % _index_of_element(right)
+        case terms.Binary("xor", left, right):
+            return exclusive_or(_index_of_element(left), _index_of_element(right))
         case terms.Unary("neg", operand):
             return -_index_of_element(operand)
         case terms.Input() | terms.Access():
@@ -492,8 +569,8 @@ def _index_read(node: terms.Expr, of: tuple[str, ...] = dtypes.INTEGERS) -> Inde
             f"an element of {at.array.name}, of type {at.array.dtype}, is used as an index or compared",
             required="an integer array",
             suggestions=(
-                "write atl.value(i) * x[i] to compute with the value of an index",
-                "conditions depend on indices, not on values: write atl.minimum or atl.maximum",
+                "write atl.value(i) * x[i] or atl.value(i) < x[i] to compute with the value of an index",
+                "choose by values with atl.where(x[i] < y[i], a, b); conditions of guard and select depend on indices",
                 f'if its elements are indices, declare integers: atl.tensor("{at.array.name}", …, dtype="int32")',
             ),
         )
@@ -509,19 +586,59 @@ def _no_index() -> InvalidArgument:
 
 
 def as_predicate(value: object) -> Predicate:
-    """Convert a condition, truth value or boolean element to a predicate. Raises `InvalidArgument`."""
+    """Convert a condition, truth value, or test of elements of integer and Boolean inputs to a predicate.
+
+    Raises `InvalidArgument` for other values.
+    """
     match value:
         case Condition():
             return value.node
         case bool():
             return predicate.TRUE if value else predicate.FALSE
         case Tensor() if value.dtype == dtypes.BOOL and not value.rank:
-            return predicate.truth(_index_read(value.node, (dtypes.BOOL,)))
+            return _predicate_of_element(value.node)
         case _:
             raise InvalidArgument(
                 f"{brief(value)} is not a condition",
                 required="a comparison of indices, or comparisons joined by & | ~",
+                suggestions=_BY_VALUES if isinstance(value, Tensor) else (),
             )
+
+
+_BY_VALUES: Final = (
+    "choose by values with atl.where(test, a, b)",
+    "write atl.where(test, a, 0) to compute zero where the test is false",
+)
+
+
+def _predicate_of_element(node: terms.Expr) -> Predicate:
+    """Convert a test of elements of inputs, which indices can read, to a predicate."""
+    match node:
+        case terms.Constant(literal):
+            return predicate.TRUE if literal else predicate.FALSE
+        case terms.Input() | terms.Access():
+            return predicate.truth(_index_read(node, (dtypes.BOOL,)))
+        case terms.Unary("invert", operand):
+            return predicate.negation(_predicate_of_element(operand))
+        case terms.Binary("and", left, right):
+            return predicate.conjunction((_predicate_of_element(left), _predicate_of_element(right)))
+        case terms.Binary("or", left, right):
+            return predicate.disjunction((_predicate_of_element(left), _predicate_of_element(right)))
+        case terms.Binary("lt" | "le" | "eq" as op, left, right) if dtypes.is_integer(left.type.dtype):
+            return _COMPARED[op](_index_of_element(left), _index_of_element(right))
+        case _:
+            raise InvalidArgument(
+                f"the test {show(node)} compares values, and is used as a condition on indices",
+                required="a comparison of indices, or of elements of integer inputs",
+                suggestions=_BY_VALUES,
+            )
+
+
+_COMPARED: Final[dict[Comparison, Callable[[Index, Index], Predicate]]] = {
+    "lt": predicate.less,
+    "le": predicate.at_most,
+    "eq": predicate.equal,
+}
 
 
 def as_tensor(value: object) -> Tensor:
@@ -543,9 +660,12 @@ def as_tensor(value: object) -> Tensor:
             )
         case Condition():
             raise InvalidArgument(
-                f"the condition {value!r} is used as a scalar",
+                f"the condition {value!r} on indices is used as a value",
                 required="a tensor or a number",
-                suggestions=("write atl.guard(p, 1) for 1 where p holds and 0 elsewhere",),
+                suggestions=(
+                    "write atl.guard(p, 1) for 1 where p holds and 0 elsewhere",
+                    "choose by indices with atl.select(p, a, b)",
+                ),
             )
         case _:
             pass
@@ -574,10 +694,32 @@ def _alternatives_to_tensor(value: object) -> tuple[str, ...]:
             return ()
 
 
-def arithmetic(op: terms.BinaryOp, left: object, right: object) -> Tensor:
+def arithmetic(op: BinaryOp, left: object, right: object) -> Tensor:
     """Return a scalar operation on two values with broadcasting."""
     first, second = numpy_forms.broadcast(as_tensor(left).node, as_tensor(right).node)
     return Tensor(located(substitution.arithmetic(op, first, second)))
+
+
+def _bitwise(op: IntegerOp, left: object, right: object) -> Tensor:
+    """Return an operation on bits, where Python's truth values are Boolean literals."""
+    return arithmetic(op, _truth(left), _truth(right))
+
+
+def _truth(value: object) -> object:
+    """Return a Boolean literal for a truth value of Python."""
+    return Tensor(terms.Constant(int(value), dtypes.BOOL)) if isinstance(value, bool) else value
+
+
+def choice(test: object, left: object, right: object) -> Tensor:
+    """Return where(test, left, right) with broadcasting."""
+    if isinstance(test, Condition):
+        raise InvalidArgument(
+            f"the condition {test!r} on indices is used as the test of where",
+            required="a Boolean tensor: comparisons of elements, joined by & | ~",
+            suggestions=("choose by indices with atl.select(p, a, b)",),
+        )
+    tested = as_tensor(_truth(test)).node
+    return Tensor(located(numpy_forms.choice(tested, as_tensor(left).node, as_tensor(right).node)))
 
 
 def _as_cut(given: slice) -> numpy_forms.Cut:

@@ -12,9 +12,10 @@ from typing import Final, Literal, TypeAlias, assert_never
 from atl.core import index as ix
 from atl.core.dtypes import BOOL
 from atl.core.index import Array, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, Xor, atoms
+from atl.core.operations import INFIX, BinaryOp, UnaryOp
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from atl.core.program import bounds_of, is_bool_array
-from atl.core.terms import OPERATORS_BY_WORD, BinaryOp, Expr, Metavariable, Monoid, TensorVar
+from atl.core.terms import OPERATORS_BY_WORD, Expr, Metavariable, Monoid, TensorVar
 from atl.core.traversal import arrays_in, indices_in, subterms
 from atl.errors import TooLarge
 
@@ -25,7 +26,12 @@ class Level(IntEnum):
     """Precedence levels of terms, from the loosest to the tightest."""
 
     BINDER = 0
+    COMPARE = 4
+    OR = 5
+    XOR = 6
+    AND = 7
     CONCAT = 10
+    SHIFT = 15
     ADD = 20
     GUARD = 25
     MULTIPLY = 30
@@ -66,12 +72,22 @@ class Spelling:
 UNICODE: Final = Spelling("⊞", "Σ", "Π", "·", "∧", "∨", "≠", "⊕", "…", "∞", ascii=False)
 ASCII: Final = Spelling("gen", "sum", "prod", ".", "and", "or", "!=", "+", "...", "inf", ascii=True)
 
-INFIX: Final[dict[BinaryOp, str]] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-"""Infix operators; other operations print as calls."""
+INFIX_LEVELS: Final[dict[BinaryOp, Level]] = {
+    "lt": Level.COMPARE, "le": Level.COMPARE, "eq": Level.COMPARE, "or": Level.OR, "xor": Level.XOR, "and": Level.AND,
+    "shl": Level.SHIFT, "shr": Level.SHIFT, "add": Level.ADD, "sub": Level.ADD, "mul": Level.MULTIPLY,
+    "div": Level.MULTIPLY, "floordiv": Level.MULTIPLY, "mod": Level.MULTIPLY,
+}  # fmt: skip
+"""Precedence levels of infix operators, in the order of Python's."""
+OPERATIONS_BY_TOKEN: Final[dict[str, BinaryOp]] = {
+    {"&": "and", "==": "="}.get(sign, sign): op for op, sign in INFIX.items()
+}
+"""Infix operations by the text of their tokens, for which some symbols are synonyms."""
+PREFIX: Final[dict[UnaryOp, str]] = {"neg": "-", "invert": "~"}
+"""Prefix operators; other functions print as calls."""
 
 BINDERS: Final[dict[str, Monoid | None]] = {"gen": None, "sum": "sum", "prod": "product", "max": "max", "min": "min"}
 RESERVED: Final = frozenset(
-    ("let", "in", "and", "or", "not", "true", "false", "inf", "ceildiv", *BINDERS, *OPERATORS_BY_WORD)
+    ("let", "rec", "in", "and", "or", "not", "true", "false", "inf", "ceildiv", *BINDERS, *OPERATORS_BY_WORD)
 )
 """Reserved words, which are names only between back quotes."""
 

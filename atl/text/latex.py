@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, assert_never
 from atl.core.dtypes import show_dtype
 from atl.core.index import Index
 from atl.core.marks import Mark
+from atl.core.operations import INFIX, OPERATIONS, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
 from atl.core.terms import (
@@ -28,6 +29,7 @@ from atl.core.terms import (
     Local,
     Metavariable,
     Padding,
+    Rec,
     Reduce,
     Reshape,
     ReshapeOp,
@@ -37,9 +39,11 @@ from atl.core.terms import (
     Type,
     Unary,
     Value,
+    Where,
 )
 from atl.core.traversal import amounts, children
 from atl.text.index_notation import (
+    INFIX_LEVELS,
     BooleanAtom,
     BooleanOp,
     Comparison,
@@ -66,11 +70,6 @@ from atl.text.printing import WHOLE
 _BIG: Final = {"sum": r"\sum", "product": r"\prod", "max": r"\max", "min": r"\min"}
 _GEN: Final = r"\mathop{\boxplus}\limits"
 _RELATIONS: Final = {"<": "<", "<=": r"\le", "=": "=", "!=": r"\ne"}
-_INFIX: Final = {
-    "add": ("+", Level.ADD),
-    "sub": ("-", Level.ADD),
-    "mul": (r"\cdot", Level.MULTIPLY),
-}
 WIDTH: Final = 70
 """Approximate maximum width of a line, in characters."""
 _COMMAND: Final = re.compile(r"\\(?:left|right|mathop|limits|math[a-z]+|quad|[, ])|[{}]|(?<=\\)[a-z]+")
@@ -301,6 +300,13 @@ class _Writer:
                 text = f"{self._let_head(expr)} {bound} \\ \\mathbf{{in}}\\ {self.piece(body)[0]}"
                 self._names.unbind_tensor()
                 return text, Level.BINDER, True
+            case Rec(init=init, body=body):
+                begun = self._operand(init, Level.BINDER, last=not isinstance(init, Let | Rec))
+                head = f"\\mathbf{{rec}}_{{{self._bounds(expr)}}}\\ {_name(self._names.bind_tensor(expr.rows))}"
+                text = f"{head}\\ \\mathbf{{from}}\\ {begun} \\ \\mathbf{{in}}\\ {self.piece(body)[0]}"
+                self._names.unbind_tensor()
+                self._names.unbind_index()
+                return text, Level.BINDER, True
             case Access():
                 return self._access(expr), Level.POSTFIX, False
             case Reshape(op, operand):
@@ -310,34 +316,33 @@ class _Writer:
                 where, otherwise = self.piece(left)[0], self.piece(right)[0]
                 cases = f"{where} & {self.condition(predicate)} \\\\ {otherwise} & \\text{{otherwise}}"
                 return f"\\left(\\begin{{cases}} {cases} \\end{{cases}}\\right)", Level.ATOM, False
-            case Unary() | Binary() | Cast() | Concat():
+            case Unary() | Binary() | Where() | Cast() | Concat():
                 return self._arithmetic(expr)
             case _:
                 assert_never(expr)
 
-    def _arithmetic(self, expr: Unary | Binary | Cast | Concat) -> _Piece:
+    def _arithmetic(self, expr: Unary | Binary | Where | Cast | Concat) -> _Piece:
         match expr:
-            case Unary("neg", operand):
+            case Unary("neg" | "invert" as op, operand):
                 text, is_open = self._last_operand(operand, Level.POSTFIX)
-                return f"-{text}", Level.MINUS, is_open
-            case Unary("abs", operand):
-                return f"\\left|{self.piece(operand)[0]}\\right|", Level.ATOM, False
-            case Unary("sqrt", operand):
-                return f"\\sqrt{{{self.piece(operand)[0]}}}", Level.ATOM, False
-            case Unary("erf", operand):
-                return f"\\operatorname{{erf}}\\left({self.piece(operand)[0]}\\right)", Level.ATOM, False
+                return OPERATIONS[op].latex.format(text), Level.MINUS, is_open
             case Unary(op, operand):
-                return f"\\{op}\\left({self.piece(operand)[0]}\\right)", Level.ATOM, False
+                return _applied(op, self.piece(operand)[0]), Level.ATOM, False
             case Cast(dtype, operand):
                 return _called(dtype, self.piece(operand)[0]), Level.ATOM, False
-            case Binary("div", left, right):
-                return f"\\frac{{{self.piece(left)[0]}}}{{{self.piece(right)[0]}}}", Level.RESHAPE, False
-            case Binary("min" | "max" as op, left, right):
-                return f"\\{op}\\left({self.piece(left)[0]}, {self.piece(right)[0]}\\right)", Level.ATOM, False
+            case Where(test, left, right):
+                return (
+                    _called("where", ", ".join(self.piece(part)[0] for part in (test, left, right))),
+                    Level.ATOM,
+                    False,
+                )
+            case Binary("div" as op, left, right):
+                return OPERATIONS[op].latex.format(self.piece(left)[0], self.piece(right)[0]), Level.RESHAPE, False
+            case Binary(op, left, right) if op not in INFIX:
+                return _applied(op, f"{self.piece(left)[0]}, {self.piece(right)[0]}"), Level.ATOM, False
             case Binary(op, left, right):
-                sign, level = _INFIX[op]
-                sign = r"\oplus" if op == "add" and left.type.rank else sign
-                return self._infix(left, sign, right, level)
+                sign = r"\oplus" if op == "add" and left.type.rank else OPERATIONS[op].latex
+                return self._infix(left, sign, right, INFIX_LEVELS[op])
             case Concat(left, right):
                 return self._infix(left, r"\mathbin{+\!\!+}", right, Level.CONCAT)
             case _:
@@ -357,10 +362,14 @@ class _Writer:
 
     def _range(self, expr: Gen | Reduce) -> str:
         """Return the operator with its range, and bind the index."""
+        operator = _GEN if isinstance(expr, Gen) else _BIG[expr.monoid]
+        return f"{operator}_{{{self._bounds(expr)}}}"
+
+    def _bounds(self, expr: Gen | Reduce | Rec) -> str:
+        """Return the range of a binder, and bind the index."""
         low = "" if expr.low.constant == 0 else f"{self.index(expr.low)} \\le "
         high = self.index(expr.high)
-        operator = _GEN if isinstance(expr, Gen) else _BIG[expr.monoid]
-        return f"{operator}_{{{low}{_name(self._names.bind_index(expr.name))} < {high}{_mark(expr.mark)}}}"
+        return f"{low}{_name(self._names.bind_index(expr.name))} < {high}{_mark(expr.mark)}"
 
     def _body(self, expr: Gen | Reduce) -> str:
         text = self.piece(expr.body)[0]
@@ -390,6 +399,12 @@ def _filled(lines: list[str], line: str, part: str) -> tuple[list[str], str]:
 def _width(text: str) -> int:
     """Return the approximate width of a formula in characters."""
     return len(_COMMAND.sub("", text).replace(" ", ""))
+
+
+def _applied(op: UnaryOp | BinaryOp, arguments: str) -> str:
+    """Return an operation around its arguments, or a call of it."""
+    latex = OPERATIONS[op].latex
+    return latex.format(arguments) if "{}" in latex else f"{latex}\\left({arguments}\\right)"
 
 
 def _called(name: str, argument: str) -> str:

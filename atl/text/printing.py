@@ -17,13 +17,15 @@ from atl.core import dtypes
 from atl.core import terms as tm
 from atl.core.index import Array, Index
 from atl.core.marks import LoopMark, Mark
+from atl.core.operations import COMPARISONS, INFIX
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import MONOTONIC_NOTATION, Program, is_bool_array
 from atl.core.traversal import Path, amounts, children
 from atl.errors import Location
 from atl.text.index_notation import (
     ASCII,
-    INFIX,
+    INFIX_LEVELS,
+    PREFIX,
     UNICODE,
     BooleanAtom,
     BooleanOp,
@@ -376,7 +378,7 @@ class _Printer:
 
     def _determines_type(self, expr: tm.Expr) -> bool:
         match expr:
-            case tm.Input() | tm.Local() | tm.TensorVar() | tm.Metavariable() | tm.Cast():
+            case tm.Input() | tm.Local() | tm.TensorVar() | tm.Metavariable() | tm.Cast() | tm.Rec():
                 return True
             case tm.Padding(of):
                 return bool(dtypes.show_dtype(of.dtype))
@@ -386,7 +388,14 @@ class _Printer:
                 return self._typed_by_itself(body)
             case tm.Access(operand, _) | tm.Unary(_, operand) | tm.Reshape(_, operand):
                 return self._typed_by_itself(operand)
-            case tm.Binary(_, left, right) | tm.Concat(left, right) | tm.Select(_, left, right):
+            case tm.Binary(op) if op in COMPARISONS:
+                return True
+            case (
+                tm.Binary(_, left, right)
+                | tm.Concat(left, right)
+                | tm.Select(_, left, right)
+                | tm.Where(_, left, right)
+            ):
                 return self._typed_by_itself(left) or self._typed_by_itself(right)
             case _:
                 assert_never(expr)
@@ -431,18 +440,23 @@ class _Printer:
                 return _Piece(f"padding({self.type(of)})")
             case tm.Let():
                 return self._let(expr, where, known)
-            case tm.Unary("neg", operand):
+            case tm.Rec():
+                return self._rec(expr, where)
+            case tm.Unary("neg" | "invert" as op, operand):
                 # A minus sign before a number would be parsed as a negative literal.
                 made = self._operand(
                     operand, where.below(0), Level.POSTFIX, known, enclosed=isinstance(operand, tm.Constant)
                 )
-                return _Piece(seq("-", made.doc), Level.MINUS, made.open)
+                return _Piece(seq(PREFIX[op], made.doc), Level.MINUS, made.open)
             case tm.Unary(op, operand):
                 return _Piece(call(op, [self.piece(operand, where.below(0), known=known).doc]))
             case tm.Cast(dtype, operand):
                 return _Piece(call("cast", [dtype, self.piece(operand, where.below(0), known=False).doc]))
             case tm.Select(predicate, left, right):
                 return _Piece(call("select", [self.condition(predicate), *self._pair(left, right, where, known)]))
+            case tm.Where(test, left, right):
+                first = self.piece(test, where.below(0), known=False)
+                return _Piece(call("where", [first.doc, *self._pair(left, right, where, known, first=1)]))
             case tm.Binary("min" | "max" as op, left, right):
                 return _Piece(call(op, self._pair(left, right, where, known)))
             case tm.Binary() | tm.Concat():
@@ -456,11 +470,12 @@ class _Printer:
     def _suffix(self, dtype: str | None, known: bool) -> str:
         return "" if known or not (shown := dtypes.show_dtype(dtype)) else f":{shown}"
 
-    def _pair(self, left: tm.Expr, right: tm.Expr, where: _Where, known: bool) -> list[Doc]:
-        first, second = self._known_in(left, right, known)
+    def _pair(self, left: tm.Expr, right: tm.Expr, where: _Where, known: bool, *, first: int = 0) -> list[Doc]:
+        """Return two operands of equal type, which are the parts from number `first` on."""
+        known_left, known_right = self._known_in(left, right, known)
         return [
-            self.piece(left, where.below(0), known=first).doc,
-            self.piece(right, where.below(1), known=second).doc,
+            self.piece(left, where.below(first), known=known_left).doc,
+            self.piece(right, where.below(first + 1), known=known_right).doc,
         ]
 
     def _known_in(self, left: tm.Expr, right: tm.Expr, known: bool) -> tuple[bool, bool]:
@@ -481,6 +496,7 @@ class _Printer:
     def _spine(self, expr: tm.Binary | tm.Concat, where: _Where, known: bool, *, last: bool = True) -> _Piece:
         """Return a left-associative chain of infix operators of equal precedence, with line breaks before operators."""
         sign, level = self._infix(expr)
+        known = known and not (isinstance(expr, tm.Binary) and expr.op in COMPARISONS)
         first, second = self._known_in(expr.left, expr.right, known)
         left = self._spine_start(expr.left, where.below(0), level, first)
         right = self._operand(expr.right, where.below(1), level + 1, second, last=last)
@@ -488,7 +504,7 @@ class _Printer:
 
     def _spine_start(self, expr: tm.Expr, where: _Where, level: int, known: bool) -> _Piece:
         match expr:
-            case tm.Binary("add" | "sub" | "mul" | "div") | tm.Concat() if self._infix(expr)[1] == level:
+            case tm.Binary() | tm.Concat() if self._is_infix(expr) and self._infix(expr)[1] == level:
                 made = self._spine(expr, where, known, last=False)
                 return _Piece(seq(START, made.doc, STOP), made.level) if where.path == () else made
             case _:
@@ -501,7 +517,11 @@ class _Printer:
             case tm.Binary("add", left, _) if left.type.rank:
                 return self._spelling.add_tensors, Level.ADD
             case tm.Binary(op, _, _):
-                return INFIX[op], Level.ADD if op in ("add", "sub") else Level.MULTIPLY
+                return INFIX[op], INFIX_LEVELS[op]
+
+    @staticmethod
+    def _is_infix(expr: tm.Binary | tm.Concat) -> bool:
+        return isinstance(expr, tm.Concat) or expr.op in INFIX
 
     def _access(self, expr: tm.Access, where: _Where, known: bool) -> _Piece:
         """Return tensor[i, j], which merges nested accesses."""
@@ -579,7 +599,7 @@ class _Printer:
         return " ".join((op.form.word, *map(self.amount, amounts(op))))
 
     def _let(self, expr: tm.Let, where: _Where, known: bool) -> _Piece:
-        inner = isinstance(expr.value, tm.Let)
+        inner = isinstance(expr.value, tm.Let | tm.Rec)
         value = self._operand(
             expr.value, where.below(0), Level.BINDER, expr.value.type.dtype == dtypes.DEFAULT, enclosed=inner
         )
@@ -589,6 +609,19 @@ class _Printer:
         first = Group(seq(f"let {quoted_name(name)}{_mark(expr.mark)} :=", Nest(2, seq(LINE, value.doc)), LINE, "in"))
         short = width_of(first) + width_of(body.doc) < SHORT_LET
         return _Piece(Group(seq(first, LINE if short else HARD, body.doc)), Level.BINDER, open=True)
+
+    def _rec(self, expr: tm.Rec, where: _Where) -> _Piece:
+        """Return `rec[low <= p < high] y from init in body`; the first rows determine the element type of the body."""
+        inner = isinstance(expr.init, tm.Let | tm.Rec)
+        of_init = expr.init.type.dtype == dtypes.DEFAULT
+        init = self._operand(expr.init, where.below(0), Level.BINDER, of_init, enclosed=inner)
+        head = f"rec[{self._range(expr.low, expr.high, expr.name, expr.mark)}]"
+        rows = self._names.bind_tensor(expr.rows)
+        body = self.piece(expr.body, where.below(1), known=True)
+        self._names.unbind_tensor()
+        self._names.unbind_index()
+        first = Group(seq(f"{head} {quoted_name(rows)} from", Nest(2, seq(LINE, init.doc)), LINE, "in"))
+        return _Piece(Group(seq(first, Nest(2, seq(LINE, body.doc)))), Level.BINDER, open=True)
 
 
 def _mark(mark: Mark) -> str:

@@ -1,4 +1,4 @@
-"""Construction of HTML: text is always escaped, so names and notes from users cannot inject markup.
+"""Construction of HTML and SVG: text is always escaped, so names and notes from users cannot inject markup.
 
 `escaped` is the only conversion of text to HTML. It is applied to each `str` child of an element and to each attribute.
 """
@@ -15,13 +15,14 @@ _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 """Invisible characters and bidirectional controls, which are shown by their code points."""
-_EMPTY: Final = frozenset({"meta", "input", "br"})
+_EMPTY: Final = {"meta": ">", "input": ">", "br": ">", "rect": "/>", "path": "/>"}
+"""Elements without content, and the end of their tag in HTML or SVG."""
 _NAME: Final = re.compile("[a-zA-Z][a-zA-Z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Html:
-    """A fragment of HTML."""
+    """A fragment of HTML or SVG."""
 
     text: str
 
@@ -64,5 +65,16 @@ def element(tag: str, *children: Child, **attributes: Value) -> Html:
             written.append(name)
         elif value is not None and value is not False:
             written.append(f'{name}="{escaped(str(value)).text}"')
-    head = f"<{' '.join(written)}>"
-    return Html(head) if tag in _EMPTY else Html(f"{head}{joined(children).text}</{tag}>")
+    head = f"<{' '.join(written)}"
+    return Html(head + _EMPTY[tag] if tag in _EMPTY else f"{head}>{joined(children).text}</{tag}>")
+
+
+def svg(width: int, height: int, *children: Child, **attributes: Value) -> str:
+    """Return an SVG document."""
+    attributes = {"xmlns": "http://www.w3.org/2000/svg", "width": width, "height": height, **attributes}
+    return element("svg", children, **attributes).text + "\n"
+
+
+def lines(children: Iterable[Child]) -> Child:
+    """Return each child on its own line."""
+    return ["\n", *((child, "\n") for child in children)]

@@ -1,0 +1,196 @@
+"""The table of scalar operations: one row for each, with all its properties that are data.
+
+A property that is code is elsewhere, in one place for each representation: the public function in
+`atl.surface.operators`, the C text in `lowering.c.scalars`, its law over symbols in `atl.meaning.polynomials`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias, get_args
+
+from atl.core import dtypes
+from atl.errors import NotExact
+
+UnaryOp: TypeAlias = Literal[
+    "neg", "abs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos", "log1p", "expm1", "floor", "round", "invert"
+]
+Arithmetic: TypeAlias = Literal["add", "sub", "mul", "div", "min", "max"]
+Comparison: TypeAlias = Literal["lt", "le", "eq"]
+IntegerOp: TypeAlias = Literal["and", "or", "xor", "floordiv", "mod", "shl", "shr"]
+BinaryOp: TypeAlias = Literal[Arithmetic, Comparison, IntegerOp]
+
+UNARY: Final[tuple[UnaryOp, ...]] = get_args(UnaryOp)
+ARITHMETIC: Final[tuple[Arithmetic, ...]] = get_args(Arithmetic)
+COMPARISONS: Final[tuple[Comparison, ...]] = get_args(Comparison)
+BINARY: Final[tuple[BinaryOp, ...]] = get_args(BinaryOp)
+
+Kind: TypeAlias = Literal["float", "integer", "bool"]
+_NUMBERS: Final[tuple[Kind, ...]] = ("float", "integer")
+_BITS: Final[tuple[Kind, ...]] = ("integer", "bool")
+_ALL: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The properties of a scalar operation.
+
+    `numpy` are the functions of NumPy with its meaning, of which the first one defines the machine numbers. `exact`
+    computes with rational numbers, given the element type and the operands. `kinds` are the element types of the
+    operands; the result has the same type, except that comparisons are Boolean. `sign` is the infix operator of the
+    notation; other operations print as calls. `at_zero` is true if operands of zero yield zero. `slope` is the absolute
+    value of the derivative of a smooth function at x, where its value is y. `error` is the bound on the error of C
+    for float32 and float64, in units in the last place; None where the result is correctly rounded.
+    """
+
+    numpy: tuple[str, ...]
+    exact: Callable[..., Fraction]
+    rocq: str
+    latex: str
+    kinds: tuple[Kind, ...] = _NUMBERS
+    sign: str = ""
+    at_zero: bool = True
+    slope: Callable[[float, float], float] | None = None
+    error: tuple[float, float] | None = None
+
+
+def kind_of(dtype: str) -> Kind:
+    """Return the kind of an element type."""
+    return "bool" if dtype == dtypes.BOOL else "integer" if dtypes.is_integer(dtype) else "float"
+
+
+# -- exact values -----------------------------------------------------------------------------------------------------
+
+
+def _known_at(name: str, point: int, value: int) -> Callable[[str, Fraction], Fraction]:
+    """Return a function with one rational point that has a rational value (Lindemann and Weierstrass)."""
+
+    def function(_: str, x: Fraction) -> Fraction:
+        if x != point:
+            raise not_exact(f"{name}({x}) is not a rational number")
+        return Fraction(value)
+
+    return function
+
+
+def _root(_: str, x: Fraction) -> Fraction:
+    if x >= 0:
+        root = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
+        if root * root == x:
+            return root
+    raise not_exact(f"sqrt({x}) is not a rational number")
+
+
+def not_exact(summary: str) -> NotExact:
+    """Return the error for a value that is not rational."""
+    return NotExact(
+        summary,
+        required="a rational value at each step of an exact evaluation",
+        suggestions=("leave out exact=True to compute in floating point",),
+    )
+
+
+def _rational(function: Callable[..., object]) -> Callable[..., Fraction]:
+    return lambda _, *operands: Fraction(function(*operands))  # type: ignore[call-overload]
+
+
+def _of_integers(function: Callable[..., int]) -> Callable[..., Fraction]:
+    return lambda _, *operands: Fraction(function(*map(int, operands)))
+
+
+def _not(dtype: str, x: Fraction) -> Fraction:
+    return 1 - x if dtype == dtypes.BOOL else -x - 1
+
+
+def _shifted_left(dtype: str, x: Fraction, by: Fraction) -> Fraction:
+    return x * 2 ** int(by) if 0 <= by < dtypes.bits(dtype) else Fraction(0)
+
+
+def _shifted_right(dtype: str, x: Fraction, by: Fraction) -> Fraction:
+    return Fraction(int(x) >> int(by)) if 0 <= by < dtypes.bits(dtype) else Fraction(-1 if x < 0 else 0)
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def _function(
+    name: str, rocq: str, latex: str, slope: Callable[[float, float], float], error: tuple[float, float],
+    point: int = 0, value: int = 0,
+) -> Operation:  # fmt: skip
+    """Return the row of a transcendental function."""
+    exact = _known_at(name, point, value)
+    return Operation(
+        (name,), exact, rocq, latex, ("float",), at_zero=(point, value) == (0, 0), slope=slope, error=error
+    )
+
+
+OPERATIONS: Final[dict[UnaryOp | BinaryOp, Operation]] = {
+    "neg": Operation(("negative",), _rational(operator.neg), "neg", "-{}"),
+    "abs": Operation(("absolute", "fabs"), _rational(operator.abs), "absolute", r"\left|{}\right|"),
+    "sqrt": Operation(
+        ("sqrt",), _root, "root", r"\sqrt{{{}}}", ("float",), slope=lambda _, y: 1 / (2 * y) if y else 0.0
+    ),
+    "exp": _function("exp", "exponential", r"\exp", lambda _, y: y, (1.1, 1.1), value=1),
+    "log": _function("log", "logarithm", r"\log", lambda x, _: 1 / abs(x), (1.0, 1.0), point=1),
+    "tanh": _function("tanh", "tangent", r"\tanh", lambda _, y: 1 - y * y, (1.5, 1.5)),
+    "erf": _function(
+        "erf", "error_function", r"\operatorname{erf}",
+        lambda x, _: 2 / math.sqrt(math.pi) * math.exp(-x * x), (1.1, 1.0),
+    ),
+    "sin": _function("sin", "sine", r"\sin", lambda x, _: abs(math.cos(x)), (0.51, 1.0)),
+    "cos": _function("cos", "cosine", r"\cos", lambda x, _: abs(math.sin(x)), (0.51, 1.0), value=1),
+    "log1p": _function("log1p", "logarithm_1p", r"\operatorname{log1p}", lambda x, _: 1 / abs(1 + x), (0.7, 1.0)),
+    "expm1": _function("expm1", "exponential_m1", r"\operatorname{expm1}", lambda _, y: 1 + y, (0.7, 1.0)),
+    "floor": Operation(("floor",), _rational(math.floor), "rounded_down", r"\left\lfloor{}\right\rfloor", ("float",)),
+    "round": Operation(("rint",), _rational(round), "rounded", r"\operatorname{round}", ("float",)),
+    "invert": Operation(("invert", "logical_not"), _not, "complement", r"\lnot {}", _BITS, at_zero=False),
+    "add": Operation(("add",), _rational(operator.add), "add", "+", sign="+"),
+    "sub": Operation(("subtract",), _rational(operator.sub), "sub", "-", sign="-"),
+    "mul": Operation(("multiply",), _rational(operator.mul), "mul", r"\cdot", sign="*"),
+    "div": Operation(
+        ("divide",), _rational(lambda x, y: x / y if y else 0), "over", r"\frac{{{}}}{{{}}}", ("float",), sign="/"
+    ),
+    "min": Operation(("minimum",), _rational(min), "least", r"\min", _ALL),
+    "max": Operation(("maximum",), _rational(max), "greatest", r"\max", _ALL),
+    "lt": Operation(("less",), _rational(operator.lt), "is_less", "<", _ALL, "<"),
+    "le": Operation(("less_equal",), _rational(operator.le), "is_at_most", r"\le", _ALL, "<=", at_zero=False),
+    "eq": Operation(("equal",), _rational(operator.eq), "is_equal", "=", _ALL, "==", at_zero=False),
+    "and": Operation(
+        ("bitwise_and", "logical_and"), _of_integers(operator.and_), "bits_and", r"\mathbin{\&}", _BITS, "&"
+    ),
+    "or": Operation(("bitwise_or", "logical_or"), _of_integers(operator.or_), "bits_or", r"\mathbin{|}", _BITS, "|"),
+    "xor": Operation(("bitwise_xor", "logical_xor"), _of_integers(operator.xor), "bits_xor", r"\veebar", _BITS, "^"),
+    "floordiv": Operation(
+        ("floor_divide",), _of_integers(lambda x, y: x // y if y else 0), "quotient", r"\mathbin{//}", ("integer",),
+        "//",
+    ),
+    "mod": Operation(
+        ("remainder", "mod"), _of_integers(lambda x, y: x % y if y else 0), "remainder", r"\bmod", ("integer",), "%"
+    ),
+    "shl": Operation(("left_shift",), _shifted_left, "shifted_left", r"\ll", ("integer",), "<<"),
+    "shr": Operation(("right_shift",), _shifted_right, "shifted_right", r"\gg", ("integer",), ">>"),
+}  # fmt: skip
+"""All scalar operations of one and two operands."""
+
+FLOAT_ONLY: Final[frozenset[str]] = frozenset(op for op in OPERATIONS if OPERATIONS[op].kinds == ("float",))
+"""Operations that are defined on floating-point numbers only."""
+ZERO_AT_ZERO: Final[tuple[UnaryOp, ...]] = tuple(op for op in UNARY if OPERATIONS[op].at_zero)
+"""Functions that map zero to zero, and so padding to what reads as padding."""
+ZERO_AT_ZEROS: Final[tuple[BinaryOp, ...]] = tuple(op for op in BINARY if OPERATIONS[op].at_zero)
+"""Operations that map two zeros to zero."""
+INFIX: Final[dict[BinaryOp, str]] = {op: OPERATIONS[op].sign for op in BINARY if OPERATIONS[op].sign}
+"""Infix operators; other operations print as calls."""
+
+
+def accepts(op: UnaryOp | BinaryOp, dtype: str | None) -> bool:
+    """Return whether an operation is defined on elements of this type; any type if it is not determined yet."""
+    return dtype is None or dtypes.is_variable(dtype) or kind_of(dtype) in OPERATIONS[op].kinds
+
+
+def result_type(op: BinaryOp, dtype: str | None) -> str | None:
+    """Return the element type of the result for operands of this type."""
+    return dtypes.BOOL if op in COMPARISONS else dtype

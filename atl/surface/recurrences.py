@@ -1,0 +1,204 @@
+"""Recurrences: tensors whose rows depend on earlier rows, and definitions over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
+from typing import cast as cast_to
+
+from atl.core import dtypes, terms
+from atl.core.index import Index, Var, index
+from atl.core.node import refuse_runaway_recursion
+from atl.core.substitution import close, close_tensor, fresh_uid, strengthen
+from atl.errors import InvalidArgument, RankError, brief
+from atl.surface.operators import let, parameter_names, parameters
+from atl.surface.results import Results, joined
+from atl.surface.values import Binder, IndexExpr, IndexLike, Tensor, TensorLike, as_index, as_tensor, located
+
+
+@refuse_runaway_recursion
+def rec(
+    *arguments: TensorLike | IndexLike | Callable[[IndexExpr, Tensor], TensorLike],
+    of: tuple[IndexLike, ...] | None = None,
+    dtype: str | None = None,
+) -> Tensor:
+    """Return a recurrence: `rec(x, n, lambda p, y: row)` has the rows of x, then those from the extent of x to n - 1.
+
+    Row p may read the rows before it: in the function, y is the tensor of these p rows. An access is safe if it is
+    proved to read one of them. `rec(n, lambda p, y: row, of=shape)` begins with no rows; `of` is the shape of a row,
+    which is a scalar by default, and `dtype` its element type. Shape: (n, shape of a row).
+
+    Raises `InvalidArgument`, `RankError` and `DtypeError`. The extent of x must be provably at most n (`ExtentError`),
+    and all rows must have one shape (`ShapeError`).
+
+    >>> import atl, numpy as np
+    >>> n = atl.sizes("n", min=1)
+    >>> x = atl.tensor("x", n, dtype="float64")
+    >>> first = atl.gen(1, lambda i: x[i])
+    >>> p = atl.program("prefix", [x], atl.rec(first, n, lambda p, y: y[p - 1] + x[p]))
+    >>> p
+    prefix (x : float64[n]) : float64[n]
+        given 1 <= n :=
+      rec[1 <= p < n] y from ⊞[i < 1] x[i] in y[p - 1] + x[p]
+    >>> atl.evaluate(p, np.array([1.0, 2.0, 3.0]))
+    array([1., 3., 6.])
+    """
+    *given, function = arguments
+    if len(given) not in (1, 2) or not callable(function):
+        raise InvalidArgument(
+            "rec needs the first rows, the number of all rows, and a function of an index and the earlier rows",
+            required="atl.rec(x, n, lambda p, y: …), or atl.rec(n, lambda p, y: …, of=shape) without first rows",
+        )
+    first = cast_to(TensorLike, given[0]) if len(given) == 2 else None
+    if first is not None and (of is not None or dtype is not None):
+        raise InvalidArgument(
+            "rec with first rows got of= or dtype=, which are those of the first rows",
+            required="atl.rec(x, n, lambda p, y: …)",
+        )
+    init = _no_rows(() if of is None else of, dtype) if first is None else as_tensor(first).node
+    init = strengthen(init, dtypes.DEFAULT)
+    name, rows = parameter_names(cast_to(Binder, function), 2, "rec", "py")
+    return _recurrence(init, as_index(cast_to(IndexLike, given[-1])), function, name, rows)
+
+
+def _no_rows(shape: tuple[IndexLike, ...], dtype: str | None) -> terms.Expr:
+    """Return a tensor of no rows of this shape."""
+    if not isinstance(shape, tuple):
+        raise InvalidArgument(f"of={brief(shape)}", required="the shape of a row, a tuple of extents: of=(n,)")
+    chosen = dtypes.DEFAULT if dtype is None else dtypes.checked_dtype(dtype)
+    return terms.Padding(terms.Type(chosen, (index(0), *map(as_index, shape))))
+
+
+def _recurrence(
+    init: terms.Expr, high: Index, row: Callable[[IndexExpr, Tensor], TensorLike], name: str, rows: str
+) -> Tensor:
+    p = Var(next(fresh_uid), name)
+    earlier = terms.TensorVar(next(fresh_uid), rows, terms.rows_before(init.type, index(p)))
+    made = as_tensor(row(IndexExpr(index(p)), Tensor(earlier))).node
+    later = close(close_tensor(strengthen(made, init.type.dtype or dtypes.DEFAULT), earlier), p)
+    return Tensor(located(terms.Rec(init.type.shape[0], high, init, later, name, rows)))
+
+
+@refuse_runaway_recursion
+def scan(n: IndexLike, x: TensorLike, step: Callable[[IndexExpr, Tensor], TensorLike]) -> Tensor:
+    """Return x and the n states after it: row 0 is x, and row s + 1 is step(s, row s). Shape: (n + 1, shape of x).
+
+    >>> import atl, numpy as np
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n, dtype="float64")
+    >>> sums = atl.scan(n, atl.cast("float64", 0), lambda s, total: total + x[s])
+    >>> atl.evaluate(atl.program("sums", [x], sums), np.array([1.0, 2.0, 3.0]))
+    array([0., 1., 3., 6.])
+    """
+    name, state = _parameters_of_step(step, 2, "scan")
+    first = strengthen(_row(as_tensor(x).node), dtypes.DEFAULT)
+    return _recurrence(first, as_index(n) + 1, lambda p, rows: step(p - 1, rows[p - 1]), name, state)
+
+
+States = tuple[TensorLike, ...] | Mapping[str, TensorLike]
+
+
+@overload
+def iterate(n: IndexLike, x: TensorLike, step: Callable[[IndexExpr, Tensor], TensorLike]) -> Tensor: ...
+@overload
+def iterate(n: IndexLike, x: States, step: Callable[..., States]) -> Results: ...
+@overload
+def iterate(n: IndexLike, x: States, step: Callable[..., States], result: Callable[[Any], TensorLike]) -> Tensor: ...
+@refuse_runaway_recursion
+def iterate(
+    n: IndexLike,
+    x: TensorLike | States,
+    step: Callable[..., TensorLike | States],
+    result: Callable[[Any], TensorLike] | None = None,
+) -> Tensor | Results:
+    """Return the state after n steps from x: `iterate(n, x, lambda s, u: …)` is `scan(n, x, …)[n]`, of the shape of x.
+
+    Several states of one shape and element type are a tuple or a dictionary, and so is u. The function then returns
+    their successors in the same form. If it has a third parameter, this contains the successors: each may read those
+    before it. The last states become the results of a program, or the argument of `result`.
+
+    Raises `InvalidArgument`, `RankError` and `DtypeError`.
+
+    >>> import atl, numpy as np
+    >>> n = atl.sizes("n")
+    >>> x, v = (atl.tensor(name, dtype="float64") for name in "xv")
+    >>> fall = atl.iterate(n, {"x": x, "v": v}, lambda s, u, new: {"x": u["x"] + new["v"], "v": u["v"] - 1.0})
+    >>> atl.check_safe(atl.program("fall", [x, v], fall))
+    Traceback (most recent call last):
+    atl.errors.UnsafeAccess: ...
+    >>> fall = atl.iterate(n, {"v": v, "x": x}, lambda s, u, new: {"v": u["v"] - 1.0, "x": u["x"] + new["v"]})
+    >>> atl.evaluate(atl.program("fall", [x, v], fall), 10.0, 2.0, n=3)
+    Results(v=array(-1.), x=array(10.))
+    """
+    if isinstance(x, tuple | dict):
+        return _iterate_several(n, cast_to(States, x), cast_to(Callable[..., States], step), result)
+    if result is not None:
+        raise InvalidArgument("iterate of one state got result=", required="a tuple or a dictionary of states")
+    _parameters_of_step(step, 2, "iterate")
+    return scan(n, cast_to(TensorLike, x), cast_to(Callable[[IndexExpr, Tensor], TensorLike], step))[as_index(n)]
+
+
+def _iterate_several(
+    n: IndexLike, x: States, step: Callable[..., States], result: Callable[[Any], TensorLike] | None
+) -> Tensor | Results:
+    names = list(x) if isinstance(x, Mapping) else None
+    first = _joined_states([as_tensor(each) for each in (x.values() if isinstance(x, Mapping) else x)])
+    count = len(x)
+    sees_new = callable(step) and len(parameters(step)[0]) > 2
+    name, old_name, *new_names = _parameters_of_step(step, 3 if sees_new else 2, "iterate")
+
+    def states(of: Tensor) -> Any:
+        each = [of[at] for at in range(count)]
+        return tuple(each) if names is None else dict(zip(names, each, strict=True))
+
+    def following(s: IndexExpr, old: Tensor, *new: Tensor) -> list[Tensor]:
+        made = step(s, states(old), *map(states, new))
+        if (list(made) if isinstance(made, Mapping) else None) != names or len(made) != count:
+            raise InvalidArgument(
+                "the function of iterate returns other states than it is given",
+                required=f"a tuple of {count} tensors" if names is None else f"a dictionary of {', '.join(names)}",
+            )
+        return [as_tensor(each) for each in (made.values() if isinstance(made, Mapping) else made)]
+
+    def row(p: IndexExpr, rows: Tensor) -> Tensor:
+        if not new_names:
+            return _joined_states(following(p - 1, rows[p - 1]))
+        shape = tuple(rows.shape[2:])
+        made = Tensor(_no_rows(shape, rows.dtype))
+        for at in range(count):
+
+            def successor(_: IndexExpr, new: Tensor, at: int = at) -> Tensor:
+                return following(p - 1, rows[p - 1], new)[at]
+
+            made = _recurrence(made.node, index(at + 1), successor, "c", *new_names)
+        return made
+
+    whole = Tensor(strengthen(_row(first.node), dtypes.DEFAULT))
+    last = _recurrence(whole.node, as_index(n) + 1, row, name, old_name)[as_index(n)]
+    return let(last, lambda final: states(final) if result is None else result(states(final)))
+
+
+def _joined_states(states: Sequence[Tensor]) -> Tensor:
+    """Return several states of equal shape as the rows of one tensor."""
+    if not states:
+        raise InvalidArgument("iterate got no states", required="a tensor, or a tuple or dictionary of them")
+    for state in states:
+        if state.rank != states[0].rank:
+            raise RankError(
+                f"iterate has states of rank {states[0].rank} and {state.rank}", required="states of one shape"
+            )
+    return joined([_row(state.node) for state in states])
+
+
+def _row(node: terms.Expr) -> terms.Expr:
+    """Return the tensor with this single row."""
+    return located(terms.Gen(index(0), index(1), node))
+
+
+def _parameters_of_step(step: object, count: int, what: str) -> list[str]:
+    if not callable(step):
+        raise InvalidArgument(
+            f"{what} needs a number of steps, a state, and a function of the number of a step and a state",
+            required=f"atl.{what}(n, x, lambda s, u: …)",
+        )
+    return parameter_names(cast_to(Binder, step), count, what)
