@@ -28,6 +28,7 @@ from rewrites import kernel
 from rewrites.admission import described, is_of
 from rewrites.cursors.cursor import Cursor, binders, checked_path, cursor_at, positions, walk
 from rewrites.errors import DoesNotApply, NoMatch, Undetermined, unknown_name
+from rewrites.induction import ROWS
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
@@ -200,8 +201,18 @@ class Derivation:
 
     def apply(self, rule: Rule, path: Path, arguments: Mapping[str, Argument], *, reverse: bool = False) -> None:
         """Take a step of the kernel with these arguments, keeping the names and marks of binders that remain."""
+        self._take(kernel.rewrite(self.theorem, rule, path, arguments, reverse=reverse), rule, path, reverse=reverse)
+
+    def induction(
+        self, path: Path, arguments: Mapping[str, Argument], base: Theorem, step: Theorem, *, reverse: bool = False
+    ) -> None:
+        """Take a step by induction on the rows of a recurrence, like `apply`."""
+        self._take(
+            kernel.induction(self.theorem, path, arguments, base, step, reverse=reverse), ROWS, path, reverse=reverse
+        )
+
+    def _take(self, made: Theorem, rule: Rule, path: Path, *, reverse: bool) -> None:
         before = self.term(path)
-        made = kernel.rewrite(self.theorem, rule, path, arguments, reverse=reverse)
         there = made.zipper_at(path)
         assert there is not None
         kept = correspondence.with_hints(rule, reverse, before, there.term)
@@ -259,8 +270,10 @@ class Derivation:
         self.theorems[-1] = _shown_as(self.theorem, body)
 
     def _show(self, path: Path, field: str, value: object) -> None:
-        shown = correspondence.with_hints_at(self.goal.body, path, {field: value})
-        self.theorems[-1] = _shown_as(self.theorem, shown)
+        before = self.term(path)
+        shown = correspondence.with_hints_at(before, (), {field: value})
+        if shown is not before:
+            self.theorems[-1] = kernel.with_names_and_marks_at(self.theorem, path, shown)
 
     @property
     def checkpoint(self) -> Checkpoint:

@@ -9,8 +9,9 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.checks.validation import check_class, validated_index, validated_predicate
 from atl.core import terms
-from atl.core.dtypes import ANY_DTYPE, BOOL, DTYPES, checked_dtype, is_variable
+from atl.core.dtypes import ANY_DTYPE, BOOL, ELEMENTS, checked_dtype, is_variable
 from atl.core.index import Index, Read, Size, Var, atoms, read
+from atl.core.operations import COMPARISONS
 from atl.core.predicate import (
     TRUE,
     NonNegative,
@@ -101,7 +102,7 @@ class _Checked:
             tuple(dict.fromkeys(self._called.values())),
         )
 
-    # Union-find of equal element types. A concrete type (a string of `DTYPES`) represents its class.
+    # Union-find of equal element types. A concrete type (a string of `ELEMENTS`) represents its class.
 
     def _root(self, of: _Class) -> _Class:
         while of in self._parents:
@@ -112,18 +113,18 @@ class _Checked:
         first, second = self._root(one), self._root(other)
         if first == second:
             return first
-        if first in DTYPES and second in DTYPES:
+        if first in ELEMENTS and second in ELEMENTS:
             raise DtypeError(
                 f"the sides of a rule have elements of {first} and {second}", required="one element type on both sides"
             )
-        if first in DTYPES:
+        if first in ELEMENTS:
             first, second = second, first
         self._parents[first] = second
         return second
 
     def _dtype(self, of: _Class) -> str:
         root = self._root(of)
-        if isinstance(root, str) and root in DTYPES:
+        if isinstance(root, str) and root in ELEMENTS:
             return root
         return self._called.setdefault(root, f"{ANY_DTYPE}{len(self._called)}")
 
@@ -148,6 +149,15 @@ class _Checked:
                 return dtype
             case terms.Let(value, body):
                 return self._class(body, (*around, self._class(value, around)))
+            case terms.Where(test, left, right):
+                self._join(self._class(test, around), BOOL)
+                return self._join(self._class(left, around), self._class(right, around))
+            case terms.Binary(op, left, right) if op in COMPARISONS:
+                self._join(self._class(left, around), self._class(right, around))
+                return BOOL
+            case terms.Rec(_, _, init, body):
+                rows = self._class(init, around)
+                return self._join(rows, self._class(body, (*around, rows)))
             case terms.Binary(_, left, right) | terms.Select(_, left, right) | terms.Concat(left, right):
                 return self._join(self._class(left, around), self._class(right, around))
             case terms.Gen() | terms.Reduce() | terms.Guard() | terms.Access() | terms.Unary() | terms.Reshape():
@@ -178,10 +188,11 @@ class _Checked:
                 return terms.Local(position, terms.Type(around[-1 - position], tuple(map(self._index, shape))))
             case terms.Let(value, body, name, mark):
                 made = self._retyped(value, around)
-                bound = terms.Let(made, self._retyped(body, (*around, str(made.type.dtype))), name, mark)
-                if not binds_by_type(bound):
-                    raise _foreign(f"the let-bound {name} with a type that differs from its value's")
-                return bound
+                return _bound(terms.Let(made, self._retyped(body, (*around, str(made.type.dtype))), name, mark), name)
+            case terms.Rec(low, high, init, body, name, rows, mark):
+                made = self._retyped(init, around)
+                later = self._retyped(body, (*around, str(made.type.dtype)))
+                return _bound(terms.Rec(self._index(low), self._index(high), made, later, name, rows, mark), rows)
             case _:
                 return rebuild(term, lambda child: self._retyped(child.expr, around), self._index, self._predicate)
 
@@ -224,6 +235,13 @@ class _Checked:
         if array is None or len(array.shape) != len(at):
             raise _foreign(name)
         return NonNegative(read(array, tuple(map(self._index, at))))
+
+
+def _bound(made: terms.Let | terms.Rec, name: str) -> terms.Expr:
+    """Return a node that binds a tensor with the type that follows from its value."""
+    if not binds_by_type(made):
+        raise _foreign(f"the let-bound {name} with a type that differs from its value's")
+    return made
 
 
 def _foreign(what: str) -> InvalidArgument:

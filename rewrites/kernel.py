@@ -2,16 +2,18 @@
 
 A `Theorem` states that two programs with the same inputs are equal under the assumptions of its right side. Equal
 programs have the same shape and the same values, with padding read as zero, for all sizes and arrays that satisfy the
-assumptions. There are four ways to make a theorem:
+assumptions. There are five ways to make a theorem:
 
 - `reflexivity`: program = program.
 - `rewrite`: replace the subterm at a path by the other side of a rule's instance. The prover must prove the premises
   with the facts known at that path. Congruence extends the equation to the whole program.
 - `symmetry` and `transitivity`.
+- `induction` on the rows of a recurrence: it equals a generation if two equations hold, for which it asks theorems.
 
 Search, matching and printing are done elsewhere and are not trusted. The trusted code is this file and
 
 - `rewrites.admission`: validates programs and arguments of rules;
+- `rewrites.induction`: states the equations that an induction asks for;
 - `rewrites.rule`, `statement`, `stating`, `instantiation`, `kinds`, `named_operators`, and the operators of
   `atl.surface`: declarations of rules and their instances;
 - `atl.core`: terms and their forms;
@@ -35,8 +37,9 @@ from typing import Final, NoReturn
 from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.checks.wellformed import inspects_subterms, obligations
 from atl.checks.zipper import Zipper, whole
+from atl.core.index import ZERO, bound
 from atl.core.node import is_position
-from atl.core.predicate import Predicate, equal, is_predicate
+from atl.core.predicate import Predicate, at_most, equal, is_predicate
 from atl.core.program import Program
 from atl.core.substitution import binds_by_type, has_types_of, types_around
 from atl.core.terms import Expr
@@ -45,6 +48,7 @@ from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit, admit_other_names, admit_program
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
+from rewrites.induction import ROWS, Goal, goals
 from rewrites.metavariables import Kind
 from rewrites.outputs import Outputs
 from rewrites.rule import Rule
@@ -69,13 +73,17 @@ class ProvedPremise:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rewrite: the rule and its direction, the path, the arguments, and the premises that were proved."""
+    """One rewrite: the rule and its direction, the path, the arguments, and the premises that were proved.
+
+    The `lemmas` of an induction are the theorems about the first rows and about the next row; a rule has none.
+    """
 
     rule: Rule
     reverse: bool
     path: Path
     arguments: Arguments
     premises: tuple[ProvedPremise, ...]
+    lemmas: tuple[Theorem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +161,8 @@ class Theorem(Outputs):
     @property
     def unproved(self) -> tuple[Rule, ...]:
         """The user-defined rules used here that are not proved for all sizes. The theorem holds if they do."""
-        return tuple(dict.fromkeys(step.rule for step in self.steps if is_unproved(step.rule)))
+        own = (step.rule for step in self.steps if is_unproved(step.rule))
+        return tuple(dict.fromkeys((*own, *(r for step in self.steps for each in step.lemmas for r in each.unproved))))
 
     @property
     def caveat(self) -> str:
@@ -234,17 +243,71 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
     """
     _check_theorem(theorem)
     _check_rule(rule)
-    reverse, path = bool(reverse), _checked_path(path)
+    return _rewritten(theorem, rule, _checked_path(path), arguments, reverse=bool(reverse))
+
+
+def _rewritten(
+    theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, lemmas: tuple[Theorem, ...] = (), *, reverse: bool
+) -> Theorem:
     at = _zipper_at(theorem, path)
+    admitted = _admitted(theorem, rule, arguments, at)
+    after, proved = instance_at(rule, admitted, at.term, at.scope, reverse=reverse, place=path)
+    made, above = _replace(rule, at, after)
+    step = Step(rule, reverse, path, MappingProxyType(admitted), (*proved, *above), lemmas)
+    return theorem.with_rhs(_KEY, made, _Chain(step, theorem.chain))
+
+
+def _admitted(theorem: Theorem, rule: Rule, arguments: Arguments, at: Zipper) -> dict[str, Argument]:
     admitted: dict[str, Argument] = dict(arguments)
     for name, kind in rule.metavariables.items():
         if name in admitted:
             admitted[name] = admit(rule.name, name, kind, admitted[name], theorem.lhs.inputs)
             _check_bound(name, admitted[name], at.indices, at.tensors)
-    after, proved = instance_at(rule, admitted, at.term, at.scope, reverse=reverse, place=path)
-    made, above = _replace(rule, at, after)
-    step = Step(rule, reverse, path, MappingProxyType(admitted), (*proved, *above))
-    return theorem.with_rhs(_KEY, made, _Chain(step, theorem.chain))
+    return admitted
+
+
+def induction(
+    theorem: Theorem, path: Path, arguments: Arguments, base: Theorem, step: Theorem, *, reverse: bool = False
+) -> Theorem:
+    """Replace a recurrence at `path` of the right side by a generation, or the other way in `reverse`.
+
+    `arguments` are those of `rewrites.induction.ROWS`. `base` and `step` must be theorems with the sides of
+    `induction_goals`, up to names and marks.
+
+    Raises `NotATheorem` if they are not, and the errors of `rewrite`.
+    """
+    _check_theorem(theorem)
+    path = _checked_path(path)
+    for lemma, goal in zip((base, step), induction_goals(theorem, path, arguments), strict=True):
+        _check_theorem(lemma)
+        for side, wanted in ((lemma.lhs, goal.lhs), (lemma.rhs, goal.rhs)):
+            if side != wanted:
+                raise NotATheorem(
+                    f"the theorem {lemma} is not about the rows of the recurrence at {list(path)}",
+                    required=f"a theorem with the sides\n{goal.lhs}\nand\n{goal.rhs}",
+                )
+    return _rewritten(theorem, ROWS, path, arguments, (base, step), reverse=bool(reverse))
+
+
+def induction_goals(theorem: Theorem, path: Path, arguments: Arguments) -> tuple[Goal, Goal]:
+    """Return the two equations that `induction` needs at a path of the right side.
+
+    Indices that are bound around the path become sizes of these programs, and must be proved non-negative.
+    """
+    _check_theorem(theorem)
+    at = _zipper_at(theorem, _checked_path(path))
+    admitted = _admitted(theorem, ROWS, arguments, at)
+    for position in range(at.indices):
+        _prove(ROWS, at_most(ZERO, bound(position)), at.scope)
+    return goals(theorem.rhs, at.scope, types_around(at.around(at.tensors), at.tensors), admitted)
+
+
+def replay(theorem: Theorem, step: Step) -> Theorem:
+    """Take a step of another theorem again, on the right side of this one."""
+    if step.lemmas:
+        base, following = step.lemmas
+        return induction(theorem, step.path, step.arguments, base, following, reverse=step.reverse)
+    return rewrite(theorem, step.rule, step.path, step.arguments, reverse=step.reverse)
 
 
 def instance_at(
@@ -405,8 +468,11 @@ __all__ = [
     "ProvedPremise",
     "Step",
     "Theorem",
+    "induction",
+    "induction_goals",
     "instance_at",
     "reflexivity",
+    "replay",
     "rewrite",
     "symmetry",
     "transitivity",

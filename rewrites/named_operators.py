@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from atl.core import terms
+from atl.core.dtypes import BOOL
 from atl.core.index import Index
+from atl.core.operations import BinaryOp, UnaryOp
 from atl.surface.values import IndexExpr, Tensor, arithmetic
 
 
@@ -19,12 +21,17 @@ def literal(value: int, like: Tensor) -> Tensor:
     return Tensor(terms.Constant(value, like.dtype))
 
 
-def unary(op: terms.UnaryOp, a: Tensor) -> Tensor:
+def truth(*, value: bool) -> Tensor:
+    """Return a Boolean literal."""
+    return Tensor(terms.Constant(int(value), BOOL))
+
+
+def unary(op: UnaryOp, a: Tensor) -> Tensor:
     """Apply the function of this name to each element."""
     return Tensor(terms.Unary(op, a.node))
 
 
-def binary(op: terms.BinaryOp, a: Tensor, b: Tensor) -> Tensor:
+def binary(op: BinaryOp, a: Tensor, b: Tensor) -> Tensor:
     """Apply the operation of this name to each pair of elements."""
     return arithmetic(op, a, b)
 

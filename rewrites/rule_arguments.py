@@ -19,7 +19,7 @@ from atl.errors import InvalidArgument
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
 Parameter: TypeAlias = Literal["index"] | Type
-"""A parameter of a function: an index, or a tensor of this type (an expression outside of the function)."""
+"""A parameter of a function: an index, or a tensor of this type, an expression under the indices of the function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,25 +135,38 @@ def applied(function: Function) -> Callable[..., Tensor | Condition]:
 
 def abstracted(parameters: tuple[Parameter, ...], function: Callable[..., object]) -> Function:
     """Convert a Python function of surface values to a `Function`, by calling it once with variables."""
-    variables: list[Var | TensorVar] = []
-    for position, parameter in enumerate(parameters):
-        uid = next(fresh_uid)
-        variables.append(
-            Var(uid, f"i{position}") if parameter == "index" else TensorVar(uid, f"x{position}", parameter)
-        )
+    indices = [Var(next(fresh_uid), f"i{at}") for at, parameter in enumerate(parameters) if parameter == "index"]
+    left = iter(indices)
+    variables = [
+        next(left) if parameter == "index" else TensorVar(next(fresh_uid), f"x{at}", _opened(parameter, indices))
+        for at, parameter in enumerate(parameters)
+    ]
     result = function(*(IndexExpr(index(v)) if isinstance(v, Var) else Tensor(v) for v in variables))
     body: Expr | Predicate
     if isinstance(result, Condition | bool):
         predicate = as_predicate(result)
-        for variable in variables:
-            if isinstance(variable, Var):
-                predicate = _close_predicate(predicate, variable)
+        for variable in indices:
+            predicate = _close_predicate(predicate, variable)
         return Function(parameters, predicate)
     body = as_tensor(result).node
     # The first parameters are the outermost: closing in order makes them the highest positions.
-    for variable in variables:
-        body = close(body, variable) if isinstance(variable, Var) else close_tensor(body, variable)
+    for tensor in variables:
+        body = close_tensor(body, tensor) if isinstance(tensor, TensorVar) else body
+    for variable in indices:
+        body = close(body, variable)
     return Function(parameters, body)
+
+
+def _opened(of: Type, indices: list[Var]) -> Type:
+    """Return the type of a parameter with variables for the indices of the function."""
+    count = len(indices)
+
+    def leaf(at: Leaf) -> Index:
+        if isinstance(at, Bound):
+            return index(indices[-1 - at.position]) if at.position < count else bound(at.position - count)
+        return index(at)
+
+    return map_type(of, lambda e: map_leaves(e, leaf))
 
 
 def _close_predicate(predicate: Predicate, variable: Var) -> Predicate:

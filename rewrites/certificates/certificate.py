@@ -4,6 +4,8 @@
      "rules": {name: hash}, "own": {name: {"law", "parameters", "statements", "grade", "says"}},
      "steps": [{"rule", "direction", "path", "with", "after"}, ...], "terms": [...]}
 
+A step by induction has the certificates of its two theorems as "lemmas".
+
 Programs are printed text. Arguments are encoded by `rewrites.certificates.term_json`. `after` is the hash of the
 program after a step. Loading a certificate replays it from the start program: `rewrites.kernel.rewrite` takes each step
 and proves its premises again. So nothing in a file is trusted. If the file and the replay disagree, the certificate is
@@ -29,6 +31,7 @@ from atl.files.atomic import as_path, reason, write_text
 from atl.parsing.parse import parse, parse_predicate
 from atl.prove import forget, statistics, without_smt
 from atl.text.printing import show, show_predicate, show_program
+from rewrites import kernel
 from rewrites.admission import described, is_of
 from rewrites.certificates import operands
 from rewrites.certificates.digests import Digests
@@ -36,6 +39,7 @@ from rewrites.certificates.operands import Formats, unknown
 from rewrites.certificates.rule_json import check_digests, names_of, rules_of, rules_written, used_ranks
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
+from rewrites.induction import ROWS
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, with_names_and_marks
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument
@@ -61,6 +65,7 @@ class _Line:
     path: Path
     arguments: dict[str, Json]
     after: str
+    lemmas: tuple[dict[str, Json], ...] = ()
 
     def written(self) -> dict[str, Json]:
         return {
@@ -69,6 +74,7 @@ class _Line:
             "path": list(self.path),
             "with": self.arguments,
             "after": self.after,
+            **({"lemmas": list(self.lemmas)} if self.lemmas else {}),
         }
 
 
@@ -89,6 +95,10 @@ def dumps(theorem: Theorem) -> str:
 
     Raises `CertificateError` if the encoding of a program or an argument would not be read back as the same term.
     """
+    return _laid_out(_written(theorem))
+
+
+def _written(theorem: Theorem) -> dict[str, Json]:
     steps = theorem.steps
     try:
         terms, arguments = written([dict(step.arguments) for step in steps], theorem.lhs.inputs)
@@ -97,11 +107,19 @@ def dumps(theorem: Theorem) -> str:
         raise CertificateError(f"the theorem cannot be saved: {error.summary}", required=error.required) from error
     names = names_of(steps)
     lines = [
-        _Line(number, names[step.rule], _DIRECTIONS[step.reverse], step.path, values, after)
+        _Line(
+            number,
+            names[step.rule],
+            _DIRECTIONS[step.reverse],
+            step.path,
+            values,
+            after,
+            tuple(map(_written, step.lemmas)),
+        )
         for number, (step, values, after) in enumerate(zip(steps, arguments, afters, strict=True), 1)
     ]
     _arguments(theorem.lhs, terms, lines, {name: rule for rule, name in names.items()})
-    data = {
+    return {
         "format": FORMAT,
         "start": _program_written(theorem.lhs, "start"),
         "end": _program_written(theorem.rhs, "end"),
@@ -111,7 +129,6 @@ def dumps(theorem: Theorem) -> str:
         **operands.written(theorem.lhs),
         **rules_written(steps, names),
     }
-    return _laid_out(data)
 
 
 def _afters(theorem: Theorem) -> list[str]:
@@ -120,7 +137,7 @@ def _afters(theorem: Theorem) -> list[str]:
     out: list[str] = []
     at = reflexivity(theorem.lhs)
     for step in theorem.steps:
-        at = rewrite(at, step.rule, step.path, step.arguments, reverse=step.reverse)
+        at = kernel.replay(at, step)
         out.append(digests.of_program(at.rhs))
     return out
 
@@ -210,22 +227,22 @@ def loads(
     if not isinstance(smt, bool):
         raise CertificateError(f"smt={brief(smt)}", required="smt=True or smt=False")
     with nullcontext() if smt else without_smt():
-        return _replayed_from(text, RULES if rules is None else rules, formats)
+        return _replayed_from(_object(text), RULES if rules is None else rules, formats)
 
 
-def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Formats) -> Theorem:
-    data = _object(text)
+def _replayed_from(data: dict[str, Json], rules: Mapping[str, Rule], formats: operands.Formats) -> Theorem:
     lines = [_line(number, step) for number, step in enumerate(data["steps"], 1)]
     start, end = _program(data["start"], "start"), _program(data["end"], "end")
     _check_assumptions(start, data["assumptions"])
     numbered = [(line.number, line.rule) for line in lines]
-    known = rules_of(numbered, data["rules"], data.get("own", {}), rules)
+    known = rules_of(numbered, data["rules"], data.get("own", {}), {**rules, ROWS.name: ROWS})
     arguments = _arguments(start, data["terms"], lines, known)
     check_digests(known, numbered, arguments, data["rules"])
     theorem = reflexivity(operands.with_packed(start, data.get("packed", []), formats))
     digests = Digests()
     for line, values in zip(lines, arguments, strict=True):
-        theorem = _replayed(theorem, line, known[line.rule], values)
+        lemmas = _lemmas(line, rules, formats)
+        theorem = _replayed(theorem, line, known[line.rule], values, lemmas)
         after = digests.of_program(theorem.rhs)
         if after != line.after:
             raise CertificateError(
@@ -247,6 +264,23 @@ def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Forma
         )
     # Take over the names and marks of the end program in the file.
     return with_names_and_marks(theorem, end.body)
+
+
+def _lemmas(line: _Line, rules: Mapping[str, Rule], formats: operands.Formats) -> tuple[Theorem, ...]:
+    """Replay the certificates of the theorems that a step needs."""
+    found = []
+    for each in line.lemmas:
+        try:
+            found.append(_replayed_from(_checked_parts(each), rules, formats))
+        except CertificateError as error:
+            raise CertificateError(
+                f"a theorem that step {line.number} needs is refused: {error.summary}",
+                step=line.number,
+                field="lemmas",
+                required=error.required,
+                numbers=error.numbers,
+            ) from error
+    return tuple(found)
 
 
 def _no_certificate(why: str) -> CertificateError:
@@ -279,6 +313,13 @@ def _object(text: str) -> dict[str, Json]:
         raise _no_certificate(f"the certificate is not valid JSON: {why}") from error
     if not isinstance(data, dict):
         raise _no_certificate("the certificate is JSON, but not an object")
+    if depth_of(data) > DEEPEST:
+        raise _no_certificate("the certificate is nested more deeply than any term")
+    return _checked_parts(data)
+
+
+def _checked_parts(data: dict[str, Json]) -> dict[str, Json]:
+    """Check the format and the types of the parts of a certificate."""
     if data.get("format") != FORMAT:
         raise CertificateError(
             f"the format is {abbreviated(data.get('format'))}",
@@ -286,8 +327,6 @@ def _object(text: str) -> dict[str, Json]:
             required=FORMAT,
             suggestions=("derive the theorem again with this version, and save it",),
         )
-    if depth_of(data) > DEEPEST:
-        raise _no_certificate("the certificate is nested more deeply than any term")
     for name in dict.fromkeys((*_PARTS, *data)):
         wanted = _PARTS.get(name) or _OPTIONAL_PARTS.get(name)
         if wanted is None:
@@ -311,13 +350,20 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _line(number: int, data: Json) -> _Line:
+    lemmas = data.get("lemmas", []) if isinstance(data, dict) else []
     match data:
         case {"rule": str(rule), "direction": str(way), "path": [*path], "with": dict(values), "after": str(after)} if (
-            len(data) == 5 and way in _DIRECTIONS and all(type(position) is int for position in path)
+            len(data) == 5 + ("lemmas" in data)
+            and way in _DIRECTIONS
+            and all(type(position) is int for position in path)
+            and isinstance(lemmas, list)
+            and len(lemmas) == (0 if "lemmas" not in data else 2)
+            and all(isinstance(each, dict) for each in lemmas)
         ):
-            return _Line(number, rule, way, tuple(path), values, after)
+            return _Line(number, rule, way, tuple(path), values, after, tuple(lemmas))
     required = (
-        'a rule, a direction ("forward" or "reverse"), a path of integers, arguments ("with") and a hash ("after")'
+        'a rule, a direction ("forward" or "reverse"), a path of integers, arguments ("with") and a hash ("after"); '
+        'for an induction also two certificates ("lemmas")'
     )
     raise CertificateError(f"{abbreviated(data)} is not a step", step=number, field="steps", required=required)
 
@@ -422,9 +468,20 @@ def _summary(error: BaseException) -> str:
     return error.summary if isinstance(error, ATLError) else str(error) or type(error).__name__
 
 
-def _replayed(theorem: Theorem, line: _Line, rule: Rule, arguments: dict[str, Argument]) -> Theorem:
+def _replayed(
+    theorem: Theorem, line: _Line, rule: Rule, arguments: dict[str, Argument], lemmas: tuple[Theorem, ...]
+) -> Theorem:
+    reverse = line.direction == "reverse"
+    if (rule is ROWS) != bool(lemmas):
+        raise CertificateError(
+            f"{rule.name} {'needs two theorems' if rule is ROWS else 'is a rule, which needs no theorems'}",
+            step=line.number,
+            field="lemmas",
+        )
     try:
-        return rewrite(theorem, rule, line.path, arguments, reverse=line.direction == "reverse")
+        if lemmas:
+            return kernel.induction(theorem, line.path, arguments, *lemmas, reverse=reverse)
+        return rewrite(theorem, rule, line.path, arguments, reverse=reverse)
     except ATLError as error:
         raise CertificateError(
             error.summary,
@@ -474,10 +531,15 @@ def _rocq(steps: int) -> list[str]:
 def _ourselves(theorem: Theorem, rule_status: Mapping[str, str]) -> list[str]:
     return [
         "  the kernel, the functions that build and compare terms, and the prover",
-        *_rules_text(theorem.steps, rule_status),
-        _premises_text(theorem.steps),
-        *_decided_by_z3(theorem.steps),
+        *_rules_text(_with_lemmas(theorem.steps), rule_status),
+        _premises_text(_with_lemmas(theorem.steps)),
+        *_decided_by_z3(_with_lemmas(theorem.steps)),
     ]
+
+
+def _with_lemmas(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps, each after those of the theorems that it needs."""
+    return [each for step in steps for each in (*(s for t in step.lemmas for s in _with_lemmas(t.steps)), step)]
 
 
 def _indented(text: str) -> str:
@@ -559,7 +621,7 @@ class Verdict:
     @property
     def rule_status(self) -> Mapping[str, str]:
         """The proof status of each rule used, in words."""
-        used = self.result.steps if isinstance(self.result, Theorem) else ()
+        used = _with_lemmas(self.result.steps) if isinstance(self.result, Theorem) else ()
         return {step.rule.name: status_text(step.rule) for step in used}
 
     def __str__(self) -> str:

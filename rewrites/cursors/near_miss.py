@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, assert_never
 
+from atl.core.operations import INFIX
 from atl.core.terms import Binary
 from atl.core.traversal import subterm
 from atl.errors import ATLError, shortened
-from atl.text.index_notation import INFIX
 from atl.text.printing import place_of, show_index, show_predicate, text_at
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.text_pattern import (

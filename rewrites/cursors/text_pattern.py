@@ -10,23 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from atl.core import terms
 from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Size, Xor, index, map_leaves
 from atl.core.marks import LetMark, LoopMark, Mark
+from atl.core.operations import UNARY
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
 from atl.core.traversal import Path, children, conditions_in, names_bound, names_given, own_indices, static
 from atl.errors import ATLError, ParseError, brief
-from atl.parsing.parse_index import IndexReader, Token
-from atl.text.index_notation import BINDERS, INFIX, Level
+from atl.parsing.parse_index import IndexReader, Token, infix_level
+from atl.text.index_notation import BINDERS, OPERATIONS_BY_TOKEN, PREFIX, Level
 from rewrites.cursors.cursor import Cursor
 
 _HOLE: Final = re.compile(r"(?<!\w)_(?!\w)")
 _NAMED_HOLE: Final = re.compile(r"_[0-9]+_")
-_BINDS: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
-_SIGNS: Final[dict[str, terms.BinaryOp]] = {sign: op for op, sign in INFIX.items()}
-_UNARY: Final[frozenset[str]] = frozenset(get_args(terms.UnaryOp)) - {"neg"}
+_UNARY: Final[frozenset[str]] = frozenset(UNARY) - {*PREFIX}
 
 
 def is_name(text: str) -> bool:
@@ -110,7 +109,7 @@ class _PatternReader(IndexReader):
                 for position in self.list_of(self.index, "]", "indices"):
                     left = Wanted(terms.Access, indices=(position,), parts=(left,), span=(start, self.last.stop))
                 continue
-            binds = _BINDS.get(token.text, -1) if token.kind == "symbol" else -1
+            binds = infix_level(token)
             if binds < at_least:
                 return left
             self.advance()
@@ -129,11 +128,16 @@ class _PatternReader(IndexReader):
                 return self._binder(self.advance())
             case "word", "let":
                 return self._let()
+            case "word", "rec":
+                return self._rec()
             case "word", word if word in terms.OPERATORS_BY_WORD:
                 return self._reshape(self.advance())
             case "symbol", "-":
                 self.advance()
                 return Wanted(terms.Unary, static=("neg",), parts=(self.expression(Level.POSTFIX),))
+            case "word", "not":
+                self.advance()
+                return Wanted(terms.Unary, static=("invert",), parts=(self.expression(Level.POSTFIX),))
             case "symbol", "[":
                 return self._guard()
             case "symbol", "(":
@@ -159,6 +163,22 @@ class _PatternReader(IndexReader):
 
     def _binder(self, start: Token) -> Wanted:
         monoid = BINDERS[start.text]
+        name, bounds, mark = self._range()
+        of: type[terms.Expr] = terms.Gen if monoid is None else terms.Reduce
+        static = () if monoid is None else (monoid,)
+        return Wanted(of, static, name, bounds, parts=(self.expression(),), mark=mark)
+
+    def _rec(self) -> Wanted:
+        self.advance()
+        name, bounds, mark = self._range()
+        rows = self.name("a tensor")
+        self.name("from")
+        init = self.expression()
+        self.expect("in", "before the later rows")
+        return Wanted(terms.Rec, (), name or _unless_hole(rows), bounds, parts=(init, self.expression()), mark=mark)
+
+    def _range(self) -> tuple[str | None, tuple[Index, Index], LoopMark | None]:
+        """Parse the range of a binder in brackets: its name (None for a hole), its bounds and its mark, if any."""
         self.expect("[", "before the range")
         low = index(0)
         if self.after_next.text != "<":
@@ -169,9 +189,7 @@ class _PatternReader(IndexReader):
         high = self.index()
         mark = self.mark(LoopMark) if self.sees("|") else None
         self.expect("]", "after the range")
-        of: type[terms.Expr] = terms.Gen if monoid is None else terms.Reduce
-        static = () if monoid is None else (monoid,)
-        return Wanted(of, static, name, (low, high), parts=(self.expression(),), mark=mark)
+        return name, (low, high), mark
 
     def _let(self) -> Wanted:
         self.advance()
@@ -215,6 +233,8 @@ class _PatternReader(IndexReader):
                 condition = self._guarded()
                 self.expect(",", "after the condition")
                 return Wanted(terms.Select, condition=condition, parts=self._operands(2))
+            case "where":
+                return Wanted(terms.Where, parts=self._arguments(3))
             case "cast":
                 self.advance()
                 dtype = self.name("an element type")
@@ -234,7 +254,9 @@ class _PatternReader(IndexReader):
 def _joined(sign: str, left: Wanted, right: Wanted) -> Wanted:
     if sign == "++":
         return Wanted(terms.Concat, parts=(left, right))
-    return Wanted(terms.Binary, static=(_SIGNS[sign],), parts=(left, right))
+    if sign == "!=":
+        return Wanted(terms.Unary, static=("invert",), parts=(_joined("=", left, right),))
+    return Wanted(terms.Binary, static=(OPERATIONS_BY_TOKEN[sign],), parts=(left, right))
 
 
 def _unless_hole(name: str) -> str | None:

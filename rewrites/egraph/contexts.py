@@ -17,6 +17,7 @@ from atl.checks.wellformed import stores_everything
 from atl.core import terms
 from atl.core.index import Array, Index, Var, index
 from atl.core.predicate import FALSE, TRUE, Predicate, conjuncts, negation, predicate_order, within
+from atl.core.substitution import type_in
 from atl.core.traversal import Child, children, conditions_in, own_indices, static
 from atl.prove import Facts, Proved, holds, prove
 from atl.text.printing import show_predicate
@@ -106,7 +107,8 @@ class Contexts:
             made = self._of((*made.loops, (low, high)), made.tensors, made.guards, dead=made.dead, folded=made.folded)
         for bound in part.tensors:
             of: terms.Type = getattr(term, bound.value).type
-            types = (*made.tensors, terms.Type(of.dtype, at.scope.shape(of)))
+            inside = type_in(part, bound, of)
+            types = (*made.tensors, terms.Type(of.dtype, made.scope.shape(inside)))
             made = self._of(made.loops, types, made.guards, dead=made.dead, folded=made.folded)
         return made
 
@@ -115,11 +117,19 @@ class Contexts:
         match term:
             case terms.Reduce(monoid):
                 folded = monoid != "sum"
-            case terms.Gen() | terms.Reshape() | terms.Concat():
+            case terms.Gen() | terms.Rec() | terms.Reshape() | terms.Concat():
                 folded = at.folded
             case terms.Let():
                 folded = at.folded and bool(child.tensors)
-            case terms.Guard() | terms.Access() | terms.Unary() | terms.Binary() | terms.Select() | terms.Cast():
+            case (
+                terms.Guard()
+                | terms.Access()
+                | terms.Unary()
+                | terms.Binary()
+                | terms.Select()
+                | terms.Where()
+                | terms.Cast()
+            ):
                 folded = False
             case (
                 terms.Input()

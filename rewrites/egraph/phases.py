@@ -11,7 +11,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from atl.core.terms import MONOIDS, OPERATORS_BY_WORD, ZERO_AT_ZERO
+from atl.core.operations import ZERO_AT_ZERO
+from atl.core.terms import MONOIDS, OPERATORS_BY_WORD
 from atl.errors import InvalidArgument, brief
 from rewrites.errors import unknown_name
 from rewrites.named_operators import AMOUNTS, MATRIX_OPERATORS, PADS_AND_TRUNCATIONS
@@ -121,7 +122,7 @@ ANY_TERM: Final = (
     "select_true-", "select_false-", "select_same-", "unfold_let-", "let_unused-", "transpose_transpose-",
     "truncr_flatten_split-", "flatten_split-", "split_flatten-", "truncr_padr-", "truncl_padl-", "padl_zero-",
     "padr_zero-", "truncl_zero-", "truncr_zero-", "truncr_of_concat-", "truncl_of_concat-", "concat_truncations+",
-    "unshear_shear-", "equal_index-", "min_same-", "max_same-", "add_zero-", "mul_one-", "neg_neg-",
+    "unshear_shear-", "equal_index-", "min_same-", "max_same-", "add_zero-", "mul_one-", "neg_neg-", "rec_empty-",
 )  # fmt: skip
 """Rules that match any term, and so would apply everywhere."""
 
@@ -148,7 +149,8 @@ UNDERDETERMINED: Final = (
     "max_range-", "min_range+", "min_range-", "split_by+", "split_by-", "padl_by+", "padl_by-", "padr_by+",
     "padr_by-", "truncl_by+", "truncl_by-", "truncr_by+", "truncr_by-", "place_by+", "place_by-", "mul_padding-",
     "mul_zero-", "sub_self-", "tile_product+", "tile_product-", "tile_max+", "tile_max-", "tile_min+", "tile_min-",
-    "max_repeat+", "max_repeat-", "min_repeat+", "min_repeat-",
+    "max_repeat+", "max_repeat-", "min_repeat+", "min_repeat-", "rec_one-", "rec_split+", "rec_split-",
+    "rec_get_first-", "rec_get-", "rec_truncate+", "rec_truncate-", "rec_column+", "rec_blocks+", "rec_blocks-",
 )  # fmt: skip
 """Rules whose matched side does not determine all parameters, or is not a pattern, and that have no enumerator."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Final
 
 from atl.core.index import Var, index
 from atl.core.predicate import within
 from atl.core.terms import OPERATORS_BY_WORD, Binary, Gen, Reduce, Reshape, Unary
 from atl.core.traversal import conditions_in, own_indices, static
+from atl.text.markup import Html, element, joined, lines, svg
 from atl.text.printing import show_index, show_predicate
 from rewrites.egraph.pricing.extraction import Node, Nodes
 from rewrites.egraph.terms import Head
@@ -22,7 +22,6 @@ LONGEST: Final = 48
 MAX_NODES: Final = 8
 """Maximum number of nodes shown for a class; the others are counted."""
 _NOTHING: Final[Mapping[int, Node]] = {}
-_BOLD: Final = ' font-weight="bold"'
 
 
 def drawn(
@@ -48,11 +47,8 @@ def drawn(
     body = [_edge(at[name], at[part]) for name in at for part in _parts(nodes[name]) if part in at]
     body += [_box(at[name], texts[name], dark=name in chosen) for name in at]
     if left_out:
-        body.append(f'<text x="{GAP}" y="{y}">… and {left_out} more classes</text>')
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:.0f}" height="{y + GAP:.0f}" '
-        f'font-family="monospace" font-size="11">\n' + "\n".join(body) + "\n</svg>\n"
-    )
+        body.append(element("text", f"… and {left_out} more classes", x=GAP, y=y))
+    return svg(round(across), round(y + GAP), lines(body), font_family="monospace", font_size=11)
 
 
 def _chosen_first(nodes: Sequence[Node], chosen: Node | None) -> Sequence[Node]:
@@ -106,20 +102,19 @@ def _label(head: Head) -> str:
     return " ".join([*word, *said, *indices, *conditions])[:LONGEST]
 
 
-def _edge(above: tuple[float, float, float, float], below: tuple[float, float, float, float]) -> str:
+def _edge(above: tuple[float, float, float, float], below: tuple[float, float, float, float]) -> Html:
     (x, y, width, height), (u, v, wide, _) = above, below
-    return f'<path d="M{x + width / 2:.0f} {y + height:.0f} L{u + wide / 2:.0f} {v:.0f}" stroke="#b8b8b8" fill="none"/>'
+    line = f"M{x + width / 2:.0f} {y + height:.0f} L{u + wide / 2:.0f} {v:.0f}"
+    return element("path", d=line, stroke="#b8b8b8", fill="none")
 
 
-def _box(at: tuple[float, float, float, float], lines: Sequence[str], *, dark: bool) -> str:
-    x, y, width, height = at
+def _box(at: tuple[float, float, float, float], labels: Sequence[str], *, dark: bool) -> Html:
+    x, y, width, height = map(round, at)
     ink, paper = ("#fff", "#345") if dark else ("#222", "#f6f6f2")
-    text = "".join(
-        f'<text x="{x + 7:.0f}" y="{y + LINE * (k + 1):.0f}" fill="{ink}"{_BOLD if dark and not k else ""}>'
-        f"{escape(line)}</text>"
-        for k, line in enumerate(lines)
-    )
-    return (
-        f'<rect x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{height:.0f}" rx="4" fill="{paper}" '
-        f'stroke="#666"/>{text}'
-    )
+    box = element("rect", x=x, y=y, width=width, height=height, rx=4, fill=paper, stroke="#666")
+    weights = ["bold" if dark else None, *(None for _ in labels[1:])]
+    texts = [
+        element("text", label, x=x + 7, y=y + LINE * (k + 1), fill=ink, font_weight=weight)
+        for k, (label, weight) in enumerate(zip(labels, weights, strict=True))
+    ]
+    return joined([box, texts])

@@ -115,7 +115,7 @@ class Match:
         if places or locals_:
             parameters: list[Parameter] = ["index"] * len(places)
             for at in applied.tensors:
-                of = self._outside(at.type, indices)
+                of = self._parameter(at.type, indices, kept)
                 if of is None:
                     return False
                 parameters.append(of)
@@ -125,15 +125,15 @@ class Match:
         self._note_extents(applied.name, found.type, indices)
         return True
 
-    def _outside(self, of: Type, indices: int) -> Type | None:
-        """Return the type of a let-bound tensor outside of the pattern's binders."""
+    def _parameter(self, of: Type, indices: int, kept: Mapping[int, int]) -> Type | None:
+        """Return the type of a tensor that is bound in the pattern, under the indices that become parameters."""
         extents = []
         for extent in of.shape:
             known = self._known(extent, indices)
-            lowered = None if known is None else _lowered(known, indices)
-            if lowered is None:
+            moved = None if known is None else _remapped(known, indices, kept)
+            if moved is None:
                 return None
-            extents.append(lowered)
+            extents.append(moved)
         return Type(None, tuple(extents))
 
     def _note_extents(self, name: str, of: Type, indices: int) -> None:

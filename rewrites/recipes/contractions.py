@@ -1,4 +1,4 @@
-"""Contractions: sums of products in register tiles, over packed operands, with their epilogues."""
+"""Contractions: sums of products, and other reductions of two operands, in register tiles over packed operands."""
 
 from __future__ import annotations
 
@@ -9,22 +9,32 @@ from typing import Any, Final
 from atl.core import index as ix
 from atl.core import terms
 from atl.core.program import Program
-from lowering.targets.machine import itemsize
-from rewrites.cursors.cursor import Cursor, cursor_at
+from atl.core.traversal import Path
+from lowering.targets.machine import SPARE_REGISTERS, itemsize, power_of_two
+from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.cursors.targets import Handle
 from rewrites.errors import DoesNotApply
-from rewrites.recipes.declaration import Context, recipe
+from rewrites.recipes.declaration import Context, recipe, schedule_each
 from rewrites.recipes.structure import Loop, Read, everywhere, loop_at, reads_below, target_of, unused_name
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A sum of products: the generations around it and the sums, from the outside in, and the elements it reads."""
+    """A sum of products, or another reduction of a term of two operands or more.
+
+    `loops` are the generations around it, and `sums` the reductions, from the outside in. `reads` are the elements that
+    the term reads.
+    """
 
     sum: Cursor
     loops: tuple[Loop, ...]
     sums: tuple[Loop, ...]
     reads: tuple[Read, ...]
+
+    @property
+    def is_sum(self) -> bool:
+        """True if the terms are added."""
+        return scalar_monoid(self.sum) == "sum"
 
     @property
     def column(self) -> Loop:
@@ -54,21 +64,34 @@ class Contraction:
 
 
 def contractions(program: Program) -> Iterator[Contraction]:
-    """Yield the sums of products whose elements are scalars, with at least one loop around each."""
+    """Yield the reductions of scalar terms of two operands or more, with at least one loop around each."""
     for cursor in everywhere(program):
-        if _is_sum(cursor) and not (cursor.above is not None and _is_sum(cursor.above)):
+        monoid = scalar_monoid(cursor)
+        if monoid is not None and not (cursor.above is not None and scalar_monoid(cursor.above) == monoid):
             loops, sums, body = _loops_around(cursor), [loop_at(cursor)], cursor.child(0)
-            while isinstance(body.term, terms.Guard) or _is_sum(body):
-                sums += [loop_at(body)] if _is_sum(body) else []
+            while isinstance(body.term, terms.Guard) or scalar_monoid(body) == monoid:
+                sums += [] if isinstance(body.term, terms.Guard) else [loop_at(body)]
                 body = body.child(0)
             reads = tuple(reads_below(body))
             once = len({(read.name, read.indices) for read in reads}) == len(reads)
-            if loops and isinstance(body.term, terms.Binary) and body.term.op == "mul" and len(reads) > 1 and once:
+            if loops and len(reads) > 1 and once and is_pointwise(body):
                 yield Contraction(cursor, loops, tuple(sums), reads)
 
 
-def _is_sum(cursor: Cursor) -> bool:
-    return isinstance(cursor.term, terms.Reduce) and cursor.term.monoid == "sum" and not cursor.term.type.rank
+def scalar_monoid(cursor: Cursor) -> terms.Monoid | None:
+    """Return the monoid of a reduction of scalars; None for any other term."""
+    return cursor.term.monoid if isinstance(cursor.term, terms.Reduce) and not cursor.term.type.rank else None
+
+
+POINTWISE: Final = (
+    terms.Input, terms.Local, terms.Constant, terms.Value, terms.Access, terms.Unary, terms.Binary, terms.Select,
+    terms.Cast,
+)  # fmt: skip
+
+
+def is_pointwise(cursor: Cursor) -> bool:
+    """Return whether a term computes with elements only, without loops, guards and lets."""
+    return all(isinstance(each.term, POINTWISE) for each in walk(cursor))
 
 
 def _loops_around(cursor: Cursor) -> tuple[Loop, ...]:
@@ -83,15 +106,12 @@ def _loops_around(cursor: Cursor) -> tuple[Loop, ...]:
 
 
 def _is_read_for(extent: ix.Index, loop: Loop) -> bool:
-    return any(
-        isinstance(atom, ix.Read) and loop.variable in ix.atoms(index)
-        for atom in ix.atoms(extent)
-        for index in getattr(atom, "indices", ())
-    )
+    arrays = [atom for atom in ix.atoms(extent) if isinstance(atom, ix.Read)]
+    return any(loop.variable in ix.atoms(index) for atom in arrays for index in atom.indices)
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class EnclosingLoop:
     """A loop around a tile, and whether an operand depends on it."""
 
     loop: Loop
@@ -103,17 +123,24 @@ class Tiling:
 
     def __init__(self, s: Any, found: Contraction) -> None:
         self.s = s
-        self.found = found
         self.sum: Handle = s.find(found.sum.path)
         names = [loop.variable.name for loop in found.loops]
         for loop in found.loops if len(set(names)) < len(names) else ():
             s.rename(loop.path, unused_name(s.goal, loop.variable.name))
-        self.found = next(each for each in contractions(s.goal) if each.sum.path == self.sum.path)
+        self.found = self.now()
+
+    def now(self, at: Path | None = None) -> Contraction:
+        """Return the contraction as it is now, or the one below a place. Raises `DoesNotApply` if it is lost."""
+        top = self.sum.path if at is None else at
+        for each in contractions(self.s.goal):
+            if each.sum.path == top or (at is not None and each.sum.path[: len(top)] == top):
+                return each
+        raise DoesNotApply("the sum is no longer a sum of scalars", required="loops that can be tiled around a sum")
 
     @property
     def loops(self) -> tuple[Loop, ...]:
         """The loops around the sum now."""
-        return next(each for each in contractions(self.s.goal) if each.sum.path == self.sum.path).loops
+        return self.now().loops
 
     def at(self, number: int) -> Any:
         """Return a target for the loop of this number."""
@@ -128,24 +155,23 @@ class Tiling:
         self.s.accumulate(target_of(self.s.goal, self.sum.path), name=name).mark(name, "registers")
         self.buffer = self.s.find(name)
 
-    def block(self, row: Loop, terms: int) -> None:
-        """Compute the sum in blocks of terms, outside of the row loop: ⊞i ⊞j Σp e → Σpo ⊞i ⊞j Σpi e."""
+    def block(self, row: Loop, depth: int) -> None:
+        """Compute the sum in blocks of `depth` terms, outside of the row loop: ⊞i ⊞j Σp e → Σpo ⊞i ⊞j Σpi e."""
         first = self.position(row)
         paths = [loop.path for loop in self.loops[first:]]
-        self.s.tile(target_of(self.s.goal, self.sum.path), terms)
+        self.s.tile(target_of(self.s.goal, self.sum.path), depth)
         for path in reversed(paths):
             self.s.interchange(target_of(self.s.goal, path))
-        top = paths[0]
-        inner = next(each for each in contractions(self.s.goal) if each.sum.path[: len(top)] == top)
-        self.found, self.sum = inner, self.s.find(inner.sum.path)
+        self.found = self.now(paths[0])
+        self.sum = self.s.find(self.found.sum.path)
 
-    def by_registers(self, row: Loop, rows: int, columns: int, terms: int, name: str) -> None:
-        """Tile by rows x columns, and the sum by a number of terms unless that is 0.
+    def by_registers(self, row: Loop, rows: int, columns: int, depth: int, name: str) -> None:
+        """Tile by rows x columns, and the sum by `depth` terms unless that is 0.
 
         The operand of a tile's columns is copied once for all rows.
         """
-        if terms:
-            self.block(row, terms)
+        if depth:
+            self.block(row, depth)
         s, column = self.s, self.found.column
         wide = column.trips is None or column.trips > columns
         tall = row.trips is None or row.trips > 2 * rows
@@ -177,12 +203,12 @@ class Tiling:
             is_window = straight and any(read.factor(each) != 0 for each in self.found.sums)
             (self.s.pad if is_window and place else self.s.pack)(read.name, **place)
 
-    def loops_around_tile(self, operand: str) -> list[Around]:
+    def loops_around_tile(self, operand: str) -> list[EnclosingLoop]:
         """Return the loops around the buffer of the sums that repeat, from the inside out, with what they move."""
         tile = cursor_at(self.s.goal, self.buffer.path)
         reads = [read for read in reads_below(tile) if read.name == operand]
         loops = [loop_at(each) for each in tile.spine()[-2::-1] if isinstance(each.term, terms.Gen | terms.Reduce)]
-        return [Around(loop, any(read.depends_on(loop) for read in reads)) for loop in loops if loop.trips != 1]
+        return [EnclosingLoop(loop, any(read.depends_on(loop) for read in reads)) for loop in loops if loop.trips != 1]
 
     def by_innermost(self, extent: int, name: str) -> None:
         """Tile the innermost loop only."""
@@ -192,62 +218,62 @@ class Tiling:
         self.accumulate(name)
 
 
-SHARE: Final = 4
-"""An operand larger than the last cache divided by this is read in blocks."""
-
-
-def _terms(found: Contraction, row: Loop, context: Context) -> int:
+def _depth(found: Contraction, row: Loop, context: Context) -> int:
     """Return the number of terms in a block, or 0 if the operand with the rows is small or of unknown size."""
-    terms, rows = context.extent(found.sums[0].extent), context.extent(row.extent)
-    if len(found.sums) > 1 or terms is None or not rows:
+    extent, rows = context.extent(found.sums[0].extent), context.extent(row.extent)
+    if len(found.sums) > 1 or extent is None or not rows:
         return 0
-    fitting = (context.machine.l3 or context.machine.l2) // SHARE // (rows * itemsize(context.dtype))
-    return 0 if terms <= fitting else max(256, min(1024, 1 << max(0, fitting.bit_length() - 1)))
+    machine, size = context.machine, itemsize(context.dtype)
+    fitting = machine.resident // (rows * size)
+    _, columns = machine.register_tile(context.dtype)
+    most = (machine.l2 or machine.l1) // 4 // (columns * size)  # the copied columns take a quarter of L2
+    return 0 if extent <= fitting else max(machine.panel_depth(context.dtype), power_of_two(min(most, fitting)))
 
 
 def _each(
     s: Any, fits: Callable[[Contraction], bool], schedule: Callable[[Tiling, str], object], required: str
 ) -> None:
-    """Schedule each contraction that fits; those that a tactic refuses are left as they are. Raises `DoesNotApply`."""
-    refused: list[Handle] = []
-    failure: DoesNotApply | None = None
-    scheduled = 0
-    while True:
-        passed = {place.path for place in refused}
-        found = next((each for each in contractions(s.goal) if each.sum.path not in passed and fits(each)), None)
-        if found is None:
-            break
-        branch = s.branch()
-        try:
-            schedule(Tiling(branch, found), unused_name(branch.goal, "acc"))
-        except DoesNotApply as error:
-            refused.append(s.find(found.sum.path))
-            failure = failure or error
-        else:
-            s.continue_as(branch)
-            scheduled += 1
-    if not scheduled:
-        raise failure or DoesNotApply(f"the goal lacks {required}", required=required)
+    """Schedule each contraction that fits. Raises `DoesNotApply`."""
+    schedule_each(
+        s,
+        lambda program: filter(fits, contractions(program)),
+        lambda branch, found: schedule(Tiling(branch, found), unused_name(branch.goal, "acc")),
+        required,
+    )
 
 
-@recipe(tile=lambda context: context.machine.register_tiles(context.dtype), terms=lambda context: (None, 512, 256))
-def tile_sums(s: Any, *, context: Context, tile: tuple[int, int], terms: int | None) -> None:
+def _depths(context: Context) -> tuple[int | None, ...]:
+    panel = context.machine.panel_depth(context.dtype)
+    return None, 2 * panel, panel
+
+
+def vector_widths(context: Context) -> list[int]:
+    """Return numbers of elements that fit in vector registers as a row of sums, the preferred one first."""
+    free = max(1, context.machine.vector_registers - SPARE_REGISTERS)
+    return [min(vectors, free) * context.machine.lanes(context.dtype) for vectors in (4, 8, 2)]
+
+
+@recipe(tile=lambda context: context.machine.register_tiles(context.dtype), depth=_depths)
+def tile_sums(s: Any, *, context: Context, tile: tuple[int, int], depth: int | None) -> None:
     """Compute sums of products in register tiles over packed operands: Σp a * b → let acc := Σp ⊞ii ⊞ji a * bp in …
 
     This suits sums in which an operand is reused for all rows of a tile, as in a product of matrices, a convolution of
-    channels, or attention. Sums are computed in blocks of `terms`; None means blocks if the operand with the rows is
-    known to be larger than a share of the last cache.
+    channels, or attention. It also suits other terms and reductions: Σp |a - b|, min[p] a + b. Sums are computed in
+    blocks of `depth` terms; None means blocks if the operand with the rows is known to be larger than a share of the
+    last cache. Maxima and minima are not computed in blocks.
     """
 
     def schedule(tiling: Tiling, name: str) -> None:
         row = tiling.found.row
         assert row is not None
-        tiling.by_registers(row, *tile, _terms(tiling.found, row, context) if terms is None else terms, name)
+        blocked = _depth(tiling.found, row, context) if depth is None else depth
+        # Rows of a block of maxima would have guards, whose zeros would enter the maxima of all blocks.
+        tiling.by_registers(row, *tile, blocked if tiling.found.is_sum else 0, name)
 
     _each(s, lambda found: found.row is not None, schedule, "an operand that some rows share, as B[p, j] for all i")
 
 
-@recipe(width=lambda context: tuple(vectors * context.machine.lanes(context.dtype) for vectors in (4, 8, 2)))
+@recipe(width=vector_widths)
 def accumulate_columns(s: Any, *, width: int) -> None:
     """Accumulate `width` columns in registers: ⊞j Σp a(p) * b(p, j) → ⊞jo let acc := Σp ⊞ji a * b in …
 

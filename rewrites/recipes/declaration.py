@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
+from itertools import islice
 from math import prod
-from typing import Any, Final, TypeAlias
+from traceback import extract_tb
+from types import FunctionType
+from typing import Any, Final, TypeAlias, TypeVar
 
 from atl.core import index as ix
-from atl.errors import InvalidArgument, brief
+from atl.core.program import Program
+from atl.errors import ATLError, InvalidArgument, Source, brief, shortened
+from atl.parameters import wrong_arguments
 from lowering.targets.machine import Machine
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.tactic import check_documented, name_of
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a recipe may know besides the goal: the machine, and the sizes if they are known.
+    """The input of a recipe in addition to the goal: the machine, and the sizes if they are known.
 
     `dtype` is the element type of the result. `parallel` is True if threads may share loops.
     """
@@ -46,6 +52,7 @@ Choices: TypeAlias = Callable[[Context], Sequence[Any]]
 
 Scheduling: TypeAlias = Callable[..., object]
 """A function `schedule(s, **parameters)` that makes calls on a session. A parameter `context` gets the `Context`."""
+CONTEXT: Final = "context"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +88,8 @@ class Recipe:
     def __call__(self, s: Any, context: Context, **parameters: Any) -> Any:
         """Run the recipe on a session. Parameters that are not passed get their preferred values.
 
-        If a call fails, the session is unchanged.
+        If a call fails, the session is unchanged. Raises the error of the recipe if that is an `ATLError`, and
+        `InvalidArgument` for any other exception in it.
         """
         unknown = [name for name in parameters if name not in self.choices]
         if unknown:
@@ -90,10 +98,68 @@ class Recipe:
                 required=f"parameters among {', '.join(self.choices) or '(none)'}",
             )
         preferred = {name: self.values(name, context)[0] for name in self.choices if name not in parameters}
-        asked = {"context": context} if "context" in signature(self.schedule).parameters else {}
+        asked = {CONTEXT: context} if CONTEXT in signature(self.schedule).parameters else {}
         branch = s.branch()
-        self.schedule(branch, **preferred, **parameters, **asked)
+        try:
+            self.schedule(branch, **preferred, **parameters, **asked)
+        except ATLError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
         return s.continue_as(branch)
+
+    def _failure(self, error: Exception) -> InvalidArgument:
+        """Return the error for an exception in the recipe, with the innermost line of the recipe's file."""
+        _, *frames = extract_tb(error.__traceback__)  # the first is the call of the recipe
+        own = [frame for frame in frames if frame.filename == frames[0].filename]
+        place = f" at {Source(own[-1].filename, own[-1].lineno or 0)}" if own else ""
+        return InvalidArgument(
+            f"the recipe {self.name} raised {type(error).__name__}: {shortened(str(error), 200)}{place}",
+            required="a function that raises DoesNotApply if the goal does not have its form",
+        )
+
+
+T = TypeVar("T")
+
+
+def schedule_each(
+    s: Any, find: Callable[[Program], Iterable[T]], schedule: Callable[[Any, T], object], required: str
+) -> None:
+    """Schedule each part of the goal that `find` yields, on a branch; a scheduled part is not found again.
+
+    Parts that a tactic refuses are left as they are. Raises `DoesNotApply` if all are, or if there are none.
+    """
+    refused: list[DoesNotApply] = []
+    scheduled = False
+    for _ in list(find(s.goal)):
+        found = next(islice(find(s.goal), len(refused), None), None)
+        if found is None:
+            break
+        branch = s.branch()
+        try:
+            schedule(branch, found)
+        except DoesNotApply as error:
+            refused.append(error)
+        else:
+            s.continue_as(branch)
+            scheduled = True
+    if not scheduled:
+        raise refused[0] if refused else DoesNotApply(f"the goal lacks {required}", required=required)
+
+
+def _check_parameters(schedule: Scheduling, choices: Mapping[str, Choices]) -> None:
+    """Raise `InvalidArgument` unless a recipe can be called with a session, its choices, and the context if it asks."""
+    if CONTEXT in choices:
+        raise InvalidArgument(
+            f"the choices {CONTEXT}= of the recipe {name_of(schedule)}",
+            required=f"another name: the parameter {CONTEXT} gets the Context",
+        )
+    asked = dict.fromkeys([*choices, *([CONTEXT] if CONTEXT in signature(schedule).parameters else [])])
+    try:
+        signature(schedule).bind(None, **asked)
+    except TypeError:
+        label = f"the recipe {name_of(schedule)}"
+        raise wrong_arguments(label, schedule, (None,), asked, receiver=False) from None
 
 
 def recipe(**choices: Choices) -> Callable[[Scheduling], Recipe]:
@@ -124,9 +190,10 @@ def recipe(**choices: Choices) -> Callable[[Scheduling], Recipe]:
             )
 
     def declare(schedule: Scheduling) -> Recipe:
-        if not callable(schedule) or not hasattr(schedule, "__name__"):
+        if not isinstance(schedule, FunctionType):
             raise InvalidArgument(f"{brief(schedule)} is not a recipe", required="@recipe() on a function of a session")
-        check_documented(schedule)
+        check_documented(schedule, "recipe")
+        _check_parameters(schedule, choices)
         return Recipe(schedule, choices)
 
     return declare

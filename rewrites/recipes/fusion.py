@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import prod
 from typing import Any, Final
 
 from atl.core import index as ix
 from atl.core import terms
 from atl.core.program import Program
-from lowering.targets.machine import SPARE_REGISTERS, itemsize
+from lowering.targets.machine import SPARE_REGISTERS, itemsize, power_of_two
 from rewrites.cursors.cursor import walk
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.contractions import contractions
-from rewrites.recipes.declaration import Context, recipe
+from rewrites.recipes.declaration import Context, recipe, schedule_each
+from rewrites.recipes.preparation import unroll_all_taps
 from rewrites.recipes.structure import Loop, Nest, Read, as_read, loop_at, outer_nests, reads_below, target_of
 
 
 class Relation(Enum):
-    """How a dimension of a let is read by the loop of the same number."""
+    """The index at which the loop of the same number reads a dimension of a let."""
 
     SAME = auto()
     """At the loop's own index."""
@@ -148,26 +150,23 @@ def groups(program: Program) -> list[Group]:
     return [Group(by_name[name], tuple(found)) for name, found in members.items()]
 
 
-def _groups(s: Any, fits: Callable[[Group], bool], required: str) -> Iterator[Group]:
-    """Yield the groups of lets that fit, each as it is after the calls for those before. Raises `DoesNotApply`."""
-    done: set[str | None] = set()
-    while group := next((each for each in groups(s.goal) if each.root.name not in done and fits(each)), None):
-        done.add(group.root.name)
-        yield group
-    if not done:
-        raise DoesNotApply(f"the goal lacks {required}", required=required)
+def _each_group(s: Any, fits: Callable[[Group], bool], schedule: Callable[[Any, Group], object], required: str) -> None:
+    """Schedule each group of lets that fits. Raises `DoesNotApply`."""
+    schedule_each(s, lambda program: filter(fits, groups(program)), schedule, required)
 
 
 MAX_READS: Final = 12
-"""Maximum number of reads in an element of a let that neighbouring tiles of a few rows compute again."""
-LINES: Final = 8
-"""Cache lines in a row of a tile with windows."""
+"""Maximum number of elements read by a let of `jam_rows`, whose rows between two tiles are computed twice."""
 ROWS: Final = 16
-"""Rows of a tile with windows. Of 18 rows, which a window of three reads, 16 are not computed again."""
+"""Rows of a tile with windows. With windows of three rows, two rows in eighteen are computed twice."""
+BORDER: Final = 2
+"""Rows that a tile with windows of three rows reads in addition to its own."""
 
 
 def _tile_columns(context: Context) -> int:
-    return LINES * context.machine.line // itemsize(context.dtype)
+    """Return the columns of a tile with windows, a power of two: a buffer with its rows takes at most half of L1."""
+    machine = context.machine
+    return max(machine.line, power_of_two(machine.l1 // 2 // (ROWS + BORDER))) // itemsize(context.dtype)
 
 
 @recipe()
@@ -206,12 +205,18 @@ def fuse_epilogues(s: Any, *, tile: tuple[int, int]) -> None:
     The tiles have rows x columns that fit in registers, so `f` is applied to sums that are still there.
     """
     rows, columns = tile
-    for group in _groups(s, lambda each: _is_epilogue(each, s.goal), "a let of sums of products, and f(x[i, j])"):
+
+    def schedule(s: Any, group: Group) -> None:
         s.interchange(target_of(s.goal, group.root.loops[-2].path))
         for_columns, for_rows = _root(s, group).loops[-2:]
         s.tile([target_of(s.goal, for_columns.path), target_of(s.goal, for_rows.path)], [columns, rows])
         s.interchange(target_of(s.goal, _root(s, group).loops[-2].path))
         _stage(s, group, group.aligned - 1)
+
+    required = "a let of sums of products, and f(x[i, j])"
+    schedule_each(
+        s, lambda program: (each for each in groups(program) if _is_epilogue(each, program)), schedule, required
+    )
 
 
 def _is_epilogue(group: Group, program: Program) -> bool:
@@ -227,14 +232,18 @@ def fuse_rows(s: Any, *, rows: int) -> None:
 
     Rows are computed together, in tiles of `rows`, if a sum of products inside reuses an operand for all of them.
     """
-    for group in _groups(
-        s, lambda each: each.aligned > 0 and not each.has_window, "a let whose rows are read one by one"
-    ):
+
+    def schedule(s: Any, group: Group) -> None:
         row = group.root.loops[group.aligned - 1]
         reusing = {found.row.variable.name for found in contractions(s.goal) if found.row is not None}
         if row.variable.name in reusing and (row.trips is None or row.trips > rows):
             s.tile(target_of(s.goal, row.path), rows)
         _stage(s, group, group.aligned - 1)
+
+    def fits(group: Group) -> bool:
+        return group.aligned > 0 and not group.has_window
+
+    _each_group(s, fits, schedule, "a let whose rows are read one by one")
 
 
 def _rows_together(context: Context) -> list[int]:
@@ -249,11 +258,15 @@ def jam_rows(s: Any, *, rows: int) -> None:
 
     This suits one let that is cheap to compute and read through a window of rows, at its own column.
     """
-    for group in _groups(s, _is_cheap_window, "a let, and reads such as x[y + 1, x]"):
+
+    def schedule(s: Any, group: Group) -> None:
         *_, row, column = group.root.loops
         (producer,) = group.producers
+        unroll_all_taps(s)
         s.unroll_and_jam(target_of(s.goal, row.path), rows, share=producer.name)
         s.mark(column.variable.name, "vector").mark(producer.name, "registers")
+
+    _each_group(s, _is_cheap_window, schedule, "a let, and reads such as x[y + 1, x]")
 
 
 def _is_cheap_window(group: Group) -> bool:
@@ -262,7 +275,13 @@ def _is_cheap_window(group: Group) -> bool:
         return False
     (producer,) = group.producers
     at_column = producer.relations[-1] is Relation.SAME and len(producer.relations) == depth
-    return at_column and len(list(reads_below(producer.nest.cursor))) <= MAX_READS
+    return at_column and sum(map(_times, reads_below(producer.nest.cursor))) <= MAX_READS
+
+
+def _times(read: Read) -> int:
+    """Return the number of terms with a read, in all sums of constant extents around it."""
+    sums = [loop_at(each) for each in read.cursor.spine() if isinstance(each.term, terms.Reduce)]
+    return prod(loop.trips for loop in sums if loop.trips is not None)
 
 
 @recipe(tile=lambda context: (None, (ROWS, None), (ROWS, _tile_columns(context)), (2 * ROWS, _tile_columns(context))))
@@ -274,7 +293,8 @@ def stage_windows(s: Any, *, context: Context, tile: tuple[int, int | None] | No
     strips for several lets or more than two dimensions, and where a strip is known to take less than a quarter of L2;
     otherwise blocks, whose buffers fit in L1.
     """
-    for group in _groups(s, lambda each: each.has_window, "a let, and reads such as x[y + 1]"):
+
+    def schedule(s: Any, group: Group) -> None:
         depth = group.aligned
         loops = group.root.loops[depth:]
         rows, columns = _tile(group, context) if tile is None else tile
@@ -288,6 +308,8 @@ def stage_windows(s: Any, *, context: Context, tile: tuple[int, int | None] | No
             by_row = len(loops) > 1 and producer.relations[depth] is Relation.SAME
             s.stage(producer.name, at=target_of(s.goal, (row if by_row else outer).path))
 
+    _each_group(s, lambda group: group.has_window, schedule, "a let, and reads such as x[y + 1]")
+
 
 def _tile(group: Group, context: Context) -> tuple[int, int | None]:
     """Return the rows and columns of a tile by the model; None for whole rows."""
@@ -296,7 +318,7 @@ def _tile(group: Group, context: Context) -> tuple[int, int | None]:
     if len(loops) != 2:
         return strips
     row = context.extent(loops[-1].extent)
-    fits = row is not None and (ROWS + 2) * row * itemsize(context.dtype) <= context.machine.l2 // 4
+    fits = row is not None and context.machine.strip_rows(max(1, row) * itemsize(context.dtype)) > 2 * ROWS
     return strips if fits or len(group.producers) > 1 else (ROWS, _tile_columns(context))
 
 

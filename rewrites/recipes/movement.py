@@ -2,56 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from atl.core import terms
 from atl.core.marks import LoopMark
+from atl.core.program import Program
+from lowering.targets.capabilities import fits_registers
 from lowering.targets.machine import itemsize
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
-from rewrites.recipes.declaration import Context, recipe
-from rewrites.recipes.structure import Loop, Nest, Read, loop_at, outer_nests, reads_below, target_of, unused_name
+from rewrites.recipes.declaration import Context, recipe, schedule_each
+from rewrites.recipes.structure import Loop, Read, loop_at, outer_nests, reads_below, target_of, unused_name
 
 
-def _line(context: Context) -> int:
-    return max(1, context.machine.line // itemsize(context.dtype))
+def _squares(context: Context) -> list[int]:
+    """Return the sides of square tiles that are kept in registers, first the elements of a cache line if they fit."""
+    size = itemsize(context.dtype)
+    line = max(1, context.machine.line // size)
+    return [side for side in (line, 2 * line, line // 2, line // 4, 1) if side and fits_registers(side * side * size)]
 
 
-@recipe(tile=lambda context: (_line(context), 2 * _line(context), max(1, _line(context) // 2)))
+@recipe(tile=_squares)
 def transpose_in_tiles(s: Any, *, tile: int) -> None:
     """Transpose square tiles in registers: ⊞[j] ⊞[i] x[i, j] → ⊞[jo] ⊞[io] let t := ⊞[ii] ⊞[ji] x[…] in ⊞[ji] ⊞[ii] t.
 
-    A row of a tile is a cache line, so that each line is read once and stored once.
+    A row of a tile is a cache line, so that each line is read once and stored once, or a part of a long line.
     """
-    for nest in outer_nests(s.goal):
-        found = _transposed(nest)
-        if found is not None:
-            read, outer, inner = found
-            for between in nest.loops[[loop.path for loop in nest.loops].index(outer.path) : -2]:
-                s.interchange(target_of(s.goal, between.path))
-            outer, inner = next(each for each in outer_nests(s.goal) if each.name == nest.name).loops[-2:]
-            s.tile([target_of(s.goal, outer.path), target_of(s.goal, inner.path)], tile)
-            s.tails(strategy="split")
-            # The first of the loops over tiles is that over full tiles.
-            name = unused_name(s.goal, "tile")
-            s.stage(read.name, at=f"{inner.variable.name}o", name=name).mark(name, "registers")
-            return
-    raise DoesNotApply("no operand is read across its rows", required="two nested loops, and reads such as x[i, j]")
+
+    def schedule(s: Any, found: Transposed) -> None:
+        for between in found.between:
+            s.interchange(target_of(s.goal, between.path))
+        outer, inner = _loops_of(s, found)[-2:]
+        s.tile([target_of(s.goal, outer.path), target_of(s.goal, inner.path)], tile)
+        place = s.find(_loops_of(s, found)[-3].path)
+        s.tails(strategy="split")
+        # The handle follows the first part, which has the full tiles.
+        at = target_of(s.goal, place.path)
+        name = unused_name(s.goal, "tile")
+        s.stage(found.read.name, at=at, name=name).mark(name, "registers")
+
+    schedule_each(s, _transposes, schedule, "two nested loops, and reads such as x[i, j] across the rows of the result")
 
 
-def _transposed(nest: Nest) -> tuple[Read, Loop, Loop] | None:
-    """Return a read along whose last dimension another loop than the innermost runs, and both loops."""
-    loops = nest.loops
-    if len(loops) < 2 or loops[-1].trips is not None:
-        return None
-    if any(isinstance(cursor.term, terms.Reduce | terms.Let) for cursor in walk(nest.cursor)):
-        return None
-    for read in reads_below(nest.cursor):
-        if read.factor(loops[-1]) == 0 and read.depends_on(loops[-1]):
-            for outer in loops[-2::-1]:
-                if read.factor(outer) == 1:
-                    return read, outer, loops[-1]
-    return None
+@dataclass(frozen=True, slots=True)
+class Transposed:
+    """A nest that reads an operand across its rows: the name of its let, the read, and the loops to interchange."""
+
+    name: str | None
+    read: Read
+    between: tuple[Loop, ...]
+
+
+def _loops_of(s: Any, found: Transposed) -> Sequence[Loop]:
+    """Return the loops of a nest now."""
+    return next(nest for nest in outer_nests(s.goal) if nest.name == found.name).loops
+
+
+def _transposes(program: Program) -> Iterator[Transposed]:
+    """Yield the nests that read an operand along whose last dimension another loop than the innermost runs.
+
+    Lets with sums or lets inside are not such operands: staging would compute them again for each tile.
+    """
+    costly: set[str] = set()
+    for nest in outer_nests(program):
+        loops = nest.loops
+        if any(isinstance(cursor.term, terms.Reduce | terms.Let) for cursor in walk(nest.cursor)):
+            costly |= {nest.name} if nest.name is not None else set()
+            continue
+        if len(loops) < 2 or loops[-1].trips is not None:
+            continue
+        reads = [
+            (read, k)
+            for read in reads_below(nest.cursor)
+            if read.name not in costly and read.factor(loops[-1]) == 0 and read.depends_on(loops[-1])
+            for k in range(len(loops) - 2, -1, -1)
+            if read.factor(loops[k]) == 1
+        ]
+        if reads:
+            read, outer = reads[0]
+            yield Transposed(nest.name, read, tuple(loops[outer:-2]))
 
 
 @recipe()
@@ -60,10 +91,8 @@ def guards_to_bounds(s: Any) -> None:
     s.tails(strategy="split")
 
 
-ROW: Final = 4096
-"""Least number of bytes in a row that is stored by non-temporal stores: lines at its ends are written in parts."""
-SHARE: Final = 4
-"""A result larger than the last cache divided by this is stored without reading its memory first."""
+LINES: Final = 64
+"""Least number of cache lines in a row for non-temporal stores: those at its ends are written in parts."""
 
 
 @recipe()
@@ -73,29 +102,28 @@ def stream_results(s: Any, *, context: Context) -> None:
     stored, row = context.elements(shape), context.elements(shape[-1:])
     if stored is None or row is None:
         raise DoesNotApply("the size of the result is not known", required="sizes={…} of the goal")
-    large, width = (context.machine.l3 or context.machine.l2) // SHARE, itemsize(context.dtype)
-    if stored * width <= large or row * width < ROW or row * width % context.machine.line:
+    machine, width = context.machine, itemsize(context.dtype)
+    short = LINES * machine.line
+    if stored * width <= machine.resident or row * width < short or row * width % machine.line:
         raise DoesNotApply(
             "the result fits in the caches, or its rows are short or not whole cache lines",
-            required=f"a result of more than {large} bytes, in rows of {ROW} bytes or more and of whole cache lines",
+            required=f"more than {machine.resident} bytes, in rows of {short} bytes or more and of whole cache lines",
         )
-    stores = [cursor for cursor in walk(outer_nests(s.goal)[-1].cursor, top_down=True) if _stores_elements(cursor)]
-    marked = [cursor.path for cursor in stores if _mark(cursor) is LoopMark.VECTOR]
-    loops = marked or [
-        cursor.path for cursor in stores if _mark(cursor) is LoopMark.NONE and cursor.term.type.rank == 1
+    stores = [
+        (cursor.path, cursor.term)
+        for cursor in walk(outer_nests(s.goal)[-1].cursor, top_down=True)
+        if isinstance(cursor.term, terms.Gen) and _stores_elements(cursor)
     ]
-    short = any(loop_at(cursor_at(s.goal, path)).trips is not None for path in loops)
-    if not loops or short:
+    marked = [path for path, loop in stores if loop.mark is LoopMark.VECTOR]
+    loops = marked or [path for path, loop in stores if loop.mark is LoopMark.NONE and loop.type.rank == 1]
+    if not loops or any(loop_at(cursor_at(s.goal, path)).trips is not None for path in loops):
         raise DoesNotApply("the result is stored in short loops or has sums inside", required="loops over whole rows")
     for path in loops:
-        if _mark(cursor_at(s.goal, path)) is not LoopMark.STREAM:  # a name marks all loops that have it
+        loop = cursor_at(s.goal, path).term
+        if isinstance(loop, terms.Gen) and loop.mark is not LoopMark.STREAM:  # a name marks all loops that have it
             s.mark(target_of(s.goal, path), "stream")
     if not (report := s.check()):
         raise report.diagnostics[0]
-
-
-def _mark(cursor: Cursor) -> LoopMark:
-    return cursor.term.mark if isinstance(cursor.term, terms.Gen) else LoopMark.PARALLEL
 
 
 def _stores_elements(cursor: Cursor) -> bool:
@@ -103,11 +131,7 @@ def _stores_elements(cursor: Cursor) -> bool:
     in_value = any(
         isinstance(around.term, terms.Let) and cursor.path[len(around.path)] == 0 for around in cursor.spine()[:-1]
     )
-    return (
-        isinstance(cursor.term, terms.Gen)
-        and not in_value
-        and not any(isinstance(below.term, terms.Reduce) for below in walk(cursor))
-    )
+    return not in_value and not any(isinstance(below.term, terms.Reduce) for below in walk(cursor))
 
 
 @recipe()

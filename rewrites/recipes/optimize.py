@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from atl.errors import ATLError, InvalidArgument, brief
 from lowering.targets.machine import Machine, machine
 from rewrites.diagnostics import new_diagnostics
 from rewrites.errors import DoesNotApply
-from rewrites.recipes import contractions, fusion, movement, preparation
+from rewrites.recipes import contractions, fusion, movement, preparation, reductions
 from rewrites.recipes.declaration import Context, Recipe
 from rewrites.session.tuning.search import autotune
 from rewrites.session.tuning.table import best_known
@@ -21,15 +21,17 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     preparation.elements,
     preparation.multiply_by_reciprocals,
     fusion.inline_copies,
-    preparation.unroll_taps,
     preparation.split_phases,
     fusion.jam_rows,
     fusion.stage_windows,
+    preparation.unroll_taps,
     fusion.fuse_epilogues,
     fusion.fuse_rows,
     contractions.tile_sums,
     contractions.accumulate_columns,
     contractions.accumulate_rows,
+    reductions.accumulate_vectors,
+    preparation.keep_coefficients,
     movement.transpose_in_tiles,
     movement.guards_to_bounds,
     movement.stream_results,
@@ -45,6 +47,7 @@ OPTIONAL: Final = (
     fusion.stage_windows,
     fusion.fuse_epilogues,
     fusion.fuse_rows,
+    preparation.keep_coefficients,
     movement.stream_results,
     movement.share_by_threads,
 )
@@ -145,17 +148,15 @@ def optimize(
     if seconds is None:
         return branch, Report(model, tuple(outcomes))
 
-    derived: dict[int, list[Outcome]] = {}
-
     def schedule(**given: Any) -> Any:
         candidate = s.branch()
-        derived[id(candidate)] = run_recipes(candidate, context, chosen, given)
+        candidate.report = Report(model, tuple(run_recipes(candidate, context, chosen, given)))
         return candidate
 
     left = max(0.0, seconds - (monotonic() - begun))
     tuned = autotune(schedule, choices(outcomes, context), known, left, start=s.theorem, **options)
     if tuned.session is not None:
-        return tuned.session, Report(model, tuple(derived[id(tuned.session)]), tuned)
+        return tuned.session, replace(tuned.session.report, tuned=tuned)
     if tuned.start_ms is not None or any(one.outcome == "wrong" for one in tuned.tried):
         return s.branch(), Report(model, (), tuned)  # nothing was faster than the goal as it is
     return branch, Report(model, tuple(outcomes), tuned)
@@ -193,8 +194,32 @@ def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapp
     `given` are parameters by their names in `choices`; the others get the values that the model prefers. A recipe whose
     own name has the value False does not run.
     """
+    branch = s.branch()
+    outcomes = _run_recipes(branch, context, recipes, given)
+    changed = any(outcome.calls for outcome in outcomes)
+    left = branch.check().diagnostics if changed else ()
+    problems = s.check().diagnostics if left else ()
+    if not new_diagnostics(problems, left):
+        s.continue_as(branch)
+        return outcomes
+    # Lowering takes long, so the goals between recipes are checked only to find the recipe that causes a problem.
+
+    def check(after: Any) -> None:
+        if found := new_diagnostics(problems, after.check().diagnostics):
+            raise found[0]
+
+    return _run_recipes(s, context, recipes, given, check)
+
+
+def _run_recipes(
+    s: Any,
+    context: Context,
+    recipes: Sequence[Recipe],
+    given: Mapping[str, Any],
+    check: Callable[[Any], None] = lambda branch: None,
+) -> list[Outcome]:
+    """Run each recipe on the session; `check` raises an error for a session that a recipe must not return."""
     outcomes: list[Outcome] = []
-    problems = s.check().diagnostics
     for each in recipes:
         if not given.get(each.name, True):
             continue
@@ -205,8 +230,7 @@ def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapp
         before = len(s.steps)
         try:
             each(branch, context, **passed)
-            if made := new_diagnostics(problems, branch.check().diagnostics):
-                raise made[0]
+            check(branch)
             if lost := [name for name in s.goal.sizes if name not in branch.goal.sizes]:
                 raise DoesNotApply(f"the goal would lose the argument {lost[0]}", required="the same arguments")
         except ATLError as error:

@@ -9,8 +9,8 @@ from atl.core import index as ix
 from atl.core import terms
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
-from rewrites.recipes.declaration import recipe
-from rewrites.recipes.structure import Loop, Read, below, everywhere, loop_at, reads_below, target_of
+from rewrites.recipes.declaration import recipe, schedule_each
+from rewrites.recipes.structure import Loop, Nest, Read, below, everywhere, loop_at, outer_nests, reads_below, target_of
 
 PHASES: Final = 4
 """Maximum number of phases of a loop that are separated."""
@@ -18,6 +18,8 @@ TAPS: Final = 9
 """Maximum number of terms of a sum that is unrolled."""
 MAX_READS: Final = 72
 """Maximum number of reads in the unrolled terms."""
+COEFFICIENTS: Final = 3
+"""Least number of vectors that are worth keeping in registers for all iterations of a loop."""
 
 
 @recipe()
@@ -69,11 +71,16 @@ def _sums_of_vectors(program: Any) -> Iterator[Cursor]:
 @recipe()
 def unroll_taps(s: Any) -> None:
     """Unroll sums of a few terms, such as the taps of a filter: Σ[t < 3] e(t) → e(0) + e(1) + e(2)."""
+    if not unroll_all_taps(s):
+        raise DoesNotApply("no sum has a small constant number of terms", required=f"a sum of at most {TAPS} terms")
+
+
+def unroll_all_taps(s: Any) -> bool:
+    """Unroll sums of a few terms, and return whether there were any."""
     before = len(s.steps)
     while (found := next(_taps(s.goal), None)) is not None:
         s.unroll(target_of(s.goal, found.path))
-    if len(s.steps) == before:
-        raise DoesNotApply("no sum has a small constant number of terms", required=f"a sum of at most {TAPS} terms")
+    return len(s.steps) > before
 
 
 def _taps(program: Any) -> Iterator[Cursor]:
@@ -146,3 +153,39 @@ def _divides_by_invariant(cursor: Cursor) -> bool:
     inner = loop_at(around[-1])
     varies = [any(read.depends_on(inner) for read in reads_below(cursor.child(k))) for k in (0, 1)]
     return varies == [True, False]
+
+
+@recipe(width=lambda context: tuple(vectors * context.machine.lanes(context.dtype) for vectors in (2, 1, 4)))
+def keep_coefficients(s: Any, *, width: int) -> None:
+    """Keep coefficients in registers for a whole loop: ⊞[x] ⊞[c] a(x, c) * w(c) → ⊞[co] ⊞[x] ⊞[ci < width] a * w.
+
+    This suits filters of each channel, with the channels last: the coefficients of `width` channels serve all columns.
+    """
+
+    def schedule(s: Any, nest: Nest) -> None:
+        column, channel = nest.loops[-2:]
+        outer = s.find(column.path)
+        s.tile(target_of(s.goal, channel.path), width).interchange(target_of(s.goal, outer.path))
+
+    schedule_each(
+        s,
+        lambda program: (nest for nest in outer_nests(program) if _has_coefficients(nest, width)),
+        schedule,
+        f"{COEFFICIENTS} coefficients such as w[0, c] in each element, which depend on the inner of two loops only",
+    )
+
+
+def _has_coefficients(nest: Nest, width: int) -> bool:
+    """Return whether elements in two loops are computed from vectors of which some serve a whole outer loop."""
+    loops = nest.loops
+    if len(loops) < 2 or any(isinstance(cursor.term, terms.Reduce | terms.Let) for cursor in walk(nest.cursor)):
+        return False
+    column, channel = loops[-2:]
+    reads = {(read.name, read.indices): read for read in reads_below(channel.cursor)}.values()
+    coefficients = [read for read in reads if not read.depends_on(column)]
+    return (
+        column.trips is None
+        and (channel.trips is None or channel.trips > width)
+        and COEFFICIENTS <= len(coefficients) < len(reads)
+        and all(read.factor(channel) == 1 for read in reads)
+    )

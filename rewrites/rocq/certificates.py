@@ -18,7 +18,7 @@ from atl.core.predicate import is_predicate
 from atl.core.program import AtLeast, Below, Monotonic, Program, facts_of
 from atl.core.traversal import children
 from atl.errors import InvalidArgument
-from rewrites.kernel import Step, Theorem, reflexivity, rewrite
+from rewrites.kernel import Step, Theorem, reflexivity, replay
 from rewrites.rocq.notation import (
     NOWHERE,
     Around,
@@ -45,11 +45,17 @@ class Derivation:
 
 
 def derivation(theorem: Theorem) -> Derivation:
-    """Replay a theorem and collect the program after each step."""
+    """Replay a theorem and collect the program after each step. Raises `InvalidArgument` for a step by induction."""
+    inductions = [number for number, step in enumerate(theorem.steps, 1) if step.lemmas]
+    if inductions:
+        raise InvalidArgument(
+            f"step {inductions[0]} of the theorem is an induction on rows, which is not exported to Rocq",
+            required="steps by rules only",
+        )
     at = reflexivity(theorem.lhs)
     programs = [at.rhs]
     for step in theorem.steps:
-        at = rewrite(at, step.rule, step.path, step.arguments, reverse=step.reverse)
+        at = replay(at, step)
         programs.append(at.rhs)
     return Derivation(tuple(programs), theorem.steps)
 
@@ -238,6 +244,8 @@ class _Proof:
                 return ["apply down_guard; intros ?;"]
             case terms.Let(value, _, name):
                 return self._into_let(value, new, name, position)
+            case terms.Rec():
+                return self._into_rec(at, position)
             case terms.Access():
                 self.places.insert(0, None)
                 return ["apply down_access; [known | intros ?];"]
@@ -247,6 +255,8 @@ class _Proof:
                 return [f"apply down_{('left', 'right')[position]};"]
             case terms.Select():
                 return [f"apply down_{('where', 'elsewhere')[position]}; intros ?;"]
+            case terms.Where():
+                return [f"apply down_{('test', 'chosen', 'other')[position]};"]
             case terms.Concat(left, right):
                 x = self.notation.fresh("x")
                 if position == 0:
@@ -320,6 +330,37 @@ class _Proof:
         claim = f"forall {bound}, {''.join(within)}{before} {positions(at, 'rest')} = {after} {positions(at, 'rest')}"
         self.after.append(f"| unfold bind; reads {equal} ]")
         return [f"assert ({equal} : {claim}); [ intros;"]
+
+    def _into_rec(self, at: terms.Rec, position: int) -> list[str]:
+        """Return the tactics that go down to the first rows or to the body, which reads rows within their extents."""
+        notation, around = self.notation, self.around
+        row = [notation.fresh("r") for _ in at.type.shape[1:]]
+        within = [f"0 <= {r} < {self._index(e)}" for r, e in zip(row, at.type.shape[1:], strict=True)]
+        inside = " /\\ ".join(within) or "True"
+        p, q, y, z, equal, read, known, rest = map(notation.fresh, ("p", "q", "y", "z", "E", "E", "W", "rest"))
+        named = rest
+        for r in reversed(row):
+            named = f"[|{r} {named}]"
+        opened = f"cbn in {known}; try contradiction"
+        bound = " ".join([*(f"({r} : Z)" for r in (q, *row)), f"({rest} : list Z)"])
+        there = positions((q, *row), rest)
+        claim = (
+            f"forall {bound}, 0 <= {q} < {p} -> {''.join(f'{each} -> ' for each in within)}{y} {there} = {z} {there}"
+        )
+        proved = "cbn; solve [exact I | known]"
+        causal = (
+            f"intros {p} {y} {z} {named} ? {known} {equal}; {opened}; "
+            f"assert ({read} : {claim}) by (intros; apply {equal}; [known | {proved}]); reads {read}"
+        )
+        lemma, bound_here = ("down_rec_first", q) if position == 0 else ("down_rec", f"{p} {y}")
+        row_shape = f"match s with {'::'.join([*row, '_'])} => {inside} | _ => False end" if row else inside
+        goals = f"known | known | {proved} | {causal} | intros {bound_here} {named} ? {known}; {opened}"
+        ends = f"{self._index(at.low)} {self._index(at.high)}"
+        lines = [f"apply ({lemma} {ends} _ _ _ (fun s => {row_shape})); [{goals}];"]
+        lines.append(self._without(1 + len(row), *((q,) if position == 0 else ()), *row))
+        if position == 1:
+            self.around = around.index(p).tensor(y)
+        return [line for line in lines if line]
 
     def _argument(self, value: Argument) -> str:
         notation, around = self.notation, self.around

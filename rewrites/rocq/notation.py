@@ -14,18 +14,18 @@ from typing import Final, assert_never
 
 from atl.core import dtypes, terms
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
+from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, atoms_of, negation
 from atl.core.program import is_bool_array
 from atl.errors import InvalidArgument
 from rewrites.rule_statement import condition_variable
 
-BINARY: Final[dict[terms.BinaryOp, str]] = {
-    "add": "add", "sub": "sub", "mul": "mul", "div": "over", "min": "least", "max": "greatest",
-}  # fmt: skip
-UNARY: Final[dict[terms.UnaryOp, str]] = {
-    "neg": "neg", "abs": "absolute", "sqrt": "root", "exp": "exponential", "log": "logarithm", "tanh": "tangent",
-    "erf": "error_function", "sin": "sine", "cos": "cosine",
-}  # fmt: skip
+
+def operation(op: UnaryOp | BinaryOp, dtype: str | None = None) -> str:
+    """Return the function in Rocq for an operation on operands of this type. On truth values, bits are conditions."""
+    if dtype == dtypes.BOOL and op in ("and", "or", "xor", "invert"):
+        return f"logical_{op}"
+    return OPERATIONS[op].rocq
 
 
 def word(name: str) -> str:
@@ -153,6 +153,7 @@ class Notation:
             case (
                 terms.Gen()
                 | terms.Reduce()
+                | terms.Rec()
                 | terms.Guard()
                 | terms.Let()
                 | terms.Access()
@@ -162,9 +163,11 @@ class Notation:
             ):
                 return f"({self._operator(t, around)})"
             case terms.Unary(op, operand):
-                return f"(unary {UNARY[op]} {self.term(operand, around)})"
+                return f"(unary {operation(op, t.type.dtype)} {self.term(operand, around)})"
             case terms.Binary(op, left, right):
-                return f"(binary {BINARY[op]} {self.term(left, around)} {self.term(right, around)})"
+                return f"(binary {operation(op, t.type.dtype)} {self.term(left, around)} {self.term(right, around)})"
+            case terms.Where(test, left, right):
+                return f"(choice {self.term(test, around)} {self.term(left, around)} {self.term(right, around)})"
             case terms.Cast(dtype, operand):
                 return f'(unary (convert "{dtype}") {self.term(operand, around)})'
             case terms.Constant(value):
@@ -180,6 +183,7 @@ class Notation:
         self,
         t: terms.Gen
         | terms.Reduce
+        | terms.Rec
         | terms.Guard
         | terms.Let
         | terms.Access
@@ -195,9 +199,13 @@ class Notation:
             case terms.Reduce(monoid, low, high, body, name):
                 i = self.fresh(name)
                 ends = f"{self.index(low, around)} {self.index(high, around)}"
-                return (
-                    f"reduce {BINARY[terms.OF_MONOID[monoid]]} {ends} (fun {i} => {self.term(body, around.index(i))})"
-                )
+                op = operation(terms.OF_MONOID[monoid])
+                return f"reduce {op} {ends} (fun {i} => {self.term(body, around.index(i))})"
+            case terms.Rec(low, high, init, body, name, rows):
+                p, y = self.fresh(name), self.fresh(rows)
+                ends = f"{self.index(low, around)} {self.index(high, around)}"
+                row = self.term(body, around.index(p).tensor(y))
+                return f"rec {ends} {self.term(init, around)} (fun {p} {y} => {row})"
             case terms.Guard(p, body):
                 return f"guard {self.predicate(p, around)} {self.term(body, around)}"
             case terms.Let(value, body, name):

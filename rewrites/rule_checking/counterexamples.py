@@ -19,7 +19,9 @@ _ELEMENT: Final = re.compile(r"^(\w+)\[([-\d, ]*)\]$")
 
 def is_of_elements(broken: Counterexample) -> bool:
     """Return whether the sides differ in shape or as polynomials of elements; then they differ in numbers as well."""
-    return broken.first is None or all(map(_ELEMENT.match, _symbols(*broken.first[1:])))
+    if broken.first is None:
+        return True
+    return is_of_symbols(broken) and all(map(_ELEMENT.match, _symbols(*broken.first[1:])))
 
 
 def is_of_symbols(broken: Counterexample) -> bool:

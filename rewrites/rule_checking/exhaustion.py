@@ -2,8 +2,9 @@
 
 Each statement of a rule is instantiated with integers for its index metavariables and generic arrays for its tensors. A
 function of indices reads a generic array, and a condition takes every threshold. Elements are polynomials, so one run
-proves the equation at one choice of integers for all values. A choice that violates a premise, or at which a side is
-ill-formed, is skipped.
+proves the equation at one choice of integers for all values. In rules about recurrences, elements are numbers modulo a
+large prime instead (`atl.meaning.modular`), because polynomials are too large. A choice that violates a premise, or at
+which a side is ill-formed, is skipped.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ import atl
 from atl import IndexExpr, Tensor
 from atl.checks.scope import Scope, parts_in_scope
 from atl.checks.wellformed import obligations
+from atl.core.dtypes import BOOL
 from atl.core.index import ONE, Array, Index, Leaf, Size, Var, constant, index
+from atl.core.operations import accepts
 from atl.core.predicate import FALSE, TRUE, Predicate, atoms_of, equal, holds
 from atl.core.program import Program
-from atl.core.terms import Cast, Expr, Input, Reduce, Type
+from atl.core.terms import Binary, Cast, Expr, Input, Rec, Reduce, Type, Unary
 from atl.core.traversal import children, subterms
 from atl.errors import ATLError, ShapeError
 from atl.meaning.interpret import denote
+from atl.meaning.modular import Modular
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Scalars
 from atl.prove import Facts, Proved, prove
@@ -134,7 +138,7 @@ class Generic:
     ) -> None:
         self.stated = stated
         self.choice = choice
-        self.types = dict.fromkeys(stated.type_variables, FLOAT) if types is None else types
+        self.types = dict.fromkeys(stated.type_variables, a_type_of(stated)) if types is None else types
         self.shapes = element_shapes(stated, variant)
         self.own_shapes: dict[str, tuple[int, ...]] = {}
         self.arrays: dict[str, Any] = {}
@@ -179,7 +183,10 @@ class Generic:
             for position in (one for one in given if isinstance(one, IndexExpr)):
                 out = out[position + REACH]
             for number, bound in enumerate(one for one in given if isinstance(one, Tensor)):
-                out = out + self.weighed(f"{number}_{name}", bound, extents, dtype)
+                if dtype == BOOL:
+                    out = out ^ (self.weighed(f"{number}_{name}", bound, extents, FLOAT) > 0)
+                else:
+                    out = out + self.weighed(f"{number}_{name}", bound, extents, dtype)
             return out
 
         return abstracted(self.parameters(name, kind), value)
@@ -197,6 +204,8 @@ class Generic:
 
         The result is not linear in the elements, so that rules that hold only for linear functions are refuted.
         """
+        if bound.dtype == BOOL:
+            bound = atl.cast(FLOAT, bound)
         bound = bound * bound + bound
         if bound.dtype != dtype:
             bound = atl.cast(dtype, bound)
@@ -227,6 +236,13 @@ class Generic:
         return Tensor(Input(found))
 
 
+def a_type_of(stated: RuleStatement) -> str:
+    """Return an element type for all type variables: integers for operations that are not defined on floats."""
+    parts = (part for side in (stated.lhs, stated.rhs) for part in subterms(side))
+    ops = (part.op for part in parts if isinstance(part, Unary | Binary))
+    return FLOAT if all(accepts(op, FLOAT) for op in ops) else "int64"
+
+
 def element_shapes(stated: RuleStatement, variant: int) -> dict[str, tuple[int, ...]]:
     """Return the extents of the elements of each group."""
     extents = ELEMENT_SHAPES[variant % len(ELEMENT_SHAPES)]
@@ -248,9 +264,10 @@ class Spelled(Generic):
 
     @staticmethod
     def drawn(stated: RuleStatement, random: Random) -> Spelled:
-        # Small and often negative, or large, except that a product of many sums has too many terms.
+        # Small and often negative, or large, except that a product of many sums has too many terms, and that rows of a
+        # recurrence read all elements of the rows before.
         products = any(isinstance(at, Reduce) and at.monoid == "product" for at in subterms(stated.lhs))
-        other = LARGE if not products and random.random() < 0.5 else NEGATIVE
+        other = LARGE if not products and not has_recurrences(stated) and random.random() < 0.5 else NEGATIVE
         drawn = {name: random.choice(other.get(of, of)) for name, of in spaces(stated.metavariables).items()}
         return Spelled(stated, drawn, random)
 
@@ -306,7 +323,7 @@ def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
     verdict = Verdict(rule.name, exhaustive=size(spaces(rule.metavariables)) <= cases)
     for stated in rule.statements.values():
         for generic in generics(stated, cases, seed):
-            verdict.note(stated, compared(stated, generic, Polynomials()))
+            verdict.note(stated, compared(stated, generic, domain_of(stated)))
             if verdict.counterexample is not None:
                 return verdict
     verdict.counterexample = found_spelled_out(rule, seed) or found_of_unlike_elements(rule, seed)
@@ -338,6 +355,16 @@ def has_casts(stated: RuleStatement) -> bool:
     return any(isinstance(at, Cast) for side in (stated.lhs, stated.rhs) for at in subterms(side))
 
 
+def has_recurrences(stated: RuleStatement) -> bool:
+    """Return whether a side of a statement has a recurrence."""
+    return any(isinstance(at, Rec) for side in (stated.lhs, stated.rhs) for at in subterms(side))
+
+
+def domain_of(stated: RuleStatement) -> Scalars[Any]:
+    """Return the domain in which the sides of a statement are compared: numbers modulo a prime for recurrences."""
+    return Modular() if has_recurrences(stated) else Polynomials()
+
+
 def is_low(stated: RuleStatement) -> bool:
     """Return whether a statement has only elements of rank 0 and 1."""
     return all(rank <= 1 for rank in stated.ranks)
@@ -348,7 +375,7 @@ def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
     random = Random(seed)
     for stated in filter(is_low, rule.statements.values()):
         for _ in range(SPELLED):
-            found = compared(stated, Spelled.drawn(stated, random), Polynomials())
+            found = compared(stated, Spelled.drawn(stated, random), domain_of(stated))
             if isinstance(found, Counterexample):
                 return found
     return None
@@ -365,7 +392,7 @@ def found_of_unlike_elements(rule: Rule, seed: int = 0) -> Counterexample | None
                 extents = ELEMENT_SHAPES[(variant + (other == name)) % len(ELEMENT_SHAPES)][: rank[kind.group]]
                 generic.own_shapes[other] = extents
                 choice.update((f"{other}.{kind.rank + at}", extent) for at, extent in enumerate(extents))
-            found = compared(stated, generic, Polynomials())
+            found = compared(stated, generic, domain_of(stated))
             if isinstance(found, Counterexample):
                 return found
     return None

@@ -20,28 +20,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.core.dtypes import INTEGERS, is_integer, range_of
-from atl.core.terms import BinaryOp, UnaryOp
+from atl.core.dtypes import BOOL, INTEGERS, is_integer, range_of
+from atl.core.operations import BinaryOp, UnaryOp
 from atl.errors import NotExact
-from atl.meaning.polynomials import Polynomials
 from atl.meaning.scalars import Exact, Machine
 from rewrites.rule import Equation, Rule
+from rewrites.rule_checking import exhaustion
 from rewrites.rule_checking.choices import Seeded, choose
-from rewrites.rule_checking.exhaustion import (
-    Counterexample,
-    Generic,
-    Lazy,
-    Verdict,
-    choices,
-    compared,
-    counterexample,
-    has_casts,
-    instance,
-    meant,
-    most_cases,
-    size,
-    spaces,
-)
+from rewrites.rule_checking.counterexamples import is_of_symbols
 from rewrites.rule_statement import ElementTypes, RuleStatement
 
 _ELEMENTS: Final = re.compile(r"\w+\[[-\d, ]*\]")
@@ -135,7 +121,7 @@ class _Machine(Machine):
         return made
 
 
-class InNumbers(Generic):
+class InNumbers(exhaustion.Generic):
     """Arguments with elements of both signs: integers, and for float types also fractions.
 
     They are small, or with `extreme` half of them are extremes of their type.
@@ -149,10 +135,12 @@ class InNumbers(Generic):
         self.random = random
         self.extreme = extreme
 
-    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> Lazy:
-        return Lazy(extents, lambda _: self._element(dtype))
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> exhaustion.Lazy:
+        return exhaustion.Lazy(extents, lambda _: self._element(dtype))
 
     def _element(self, dtype: str) -> Fraction:
+        if dtype == BOOL:
+            return Fraction(self.random.randrange(2))
         if self.extreme and self.random.randrange(2):
             return choose(Seeded(self.random), extremes(dtype))
         return Fraction(self.random.randint(-4, 4), 1 if is_integer(dtype) else self.random.choice(DENOMINATORS))
@@ -163,16 +151,16 @@ def ways(stated: RuleStatement, *, integers: bool) -> list[ElementTypes]:
     return [types for types in stated.choices_of_types() if any(map(is_integer, types.values())) == integers]
 
 
-def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool = False) -> Verdict:
+def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool = False) -> exhaustion.Verdict:
     """Compare both sides in numbers for each statement of the rule. `integers` is as in `samples.sample`."""
     random = Random(seed)
-    verdict = Verdict(rule.name, exhaustive=False)
-    repeats = max(1, cases // max(1, size(spaces(rule.metavariables))))
+    verdict = exhaustion.Verdict(rule.name, exhaustive=False)
+    repeats = max(1, cases // max(1, exhaustion.size(exhaustion.spaces(rule.metavariables))))
     for stated in rule.statements.values():
-        most = most_cases(stated, cases)
+        most = exhaustion.most_cases(stated, cases)
         # Only casts and integers depend on element types.
-        typed: list[Any] = ways(stated, integers=integers) if integers or has_casts(stated) else [None]
-        repeated = (choice for choice in choices(stated, most, seed) for _ in range(min(repeats, most)))
+        typed: list[Any] = ways(stated, integers=integers) if integers or exhaustion.has_casts(stated) else [None]
+        repeated = (choice for choice in exhaustion.choices(stated, most, seed) for _ in range(min(repeats, most)))
         for variant, choice in enumerate(repeated if typed else ()):
             types = typed[variant // 2 % len(typed)]
             generic = InNumbers(stated, choice, random, variant, types, extreme=bool(variant % 2))
@@ -182,32 +170,34 @@ def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool =
     return verdict
 
 
-def compared_exactly(made: Equation, generic: Generic) -> Counterexample | None:
+def compared_exactly(made: Equation, generic: exhaustion.Generic) -> exhaustion.Counterexample | None:
     """Compare the sides in exact numbers, and if the rule has casts also where they round. Raises `NotExact`."""
     found = _differing(made, generic, Exact())
-    if found is None and has_casts(generic.stated):
+    if found is None and exhaustion.has_casts(generic.stated):
         with suppress(NotExact):
             return _differing(made, generic, Rounding())
     return found
 
 
-def _differing(made: Equation, generic: Generic, scalars: Exact) -> Counterexample | None:
-    return counterexample(generic, meant(made.lhs, generic, scalars), meant(made.rhs, generic, scalars), operator.ne)
+def _differing(made: Equation, generic: exhaustion.Generic, scalars: Exact) -> exhaustion.Counterexample | None:
+    return exhaustion.counterexample(
+        generic, exhaustion.meant(made.lhs, generic, scalars), exhaustion.meant(made.rhs, generic, scalars), operator.ne
+    )
 
 
-def _compared(generic: InNumbers, variant: int) -> Counterexample | bool | None:
-    made = instance(generic.stated, generic)
+def _compared(generic: InNumbers, variant: int) -> exhaustion.Counterexample | bool | None:
+    made = exhaustion.instance(generic.stated, generic)
     if made is None:
         return None
     try:
         differing = compared_exactly(made, generic)
     except NotExact:
         machine = _Machine()
-        sides = meant(made.lhs, generic, machine), meant(made.rhs, generic, machine)
+        sides = exhaustion.meant(made.lhs, generic, machine), exhaustion.meant(made.rhs, generic, machine)
         # Rounding errors of large numbers exceed any tolerance.
         if generic.extreme or machine.infinities or machine.divisions_by_zero or machine.undefined:
             return None
-        differing = counterexample(generic, *sides, _differ)
+        differing = exhaustion.counterexample(generic, *sides, _differ)
     return True if differing is None else replace(differing, elements=dict(_read(generic, variant)))
 
 
@@ -223,8 +213,9 @@ def _differ(left: Any, right: Any) -> bool:
 def _read(generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
     """Yield the elements that the sides read where they differ, named as in the symbolic check."""
     stated = generic.stated
-    symbolic = compared(stated, Generic(stated, generic.choice, generic.types, variant), Polynomials())
-    if isinstance(symbolic, Counterexample) and symbolic.first is not None:
+    generic_arguments = exhaustion.Generic(stated, generic.choice, generic.types, variant)
+    symbolic = exhaustion.compared(stated, generic_arguments, exhaustion.domain_of(stated))
+    if isinstance(symbolic, exhaustion.Counterexample) and is_of_symbols(symbolic) and symbolic.first is not None:
         _, left, right = symbolic.first
         for name in sorted(set(_ELEMENTS.findall(f"{left} {right}"))):
             array, _, inside = name.rstrip("]").partition("[")

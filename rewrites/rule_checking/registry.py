@@ -16,12 +16,13 @@ from weakref import WeakKeyDictionary
 from atl.core.dtypes import is_integer
 from atl.errors import ATLError, InvalidArgument, InvalidName, brief
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
+from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
 from rewrites.rule_checking.numbers import decide_in_numbers
-from rewrites.rule_checking.status import PROVED_TEXT, ProofStatus, Status, determine_status
+from rewrites.rule_checking.status import PROVED_TEXT, ProofStatus, Status, determine_status, elements_compared
 from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY
 
@@ -53,11 +54,11 @@ def caveat_of(unproved: Sequence[Rule]) -> str:
 
 
 def is_proved(rule: Rule) -> bool:
-    """Return whether a rule of the catalogue or a user-defined rule is proved for all sizes."""
+    """Return whether a rule of the catalogue, a user-defined rule or an inference is proved for all sizes."""
     found = status_of(rule)
     if found is not None:
         return found.status == Status.PROVED
-    return RULES.get(rule.name) is rule and rule.name not in BOUNDED_ONLY
+    return rule is ROWS or (RULES.get(rule.name) is rule and rule.name not in BOUNDED_ONLY)
 
 
 def status_text(rule: Rule) -> str:
@@ -65,10 +66,12 @@ def status_text(rule: Rule) -> str:
     found = status_of(rule)
     if found is not None:
         return f"user-defined rule, {found}"
+    if rule is ROWS:
+        return "an inference of the kernel, from a theorem about the first rows and one about the next row"
     if RULES.get(rule.name) is not rule:
         return "not checked"
     if rule.name in BOUNDED_ONLY:
-        return f"{Status.BOUNDED}: exhausted at small sizes; {BOUNDED_ONLY[rule.name]}"
+        return f"{Status.BOUNDED}: exhausted at small sizes for {elements_compared(rule)}; {BOUNDED_ONLY[rule.name]}"
     return PROVED_TEXT
 
 

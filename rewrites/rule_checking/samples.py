@@ -10,25 +10,16 @@ from typing import Any, Final
 
 import atl
 from atl import IndexExpr, Tensor
-from atl.core.dtypes import is_integer
+from atl.core.dtypes import BOOL, is_integer
 from atl.core.index import constant
 from atl.core.predicate import FALSE, TRUE
+from atl.core.terms import Monoid
 from atl.errors import NotExact
 from rewrites.metavariables import Kind
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted
+from rewrites.rule_checking import exhaustion
 from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
-from rewrites.rule_checking.exhaustion import (
-    ELEMENT_SHAPES,
-    FLOAT,
-    Counterexample,
-    Generic,
-    Lazy,
-    Verdict,
-    element_shapes,
-    instance,
-    is_low,
-)
 from rewrites.rule_checking.numbers import compared_exactly, extremes, ways
 from rewrites.rule_statement import ElementTypes, RuleStatement
 
@@ -42,13 +33,13 @@ LIKELY: Final = 60
 """Percentage of extents and indices drawn from the values in use."""
 
 
-class Sample(Generic):
+class Sample(exhaustion.Generic):
     """Random arguments for a rule. Each tensor and each function is a small random program."""
 
     def __init__(self, stated: RuleStatement, choices: Choices, types: ElementTypes | None = None) -> None:
-        super().__init__(stated, {}, types, choices.integer(0, len(ELEMENT_SHAPES) - 1))
+        super().__init__(stated, {}, types, choices.integer(0, len(exhaustion.ELEMENT_SHAPES) - 1))
         self.choices = choices
-        self._dtype = FLOAT
+        self._dtype = exhaustion.FLOAT
         # Few premises hold by chance, so most extents and indices repeat earlier values.
         self.usual = [choices.integer(0, 4), choices.integer(1, 3), choices.integer(1, 3)]
 
@@ -73,7 +64,7 @@ class Sample(Generic):
         ]
         shapes = self.shapes
         if chance(self.choices, UNLIKE):
-            shapes = element_shapes(self.stated, self.choices.integer(0, len(ELEMENT_SHAPES) - 1))
+            shapes = exhaustion.element_shapes(self.stated, self.choices.integer(0, len(exhaustion.ELEMENT_SHAPES) - 1))
         extents += shapes.get(kind.group, ())
         self._dtype = self.dtype(name)
         made: Function = abstracted(self.parameters(name, kind), lambda *given: self.tensor(name, extents, given))
@@ -97,20 +88,26 @@ class Sample(Generic):
                 return atl.gen(first, lambda i: self.tensor(name, rest, (*given, i)))
 
     def scalar(self, given: tuple[Any, ...], depth: int) -> Tensor:
-        choices = self.choices
+        choices, truths = self.choices, self._dtype == BOOL
         match choices.integer(0, 7) if depth else 0:
             case 1:
                 return atl.guard(self._predicate(given), self.scalar(given, depth - 1))
             case 2:
-                return atl.sum(choices.integer(0, 3), lambda k: self.scalar((*given, k), depth - 1))
+                fold: Monoid = "max" if truths else "sum"
+                return atl.reduce(fold, choices.integer(0, 3), lambda k: self.scalar((*given, k), depth - 1))
             case 3:
-                return self.scalar(given, depth - 1) * self.scalar(given, depth - 1)
+                left, right = self.scalar(given, depth - 1), self.scalar(given, depth - 1)
+                return left & right if truths else left * right
             case 4:
-                return self.scalar(given, depth - 1) - self.scalar(given, depth - 1)
+                left, right = self.scalar(given, depth - 1), self.scalar(given, depth - 1)
+                return left ^ right if truths else left - right
             case 5:
                 return atl.select(self._predicate(given), self.scalar(given, depth - 1), self.scalar(given, depth - 1))
             case 6:
-                return atl.let(self.scalar(given, depth - 1), lambda x: x + self.scalar(given, depth - 1))
+                return atl.let(
+                    self.scalar(given, depth - 1),
+                    lambda x: x | self.scalar(given, depth - 1) if truths else x + self.scalar(given, depth - 1),
+                )
             case _:
                 return self.number(given)
 
@@ -136,11 +133,13 @@ class Sample(Generic):
             return bool(self.choices.integer(0, 3))
         return choose(self.choices, indices) * choose(self.choices, (1, 1, 2, -1)) <= self.choices.integer(-1, 4)
 
-    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> Lazy:
-        return Lazy(extents, lambda _: self._element(dtype))
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> exhaustion.Lazy:
+        return exhaustion.Lazy(extents, lambda _: self._element(dtype))
 
     def _element(self, dtype: str) -> Fraction:
         choices = self.choices
+        if dtype == BOOL:
+            return Fraction(choices.integer(0, 1))
         if chance(choices, EXTREME):
             return choose(choices, extremes(dtype))
         return Fraction(choices.integer(-9, 9), 1 if is_integer(dtype) else choices.integer(1, 4))
@@ -149,25 +148,27 @@ class Sample(Generic):
 def drawn_statement(rule: Rule, choices: Choices) -> RuleStatement:
     """Return a random statement of the rule, usually for elements of rank 0 and 1."""
     every = list(rule.statements.values())
-    low = [stated for stated in every if is_low(stated)]
+    low = [stated for stated in every if exhaustion.is_low(stated)]
     return choose(choices, every if not low or chance(choices, AT_HIGHER_RANKS) else low)
 
 
 def sampled(
     rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, integers: bool = False
-) -> Counterexample | int:
+) -> exhaustion.Counterexample | int:
     """Return the number of samples in which the sides are equal, `wanted` at most, or a counterexample."""
     verdict = sample(rule, wanted, tries, seed, integers=integers)
     return verdict.decided if verdict.counterexample is None else verdict.counterexample
 
 
-def sample(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, integers: bool = False) -> Verdict:
+def sample(
+    rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, integers: bool = False
+) -> exhaustion.Verdict:
     """Compare both sides in samples until `wanted` of them agree or one differs.
 
     Samples run through the assignments of float types to the type variables of the rule. With `integers` they run
     through those with at least one integer type.
     """
-    verdict = Verdict(rule.name, exhaustive=False)
+    verdict = exhaustion.Verdict(rule.name, exhaustive=False)
     choices = Seeded.by(str(seed))
     for number in range(tries if rule.statements else 0):
         if verdict.decided == wanted:
@@ -177,7 +178,7 @@ def sample(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, int
         if not typed:
             continue
         generic = Sample(stated, choices, typed[number % len(typed)])
-        made = instance(stated, generic)
+        made = exhaustion.instance(stated, generic)
         try:
             verdict.note(stated, None if made is None else compared_exactly(made, generic) or True)
         except NotExact:

@@ -13,11 +13,14 @@ from typing import Final, assert_never
 
 from atl.core.dtypes import is_integer
 from rewrites.rule import Rule
-from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, has_recurrences
 from rewrites.rule_checking.samples import sample
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rule_statement import Ranks
 from rewrites.rules.bounded import BOUNDED_ONLY
+
+ALL_ELEMENTS: Final = "all elements"
+RANDOM_ELEMENTS: Final = "random elements modulo 2^61 - 1"
 
 
 class Status(IntEnum):
@@ -45,8 +48,9 @@ FLOATS_ONLY: Final = "; of float elements only: it is false for integers"
 class ProofStatus:
     """The status of a rule, with the evidence for it.
 
-    `cases` is the number of choices of sizes and indices at which both sides were compared. `exhaustive` is true if
-    they are the whole window. `reason` explains why the rule is not proved. A false rule has a counterexample.
+    `cases` is the number of choices of sizes and indices at which both sides were compared, for the `elements` in
+    words. `exhaustive` is true if they are the whole window. `reason` explains why the rule is not proved. A false rule
+    has a counterexample.
 
     `integer_counterexample` is set for a rule that holds for floats but not for integers; it may be used on
     floats only. An unproved rule is used only as it was tried: at these `ranks` of elements, and on integers only if
@@ -61,6 +65,7 @@ class ProofStatus:
     integer_counterexample: Counterexample | None = None
     ranks: frozenset[Ranks] = frozenset()
     tried_on_integers: bool = False
+    elements: str = ALL_ELEMENTS
 
     def __str__(self) -> str:
         """Return the status in words."""
@@ -74,11 +79,16 @@ class ProofStatus:
             case Status.TESTED:
                 return f"tested: equal in random samples; not proved: {self.reason}"
             case Status.BOUNDED:
-                return f"bounded: equal at {window} of small sizes, for all elements; not proved: {self.reason}"
+                return f"bounded: equal at {window} of small sizes, for {self.elements}; not proved: {self.reason}"
             case Status.PROVED:
                 return PROVED_TEXT
             case _:
                 assert_never(self.status)
+
+
+def elements_compared(rule: Rule) -> str:
+    """Return the elements for which the sides of a rule are compared at small sizes, in words."""
+    return RANDOM_ELEMENTS if any(map(has_recurrences, rule.statements.values())) else ALL_ELEMENTS
 
 
 def _names_integers(rule: Rule) -> bool:
@@ -104,7 +114,7 @@ def determine_status(rule: Rule, cases: int = CASES) -> ProofStatus:
         ranks = frozenset(floats.ranks | integers.ranks | verdict.ranks)
         return ProofStatus(
             status, verdict.decided, verdict.exhaustive, reason, counterexample, integers.counterexample, ranks,
-            integers.decided >= MIN_INTEGER_SAMPLES,
+            integers.decided >= MIN_INTEGER_SAMPLES, elements_compared(rule),
         )  # fmt: skip
 
     if verdict.counterexample is not None:

@@ -3,7 +3,8 @@
 Both sides are evaluated at a symbolic position by the definitions of the operators. If the prover cannot decide a
 condition, the proof is split in two cases. A condition that depends on the index of a sum becomes a factor [p] of its
 terms instead. The results are two polynomials, which are compared. A rule about sums is proved by induction on an
-extent: the sides are equal if it is empty, and grow by the same amount with it.
+extent: the sides are equal if it is empty, and grow by the same amount with it. A rule about recurrences is proved by
+their definition, or by induction on rows: a row computed from the rows of the other side is the other side's row.
 
 Proofs assume that both sides are well-formed: the obligations of `atl.checks.wellformed` are facts where they arise.
 Each statement of the rule, one for each rank of elements, is proved.
@@ -24,6 +25,7 @@ from atl.core.dtypes import BOOL
 from atl.core.index import ZERO as NONE
 from atl.core.index import Array, Index, Leaf, Size, Var, atoms, index, map_leaves, read
 from atl.core.index import Read as ReadOf
+from atl.core.operations import ZERO_AT_ZERO, BinaryOp, UnaryOp
 from atl.core.reshape_definitions import origin
 from atl.core.substitution import instantiate, instantiate_tensor, rebuild, transform
 from atl.core.traversal import children, divisors, indices_in
@@ -63,6 +65,14 @@ class Peel:
 
 
 @dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """The hypothesis of an induction on rows: the rows of a side before one of them are those of `other`."""
+
+    whole: terms.Rec
+    other: terms.Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Reader:
     """Evaluates a term at positions within its shape. `inside` are the indices of the enclosing folds."""
 
@@ -70,6 +80,11 @@ class Reader:
     linear: bool
     peel: Peel | None = None
     inside: tuple[Var, ...] = ()
+    unfolds: bool = False
+    """Whether a row of a recurrence is read by its definition, once on the way to an element."""
+    hypothesis: Hypothesis | None = None
+    depth: int = 0
+    """Number of enclosing recurrences that are read as unknown functions, by which their rows are named."""
 
     def read(self, term: terms.Expr, at: tuple[Index, ...], facts: Facts) -> Poly:
         facts = facts.assume(*_granted(term, Scope(facts)))
@@ -105,12 +120,15 @@ class Reader:
                 there = pred.within(NONE, position, tensor.type.shape[0])
                 return self._where(there, lambda inner: self.read(tensor, (position, *at), inner), _nothing, facts)
             case terms.Unary(op, operand):
-                return _unary(op, self.read(operand, at, facts))
+                return _unary(op, term.type.dtype, self.read(operand, at, facts))
             case terms.Binary(op, left, right):
-                return _binary(op, self.read(left, at, facts), self.read(right, at, facts))
+                return _binary(op, left.type.dtype, self.read(left, at, facts), self.read(right, at, facts))
+            case terms.Where(test, left, right):
+                condition = values.truth(self.read(test, at, facts))
+                return values.choice(condition, self.read(left, at, facts), self.read(right, at, facts))
             case terms.Cast(dtype, operand):
                 # The same value can differ between two types, because an index may wrap in one of them.
-                return _unary(f"{operand.type.dtype} to {dtype}", self.read(operand, at, facts))
+                return _opaque(f"{operand.type.dtype} to {dtype}", self.read(operand, at, facts))
             case terms.Concat(left, right):
                 n = left.type.shape[0]
                 return self._where(
@@ -123,11 +141,53 @@ class Reader:
                     facts = facts.assume(*(pred.at_most(index(1), extent) for extent in operand.type.shape[:2]))
                 where = origin(op, operand.type.shape, at)
                 return self._where(where.present, lambda inner: self.read(operand, where.at, inner), _nothing, facts)
+            case terms.Rec():
+                return self._where(
+                    pred.less(at[0], term.low), lambda inner: self.read(term.init, at, inner),
+                    lambda inner: self._row(term, at, inner), facts,
+                )  # fmt: skip
             case terms.Input() | terms.Local():
                 raise Stuck("an open term")
 
-    # -- conditions
-    # -----------------------------------------------------------------------------------------------------
+    # -- recurrences --------------------------------------------------------------------------------------------------
+
+    def _row(self, term: terms.Rec, at: tuple[Index, ...], facts: Facts) -> Poly:
+        """Read an element of a computed row."""
+        if not self.unfolds:
+            return self._opaque(term, at, facts)
+        earlier = terms.TensorVar(next(_ids), "rows", terms.rows_before(term.type, at[0]))
+        known = self.hypothesis
+        rows = known.other if known is not None and known.whole is term else term
+        reader = replace(self, unfolds=False, hypothesis=None, bound={**self.bound, earlier.uid: rows})
+        body = instantiate_tensor(instantiate(term.body, at[0]), earlier)
+        return reader.read(body, at[1:], facts.assume(pred.less(at[0], term.high)))
+
+    def _opaque(self, term: terms.Rec, at: tuple[Index, ...], facts: Facts) -> Poly:
+        """Return an element of row p as an unknown function of p, of the first rows, and of the body for rows up to p.
+
+        So it does not depend on the number of rows.
+        """
+        variables = [Var(next(_ids), "q") for _ in at]
+        p, *rest = map(index, variables)
+        earlier = terms.TensorVar(next(_ids), "rows", terms.rows_before(term.type, p))
+        generic = terms.Metavariable(earlier.uid, f" rows {self.depth}", earlier.of)
+        body = instantiate_tensor(instantiate(term.body, p), earlier)
+        reader = replace(
+            self, inside=(*self.inside, *variables), unfolds=False, hypothesis=None, depth=self.depth + 1,
+            bound={**self.bound, earlier.uid: generic},
+        )  # fmt: skip
+        tensors, bound = [], []
+        for rows, low, part, position in ((term.low, NONE, term.init, (p, *rest)), (at[0] + 1, term.low, body, rest)):
+            extents = (rows, *term.type.shape[1:])
+            within = [pred.within(NONE, index(v), n) for v, n in zip(variables, extents, strict=True)]
+            value = reader.read(part, tuple(position), facts.assume(*within, pred.at_most(low, p)))
+            named = tuple(Var(_BOUND + _height(value) * 8 + place, "q") for place in range(len(variables)))
+            tensors.append((extents, _renamed(value, tuple(variables), named)))
+            bound.append(named)
+        positions = tuple(simplify(facts, position) for position in at)
+        return atom(Given(" rec", positions, tuple(tensors), tuple(bound)))
+
+    # -- conditions ---------------------------------------------------------------------------------------------------
 
     def _where(self, predicate: pred.Predicate, holds: Case, fails: Case, facts: Facts) -> Poly:
         decided = self._decided(predicate, facts)
@@ -218,14 +278,15 @@ class Reader:
     def _generic(self, of: terms.Metavariable, at: tuple[Index, ...], facts: Facts) -> Poly:
         positions = tuple(simplify(facts, position) for position in (*of.indices, *at))
         if not of.tensors:
-            return atom(Read(of.name, positions))
+            element = atom(Read(of.name, positions))
+            return values.truth(element) if of.type.dtype == BOOL else element
         tensors, bound = [], []
         for tensor in of.tensors:
             own = tuple(Var(next(_ids), "q") for _ in tensor.type.shape)
             inside = facts.assume(
                 *(pred.within(NONE, index(v), n) for v, n in zip(own, tensor.type.shape, strict=True))
             )
-            reader = replace(self, inside=(*self.inside, *own))
+            reader = replace(self, inside=(*self.inside, *own), unfolds=False, hypothesis=None)
             body = reader.read(tensor, tuple(map(index, own)), inside)
             named = tuple(Var(_BOUND + _height(body) * 8 + place, "q") for place in range(len(own)))
             tensors.append((tensor.type.shape, _renamed(body, own, named)))
@@ -293,15 +354,24 @@ def _fold_of(monoid: str, extent: Index, variable: Var, body: Poly) -> Poly:
     return atom(Fold(monoid, extent, named, _renamed(body, (variable,), (named,))))
 
 
-def _unary(op: str, x: Poly) -> Poly:
-    if op == "neg":
-        return -x
-    if x.zero and op in terms.ZERO_AT_ZERO:
-        return x
-    return atom(Operation(op, frozenset((x,))))
+def _unary(op: UnaryOp, dtype: str | None, x: Poly) -> Poly:
+    match op:
+        case "neg":
+            return -x
+        case "invert" if dtype == BOOL:
+            return values.ONE - values.truth(x)
+        case _:
+            return values.by_cases(lambda at: at if at.zero and op in ZERO_AT_ZERO else _opaque(op, at), x)
 
 
-def _binary(op: str, x: Poly, y: Poly) -> Poly:
+def _opaque(op: str, x: Poly) -> Poly:
+    """Return a function of which nothing is known."""
+    return values.by_cases(lambda at: atom(Operation(op, frozenset((at,)))), x)
+
+
+def _binary(op: BinaryOp, dtype: str | None, x: Poly, y: Poly) -> Poly:
+    if dtype == BOOL:
+        x, y = values.truth(x), values.truth(y)
     match op:
         case "add":
             return x + y
@@ -310,14 +380,38 @@ def _binary(op: str, x: Poly, y: Poly) -> Poly:
         case "mul":
             return x * y
         case "div":
-            return values.ZERO if y.zero else x * atom(Operation("1/", frozenset((y,))))
-        case _:
-            operands: set[Poly] = set()
-            for part in (x, y):
-                operands |= next(
-                    (set(a.operands) for a in _single(part) if isinstance(a, Operation) and a.op == op), {part}
-                )
-            return x if len(operands) == 1 else atom(Operation(op, frozenset(operands)))
+            return x * values.by_cases(lambda at: values.ZERO if at.zero else _opaque("1/", at), y)
+        case "lt":
+            return values.by_cases(values.is_positive, y - x)
+        case "le":
+            return values.ONE - values.by_cases(values.is_positive, x - y)
+        case "eq":
+            return values.by_cases(values.is_zero, x - y)
+        case "and" | "min" if dtype == BOOL:
+            return x * y
+        case "or" | "max" if dtype == BOOL:
+            return x + y - x * y
+        case "xor" if dtype == BOOL:
+            return x + y - constant(2) * x * y
+        case "min" | "max" | "and" | "or":
+            return values.by_cases(lambda *at: _of_set(op, *at), x, y)
+        case "xor":
+            return values.by_cases(lambda a, b: values.ZERO if a == b else _of_pair(op, a, b), x, y)
+        case "floordiv" | "mod" | "shl" | "shr":
+            # Their operands are distinguished, because a set has no order.
+            return values.by_cases(lambda a, b: a if a.zero and b.zero else _of_pair(op, a, _opaque("right", b)), x, y)
+
+
+def _of_pair(op: BinaryOp, x: Poly, y: Poly) -> Poly:
+    return values.ZERO if x.zero and y.zero else atom(Operation(op, frozenset((x, y))))
+
+
+def _of_set(op: BinaryOp, x: Poly, y: Poly) -> Poly:
+    """Return an operation that is associative, commutative and idempotent."""
+    operands: set[Poly] = set()
+    for part in (x, y):
+        operands |= next((set(a.operands) for a in _single(part) if isinstance(a, Operation) and a.op == op), {part})
+    return x if len(operands) == 1 else atom(Operation(op, frozenset(operands)))
 
 
 def _single(value: Poly) -> Iterator[values.Atom]:
@@ -397,6 +491,23 @@ def _split(goal: Goal, attempt: Attempt, depth: int = 0) -> None:
 
 def _reads_equal(*, linear: bool) -> Attempt:
     return lambda goal, facts: vanishes(goal.difference(facts, linear=linear), facts)
+
+
+def _by_definition(goal: Goal, facts: Facts) -> bool:
+    """Compare the sides with rows of recurrences read by their definitions."""
+    left, right = (Reader({}, linear=True, unfolds=True).read(side, goal.at, facts) for side in (goal.lhs, goal.rhs))
+    return vanishes(left - right, facts)
+
+
+def _by_rows(goal: Goal, facts: Facts) -> bool:
+    """Compare a row of a side, a recurrence, with the other side, of which the rows before are assumed to be equal."""
+    for whole, other in ((goal.lhs, goal.rhs), (goal.rhs, goal.lhs)):
+        if isinstance(whole, terms.Rec):
+            step = Reader({}, linear=True, unfolds=True, hypothesis=Hypothesis(whole, other))
+            row = Reader({}, linear=True, unfolds=True).read(other, goal.at, facts)
+            if vanishes(step.read(whole, goal.at, facts) - row, facts):
+                return True
+    return False
 
 
 def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends: tuple[bool, bool]) -> None:
@@ -526,10 +637,13 @@ def _proved(rule: Rule, goal: Goal) -> None:
                 except Stuck:
                     continue
                 return
-        try:
-            _split(goal, _reindexed)
-        except Stuck:
-            raise reason from None
+        for attempt in (_reindexed, _by_definition, _by_rows):
+            try:
+                _split(goal, attempt)
+            except Stuck:
+                continue
+            return
+        raise reason from None
 
 
 def _reindexed(goal: Goal, facts: Facts) -> bool:

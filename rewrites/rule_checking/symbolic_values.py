@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from atl.core.index import Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, equal, expressions, negation, substitute
@@ -121,7 +121,7 @@ def poly(terms: Mapping[Monomial, Fraction]) -> Poly:
 def _times(left: Monomial, right: Monomial) -> Monomial:
     powers = dict(left)
     for atom, power in right:
-        powers[atom] = 1 if isinstance(atom, Bracket) else powers.get(atom, 0) + power
+        powers[atom] = 1 if is_test(atom) else powers.get(atom, 0) + power
     return frozenset(powers.items())
 
 
@@ -139,6 +139,65 @@ ONE = constant(1)
 def atom(of: Atom) -> Poly:
     """Return an atom as a polynomial."""
     return poly({frozenset(((of, 1),)): Fraction(1)})
+
+
+TESTS: Final = ("> 0", "= 0", "true")
+"""Operations whose values are 0 and 1: on the difference of the operands of a comparison, and on a truth value."""
+
+
+def is_test(part: Atom) -> bool:
+    """Return whether an atom has only the values 0 and 1."""
+    return isinstance(part, Bracket) or (isinstance(part, Operation) and part.op in TESTS)
+
+
+def is_positive(x: Poly) -> Poly:
+    """Return the test x > 0."""
+    known = _number(x)
+    return atom(Operation("> 0", frozenset((x,)))) if known is None else constant(int(known > 0))
+
+
+def is_zero(x: Poly) -> Poly:
+    """Return the test x = 0."""
+    known = _number(x)
+    return atom(Operation("= 0", frozenset((x, -x)))) if known is None else constant(int(known == 0))
+
+
+def truth(x: Poly) -> Poly:
+    """Return a truth value as a polynomial in tests."""
+    if all(is_test(part) for monomial, _ in x.terms for part, _ in monomial):
+        return x
+    return atom(Operation("true", frozenset((x,))))
+
+
+def choice(test: Poly, x: Poly, y: Poly) -> Poly:
+    """Return x if the test is 1, y if it is 0."""
+    return test * x + (ONE - test) * y
+
+
+def by_cases(function: Callable[..., Poly], *operands: Poly) -> Poly:
+    """Apply a function to values without tests of elements: in the case that a test holds, and that it fails."""
+    parts = (part for operand in operands for monomial, _ in operand.terms for part, _ in monomial)
+    test = min((part for part in parts if isinstance(part, Operation) and is_test(part)), key=repr, default=None)
+    if test is None:
+        return function(*operands)
+    holds, fails = (by_cases(function, *(_with(operand, test, value) for operand in operands)) for value in (1, 0))
+    return choice(atom(test), holds, fails)
+
+
+def _with(value: Poly, test: Atom, outcome: int) -> Poly:
+    total = ZERO
+    for monomial, coefficient in value.terms:
+        if outcome or (test, 1) not in monomial:
+            total = total + poly({monomial - {(test, 1)}: coefficient})
+    return total
+
+
+def _number(x: Poly) -> Fraction | None:
+    """Return the value of a polynomial without atoms."""
+    if x.zero:
+        return Fraction(0)
+    ((monomial, value), *others) = x.terms
+    return None if monomial or others else value
 
 
 def of_index(expression: Index) -> Poly:
@@ -266,7 +325,8 @@ def same(a: Atom, b: Atom, facts: Facts) -> bool:
         case Read(), Read():
             return a.name == b.name and len(a.at) == len(b.at) and _equal(a.at, b.at, facts)
         case Given(), Given():
-            return a.name == b.name and _equal(a.at, b.at, facts) and _same_tensors(a, b, facts)
+            known = a.name == b.name and len(a.at) == len(b.at)
+            return known and _equal(a.at, b.at, facts) and _same_tensors(a, b, facts)
         case Operation(), Operation():
             return a.op == b.op and _same_operands(a.operands, b.operands, facts)
         case Fold(), Fold():

@@ -10,6 +10,7 @@ from atl.errors import InvalidName
 from rewrites.rule import Rule, Schema
 from rewrites.rules import (
     access,
+    choices,
     definitions,
     guards,
     indices,
@@ -17,6 +18,7 @@ from rewrites.rules import (
     loops,
     normalisation,
     placement,
+    recurrences,
     reshape_algebra,
     reshape_pairs,
     scalars,
@@ -40,6 +42,7 @@ def stated_in(*modules: ModuleType) -> dict[str, Rule]:
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     stated_in(
         access,
+        choices,
         loops,
         sums,
         guards,
@@ -48,6 +51,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         reshape_pairs,
         reshape_algebra,
         placement,
+        recurrences,
         indices,
         scalars,
         normalisation,

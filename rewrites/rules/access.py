@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from atl import concat, flatten, gen, guard, padl, padr, reduce, select, split, transpose, truncl, truncr
-from atl.core.terms import BINARY, MONOIDS, ZERO_AT_ZERO, BinaryOp, Monoid, UnaryOp
+from atl import concat, flatten, gen, guard, padl, padr, reduce, select, split, transpose, truncl, truncr, where
+from atl.core.operations import ZERO_AT_ZERO, ZERO_AT_ZEROS, BinaryOp, UnaryOp
+from atl.core.terms import MONOIDS, Monoid
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import Body, Cond, Equation, Index, Matrix, Vector, equation, given, rule, rules
 
@@ -107,7 +108,7 @@ def padding_access(v: Vector, k: Index) -> Equation:
     return equation(padding(v)[k], padding(v[k]))
 
 
-@rules(named="{}_access", over=BINARY, family="access", source="[R] get_bin_distr")
+@rules(named="{}_access", over=ZERO_AT_ZEROS, family="access", source="[R] get_bin_distr")
 def binary_access(op: BinaryOp, a: Vector, b: Vector, k: Index) -> Equation:
     """An element of a sum, product … of tensors is the sum, product … of their elements."""
     return equation(binary(op, a, b)[k], binary(op, a[k], b[k]))
@@ -119,7 +120,19 @@ def unary_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
     return equation(unary(op, a)[k], unary(op, a[k]))
 
 
-@rules(named="{}_access", over=("exp", "log", "cos"), family="access", source="§3.2")
+@rules(named="{}_access", over=("le", "eq"), family="access", source="[R] get_bin_distr")
+def comparison_access(op: BinaryOp, a: Vector, b: Vector, k: Index) -> Equation:
+    """An element of a comparison that holds for zeros is the comparison of the elements, within the tensor."""
+    return equation(binary(op, a, b)[k], binary(op, a[k], b[k]), given(k >= 0, k < a.shape[0]))
+
+
+@rule(family="access", source="§3.2")
+def where_access(c: Vector, a: Vector, b: Vector, k: Index) -> Equation:
+    """An element of a choice between tensors is the choice between their elements."""
+    return equation(where(c, a, b)[k], where(c[k], a[k], b[k]))
+
+
+@rules(named="{}_access", over=("exp", "log", "cos", "invert"), family="access", source="§3.2")
 def function_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
     """An element of a function of a tensor is the function of the element, within the tensor."""
     return equation(unary(op, a)[k], unary(op, a[k]), given(k >= 0, k < a.shape[0]))

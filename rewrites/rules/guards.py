@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atl import concat, gen, guard, select
-from atl.core.terms import BINARY, UNARY, ZERO_AT_ZERO, BinaryOp, UnaryOp
+from atl.core.operations import BINARY, UNARY, ZERO_AT_ZERO, BinaryOp, UnaryOp
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Vector, equation, given, rule, rules
 

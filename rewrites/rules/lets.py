@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from atl import concat, flatten, gen, guard, let, reduce, select, split, transpose
-from atl.core.terms import BINARY, MONOIDS, UNARY, BinaryOp, Monoid, UnaryOp
+from atl.core.operations import BINARY, UNARY, BinaryOp, UnaryOp
+from atl.core.terms import MONOIDS, Monoid
 from rewrites.named_operators import (
     AMOUNTS,
     MATRIX_OPERATORS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atl import ceildiv, concat, flatten, gen, guard, select, split, transpose, truncl, truncr
-from atl.core.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from atl.core.operations import BINARY, UNARY, BinaryOp, UnaryOp
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import Body, Cond, Equation, Index, Vector, equation, given, rule, rules
 

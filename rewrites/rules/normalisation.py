@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from atl import gen, select
-from atl.core.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from atl import gen, select, where
+from atl.core.operations import BINARY, UNARY, BinaryOp, UnaryOp
 from rewrites.named_operators import binary, unary
 from rewrites.rule import Cond, Equation, Vector, equation, rule, rules
 
@@ -18,6 +18,12 @@ def pointwise_binary(op: BinaryOp, a: Vector, b: Vector) -> Equation:
 def pointwise_unary(op: UnaryOp, a: Vector) -> Equation:
     """A function of a tensor is computed element by element."""
     return equation(unary(op, a), gen(a.shape[0], lambda i: unary(op, a[i])))
+
+
+@rule(family="normalisation", source="§4.3.2")
+def pointwise_where(c: Vector, a: Vector, b: Vector) -> Equation:
+    """Elements of tensors are chosen element by element."""
+    return equation(where(c, a, b), gen(a.shape[0], lambda i: where(c[i], a[i], b[i])))
 
 
 @rule(family="normalisation", source="§4.3.2")

@@ -20,7 +20,7 @@ from atl import (
     truncr,
     unshear,
 )  # fmt: skip
-from atl.core.terms import BINARY, ZERO_AT_ZERO, BinaryOp, UnaryOp
+from atl.core.operations import ZERO_AT_ZERO, ZERO_AT_ZEROS, BinaryOp, UnaryOp
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import (
     Body,
@@ -106,7 +106,7 @@ def place_of_sum(n: Index, i: Index, lo: Index, hi: Index, e: Body[Index]) -> Eq
     return equation(place(n, i, sum((lo, hi), e)), sum((lo, hi), lambda k: place(n, i, e(k))))
 
 
-@rules(named="place_of_{}", over=BINARY, family="placement", source="0 op 0 = 0")
+@rules(named="place_of_{}", over=ZERO_AT_ZEROS, family="placement", source="0 op 0 = 0")
 def place_of_binary(op: BinaryOp, n: Index, i: Index, a: Elem, b: Elem) -> Equation:
     """A sum, product … moves out of a placed term."""
     return equation(place(n, i, binary(op, a, b)), binary(op, place(n, i, a), place(n, i, b)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, overload
 
 from atl.core.program import Program
-from atl.errors import ATLError
+from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.diagnostics import diagnostics
 
 if TYPE_CHECKING:
@@ -76,6 +76,21 @@ def check(self: HasGoal, *, target: str = "c") -> Report:
         except ATLError as error:
             found.append(error)
     return Report(self.goal.name, target, tuple(found))
+
+
+def row_storage(self: HasGoal, name: str) -> str:
+    """Return how many rows of a recurrence the loop nest of the goal keeps, and why. Raises `InvalidArgument`."""
+    import lowering
+
+    storage = lowering.lower(self.goal).row_storage
+    found = [str(each) for each in storage if each.name == name]
+    if not found:
+        names = ", ".join(dict.fromkeys(each.name for each in storage))
+        raise InvalidArgument(
+            f"the goal has no local recurrence {brief(name)}",
+            required=f"one of {names}" if names else "the number of a call; all rows of the result are stored",
+        )
+    return "\n".join(found)
 
 
 @overload

@@ -175,16 +175,19 @@ def _lines_html(lines: Iterable[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An explanation of a call, step by step."""
+    """An explanation of a call, step by step, or of the storage of a recurrence, which has no steps."""
 
     text: str
     steps: Sequence[tuple[Step, Program, Program]]
     notes: Sequence[str] = ()
+    of_call: bool = True
 
     def __str__(self) -> str:
         return "\n".join([self._steps_text(), *(f"note: {note}" for note in self.notes)])
 
     def _steps_text(self) -> str:
+        if not self.steps and not self.of_call:
+            return self.text
         if not self.steps:
             return f"{self.text}\nno proof steps: names and marks do not change the meaning"
         many = len(self.steps) > 1

@@ -1,27 +1,37 @@
-"""Export of a theorem as a Python script that derives it again."""
+"""Export of a theorem, or of the calls of a session, as a Python script that derives it again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from atl.core.index import Index
+from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
 from atl.errors import ATLError
 from atl.parsing.parse import parse
 from atl.text.index_notation import ASCII, write_condition, write_index
 from atl.text.printing import condition_text, index_text, show_program
+from rewrites.certificates.certificate import dumps, loads
 from rewrites.certificates.rule_json import names_of
 from rewrites.certificates.term_json import text_of
 from rewrites.derivation import Derivation, arguments_of
+from rewrites.induction import ROWS
 from rewrites.kernel import Step, Theorem, reflexivity
 from rewrites.matching.match import Mismatch, match
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, sort_of
 from rewrites.rule_checking.registry import status_of
 from rewrites.rules import RULES
+from rewrites.session.call import Call
+from rewrites.tactics import Tactics
+from rewrites.tactics.tactic import Tactic
 
+FORMAT: Final = re.compile(r"^(sparsify\('\w+', )")
+"""The text of a call before the name of a sparse format."""
 _KEYWORDS = frozenset({"name", "at", "around", "nth", "all", "reverse", "top_down"})
 """Keywords of `Session.rw` itself: a rule's parameter with such a name is passed through `exactly`."""
 
@@ -36,28 +46,85 @@ def as_python(theorem: Theorem) -> str:
     """
     program = show_program(theorem.lhs)
     # Parse the printed program, so that the names are those the script will see.
-    own = {rule: name.replace("#", "_") for rule, name in names_of(theorem.steps).items() if status_of(rule)}
-    work = Derivation(reflexivity(parse(program)), RULES)
+    own = _user_rules(theorem.steps)
+    calls = _steps_as_calls(Derivation(reflexivity(parse(program)), RULES), theorem.steps, theorem.rhs, own)
+    literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
+    lines = ["import atl", "from rewrites import reschedule"]
+    lines += _imports(calls, own)
+    return "\n".join(
+        [*lines, "", f"start = atl.parse({literal})", "s = reschedule(start)", *calls, "theorem = s.done()", ""]
+    )
+
+
+def session_script(start: Theorem, calls: Sequence[Call], rules: Mapping[str, Rule]) -> str:
+    """Return a script that makes the calls of a session, with the rewrite steps of those that are not method calls."""
+    own = _user_rules([step for call in calls for step in call.steps])
+    lines: list[str] = []
+    for call in calls:
+        if _is_method_call(call.text) and not any(step.rule in own for step in call.steps):
+            lines.append("s." + FORMAT.sub(r"\1atl.", call.text))
+        else:
+            lines.append(f"# {call.text}")
+            lines += _steps_as_calls(Derivation(call.before, rules), call.steps, call.theorem.rhs, own)
+    before = ["start = s.goal"] if any("argument_in(" in line for line in lines) else []
+    return "\n".join(
+        [
+            "import atl",
+            *_imports(lines, own),
+            "",
+            "s = atl.reschedule(atl.parse('''",
+            str(start.lhs),
+            "'''))",
+            *before,
+            *lines,
+            "",
+        ]
+    )
+
+
+def _is_method_call(text: str) -> bool:
+    """Return whether the text of a call is a call of a built-in method whose arguments are literals."""
+    try:
+        call = ast.parse(text, mode="eval").body
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.func, ast.Name)
+        for value in (*call.args, *(each.value for each in call.keywords)):
+            if not (call.func.id == "sparsify" and isinstance(value, ast.Name)):
+                ast.literal_eval(value)
+    except (SyntaxError, ValueError, AssertionError):
+        return False
+    return call.func.id in ("rw", "sparsify", "view") or isinstance(vars(Tactics).get(call.func.id), Tactic)
+
+
+def _steps_as_calls(work: Derivation, steps: Sequence[Step], wanted: Program, own: Mapping[Rule, str]) -> list[str]:
+    """Return calls of a session for steps from the goal of a derivation, and for the names and marks at the end."""
     calls: list[str] = []
-    for step in theorem.steps:
+    for step in steps:
+        if step.lemmas:
+            calls.append(_by_induction(step, work))
+            base, following = step.lemmas
+            work.induction(step.path, step.arguments, base, following, reverse=step.reverse)
+            continue
         explicit = _undetermined(step, work.term(step.path))
         calls.append(_call(step, own.get(step.rule, repr(step.rule.name)), explicit, work))
         # Replay as the script will do it, since names of loops may depend on how arguments are found.
         if explicit is None or not work.attempted(step.rule, step.path, explicit, reverse=step.reverse):
             work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
-    calls += names_and_marks(work.goal.body, theorem.rhs.body, ())
-    literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
-    lines = ["import atl", "from rewrites import reschedule"]
-    lines += ["from rewrites.session.script import exactly"] if any("s.do(exactly" in call for call in calls) else []
-    lines += (
-        ["from rewrites.certificates.term_json import argument_in"]
-        if any("argument_in(" in call for call in calls)
-        else []
-    )
-    lines += _user_rule_imports(own)
-    return "\n".join(
-        [*lines, "", f"start = atl.parse({literal})", "s = reschedule(start)", *calls, "theorem = s.done()", ""]
-    )
+    return [*calls, *names_and_marks(work.goal.body, wanted.body, ())]
+
+
+def _user_rules(steps: Sequence[Step]) -> dict[Rule, str]:
+    return {rule: name.replace("#", "_") for rule, name in names_of(steps).items() if status_of(rule)}
+
+
+def _imports(calls: Sequence[str], own: Mapping[Rule, str]) -> Iterator[str]:
+    """Yield the imports that calls need besides `atl`."""
+    for helper in ("by_induction", "exactly"):
+        if any(call.startswith(f"s.do({helper}, ") for call in calls):
+            yield f"from rewrites.session.script import {helper}"
+    if any("argument_in(" in call for call in calls):
+        yield "from rewrites.certificates.term_json import argument_in"
+    yield from _user_rule_imports(own)
 
 
 def _user_rule_imports(own: Mapping[Rule, str]) -> Iterator[str]:
@@ -76,6 +143,23 @@ def exactly(
     """Apply one step of a rule at a path with all of its arguments: `s.do(exactly, "get_gen", (0,), {…})`."""
     rule = work.rule(name)
     work.apply(rule, path, work.settled(arguments_of(rule, arguments), path), reverse=reverse)
+
+
+def by_induction(
+    work: Derivation, path: Path, arguments: Mapping[str, Any], base: str, step: str, *, reverse: bool = False
+) -> None:
+    """Take a step by induction at a path, with the certificates of its two theorems."""
+    given = work.settled(arguments_of(ROWS, arguments), path)
+    work.induction(path, given, loads(base), loads(step), reverse=reverse)
+
+
+def _by_induction(step: Step, work: Derivation) -> str:
+    values = ", ".join(
+        f"{name!r}: argument_in({text_of(at, work.goal)!r}, start)" for name, at in step.arguments.items()
+    )
+    lemmas = ", ".join(repr(dumps(each)) for each in step.lemmas)
+    turned = ", reverse=True" if step.reverse else ""
+    return f"s.do(by_induction, {step.path!r}, {{{values}}}, {lemmas}{turned})"
 
 
 def names_and_marks(now: Expr, wanted: Expr, path: Path) -> Iterator[str]:

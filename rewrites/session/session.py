@@ -12,10 +12,9 @@ doubled (f : float32[n]) : float32[n] :=
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
 
 from atl.checks.scope import outermost
 from atl.core.node import is_position
@@ -31,6 +30,7 @@ from rewrites.cursors.cursor import Cursor, cursors
 from rewrites.cursors.targets import Handle, Target, Within, one, restrict
 from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import DoesNotApply, NotATheorem
+from rewrites.induction import Goal
 from rewrites.kernel import Theorem, reflexivity, with_provenance
 from rewrites.rule import Rule
 from rewrites.rule_checking.registry import status_of, with_user_rules
@@ -40,9 +40,11 @@ from rewrites.session.base import SessionBase
 from rewrites.session.call import Call, Origin, check_flags, check_tactic_arguments, locate
 from rewrites.session.diagnosis import attach_call_site, diagnose
 from rewrites.session.rule_search import RuleSearch, parameters_written
+from rewrites.session.script import session_script
 from rewrites.session.suggestions import search as suggesting
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics import Tactics
+from rewrites.tactics.recurrences import induction_goals
 from rewrites.tactics.sparse.operands import InputForm, with_input_form
 from rewrites.tactics.tactic import name_of
 from rewrites.user_rules.tactics import tactics as user_tactics
@@ -55,8 +57,6 @@ if TYPE_CHECKING:
     from rewrites.session.tuning.measuring import Measure
 
 P = ParamSpec("P")
-FORMAT: Final = re.compile(r"^(sparsify\('\w+', )")
-"""The text of a call before the name of a sparse format."""
 
 
 def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rule] = ()) -> Session:
@@ -94,8 +94,7 @@ class Session(Tactics, SessionBase):
         self._calls = list(calls)
         self._undone: list[Call] = []
         self._rules = RULES if rules is None else rules
-        self.report: Report | None = None
-        """The report of the last `optimize()`."""
+        self._reports: list[tuple[Theorem, Report]] = []
 
     # -- the state ----------------------------------------------------------------------------------------------------
 
@@ -113,6 +112,16 @@ class Session(Tactics, SessionBase):
     def steps(self) -> display.Listing[Call]:
         """The calls made so far."""
         return display.Listing(self._calls)
+
+    @property
+    def report(self) -> Report | None:
+        """The report of the last `optimize()` whose calls have not been undone; None if there is none."""
+        made = {id(each) for each in (self._start, *(call.theorem for call in self._calls))}
+        return next((report for theorem, report in reversed(self._reports) if id(theorem) in made), None)
+
+    @report.setter
+    def report(self, made: Report) -> None:
+        self._reports.append((self.theorem, made))
 
     def undo(self, count: int = 1) -> Session:
         """Undo the last calls."""
@@ -178,8 +187,20 @@ class Session(Tactics, SessionBase):
         before = calls[0].before.rhs if calls else self.goal
         return display.Diff(before, self.goal)
 
-    def explain(self, number: int = -1) -> display.Explanation:
-        """Explain a call: for each step the rule, the place, the arguments, and how each premise was proved."""
+    def explain(self, number: int | str = -1) -> display.Explanation:
+        """Explain a call: for each step the rule, the place, the arguments, and how each premise was proved.
+
+        With the name of a recurrence, explain how many of its rows the compiled program keeps, and why not fewer.
+
+        >>> import atl
+        >>> n = atl.sizes("n", min=1)
+        >>> x = atl.tensor("x", n)
+        >>> total = atl.rec(n, lambda p, y: x[p] + atl.select(p >= 1, y[p - 1], 0))[n - 1]
+        >>> reschedule(atl.program("total", [x], total)).explain("y")
+        y: one row is kept; each element of row p - 1 is read before it is replaced
+        """
+        if isinstance(number, str):
+            return display.Explanation(compiling.row_storage(self, number), (), of_call=False)
         if type(number) is not int or not -len(self._calls) <= number < len(self._calls):
             if not self._calls:
                 raise InvalidArgument("there is no call to explain yet", required="a call of this session")
@@ -313,6 +334,14 @@ class Session(Tactics, SessionBase):
                 raise search.failure(self.begin(), parameters_written(arguments))
             return self.record(search.written(arguments), work)
 
+    def induction_goals(self, rows: Target, formula: Callable[..., Any]) -> tuple[Goal, Goal]:
+        """Return the two equations that `induct` needs for a recurrence and a formula for its rows.
+
+        Each has two programs `lhs` and `rhs`, which a session can prove equal for `induct(…, base=…, step=…)`.
+        """
+        with attach_call_site():
+            return induction_goals(self.begin(), self._resolved(rows), formula)
+
     # -- other arrays for an input ------------------------------------------------------------------------------------
 
     sparsify, view = storage.sparsify, storage.view
@@ -425,11 +454,15 @@ class Session(Tactics, SessionBase):
         from rewrites.recipes.optimize import optimize
 
         with attach_call_site():
-            made, self.report = optimize(self, sizes, seconds, machine, recipes, parallel=parallel, **options)
+            made, report = optimize(self, sizes, seconds, machine, recipes, parallel=parallel, **options)
+        self._reports.append((made.theorem, report))
         return self.continue_as(made)
 
     def script(self) -> str:
         """Return a Python script that makes the calls of this session, to be edited.
+
+        The results of searches (`auto`, `equal_to`, `take`) and calls of functions (`do`, `apply`) are written as
+        rewrite steps at paths.
 
         >>> import atl
         >>> x = atl.tensor("x", atl.sizes("n"))
@@ -443,10 +476,7 @@ class Session(Tactics, SessionBase):
         s.vectorize('i', 8)
         <BLANKLINE>
         """
-        calls = ["s." + FORMAT.sub(r"\1atl.", call.text) for call in self._calls]
-        return "\n".join(
-            ["import atl", "", "s = atl.reschedule(atl.parse('''", str(self._start.lhs), "'''))", *calls, ""]
-        )
+        return session_script(self._start, self._calls, self._rules)
 
     def autotune(
         self,
@@ -473,8 +503,7 @@ class Session(Tactics, SessionBase):
         with attach_call_site():
             found = tuned_from(self, schedule, choices, sizes, budget, measure=measure, **options)
         if found.session is not None:
-            self._calls[:] = found.session.steps
-            self._undone.clear()
+            self.continue_as(found.session)
         return found
 
     if not TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rewrites.tactics import annotations, factoring, gpu, indices, loops, normal_form, simplification
+from rewrites.tactics import annotations, factoring, gpu, indices, loops, normal_form, recurrences, simplification
 from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling
 from rewrites.tactics.reindexing import reordering, storing
 from rewrites.tactics.storage import binding, borders, packing, staging
@@ -20,6 +20,7 @@ class Tactics:
     fuse = staging.fuse
     gpu_map = gpu.gpu_map
     hoist = staging.hoist
+    induct = recurrences.induct
     inline = simplification.inline
     interchange = interchange.interchange
     lbind = binding.lbind

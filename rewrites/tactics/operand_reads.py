@@ -209,9 +209,17 @@ def _inward_rule(around: terms.Expr, side: int, *, addends: bool) -> _InwardRule
             return _InwardRule(f"guard_{op}")
         case terms.Unary("neg"):
             return _InwardRule("guard_neg")
-        case terms.Reduce() | terms.Let() | terms.Binary() | terms.Unary() | terms.Guard():
+        case terms.Reduce() | terms.Rec() | terms.Let() | terms.Binary() | terms.Unary() | terms.Guard():
             return None
-        case terms.Access() | terms.Cast() | terms.Concat() | terms.Place() | terms.Reshape() | terms.Select():
+        case (
+            terms.Access()
+            | terms.Cast()
+            | terms.Concat()
+            | terms.Place()
+            | terms.Reshape()
+            | terms.Select()
+            | terms.Where()
+        ):
             return None
         case (
             terms.Constant()

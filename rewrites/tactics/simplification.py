@@ -9,7 +9,8 @@ from atl.checks.safety import unsafe_accesses
 from atl.checks.scope import Scope
 from atl.core import predicate as pred
 from atl.core.index import Bound, Index, Read, Size, atoms, bound, factor_of, floordiv, index
-from atl.core.terms import BINARY, MONOIDS, OPERATORS_BY_WORD, UNARY, Access, Gen, Guard, Input, Let, Reduce, Select
+from atl.core.operations import BINARY, UNARY
+from atl.core.terms import MONOIDS, OPERATORS_BY_WORD, Access, Gen, Guard, Input, Let, Reduce, Select
 from atl.core.traversal import Path
 from atl.prove import proves
 from atl.text.printing import place_of
@@ -21,7 +22,7 @@ from rewrites.tactics import arg
 from rewrites.tactics.tactic import tactic
 
 OF_ACCESSES: Final = (
-    "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",
+    "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "where_access", "padding_access",
     "concat_access_left", "concat_access_right", *(f"{operator}_access" for operator in OPERATORS_BY_WORD),
     *(f"get_{monoid}" for monoid in MONOIDS), *(f"{op}_access" for op in (*BINARY, *UNARY)),
 )  # fmt: skip

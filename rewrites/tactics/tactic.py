@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import update_wrapper, wraps
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from atl.errors import InvalidArgument
 from rewrites.derivation import Derivation
@@ -64,11 +64,11 @@ def tactic(function: Callable[Concatenate[Derivation, P], None]) -> Tactic[P]:
     return Tactic(function)
 
 
-def check_documented(function: Callable[..., object]) -> None:
-    """Raise `InvalidArgument` unless the docstring of a tactic shows before → after."""
+def check_documented(function: Callable[..., object], kind: Literal["tactic", "recipe"] = "tactic") -> None:
+    """Raise `InvalidArgument` unless the docstring of a tactic or recipe shows before → after."""
     if "→" not in (function.__doc__ or ""):
         raise InvalidArgument(
-            f"the docstring of the tactic {name_of(function)} has no →",
+            f"the docstring of the {kind} {name_of(function)} has no →",
             required="a docstring that shows before → after",
             suggestions=('"""Run a loop in blocks: ⊞[i < n] e → ⊞[io < n / k] ⊞[ii < k] e."""',),
         )

@@ -237,7 +237,7 @@ class BottomUpModel:
                 return self._element_wise(at, term, replace(made, is_rough=rough))
             case terms.Let(value):
                 return self._let(at, value, parts, made)
-            case terms.Unary() | terms.Binary() | terms.Cast():
+            case terms.Unary() | terms.Binary() | terms.Where() | terms.Cast():
                 return self._element_wise(at, term, made)
             case terms.Concat(left, _):
                 by = at.scope.index(left.type.shape[0])
@@ -246,6 +246,8 @@ class BottomUpModel:
             case terms.Reshape(op, operand):
                 moved = tuple(stored.moved(_reshaped(op, stored.at, operand.type, at)) for stored in made.stores)
                 return replace(made, body=made.body + 1, stores=moved)
+            case terms.Rec():
+                return self._recurrence(at, term, parts, made)
             case terms.TensorVar() | terms.Metavariable():
                 return None
             case _:
@@ -280,6 +282,22 @@ class BottomUpModel:
         elif is_scalar:
             stores = (Stored(at.loops),)
         return replace(made, work=work, body=self._none, has_loop=True, is_rough=False, stores=stores)
+
+    def _recurrence(self, at: Context, term: terms.Rec, parts: Sequence[Priced], made: Priced) -> Priced:
+        """Price a recurrence like the concatenation of its first rows and a loop over the others."""
+        first, row = parts
+        later = terms.Gen(term.low, term.high, term.body)
+        rows = self._loop(at, later, replace(row, reads=_merged_reads(at, [row.reads])))
+        low = at.scope.index(term.low)
+        stores = (stored.moved((stored.at[0] + low, *stored.at[1:])) for stored in rows.stores)
+        return replace(
+            made,
+            work=first.work + rows.work,
+            body=first.body + rows.body + 1,
+            has_loop=True,
+            is_rough=first.is_rough,
+            stores=(*first.stores, *stores),
+        )
 
     def _let(self, at: Context, value: terms.Expr, parts: Sequence[Priced], made: Priced) -> Priced:
         """Price a let: a scalar is computed in the enclosing loop, a tensor before the loops that read it."""

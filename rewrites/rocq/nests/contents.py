@@ -17,8 +17,8 @@ from atl.errors import InvalidArgument
 from atl.prove import Facts, simplify_predicate
 from lowering.nest import loopnest as ln
 from rewrites.rocq.nests.plan import Both, Branch, Looking, Loop, Nothing, Plan, Simple
-from rewrites.rocq.nests.printing import FUNCTIONS, Printer, literal
-from rewrites.rocq.notation import Notation, positions
+from rewrites.rocq.nests.printing import Printer, literal
+from rewrites.rocq.notation import Notation, operation, positions
 
 Turn: TypeAlias = Literal["left", "right"] | ln.For | ln.If
 Text: TypeAlias = Callable[["Writer"], str]
@@ -199,8 +199,11 @@ class Writer:
                         required="a nest in which such sums are only used for the output",
                     )
                 return f"({known} {positions(self.index(at) for at, _ in source.pairs)})"
-            case ln.Apply(op, arguments):
-                return f"({' '.join([FUNCTIONS[op], *map(self.text, arguments)])})"
+            case ln.Apply("where", (test, left, right)):
+                return f"(if truth {self.text(test)} then {self.text(left)} else {self.text(right)})"
+            case ln.Apply(op, arguments, dtype):
+                assert op != "where"
+                return f"({' '.join([operation(op, dtype), *map(self.text, arguments)])})"
             case ln.Choose(p, left, right):
                 return f"(if {self.predicate(p)} then {self.text(left)} else {self.text(right)})"
             case ln.Convert(argument, dtype):
@@ -231,7 +234,7 @@ def _after(plan: Plan, uid: int, writer: Writer, before: str) -> str:
         case Simple(ln.Assign(ln.Scalar(number), value)) if number == uid:
             return writer.text(value)
         case Simple(ln.Accumulate(ln.Scalar(number), op, value)) if number == uid:
-            return f"({FUNCTIONS[op]} {before} {writer.text(value)})"
+            return f"({operation(op)} {before} {writer.text(value)})"
         case Both(first, second, local):
             before = _after(first, uid, writer, before)
             if isinstance(local, ln.Scalar):

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite
-from typing import Final, assert_never
+from typing import assert_never
 
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, index
 from atl.core.predicate import TRUE, All, Any, NonNegative, NonZero, Predicate, Zero, conjunction, negation
-from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import InvalidArgument
 from lowering.nest import loopnest as ln
-from rewrites.rocq.notation import BINARY, UNARY, Notation, holds_integers, number, positions, word
+from rewrites.rocq.notation import Notation, holds_integers, number, operation, positions, word
 
 Under = tuple[Predicate, Read]
 """An element that is read, and the condition under which it is read."""
@@ -65,7 +64,7 @@ class Printer:
                         f"a nest that folds by {op}",
                         required="sums: other folds start from a value that is not a scalar in Rocq",
                     )
-                return f"(Accumulate {BINARY[op]} {self._target(target)} {self.value(value)})"
+                return f"(Accumulate {operation(op)} {self._target(target)} {self.value(value)})"
             case ln.Declare(variable, initial):
                 return f"(Assign {self._target(variable)} {self.value(initial)})"
             case ln.Allocate(buffer, capacity, zeroed=zeroed):
@@ -151,10 +150,15 @@ class Printer:
                 return f"(Load {source.buffer.uid} {self._place(source)})"
             case ln.FromIndex(at):
                 return f"(Number (integer {self.index(at)}))"
-            case ln.Apply(op, (only,)):
-                return f"(Of_one {FUNCTIONS[op]} {self.value(only)})"
-            case ln.Apply(op, (left, right)):
-                return f"(Of_two {FUNCTIONS[op]} {self.value(left)} {self.value(right)})"
+            case ln.Apply("where"):
+                raise InvalidArgument(
+                    "a nest with a choice between elements by a test",
+                    required="operations of one or two operands, which nests in Rocq have",
+                )
+            case ln.Apply(op, (only,), dtype) if op != "where":
+                return f"(Of_one {operation(op, dtype)} {self.value(only)})"
+            case ln.Apply(op, (left, right), dtype) if op != "where":
+                return f"(Of_two {operation(op, dtype)} {self.value(left)} {self.value(right)})"
             case ln.Apply():
                 raise AssertionError("an operation has one operand or two")
             case ln.Choose(p, left, right):
@@ -178,10 +182,6 @@ class Printer:
 def _memory_of(buffer: ln.Buffer) -> str:
     """Return the storage id for the memory of a buffer that is allocated in one block and cleared in another."""
     return f"({-1 - buffer.uid})"
-
-
-FUNCTIONS: Final[dict[BinaryOp | UnaryOp, str]] = dict((*BINARY.items(), *UNARY.items()))
-"""The functions in Rocq for operations on scalars."""
 
 
 def literal(value: int | float) -> str:

@@ -51,6 +51,18 @@ class Unbuilt(Protocol):
         """Return the candidate, built now if it was not. Raises `ATLError` on failure."""
 
 
+class Judgement(Protocol):
+    """The judgement of a candidate's result."""
+
+    @property
+    def outcome(self) -> Literal["right", "wrong", "unjudged"]:
+        """The outcome; "unjudged" if the time limit did not suffice."""
+
+    @property
+    def note(self) -> str:
+        """What is wrong, or was not judged."""
+
+
 @runtime_checkable
 class Comparison(Protocol):
     """A comparison of schedules of one program at some sizes: checks their results and times them in turn."""
@@ -74,8 +86,8 @@ class Comparison(Protocol):
     def begin(self, program: Program) -> Any:
         """Return a candidate that is not built. Raises `ATLError` on failure."""
 
-    def judge_by(self, candidate: Any) -> str | None:
-        """Compare other results with this candidate's, more precisely; describe what is wrong with it, or None."""
+    def judge_by(self, candidate: Any, seconds: float) -> Judgement:
+        """Compare other results with this candidate's, more precisely, if it is right. Raises `ATLError` on failure."""
 
     def run_start(self) -> float:
         """Run the unscheduled program once, to compare other results with its result; return the milliseconds."""
@@ -86,8 +98,8 @@ class Comparison(Protocol):
     def run_once(self, candidate: Any, seconds: float) -> float | None:
         """Run a candidate once; return the milliseconds, or None if it was stopped after these seconds."""
 
-    def fault_of(self, candidate: Any) -> str | None:
-        """Describe what is wrong with the result of a candidate; None if it is right."""
+    def judgement_of(self, candidate: Any, seconds: float) -> Judgement:
+        """Judge the result of a candidate in these seconds."""
 
     def time_pair(self, new: Any, best: Any, *, rounds: int, seconds: float) -> Sequence[tuple[float, float]]:
         """Return the milliseconds of both, for each round that was not disturbed."""

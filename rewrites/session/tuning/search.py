@@ -29,6 +29,7 @@ from rewrites.session.tuning.measuring import (
     WORTH,
     Comparison,
     Interval,
+    Judgement,
     Measure,
     Unbuilt,
     compared,
@@ -416,9 +417,9 @@ class _Tuner(Generic[S]):
             return self._first(parameters, built, limit)
         assert self.best.ms is not None
         if not self.is_judged:  # the best is from the table
-            _, fault = self._reference(self.best.name, self.fastest, self.best.ms)
-            if fault is not None:
-                return Tried(parameters, "wrong", f"the reference {self.best.name}: {fault}")
+            _, reference = self._reference(self.best.name, self.fastest, self.best.ms)
+            if reference is not None and reference.outcome != "right":
+                return Tried(parameters, reference.outcome, f"the reference {self.best.name}: {reference.note}")
         longest = max(LEAST_SECONDS, ABANDONED * self.best.ms / 1e3)
         ms = self.comparison.run_once(built, min(longest, limit))
         if ms is None:
@@ -430,9 +431,14 @@ class _Tuner(Generic[S]):
             return Tried(parameters, "slow", note)
         if (slower := self._slower(built, ms)) is not None:
             return Tried(parameters, "slow", f"its first run took {slower:.1f} times as long as one of the best", ms=ms)
-        if (fault := self.comparison.fault_of(built)) is not None:
-            return Tried(parameters, "wrong", fault)
-        return self._timed(parameters, built, ms)
+        judgement = self.comparison.judgement_of(built, self._share())
+        if judgement.outcome != "right":
+            return Tried(parameters, judgement.outcome, judgement.note)
+        return replace(self._timed(parameters, built, ms), note=judgement.note)
+
+    def _share(self) -> float:
+        """Return the seconds that may be used to judge a candidate, or to time it."""
+        return min(max(0.0, self.progress.seconds_left), max(LEAST_SHARE, self.progress.budget / SHARES))
 
     def _slower(self, built: Any, ms: float) -> float | None:
         """Return how many times as long as a run of the best a first run took, if it has lost."""
@@ -453,7 +459,7 @@ class _Tuner(Generic[S]):
         assert self.best.speed is not None
         assert self.best.ms is not None
         self.progress.show(f"measuring {called(parameters)}")
-        until = self.progress.seconds + min(self.progress.seconds_left, max(LEAST_SHARE, self.progress.budget / SHARES))
+        until = self.progress.seconds + self._share()
         result = compared(
             self.comparison, built, self.fastest, ms=ms + self.best.ms, time_left=lambda: until - self.progress.seconds
         )
@@ -474,10 +480,11 @@ class _Tuner(Generic[S]):
         ms = self.comparison.run_once(built, limit)
         if ms is None:
             raise _OutOfTime
-        baseline, fault = self._reference(name, built, ms)
-        fault = fault or self.comparison.fault_of(built)
-        if fault is not None:
-            return Tried(parameters, "wrong", fault)
+        baseline, judgement = self._reference(name, built, ms)
+        if judgement is None or judgement.outcome == "right":
+            judgement = self.comparison.judgement_of(built, self._share())
+        if judgement.outcome != "right":
+            return Tried(parameters, judgement.outcome, judgement.note)
         self.progress.show(f"measuring {name}")
         fitting = max(1, min(SUFFICIENT, int(1e3 * self.progress.seconds_left / SHARE / ms)))
         times = [a for a, _ in self.comparison.time_pair(built, built, rounds=fitting, seconds=limit)] or [ms]
@@ -490,15 +497,14 @@ class _Tuner(Generic[S]):
         self.table.keep(built.identity, Measured.of(parameters, speed, middle))
         if is_start:
             return Tried(parameters, "same", f"same code as the {START}", speed, middle)
-        return Tried(parameters, "measured", "", speed, middle)
+        return Tried(parameters, "measured", judgement.note, speed, middle)
 
-    def _reference(self, name: str, built: Any, ms: float) -> tuple[Baseline, str | None]:
+    def _reference(self, name: str, built: Any, ms: float) -> tuple[Baseline, Judgement | None]:
         """Run the start once, and return it as the baseline; or the first candidate if the start would be too slow.
 
-        Then results are judged by the first candidate in double precision, if that can be built. The second result is
-        what is wrong with it.
+        Then results are judged by the first candidate in double precision. The second result is the judgement on it.
+        Raises `ATLError` if that cannot be built: the start is never run without a prediction that it is fast enough.
         """
-        self.is_judged = True
         predicted, left = self.comparison.predicted_ms, self.progress.seconds_left * 1e3
         note = ""
         if predicted >= UNPROMISING * ms:
@@ -507,12 +513,16 @@ class _Tuner(Generic[S]):
             note = f"predicted to take >= {predicted / 1e3:.1f} s, not run"
         if note:
             try:
-                return Baseline(name, None, note), self.comparison.judge_by(built)
+                judgement = self.comparison.judge_by(built, self._share())
             except ATLError as error:
                 if self.progress.is_over:
                     raise _OutOfTime from error
+                raise
+            self.is_judged = judgement.outcome == "right"
+            return Baseline(name, None, note), judgement
         self.progress.show(f"running the {START} once")
-        return Baseline(START, self.comparison.run_start()), None
+        ms, self.is_judged = self.comparison.run_start(), True
+        return Baseline(START, ms), None
 
     def _record(self, tried: Tried) -> None:
         self.tried.append(tried)

@@ -127,8 +127,9 @@ def best_known(
 
     They were measured on this machine with this compiler and these flags, at sizes of the same class: each size has the
     same power of two nearest to it. Equal sizes are preferred, then the latest measurement. Without `sizes`, it is the
-    latest at any sizes. With `choices`, the parameters are among them. Names of loops and marks of the program make no
-    difference. Raises `InvalidArgument`.
+    latest at any sizes. With `choices`, each of them is a parameter with one of its values. There may be further
+    parameters, of recipes that fit only if the sizes are known, such as `stream_results`. Names of loops and marks of
+    the program make no difference. Raises `InvalidArgument`.
 
     >>> import atl, tempfile
     >>> twice = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
@@ -177,16 +178,13 @@ def _stem(program: Program) -> str:
 
 
 def _fastest(table: Table, choices: Choices | None) -> dict[str, Any] | None:
-    """Return the parameters of the fastest row whose values are literals, and among the choices."""
+    """Return the parameters of the fastest row whose values are literals, and those of the choices among them."""
     for row in sorted(table.measured.values(), key=lambda row: -row.speed):
         try:
             parameters = {name: ast.literal_eval(text) for name, text in row.parameters.items()}
         except (ValueError, SyntaxError):
             continue
-        if choices is None or (
-            set(parameters) == set(choices)
-            and all(row.parameters[name] in map(written, values) for name, values in choices.items())
-        ):
+        if all(row.parameters.get(name) in [*map(written, values)] for name, values in (choices or {}).items()):
             return parameters
     return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -12,6 +11,7 @@ from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from atl.core.program import Program
 from atl.errors import ATLError
 from atl.files.atomic import write_text
+from atl.text.markup import element, lines, svg
 from rewrites.kernel import Theorem
 from rewrites.session.compiling import HasGoal
 from rewrites.session.tuning.measuring import Interval
@@ -39,29 +39,26 @@ def bar_chart(title: str, bars: Sequence[Bar], left_out: Sequence[str]) -> str:
     ordered = sorted(bars, key=lambda bar: bar.time)
     longest = max((bar.high for bar in ordered), default=1.0)
     text = GAP + LETTER * max((len(bar.name) for bar in ordered), default=0)
-    body = [f'<text x="{GAP}" y="{LINE}">{escape(title)}</text>']
+    body = [element("text", title, x=GAP, y=LINE)]
     y = LINE + GAP
     for bar in ordered:
         scale = BARS / longest
         x = text + GAP
         ink = "#345" if bar.chosen else "#a9c6d9"
-        body.append(f'<text x="{text}" y="{y + 13}" text-anchor="end">{escape(bar.name)}</text>')
-        body.append(f'<rect x="{x}" y="{y + 2}" width="{bar.time * scale:.1f}" height="{LINE - 5}" fill="{ink}"/>')
+        body.append(element("text", bar.name, x=text, y=y + 13, text_anchor="end"))
+        body.append(element("rect", x=x, y=y + 2, width=f"{bar.time * scale:.1f}", height=LINE - 5, fill=ink))
         ends = f"M{x + bar.low * scale:.1f} {y + 8} H{x + bar.high * scale:.1f}"
-        body.append(f'<path d="{ends}" stroke="#a33" stroke-width="2"/>')
-        body.append(f'<text x="{x + bar.high * scale + 5:.1f}" y="{y + 13}">{bar.time:.2f}</text>')
+        body.append(element("path", d=ends, stroke="#a33", stroke_width=2))
+        body.append(element("text", f"{bar.time:.2f}", x=f"{x + bar.high * scale + 5:.1f}", y=y + 13))
         y += LINE
     for line in left_out:
-        body.append(f'<text x="{GAP}" y="{y + 13}" fill="#777">{escape(line)}</text>')
+        body.append(element("text", line, x=GAP, y=y + 13, fill="#777"))
         y += LINE
     width = max([text + BARS + 6 * GAP, *(2 * GAP + LETTER * len(line) for line in (title, *left_out))])
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y + GAP}" font-family="monospace" '
-        f'font-size="11">\n' + "\n".join(body) + "\n</svg>\n"
-    )
+    return svg(width, y + GAP, lines(body), font_family="monospace", font_size=11)
 
 
-Outcome: TypeAlias = Literal["measured", "remembered", "same", "slow", "refused", "wrong", "noisy"]
+Outcome: TypeAlias = Literal["measured", "remembered", "same", "slow", "refused", "wrong", "unjudged", "noisy"]
 Stopped: TypeAlias = Literal["exhausted", "budget", "interrupted"]
 
 START: Final = "start"
@@ -86,7 +83,8 @@ class Tried:
 
     `speed` is relative to the baseline, computed through the best candidate at that time. A refused candidate has its
     `error`. For machine code seen before, `note` names the earlier candidate. A slow candidate was stopped after its
-    first run, of `ms` milliseconds, or during that run.
+    first run, of `ms` milliseconds, or during that run. The result of an unjudged one differs from the reference by
+    more than the usual rounding error, and was not judged within its time limit.
     """
 
     parameters: Parameters
@@ -156,7 +154,7 @@ class Tuned(Generic[S]):
         lines += [line for _, line in sorted(rows, key=lambda row: -row[0])]
         if self.start_note:
             lines.append(f"    {START}: {self.start_note}")
-        lines += [f"    {one.outcome:<8}{one.name}: {one.note}"[:WIDTH] for one in self.tried if one.speed is None]
+        lines += [f"    {one.outcome:<9}{one.name}: {one.note}"[:WIDTH] for one in self.tried if one.speed is None]
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from atl.core.terms import Binary, Cast, Gen, Guard, Reduce, Unary
+from atl.core.terms import Binary, Cast, Gen, Guard, Monoid, Reduce, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
@@ -31,6 +31,8 @@ def accumulate(
 
     ⊞[ii < 8] ⊞[ji < 32] Σp e(ii, ji, p)  →  let acc := Σp ⊞[ii < 8] ⊞[ji < 32] e(ii, ji, p) in ⊞ii ⊞ji acc[ii, ji]
 
+    A maximum, minimum or product can be accumulated too.
+
     The selected sum is moved together with sums directly inside it. The tile consists of the loops between the sum and
     the loop `at`; by default, of the loops of constant extent directly around the sum. Lets inside `at` that the sum
     reads, such as staged operands, stay outside the new buffer.
@@ -54,12 +56,13 @@ def accumulate(
 
 
 def _accumulate_at(work: Derivation, cursor: Cursor, places: list[Path] | None, name: str) -> None:
-    if not isinstance(cursor.term, Reduce) or cursor.term.monoid != "sum":
+    if not isinstance(cursor.term, Reduce):
         raise DoesNotApply(
-            f"{cursor.called[0]} is not a sum",
+            f"{cursor.called[0]} is not a reduction",
             place=place_of(work.goal, cursor.path),
-            required="the name of a sum",
+            required="the name of a sum, product, maximum or minimum",
         )
+    monoid = cursor.term.monoid
     above = _tile_around(work, cursor) if places is None else _nearest(work, cursor, places)
     before, blocking = work.checkpoint, diagnostics(work.goal)
 
@@ -68,7 +71,7 @@ def _accumulate_at(work: Derivation, cursor: Cursor, places: list[Path] | None, 
         use = stage_at(work, (*cursor.path, 0) if kept else cursor.path, above, name, guarded=guarded)
         if kept:
             work.rewrite("unfold_let", use[:-1])
-        _sums_outside(work, (*above, 0))
+        _sums_outside(work, (*above, 0), monoid)
 
     try:
         summed(guarded=False)
@@ -129,13 +132,13 @@ def _nearest(work: Derivation, cursor: Cursor, places: list[Path]) -> Path:
     return above
 
 
-def _sums_outside(work: Derivation, tile: Path) -> None:
-    """Move sums out of the tile's loops, and turn guards that do not depend on the tile into bounds of the sums.
+def _sums_outside(work: Derivation, tile: Path, monoid: Monoid) -> None:
+    """Move sums, or other reductions, out of the tile's loops. Guards independent of the tile become their bounds.
 
     ⊞ii ⊞ji Σp Σq e → Σp Σq ⊞ii ⊞ji e
     """
     place, sums = tile, list[Path]()
-    while (nest := list(_generations(work, place))) and _is_sum(work, _below_guards(work, (*nest[-1], 0))):
+    while (nest := list(_generations(work, place))) and _reduces(work, _below_guards(work, (*nest[-1], 0)), monoid):
         for path in reversed(nest):
             interchange_at(work, path)
         sums.append(_below_guards(work, place))
@@ -167,6 +170,6 @@ def _below_guards(work: Derivation, path: Path) -> Path:
     return path
 
 
-def _is_sum(work: Derivation, path: Path) -> bool:
+def _reduces(work: Derivation, path: Path, monoid: Monoid) -> bool:
     term = work.term(path)
-    return isinstance(term, Reduce) and term.monoid == "sum"
+    return isinstance(term, Reduce) and term.monoid == monoid

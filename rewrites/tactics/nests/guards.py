@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from atl.core.index import ONE, ZERO, Bound, Extremum, Index, atoms, bound, ceildiv, floordiv, imax, imin, index, shift
+from atl.core.operations import ZERO_AT_ZERO
 from atl.core.predicate import NonNegative, NonZero, Predicate, Zero, at_most, conjunction, conjuncts, expressions, less
-from atl.core.terms import ZERO_AT_ZERO, Binary, Gen, Guard, Let, Reduce, Reshape, Unary
+from atl.core.terms import Binary, Gen, Guard, Let, Reduce, Reshape, Unary
 from atl.core.traversal import Path
 from atl.prove import Facts, proves, simplify
 from rewrites.cursors.cursor import Cursor, positions
@@ -89,13 +90,15 @@ class LoopBound:
     """A condition solved for a loop's index: it holds from `at` on or, if `ends`, before `at`.
 
     If not `own`, the condition depends on inner loops as well, and `at` is where it holds for all of their iterations.
-    `strip` is where a strip of iterations that keeps its conditions is, relative to `at`.
+    `strip` is where a strip of iterations that keeps its conditions is, relative to `at`. If `clamped`, a clamp of an
+    index reaches its limit there.
     """
 
     at: Index
     ends: bool
     own: bool = True
     strip: Literal["none", "before", "after", "around"] = "none"
+    clamped: bool = False
 
 
 def guard_to_bound(work: Derivation, path: Path) -> Path:

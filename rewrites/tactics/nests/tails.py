@@ -45,7 +45,8 @@ def tails(work: Derivation, name: arg.Loop | None = None, *, strategy: Strategy 
     loses it, since its extent is not constant.
 
     A loop is also split where an index that is clamped, such as max(0, i - 1), reaches its limits. The part between the
-    limits reads x[i - 1]; the first and the last part keep the minima and maxima that are not constant there.
+    limits reads x[i - 1]; the first and the last part keep the minima and maxima that are not constant there. This
+    concerns last dimensions only, along which vectors run. Clamps of the other ones are computed once for a row.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")).tile("i", 8)
     >>> s.tails()
@@ -156,7 +157,7 @@ class _Tails:
             rest = replace(
                 self,
                 strategy=self.strategy if full else "min",
-                clamps=self.clamps and full,
+                clamps=self.clamps and (full or not limit.clamped),
                 tried=self.tried | {where, limit.at} | kept,
             )
             simplify_guards(work, part)
@@ -176,20 +177,23 @@ class _Tails:
         """Return the indices where conditions inside a loop change, first those that delimit full tiles."""
         outer = self.work.cursor(path)
         found = list[LoopBound]()
+        clamped = False
         for cursor in walk(outer.child(0), top_down=True):
             match cursor.term:
                 case Guard(predicate) | Select(predicate):
                     for part in _parts(cursor.scope.predicate(predicate)):
                         found += self._limits_of(part, outer, cursor)
-                case Access(_, position) if self.clamps:
+                case Access(_, position) if self.clamps and not cursor.term.type.rank:
                     for part in _clamps(cursor.scope.index(position)):
-                        found += _limits_of_clamp(part, outer, cursor)
+                        limits = list(_limits_of_clamp(part, outer, cursor))
+                        found += limits
+                        clamped = clamped or bool(limits)
                 case _:
                     pass
         starts = [limit.at for limit in found if not limit.own and not limit.ends]
         ends = [limit.at for limit in found if not limit.own and limit.ends]
-        full = [LoopBound(imin(*ends), ends=True, own=False)] if ends else []
-        full += [LoopBound(imax(*starts), ends=False, own=False)] if starts else []
+        full = [LoopBound(imin(*ends), ends=True, own=False, clamped=clamped)] if ends else []
+        full += [LoopBound(imax(*starts), ends=False, own=False, clamped=clamped)] if starts else []
         return full + list(_in_strips(outer, [limit for limit in found if limit.own]))
 
     def _limits_of(self, part: Predicate, outer: Cursor, cursor: Cursor) -> Iterator[LoopBound]:

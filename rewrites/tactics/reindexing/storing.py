@@ -24,15 +24,8 @@ from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
+from rewrites.tactics.reindexing import formulas
 from rewrites.tactics.reindexing.elements import Elements, in_fewer_digits, in_segments
-from rewrites.tactics.reindexing.formulas import (
-    check_reindexing,
-    closed_formula,
-    closed_predicate,
-    place_variables,
-    reindexing_at,
-    substitute_leaf,
-)
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, check_name
 from rewrites.tactics.tactic import tactic
@@ -80,7 +73,7 @@ def store(
     let = work.term(path)
     assert isinstance(let, Let)
     value = work.cursor((*path, 0))
-    made = reindexing_at(layout, value.scope.shape(value.term.type), value.scope.facts)
+    made = formulas.reindexing_at(layout, value.scope.shape(value.term.type), value.scope.facts)
     called, mark = let.name, let.mark
     called_loops = _loops_of(let.value, made)
     if loops == "elements" or made.inverse is None:
@@ -146,7 +139,7 @@ def _for_elements(made: Reindexing, facts: Facts) -> Reindexing:
     if len(made.places) <= MAX_ELEMENT_RANK:
         return made
     fewer = in_fewer_digits(made, MAX_ELEMENT_RANK)
-    check_reindexing(fewer, facts)
+    formulas.check_reindexing(fewer, facts)
     return fewer
 
 
@@ -191,7 +184,7 @@ class _Steps:
 
     def __init__(self, work: Derivation, path: Path, made: Reindexing) -> None:
         self.work, self.path, self.made = work, path, made
-        self.places = place_variables(made.names[1])
+        self.places = formulas.place_variables(made.names[1])
         at = _elements(work, path, made)
         self.at, self.scope = at, work.cursor(at).scope
         rank = len(made.shape)
@@ -204,7 +197,7 @@ class _Steps:
         at = self.at
         condition, origin = self.stages[-1]
         if self.guarded:
-            holds = closed_predicate(condition, self.scope, ())
+            holds = formulas.closed_predicate(condition, self.scope, ())
             self.work.rewrite("guard_true", at, reverse=True, p=holds)
             self._come_from(origin, (*at, 0))
         else:
@@ -212,8 +205,8 @@ class _Steps:
         for position in reversed(range(len(self.places))):
             arguments: dict[str, Argument] = {
                 "lo": ZERO,
-                "hi": closed_formula(self.made.places[position], self.scope, ()),
-                "k": closed_formula(self.to[position], self.scope, ()),
+                "hi": formulas.closed_formula(self.made.places[position], self.scope, ()),
+                "k": formulas.closed_formula(self.to[position], self.scope, ()),
                 "e": Function(("index",), self._body(position)),
             }
             self.work.apply(self.work.rule("get_gen"), at, arguments, reverse=True)
@@ -235,7 +228,7 @@ class _Steps:
         condition, origin = conjunction(open_), self.made.origin(places)
         stages = [(condition, origin)]
         for place, wanted in zip(self.places, self.to, strict=True):
-            placed = partial(substitute_leaf, place, wanted)
+            placed = partial(formulas.substitute_leaf, place, wanted)
             condition = substitute(condition, placed)
             origin = tuple(map_leaves(part, placed) for part in origin)
             stages.append((condition, origin))
@@ -245,7 +238,7 @@ class _Steps:
         """Rewrite v[i] → v[inverse(to(i))], in each dimension."""
         for position, came in enumerate(origin):
             access = (*at, *(0,) * (len(origin) - 1 - position))
-            term, wanted = self.work.term(access), closed_formula(came, self.scope, ())
+            term, wanted = self.work.term(access), formulas.closed_formula(came, self.scope, ())
             assert isinstance(term, Access)
             if term.index != wanted:
                 self.work.rewrite("access_at", access, j=wanted)
@@ -256,11 +249,11 @@ class _Steps:
         own = self.places[position:]
         body: Expr = shift_term(self.value, len(own))
         for came in origin:
-            body = Access(body, closed_formula(came, self.scope, own))
+            body = Access(body, formulas.closed_formula(came, self.scope, own))
         if self.guarded:
-            body = Guard(closed_predicate(condition, self.scope, own), body)
+            body = Guard(formulas.closed_predicate(condition, self.scope, own), body)
         for inner in reversed(range(position + 1, len(self.places))):
-            extent = closed_formula(self.made.places[inner], self.scope, self.places[position:inner])
+            extent = formulas.closed_formula(self.made.places[inner], self.scope, self.places[position:inner])
             body = Gen(ZERO, extent, body, self.places[inner].name)
         return body
 

@@ -24,16 +24,7 @@ from rewrites.tactics.loops import find_loops, first_possible
 from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.regions import note_growth, stage_input, stage_region
 from rewrites.tactics.simplification import find_lets, guard_reads, reduce_accesses, simplify_guards
-from rewrites.tactics.storage.binding import (
-    abstracted,
-    bind,
-    binders_between,
-    check_free,
-    check_name,
-    check_nth,
-    nth_of,
-    parameters_of_let,
-)
+from rewrites.tactics.storage import binding
 from rewrites.tactics.storage.padding import keep_padding
 from rewrites.tactics.tactic import tactic
 
@@ -92,8 +83,8 @@ def stage(
       ⊞[i < n] let power := ⊞[p < n] exp(x[p]) in Σ[p < n] power[p] * x[i]
     -- power holds n elements: it grows with n
     """
-    check_name(name)
-    check_nth(nth)
+    binding.check_name(name)
+    binding.check_nth(nth)
     if at is None:
         stage_below(work, what, (), name, nth)
     else:
@@ -112,7 +103,7 @@ def stage_below(work: Derivation, what: Target, path: Path, name: str | None, nt
             )
         stage_region(work, let.path, path, name or let.called[0])
         return
-    cursors = nth_of(_producers(work, what, path), nth, what)
+    cursors = binding.nth_of(_producers(work, what, path), nth, what)
     cursor = cursors[0]
     if isinstance(cursor.term, Input) or len({cursor.term for cursor in cursors}) > 1:
         inputs = [_input_read(work, cursor) for cursor in cursors]
@@ -189,7 +180,7 @@ def _input_read(work: Derivation, cursor: Cursor) -> Path | None:
 def below_lets(work: Derivation, path: Path, above: Path) -> Path:
     """Return the place below the lets at a place on which the subterm at a path depends."""
     while isinstance(work.term(above), Let) and path[: len(above) + 1] == (*above, 1):
-        _, tensors = binders_between(work.term(above), path[len(above) :])
+        _, tensors = binding.binders_between(work.term(above), path[len(above) :])
         if all(position >= tensors for position in free_positions(work.term(path))[1]):
             break
         above = (*above, 1)
@@ -211,12 +202,12 @@ def stage_at(
     The buffer's dimensions are the loops in between, or those at the de Bruijn positions `order`. Its elements are
     `guarded` like the subterm, or else computed for all iterations of these loops.
     """
-    check_free(work, above, path[len(above) :], of_lets=True)
+    binding.check_free(work, above, path[len(above) :], of_lets=True)
     uses = [path, *(_equal_to(work, path, above) if equals else ())]
     marks = _marks_between(work, path, above) if len(uses) == 1 and _only_copied(work, path, above) else []
     filled = [_read_from_buffer(work, use, above, order, guarded=guarded) for use in uses]
     at = filled[0]
-    bind(work, above, at[len(above) :], name)
+    binding.bind(work, above, at[len(above) :], name)
     _mark_loops(work, (*above, 0), marks)
     simplify_guards(work, (*above, 0))
     guard_reads(work, (*above, 0))
@@ -256,7 +247,7 @@ def _buffer(work: Derivation, path: Path, above: Path) -> Expr | None:
         return None
     for position, low, high in dimensions:
         value = Gen(low, high, transform(value, partial(_abstract_index, position)))
-    indices, tensors = binders_between(work.term(above), path[len(above) :])
+    indices, tensors = binding.binders_between(work.term(above), path[len(above) :])
     used, tensors_used = free_positions(value)
     if any(position < indices for position in used) or any(position < tensors for position in tensors_used):
         return None
@@ -315,10 +306,10 @@ def _hoist_to_highest(work: Derivation, path: Path, above: Path, *, alone: bool)
     term = work.term(path)
     if term == value:
         return path, False
-    value_name, body_name = parameters_of_let(work)
+    value_name, body_name = binding.parameters_of_let(work)
     opened, bound_value = shift_term(term, 0, 1), shift_term(value, 0, 1)
     only = inside[len(path) :] if alone else None
-    body = abstracted(opened, bound_value, 0, 0, only=only)
+    body = binding.abstracted(opened, bound_value, 0, 0, only=only)
     arguments = {value_name: value, body_name: Function((value.type,), body)}
     work.apply(work.rule("unfold_let"), path, arguments, reverse=True)
     return (*path, 0), True
@@ -354,8 +345,8 @@ def loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, 
 def _dimensions(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
     """Return the loops in between on which the subterm depends, inside out: the dimensions of its buffer.
 
-    If a range depends on a loop that the subterm does not use, the result is the union over that loop's iterations: the
-    buffer for Σ[jo < io] e(jo) in ⊞[io < n] holds e(jo) for all jo < n - 1.
+    If a range depends on a loop that the subterm does not use, the result is the union over that loop's iterations.
+    So the buffer for Σ[jo < io] e(jo) in ⊞[io < n] contains e(jo) for all jo < n - 1.
     """
     cursor, used = work.cursor(path), free_positions(work.term(path))[0]
     between = loops_between(work, path, above)
@@ -414,7 +405,7 @@ def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate
     for length in range(len(path) - 1, len(above) - 1, -1):
         term = work.term(path[:length])
         if isinstance(term, Guard):
-            below, _ = binders_between(term, path[length:])
+            below, _ = binding.binders_between(term, path[length:])
             out.append(substitute(term.predicate, partial(raised, below)))
     return out
 
