@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core.dtypes import INTEGERS, range_of
-from atl.core.index import Array, Index, Leaf, Size, value_of
+from atl.core.index import Array, Index, leaf_values, value_of
 from atl.core.program import AtLeast, Below, Monotonic, Program, bounds_of, facts_of, is_bool_array
 from lowering.builds import build_shared, load
 
@@ -270,11 +270,8 @@ class Facts:
     def limits(self, sizes: Mapping[str, int]) -> ElementConstraints:
         """Return the constraints at these sizes. All bounds must depend on sizes alone."""
 
-        def leaf(at: Leaf) -> int:
-            return sizes[at.name] if isinstance(at, Size) else 0
-
         def value(expression: Index) -> int:
-            return value_of(expression, leaf, _no_element)
+            return value_of(expression, leaf_values(sizes), _no_element)
 
         found: list[ElementConstraint] = []
         for at, array in self.arrays:

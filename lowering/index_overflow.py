@@ -12,22 +12,6 @@ import numpy as np
 
 from atl.core import index as ix
 from atl.core.dtypes import range_of
-from atl.core.index import (
-    ONE,
-    AnyAtom,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    atoms,
-    index,
-    linear,
-)
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.program import AtLeast, Below, Program, bounds_of
 from atl.errors import IndexOverflow, OutOfMemory
@@ -71,7 +55,7 @@ def operands(nest: LoopNest) -> Operands:
                 assert_never(occurrence)
 
 
-def _of(inside: Inside, use: IndexUse, e: Index) -> Operands:
+def _of(inside: Inside, use: IndexUse, e: ix.Index) -> Operands:
     match use:
         case IndexUse.COUNT:
             yield from _whole(inside, e)
@@ -81,7 +65,7 @@ def _of(inside: Inside, use: IndexUse, e: Index) -> Operands:
             assert_never(use)
 
 
-def _whole(inside: Inside, e: Index) -> Operands:
+def _whole(inside: Inside, e: ix.Index) -> Operands:
     yield from _sum(inside, terms_of(e))
 
 
@@ -100,15 +84,15 @@ def _within(inside: Inside, terms: Terms) -> Operands:
 
 def _in_factor(inside: Inside, factor: Factor) -> Operands:
     match factor:
-        case Size() | Var() | Bound():
+        case ix.Size() | ix.Var() | ix.Bound():
             return
-        case Quotient(numerator, denominator) | Remainder(numerator, denominator):
+        case ix.Quotient(numerator, denominator) | Remainder(numerator, denominator):
             yield from _whole(inside, numerator)
             yield from _whole(inside, denominator)
-        case Extremum(_, parts) | Xor(parts):
+        case ix.Extremum(_, parts) | ix.Xor(parts):
             for part in parts:
                 yield from _whole(inside, part)
-        case Read(array, indices):
+        case ix.Read(array, indices):
             for part in (*indices, *array.shape):
                 yield from _within(inside, terms_of(part))
         case _:
@@ -141,7 +125,7 @@ class Ranges:
     """
 
     sizes: Mapping[str, Range]
-    elements: Callable[[Array], Range]
+    elements: Callable[[ix.Array], Range]
     _limits: dict[Inside, Limits | None] = field(default_factory=dict)
 
     def of(self, operand: Operand) -> Range | None:
@@ -179,7 +163,7 @@ class Ranges:
             case _:
                 assert_never(predicate)
 
-    def _bounded(self, limits: dict[Factor, Range], expression: Index) -> bool:
+    def _bounded(self, limits: dict[Factor, Range], expression: ix.Index) -> bool:
         """Use c * a + rest >= 0: a is at least -rest / c, or at most rest / -c."""
         for monomial, value in expression.terms:
             if len(monomial) != 1:
@@ -196,10 +180,10 @@ class Ranges:
 
     # -- expressions -------------------------------------------------------------------------------------------------
 
-    def _index(self, limits: Limits, e: Index) -> Range:
+    def _index(self, limits: Limits, e: ix.Index) -> Range:
         return self._sum(limits, terms_of(e))
 
-    def _sum(self, limits: Limits, terms: Mapping[tuple[AnyAtom, ...], int] | Terms) -> Range:
+    def _sum(self, limits: Limits, terms: Mapping[tuple[ix.AnyAtom, ...], int] | Terms) -> Range:
         low = high = 0
         for factors, value in terms.items():
             least = most = value
@@ -216,11 +200,11 @@ class Ranges:
     def _unbounded(self, limits: Limits, factor: Factor) -> Range:
         """Return the range of a factor that no condition bounds."""
         match factor:
-            case Size(name):
+            case ix.Size(name):
                 return self.sizes[name]
-            case Var() | Bound():
+            case ix.Var() | ix.Bound():
                 return range_of("int64")
-            case Quotient(numerator, denominator):
+            case ix.Quotient(numerator, denominator):
                 low, high = self._index(limits, numerator)
                 first, last = self._divisor(limits, denominator)
                 ends = (low // first, low // last, high // first, high // last)
@@ -229,24 +213,24 @@ class Ranges:
                 low, high = self._index(limits, numerator)
                 _, last = self._divisor(limits, denominator)
                 return 0, min(high, last - 1) if low >= 0 else last - 1
-            case Extremum(kind, choices):
+            case ix.Extremum(kind, choices):
                 ranges = [self._index(limits, choice) for choice in choices]
                 pick = min if kind == "min" else max
                 return pick(low for low, _ in ranges), pick(high for _, high in ranges)
-            case Xor(parts):
+            case ix.Xor(parts):
                 ranges = [self._index(limits, part) for part in parts]
                 bits = max(max(high, -1 - low, 0).bit_length() for low, high in ranges)
                 return (0 if all(low >= 0 for low, _ in ranges) else -(1 << bits)), (1 << bits) - 1
-            case Read(array):
+            case ix.Read(array):
                 return self._element(array)
         assert_never(factor)
 
-    def _divisor(self, limits: Limits, denominator: Index) -> Range:
+    def _divisor(self, limits: Limits, denominator: ix.Index) -> Range:
         """Return the range of a divisor, which is proved positive wherever the quotient is computed."""
         low, high = self._index(limits, denominator)
         return max(low, 1), max(high, 1)
 
-    def _element(self, array: Array) -> Range:
+    def _element(self, array: ix.Array) -> Range:
         low, high = self.elements(array)
         for fact in bounds_of(array):
             least, most = self._index({}, fact.bound)
@@ -269,11 +253,7 @@ MEMORY: Final = 2**63
 
 def sized(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes in the order of the parameters and the shape of the result. Raises `OutOfMemory`."""
-
-    def leaf(at: ix.Leaf) -> int:
-        return call.sizes[at.name] if isinstance(at, ix.Size) else 0
-
-    shape = tuple(ix.value_of(e, leaf, index_elements(call.arrays)) for e in nest.output.extents)
+    shape = tuple(ix.value_of(e, ix.leaf_values(call.sizes), index_elements(call.arrays)) for e in nest.output.extents)
     needed = [(prod(shape) * np.dtype(nest.output.dtype).itemsize, "the result")]
     for statement in statements(nest.body):
         if isinstance(statement, Allocate) and _of_sizes(statement.capacity):
@@ -370,7 +350,7 @@ class IndexOverflowCheck:
         return 2**enough if enough >= 0 else -1
 
     def _all_fit(self, limit: int) -> bool:
-        def elements(array: Array) -> Range:
+        def elements(array: ix.Array) -> Range:
             return (-limit, limit) if array.name in self.scanned else range_of(array.dtype)
 
         ranges = Ranges(dict.fromkeys(self._sizes, (0, min(limit, LARGEST))), elements)
@@ -397,11 +377,13 @@ class IndexOverflowCheck:
 
     def _refused(self, operand: Operand, found: Range, ranges: Ranges) -> IndexOverflow:
         whole = _as_index(operand.terms)
-        read = next((atom for atom in atoms(whole) if isinstance(atom, Read) and not is_limited(atom.array)), None)
+        read = next(
+            (atom for atom in ix.atoms(whole) if isinstance(atom, ix.Read) and not is_limited(atom.array)), None
+        )
         if read is None:
             advice = "call it with smaller sizes"
         else:
-            element = show_index(index(read))
+            element = show_index(ix.index(read))
             advice = (
                 f"declare range=(low, high) of {read.array.name}, or guard with bounds of {element} before all else"
             )
@@ -412,9 +394,9 @@ class IndexOverflowCheck:
             f"{show_index(whole)}, which {self._name} computes, {problem} fit into 64 bits in this call",
             required=f"-2**63 <= {show_index(whole)} < 2**63; its {known}",
             numbers={
-                show_index(index(atom)): _written(ranges.of(Operand(operand.inside, {(atom,): 1})))
-                for atom in dict.fromkeys(atoms(whole))
-                if isinstance(atom, Size | Var | Read)
+                show_index(ix.index(atom)): _written(ranges.of(Operand(operand.inside, {(atom,): 1})))
+                for atom in dict.fromkeys(ix.atoms(whole))
+                if isinstance(atom, ix.Size | ix.Var | ix.Read)
             },
             suggestions=(advice,),
         )
@@ -442,7 +424,7 @@ class _ElementRanges:
         return -limit <= low and high <= limit
 
 
-def _arrays_read(operand: Operand) -> Iterator[Array]:
+def _arrays_read(operand: Operand) -> Iterator[ix.Array]:
     """Yield the arrays whose elements occur in the sum or in a condition around it."""
     stated = [_as_index(operand.terms)]
     inside = operand.inside
@@ -450,17 +432,17 @@ def _arrays_read(operand: Operand) -> Iterator[Array]:
         stated.extend(expressions(inside.predicate))
         inside = inside.outside
     for expression in stated:
-        for atom in atoms(expression):
-            if isinstance(atom, Read):
+        for atom in ix.atoms(expression):
+            if isinstance(atom, ix.Read):
                 yield atom.array
 
 
-def _as_index(terms: Terms) -> Index:
-    return linear((value, prod(map(_factor_as_index, factors), start=ONE)) for factors, value in terms.items())
+def _as_index(terms: Terms) -> ix.Index:
+    return ix.linear((value, prod(map(_factor_as_index, factors), start=ix.ONE)) for factors, value in terms.items())
 
 
-def _factor_as_index(factor: Factor) -> Index:
-    return factor.numerator % factor.denominator if isinstance(factor, Remainder) else index(factor)
+def _factor_as_index(factor: Factor) -> ix.Index:
+    return factor.numerator % factor.denominator if isinstance(factor, Remainder) else ix.index(factor)
 
 
 def _written(found: Range | None) -> str:

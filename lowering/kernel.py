@@ -39,7 +39,7 @@ from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sized
 from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.targets.capabilities import check_names, marked_binders, support_of
-from lowering.targets.legality import check_program, check_storage
+from lowering.targets.legality import check_nest, check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -140,7 +140,7 @@ def check(program: Program, *, target: str = "c") -> None:
         compile_for_gpu(program)
     else:
         check_storage(program)
-        lower(values_of(program)[0])
+        check_nest(lower(values_of(program)[0]), target)
 
 
 def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = None) -> Program:
@@ -238,9 +238,9 @@ class Kernel:
     A call releases Python's global lock and keeps no state, so several threads may call a kernel at once. A kernel can
     be pickled; unpickling builds it again or finds it in the cache.
 
-    Raises `ArgumentError`, `ArrayError` and `AssumptionError` for the arguments; `IndexOverflow` if an index may exceed
-    64 bits, for which elements of arrays may be read before the call; `OutOfMemory` for the result or a buffer, after
-    which `out` may be written in part; `ForkedProcess` if a fork has lost the threads of parallel loops.
+    Raises `ArgumentError`, `ArrayError` and `AssumptionError` for the arguments. Raises `IndexOverflow` if an index may
+    exceed 64 bits; the check may read elements of arrays before the call. Raises `OutOfMemory` for the result or a
+    buffer; `out` may then be written in part. Raises `ForkedProcess` if a fork has lost the threads of parallel loops.
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code, *, whole: bool = False) -> None:

@@ -22,7 +22,8 @@ from atl.core import terms
 from atl.core.dtypes import DEFAULT, bytes_of
 from atl.core.index import Index
 from atl.core.marks import CONCURRENT, LetMark, LoopMark
-from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, less, negation
+from atl.core.operations import Arithmetic
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, less, negation, substitute
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs, destination, kept
 from atl.core.substitution import map_op
@@ -113,6 +114,15 @@ Storage: TypeAlias = Buffer | Scalar
 """Storage of a tensor: a buffer, or a variable for a let-bound scalar."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a recurrence in the buffer where they are stored: a tensor of these extents under a reindexer."""
+
+    buffer: Buffer
+    reindexer: Reindexer
+    extents: tuple[Index, ...]
+
+
 def is_scalar_leaf(e: terms.Expr) -> bool:
     """Return whether a normalised term is arithmetic over reads and literals, without statements."""
     return not e.type.rank and isinstance(
@@ -125,11 +135,14 @@ def is_scalar_leaf(e: terms.Expr) -> bool:
         | terms.Unary
         | terms.Binary
         | terms.Cast
-        | terms.Select,
+        | terms.Select
+        | terms.Where,
     )
 
 
-def scalar(e: terms.Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[str, Buffer]) -> ScalarExpr:
+def scalar(
+    e: terms.Expr, scope: Scope, tensors: tuple[Storage | Rows, ...], inputs: Mapping[str, Buffer]
+) -> ScalarExpr:
     """Return the scalar expression of a leaf. `tensors` is the storage of the let-bound tensors, the innermost last.
 
     A selection whose condition is decided in this scope becomes that branch, so the reads of the other one vanish.
@@ -148,6 +161,8 @@ def scalar(e: terms.Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Ma
                 return Apply(op, (visit(operand, here),), dtype)
             case terms.Binary(op, left, right):
                 return Apply(op, (visit(left, here), visit(right, here)), dtype)
+            case terms.Where(test, left, right):
+                return Apply("where", (visit(test, here), visit(left, here), visit(right, here)), dtype)
             case terms.Cast(_, operand):
                 return Convert(visit(operand, here), dtype)
             case terms.Select(predicate, left, right):
@@ -162,6 +177,7 @@ def scalar(e: terms.Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Ma
             case (
                 terms.Gen()
                 | terms.Reduce()
+                | terms.Rec()
                 | terms.Guard()
                 | terms.Let()
                 | terms.Concat()
@@ -177,14 +193,14 @@ def scalar(e: terms.Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Ma
     return visit(e, scope)
 
 
-def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[str, Buffer]) -> Load:
+def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage | Rows, ...], inputs: Mapping[str, Buffer]) -> ScalarExpr:
     positions: list[Index] = []
     while isinstance(e, terms.Access):
         positions.append(scope.index(e.index))
         e = e.tensor
     match e:
         case terms.Input(array):
-            storage: Storage = inputs[array.name]
+            storage: Storage | Rows = inputs[array.name]
         case terms.Local(position):
             storage = tensors[-1 - position]
         case (
@@ -196,12 +212,14 @@ def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Map
             | terms.Binary()
             | terms.Cast()
             | terms.Select()
+            | terms.Where()
             | terms.Padding()
         ):
             raise AssertionError("a normalised access is to a named tensor")
         case (
             terms.Gen()
             | terms.Reduce()
+            | terms.Rec()
             | terms.Guard()
             | terms.Let()
             | terms.Concat()
@@ -213,7 +231,14 @@ def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Map
             assert_never(e)
     if isinstance(storage, Scalar):
         return Load(storage)
-    return Load(Cell(storage, tuple(zip(reversed(positions), storage.extents, strict=True))))
+    pairs = tuple(zip(reversed(positions), storage.extents, strict=True))
+    if isinstance(storage, Rows):
+        # An element that a truncation cuts is padding, which reads as zero.
+        placement = stored_at(storage.reindexer, pairs)
+        row = Load(Cell(storage.buffer, placement.pairs))
+        cut = not proves(scope.facts, placement.kept)
+        return Choose(placement.kept, row, Number(0, storage.buffer.dtype)) if cut else row
+    return Load(Cell(storage, pairs))
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------
@@ -232,7 +257,7 @@ class Destination:
 
     storage: Storage
     reindexer: Reindexer = IDENTITY
-    op: terms.BinaryOp | None = None
+    op: Arithmetic | None = None
     zeros: bool = False
 
     def then(self, *steps: Step) -> Destination:
@@ -255,7 +280,7 @@ class Context:
     scope: Scope
     inputs: dict[str, ln.Buffer]
     outside: Scope
-    tensors: tuple[Storage, ...] = ()
+    tensors: tuple[Storage | Rows, ...] = ()
     loops: tuple[tuple[ix.Var, ix.Index, ix.Index], ...] = ()
     around: tuple[tuple[ix.Var, ix.Index, ix.Index], ...] = ()
     in_merge: bool = False  # directly in a loop marked `merge`, apart from conditions
@@ -357,6 +382,7 @@ class _Lowering:
         self._origins: dict[ix.Var, Path] = {}
         self._ids: Iterator[int] = count()
         self._hoisted: list[ln.Allocate] = []
+        self._recurrences: set[ix.Var] = set()
         self._direct = 0  # number of sums that add to their cell, not to a scalar variable
         self.met: set[Path] = set()  # marked loops that are in the nest, or that would compute nothing
         self._added_after: Counter[ln.Buffer] = Counter()  # additions to cells that an earlier statement has assigned
@@ -375,6 +401,7 @@ class _Lowering:
             program.assumptions,
             complete=complete,
             marks=self._binders,
+            recurrences=frozenset(self._recurrences),
             origins=self._origins,
         )
 
@@ -406,6 +433,8 @@ class _Lowering:
                 return self._loop(name, first, last, mark, context, element)
             case terms.Reduce():
                 return self._tensor_sum(e, to, context) if e.type.rank else self._reduction(e, to, context)
+            case terms.Rec():
+                return self._recurrence(e, to, context)
             case terms.Guard(predicate, body):
                 return self._guarded(scope.predicate(predicate), body, to, context)
             case terms.Let(value, body, name):
@@ -422,7 +451,7 @@ class _Lowering:
                 return (*stored, *self._zeros_of_pad(op, operand, to, context)) if pads else stored
             case terms.Binary("add" | "sub" as op, left, right) if e.type.rank:
                 # Two statements: the first one assigns or adds, the second one always adds.
-                sign: terms.BinaryOp = "sub" if (op == "sub") != (to.op == "sub") else "add"
+                sign: Arithmetic = "sub" if (op == "sub") != (to.op == "sub") else "add"
                 assigned = self.statement(left, to, context)
                 added = self.statement(right, replace(to, op=sign), context)
                 if to.op is None and isinstance(to.storage, ln.Buffer):
@@ -439,7 +468,7 @@ class _Lowering:
                 | terms.Value()
             ):
                 return self._store(context.scalar(e), to)
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select():
+            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
                 return self._store(context.scalar(e), to)
             case _:
                 assert_never(e)
@@ -515,6 +544,56 @@ class _Lowering:
         target = to.storage if isinstance(to.storage, ln.Scalar) else ln.Cell(to.storage, stored_at(to.reindexer).pairs)
         return (ln.Assign(target, value) if to.op is None else ln.Accumulate(target, to.op, value),)
 
+    # -- recurrences --------------------------------------------------------------------------------------------------
+
+    def _recurrence(self, e: terms.Rec, to: Destination, context: Context) -> ln.Block:
+        """Store the first rows, then each later row, which reads the earlier ones where they are stored.
+
+        Rows that are added to their destination have a buffer.
+        """
+        assert isinstance(to.storage, ln.Buffer)
+        scope = context.scope
+        if to.op is not None:
+            return self._in_buffer(e, e.rows, LetMark.NONE, context, lambda inside: self._added(e, to, inside))
+        low, high = scope.index(e.low), scope.index(e.high)
+        rows = Rows(to.storage, to.reindexer, scope.shape(e.type))
+
+        def row(variable: ix.Var, inside: Context) -> ln.Block:
+            self._recurrences.add(variable)
+            here = replace(inside, tensors=(*inside.tensors, rows))
+            return self.statement(e.body, to.then(Cons(ix.index(variable), high)), here)
+
+        first = self.statement(e.init, to.then(terms.PadRight(high - low)), context)
+        return (*first, *self._loop(e.name, low, high, e.mark, context, row))
+
+    def _added(self, e: terms.Rec, to: Destination, context: Context) -> ln.Block:
+        """Add the elements of a recurrence to the destination, except padding; the innermost buffer contains them."""
+        pads = padtypes.pad_set(e, context.scope)
+        buffer = context.tensors[-1]
+        assert isinstance(buffer, ln.Buffer)
+
+        def elements(at: tuple[Index, ...], to: Destination, context: Context) -> ln.Block:
+            if len(at) == len(pads.shape):
+                known: dict[ix.Leaf, Index] = dict(zip(pads.elements, at, strict=True))
+                padding = FALSE if pads.predicate is None else pads.predicate
+                computed = substitute(negation(padding), lambda leaf: known.get(leaf, ix.index(leaf)))
+                added = conjunction((computed, stored_at(to.reindexer).kept))
+                cell = ln.Cell(buffer, tuple(zip(at, buffer.extents, strict=True)))
+                return self._where(simplify_predicate(context.scope.facts, added), self._store(ln.Load(cell), to))
+            extent = pads.shape[len(at)]
+
+            def element(variable: ix.Var, inside: Context) -> ln.Block:
+                i = ix.index(variable)
+                return elements((*at, i), to.then(Cons(i, extent)), inside)
+
+            return self._loop("i", ix.ZERO, extent, LoopMark.NONE, context, element)
+
+        return elements((), to, context)
+
+    @staticmethod
+    def _where(condition: Predicate, block: ln.Block) -> ln.Block:
+        return block if condition == TRUE else (ln.If(condition, block),)
+
     # -- reductions ---------------------------------------------------------------------------------------------------
 
     def _fold(self, e: terms.Reduce, to: Destination, context: Context) -> ln.Block:
@@ -586,35 +665,40 @@ class _Lowering:
                 | terms.Value()
             ):
                 return context.scalar(value), ()
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select():
+            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
                 return context.scalar(value), ()
             case terms.Guard() | terms.Reduce() | terms.Let() | terms.Padding():
                 return zero, self.statement(value, Destination(variable), context)
-            case terms.Gen() | terms.Concat() | terms.Reshape():
+            case terms.Gen() | terms.Rec() | terms.Concat() | terms.Reshape():
                 raise AssertionError("a scalar has no dimensions")
             case _:
                 assert_never(value)
 
     def _buffer_let(self, e: terms.Let, to: Destination, context: Context) -> ln.Block:
-        """Lower a let-bound tensor to a buffer on the stack or heap, or to one hoisted out of the enclosing loops."""
-        value, scope = e.value, context.scope
+        return self._in_buffer(e.value, e.name, e.mark, context, lambda inside: self.statement(e.body, to, inside))
+
+    def _in_buffer(
+        self, value: terms.Expr, name: str, mark: LetMark, context: Context, use: Callable[[Context], ln.Block]
+    ) -> ln.Block:
+        """Lower a tensor to a buffer on the stack or heap, or to one hoisted out of the enclosing loops, and use it."""
+        scope = context.scope
         dtype = value.type.dtype or self.program.dtype
         extents = tuple(simplify(scope.facts, extent) for extent in scope.shape(value.type))
         # The name of a marked let is its number (`numbered`).
-        marked = self._binders[int(e.name)] if e.mark is not LetMark.NONE else None
-        name, let = (marked.name, marked.path) if marked else (e.name, None)
+        marked = self._binders[int(name)] if mark is not LetMark.NONE else None
+        name, let = (marked.name, marked.path) if marked else (name, None)
         buffer = ln.Buffer(next(self._ids), name, dtype, extents)
-        stored, filled = self._filling(value, buffer, context, e.mark)
-        used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
+        stored, filled = self._filling(value, buffer, context, mark)
+        used = use(replace(context, tensors=(*context.tensors, buffer)))
         needed = tuple(self._needed(name, extent, context) for extent in extents)
         count = ln.elements(needed)
-        storage = storage_of(e.mark, bytes_of(count.constant, dtype))
+        storage = storage_of(mark, bytes_of(count.constant, dtype))
         # A circular buffer is cleared row by row, and is not hoisted.
-        hoisted = storage == "heap" and bool(context.loops) and e.mark is not LetMark.RING
+        hoisted = storage == "heap" and bool(context.loops) and mark is not LetMark.RING
         capacity = self._capacity(needed, context) if hoisted else None
         if capacity is None:
-            return (ln.Allocate(buffer, count, storage, not filled, e.mark, let), *stored, *used, ln.Free(buffer))
-        self._hoisted.append(ln.Allocate(buffer, capacity, storage, zeroed=False, mark=e.mark, let=let))
+            return (ln.Allocate(buffer, count, storage, not filled, mark, let), *stored, *used, ln.Free(buffer))
+        self._hoisted.append(ln.Allocate(buffer, capacity, storage, zeroed=False, mark=mark, let=let))
         return (ln.Clear(buffer, count, zeroed=not filled), *stored, *used)
 
     def _needed(self, name: str, extent: ix.Index, context: Context) -> ix.Index:

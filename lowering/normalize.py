@@ -70,6 +70,8 @@ class _Normalizer:
                 if monoid != "sum" and e.type.rank:
                     return self._generated(e)
                 return terms.Reduce(monoid, low, high, self.statement(body), name, mark)
+            case terms.Rec(low, high, init, body, name, rows, mark):
+                return terms.Rec(low, high, self.statement(init), self.statement(body), name, rows, mark)
             case terms.Guard(predicate, body):
                 return terms.Guard(predicate, self.statement(body))
             case terms.Let(value, body, name, mark):
@@ -89,7 +91,7 @@ class _Normalizer:
                 | terms.Value()
             ):
                 return self._arithmetic(e)
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select():
+            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
                 return self._arithmetic(e)
             case _:
                 assert_never(e)
@@ -134,12 +136,16 @@ class _Normalizer:
             case terms.Let(value, body, name, mark):
                 tensor = self._bound(self.statement(value), name, bindings, mark)
                 return self._without_lets(instantiate_tensor(body, tensor), bindings)
+            case terms.Rec(rows=rows):
+                return self._bound(self.statement(e), rows, bindings)
             case terms.Unary(op, operand):
                 return terms.Unary(op, self._without_lets(operand, bindings))
             case terms.Cast(dtype, operand):
                 return terms.Cast(dtype, self._without_lets(operand, bindings))
             case terms.Binary(op, left, right):
                 return terms.Binary(op, self._without_lets(left, bindings), self._without_lets(right, bindings))
+            case terms.Where(test, left, right):
+                return terms.Where(*(self._without_lets(part, bindings) for part in (test, left, right)))
             case terms.Select(predicate, left, right):
                 return terms.Select(
                     predicate,
@@ -152,7 +158,7 @@ class _Normalizer:
                 return terms.Concat(self._without_lets(left, bindings), self._without_lets(right, bindings))
             case terms.Access():
                 positions, at = _positions(e)
-                if isinstance(at, terms.Reshape):
+                if isinstance(at, terms.Reshape | terms.Rec):
                     return _accessed(self._without_lets(at, bindings), positions)
                 read = e if isinstance(at, terms.Input | terms.Local | terms.TensorVar) else self.read(at, positions)
                 return read if isinstance(read, terms.Access) else self._without_lets(read, bindings)
@@ -196,6 +202,8 @@ class _Normalizer:
                 # A sum may skip elements that are padding; other reductions read them as zero.
                 inner = inner if monoid == "sum" else _stored(inner)
                 return terms.Reduce(monoid, low, high, close(inner, variable), name, mark)
+            case terms.Rec(rows=rows):
+                return terms.Let(e, _accessed(terms.Local(0, e.type), at), rows)
             case terms.Guard(predicate, body):
                 return _or_zero(predicate, self.read(body, at))
             case terms.Let(value, body, name, mark):
@@ -208,6 +216,8 @@ class _Normalizer:
                 return terms.Cast(dtype, self.read(operand, at))
             case terms.Binary(op, left, right):
                 return terms.Binary(op, self.read(left, at), self.read(right, at))
+            case terms.Where(test, left, right):
+                return terms.Where(*(self.read(part, at) for part in (test, left, right)))
             case terms.Select(predicate, left, right):
                 return terms.Select(predicate, self.read(left, at), self.read(right, at))
             case terms.Concat(left, right):
@@ -256,6 +266,8 @@ class _Normalizer:
                 return terms.Cast(dtype, self.scalar(operand, bindings))
             case terms.Binary(op, left, right):
                 return terms.Binary(op, self.scalar(left, bindings), self.scalar(right, bindings))
+            case terms.Where(test, left, right):
+                return terms.Where(*(self.scalar(part, bindings) for part in (test, left, right)))
             case terms.Select(predicate, left, right):
                 return terms.Select(
                     predicate,
@@ -273,7 +285,7 @@ class _Normalizer:
             case terms.Let(value, body, name, mark):
                 tensor = self._bound(self.statement(value), name, bindings, mark)
                 return self.scalar(instantiate_tensor(body, tensor), bindings)
-            case terms.Gen() | terms.Concat() | terms.Reshape():
+            case terms.Gen() | terms.Rec() | terms.Concat() | terms.Reshape():
                 raise AssertionError("a scalar has no dimensions")
             case _:
                 assert_never(e)
@@ -341,7 +353,17 @@ def _has_order(e: terms.Expr) -> bool:
             | terms.Padding()
         ):
             return False
-        case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Reduce():
+        case (
+            terms.Access()
+            | terms.Unary()
+            | terms.Binary()
+            | terms.Cast()
+            | terms.Select()
+            | terms.Where()
+            | terms.Reduce()
+        ):
+            return False
+        case terms.Rec():
             return False
         case _:
             assert_never(e)
@@ -351,7 +373,7 @@ def _has_let(e: terms.Expr) -> bool:
     """Return whether a tensor contains a let that is computed once for several of its elements."""
     if not e.type.rank or (isinstance(e, terms.Reduce) and e.monoid != "sum"):
         return False  # a maximum of tensors is done element by element, whatever is in it
-    return isinstance(e, terms.Let) or any(_has_let(child.expr) for child in children(e))
+    return isinstance(e, terms.Let | terms.Rec) or any(_has_let(child.expr) for child in children(e))
 
 
 def _or_zero(predicate: Predicate, e: terms.Expr) -> terms.Expr:
@@ -384,7 +406,9 @@ def _stored(e: terms.Expr) -> terms.Expr:
             | terms.Binary()
             | terms.Cast()
             | terms.Select()
+            | terms.Where()
             | terms.Gen()
+            | terms.Rec()
             | terms.Concat()
             | terms.Reshape()
         ):

@@ -64,6 +64,8 @@ def _has_guards_only(e: terms.Expr) -> bool:
             return _has_guards_only(body)
         case terms.Guard(_, body):
             return _has_guards_only(body) and not (e.type.rank and _has_partial_extents(body))
+        case terms.Rec(_, _, init, body):
+            return _has_guards_only(init) and _has_guards_only(body)
         case terms.Concat(left, right):
             return _has_guards_only(left) and _has_guards_only(right)
         case terms.Reshape(terms.PadLeft() | terms.PadRight() | terms.Transpose() | terms.Flatten(), operand):
@@ -80,6 +82,7 @@ def _has_guards_only(e: terms.Expr) -> bool:
             | terms.Binary()
             | terms.Cast()
             | terms.Select()
+            | terms.Where()
             | terms.Reduce()
         ):
             return not e.type.rank
@@ -95,7 +98,7 @@ def has_guards_of_rows(e: terms.Expr) -> bool:
         case terms.Guard(predicate, body):
             tested = (atom for part in expressions(predicate) for atom in atoms(part))
             return has_guards_of_rows(body) and (bool(e.type.rank) or not any(atom == Bound(0) for atom in tested))
-        case terms.Concat(left, right):
+        case terms.Concat(left, right) | terms.Rec(init=left, body=right):
             return has_guards_of_rows(left) and has_guards_of_rows(right)
         case terms.Reshape(_, operand):
             return has_guards_of_rows(operand)
@@ -109,6 +112,7 @@ def has_guards_of_rows(e: terms.Expr) -> bool:
             | terms.Binary()
             | terms.Cast()
             | terms.Select()
+            | terms.Where()
             | terms.Reduce()
         ):
             return True
@@ -123,6 +127,9 @@ def _has_partial_extents(e: terms.Expr) -> bool:
             return any(divisors(end) or reads(end) for end in (low, high)) or _has_partial_extents(body)
         case terms.Guard(_, body) | terms.Let(_, body):
             return _has_partial_extents(body)
+        case terms.Rec(low, high, init, body):
+            own = any(divisors(end) or reads(end) for end in (low, high))
+            return own or _has_partial_extents(init) or _has_partial_extents(body)
         case terms.Concat(left, right):
             return _has_partial_extents(left) or _has_partial_extents(right)
         case terms.Reshape(op, operand):
@@ -137,6 +144,7 @@ def _has_partial_extents(e: terms.Expr) -> bool:
             | terms.Binary()
             | terms.Cast()
             | terms.Select()
+            | terms.Where()
             | terms.Reduce()
         ):
             return False
@@ -151,6 +159,8 @@ def zeros_of(e: terms.Expr) -> terms.Expr:
             return replace(e, body=zeros_of(body))
         case terms.Guard(_, body) | terms.Let(_, body):
             return zeros_of(body)
+        case terms.Rec(low, high, init, body, name):
+            return terms.Concat(zeros_of(init), terms.Gen(low, high, zeros_of(body), name))
         case terms.Concat(left, right):
             return terms.Concat(zeros_of(left), zeros_of(right))
         case terms.Reshape(op, operand) if e.type.rank:
@@ -167,6 +177,7 @@ def zeros_of(e: terms.Expr) -> terms.Expr:
             | terms.Binary()
             | terms.Cast()
             | terms.Select()
+            | terms.Where()
             | terms.Reduce()
         ):
             return terms.Constant(0, e.type.dtype)
@@ -223,6 +234,9 @@ def _is_stored(
             return (zeros or known(condition)) and part(body, at, where=condition)
         case terms.Let(_, body):
             return part(body, at)
+        case terms.Rec(low, _, init, body):
+            p, start = at[0], scope.index(low)
+            return part(init, at, where=less(p, start)) and part(body, at[1:], where=at_most(start, p), position=p)
         case terms.Concat(left, right):
             first, *rest = at
             n = scope.index(left.type.shape[0])
@@ -240,7 +254,7 @@ def _is_stored(
             terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable() | terms.Constant() | terms.Value()
         ):
             return True
-        case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select():
+        case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
             return True
         case _:
             assert_never(e)

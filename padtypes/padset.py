@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from itertools import count, product
 from typing import Final, Literal, TypeAlias, assert_never
 
@@ -25,6 +24,7 @@ from atl.core.traversal import Path
 from atl.errors import ArgumentError, ATLError, InvalidArgument, UnsafeTruncation, brief
 from atl.prove import Answer, Facts, Model, Proved, Refuted, Unknown, prove, simplify_predicate
 from atl.text.latex import formula
+from atl.text.markup import Html, element, joined, lines, svg
 from atl.text.printing import place_of, show_predicate
 
 
@@ -207,6 +207,12 @@ def _cases(e: terms.Expr, at: Positions, scope: Scope, path: Path, ids: Iterator
         case terms.Reduce(_, low, high):
             # Monoids other than the sum store padding as zero: only an empty range is padding.
             yield Case(less(scope.index(low), scope.index(high)), leaf=path)
+        case terms.Rec(low, _, init, body):
+            # Reads of earlier rows are stored values, so their padding is not part of that of a later row.
+            p, first = at[0], scope.index(low)
+            later = Scope(scope.facts, (*scope.indices, p))
+            yield from _where(less(p, first), _cases(init, at, scope, (*path, 0), ids))
+            yield from _where(at_most(first, p), _cases(body, at[1:], later, (*path, 1), ids))
         case terms.Guard(predicate, body):
             yield from _where(scope.predicate(predicate), _cases(body, at, scope, (*path, 0), ids))
         case terms.Let(_, body):
@@ -233,6 +239,7 @@ def _cases(e: terms.Expr, at: Positions, scope: Scope, path: Path, ids: Iterator
             | terms.Binary()
             | terms.Cast()
             | terms.Select()
+            | terms.Where()
         ):
             # Reads, literals and arithmetic are stored, even if their operands are padding (E27).
             yield Case(TRUE, leaf=path)
@@ -444,7 +451,7 @@ class PadSetDrawing:
         """Return the drawing as a standalone SVG document; `cell` is the side of an element in pixels."""
         if type(cell) is not int or not 1 <= cell <= 10_000:
             raise ArgumentError(f"cell={brief(cell)}", required="the side of an element in pixels, from 1 to 10,000")
-        drawn: list[str] = []
+        drawn: list[Html] = []
         top, width = 8, 120
         if self.title:
             drawn.append(_text(8, top + 12, self.title, bold=True))
@@ -463,28 +470,26 @@ class PadSetDrawing:
             drawn.append(_square(8, top, 12, state))
             drawn.append(_text(26, top + 11, LEGEND[state]))
             width, top = max(width, 200, 8 + 8 * len(self.title)), top + 18
-        size = f'width="{width}" height="{top + 4}" viewBox="0 0 {width} {top + 4}"'
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">'
-        return "\n".join((head, f'<rect width="{width}" height="{top + 4}" fill="white"/>', *drawn, "</svg>", ""))
+        body = lines([element("rect", width=width, height=top + 4, fill="white"), *drawn])
+        box = f"0 0 {width} {top + 4}"
+        return svg(width, top + 4, body, viewBox=box, font_family="sans-serif", font_size=11)
 
 
-def _text(x: float, y: float, text: str, *, bold: bool = False) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:g}" y="{y:g}" fill="#333"{weight}>{escape(text)}</text>'
+def _text(x: float, y: float, text: str, *, bold: bool = False) -> Html:
+    return element("text", text, x=f"{x:g}", y=f"{y:g}", fill="#333", font_weight="bold" if bold else None)
 
 
-def _square(x: float, y: float, side: int, state: State) -> str:
-    dashed = ' stroke-dasharray="3,2"' if state in ("cut", "lost") else ""
+def _square(x: int, y: int, side: int, state: State) -> Html:
+    cut = state in ("cut", "lost")
     drawn = max(1, side - 2)
-    square = (
-        f'<rect x="{x:g}" y="{y:g}" width="{drawn}" height="{drawn}" rx="2" fill="{COLOURS[state]}" '
-        f'stroke="#888"{dashed}/>'
-    )
-    if state not in ("cut", "lost"):
+    size = {"x": x, "y": y, "width": drawn, "height": drawn, "rx": 2}
+    dashes = "3,2" if cut else None
+    square = element("rect", **size, fill=COLOURS[state], stroke="#888", stroke_dasharray=dashes)
+    if not cut:
         return square
-    low, high = 4, side - 6
-    cross = f"M{x + low:g} {y + low:g}L{x + high:g} {y + high:g}M{x + high:g} {y + low:g}L{x + low:g} {y + high:g}"
-    return f'{square}<path d="{cross}" stroke="{"#999" if state == "cut" else "white"}" fill="none"/>'
+    left, upper, right, lower = x + 4, y + 4, x + side - 6, y + side - 6
+    cross = f"M{left} {upper}L{right} {lower}M{right} {upper}L{left} {lower}"
+    return joined([square, element("path", d=cross, stroke="#999" if state == "cut" else "white", fill="none")])
 
 
 def draw(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 
 from atl.files.atomic import write_text
+from atl.text.markup import Html, element, joined, svg
 from sparse.errors import FormatError
 from sparse.levels import Bitmask, Compressed, Dense, Hashed, Level
 from sparse.tensors import AnyArray, SparseTensor, check_sparse_tensor, entries, to_dense
@@ -47,7 +47,7 @@ class MatrixDrawing:
     def svg(self) -> str:
         """Return the drawing as SVG: the matrix and below it each array, with one colour for each row."""
         grid, rows = _grid(self.tensor), _rows_of_values(self.tensor)
-        parts: list[str] = []
+        parts: list[Html] = []
         for i, row in enumerate(grid):
             for j, text in enumerate(row):
                 fill = PALETTE[i % len(PALETTE)] if text != "." else "#ffffff"
@@ -55,17 +55,16 @@ class MatrixDrawing:
         down = 34 + len(grid) * ROW_HEIGHT + 16
         widest = max((len(row) for row in grid), default=0)
         for name, array in _flat_arrays(self.tensor):
-            parts.append(f'<text x="80" y="{down + 16}" text-anchor="end">{escape(name, quote=False)}</text>')
+            parts.append(element("text", name, x=80, y=down + 16, text_anchor="end"))
             for k, number in enumerate(array):
                 owner = rows[k] if name == "val" else -1
                 fill = "#f2f2f2" if owner < 0 else PALETTE[owner % len(PALETTE)]
                 parts.append(_box(90 + k * CELL_WIDTH, down, fill, _format_number(number)))
             down += ROW_HEIGHT + 6
             widest = max(widest, len(array))
-        size = f'width="{110 + widest * CELL_WIDTH}" height="{down + 8}"'
-        title = f'<text x="90" y="22" font-weight="bold">{escape(repr(self.tensor.format), quote=False)}</text>'
-        style = 'font-family="DejaVu Sans, sans-serif" font-size="12" style="background:#ffffff"'
-        return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{title}{"".join(parts)}</svg>\n'
+        title = element("text", repr(self.tensor.format), x=90, y=22, font_weight="bold")
+        style = {"font_family": "DejaVu Sans, sans-serif", "font_size": "12", "style": "background:#ffffff"}
+        return svg(110 + widest * CELL_WIDTH, down + 8, title, parts, **style)
 
     def _repr_svg_(self) -> str:
         return self.svg()
@@ -182,8 +181,7 @@ def _format_number(number: Any) -> str:
     return f"{number:.3g}" if isinstance(number, np.floating) else str(number)
 
 
-def _box(x: int, y: int, fill: str, text: str) -> str:
-    box = f'<rect x="{x}" y="{y}" width="{CELL_WIDTH}" height="{ROW_HEIGHT}" fill="{fill}" stroke="#888"/>'
-    if not text:
-        return box
-    return f'{box}<text x="{x + CELL_WIDTH / 2}" y="{y + 16}" text-anchor="middle">{escape(text, quote=False)}</text>'
+def _box(x: int, y: int, fill: str, text: str) -> Html:
+    box = element("rect", x=x, y=y, width=CELL_WIDTH, height=ROW_HEIGHT, fill=fill, stroke="#888")
+    label = element("text", text, x=x + CELL_WIDTH / 2, y=y + 16, text_anchor="middle")
+    return joined([box, label]) if text else box

@@ -18,21 +18,12 @@ from atl.core.predicate import at_most
 from atl.errors import InvalidArgument, brief
 from layouts.algebra.coalesce import coalesced, is_zero
 from layouts.errors import NoLayout
+from layouts.foundation import semimodule
 from layouts.foundation.box import nested_digits, split
 from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Chain, Function
 from layouts.foundation.layout import Layout, Mode, part_of
 from layouts.foundation.recovery import NoStrides, recover_box_modes
-from layouts.foundation.semimodule import (
-    BITS,
-    COORDINATES,
-    F2,
-    INTEGERS,
-    Coordinate,
-    Semimodule,
-    Stride,
-    times,
-)
 from layouts.foundation.tuples import Extent, Nested, Shape, leaves, modes_of
 
 
@@ -176,7 +167,7 @@ def composed(
     """Return the composition in closed form. Raises `Unproved` with the first condition that is not proved."""
     modes = coalesced(outer.modes, known, endless=True) or [(1, 0)]
     walk = Walk(modes, known, strict, trace)
-    over_f2 = outer.semimodule is BITS
+    over_f2 = outer.semimodule is semimodule.BITS
     start: Sequence[Any] = (0,) * len(modes)
     if inner.offset != 0:
         start = _digits_of(inner.offset, modes, known)
@@ -212,14 +203,14 @@ def composed(
     return Layout.made(shape[0], stride[0], tuple(flat), offset=offset, known=known)
 
 
-def _times(units: Extent, stride: Stride, known: Known) -> Stride:
+def _times(units: Extent, stride: semimodule.Stride, known: Known) -> semimodule.Stride:
     if type(units) is int and type(stride) is int:
         return units * stride
-    value: Stride = times(units, stride)
+    value: semimodule.Stride = semimodule.times(units, stride)
     return known.simple(value) if isinstance(value, Index) else value
 
 
-def _digits_of(offset: Stride, modes: Sequence[Mode], known: Known) -> tuple[Any, ...]:
+def _digits_of(offset: semimodule.Stride, modes: Sequence[Mode], known: Known) -> tuple[Any, ...]:
     if type(offset) is not int and not isinstance(offset, Index):
         raise Unproved(f"the offset {offset} of the inner layout is an integer")
     if isinstance(offset, Index) and not known.holds(at_most(index(0), offset)):
@@ -234,7 +225,7 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
     if not chain.has_table:
         return chain
     values = chain.table()
-    module: Semimodule[Any] = COORDINATES if values.ndim > 1 else INTEGERS
+    module: semimodule.Semimodule[Any] = semimodule.COORDINATES if values.ndim > 1 else semimodule.INTEGERS
     if isinstance(outer, Layout):
         module = outer.semimodule
     found = recover_box_modes(values, extents, module)
@@ -249,19 +240,19 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
     shape = nested_digits(inner.shape, iter(part.shape for part in parts))
     stride = nested_digits(inner.shape, iter(part.stride for part in parts))
     made = part_of(shape, stride, known)
-    start: Stride = _value(values[0], module)
+    start: semimodule.Stride = _value(values[0], module)
     made.offset = 0 if is_zero(start) else start
     return made
 
 
-def _endless(modes: tuple[Mode, ...], extent: int, zero: Stride) -> tuple[Mode, ...]:
+def _endless(modes: tuple[Mode, ...], extent: int, zero: semimodule.Stride) -> tuple[Mode, ...]:
     return modes or ((extent, zero),)
 
 
-def _value(value: Any, module: Semimodule[Any]) -> Any:
-    if module is COORDINATES:
-        return Coordinate(tuple(int(part) for part in value))
-    return F2(int(value)) if module is BITS else int(value)
+def _value(value: Any, module: semimodule.Semimodule[Any]) -> Any:
+    if module is semimodule.COORDINATES:
+        return semimodule.Coordinate(tuple(int(part) for part in value))
+    return semimodule.F2(int(value)) if module is semimodule.BITS else int(value)
 
 
 def _function(value: object) -> Function:
@@ -305,7 +296,7 @@ def _by_mode(outer: object, tiler: tuple[object, ...], strict: bool, given: Iter
 def _block(outer: Layout, tiler: tuple[object, ...], given: list[object]) -> Layout:
     """Return the layout over the flat indices of the outer layout whose modes are the tilers."""
     shapes: list[Shape] = []
-    strides: list[Nested[Stride]] = []
+    strides: list[Nested[semimodule.Stride]] = []
     step: Extent = 1
     offset: Any = 0
     for position, mode in enumerate(outer):

@@ -16,23 +16,12 @@ from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
 from layouts.errors import CannotTabulate, NoLayout
+from layouts.foundation import tuples
 from layouts.foundation.box import Box
 from layouts.foundation.facts import Known, positive
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
 from layouts.foundation.storing import columns_of, stored_by_bits, stored_in_segments
-from layouts.foundation.tuples import (
-    Extent,
-    Shape,
-    as_nested,
-    extent_of,
-    leaves,
-    mapped,
-    modes_of,
-    plain_index,
-    product,
-    shown,
-)
 from layouts.foundation.variables import digit_variable
 
 MOST_ELEMENTS: Final = 2**20
@@ -54,7 +43,7 @@ class Function(ABC):
     """True if injectivity was proved at construction."""
     known_bijective: bool = False
     """True if it was proved at construction that the values are 0 .. size - 1, each once."""
-    shape: Shape
+    shape: tuples.Shape
     known: Known
 
     @abstractmethod
@@ -77,9 +66,9 @@ class Function(ABC):
         return Box(self.shape)
 
     @property
-    def size(self) -> Extent:
+    def size(self) -> tuples.Extent:
         """The number of elements of the domain."""
-        return product(self.shape)
+        return tuples.product(self.shape)
 
     @property
     def table_size(self) -> int | None:
@@ -161,8 +150,8 @@ class Function(ABC):
 
     def _stored_by_bits(self, shape: tuple[Index, ...], *, copies: bool) -> Reindexing | None:
         """Return the reindexing by bits of indices, or None if the function is not linear over F2."""
-        modes = modes_of(self.shape)
-        sizes = [size for mode in modes if isinstance(size := product(mode), int) and size & -size == size]
+        modes = tuples.modes_of(self.shape)
+        sizes = [size for mode in modes if isinstance(size := tuples.product(mode), int) and size & -size == size]
         nested = any(isinstance(mode, tuple) for mode in modes)
         if not self.has_table or len(sizes) < len(modes) or (nested and self.box.row_major):
             return None
@@ -183,7 +172,7 @@ def plain_coordinate(coordinate: object) -> Any:
         return tuple(plain_coordinate(part) for part in coordinate)
     if isinstance(coordinate, np.ndarray):
         return coordinate
-    return extent_of(coordinate)
+    return tuples.extent_of(coordinate)
 
 
 def _outward(value: Any, given: object) -> Any:
@@ -235,25 +224,25 @@ class IndexFunction(Function):
     ) -> None:
         if not callable(to):
             raise InvalidArgument(f"{brief(to)} is not callable", required="a function of digits")
-        self.shape = as_nested(shape, extent_of)
+        self.shape = tuples.as_nested(shape, tuples.extent_of)
         self.to = to
         self.inverse = inverse
         self.onto = onto
         self.name = name
-        self.known = positive(leaves(self.shape)).given(given)
+        self.known = positive(tuples.leaves(self.shape)).given(given)
 
     def location_digits(self, digits: Sequence[Any]) -> tuple[Any, ...]:
         """Return the result of `to`: the digits of a location in `onto`, or a tuple of one flat location."""
         location = self.to(*digits)
         parts = tuple(location) if self.onto is not None else (location,)
-        return tuple(map(plain_index, parts))
+        return tuple(map(tuples.plain_index, parts))
 
     def at(self, digits: Sequence[Any]) -> Any:
         location = self.location_digits(digits)
         return location[0] if self.onto is None else self.onto.join(location)
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        own = tuple(map(index, leaves(self.shape)))
+        own = tuple(map(index, tuples.leaves(self.shape)))
         if isinstance(self.onto, Segments) and len(own) == len(shape) and (copies or self.inverse is not None):
             inverse = None if copies else self.inverse
             return stored_in_segments(own, self.onto, self.to, inverse, self.known)
@@ -276,7 +265,7 @@ class IndexFunction(Function):
 
     def formula(self) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
         """Return the digits and the result of `to` (for segments, the location), or None if it takes only numbers."""
-        variables = tuple(digit_variable(k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
+        variables = tuple(digit_variable(k, f"i{k}") for k, _ in enumerate(tuples.leaves(self.shape)))
         try:
             digits = [index(variable) for variable in variables]
             location = (self.at(digits),) if isinstance(self.onto, Segments) else self.location_digits(digits)
@@ -296,13 +285,15 @@ class IndexFunction(Function):
     def where(self, **sizes: int) -> Function:
         """Return this function with numbers for sizes: evaluates the formula over index expressions."""
         found = self.formula()
-        if found is None or (not self.sizes() and all(isinstance(extent, int) for extent in leaves(self.shape))):
+        if found is None or (not self.sizes() and all(isinstance(extent, int) for extent in tuples.leaves(self.shape))):
             return self
         variables, formulae = found
-        shape = mapped(lambda extent: _placed(index(extent), sizes), self.shape)
+        shape = tuples.mapped(lambda extent: _placed(index(extent), sizes), self.shape)
         onto = None
         if self.onto is not None and not isinstance(self.onto, Segments):
-            onto = Box(mapped(lambda extent: _placed(index(extent), sizes), self.onto.shape), self.onto.row_major)
+            onto = Box(
+                tuples.mapped(lambda extent: _placed(index(extent), sizes), self.onto.shape), self.onto.row_major
+            )
 
         def to(*digits: Any) -> Any:
             values: dict[Leaf, Any] = dict(zip(variables, digits, strict=True))
@@ -319,7 +310,7 @@ class IndexFunction(Function):
         return IndexFunction(shape, to, onto=onto, name=self.name)
 
     def __repr__(self) -> str:
-        return f"{self.name}{shown(self.shape) if isinstance(self.shape, tuple) else f'({self.shape})'}"
+        return f"{self.name}{tuples.shown(self.shape) if isinstance(self.shape, tuple) else f'({self.shape})'}"
 
 
 def _no_element(_array: object, _at: object) -> int:
@@ -386,7 +377,7 @@ class Chain(Function):
         return self._after(self.inner.at(digits))
 
     def _after(self, value: Any) -> Any:
-        location = _as_coordinate(value, len(modes_of(self.outer.shape)))
+        location = _as_coordinate(value, len(tuples.modes_of(self.outer.shape)))
         return self.outer.at(self.outer.box.coordinate_digits(location))
 
     def _all(self, size: int) -> Any:  # noqa: ARG002
@@ -401,7 +392,7 @@ class Chain(Function):
         if outer.onto is not None or outer.inverse is None:
             return super().stored(shape, copies=copies)
         inner = self.inner.stored(shape, copies=copies)
-        box = Box(tuple(map(extent_of, inner.places)), row_major=True)
+        box = Box(tuple(map(tuples.extent_of, inner.places)), row_major=True)
         forward, inverse = outer.to, outer.inverse
 
         def to(*at: Any) -> tuple[Any, ...]:
@@ -411,11 +402,11 @@ class Chain(Function):
             (flat,) = inverse(plain_coordinate(p))
             return () if inner.inverse is None else inner.inverse(*box.digits(plain_coordinate(flat)))
 
-        return Reindexing(shape, (index(product(box.shape)),), to, None if inner.inverse is None else origin)
+        return Reindexing(shape, (index(tuples.product(box.shape)),), to, None if inner.inverse is None else origin)
 
     @property
     def is_numeric(self) -> bool:
-        digits = [isinstance(extent, int) for extent in leaves(self.outer.shape)]
+        digits = [isinstance(extent, int) for extent in tuples.leaves(self.outer.shape)]
         return self.inner.is_numeric and self.outer.is_numeric and all(digits[:-1])
 
     def where(self, **sizes: int) -> Function:

@@ -12,6 +12,7 @@ from atl.core.index import Index, map_leaves
 from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.errors import CannotTabulate, LayoutError, NoMode
+from layouts.foundation import tuples
 from layouts.foundation.box import Box, nested_digits, split
 from layouts.foundation.facts import EMPTY, Known, number_for, positive
 from layouts.foundation.function import Function, fits_machine, plain_coordinate
@@ -27,21 +28,8 @@ from layouts.foundation.semimodule import (
     stride_of,
 )
 from layouts.foundation.storing import stored_by_strides
-from layouts.foundation.tuples import (
-    Extent,
-    Nested,
-    Shape,
-    as_nested,
-    extent_of,
-    leaves,
-    like,
-    mapped,
-    modes_of,
-    need_congruent,
-    shown,
-)
 
-Mode = tuple[Extent, Stride]
+Mode = tuple[tuples.Extent, Stride]
 """An extent and its stride: x ↦ x · stride for 0 ≤ x < extent."""
 
 
@@ -74,7 +62,7 @@ class Layout(Function):
 
     is_layout: ClassVar[bool] = True
     modes: tuple[Mode, ...]
-    stride: Nested[Stride]
+    stride: tuples.Nested[Stride]
     offset: Stride
     _semimodule: Semimodule[Any] | None
 
@@ -85,21 +73,21 @@ class Layout(Function):
             raise InvalidArgument(
                 f"{brief(shape)} is a string", required="a shape: extents, nested or not", suggestions=(READ,)
             )
-        self.shape = as_nested(shape, _positive_extent)
+        self.shape = tuples.as_nested(shape, _positive_extent)
         if stride is None:
             self.stride = compact(self.shape)
         else:
-            self.stride = as_nested(stride, stride_of)
-            need_congruent(self.shape, self.stride, "a shape and its strides")
-        self.modes = tuple(zip(leaves(self.shape), leaves(self.stride), strict=True))
+            self.stride = tuples.as_nested(stride, stride_of)
+            tuples.need_congruent(self.shape, self.stride, "a shape and its strides")
+        self.modes = tuple(zip(tuples.leaves(self.shape), tuples.leaves(self.stride), strict=True))
         self.offset = stride_of(offset)
         self.known = positive(extent for extent, _ in self.modes).given(given)
         self._semimodule = semimodule_of((self.offset, *(stride for _, stride in self.modes)))
 
     @staticmethod
     def made(
-        shape: Shape,
-        stride: Nested[Stride],
+        shape: tuples.Shape,
+        stride: tuples.Nested[Stride],
         modes: tuple[Mode, ...],
         *,
         offset: Stride = 0,
@@ -135,11 +123,11 @@ class Layout(Function):
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(modes_of(self.shape))
+        return len(tuples.modes_of(self.shape))
 
     def __getitem__(self, mode: int) -> Layout:
         """Return a top-level mode, as a layout with offset zero."""
-        shapes, strides = modes_of(self.shape), modes_of(self.stride)
+        shapes, strides = tuples.modes_of(self.shape), tuples.modes_of(self.stride)
         if type(mode) is not int or not -len(shapes) <= mode < len(shapes):
             raise NoMode(f"{self} has no mode {brief(mode)}", required=f"a mode number from 0 to {len(shapes) - 1}")
         return part_of(shapes[mode], strides[mode], self.known)
@@ -225,7 +213,7 @@ class Layout(Function):
         """
         by_bits = self._stored_by_bits(shape, copies=copies) if self.semimodule is BITS else None
         return by_bits or stored_by_strides(
-            shape, self.shape, list(leaves(self.stride)), self.offset, self.known, copies=copies
+            shape, self.shape, list(tuples.leaves(self.stride)), self.offset, self.known, copies=copies
         )
 
     def where(self, **sizes: int) -> Layout:
@@ -238,12 +226,12 @@ class Layout(Function):
 
         def placed(value: Stride) -> Any:
             if isinstance(value, Index):
-                return extent_of(map_leaves(value, partial(number_for, sizes)))
+                return tuples.extent_of(map_leaves(value, partial(number_for, sizes)))
             if isinstance(value, Coordinate):
                 return Coordinate(tuple(placed(part) for part in value))
             return value
 
-        made = Layout(mapped(placed, self.shape), mapped(placed, self.stride), offset=placed(self.offset))
+        made = Layout(tuples.mapped(placed, self.shape), tuples.mapped(placed, self.stride), offset=placed(self.offset))
         made.known = made.known.joined(self.known.where(sizes))
         return made
 
@@ -256,25 +244,27 @@ class Layout(Function):
 
     def _sliced(self, coordinate: object) -> Layout:
         """Return the layout over the parts that are None; fixed parts go into the offset."""
-        kept_shape: list[Shape] = []
-        kept_stride: list[Nested[Stride]] = []
+        kept_shape: list[tuples.Shape] = []
+        kept_stride: list[tuples.Nested[Stride]] = []
         offset: Any = self.offset
 
-        def walk(shape: Shape, stride: Nested[Stride], at: object, top: bool) -> tuple[Any, Any] | None:
+        def walk(shape: tuples.Shape, stride: tuples.Nested[Stride], at: object, top: bool) -> tuple[Any, Any] | None:
             nonlocal offset
             if at is None or (isinstance(at, slice) and at == slice(None)):
                 return shape, stride
             if not _has_none(at):
                 digits = Box(shape).coordinate_digits(plain_coordinate(at))
-                for digit, unit in zip(digits, leaves(stride), strict=True):
+                for digit, unit in zip(digits, tuples.leaves(stride), strict=True):
                     offset = offset + digit * unit
                 return None
             if not isinstance(shape, tuple) or not isinstance(at, tuple | list) or len(at) != len(shape):
                 raise LayoutError(
-                    f"{at} does not slice {shown(shape)}", required="a coordinate, or None, for each mode"
+                    f"{at} does not slice {tuples.shown(shape)}", required="a coordinate, or None, for each mode"
                 )
             parts = [
-                found for s, d, a in zip(shape, modes_of(stride), at, strict=True) if (found := walk(s, d, a, False))
+                found
+                for s, d, a in zip(shape, tuples.modes_of(stride), at, strict=True)
+                if (found := walk(s, d, a, False))
             ]
             if top:
                 kept_shape.extend(part for part, _ in parts)
@@ -307,7 +297,7 @@ class Layout(Function):
 
     def __repr__(self) -> str:
         offset = "" if self.offset == 0 else f"+{self.offset}"
-        return f"{shown(self.shape)}:{shown(self.stride)}{offset}"
+        return f"{tuples.shown(self.shape)}:{tuples.shown(self.stride)}{offset}"
 
     def coordinate(self, at: int) -> Any:
         """Return the coordinate of an index, for reading witnesses.
@@ -318,19 +308,19 @@ class Layout(Function):
         return nested_digits(self.shape, iter(self.box.digits(plain_coordinate(at))))
 
 
-def part_of(shape: Shape, stride: Nested[Stride], known: Known) -> Layout:
+def part_of(shape: tuples.Shape, stride: tuples.Nested[Stride], known: Known) -> Layout:
     """Return the layout of a part of another layout's shape and strides."""
-    return Layout.made(shape, stride, tuple(zip(leaves(shape), leaves(stride), strict=True)), known=known)
+    return Layout.made(shape, stride, tuple(zip(tuples.leaves(shape), tuples.leaves(stride), strict=True)), known=known)
 
 
-def compact(shape: Shape) -> Nested[Stride]:
+def compact(shape: tuples.Shape) -> tuples.Nested[Stride]:
     """Return the compact strides of a shape, the first mode fastest."""
     steps: list[Stride] = []
-    step: Extent = 1
-    for extent in leaves(shape):
+    step: tuples.Extent = 1
+    for extent in tuples.leaves(shape):
         steps.append(step)
         step = step * extent
-    return like(shape, iter(steps))
+    return tuples.like(shape, iter(steps))
 
 
 def column_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
@@ -344,13 +334,13 @@ def row_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
     >>> row_major((4, (2, 3)))
     (4,(2,3)):(6,(3,1))
     """
-    nested = as_nested(shape, _positive_extent)
+    nested = tuples.as_nested(shape, _positive_extent)
     steps: list[Stride] = []
-    step: Extent = 1
-    for extent in reversed(list(leaves(nested))):
+    step: tuples.Extent = 1
+    for extent in reversed(list(tuples.leaves(nested))):
         steps.append(step)
         step = step * extent
-    return Layout(nested, like(nested, reversed(steps)), given=given)
+    return Layout(nested, tuples.like(nested, reversed(steps)), given=given)
 
 
 def make_layout(*parts: Layout) -> Layout:
@@ -380,9 +370,9 @@ def coordinates(shape: object) -> Layout:
     >>> coordinates((4, 8))(2, 5)
     (2,5)
     """
-    nested = as_nested(shape, _positive_extent)
-    axes = iter(Coordinate((0,) * axis + (1,)) for axis in range(sum(1 for _ in leaves(nested))))
-    return Layout(nested, like(nested, axes))
+    nested = tuples.as_nested(shape, _positive_extent)
+    axes = iter(Coordinate((0,) * axis + (1,)) for axis in range(sum(1 for _ in tuples.leaves(nested))))
+    return Layout(nested, tuples.like(nested, axes))
 
 
 def _element(module: Semimodule[Any], stride: Stride) -> Any:
@@ -390,8 +380,8 @@ def _element(module: Semimodule[Any], stride: Stride) -> Any:
     return module.zero if isinstance(stride, int) and stride == 0 else stride
 
 
-def _positive_extent(value: object) -> Extent:
-    extent = extent_of(value)
+def _positive_extent(value: object) -> tuples.Extent:
+    extent = tuples.extent_of(value)
     if isinstance(extent, int) and extent < 1:
         raise LayoutError(f"an extent of {extent} in a shape", required="extents of at least 1")
     return extent

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
 from atl.errors import ArgumentError, ATLError, InvalidArgument, brief
 from atl.files.atomic import write_text
+from atl.text.markup import Html, element, lines, svg
 from layouts.axe import Axe, Location, axis, locations
 from layouts.axe.axes import MEMORY
 from layouts.errors import CannotTabulate
@@ -66,7 +66,7 @@ class Picture:
         longest = max(len(text) for row in self.cells for text in row)
         wide = max(cell, round(longest * cell * 0.27) + round(cell * 0.3))
         left, top = round(cell * 1.1), 24 + (26 if self.title else 0)
-        drawn: list[str] = []
+        drawn = [element("rect", width="100%", height="100%", fill="#ffffff")]
         if self.title:
             drawn.append(_text(left, 20, self.title, size=15, anchor="start", weight="bold"))
         drawn += [
@@ -80,8 +80,7 @@ class Picture:
                 x = left + column * wide
                 shade = "#ffffff" if colour < 0 else PALETTE[colour % len(PALETTE)]
                 drawn.append(
-                    f'<rect x="{x}" y="{y}" width="{wide}" height="{cell}" fill="{shade}" stroke="#333" '
-                    'stroke-width="0.7"/>'
+                    element("rect", x=x, y=y, width=wide, height=cell, fill=shade, stroke="#333", stroke_width=0.7)
                 )
                 drawn.append(_text(x + wide / 2, y + cell * 0.63, text, size=cell * 0.4))
         height = top + len(self.cells) * cell + 10
@@ -90,11 +89,7 @@ class Picture:
             height += 18
         width = max(left + len(self.cells[0]) * wide + 12, left + 12 + round(8.2 * len(self.title)))
         width = max(width, left + 12 + round(6.4 * len(self.legend)))
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" font-family="sans-serif">\n'
-            '<rect width="100%" height="100%" fill="#ffffff"/>\n' + "\n".join(drawn) + "\n</svg>\n"
-        )
+        return svg(width, height, lines(drawn), viewBox=f"0 0 {width} {height}", font_family="sans-serif")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the picture as SVG. Raises `InvalidArgument` if the file cannot be written."""
@@ -107,11 +102,9 @@ class Picture:
 
 def _text(
     x: float, y: float, text: str, *, size: float, anchor: str = "middle", weight: str = "normal", fill: str = "#111"
-) -> str:
-    return (
-        f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" text-anchor="{anchor}" font-weight="{weight}" '
-        f'fill="{fill}">{escape(text, quote=False)}</text>'
-    )
+) -> Html:
+    style = {"font_size": f"{size:g}", "text_anchor": anchor, "font_weight": weight, "fill": fill}
+    return element("text", text, x=f"{x:g}", y=f"{y:g}", **style)
 
 
 def draw(function: Function, *, colour: str | Colour = "location", onto: object = None) -> Picture:

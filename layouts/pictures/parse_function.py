@@ -21,24 +21,15 @@ from layouts.foundation.layout import Layout, column_major, row_major
 from layouts.lego import Col, CoverBy, ExpandBy, GroupBy, OrderBy, RegP, Row, TileBy, TileInto
 from layouts.linear.layout import LinearLayout
 from layouts.pictures.parse_layout import expression_of, read_condition, read_layout
-from layouts.storages.formats import (
-    antidiagonal,
-    backwards,
-    blocked,
-    compact_antidiagonal,
-    morton,
-    padded,
-    skewed,
-    swizzled,
-)
+from layouts.storages import formats
 
 WORDS: Final[Mapping[str, Callable[..., Any]]] = {
     "GroupBy": GroupBy, "TileBy": TileBy, "TileInto": TileInto, "CoverBy": CoverBy, "ExpandBy": ExpandBy,
     "OrderBy": OrderBy, "RegP": RegP, "Row": Row, "Col": Col,
     "Swizzle": swizzle, "row_major": row_major, "column_major": column_major,
-    "antidiagonal": antidiagonal, "backwards": backwards, "blocked": blocked,
-    "compact_antidiagonal": compact_antidiagonal, "morton": morton, "padded": padded,
-    "skewed": skewed, "swizzled": swizzled,
+    "antidiagonal": formats.antidiagonal, "backwards": formats.backwards, "blocked": formats.blocked,
+    "compact_antidiagonal": formats.compact_antidiagonal, "morton": formats.morton, "padded": formats.padded,
+    "skewed": formats.skewed, "swizzled": formats.swizzled,
 }  # fmt: skip
 """Functions that may be called by name."""
 

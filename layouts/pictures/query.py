@@ -13,17 +13,8 @@ from layouts.axe import Axe, locations
 from layouts.errors import CannotTabulate
 from layouts.foundation.function import Function
 from layouts.foundation.tuples import shown
+from layouts.pictures import report
 from layouts.pictures.parse_function import read_function, read_tiler
-from layouts.pictures.report import (
-    BY_MODE,
-    DRAWN,
-    OPERATIONS,
-    apply_operation,
-    describe,
-    explain_operation,
-    unknown_operation,
-    verdict,
-)
 from layouts.proofs.injectivity import bijective, injective
 
 
@@ -39,9 +30,9 @@ class Query:
     def text(self) -> str:
         """The answer in words: the steps of the operation, and a description of its result."""
         if not isinstance(self.result, Function):
-            return verdict(self.result)
-        text = describe(self.result)
-        return text if self.operation is None else f"{explain_operation(self.operation, self.layouts)}\n\n{text}"
+            return report.verdict(self.result)
+        text = report.describe(self.result)
+        return text if self.operation is None else f"{report.explain_operation(self.operation, self.layouts)}\n\n{text}"
 
     @property
     def data(self) -> dict[str, Any]:
@@ -70,24 +61,26 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
         raise InvalidArgument(f"the query {brief(words)}", required="a layout, optionally with an operation")
     given = list(given)
     first, *rest = words
-    if first in OPERATIONS:
+    if first in report.OPERATIONS:
         operation, texts = first, rest
     elif not rest:
         made = read_function(first, given=given)
         return Query(None, (made,), made)
     else:
         operation, texts = _operation(first, rest[0]), [first, *rest[1:]]
-    read = [read_tiler if operation in BY_MODE and position == 1 else read_function for position in range(len(texts))]
+    read = [
+        read_tiler if operation in report.BY_MODE and position == 1 else read_function for position in range(len(texts))
+    ]
     layouts = tuple(one(text, given=given) for one, text in zip(read, texts, strict=True))
-    return Query(operation, layouts, apply_operation(operation, layouts))
+    return Query(operation, layouts, report.apply_operation(operation, layouts))
 
 
 def _operation(first: str, second: str) -> str:
     """Return the second word if it names an operation. Raises `InvalidArgument` with the word meant as one."""
-    if second in OPERATIONS:
+    if second in report.OPERATIONS:
         return second
     meant = first if first.isidentifier() and not second.isidentifier() else second
-    raise unknown_operation(meant)
+    raise report.unknown_operation(meant)
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
@@ -106,11 +99,13 @@ def _facts(function: Function) -> dict[str, Any]:
         made["given"] = [show_predicate(fact) for fact in function.known.facts.predicates]
     if isinstance(function, Axe) and function.replicates:
         size = function.table_size
-        if size is None or function.symbolic() or len(function.replicas()) > DRAWN:
+        if size is None or function.symbolic() or len(function.replicas()) > report.DRAWN:
             return made
         return {
             **made,
-            "locations": [[str(location) for location in locations(function, at)] for at in range(min(size, DRAWN))],
+            "locations": [
+                [str(location) for location in locations(function, at)] for at in range(min(size, report.DRAWN))
+            ],
         }
     made["injective"] = _answer(injective(function))
     made["onto"] = _answer(bijective(function))
@@ -118,7 +113,7 @@ def _facts(function: Function) -> dict[str, Any]:
         table = function.table()
     except CannotTabulate:
         return made
-    return {**made, "locations": table.tolist()} if len(table) <= DRAWN else made
+    return {**made, "locations": table.tolist()} if len(table) <= report.DRAWN else made
 
 
 def _number(size: object) -> int | str:

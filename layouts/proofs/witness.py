@@ -7,7 +7,7 @@ from itertools import product
 from random import Random
 from typing import Final
 
-from atl.core.index import Index, Leaf, Size, atoms, index
+from atl.core.index import Index, Leaf, Size, atoms, index, leaf_values
 from atl.core.predicate import FALSE, expressions, holds
 from atl.prove import Model, Refuted, prove
 from layouts.axe.layout import Axe
@@ -76,9 +76,7 @@ def samples(known: Known, *functions: Function) -> Iterator[dict[str, int]]:
         return
 
     def satisfies(sizes: dict[str, int]) -> bool:
-        def leaf(atom: Leaf) -> int:
-            return sizes[atom.name] if isinstance(atom, Size) else 0
-
+        leaf = leaf_values(sizes)
         try:
             return all(holds(fact, leaf, lambda _array, _at: 0) for fact in known.facts.predicates)
         except ZeroDivisionError:

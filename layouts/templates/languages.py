@@ -10,37 +10,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never, get_args
 
-from atl.text.index_notation import (
-    BooleanAtom,
-    BooleanOp,
-    Comparison,
-    Condition,
-    Division,
-    Element,
-    Extreme,
-    IndexSyntax,
-    Name,
-    Number,
-    Product,
-    Sum,
-    Truth,
-)
+from atl.text import index_notation
 from layouts.errors import TemplateError
 
 Language: TypeAlias = Literal["triton", "cuda", "c", "mlir"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
-Sign: TypeAlias = Callable[[IndexSyntax], bool]
+Sign: TypeAlias = Callable[[index_notation.IndexSyntax], bool]
 """A predicate: is an expression known to be at least 0?"""
 
 _SUM, _PRODUCT, _OPERAND = range(3)
 
 
-def raised(left: IndexSyntax, right: IndexSyntax) -> IndexSyntax:
+def raised(left: index_notation.IndexSyntax, right: index_notation.IndexSyntax) -> index_notation.IndexSyntax:
     """Return the numerator that turns rounding up into rounding down."""
-    if isinstance(right, Number):
-        return Sum(((False, left), (False, Number(right.value - 1))))
-    return Sum(((False, left), (False, right), (True, Number(1))))
+    if isinstance(right, index_notation.Number):
+        return index_notation.Sum(((False, left), (False, index_notation.Number(right.value - 1))))
+    return index_notation.Sum(((False, left), (False, right), (True, index_notation.Number(1))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +38,35 @@ class Infix:
     spelled: Mapping[str, str] = field(default_factory=dict)
     """The text printed for a name, such as a Triton range or a thread index."""
 
-    def text(self, written: IndexSyntax, at_least: int = _SUM) -> str:
+    def text(self, written: index_notation.IndexSyntax, at_least: int = _SUM) -> str:
         """Return the text, in parentheses if it binds less tightly than `at_least`."""
         text, binds = self._text(written)
         return text if binds >= at_least else f"({text})"
 
-    def _text(self, written: IndexSyntax) -> tuple[str, int]:
+    def _text(self, written: index_notation.IndexSyntax) -> tuple[str, int]:
         match written:
-            case Number(value):
+            case index_notation.Number(value):
                 return str(value), _OPERAND if value >= 0 else _SUM
-            case Name(name):
+            case index_notation.Name(name):
                 return self.spelled.get(name, name), _OPERAND
-            case Sum(terms):
+            case index_notation.Sum(terms):
                 out = ["-"] if terms[0][0] else []
                 for position, (taken, term) in enumerate(terms):
                     out += [" - " if taken else " + "] if position else []
                     out.append(self.text(term, _OPERAND if taken else _PRODUCT))
                 return "".join(out), _SUM
-            case Product(factors):
+            case index_notation.Product(factors):
                 return "*".join(self.text(factor, _OPERAND) for factor in factors), _PRODUCT
-            case Division(kind, left, right):
+            case index_notation.Division(kind, left, right):
                 return self._division(kind, left, right), _PRODUCT
-            case Extreme(kind, choices):
+            case index_notation.Extreme(kind, choices):
                 return self._extreme(kind, choices), _OPERAND
-            case Element(array, _):
+            case index_notation.Element(array, _):
                 raise _unwritten(f"an index that reads the array {array}")
             case _:
                 assert_never(written)
 
-    def _division(self, kind: str, left: IndexSyntax, right: IndexSyntax) -> str:
+    def _division(self, kind: str, left: index_notation.IndexSyntax, right: index_notation.IndexSyntax) -> str:
         if kind == "ceiling":
             return self._division("floor", raised(left, right), right)
         over = "//" if self.language == "triton" else "/"
@@ -90,7 +76,7 @@ class Infix:
         rest = f"({above} % {below} + {below}) % {below}"
         return rest if kind == "remainder" else f"({above} - {rest}) {over} {below}"
 
-    def _extreme(self, kind: Literal["min", "max", "xor"], choices: tuple[IndexSyntax, ...]) -> str:
+    def _extreme(self, kind: Literal["min", "max", "xor"], choices: tuple[index_notation.IndexSyntax, ...]) -> str:
         if kind == "xor":
             return f"({' ^ '.join(self.text(choice, _OPERAND) for choice in choices)})"
         text = self.text(choices[0])
@@ -103,20 +89,20 @@ class Infix:
                 text = f"(({text}) {'<' if kind == 'min' else '>'} ({choice}) ? ({text}) : ({choice}))"
         return text
 
-    def condition(self, condition: Condition) -> str:
+    def condition(self, condition: index_notation.Condition) -> str:
         """Return the text of a condition, with parentheses."""
         word = " & " if self.language == "triton" else " && "
         match condition:
-            case Truth(value):
+            case index_notation.Truth(value):
                 return ("True" if value else "False") if self.language == "triton" else str(int(value))
-            case Comparison(operands, relations):
+            case index_notation.Comparison(operands, relations):
                 pairs = zip(operands, relations, operands[1:], strict=False)
                 parts = [f"({self.text(a)} {_SIGN[sign]} {self.text(b)})" for a, sign, b in pairs]
                 return parts[0] if len(parts) == 1 else f"({word.join(parts)})"
-            case BooleanOp(every, conditions):
+            case index_notation.BooleanOp(every, conditions):
                 joint = word if every else word.replace("&", "|")
                 return f"({joint.join(map(self.condition, conditions))})"
-            case BooleanAtom(name, _, _, _):
+            case index_notation.BooleanAtom(name, _, _, _):
                 raise _unwritten(f"a condition that reads {name}")
             case _:
                 assert_never(condition)
@@ -135,34 +121,34 @@ class Static:
     lines: list[str] = field(default_factory=list)
     held: dict[str, str] = field(default_factory=dict)
 
-    def value(self, written: IndexSyntax) -> str:
+    def value(self, written: index_notation.IndexSyntax) -> str:
         """Return the name of the value, after appending the lines that compute it."""
         match written:
-            case Number(value):
+            case index_notation.Number(value):
                 return self._line(f"arith.constant {value} : index")
-            case Name(name):
+            case index_notation.Name(name):
                 return f"%{self.spelled.get(name, name)}"
-            case Sum(terms):
+            case index_notation.Sum(terms):
                 total = self.value(terms[0][1])
                 if terms[0][0]:
-                    total = self._two("subi", self.value(Number(0)), total)
+                    total = self._two("subi", self.value(index_notation.Number(0)), total)
                 for taken, term in terms[1:]:
                     total = self._two("subi" if taken else "addi", total, self.value(term))
                 return total
-            case Product(factors):
+            case index_notation.Product(factors):
                 return self._fold(lambda a, b: self._two("muli", a, b), factors)
-            case Division(kind, left, right):
+            case index_notation.Division(kind, left, right):
                 return self._division(kind, left, right)
-            case Extreme("xor", choices):
+            case index_notation.Extreme("xor", choices):
                 return self._fold(lambda a, b: self._two("xori", a, b), choices)
-            case Extreme(kind, choices):
+            case index_notation.Extreme(kind, choices):
                 return self._fold(lambda a, b: self._extreme("slt" if kind == "min" else "sgt", a, b), choices)
-            case Element(array, _):
+            case index_notation.Element(array, _):
                 raise _unwritten(f"an index that reads the array {array}")
             case _:
                 assert_never(written)
 
-    def _division(self, kind: str, left: IndexSyntax, right: IndexSyntax) -> str:
+    def _division(self, kind: str, left: index_notation.IndexSyntax, right: index_notation.IndexSyntax) -> str:
         if kind == "ceiling":
             return self._division("floor", raised(left, right), right)
         above, below = self.value(left), self.value(right)
@@ -177,7 +163,7 @@ class Static:
         which = self._line(f"arith.cmpi {relation}, {a}, {b} : index")
         return self._line(f"arith.select {which}, {a}, {b} : index")
 
-    def _fold(self, of: Callable[[str, str], str], parts: tuple[IndexSyntax, ...]) -> str:
+    def _fold(self, of: Callable[[str, str], str], parts: tuple[index_notation.IndexSyntax, ...]) -> str:
         made = self.value(parts[0])
         for part in parts[1:]:
             made = of(made, self.value(part))

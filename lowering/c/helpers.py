@@ -8,8 +8,10 @@ from typing import Final
 from lowering.c.functions.error_function import ERROR_FUNCTIONS
 from lowering.c.functions.exponential import EXPONENTIALS
 from lowering.c.functions.extremes import EXTREMES, KEYS, extreme_of_vectors
-from lowering.c.functions.lanes import CHOOSE, EACH_LANE, chosen_lanes, of_each_lane
+from lowering.c.functions.integers import integer_helpers
+from lowering.c.functions.lanes import CHOOSE, EACH_LANE, OF_FLOATS, chosen_lanes, of_each_lane
 from lowering.c.functions.logarithm import LOGARITHMS, TANGENTS
+from lowering.c.functions.near_zero import NEAR_ZERO
 from lowering.c.functions.streams import STREAMS
 from lowering.c.functions.trigonometric import TRIGONOMETRIC
 
@@ -35,10 +37,10 @@ _HEADERS: Final = {
     "math.h": {
         "INFINITY",
         "NAN",
-        *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos", "fma") for s in ("", "f")),
+        *(f"{f}{s}" for f in ("fabs", "sqrt", "floor", "rint", "fma", *OF_FLOATS) for s in ("", "f")),
     },
     "stdint.h": {
-        *("int32_t", "int64_t", "uintptr_t", "INT64_C", "PTRDIFF_MAX"),
+        *("int32_t", "int64_t", "uint8_t", "uint32_t", "uint64_t", "uintptr_t", "INT64_C", "PTRDIFF_MAX"),
         *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
     },
     "stdlib.h": {"aligned_alloc", "free"},
@@ -94,6 +96,15 @@ static inline void *aligned_zeros(size_t size)
     return made == NULL ? NULL : memset(made, 0, size);
 }
 """,
+    "not_vectorised": """\
+/* Keeps gcc before version 14 from vectorising a loop: it gets reads of neighbours under a condition wrong. */
+static inline void not_vectorised(void)
+{
+#if defined __GNUC__ && !defined __clang__ && __GNUC__ < 14
+    __asm__ volatile("");
+#endif
+}
+""",
     "floor_div": """\
 /* a / b rounded down, for b > 0. */
 static inline int64_t floor_div(int64_t a, int64_t b)
@@ -116,6 +127,8 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     **TANGENTS,
     **ERROR_FUNCTIONS,
     **TRIGONOMETRIC,
+    **NEAR_ZERO,
+    **integer_helpers("static inline"),
     **STREAMS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }

@@ -10,9 +10,10 @@ from functools import reduce
 from itertools import pairwise
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import Index, Quotient, Read, Var, atoms, index
+from atl.core.index import Index, Quotient, Read, Var, atoms, factor_of, index
 from atl.core.marks import LoopMark
-from atl.text.index_notation import INFIX
+from atl.core.operations import INFIX
+from atl.core.predicate import Predicate, expressions
 from lowering.c.helpers import IVDEP
 from lowering.c.index import address_text, index_text, predicate_text
 from lowering.c.scalars import C_TYPES, folded_name, folds_of, only_folds, storage_text
@@ -20,19 +21,6 @@ from lowering.c.text import COMPARISON, Names, indented
 from lowering.c_compiler import Compiler
 from lowering.nest import loopnest as ln
 from lowering.nest.index_expressions import Computed, IndexUse, index_expressions
-from lowering.nest.loopnest import (
-    LINE_BYTES,
-    Block,
-    CacheLines,
-    Cell,
-    For,
-    If,
-    LoopNest,
-    elements,
-    index_at,
-    key,
-    statements,
-)
 from lowering.nest.marked_loops import Finger, Line, Merge, Runs, Stream, begins, merge_at, row_of, runs_at
 from lowering.nest.text import TextScope
 from lowering.nest.tiles import Tiles, cells, over_lanes, sources, step
@@ -103,6 +91,117 @@ def _reads_under_conditions(e: ln.ScalarExpr) -> bool:
     assert_never(e)
 
 
+NOT_VECTORISED: Final = "not_vectorised();"
+MOST_UNROLLED: Final = 16
+"""Maximum number of iterations of an inner loop that gcc unrolls completely before it vectorises the outer one."""
+
+
+def vectorisation_barrier(loop: ln.For, tiles: Tiles) -> list[str]:
+    """Return a statement that keeps gcc before version 14 from vectorising a loop, if it might do so wrongly.
+
+    If a group of neighbours is read under a condition, gcc may exchange the elements (PR 114375), or test the condition
+    of another iteration. A group is several elements of an array in one iteration, with a stride of two or more. Inner
+    loops are included if gcc unrolls them. Reads outside of the branches count: gcc may move them there. gcc does not
+    vectorise a loop that contains vectors already.
+    """
+    inner = [each for each in ln.statements(loop.body) if isinstance(each, ln.For)]
+    unrolled = frozenset(each.variable.uid for each in inner)
+    conditions = (condition for each in ln.statements(loop.body) for condition in _conditions(each))
+    if not all(map(_is_unrolled, inner)) or any(over_lanes(each, tiles) for each in inner):
+        return []
+    if all(_is_decided(condition, unrolled) for condition in conditions):
+        return []
+    groups: dict[Hashable, set[Index]] = {}
+    for array, address in (read for each in ln.statements(loop.body) for read in _reads(each)):
+        stride = factor_of(address, loop.variable)
+        if stride is not None and stride.constant not in (-1, 0, 1):
+            groups.setdefault(array, set()).add(address)
+    several = any(len(group) > 1 or any(unrolled & each.free for each in group) for group in groups.values())
+    return [NOT_VECTORISED] if several else []
+
+
+def _is_unrolled(loop: ln.For) -> bool:
+    count = (loop.high - loop.low).constant
+    return count is not None and (count <= MOST_UNROLLED or loop.mark is LoopMark.UNROLL)
+
+
+def _is_decided(condition: Predicate, unrolled: frozenset[int]) -> bool:
+    """Return whether a condition is constant once the loops with these variables are unrolled."""
+    leaves = (atom for each in expressions(condition) for atom in atoms(each) if not isinstance(atom, Quotient))
+    return all(isinstance(leaf, Var) and leaf.uid in unrolled for leaf in leaves)
+
+
+def _conditions(statement: ln.Statement) -> Iterator[Predicate]:
+    """Yield the conditions of a statement and of its values, without those of the statements in it."""
+    if isinstance(statement, ln.If):
+        yield statement.predicate
+    for value in _values(statement):
+        yield from _choices(value)
+
+
+def _choices(e: ln.ScalarExpr) -> Iterator[Predicate]:
+    match e:
+        case ln.Choose(predicate, left, right):
+            yield predicate
+            yield from _choices(left)
+            yield from _choices(right)
+        case ln.Apply(_, arguments):
+            for argument in arguments:
+                yield from _choices(argument)
+        case ln.Convert(argument):
+            yield from _choices(argument)
+        case ln.Number() | ln.Load() | ln.FromIndex():
+            return
+        case _:
+            assert_never(e)
+
+
+def _values(statement: ln.Statement) -> tuple[ln.ScalarExpr, ...]:
+    """Return the scalar expressions of a statement, without those of the statements in it."""
+    match statement:
+        case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
+            return (value,)
+        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
+            return ()
+    assert_never(statement)
+
+
+def _reads(statement: ln.Statement) -> Iterator[tuple[Hashable, Index]]:
+    """Yield the arrays that a statement reads, without the statements in it, each with a flat address."""
+    for condition in _conditions(statement):
+        yield from _index_reads(*expressions(condition))
+    for value in _values(statement):
+        yield from _reads_of(value)
+
+
+def _reads_of(e: ln.ScalarExpr) -> Iterator[tuple[Hashable, Index]]:
+    match e:
+        case ln.Load(source):
+            if isinstance(source, ln.Cell):
+                yield ln.key(source.buffer), source.address
+                yield from _index_reads(source.address)
+        case ln.Number():
+            return
+        case ln.FromIndex(of):
+            yield from _index_reads(of)
+        case ln.Apply(_, arguments):
+            for argument in arguments:
+                yield from _reads_of(argument)
+        case ln.Choose(_, left, right):
+            yield from _reads_of(left)
+            yield from _reads_of(right)
+        case ln.Convert(argument):
+            yield from _reads_of(argument)
+        case _:
+            assert_never(e)
+
+
+def _index_reads(*of: Index) -> Iterator[tuple[Hashable, Index]]:
+    for atom in (atom for each in of for atom in atoms(each)):
+        if isinstance(atom, Read):
+            yield atom.array.name, ln.flat(tuple(zip(atom.indices, atom.array.shape, strict=True)))
+
+
 def _reductions(scope: TextScope, loop: ln.For) -> Iterator[str]:
     """Yield the reduction clauses for the variables, or their keys, that the iterations of a loop fold into."""
     into: dict[str, list[str]] = {}
@@ -134,7 +233,7 @@ _PLAIN: Final = (LoopMark.NONE, LoopMark.VECTOR)
 """Marks of loops that may begin at a kept end; the bounds of others are split, counted, or printed elsewhere."""
 
 
-def with_segment_ends(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:
+def with_segment_ends(scope: TextScope, loop: ln.For, last: str) -> tuple[TextScope, str]:
     """Bind variables for the kept ends in a loop up to `last`; return the scope and the declarations.
 
     The declarations continue that of the loop's variable. The first segment's beginning is read only if there is one.
@@ -150,7 +249,7 @@ def with_segment_ends(scope: TextScope, loop: For, last: str) -> tuple[TextScope
     return scope, declared
 
 
-def loop_bounds(scope: TextScope, loop: For) -> tuple[list[str], str, str]:
+def loop_bounds(scope: TextScope, loop: ln.For) -> tuple[list[str], str, str]:
     """Return declarations before a loop, and the loop's lower and upper bound."""
     low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).text
     end = scope.names.of.get(("end", loop.variable))
@@ -160,7 +259,7 @@ def loop_bounds(scope: TextScope, loop: For) -> tuple[list[str], str, str]:
     return [f"const int64_t {first} = {end};", f"{end} = {high};"], first, end
 
 
-def _segments(loop: For, tiles: Tiles) -> list[For]:
+def _segments(loop: ln.For, tiles: Tiles) -> list[ln.For]:
     """Return the loops in a body that begin where the same loop of the previous iteration ended.
 
     Only bounds that are read count, since others cost nothing. A loop with several copies in the body, as left by
@@ -168,16 +267,16 @@ def _segments(loop: For, tiles: Tiles) -> list[For]:
     """
     if loop.mark is not LoopMark.NONE:  # iterations may run in any order, on threads or lanes
         return []
-    copies = Counter(inner.variable for inner in statements(loop.body) if isinstance(inner, For))
+    copies = Counter(inner.variable for inner in ln.statements(loop.body) if isinstance(inner, ln.For))
     return [
         inner
         for inner in loop.body
-        if isinstance(inner, For)
+        if isinstance(inner, ln.For)
         and inner.mark in _PLAIN
         and copies[inner.variable] == 1
         and not over_lanes(inner, tiles)
         and any(isinstance(atom, Read) for atom in atoms(inner.low))
-        and index_at(inner.low, loop.variable, index(loop.variable) + 1) == inner.high
+        and ln.index_at(inner.low, loop.variable, index(loop.variable) + 1) == inner.high
     ]
 
 
@@ -185,15 +284,15 @@ def _segments(loop: For, tiles: Tiles) -> list[For]:
 
 
 Text: TypeAlias = list[str]
-PrintedBody: TypeAlias = Callable[[TextScope, Block], Text]
+PrintedBody: TypeAlias = Callable[[TextScope, ln.Block], Text]
 """A function that prints a block of statements in a scope."""
 
 FENCE: Final = "stream_fence();"
 
 
-def has_streams(block: Block) -> bool:
+def has_streams(block: ln.Block) -> bool:
     """Return whether a block contains non-temporal stores."""
-    return any(isinstance(each, For) and isinstance(each.lines, CacheLines) for each in statements(block))
+    return any(isinstance(each, ln.For) and isinstance(each.lines, ln.CacheLines) for each in ln.statements(block))
 
 
 def print_stream(scope: TextScope, stream: Stream, printed: PrintedBody) -> Text:
@@ -223,7 +322,7 @@ def print_stream(scope: TextScope, stream: Stream, printed: PrintedBody) -> Text
     inside = inside.under(loop.range)
     alone = printed(inside, loop.body)
     begun = begins(stream)
-    array = inside.name(key(begun.buffer))
+    array = inside.name(ln.key(begun.buffer))
     together = [
         f"for (; {name} + {width} <= {high}; {name} += {width}) {{",
         *indented(_whole_line(inside, stream, printed)),
@@ -254,14 +353,18 @@ def _whole_line(scope: TextScope, stream: Stream, printed: PrintedBody) -> Text:
     there, inside = inside.bind(("there", variable), f"{name}_lane")
     made: Text = []
     for line in lines:
-        buffer, inside = inside.bind(key(line.buffer), line.buffer.name)
-        kind, count = C_TYPES[line.buffer.dtype], elements(line.buffer.extents).constant
-        made.append(f"_Alignas({LINE_BYTES}) {kind} {buffer}[{max(count or 0, 1)}];")
+        buffer, inside = inside.bind(ln.key(line.buffer), line.buffer.name)
+        kind, count = C_TYPES[line.buffer.dtype], ln.elements(line.buffer.extents).constant
+        made.append(f"_Alignas({ln.LINE_BYTES}) {kind} {buffer}[{max(count or 0, 1)}];")
     inside = _renamed(inside, stream.first, name)
     computed = printed(_renamed(inside, variable, there), stream.body)
     # A loop with a visibly constant number of iterations: with -fwrapv, a loop from x to x + 16 might be empty.
     head = f"for (int64_t {lane} = 0; {lane} < {stream.width}; {lane}++) {{"
-    computed = [f"const int64_t {there} = {name} + {lane};", *computed]
+    computed = [
+        *vectorisation_barrier(stream.loop, scope.tiles),
+        f"const int64_t {there} = {name} + {lane};",
+        *computed,
+    ]
     stored = [text for line in lines for text in _stores(inside, line)]
     return [*made, VECTOR, head, *indented(computed), "}", *stored]
 
@@ -275,17 +378,17 @@ def _stores(scope: TextScope, line: Line) -> Text:
     heads: Text = []
     for around in line.around:
         match around:
-            case For(variable, low, high):
+            case ln.For(variable, low, high):
                 first, last = index_text(scope, low).text, index_text(scope, high).text
                 name, scope = scope.bind(variable, variable.name)
                 scope = scope.under(around.range)
                 heads.append(f"for (int64_t {name} = {first}; {name} < {last}; {name}++)")
-            case If(predicate):
+            case ln.If(predicate):
                 heads.append(f"if ({predicate_text(scope, predicate).text})")
                 scope = scope.under(predicate)
             case _:
                 assert_never(around)
-    assert isinstance(line.store.target, Cell)
+    assert isinstance(line.store.target, ln.Cell)
     to = storage_text(scope, line.store.target).text
     row = storage_text(scope, row_of(line)).text
     out = [f"stream_line(&{to}, &{row});"]
@@ -298,11 +401,11 @@ def _stores(scope: TextScope, line: Line) -> Text:
 
 
 Lines: TypeAlias = list[str]
-Printed: TypeAlias = Callable[[TextScope, Block], Lines]
+Printed: TypeAlias = Callable[[TextScope, ln.Block], Lines]
 """A function that prints a block of statements in a scope."""
 
 
-def print_merge(scope: TextScope, loop: For, printed: Printed) -> Lines:
+def print_merge(scope: TextScope, loop: ln.For, printed: Printed) -> Lines:
     """Print a merge: while all fingers are in range, those whose key is less than another's advance.
 
     while (p < p_end && q < q_end) {
@@ -383,7 +486,7 @@ def _steps(scope: TextScope, positions: list[str], keys: list[str], repeats: lis
     return lines
 
 
-def print_runs(scope: TextScope, loop: For, printed: Printed) -> Lines:
+def print_runs(scope: TextScope, loop: ln.For, printed: Printed) -> Lines:
     """Print a segmented reduction: each run of equal keys is summed in a variable, then added to its cell.
 
     for (int64_t p = 0; p < A_nnz;) {
@@ -401,7 +504,7 @@ def print_runs(scope: TextScope, loop: For, printed: Printed) -> Lines:
     low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).text
     name, inside = scope.bind(loop.variable, loop.variable.name)
     first, inside = inside.bind(("first", loop.variable), f"{name}_first")
-    total, inside = inside.bind(key(runs.total), runs.total.name)
+    total, inside = inside.bind(ln.key(runs.total), runs.total.name)
     inside = inside.under(loop.range)
     at_first = replace(inside, names=Names({**inside.names.of, loop.variable: first}, inside.names.taken))
     body = printed(inside, runs.body)
@@ -438,7 +541,7 @@ WITHIN_LINES: Final = ("-falign-loops=64", "-falign-jumps=64")
 happened to cross a cache line."""
 
 
-def gathering_flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
+def gathering_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
     """Return flags for gcc on x86 if each innermost loop gathers, else nothing."""
     x86 = platform.machine() in ("x86_64", "AMD64")
     if not (x86 and compiler.kind == "gcc" and gathers(nest)):
@@ -447,7 +550,7 @@ def gathering_flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
     return (*(SERIAL if has_fibres(nest) else NARROW), *(WITHIN_LINES if in_runs else ()))
 
 
-def gathers(nest: LoopNest) -> bool:
+def gathers(nest: ln.LoopNest) -> bool:
     """Return whether there are innermost loops, and each reads elements at indices that it reads."""
     innermost = {each.variable for each in _innermost(nest)}
     found = {
@@ -459,18 +562,18 @@ def gathers(nest: LoopNest) -> bool:
     return bool(innermost) and innermost <= found
 
 
-def has_fibres(nest: LoopNest) -> bool:
+def has_fibres(nest: ln.LoopNest) -> bool:
     """Return whether each innermost loop runs over the entries below an entry of an enclosing sparse loop."""
     ranges = {each.variable: _read_at(each.low) | _read_at(each.high) for each in _loops(nest)}
     return all(any(ranges.get(at) for at in ranges[each.variable]) for each in _innermost(nest))
 
 
-def _loops(nest: LoopNest) -> list[For]:
-    return [each for each in statements(nest.body) if isinstance(each, For)]
+def _loops(nest: ln.LoopNest) -> list[ln.For]:
+    return [each for each in ln.statements(nest.body) if isinstance(each, ln.For)]
 
 
-def _innermost(nest: LoopNest) -> list[For]:
-    return [each for each in _loops(nest) if not any(isinstance(inner, For) for inner in statements(each.body))]
+def _innermost(nest: ln.LoopNest) -> list[ln.For]:
+    return [each for each in _loops(nest) if not any(isinstance(inner, ln.For) for inner in ln.statements(each.body))]
 
 
 def _read_at(address: Index) -> set[Var]:

@@ -1,7 +1,7 @@
 """Declaration, allocation and release of a function's buffers, with sizes that cannot wrap to a small number.
 
-If an allocation fails, the buffers allocated so far are freed: in place, if there are few; otherwise at the end of the
-function, where each exit falls through to the exit of the earlier buffers, so that each `free` is written once.
+If an allocation fails, the buffers allocated so far are freed. A few are freed in place. Otherwise each has an exit at
+the end of the function that falls through to the exit of the buffer before it, so that each `free` is written once.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from math import gcd, prod
 from operator import and_
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import AnyAtom, Index, Monomial, constant, index, polynomial
+from atl.core.index import ZERO, AnyAtom, Index, Monomial, constant, index, polynomial
 from atl.core.marks import LoopMark
-from lowering.c.index import index_text
+from lowering.c.index import address_text, index_text
 from lowering.c.loops import has_heap_buffers
 from lowering.c.scalars import C_TYPES
 from lowering.c.text import PRODUCT, SUM, Text, indented
 from lowering.nest import loopnest as ln
+from lowering.nest import tiles
 from lowering.nest.text import TextScope
 
 MAX_INLINE_FREES: Final = 2
@@ -169,6 +170,33 @@ def failure(scope: TextScope, heap: Heap) -> list[str]:
     if heap.live in heap.labels:
         return [f"goto {heap.labels[heap.live]};"]
     return [*(f"free({scope.name(ln.key(buffer))});" for buffer in reversed(heap.live)), "return OUT_OF_MEMORY;"]
+
+
+def pointers_to_rows(scope: TextScope, start: ln.Clear, rest: ln.Block) -> tuple[TextScope, list[str]]:
+    """Declare pointers to the rows of a circular buffer that the statements after the start of a row access.
+
+    Different pointers access different rows, so that a compiler need not test whether they overlap. There are none
+    unless it is known which of the rows in the buffer each access is to.
+    """
+    buffer, row = start.buffer, start.row
+    lines: list[str] = []
+    if row is None or buffer.rows < 2 or len(buffer.extents) < 2 or not row.free:
+        return scope, lines
+    accessed = [(cell, stored) for cell, stored in tiles.cells_of(rest) if cell.buffer == buffer]
+    distances = {(row - cell.pairs[0][0]).constant for cell, _ in accessed}
+    if not accessed or any(distance not in range(buffer.rows) for distance in distances):
+        return scope, lines
+    stored = {cell.pairs[0][0] for cell, is_stored in accessed if is_stored}
+    whole = scope.name(ln.key(buffer))
+    for at in sorted((cell.pairs[0][0] for cell, _ in accessed), key=lambda at: (row - at).constant or 0):
+        if ln.row_key(buffer, at) in scope.names.of:
+            continue
+        zeros = tuple((ZERO, extent) for extent in buffer.extents[1:])
+        first = address_text(scope, ln.Cell(buffer, ((at, buffer.extents[0]), *zeros)).memory_pairs)
+        name, scope = scope.bind(ln.row_key(buffer, at), f"{whole}_row")
+        constant = "" if at in stored else "const "
+        lines.append(f"{constant}{C_TYPES[buffer.dtype]} *restrict {name} = &{whole}[{first.text}];")
+    return scope, lines
 
 
 def declare_on_stack(scope: TextScope, statement: ln.Allocate) -> tuple[TextScope, list[str]]:

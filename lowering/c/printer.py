@@ -14,62 +14,15 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import ONE, Array, Index, Size
 from atl.core.marks import LoopMark
+from atl.core.operations import INFIX
 from atl.core.predicate import TRUE, Predicate, negation
 from atl.core.program import AtLeast, Below, Monotonic, facts_of, is_bool_array
-from atl.text.index_notation import INFIX
+from lowering.c import loops, memory, scalars
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import count_text, predicate_text
-from lowering.c.loops import (
-    FENCE,
-    directives,
-    has_heap_buffers,
-    has_streams,
-    loop_bounds,
-    print_merge,
-    print_runs,
-    print_stream,
-    with_segment_ends,
-)
-from lowering.c.memory import (
-    Heap,
-    allocate,
-    allocate_checked,
-    declare_on_stack,
-    error_exits,
-    failure,
-    initial_heap,
-    is_on_heap,
-)
-from lowering.c.scalars import (
-    C_TYPES,
-    declare_tile,
-    fold_of_keys,
-    helper,
-    scalar_text,
-    storage_text,
-    vector_statement,
-    with_keys,
-)
-from lowering.c.text import PRODUCT, WIDTH, Located, Names, indented, locate_loops, wrapped
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Statement,
-    checked_nest,
-    elements,
-    key,
-    opposite,
-    statements,
-)
+from lowering.c.text import PRODUCT, WIDTH, Located, Names, Text, indented, locate_loops, wrapped
+from lowering.nest import loopnest as ln
+from lowering.nest.loopnest import opposite
 from lowering.nest.marked_loops import is_merge, stream_at
 from lowering.nest.text import TextScope, outermost, show_condition, show_index, shown
 from lowering.nest.tiles import over_lanes
@@ -78,12 +31,12 @@ from lowering.targets.legality import check_nest
 # -- parameters -------------------------------------------------------------------------------------------------------
 
 
-def declaration(nest: LoopNest, name: str) -> str:
+def declaration(nest: ln.LoopNest, name: str) -> str:
     """Return the function's declaration for cffi."""
     return f"int {name}({', '.join(kind for _, kind in _types(nest))});"
 
 
-def parameters_of(nest: LoopNest, scope: TextScope, *, restrict: bool = False) -> list[tuple[str, str]]:
+def parameters_of(nest: ln.LoopNest, scope: TextScope, *, restrict: bool = False) -> list[tuple[str, str]]:
     """Return each parameter's name and declaration, with `restrict` pointers if requested."""
     out: list[tuple[str, str]] = []
     for of, kind in _types(nest):
@@ -93,12 +46,15 @@ def parameters_of(nest: LoopNest, scope: TextScope, *, restrict: bool = False) -
     return out
 
 
-def _types(nest: LoopNest) -> list[tuple[Hashable, str]]:
+def _types(nest: ln.LoopNest) -> list[tuple[Hashable, str]]:
     """Return each parameter's key in a scope, and its type."""
     return [
-        *((a.name, f"const {C_TYPES[a.dtype]} *" if a.shape else C_TYPES[a.dtype]) for a in nest.inputs),
+        *(
+            (a.name, f"const {scalars.C_TYPES[a.dtype]} *" if a.shape else scalars.C_TYPES[a.dtype])
+            for a in nest.inputs
+        ),
         *((Size(size), "int64_t") for size in nest.sizes),
-        (key(nest.output), f"{C_TYPES[nest.output.dtype]} *"),
+        (ln.key(nest.output), f"{scalars.C_TYPES[nest.output.dtype]} *"),
     ]
 
 
@@ -111,7 +67,7 @@ MAX_LINES: Final = 200
 """Functions with more lines, before long lines are wrapped, are split if possible."""
 
 
-def print_c(nest: LoopNest) -> str:
+def print_c(nest: ln.LoopNest) -> str:
     """Print a loop nest as a file of C11 with one function, and the headers and helpers that it uses.
 
     Names are the user's, changed where C reserves them. Index arithmetic is exact modulo 2^64, with `-fwrapv`, and
@@ -121,15 +77,15 @@ def print_c(nest: LoopNest) -> str:
     Loop marks become directives; their legality was proved when the program was lowered. Raises `UnsupportedMark` for a
     mark of the nest or its program that C does not support.
     """
-    return print_unit((checked_nest(nest),))
+    return print_unit((ln.checked_nest(nest),))
 
 
-def print_c_located(nest: LoopNest) -> tuple[str, Located]:
+def print_c_located(nest: ln.LoopNest) -> tuple[str, Located]:
     """Print the nest; return the text, and the first and last line of each loop with an origin, by `uid`."""
     return locate_loops(_unit((nest,), static=False))
 
 
-def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
+def print_unit(nests: Sequence[ln.LoopNest], *, static: bool = False) -> str:
     """Print several loop nests as one file; `function_names` returns the names of their functions.
 
     Raises `UnsupportedMark`.
@@ -137,7 +93,7 @@ def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
     return locate_loops(_unit(nests, static=static))[0]
 
 
-def _unit(nests: Sequence[LoopNest], *, static: bool) -> str:
+def _unit(nests: Sequence[ln.LoopNest], *, static: bool) -> str:
     for nest in nests:
         check_nest(nest, "c")
     names = function_names(nests)
@@ -147,7 +103,7 @@ def _unit(nests: Sequence[LoopNest], *, static: bool) -> str:
     return f"{before}\n{code}" if before else code
 
 
-def function_names(nests: Sequence[LoopNest]) -> tuple[str, ...]:
+def function_names(nests: Sequence[ln.LoopNest]) -> tuple[str, ...]:
     """Return distinct names for the functions of a file with these loop nests."""
     names = Names()
     made: list[str] = []
@@ -160,13 +116,13 @@ def function_names(nests: Sequence[LoopNest]) -> tuple[str, ...]:
 # -- functions --------------------------------------------------------------------------------------------------------
 
 
-def _function(nest: LoopNest, name: str, *, static: bool, others: Sequence[str]) -> str:
+def _function(nest: ln.LoopNest, name: str, *, static: bool, others: Sequence[str]) -> str:
     scope = outermost(nest)
     body: Lines = []
-    out = scope.name(key(nest.output))
+    out = scope.name(ln.key(nest.output))
     if not nest.complete:
-        body.append(f"memset({out}, 0, {_bytes(scope, nest.output, elements(nest.output.extents))});")
-    inside, heap, pointers = initial_heap(scope, nest)
+        body.append(f"memset({out}, 0, {_bytes(scope, nest.output, ln.elements(nest.output.extents))});")
+    inside, heap, pointers = memory.initial_heap(scope, nest)
     parameters = parameters_of(nest, scope, restrict=True)
     parts = _parts(inside, heap, nest)
     functions = _part_functions(parts, name, parameters, others) if len(parts) > 1 else []
@@ -179,20 +135,22 @@ def _function(nest: LoopNest, name: str, *, static: bool, others: Sequence[str])
         *_comment(nest, name, scope),
         *wrapped(head),
         "{",
-        *indented([*pointers, *body, *([FENCE] if has_streams(nest.body) else []), "return 0;"]),
-        *error_exits(inside, heap),
+        *indented([*pointers, *body, *([loops.FENCE] if loops.has_streams(nest.body) else []), "return 0;"]),
+        *memory.error_exits(inside, heap),
         "}",
     ]
     return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
 
 
-def _parts(scope: TextScope, heap: Heap, nest: LoopNest) -> list[Lines]:
+def _parts(scope: TextScope, heap: memory.Heap, nest: ln.LoopNest) -> list[Lines]:
     """Print the statements of a nest, in one part for each loop or branch if the nest is long and uses no heap.
 
     gcc compiles several functions in two thirds of the time of one function of the same length.
     """
-    plain = all(isinstance(each, For | If) for each in nest.body) and not any(map(is_on_heap, statements(nest.body)))
-    parts: list[Block] = []
+    plain = all(isinstance(each, ln.For | ln.If) for each in nest.body) and not any(
+        map(memory.is_on_heap, ln.statements(nest.body))
+    )
+    parts: list[ln.Block] = []
     for at, statement in enumerate(nest.body):
         if plain and not (at and opposite(nest.body[at - 1], statement)):
             parts.append((statement,))
@@ -221,16 +179,17 @@ def _part_functions(
     return made
 
 
-def _comment(nest: LoopNest, name: str, scope: TextScope) -> Lines:
+def _comment(nest: ln.LoopNest, name: str, scope: TextScope) -> Lines:
     """Return a comment with the function's inputs and output, and the preconditions on its arguments."""
     facts = [*assumed(nest, scope), *(fact for array in nest.inputs for fact in facts_text(scope, array))]
     inputs = [shown(scope, array.name, array.shape) for array in nest.inputs]
-    text = f"{name}: {shown(scope, key(nest.output), nest.output.extents)}"
+    text = f"{name}: {shown(scope, ln.key(nest.output), nest.output.extents)}"
     text += (f" from {', '.join(inputs)}" if inputs else "") + (f", where {', '.join(facts)}" if facts else "")
+    text = ". ".join((text, *(str(storage).replace("*/", "* /") for storage in nest.row_storage)))
     return textwrap.wrap(f"/* {text}. */", WIDTH, subsequent_indent="   ", break_long_words=False)
 
 
-def assumed(nest: LoopNest, scope: TextScope) -> list[str]:
+def assumed(nest: ln.LoopNest, scope: TextScope) -> list[str]:
     """Return the preconditions on sizes, as text."""
     return [show_condition(scope, assumption) for assumption in nest.assumptions if assumption != TRUE]
 
@@ -261,7 +220,7 @@ def facts_text(scope: TextScope, array: Array) -> list[str]:
 # -- statements -------------------------------------------------------------------------------------------------------
 
 
-def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
+def _block(scope: TextScope, heap: memory.Heap, block: ln.Block) -> Lines:
     """Print the statements of a block; names that a declaration adds are in scope to the end of the block."""
     lines: Lines = []
     at = 0
@@ -269,35 +228,39 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
         statement = block[at]
         at += 1
         match statement:
-            case Allocate(storage="heap"):
-                more = takewhile(is_on_heap, block[at:])
-                group = [statement, *(s for s in more if isinstance(s, Allocate))]
+            case ln.Allocate(storage="heap"):
+                more = takewhile(memory.is_on_heap, block[at:])
+                group = [statement, *(s for s in more if isinstance(s, ln.Allocate))]
                 at += len(group) - 1
                 if heap.failed:
-                    scope, heap, asked, failed = allocate_checked(scope, heap, group)
+                    scope, heap, asked, failed = memory.allocate_checked(scope, heap, group)
                     rest = _block(scope, heap, block[at:])
                     return [*lines, *asked, *failed[:-1], "} else {", *indented(rest), "}"]
-                scope, heap, new = allocate(scope, heap, group)
-            case Allocate(storage="registers"):
-                scope, new = declare_tile(scope, statement, block[at:])
-            case Allocate():
-                scope, new = declare_on_stack(scope, statement)
-            case Declare(variable, initial):
-                first = scalar_text(scope, initial).text
-                name, scope = scope.bind(key(variable), variable.name)
-                new = [f"{C_TYPES[variable.dtype]} {name} = {first};"]
-            case Free(buffer):
-                new = [f"free({scope.name(key(buffer))});"] if buffer in heap else []
+                scope, heap, new = memory.allocate(scope, heap, group)
+            case ln.Allocate(storage="registers"):
+                scope, new = scalars.declare_tile(scope, statement, block[at:])
+            case ln.Allocate():
+                scope, new = memory.declare_on_stack(scope, statement)
+            case ln.Declare(variable, initial):
+                first = scalars.scalar_text(scope, initial).text
+                name, scope = scope.bind(ln.key(variable), variable.name)
+                new = [f"{scalars.C_TYPES[variable.dtype]} {name} = {first};"]
+            case ln.Free(buffer):
+                new = [f"free({scope.name(ln.key(buffer))});"] if buffer in heap else []
                 heap = heap.without(buffer)
-            case If(predicate, body) if at < len(block) and opposite(statement, block[at]):
+            case ln.If(predicate, body) if at < len(block) and opposite(statement, block[at]):
                 new = _branches(scope, heap, predicate, body, block[at])
                 at += 1
-            case For(variable, mark=LoopMark.PARALLEL) if has_heap_buffers(statement):
+            case ln.For(variable, mark=LoopMark.PARALLEL) if loops.has_heap_buffers(statement):
                 # A thread cannot return. It skips its work, and the function returns when all threads are done.
                 flag, scope = scope.bind(("failed", variable), "failed")
-                running = _loop(scope, Heap({}, frozenset(), failed=flag), statement, f"reduction(|: {flag})")
-                new = [f"int {flag} = 0;", *running, f"if ({flag}) {{", *indented(failure(scope, heap)), "}"]
-            case For() | If() | Assign() | Accumulate() | Clear():
+                running = _loop(scope, memory.Heap({}, frozenset(), failed=flag), statement, f"reduction(|: {flag})")
+                new = [f"int {flag} = 0;", *running, f"if ({flag}) {{", *indented(memory.failure(scope, heap)), "}"]
+            case ln.Clear():
+                new = _statement(scope, heap, statement)
+                scope, pointers = memory.pointers_to_rows(scope, statement, block[at:])
+                new += pointers
+            case ln.For() | ln.If() | ln.Assign() | ln.Accumulate():
                 new = _statement(scope, heap, statement)
             case _:
                 assert_never(statement)
@@ -305,52 +268,56 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
     return lines
 
 
-def _loop(scope: TextScope, heap: Heap, loop: For, *clauses: str) -> Lines:
-    ends, first, last = loop_bounds(scope, loop)
-    inside, before, after = with_keys(scope, loop)
+def _loop(scope: TextScope, heap: memory.Heap, loop: ln.For, *clauses: str) -> Lines:
+    ends, first, last = loops.loop_bounds(scope, loop)
+    inside, before, after = scalars.with_keys(scope, loop)
     name, inside = inside.bind(loop.variable, loop.variable.name)
-    inside, kept = with_segment_ends(inside.under(loop.range), loop, last)
+    inside, kept = loops.with_segment_ends(inside.under(loop.range), loop, last)
     lines = _block(inside, heap, loop.body)
-    if loop.mark is LoopMark.PARALLEL and has_streams(loop.body):
-        lines.append(FENCE)  # for the stores of this thread
+    if loop.mark is LoopMark.PARALLEL and loops.has_streams(loop.body):
+        lines.append(loops.FENCE)  # for the stores of this thread
     head = f"for (int64_t {name} = {first}{kept}; {name} < {last}; {name}++)"
-    looped = scope.of_loop(loop.variable, [*directives(inside, loop, *clauses), *_braced(head, lines)])
+    braced = _braced(head, [*loops.vectorisation_barrier(loop, inside.tiles), *lines] if lines else [])
+    looped = scope.of_loop(loop.variable, [*loops.directives(inside, loop, *clauses), *braced])
     return [*ends, *before, *looped, *after] if lines else []
 
 
-def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accumulate | Clear) -> Lines:
+def _statement(
+    scope: TextScope, heap: memory.Heap, statement: ln.For | ln.If | ln.Assign | ln.Accumulate | ln.Clear
+) -> Lines:
     match statement:
-        case For() if over_lanes(statement, scope.tiles):
-            return scope.of_loop(statement.variable, [vector_statement(scope, statement)])
-        case For() if is_merge(statement):
-            lines = print_merge(scope, statement, lambda inside, body: _block(inside, heap, body))
+        case ln.For() if over_lanes(statement, scope.tiles):
+            return scope.of_loop(statement.variable, [scalars.vector_statement(scope, statement)])
+        case ln.For() if is_merge(statement):
+            lines = loops.print_merge(scope, statement, lambda inside, body: _block(inside, heap, body))
             return scope.of_loop(statement.variable, lines)
-        case For() if (stream := stream_at(statement)) is not None:
-            lines = print_stream(scope, stream, lambda inside, body: _block(inside, heap, body))
+        case ln.For() if (stream := stream_at(statement)) is not None:
+            lines = loops.print_stream(scope, stream, lambda inside, body: _block(inside, heap, body))
             return scope.of_loop(statement.variable, lines)
-        case For(mark=LoopMark.RUNS):
-            lines = print_runs(scope, statement, lambda inside, body: _block(inside, heap, body))
+        case ln.For(mark=LoopMark.RUNS):
+            lines = loops.print_runs(scope, statement, lambda inside, body: _block(inside, heap, body))
             return scope.of_loop(statement.variable, lines)
-        case For():
+        case ln.For():
             return _loop(scope, heap, statement)
-        case If(predicate, body):
+        case ln.If(predicate, body):
             return _branches(scope, heap, predicate, body, None)
-        case Assign(target, value):
-            return [f"{storage_text(scope, target).text} = {scalar_text(scope, value).text};"]
-        case Accumulate(target, op, value):
-            into, by = storage_text(scope, target).text, scalar_text(scope, value).text
+        case ln.Assign(target, value):
+            return [f"{scalars.storage_text(scope, target).text} = {scalars.scalar_text(scope, value).text};"]
+        case ln.Accumulate(target, op, value):
+            into, by = scalars.storage_text(scope, target).text, scalars.scalar_text(scope, value).text
             match op:
                 case "add" | "sub" | "mul" | "div":
                     return [f"{into} {INFIX[op]}= {by};"]
                 case "min" | "max":
-                    return [fold_of_keys(scope, statement, by) or f"{into} = {helper(op, value.dtype)}({into}, {by});"]
+                    combined = scalars.applied(op, [Text(into), scalars.scalar_text(scope, value)], value.dtype).text
+                    return [scalars.fold_of_keys(scope, statement, by) or f"{into} = {combined};"]
             assert_never(op)
-        case Clear(buffer, count, zeroed):
+        case ln.Clear(buffer, count, zeroed):
             # Without zeroing, every cell is stored before it is read.
             if not zeroed:
                 return []
             begun = statement.row_start
-            first = scope.name(key(buffer)) if begun is None else f"&{storage_text(scope, begun).text}"
+            first = scope.name(ln.key(buffer)) if begun is None else f"&{scalars.storage_text(scope, begun).text}"
             return [f"memset({first}, 0, {_bytes(scope, buffer, count)});"]
     assert_never(statement)
 
@@ -360,30 +327,32 @@ def _braced(head: str, lines: Lines) -> Lines:
     return [f"{head} {{", *indented(lines), "}"] if lines else []
 
 
-def _branches(scope: TextScope, heap: Heap, predicate: Predicate, body: Block, other: Statement | None) -> Lines:
+def _branches(
+    scope: TextScope, heap: memory.Heap, predicate: Predicate, body: ln.Block, other: ln.Statement | None
+) -> Lines:
     """Print an `if`, with an `else` if the next statement has the opposite condition; a plain block for TRUE."""
     lines = _block(scope.under(predicate), heap, body)
     if predicate == TRUE:
         return ["{", *indented(lines), "}"]
     opposite = negation(predicate)
-    rest = _block(scope.under(opposite), heap, other.body) if isinstance(other, If) else []
+    rest = _block(scope.under(opposite), heap, other.body) if isinstance(other, ln.If) else []
     if not lines:
         return _braced(f"if ({predicate_text(scope, opposite).text})", rest)
     then = _braced(f"if ({predicate_text(scope, predicate).text})", lines)
-    if isinstance(other, If) and rest and _is_one_test(other.body):
+    if isinstance(other, ln.If) and rest and _is_one_test(other.body):
         return [*then[:-1], f"}} else {rest[0]}", *rest[1:]]
     return [*then[:-1], "} else {", *indented(rest), "}"] if rest else then
 
 
-def _is_one_test(block: Block) -> bool:
+def _is_one_test(block: ln.Block) -> bool:
     """Return whether the block is a single `if`, with or without `else`."""
     first = block[0]
-    if not isinstance(first, If) or first.predicate == TRUE:
+    if not isinstance(first, ln.If) or first.predicate == TRUE:
         return False
     return len(block) == 1 or (len(block) == 2 and opposite(first, block[1]))
 
 
-def _bytes(scope: TextScope, buffer: Buffer, count: Index) -> str:
+def _bytes(scope: TextScope, buffer: ln.Buffer, count: Index) -> str:
     """Return the size in bytes of the first elements of an allocated buffer, which cannot overflow."""
-    size = f"sizeof *{scope.name(key(buffer))}"
+    size = f"sizeof *{scope.name(ln.key(buffer))}"
     return size if count == ONE else f"{count_text(scope, count, buffer.extents).at(PRODUCT)} * {size}"

@@ -9,50 +9,17 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from atl.core.dtypes import is_integer, range_of
+from atl.core.dtypes import BOOL, FLOATS, is_integer, range_of
 from atl.core.marks import LoopMark
+from atl.core.operations import INFIX, BinaryOp, UnaryOp
 from atl.core.predicate import negation
-from atl.core.terms import BinaryOp, UnaryOp
-from atl.text.index_notation import INFIX
-from lowering.c.functions.lanes import CHOOSE
+from lowering.c.functions.lanes import CHOOSE, OF_DOUBLES
 from lowering.c.helpers import vector_type
 from lowering.c.index import address_text, index_text, predicate_text
-from lowering.c.text import OR, PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text
+from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text
 from lowering.nest import loopnest as ln
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    Number,
-    Scalar,
-    ScalarExpr,
-    cell_at,
-    key,
-    statements,
-)
+from lowering.nest import tiles
 from lowering.nest.text import TextScope
-from lowering.nest.tiles import (
-    MOST_CHOSEN_OF,
-    Vector,
-    are_chosen,
-    element,
-    iterations,
-    sources,
-    varies,
-    vectors,
-    vectors_read,
-)
 
 C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t"}
 
@@ -67,16 +34,18 @@ def helper(operation: str, dtype: str) -> str:
 # -- cells ------------------------------------------------------------------------------------------------------------
 
 
-def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
+def storage_text(scope: TextScope, target: ln.Cell | ln.Scalar) -> Text:
     """Print a cell or variable. Inputs of rank 0 are passed by value, and outputs of rank 0 by address."""
     match target:
-        case Scalar():
-            return Text(scope.name(key(target)))
-        case Cell(buffer):
+        case ln.Scalar():
+            return Text(scope.name(ln.key(target)))
+        case ln.Cell(buffer):
             if buffer.uid in scope.tiles:
                 name, lane, length = variable_of(scope, target)
                 return Text(f"{name}[{lane}]" if length > 1 else name)
-            name = scope.name(key(buffer))
+            if buffer.rows and (row := scope.names.of.get(ln.row_key(buffer, target.pairs[0][0]))) is not None:
+                return Text(f"{row}[{address_text(scope, target.pairs[1:]).text}]")
+            name = scope.name(ln.key(buffer))
             if buffer.role == "input" and not buffer.extents:
                 return Text(name)
             if buffer.role == "output" and not buffer.extents:
@@ -85,57 +54,61 @@ def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
     assert_never(target)
 
 
-def variable_of(scope: TextScope, cell: Cell) -> tuple[str, int, int]:
+def variable_of(scope: TextScope, cell: ln.Cell) -> tuple[str, int, int]:
     """Return the variable that contains an element of a tile, the element's lane, and the number of lanes."""
-    vector, lane = element(cell, scope.tiles[cell.buffer.uid])
-    return scope.name((key(cell.buffer), vector)), lane, vector.length
+    vector, lane = tiles.element(cell, scope.tiles[cell.buffer.uid])
+    return scope.name((ln.key(cell.buffer), vector)), lane, vector.length
 
 
 # -- expressions ------------------------------------------------------------------------------------------------------
 
 
-def scalar_text(scope: TextScope, e: ScalarExpr, *, wide: bool = False) -> Text:
+def scalar_text(scope: TextScope, e: ln.ScalarExpr, *, wide: bool = False) -> Text:
     """Print a scalar expression with the fewest parentheses.
 
     Integer literals are ints in C. With `wide`, literals of int64 are int64_t, and so are operations on them.
     """
     match e:
-        case Number(value, dtype):
+        case ln.Number(value, dtype):
             return literal(value, dtype, wide=wide)
-        case Load(source):
+        case ln.Load(source):
             return storage_text(scope, source)
-        case FromIndex():
+        case ln.FromIndex():
             return _from_index(scope, e, wide=wide)
-        case Apply(op, arguments, dtype):
+        case ln.Apply(op, arguments, dtype):
             among_literals = wide or (dtype == "int64" and all(_narrow(argument) for argument in arguments))
             return applied(op, [scalar_text(scope, argument, wide=among_literals) for argument in arguments], dtype)
-        case Choose():
+        case ln.Choose():
             return _choice(scope, e, wide=wide)
-        case Convert(argument, dtype):
+        case ln.Convert(argument, dtype):
             inner = scalar_text(scope, argument)
             if argument.dtype == dtype and not _narrow(argument):
                 return inner
+            if dtype == BOOL:
+                return Text(f"{inner.at(SUM)} != 0", EQUALITY)
             return Text(f"({C_TYPES[dtype]}){inner.at(UNARY)}", UNARY)
     assert_never(e)
 
 
-def _narrow(e: ScalarExpr) -> bool:
+def _narrow(e: ln.ScalarExpr) -> bool:
     """Return whether C would evaluate an expression of int64 as an int."""
     match e:
-        case Number():
+        case ln.Number():
             return True
-        case FromIndex(index):
+        case ln.FromIndex(index):
             return index.constant is not None
-        case Apply(_, arguments):
-            return all(_narrow(argument) for argument in arguments)
-        case Choose(_, left, right):
+        case ln.Apply("where", (_, left, right)):
             return _narrow(left) and _narrow(right)
-        case Load() | Convert():
+        case ln.Apply(_, arguments):
+            return all(_narrow(argument) for argument in arguments)
+        case ln.Choose(_, left, right):
+            return _narrow(left) and _narrow(right)
+        case ln.Load() | ln.Convert():
             return False
     assert_never(e)
 
 
-def _from_index(scope: TextScope, e: FromIndex, *, wide: bool) -> Text:
+def _from_index(scope: TextScope, e: ln.FromIndex, *, wide: bool) -> Text:
     if e.index.constant is not None:
         return literal(e.index.constant, e.dtype, wide=wide)
     text = index_text(scope, e.index)
@@ -146,33 +119,46 @@ def _from_index(scope: TextScope, e: FromIndex, *, wide: bool) -> Text:
     return Text(f"({C_TYPES[e.dtype]}){text.at(UNARY)}", UNARY)
 
 
-def _choice(scope: TextScope, e: Choose, *, wide: bool) -> Text:
+def _choice(scope: TextScope, e: ln.Choose, *, wide: bool) -> Text:
     condition = predicate_text(scope, e.predicate)
     left = scalar_text(scope.under(e.predicate), e.left, wide=wide)
     right = scalar_text(scope.under(negation(e.predicate)), e.right, wide=wide)
     return Text(f"{condition.at(OR)} ? {left.at(OR)} : {right.at(TERNARY)}", TERNARY)
 
 
-def applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
-    """Print an operation on scalars; on vectors too, if it has an operator."""
+_LIBRARY: Final[dict[UnaryOp, str]] = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "round": "rint"}
+"""Functions of the C library that compilers replace by instructions."""
+
+
+def applied(op: ln.ScalarOp, texts: list[Text], dtype: str) -> Text:
+    """Print an operation on scalars with a result of this type; on vectors too, if it has an operator."""
     match op:
         case "neg":
             inner = texts[0].at(UNARY)
             return Text(f"-({inner})" if inner.startswith("-") else f"-{inner}", UNARY)
+        case "invert":
+            return Text(f"{'!' if dtype == BOOL else '~'}{texts[0].at(UNARY)}", UNARY)
         case "abs" if is_integer(dtype):
             return Text(f"{helper('abs', dtype)}({texts[0].text})")
-        case "erf" | "sin" | "cos" if dtype == "float64":
-            return Text(f"{op}({texts[0].text})")
-        case "exp" | "log" | "tanh" | "erf" | "sin" | "cos":
-            return Text(f"{helper(op, dtype)}({texts[0].text})")
-        case "abs" | "sqrt":
-            function = "fabs" if op == "abs" else op
-            return Text(f"{function}{'f' if dtype == 'float32' else ''}({texts[0].text})")
-        case "min" | "max":
+        case "abs" | "sqrt" | "floor" | "round":
+            return Text(f"{_LIBRARY[op]}{'f' if dtype == 'float32' else ''}({texts[0].text})")
+        case "exp" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1":
+            in_library = dtype == "float64" and op not in OF_DOUBLES
+            return Text(f"{op if in_library else helper(op, dtype)}({texts[0].text})")
+        case "min" | "max" if dtype == BOOL:
+            return applied("and" if op == "min" else "or", texts, dtype)
+        case "min" | "max" | "floordiv" | "mod" | "shl" | "shr":
             return Text(f"{helper(op, dtype)}({texts[0].text}, {texts[1].text})")
         case "add" | "sub" | "mul" | "div":
             level = _LEVELS[op]
             return Text(f"{texts[0].at(level)} {INFIX[op]} {texts[1].at(level + 1)}", level)
+        case "lt" | "le" | "eq":
+            level = EQUALITY if op == "eq" else COMPARISON
+            return Text(f"{texts[0].at(SUM)} {INFIX[op]} {texts[1].at(SUM)}", level)
+        case "and" | "or" | "xor":
+            return Text(f"{texts[0].at(UNARY)} {INFIX[op]} {texts[1].at(UNARY)}", AND)
+        case "where":
+            return Text(f"{texts[0].at(OR)} ? {texts[1].at(OR)} : {texts[2].at(TERNARY)}", TERNARY)
     assert_never(op)
 
 
@@ -181,7 +167,7 @@ def applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
 
 def literal(value: float, dtype: str, *, wide: bool = False) -> Text:
     """Print a literal that C reads as exactly NumPy's value of this element type."""
-    if is_integer(dtype):
+    if dtype not in FLOATS:
         return _integer(int(value), dtype, wide=wide)
     with np.errstate(over="ignore"):
         held = np.float32(value) if dtype == "float32" else np.float64(value)
@@ -202,7 +188,7 @@ def literal(value: float, dtype: str, *, wide: bool = False) -> Text:
 
 def _integer(value: int, dtype: str, *, wide: bool) -> Text:
     bits = 64 if dtype == "int64" else 32
-    least, greatest = range_of(dtype)
+    least, greatest = range_of("int32" if dtype == BOOL else dtype)
     if value == least:
         return Text(f"INT{bits}_MIN")
     if value == greatest:
@@ -224,87 +210,89 @@ would prevent."""
 _KEYS: Final = {"float32": "int32", "float64": "int64"}
 
 
-def with_keys(scope: TextScope, loop: For) -> tuple[TextScope, list[str], list[str]]:
+def with_keys(scope: TextScope, loop: ln.For) -> tuple[TextScope, list[str], list[str]]:
     """Bind keys for the variables that a loop folds into; return the scope, and lines before and after the loop."""
     before: list[str] = []
     after: list[str] = []
     for target, fold in _keyed(loop).items():
         if _key_of(target) not in scope.names.of:
-            name, dtype = scope.name(key(target)), target.dtype
+            name, dtype = scope.name(ln.key(target)), target.dtype
             keyed, scope = scope.bind(_key_of(target), f"{name}_key")
             before.append(f"{C_TYPES[_KEYS[dtype]]} {keyed} = {_into_key(fold)}({name});")
             after.append(f"{name} = {C_TYPES[dtype]}_of_key({keyed});")
     return scope, before, after
 
 
-def fold_of_keys(scope: TextScope, fold: Accumulate, by: str) -> str | None:
+def fold_of_keys(scope: TextScope, fold: ln.Accumulate, by: str) -> str | None:
     """Print a fold into a variable that has a key in this scope; None if it has none."""
-    if not isinstance(fold.target, Scalar) or _key_of(fold.target) not in scope.names.of:
+    if not isinstance(fold.target, ln.Scalar) or _key_of(fold.target) not in scope.names.of:
         return None
     keyed = folded_name(scope, fold.target)
     return f"{keyed} = {helper(fold.op, _KEYS[fold.value.dtype])}({keyed}, {_into_key(fold)}({by}));"
 
 
-def folded_name(scope: TextScope, target: Scalar) -> str:
+def folded_name(scope: TextScope, target: ln.Scalar) -> str:
     """Return the name of the variable's key, if it has one, else of the variable."""
-    return scope.names.of.get(_key_of(target)) or scope.name(key(target))
+    return scope.names.of.get(_key_of(target)) or scope.name(ln.key(target))
 
 
-def _key_of(target: Scalar) -> Hashable:
-    return ("key", key(target))
+def _key_of(target: ln.Scalar) -> Hashable:
+    return ("key", ln.key(target))
 
 
-def _into_key(fold: Accumulate) -> str:
+def _into_key(fold: ln.Accumulate) -> str:
     return f"{fold.op}_key_{C_TYPES[fold.value.dtype]}"
 
 
-def folds_of(loop: For) -> dict[Scalar, Accumulate]:
+def folds_of(loop: ln.For) -> dict[ln.Scalar, ln.Accumulate]:
     """Return the variables from outside of a loop that its iterations fold into, each with one fold."""
-    inner = {made.variable for made in statements(loop.body) if isinstance(made, Declare)}
-    found: dict[Scalar, Accumulate] = {}
-    for statement in statements(loop.body):
-        if isinstance(statement, Accumulate) and isinstance(statement.target, Scalar):
+    inner = {made.variable for made in ln.statements(loop.body) if isinstance(made, ln.Declare)}
+    found: dict[ln.Scalar, ln.Accumulate] = {}
+    for statement in ln.statements(loop.body):
+        if isinstance(statement, ln.Accumulate) and isinstance(statement.target, ln.Scalar):
             found.setdefault(statement.target, statement)
     return {target: fold for target, fold in found.items() if target not in inner}
 
 
-def only_folds(loop: For) -> bool:
+def only_folds(loop: ln.For) -> bool:
     """Return whether each statement of a loop is a fold into a variable.
 
     Compilers vectorise such loops without a directive. With a directive, gcc does not vectorise the remaining
     iterations, and uses gather instructions: rows of 100 floats took 1.2 to 3 times as long. clang's code was the same.
     """
-    return all(isinstance(each, Accumulate) and isinstance(each.target, Scalar) for each in loop.body)
+    return all(isinstance(each, ln.Accumulate) and isinstance(each.target, ln.Scalar) for each in loop.body)
 
 
-def _keyed(loop: For) -> dict[Scalar, Accumulate]:
+def _keyed(loop: ln.For) -> dict[ln.Scalar, ln.Accumulate]:
     """Return the float variables that get keys around this loop, which folds into them by maximum or minimum."""
     has_directive = loop.mark is LoopMark.PARALLEL or (loop.mark is LoopMark.VECTOR and not only_folds(loop))
     if not (has_directive or _is_long_fold(loop)):
         return {}
     into = folds_of(loop).items()
-    return {to: fold for to, fold in into if fold.op in ("min", "max") and not is_integer(to.dtype)}
+    return {to: fold for to, fold in into if fold.op in ("min", "max") and to.dtype in FLOATS}
 
 
-def _is_long_fold(loop: For) -> bool:
+def _is_long_fold(loop: ln.For) -> bool:
     """Return whether a loop without a directive has many iterations, with one folding operation for each variable."""
     count = (loop.high - loop.low).constant
     if loop.mark not in (LoopMark.NONE, LoopMark.VECTOR) or (count is not None and count <= FULLY_UNROLLED):
         return False
     found: dict[Hashable, BinaryOp] = {}
-    for statement in statements(loop.body):
+    for statement in ln.statements(loop.body):
         match statement:
-            case Accumulate(Scalar() as target, op):
-                if found.setdefault(key(target), op) != op:
+            case ln.Accumulate(ln.Scalar() as target, op):
+                if found.setdefault(ln.key(target), op) != op:
                     return False
-            case If():
+            case ln.If():
                 pass
-            case For() | Accumulate() | Assign() | Declare() | Allocate() | Clear() | Free():
+            case ln.For() | ln.Accumulate() | ln.Assign() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 return False
             case _:
                 assert_never(statement)
-    folds = [statement for statement in statements(loop.body) if isinstance(statement, Accumulate)]
-    return not any(isinstance(read, Scalar) and key(read) in found for fold in folds for read in sources(fold.value))
+    folds = [statement for statement in ln.statements(loop.body) if isinstance(statement, ln.Accumulate)]
+    return not any(
+        isinstance(read, ln.Scalar) and ln.key(read) in found for fold in folds for read in tiles.sources(fold.value)
+    )
 
 
 # -- vectors ----------------------------------------------------------------------------------------------------------
@@ -319,7 +307,7 @@ def declare_tile(scope: TextScope, statement: ln.Allocate, rest: ln.Block) -> tu
     _, scope = scope.bind(ln.key(buffer), buffer.name)
     scope = scope.with_tile(buffer.uid, statement.vectors)
     alone = len(statement.vectors) == 1
-    together = groupby(vectors(buffer, statement.vectors), lambda v: (() if alone else v.row, v.length))
+    together = groupby(tiles.vectors(buffer, statement.vectors), lambda v: (() if alone else v.row, v.length))
     for (_, length), group in together:
         names: list[str] = []
         for vector in group:
@@ -329,12 +317,12 @@ def declare_tile(scope: TextScope, statement: ln.Allocate, rest: ln.Block) -> tu
         if length == 1:
             kind, zero = C_TYPES[buffer.dtype], literal(0, buffer.dtype).text
         lines.append(f"{kind} {', '.join(f'{name} = {zero}' for name in names)};")
-    read = vectors_read(rest, buffer, statement.vectors)
-    unread = (vector for vector in vectors(buffer, statement.vectors) if vector not in read)
+    read = tiles.vectors_read(rest, buffer, statement.vectors)
+    unread = (vector for vector in tiles.vectors(buffer, statement.vectors) if vector not in read)
     return scope, [*lines, *(f"(void){scope.name((ln.key(buffer), vector))};" for vector in unread)]
 
 
-def _hint(name: str, vector: Vector, lengths: tuple[int, ...]) -> str:
+def _hint(name: str, vector: tiles.Vector, lengths: tuple[int, ...]) -> str:
     numbers = (*vector.row, vector.number) if len(lengths) > 1 or not vector.row else vector.row
     return "_".join((name, *map(str, numbers)))
 
@@ -376,14 +364,14 @@ class _Lanes:
     def vector(self, e: ln.ScalarExpr) -> Text:
         """Return a vector, also if all lanes are equal."""
         text = self.value(e)
-        if varies(e, self._loop.variable):
+        if tiles.varies(e, self._loop.variable):
             return text
         # A scalar cannot be assigned to a vector. Subtracting zero changes no value, not even negative zero.
         return Text(f"{text.at(SUM)} - ({vector_type(e.dtype, self._length)}){{0}}", SUM)
 
     def value(self, e: ln.ScalarExpr) -> Text:
         """Return a vector, or a scalar if all lanes are equal."""
-        if not varies(e, self._loop.variable):
+        if not tiles.varies(e, self._loop.variable):
             return scalar_text(self._scope, e)
         match e:
             case ln.Load(ln.Cell() as cell):
@@ -392,7 +380,7 @@ class _Lanes:
             case ln.Apply("min" | "max" as op, arguments, dtype):
                 operands = ", ".join(self.vector(argument).text for argument in arguments)
                 return Text(f"{op}_{vector_type(dtype, self._length)}({operands})")
-            case ln.Apply("abs" | "sqrt" | "exp" | "log" | "tanh" as op, (argument,), dtype):
+            case ln.Apply(op, (argument,), dtype) if op != "neg":
                 return Text(f"{op}_{vector_type(dtype, self._length)}({self.vector(argument).text})")
             case ln.Apply(op, arguments, dtype):
                 return applied(op, [self.value(argument) for argument in arguments], dtype)
@@ -403,20 +391,20 @@ class _Lanes:
     def _shuffle(self, cell: ln.Cell) -> str:
         """Return a shuffle of one or two vectors of a tile; lane numbers of the second follow those of the first."""
         lanes = [
-            variable_of(self._scope, cell_at(cell, self._loop.variable, value))
-            for value in iterations(self._loop.low, self._loop.high)
+            variable_of(self._scope, ln.cell_at(cell, self._loop.variable, value))
+            for value in tiles.iterations(self._loop.low, self._loop.high)
         ]
         names = list(dict.fromkeys(name for name, _, _ in lanes))
-        if len(names) > MOST_CHOSEN_OF or {length for _, _, length in lanes} != {self._length}:
+        if len(names) > tiles.MOST_CHOSEN_OF or {length for _, _, length in lanes} != {self._length}:
             raise AssertionError(f"the loop {self._loop.variable.name} chooses lanes of {', '.join(names)}")
         numbers = ", ".join(str(names.index(name) * self._length + lane) for name, lane, _ in lanes)
         kind = vector_type(cell.buffer.dtype, self._length)
         return f"{CHOOSE}_{kind}({names[0]}, {names[-1]}, {numbers})"
 
     def _vector(self, cell: ln.Cell, *, const: str) -> str:
-        if cell.buffer.uid in self._scope.tiles and are_chosen(cell, self._loop.variable):
+        if cell.buffer.uid in self._scope.tiles and tiles.are_chosen(cell, self._loop.variable):
             return self._shuffle(cell)
-        first = cell_at(cell, self._loop.variable, self._loop.low)
+        first = ln.cell_at(cell, self._loop.variable, self._loop.low)
         if cell.buffer.uid in self._scope.tiles:
             name, lane, length = variable_of(self._scope, first)
             if lane or length != self._length:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from atl.core.dtypes import DTYPES, is_integer
-from atl.text.index_notation import INFIX
+from atl.core.dtypes import BOOL, DTYPES, is_integer
+from atl.core.operations import INFIX
+from lowering.c.functions.integers import integer_helpers
 from lowering.c.functions.lanes import OF_DOUBLES, OF_FLOATS
 from lowering.c.helpers import identifiers
 from lowering.c.scalars import C_TYPES
@@ -100,11 +101,11 @@ template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
     **{f"{kind}_index": _pick_of_indices(kind, sign) for kind, sign in (("min", "<"), ("max", ">"))},
     **{
         f"{op}_int{bits}": _wrapping(op, sign, bits)
-        for op, sign in INFIX.items()
-        if op != "div"  # of floating-point numbers only
+        for op, sign in (("add", "+"), ("sub", "-"), ("mul", "*"))
         for bits in (32, 64)
     },
     **{f"abs_int{bits}": _absolute(bits) for bits in (32, 64)},
+    **integer_helpers(_DEVICE),
     **{
         f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type, sign)
         for kind, sign in (("min", "<"), ("max", ">"))
@@ -139,6 +140,8 @@ def combine(op: Folding, dtype: str, left: str, right: str) -> str:
     """Print the combination of two values."""
     if op in INFIX and not is_integer(dtype):
         return f"{left} {INFIX[op]} {right}"
+    if dtype == BOOL:
+        return f"{left} {'&' if op == 'min' else '|'} {right}"
     return f"{op}_{C_TYPES[dtype].removesuffix('_t')}({left}, {right})"
 
 
@@ -162,7 +165,7 @@ static __device__ {c_type} {fold_name(op, dtype, of="lanes")}({c_type} part, uns
 def _fold_of_block(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
-/* What all threads of a block fold their parts into; a barrier stands before the next call. */
+/* All threads of a block fold their parts into it; a barrier comes before the next call. */
 static __device__ {c_type} {fold_name(op, dtype, of="block")}({c_type} part)
 {{
     __shared__ {c_type} of_warp[{MAX_THREADS_PER_BLOCK // WARP}];
@@ -207,11 +210,15 @@ static __device__ {c_type} {fold_name(op, dtype, of="axes")}({c_type} part, unsi
 """
 
 
-_OPERATIONS: Final[tuple[Folding, ...]] = ("add", "mul", "min", "max")
+_TYPED_FOLDS: Final[tuple[tuple[Folding, str], ...]] = (
+    *((op, dtype) for op in ("add", "mul", "min", "max") for dtype in DTYPES),
+    ("min", BOOL),
+    ("max", BOOL),
+)
 _FOLDS: Final = {
-    **{fold_name(op, dtype, of="lanes"): _fold_of_lanes(op, dtype) for op in _OPERATIONS for dtype in DTYPES},
-    **{fold_name(op, dtype, of="block"): _fold_of_block(op, dtype) for op in _OPERATIONS for dtype in DTYPES},
-    **{fold_name(op, dtype, of="axes"): _fold_of_axes(op, dtype) for op in _OPERATIONS for dtype in DTYPES},
+    **{fold_name(op, dtype, of="lanes"): _fold_of_lanes(op, dtype) for op, dtype in _TYPED_FOLDS},
+    **{fold_name(op, dtype, of="block"): _fold_of_block(op, dtype) for op, dtype in _TYPED_FOLDS},
+    **{fold_name(op, dtype, of="axes"): _fold_of_axes(op, dtype) for op, dtype in _TYPED_FOLDS},
 }
 
 HELPER_NAMES: Final = frozenset((*_HELPERS, *_FOLDS))

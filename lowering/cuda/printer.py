@@ -22,17 +22,7 @@ from lowering.c.text import SUM, WIDTH, Located, Names, ids_of, indented, locate
 from lowering.cuda.helpers import HELPER_NAMES, RESERVED, preamble
 from lowering.cuda.index_width import LIMIT, Bounds, bounds_of_indices, fits_32_bits, polynomial_text
 from lowering.cuda.threads import Lines, Threads
-from lowering.gpu.kernels import (
-    AXES,
-    HostBlock,
-    HostBranch,
-    HostLoop,
-    Kernels,
-    Launch,
-    external_buffers,
-    launches,
-    wide_cells,
-)
+from lowering.gpu import kernels as kn
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
 from lowering.nest.text import TextScope, names_wanted, shown
 
@@ -42,7 +32,7 @@ NARROW, WIDE, CHOSEN = "int32_t", "int64_t", "index_t"
 """Index types: 32 bits, 64 bits, or whichever the host selects from the sizes of a call."""
 
 
-def print_cuda(kernels: Kernels) -> str:
+def print_cuda(kernels: kn.Kernels) -> str:
     """Print kernels as a file of CUDA. Names are the user's, changed where CUDA reserves them.
 
     >>> import atl
@@ -60,7 +50,7 @@ def print_cuda(kernels: Kernels) -> str:
     return print_cuda_located(kernels)[0]
 
 
-def print_cuda_located(kernels: Kernels) -> tuple[str, Located]:
+def print_cuda_located(kernels: kn.Kernels) -> tuple[str, Located]:
     """Print the kernels; return the text, and the first and last line of each loop with an origin, by `uid`."""
     nest = kernels.nest
     scope = _outermost(nest)
@@ -125,11 +115,11 @@ def _choice_of_indices(bounds: tuple[Bounds, ...], nest: LoopNest, scope: TextSc
     return ["/* Whether 32 bits hold every index of these sizes. */", f"const bool narrow = {' && '.join(tests)};"]
 
 
-def _alignment_tests(kernels: Kernels, scope: TextScope) -> Lines:
+def _alignment_tests(kernels: kn.Kernels, scope: TextScope) -> Lines:
     """Print the tests that the caller's arrays are aligned for vector accesses."""
     least: dict[str, int] = {}
-    for launch in launches(kernels.body):
-        for cell, _, lanes in wide_cells(launch):
+    for launch in kn.launches(kernels.body):
+        for cell, _, lanes in kn.wide_cells(launch):
             if cell.buffer.role != "local":
                 name, size = scope.name(key(cell.buffer)), np.dtype(cell.buffer.dtype).itemsize
                 least[name] = max(least.get(name, 0), lanes * size)
@@ -155,20 +145,20 @@ class _Host:
     functions: list[str]
     indices: str
 
-    def block(self, block: HostBlock, scope: TextScope, held: tuple[str, ...] = ()) -> Lines:
+    def block(self, block: kn.HostBlock, scope: TextScope, held: tuple[str, ...] = ()) -> Lines:
         """Print the steps; `held` are the buffers to free if a step fails."""
         lines: Lines = []
         for step in block:
             match step:
-                case Launch():
+                case kn.Launch():
                     lines += self._launch(step, scope, held)
-                case HostLoop(variable, low, high, body):
+                case kn.HostLoop(variable, low, high, body):
                     first, last = index_text(scope, low).text, index_text(scope, high).text
                     name, inside = scope.bind(variable, variable.name)
                     head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{"
                     inner = self.block(body, inside.under(step.range), held)
                     lines += scope.of_loop(variable, [head, *indented(inner), "}"])
-                case HostBranch(predicate, body):
+                case kn.HostBranch(predicate, body):
                     inner = self.block(body, scope.under(predicate), held)
                     lines += [f"if ({predicate_text(scope, predicate).text}) {{", *indented(inner), "}"]
                 case Allocate(buffer, capacity, zeroed=zeroed):
@@ -188,11 +178,11 @@ class _Host:
                     assert_never(step)
         return lines
 
-    def _launch(self, launch: Launch, scope: TextScope, held: tuple[str, ...]) -> Lines:
+    def _launch(self, launch: kn.Launch, scope: TextScope, held: tuple[str, ...]) -> Lines:
         """Print a launch, skipped if its grid is empty; its kernel is added to `functions`."""
         function = f"{self.name}_{len(self.functions)}"
         arguments = self._kernel(function, launch, scope)
-        grid = ["1"] * len(AXES)
+        grid = ["1"] * len(kn.AXES)
         tests: list[str] = []
         inside = scope
         for loop in launch.grid:
@@ -213,7 +203,7 @@ class _Host:
         ]
         return [f"if ({' && '.join(tests)}) {{", *indented(lines), "}"] if tests else lines
 
-    def _kernel(self, function: str, launch: Launch, scope: TextScope) -> list[str]:
+    def _kernel(self, function: str, launch: kn.Launch, scope: TextScope) -> list[str]:
         """Print the kernel of a launch; return the arguments of its call."""
         bound: list[tuple[str, Lines]] = []
         of = self.indices
@@ -222,7 +212,7 @@ class _Host:
             low = index_text(inside, loop.low).at(SUM)
             name, inside = inside.bind(loop.variable, loop.variable.name)
             inside = inside.under(loop.range)
-            number = f"({of})blockIdx.{AXES[BLOCKS.index(loop.mark)]}"
+            number = f"({of})blockIdx.{kn.AXES[BLOCKS.index(loop.mark)]}"
             line = f"const {of} {name} = {number if loop.low == ZERO else f'{low} + {number}'};"
             bound.append((name, scope.of_loop(loop.variable, [line])))
         body = Threads(launch).steps(launch.body, inside)
@@ -238,7 +228,7 @@ class _Host:
         self.functions.append("\n".join(part for line in lines for part in wrapped(line)) + "\n")
         return [name for name, _ in parameters]
 
-    def _parameters(self, launch: Launch, scope: TextScope) -> list[tuple[str, str]]:
+    def _parameters(self, launch: kn.Launch, scope: TextScope) -> list[tuple[str, str]]:
         """Return all possible parameters of a kernel; data that is only read is constant."""
         out: list[tuple[str, str]] = []
         for array in self.nest.inputs:
@@ -247,7 +237,7 @@ class _Host:
         for of, name in scope.names.of.items():
             if isinstance(of, Size | Var):
                 out.append((name, f"const {self.indices} {name}"))
-        for buffer, changed in external_buffers(launch).items():
+        for buffer, changed in kn.external_buffers(launch).items():
             if buffer.role != "input":
                 name = scope.name(key(buffer))
                 kind = f"{'' if changed else 'const '}{C_TYPES[buffer.dtype]}"

@@ -6,33 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from atl.core.dtypes import is_integer
+from atl.core.dtypes import BOOL, is_integer
 from atl.core.index import Index
+from atl.core.operations import INFIX, BinaryOp
 from atl.core.predicate import TRUE, Predicate, conjunction, negation
-from atl.core.terms import BinaryOp
-from atl.text.index_notation import INFIX
 from lowering.c.index import predicate_text
 from lowering.c.scalars import C_TYPES, applied, helper, scalar_text, storage_text
-from lowering.c.text import AND, OR, TERNARY, UNARY, Text, indented
+from lowering.c.text import AND, EQUALITY, OR, SUM, TERNARY, UNARY, Text, indented
 from lowering.gpu.kernels import Distributed, Memory, Wide, WideLoad, in_registers
 from lowering.gpu.passes import lanes_of
-from lowering.nest.loopnest import (
-    Accumulate,
-    Apply,
-    Assign,
-    Cell,
-    Choose,
-    Convert,
-    For,
-    FromIndex,
-    If,
-    Load,
-    Number,
-    Scalar,
-    ScalarExpr,
-    at_iteration,
-    cell_at,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.text import TextScope
 
 
@@ -47,42 +30,47 @@ class ThreadScope:
     scope: TextScope
     threads: Mapping[int, Index]
     memories: Mapping[int, Memory]
-    lanes: Mapping[Cell, tuple[str, Predicate]] = field(default_factory=dict)
+    lanes: Mapping[ln.Cell, tuple[str, Predicate]] = field(default_factory=dict)
 
 
-def print_cell(here: ThreadScope, target: Cell | Scalar) -> Text:
+def print_cell(here: ThreadScope, target: ln.Cell | ln.Scalar) -> Text:
     """Print a cell or variable; for a distributed buffer, the register of this thread."""
-    if isinstance(target, Cell):
+    if isinstance(target, ln.Cell):
         where = here.memories.get(target.buffer.uid, "global")
         if isinstance(where, Distributed):
             target = in_registers(target, where, here.threads)
     return storage_text(here.scope, target)
 
 
-def scalar(here: ThreadScope, e: ScalarExpr) -> Text:
+def scalar(here: ThreadScope, e: ln.ScalarExpr) -> Text:
     """Print an expression with the fewest parentheses."""
     match e:
-        case Load(source):
-            if isinstance(source, Cell) and source in here.lanes:
+        case ln.Load(source):
+            if isinstance(source, ln.Cell) and source in here.lanes:
                 return Text(here.lanes[source][0])
             return print_cell(here, source)
-        case Number(_, dtype) if is_integer(dtype):
+        case ln.Number(_, dtype) if is_integer(dtype):
             # Cast int64 literals, because helper arguments are converted to the parameter's type.
             text = scalar_text(here.scope, e)
             return text if dtype == "int32" else Text(f"(int64_t){text.at(UNARY)}", UNARY)
-        case Number() | FromIndex():
+        case ln.Number() | ln.FromIndex():
             return scalar_text(here.scope, e)
-        case Apply(op, arguments, dtype):
+        case ln.Apply(op, arguments, dtype):
             return _applied(op, [scalar(here, argument) for argument in arguments], dtype)
-        case Choose(predicate, Load(Cell() as cell), Number(0)) if here.lanes.get(cell, ("", None))[1] == predicate:
+        case ln.Choose(predicate, ln.Load(ln.Cell() as cell), ln.Number(0)) if (
+            here.lanes.get(cell, ("", None))[1] == predicate
+        ):
             return Text(here.lanes[cell][0])
-        case Choose(predicate, left, right):
+        case ln.Choose(predicate, left, right):
             condition = predicate_text(here.scope, predicate)
             then = scalar(_under(here, here.scope.under(predicate)), left)
             other = scalar(_under(here, here.scope.under(negation(predicate))), right)
             return Text(f"{condition.at(OR)} ? {then.at(OR)} : {other.at(TERNARY)}", TERNARY)
-        case Convert(argument, dtype):
-            return Text(f"({C_TYPES[dtype]}){scalar(here, argument).at(UNARY)}", UNARY)
+        case ln.Convert(argument, dtype):
+            converted = scalar(here, argument)
+            if dtype == BOOL:
+                return Text(f"{converted.at(SUM)} != 0", EQUALITY)
+            return Text(f"({C_TYPES[dtype]}){converted.at(UNARY)}", UNARY)
     assert_never(e)
 
 
@@ -90,21 +78,21 @@ def _under(here: ThreadScope, scope: TextScope) -> ThreadScope:
     return replace(here, scope=scope)
 
 
-def _applied(op: str, texts: list[Text], dtype: str) -> Text:
+def _applied(op: ln.ScalarOp, texts: list[Text], dtype: str) -> Text:
     if is_integer(dtype):
         if op == "neg":
             return Text(f"{helper('sub', dtype)}(0, {texts[0].text})")
         if op in ("add", "sub", "mul"):
             return Text(f"{helper(op, dtype)}({texts[0].text}, {texts[1].text})")
-    return applied(op, texts, dtype)  # type: ignore[arg-type]
+    return applied(op, texts, dtype)
 
 
-def accumulated(here: ThreadScope, target: Cell | Scalar, op: BinaryOp, value: ScalarExpr) -> str:
+def accumulated(here: ThreadScope, target: ln.Cell | ln.Scalar, op: BinaryOp, value: ln.ScalarExpr) -> str:
     """Print `target = target op value`."""
     into, by = print_cell(here, target).text, scalar(here, value).text
     if op in INFIX and not is_integer(value.dtype):
         return f"{into} {INFIX[op]}= {by};"
-    return f"{into} = {helper(op, value.dtype)}({into}, {by});"
+    return f"{into} = {_applied(op, [Text(into), scalar(here, value)], value.dtype).text};"
 
 
 # -- vectorised loops -------------------------------------------------------------------------------------------------
@@ -122,11 +110,11 @@ VECTOR_TYPES: Final = {
 
 LANES: Final = "xyzw"
 
-StoreTest = Callable[[Cell | Scalar], str]
+StoreTest = Callable[[ln.Cell | ln.Scalar], str]
 """A function that returns the test under which a thread makes a store; empty if all threads do."""
 
 
-def wide_loop(loop: For, wide: Wide, here: ThreadScope, store_test: StoreTest) -> list[str]:
+def wide_loop(loop: ln.For, wide: Wide, here: ThreadScope, store_test: StoreTest) -> list[str]:
     """Print a vectorised loop: its vector loads, then each lane, or one store of all lanes.
 
     The threads that make the store also make the loads.
@@ -137,7 +125,7 @@ def wide_loop(loop: For, wide: Wide, here: ThreadScope, store_test: StoreTest) -
     scope = here.scope
     for load in wide.loads:
         kind = VECTOR_TYPES[load.cell.buffer.dtype, wide.lanes]
-        first = print_cell(here, cell_at(load.cell, loop.variable, loop.low)).text
+        first = print_cell(here, ln.cell_at(load.cell, loop.variable, loop.low)).text
         value = f"*(const {kind} *)&{first}"
         if load.under:
             condition = predicate_text(here.scope, conjunction(load.under)).at(OR)
@@ -147,22 +135,23 @@ def wide_loop(loop: For, wide: Wide, here: ThreadScope, store_test: StoreTest) -
         vectors.append((load, name))
     here = replace(here, scope=scope)
     values: list[str] = []
-    target: Cell | Scalar | None = None
+    target: ln.Cell | ln.Scalar | None = None
     predicate: Predicate = TRUE
     for lane, at in zip(LANES, lanes_of(loop), strict=False):
         known = {
-            cell_at(load.cell, loop.variable, at): (f"{name}.{lane}", conjunction(load.under)) for load, name in vectors
+            ln.cell_at(load.cell, loop.variable, at): (f"{name}.{lane}", conjunction(load.under))
+            for load, name in vectors
         }
-        predicate, statement = _innermost(at_iteration(loop, at))
+        predicate, statement = _innermost(ln.at_iteration(loop, at))
         inside = replace(here, lanes=known, scope=here.scope.under(predicate))
         if wide.stores:
             target = target or statement.target
             values.append(scalar(inside, statement.value).text)
-        elif isinstance(statement, Accumulate):
+        elif isinstance(statement, ln.Accumulate):
             lines.append(accumulated(inside, statement.target, statement.op, statement.value))
         else:
             lines.append(f"{print_cell(inside, statement.target).text} = {scalar(inside, statement.value).text};")
-    if isinstance(target, Cell):
+    if isinstance(target, ln.Cell):
         kind, made = VECTOR_TYPES[target.buffer.dtype, wide.lanes], ", ".join(values)
         first = print_cell(replace(here, scope=here.scope.under(predicate)), target).text
         whole = (name for _, name in vectors if values == [f"{name}.{lane}" for lane in LANES[: wide.lanes]])
@@ -175,12 +164,12 @@ def wide_loop(loop: For, wide: Wide, here: ThreadScope, store_test: StoreTest) -
     return [f"if ({condition}) {{" if condition else "{", *indented(lines), "}"]
 
 
-def _innermost(block: tuple[object, ...]) -> tuple[Predicate, Assign | Accumulate]:
+def _innermost(block: tuple[object, ...]) -> tuple[Predicate, ln.Assign | ln.Accumulate]:
     """Return an iteration's store, and its condition."""
     (statement,) = block
     under: list[Predicate] = []
-    while isinstance(statement, If):
+    while isinstance(statement, ln.If):
         under.append(statement.predicate)
         (statement,) = statement.body
-    assert isinstance(statement, Assign | Accumulate)
+    assert isinstance(statement, ln.Assign | ln.Accumulate)
     return conjunction(under), statement

@@ -17,22 +17,8 @@ from lowering.c.scalars import C_TYPES, literal
 from lowering.c.text import SUM, indented
 from lowering.cuda.helpers import THREAD_NUMBER, FoldScope, combine, fold_name
 from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar, wide_loop
+from lowering.gpu import kernels as kn
 from lowering.gpu.folds import folds_in, is_trivial, over_some_axes, within_a_warp
-from lowering.gpu.kernels import (
-    AXES,
-    Barrier,
-    Branch,
-    Distributed,
-    Fold,
-    Folding,
-    Launch,
-    Repeat,
-    Run,
-    Step,
-    Steps,
-    axis_of,
-    is_private,
-)
 from lowering.gpu.passes import WIDEST
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import neutral
@@ -44,16 +30,16 @@ UNROLLED: Final = 64
 """Loops with up to this many iterations, if constant, are unrolled, so that registers are indexed by constants."""
 
 
-_MONOIDS: Final[dict[Folding, Monoid]] = {"add": "sum", "mul": "product", "min": "min", "max": "max"}
+_MONOIDS: Final[dict[kn.Folding, Monoid]] = {"add": "sum", "mul": "product", "min": "min", "max": "max"}
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
     """Printing of the steps of a launch."""
 
-    launch: Launch
+    launch: kn.Launch
 
-    def steps(self, steps: Steps, scope: TextScope) -> Lines:
+    def steps(self, steps: kn.Steps, scope: TextScope) -> Lines:
         lines: Lines = []
         here = ThreadScope(scope, {}, self.launch.memories)
         for step in steps:
@@ -61,48 +47,48 @@ class Threads:
             lines += new
         return lines
 
-    def _step(self, step: Step, here: ThreadScope) -> tuple[Lines, ThreadScope]:
+    def _step(self, step: kn.Step, here: ThreadScope) -> tuple[Lines, ThreadScope]:
         scope = here.scope
         match step:
-            case Barrier(why):
+            case kn.Barrier(why):
                 return ["__syncthreads(); /* " + why + " */"], here
-            case Repeat(variable, low, high, body, mark):
+            case kn.Repeat(variable, low, high, body, mark):
                 name, inside = scope.bind(variable, variable.name)
                 lines = self.steps(body, inside.under(step.range))
                 return scope.of_loop(variable, _loop(scope, name, low, high, mark, lines)), here
-            case Branch(predicate, body):
+            case kn.Branch(predicate, body):
                 return _if(scope, predicate, self.steps(body, scope.under(predicate))), here
-            case Run(statement):
+            case kn.Run(statement):
                 lines = self._statement(statement, here, frozenset())
                 return [*lines, *(["__syncthreads();"] if self._reuses_memory(step) else [])], here
             case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 return self._definition(step, here)
         assert_never(step)
 
-    def _reuses_memory(self, run: Run) -> bool:
+    def _reuses_memory(self, run: kn.Run) -> bool:
         """Return whether all threads fold in this statement, and again later in the same shared memory."""
         runs = list(self._runs_that_fold(self.launch.body, in_loop=False))
         at = next((at for at, (found, _) in enumerate(runs) if found is run), len(runs))
         here = self._functions(run.folds)
         return any(here & self._functions_in(later) for later, _ in runs[at + 1 :]) or (at < len(runs) and runs[at][1])
 
-    def _functions(self, folds: Iterable[Fold]) -> frozenset[str]:
+    def _functions(self, folds: Iterable[kn.Fold]) -> frozenset[str]:
         """Return the names of the functions by which all threads of the block fold."""
         of_block = (fold for fold in folds if self._fold_scope(fold) == "block")
         return frozenset(fold_name(fold.op, fold.into.dtype, of="block") for fold in of_block)
 
-    def _functions_in(self, run: Run) -> frozenset[str]:
+    def _functions_in(self, run: kn.Run) -> frozenset[str]:
         """Return the same names for a whole statement, including nested loops of threads."""
-        loops = (s for s in ln.statements((run.statement,)) if isinstance(s, ln.For) and axis_of(s.mark) is not None)
+        loops = (s for s in ln.statements((run.statement,)) if isinstance(s, ln.For) and kn.axis_of(s.mark) is not None)
         return frozenset(name for loop in loops for name in self._functions(folds_in(loop)))
 
-    def _runs_that_fold(self, steps: Steps, *, in_loop: bool) -> Iterator[tuple[Run, bool]]:
+    def _runs_that_fold(self, steps: kn.Steps, *, in_loop: bool) -> Iterator[tuple[kn.Run, bool]]:
         """Yield the statements in which all threads of the block fold, and whether each is in a loop."""
         for step in steps:
-            if isinstance(step, Run) and self._functions_in(step):
+            if isinstance(step, kn.Run) and self._functions_in(step):
                 yield step, in_loop
-            elif isinstance(step, Repeat | Branch):
-                yield from self._runs_that_fold(step.body, in_loop=in_loop or isinstance(step, Repeat))
+            elif isinstance(step, kn.Repeat | kn.Branch):
+                yield from self._runs_that_fold(step.body, in_loop=in_loop or isinstance(step, kn.Repeat))
 
     # -- statements of each thread ------------------------------------------------------------------------------------
 
@@ -125,7 +111,7 @@ class Threads:
         """Print a statement; `folding` are the scalars whose partial value in a thread has another name."""
         scope = here.scope
         match statement:
-            case ln.For() if axis_of(statement.mark) is not None:
+            case ln.For() if kn.axis_of(statement.mark) is not None:
                 return scope.of_loop(statement.variable, self._thread_loop(statement, here, folding))
             case ln.For(variable) if variable.uid in self.launch.wide:
                 lines = wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._store_test, here))
@@ -149,10 +135,10 @@ class Threads:
 
     def _store_test(self, here: ThreadScope, target: ln.Cell | ln.Scalar) -> str:
         """Return the test for the first thread of each axis without a loop here; empty for private targets."""
-        if is_private(target, self.launch.memories):
+        if kn.is_private(target, self.launch.memories):
             return ""
         missing = [a for a, extent in enumerate(self.launch.threads) if extent > 1 and a not in here.threads]
-        return " && ".join(f"threadIdx.{AXES[axis]} == 0" for axis in missing)
+        return " && ".join(f"threadIdx.{kn.AXES[axis]} == 0" for axis in missing)
 
     def _thread_loop(self, loop: ln.For, here: ThreadScope, folding: frozenset[ln.Scalar]) -> Lines:
         """Print a loop of threads, with the initialisation and combination of its folds before and after it."""
@@ -171,7 +157,7 @@ class Threads:
         lines = self._thread_body(loop, replace(here, scope=scope), folding | {fold.into for fold in folds})
         return ["{", *indented([*before, *lines, *after]), "}"] if folds else lines
 
-    def _fold_scope(self, fold: Fold) -> FoldScope | None:
+    def _fold_scope(self, fold: kn.Fold) -> FoldScope | None:
         """Return the scope of a fold, or None if it involves a single thread."""
         threads = self.launch.threads
         if is_trivial(fold, threads):
@@ -180,7 +166,7 @@ class Threads:
             return "lanes"
         return "axes" if over_some_axes(fold, threads) else "block"
 
-    def _folded(self, fold: Fold, part: str) -> str:
+    def _folded(self, fold: kn.Fold, part: str) -> str:
         """Return the fold of the partial values of all threads."""
         threads = self.launch.threads
         folders = self._fold_scope(fold)
@@ -200,11 +186,11 @@ class Threads:
 
     def _thread_body(self, loop: ln.For, here: ThreadScope, folding: frozenset[ln.Scalar]) -> Lines:
         """Print the body of a loop of threads, for the thread's index if it is in range."""
-        axis = axis_of(loop.mark)
+        axis = kn.axis_of(loop.mark)
         if axis is None:
             raise AssertionError("a loop of threads")
         of = here.scope.indices
-        thread = f"({of})threadIdx.{AXES[axis]}"
+        thread = f"({of})threadIdx.{kn.AXES[axis]}"
         low = index_text(here.scope, loop.low).at(SUM)
         name, scope = here.scope.bind(loop.variable, loop.variable.name)
         threads: Mapping[int, Index] = {**here.threads, axis: index(loop.variable) - loop.low}
@@ -214,7 +200,7 @@ class Threads:
         extent = (loop.high - loop.low).constant
         if extent == self.launch.threads[axis]:
             return ["{", *lines, "}"]
-        return [f"if (threadIdx.{AXES[axis]} < {extent}) {{", *lines, "}"]
+        return [f"if (threadIdx.{kn.AXES[axis]} < {extent}) {{", *lines, "}"]
 
     # -- declarations and allocations ---------------------------------------------------------------------------------
 
@@ -230,7 +216,7 @@ class Threads:
             case ln.Allocate(buffer, capacity, zeroed=zeroed):
                 name, scope = scope.bind(ln.key(buffer), buffer.name)
                 where = self.launch.memories[buffer.uid]
-                count = _product(where.extents) if isinstance(where, Distributed) else capacity.constant
+                count = _product(where.extents) if isinstance(where, kn.Distributed) else capacity.constant
                 # Aligned for vector accesses, including those that nvcc introduces.
                 shared = f"__shared__ __align__({WIDEST}) " if where == "shared" else ""
                 start = " = {0}" if zeroed and where != "shared" else ""
@@ -248,7 +234,7 @@ class Threads:
         where = self.launch.memories.get(buffer.uid, "global")
         if where == "private":
             return [f"for ({here.scope.indices} at = 0; at < {cells}; at++)", f"    {name}[at] = 0;"]
-        if isinstance(where, Distributed):
+        if isinstance(where, kn.Distributed):
             return [f"for (int at = 0; at < {_product(where.extents)}; at++)", f"    {name}[at] = 0;"]
         step = _product(self.launch.threads)
         at, until = f"{here.scope.indices} at = {THREAD_NUMBER}", f"at < {cells}"
@@ -262,7 +248,7 @@ def _product(extents: tuple[int, ...]) -> int:
     return total
 
 
-def _neutral(fold: Fold) -> str:
+def _neutral(fold: kn.Fold) -> str:
     """Return the initial partial value of a fold."""
     start = neutral(_MONOIDS[fold.op], fold.into.dtype)
     return literal(start.value, start.dtype).text

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from atl.core.index import Index, Leaf, Read, Size, atoms, value_of
+from atl.core.index import Index, Read, atoms, leaf_values, value_at
 from atl.core.predicate import expressions, holds
 from atl.core.program import Program
 from atl.errors import InvalidArgument
@@ -67,22 +67,18 @@ def _value(expression: Index, sizes: Mapping[str, int]) -> int | None:
     """Return the value of an expression, or None if it depends on elements."""
     if _reads(expression):
         return None
-    return value_of(expression, _at(sizes), lambda *_: 0)
+    return value_at(expression, sizes)
 
 
 def _reads(expression: Index) -> bool:
     return any(isinstance(atom, Read) for atom in atoms(expression))
 
 
-def _at(sizes: Mapping[str, int]) -> Callable[[Leaf], int]:
-    return lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0
-
-
 def _allowed(program: Program, sizes: Mapping[str, int]) -> bool:
     try:
         for assumption in program.assumptions:
             of_sizes = not any(map(_reads, expressions(assumption)))
-            if of_sizes and not holds(assumption, _at(sizes), lambda *_: 0):
+            if of_sizes and not holds(assumption, leaf_values(sizes), lambda *_: 0):
                 return False
         extents = [e for array in program.inputs for e in array.shape] + list(program.shape)
         values = [_value(extent, sizes) for extent in extents]

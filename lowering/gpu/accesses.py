@@ -11,16 +11,8 @@ from atl.core.predicate import Predicate, equal, within
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.facts import Model
 from lowering.gpu.kernels import AXES, Extents, Memory, axis_of, is_private
+from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, accesses_of, other_run, same_cell_facts
-from lowering.nest.loopnest import (
-    Accumulate,
-    Assign,
-    Cell,
-    For,
-    Statement,
-    accessed,
-    statements,
-)
 from lowering.nest.text import TextScope
 
 _ANY: Final = (1 << 28) + (1 << 27)
@@ -32,7 +24,7 @@ class ThreadAccess:
     """An access by a thread: the thread along each axis, and the variables that are private to the thread."""
 
     access: Access
-    cell: Cell
+    cell: ln.Cell
     facts: Facts
     threads: tuple[Index, ...]
     private: tuple[Var, ...]
@@ -56,31 +48,31 @@ class Race:
 
 
 def thread_accesses(
-    statement: Statement, facts: Facts, scope: TextScope, extents: Extents, memories: Mapping[int, Memory]
+    statement: ln.Statement, facts: Facts, scope: TextScope, extents: Extents, memories: Mapping[int, Memory]
 ) -> Iterator[ThreadAccess]:
     """Yield the accesses in a statement to the output, and to buffers in global or shared memory."""
     threads = _threads_of(statement)
     for access in accesses_of(statement, facts, scope):
         cell = access.storage
-        if not isinstance(cell, Cell) or cell.buffer.role == "input":
+        if not isinstance(cell, ln.Cell) or cell.buffer.role == "input":
             continue
         if memories.get(cell.buffer.uid, "global") not in ("global", "shared"):
             continue
         yield _thread_access(access, cell, threads, extents, memories)
 
 
-def _threads_of(statement: Statement) -> dict[int, tuple[int, Index]]:
+def _threads_of(statement: ln.Statement) -> dict[int, tuple[int, Index]]:
     """Map the variable of each loop of threads in a statement to its axis and lowest value."""
     found: dict[int, tuple[int, Index]] = {}
-    for loop in statements((statement,)):
-        if isinstance(loop, For) and (axis := axis_of(loop.mark)) is not None:
+    for loop in ln.statements((statement,)):
+        if isinstance(loop, ln.For) and (axis := axis_of(loop.mark)) is not None:
             found[loop.variable.uid] = axis, loop.low
     return found
 
 
 def _thread_access(
     access: Access,
-    cell: Cell,
+    cell: ln.Cell,
     threads: Mapping[int, tuple[int, Index]],
     extents: Extents,
     memories: Mapping[int, Memory],
@@ -103,9 +95,9 @@ def _thread_access(
     return ThreadAccess(access, cell, facts, tuple(at[axis] for axis in range(len(AXES))), private)
 
 
-def _by_first_thread(statement: Statement, memories: Mapping[int, Memory]) -> bool:
+def _by_first_thread(statement: ln.Statement, memories: Mapping[int, Memory]) -> bool:
     """Return whether, outside of loops of an axis, only the first thread of the axis executes the statement."""
-    return isinstance(statement, Assign | Accumulate) and not is_private(statement.target, memories)
+    return isinstance(statement, ln.Assign | ln.Accumulate) and not is_private(statement.target, memories)
 
 
 # -- data races -------------------------------------------------------------------------------------------------------
@@ -125,7 +117,7 @@ def find_race(
     later = list(after)
     for one in before:
         for another in later:
-            if accessed(one.cell) != accessed(another.cell) or not (one.writes or another.writes):
+            if ln.accessed(one.cell) != ln.accessed(another.cell) or not (one.writes or another.writes):
                 continue
             if also is None:
                 found = _race(one, another, extents, ())

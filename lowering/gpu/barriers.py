@@ -14,18 +14,9 @@ from typing import assert_never
 from atl.core.index import index
 from atl.core.predicate import less
 from atl.prove import Facts, proves
+from lowering.gpu import kernels as kn
 from lowering.gpu.accesses import Race, ThreadAccess, find_race, thread_accesses
 from lowering.gpu.folds import needs_barrier
-from lowering.gpu.kernels import (
-    Barrier,
-    Branch,
-    Extents,
-    Memory,
-    Repeat,
-    Run,
-    Step,
-    Steps,
-)
 from lowering.nest.accesses import after, other_run
 from lowering.nest.loopnest import Allocate, Clear, Declare, Free
 from lowering.nest.text import TextScope
@@ -42,7 +33,7 @@ class Place:
 class RaceInStatement(Exception):
     """A data race between two threads in one statement."""
 
-    def __init__(self, run: Run, found: Race) -> None:
+    def __init__(self, run: kn.Run, found: Race) -> None:
         super().__init__(run, found)
         self.run = run
         self.found = found
@@ -55,13 +46,13 @@ class _Synchronized:
     `waits` is set if every execution of the steps reaches a barrier.
     """
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[kn.Step] = field(default_factory=list)
     last: list[ThreadAccess] = field(default_factory=list)
     first: list[ThreadAccess] = field(default_factory=list)
     waits: bool = False
 
     def add_barrier(self, found: Race, when: str = "") -> None:
-        self.steps.append(Barrier(_reason(found, when)))
+        self.steps.append(kn.Barrier(_reason(found, when)))
         self.note_barrier()
 
     def note_barrier(self) -> None:
@@ -81,18 +72,18 @@ class _Synchronized:
 class BarrierInsertion:
     """Insertion of barriers into the steps of a kernel with blocks of `extents` threads."""
 
-    extents: Extents
-    memories: Mapping[int, Memory]
+    extents: kn.Extents
+    memories: Mapping[int, kn.Memory]
 
-    def steps(self, steps: Steps, place: Place) -> Steps:
+    def steps(self, steps: kn.Steps, place: Place) -> kn.Steps:
         """Return the steps with barriers. Raises `RaceInStatement`."""
         return tuple(self._synchronized(steps, place).steps)
 
-    def _synchronized(self, steps: Steps, place: Place) -> _Synchronized:
+    def _synchronized(self, steps: kn.Steps, place: Place) -> _Synchronized:
         out = _Synchronized()
         for step in steps:
             match step:
-                case Run(statement, folds):
+                case kn.Run(statement, folds):
                     here = list(thread_accesses(statement, place.facts, place.scope, self.extents, self.memories))
                     within = find_race(here, here, self.extents)
                     if within is not None:
@@ -109,14 +100,14 @@ class BarrierInsertion:
                     self._separate(out, here)
                     out.note_accesses(here, here)
                     out.steps.append(step)
-                case Repeat():
+                case kn.Repeat():
                     self._repeat(out, step, place)
-                case Branch(predicate, body):
+                case kn.Branch(predicate, body):
                     inside = self._synchronized(body, replace(place, facts=place.facts.assume(predicate)))
                     self._separate(out, inside.first)
                     out.note_accesses(inside.first, inside.last)
                     out.steps.append(replace(step, body=tuple(inside.steps)))
-                case Allocate() | Free() | Barrier():
+                case Allocate() | Free() | kn.Barrier():
                     out.steps.append(step)
                 case _:
                     assert_never(step)
@@ -130,7 +121,7 @@ class BarrierInsertion:
         if found is not None:
             out.add_barrier(found)
 
-    def _repeat(self, out: _Synchronized, loop: Repeat, place: Place) -> None:
+    def _repeat(self, out: _Synchronized, loop: kn.Repeat, place: Place) -> None:
         _, scope = place.scope.bind(loop.variable, loop.variable.name)
         inside = self._synchronized(loop.body, Place(place.facts.assume(loop.range), scope))
         following = less(index(loop.variable), other_run(loop.variable))

@@ -17,26 +17,8 @@ import numpy.typing as npt
 
 from atl.core.index import Index, index
 from atl.core.marks import THREADS
+from lowering.gpu import kernels as kn
 from lowering.gpu.folds import needs_barrier
-from lowering.gpu.kernels import (
-    AXES,
-    Barrier,
-    Branch,
-    Distributed,
-    HostBlock,
-    HostBranch,
-    HostLoop,
-    Kernels,
-    Launch,
-    Memory,
-    Repeat,
-    Run,
-    Step,
-    Steps,
-    in_registers,
-    is_private,
-    wide_cells,
-)
 from lowering.nest import interpreter
 from lowering.nest import loopnest as ln
 from lowering.nest.execution import AccessKind, Trap
@@ -49,13 +31,13 @@ Cells: TypeAlias = tuple[int, int]
 """The `uid` of a buffer, and an address in it."""
 
 
-def run(kernels: Kernels, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
+def run(kernels: kn.Kernels, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
     """Run kernels on sizes and arrays that satisfy the declarations of their nest; return the output. Raises `Trap`."""
     return execute(kernels, sizes, arrays).to_numpy()
 
 
 def execute(
-    kernels: Kernels,
+    kernels: kn.Kernels,
     sizes: Mapping[str, int],
     arrays: Mapping[str, AnyArray],
     *,
@@ -88,7 +70,7 @@ class _KernelRun(interpreter.Interpreter):
 
     def __init__(
         self,
-        kernels: Kernels,
+        kernels: kn.Kernels,
         sizes: Mapping[str, int],
         arrays: Mapping[str, AnyArray],
         steps: int | None,
@@ -96,7 +78,7 @@ class _KernelRun(interpreter.Interpreter):
     ) -> None:
         super().__init__(kernels.nest, sizes, arrays, steps, order)
         self._kernels: Final = kernels
-        self._launch: Launch | None = None
+        self._launch: kn.Launch | None = None
         self._wide: dict[ln.Cell, tuple[ln.For, int]] = {}
         self._number = 0  # of the block in its launch
         self._interval = 0  # number of barriers passed in the block
@@ -112,12 +94,12 @@ class _KernelRun(interpreter.Interpreter):
 
     # -- the host -----------------------------------------------------------------------------------------------------
 
-    def _host(self, block: HostBlock) -> None:
+    def _host(self, block: kn.HostBlock) -> None:
         for step in block:
             match step:
-                case Launch():
+                case kn.Launch():
                     self._launched(step)
-                case HostLoop(variable, low, high, body):
+                case kn.HostLoop(variable, low, high, body):
                     outside = self._conditions
                     for value in range(self._index(low), self._index(high)):
                         self._variables[variable] = value
@@ -125,7 +107,7 @@ class _KernelRun(interpreter.Interpreter):
                         self._host(body)
                     self._variables.pop(variable, None)
                     self._conditions = outside
-                case HostBranch(predicate, body):
+                case kn.HostBranch(predicate, body):
                     if self._holds(predicate):
                         outside = self._enter(predicate)
                         self._host(body)
@@ -137,15 +119,15 @@ class _KernelRun(interpreter.Interpreter):
                 case _:
                     assert_never(step)
 
-    def _launched(self, launch: Launch) -> None:
+    def _launched(self, launch: kn.Launch) -> None:
         self._launch = launch
-        self._wide = {cell: (loop, lanes) for cell, loop, lanes in wide_cells(launch)}
+        self._wide = {cell: (loop, lanes) for cell, loop, lanes in kn.wide_cells(launch)}
         self._number = 0
         self._seen = {}
         self._blocks(launch, launch.grid)
         self._launch = None
 
-    def _blocks(self, launch: Launch, grid: tuple[ln.For, ...]) -> None:
+    def _blocks(self, launch: kn.Launch, grid: tuple[ln.For, ...]) -> None:
         """Run the blocks of a grid, of which these loops remain."""
         if not grid:
             self._block_of(launch)
@@ -158,7 +140,7 @@ class _KernelRun(interpreter.Interpreter):
         self._variables.pop(loop.variable, None)
         self._conditions = outside
 
-    def _block_of(self, launch: Launch) -> None:
+    def _block_of(self, launch: kn.Launch) -> None:
         self._number += 1
         self._interval = 0
         self._seen = {cell: seen for cell, seen in self._seen.items() if launch.memories.get(cell[0]) is None}
@@ -167,7 +149,7 @@ class _KernelRun(interpreter.Interpreter):
 
     # -- a block ------------------------------------------------------------------------------------------------------
 
-    def _steps_of(self, steps: Steps) -> None:
+    def _steps_of(self, steps: kn.Steps) -> None:
         declared: list[ln.Scalar] = []
         for step in steps:
             self._step(step)
@@ -176,15 +158,15 @@ class _KernelRun(interpreter.Interpreter):
         for variable in declared:
             del self._stack[variable]
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: kn.Step) -> None:
         match step:
-            case Run(statement, folds):
+            case kn.Run(statement, folds):
                 self._statement(statement)
                 if self._launch and any(needs_barrier(fold, self._launch.threads) for fold in folds):
                     self._interval += 1
-            case Barrier():
+            case kn.Barrier():
                 self._interval += 1
-            case Repeat(variable, low, high, body):
+            case kn.Repeat(variable, low, high, body):
                 values = range(self._index(low), self._index(high))
                 outside = self._conditions
                 self._conditions = outside | {step.range}
@@ -193,7 +175,7 @@ class _KernelRun(interpreter.Interpreter):
                     self._steps_of(body)
                 self._variables.pop(variable, None)
                 self._conditions = outside
-            case Branch(predicate, body):
+            case kn.Branch(predicate, body):
                 if self._holds(predicate):
                     outside = self._enter(predicate)
                     self._steps_of(body)
@@ -208,7 +190,7 @@ class _KernelRun(interpreter.Interpreter):
     def _statement(self, statement: ln.Statement) -> None:
         outer = self._by_first_thread
         if isinstance(statement, ln.Assign | ln.Accumulate):
-            self._by_first_thread = not is_private(statement.target, self._memories)
+            self._by_first_thread = not kn.is_private(statement.target, self._memories)
         elif isinstance(statement, ln.Declare):
             self._by_first_thread = False
         super()._statement(statement)
@@ -220,7 +202,7 @@ class _KernelRun(interpreter.Interpreter):
             return
         axis = THREADS.index(loop.mark)
         if self._launch is None or (values and len(values) > self._launch.threads[axis]):
-            raise Trap("undeclared", f"{len(values)} threads along {AXES[axis]} are more than the block has")
+            raise Trap("undeclared", f"{len(values)} threads along {kn.AXES[axis]} are more than the block has")
         for value in super()._ordered(loop, values):
             self._thread[axis] = value - values.start
             yield value
@@ -229,7 +211,7 @@ class _KernelRun(interpreter.Interpreter):
     # -- checks of accesses -------------------------------------------------------------------------------------------
 
     @property
-    def _memories(self) -> Mapping[int, Memory]:
+    def _memories(self) -> Mapping[int, kn.Memory]:
         return {} if self._launch is None else self._launch.memories
 
     def _current_thread(self) -> Thread:
@@ -278,7 +260,7 @@ class _KernelRun(interpreter.Interpreter):
     def _place(self, cell: ln.Cell) -> tuple[interpreter.Memory, int]:
         memory, address = super()._place(cell)
         where = self._memories.get(cell.buffer.uid)
-        if isinstance(where, Distributed):
+        if isinstance(where, kn.Distributed):
             self._check_register(cell, where, address)
         self._check_vector(cell)
         return memory, address
@@ -297,19 +279,19 @@ class _KernelRun(interpreter.Interpreter):
         if first % lanes:
             raise Trap("alignment", f"{cell.buffer.name} from {first} on is not aligned to {lanes} elements")
 
-    def _check_register(self, cell: ln.Cell, where: Distributed, address: int) -> None:
+    def _check_register(self, cell: ln.Cell, where: kn.Distributed, address: int) -> None:
         """Raise a trap if a register belongs to another thread, or is used for two elements."""
         threads = {axis: index(thread) for axis, thread in self._thread.items()}
         missing = [share.axis for share in where.shares if share is not None and share.axis not in threads]
         if missing:
             raise Trap(
-                "register", f"{cell.buffer.name} at {address} is accessed outside of a loop along {AXES[missing[0]]}"
+                "register", f"{cell.buffer.name} at {address} is accessed outside of a loop along {kn.AXES[missing[0]]}"
             )
         thread = self._current_thread()
         owner = self._owners.setdefault((cell.buffer.uid, address), thread)
         if owner != thread:
             raise Trap("register", f"{cell.buffer.name} at {address} is a register of {owner}, not of {thread}")
-        at, _ = self._positions(in_registers(ln.Cell(cell.buffer, self._as_numbers(cell)), where, threads))
+        at, _ = self._positions(kn.in_registers(ln.Cell(cell.buffer, self._as_numbers(cell)), where, threads))
         slot = 0
         for position, extent in zip(at, where.extents, strict=True):
             slot = slot * extent + position

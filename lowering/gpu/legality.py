@@ -13,15 +13,8 @@ from typing import Final, assert_never
 from atl.core.index import Index, Read, atoms
 from atl.core.marks import BLOCKS, THREADS, LoopMark
 from atl.errors import IllegalMark
+from lowering.gpu import kernels as kn
 from lowering.gpu.folds import folds_in, scalar_changes
-from lowering.gpu.kernels import (
-    AXES,
-    MAX_THREADS,
-    MAX_THREADS_PER_BLOCK,
-    Extents,
-    Fold,
-    axis_of,
-)
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import after
 from lowering.nest.text import TextScope, outermost, show_index
@@ -141,7 +134,7 @@ def is_known_to_host(extent: Index, loops: tuple[ln.For, ...]) -> bool:
 
 def _check_thread_loop(around: _Enclosing, loop: ln.For) -> Iterator[IllegalMark]:
     nest, name, mark = around.nest, loop.variable.name, loop.mark.value
-    axis = axis_of(loop.mark)
+    axis = kn.axis_of(loop.mark)
     extent = (loop.high - loop.low).constant
     if extent is None:
         yield illegal(
@@ -151,9 +144,9 @@ def _check_thread_loop(around: _Enclosing, loop: ln.For) -> Iterator[IllegalMark
             f"a constant extent; it is {show_index(around.scope, loop.high - loop.low)}",
             f's.tile("{name}", 32) moves the mark to the loop within a tile',
         )
-    elif axis is not None and extent > MAX_THREADS[axis]:
+    elif axis is not None and extent > kn.MAX_THREADS[axis]:
         yield _too_many(
-            nest, loop, f"needs {extent} threads", f"at most {MAX_THREADS[axis]} threads along {AXES[axis]}"
+            nest, loop, f"needs {extent} threads", f"at most {kn.MAX_THREADS[axis]} threads along {kn.AXES[axis]}"
         )
 
 
@@ -166,7 +159,7 @@ def _too_many(nest: ln.LoopNest, loop: ln.For, what: str, required: str) -> Ille
 # -- the threads of a block -------------------------------------------------------------------------------------------
 
 
-def threads_of(nest: ln.LoopNest, block: ln.Block) -> Extents:
+def threads_of(nest: ln.LoopNest, block: ln.Block) -> kn.Extents:
     """Return the number of threads that a kernel needs along each axis. Raises `IllegalMark` if there are too many."""
     loops = [s for s in ln.statements(block) if isinstance(s, ln.For) and s.mark in THREADS]
     found = [1, 1, 1]
@@ -174,13 +167,13 @@ def threads_of(nest: ln.LoopNest, block: ln.Block) -> Extents:
         axis = THREADS.index(loop.mark)
         found[axis] = max(found[axis], (loop.high - loop.low).constant or 1)
     x, y, z = found
-    if x * y * z > MAX_THREADS_PER_BLOCK:
+    if x * y * z > kn.MAX_THREADS_PER_BLOCK:
         largest = max(loops, key=lambda loop: (loop.high - loop.low).constant or 0)
         raise _too_many(
             nest,
             largest,
             f"with the other axes a block has {x} * {y} * {z} = {x * y * z} threads",
-            f"at most {MAX_THREADS_PER_BLOCK} threads in a block",
+            f"at most {kn.MAX_THREADS_PER_BLOCK} threads in a block",
         )
     return x, y, z
 
@@ -188,7 +181,7 @@ def threads_of(nest: ln.LoopNest, block: ln.Block) -> Extents:
 # -- scalars that threads fold into -----------------------------------------------------------------------------------
 
 
-def folds_of(nest: ln.LoopNest, loop: ln.For) -> tuple[Fold, ...]:
+def folds_of(nest: ln.LoopNest, loop: ln.For) -> tuple[kn.Fold, ...]:
     """Return the folds of a loop's threads into scalars from outside of the loop.
 
     Raises `IllegalMark` if threads change such a scalar in any other way, since each thread has a copy of it.

@@ -12,27 +12,9 @@ from atl.core.index import Array, Index, Read, atoms
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.predicate import expressions
 from atl.errors import IllegalMark, UnsupportedMark
+from lowering.gpu import kernels as kn
 from lowering.gpu.barriers import BarrierInsertion, Place, RaceInStatement
 from lowering.gpu.folds import all_threads_reach, folds_in, shared_values, within_a_warp
-from lowering.gpu.kernels import (
-    AXES,
-    SHARED_BYTES,
-    Branch,
-    Extents,
-    Fold,
-    HostBlock,
-    HostBranch,
-    HostLoop,
-    HostStep,
-    Kernels,
-    Launch,
-    Memory,
-    Repeat,
-    Run,
-    Step,
-    Steps,
-    steps_of,
-)
 from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
 from lowering.gpu.passes import drop_unread_zeros, store_zeros, vectorize, with_static_capacities
 from lowering.gpu.registers import distribute, refused
@@ -46,7 +28,7 @@ PRIVATE_BYTES: Final = 4 * 1024
 """Memory per thread for buffers that are allocated within loops of threads."""
 
 
-def kernels(nest: ln.LoopNest) -> Kernels:
+def kernels(nest: ln.LoopNest) -> kn.Kernels:
     """Outline the kernels of a loop nest that was lowered for the target "cuda".
 
     Each outermost nest of loops marked `block.x`, `block.y` or `block.z` becomes a launch. Statements outside of such
@@ -65,7 +47,7 @@ def kernels(nest: ln.LoopNest) -> Kernels:
     check_axes(nest)
     _check_extents(nest.output, nest.output.extents)
     place = Place(initial_facts(nest.assumptions, nest.inputs), outermost(nest))
-    return Kernels(nest, _Host(nest).block(nest.body, place))
+    return kn.Kernels(nest, _Host(nest).block(nest.body, place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +56,8 @@ class _Host:
 
     nest: ln.LoopNest
 
-    def block(self, block: ln.Block, place: Place) -> HostBlock:
-        out: list[HostStep] = []
+    def block(self, block: ln.Block, place: Place) -> kn.HostBlock:
+        out: list[kn.HostStep] = []
         alone: list[ln.Statement] = []  # statements for one launch of a single block
         freed: list[ln.Free] = []  # frees to emit after that launch
         declared: set[ln.Scalar] = set()
@@ -114,7 +96,7 @@ class _Host:
         launch()
         return tuple(out)
 
-    def _around_launches(self, statement: ln.For | ln.If, place: Place) -> Iterator[HostStep]:
+    def _around_launches(self, statement: ln.For | ln.If, place: Place) -> Iterator[kn.HostStep]:
         match statement:
             case ln.For(mark=mark) if mark in BLOCKS:
                 yield from self._grid(statement, (), place)
@@ -122,13 +104,13 @@ class _Host:
                 self._check_host(statement, (low, high), f"the loop {variable.name}")
                 _, scope = place.scope.bind(variable, variable.name)
                 inside = Place(place.facts.assume(statement.range), scope)
-                yield HostLoop(variable, low, high, self.block(body, inside))
+                yield kn.HostLoop(variable, low, high, self.block(body, inside))
             case ln.If(predicate, body):
                 self._check_host(statement, tuple(expressions(predicate)), "a condition")
                 inside = replace(place, facts=place.facts.assume(predicate))
-                yield HostBranch(predicate, self.block(body, inside))
+                yield kn.HostBranch(predicate, self.block(body, inside))
 
-    def _grid(self, loop: ln.For, around: tuple[ln.For, ...], place: Place) -> Iterator[Launch]:
+    def _grid(self, loop: ln.For, around: tuple[ln.For, ...], place: Place) -> Iterator[kn.Launch]:
         """Yield the launches of a nest of loops of blocks: one for each innermost loop of blocks."""
         grid = (*around, ln.with_body(loop, ()))
         _, scope = place.scope.bind(loop.variable, loop.variable.name)
@@ -221,13 +203,13 @@ class _Kernel:
     nest: ln.LoopNest
     grid: tuple[ln.For, ...]
 
-    def launch(self, block: ln.Block, place: Place) -> Launch:
+    def launch(self, block: ln.Block, place: Place) -> kn.Launch:
         extents = threads_of(self.nest, block)
         block = store_zeros(with_static_capacities(block, place.facts), place.facts, place.scope)
         block = drop_unread_zeros(block, place.facts, place.scope)
         memories = dict(self._memories(block, in_threads=False))
         steps = self._steps(block, extents, memories)
-        for step in steps_of(steps):
+        for step in kn.steps_of(steps):
             if isinstance(step, ln.Allocate) and step.mark is LetMark.REGISTERS:
                 memories[step.buffer.uid] = distribute(self.nest, step, steps, place, extents)
         self._check_memory(block, memories, extents)
@@ -236,22 +218,22 @@ class _Kernel:
         except RaceInStatement as error:
             raise self._data_race(error) from None
         steps, wide = vectorize(steps, place.facts, memories)
-        return Launch(self.grid, extents, steps, memories, wide)
+        return kn.Launch(self.grid, extents, steps, memories, wide)
 
-    def _steps(self, block: ln.Block, extents: Extents, memories: Mapping[int, Memory]) -> Steps:
-        out: list[Step] = []
+    def _steps(self, block: ln.Block, extents: kn.Extents, memories: Mapping[int, kn.Memory]) -> kn.Steps:
+        out: list[kn.Step] = []
         for statement in block:
             match statement:
                 case ln.For(mark=mark) if mark in THREADS:
                     folds = folds_of(self.nest, statement)
                     self._check_folds(statement, folds, extents)
-                    out.append(Run(statement, folds))
+                    out.append(kn.Run(statement, folds))
                 case ln.For(variable, low, high, body, mark):
-                    out.append(Repeat(variable, low, high, self._steps(body, extents, memories), mark))
+                    out.append(kn.Repeat(variable, low, high, self._steps(body, extents, memories), mark))
                 case ln.If(predicate, body):
-                    out.append(Branch(predicate, self._steps(body, extents, memories)))
+                    out.append(kn.Branch(predicate, self._steps(body, extents, memories)))
                 case ln.Assign() | ln.Accumulate():
-                    out.append(Run(statement))
+                    out.append(kn.Run(statement))
                 case ln.Allocate(buffer, capacity, zeroed=True) if memories[buffer.uid] == "shared":
                     # Shared memory is uninitialised.
                     out += [replace(statement, zeroed=False), ln.Clear(buffer, capacity, zeroed=True)]
@@ -261,7 +243,7 @@ class _Kernel:
                     assert_never(statement)
         return tuple(out)
 
-    def _memories(self, block: ln.Block, *, in_threads: bool) -> Iterator[tuple[int, Memory]]:
+    def _memories(self, block: ln.Block, *, in_threads: bool) -> Iterator[tuple[int, kn.Memory]]:
         for statement in block:
             match statement:
                 case ln.For(mark=mark, body=body):
@@ -336,7 +318,7 @@ class _Kernel:
                 _, scope = scope.bind(s.variable, s.variable.name)
         return scope
 
-    def _folds_through_shared(self, block: ln.Block, extents: Extents) -> dict[tuple[str, str, int], ln.For]:
+    def _folds_through_shared(self, block: ln.Block, extents: kn.Extents) -> dict[tuple[str, str, int], ln.For]:
         """Map each fold that needs shared memory (operation, dtype, number of values) to its first loop."""
         found: dict[tuple[str, str, int], ln.For] = {}
         for loop in ln.statements(block):
@@ -346,12 +328,12 @@ class _Kernel:
                         found.setdefault((fold.op, fold.into.dtype, count), loop)
         return found
 
-    def _check_memory(self, block: ln.Block, memories: Mapping[int, Memory], extents: Extents) -> None:
+    def _check_memory(self, block: ln.Block, memories: Mapping[int, kn.Memory], extents: kn.Extents) -> None:
         """Raise `UnsupportedMark` if the buffers exceed the shared memory of a block, or the memory of a thread."""
         made = [s for s in ln.statements(block) if isinstance(s, ln.Allocate)]
         folds = self._folds_through_shared(block, extents)
         to_fold = sum(dtypes.bytes_of(count, dtype) or 0 for _, dtype, count in folds)
-        for where, limit, owner in (("shared", SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
+        for where, limit, owner in (("shared", kn.SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
             held = [s for s in made if memories[s.buffer.uid] == where]
             of_folds = to_fold if where == "shared" else 0
             if sum(ln.bytes_of(s) or 0 for s in held) + of_folds <= limit:
@@ -385,7 +367,7 @@ class _Kernel:
             ),
         )
 
-    def _check_folds(self, loop: ln.For, folds: tuple[Fold, ...], extents: Extents) -> None:
+    def _check_folds(self, loop: ln.For, folds: tuple[kn.Fold, ...], extents: kn.Extents) -> None:
         """Raise `IllegalMark` for a fold over more than a part of a warp in a loop that not all threads reach."""
         done = {fold.into for fold in folds}
         for inner in ln.statements(loop.body):
@@ -400,8 +382,8 @@ class _Kernel:
                             "folds over more threads need a barrier",
                         )
 
-    def _cannot_fold(self, loop: ln.For, fold: Fold, required: str) -> IllegalMark:
-        name, axes = loop.variable.name, ", ".join(AXES[axis] for axis in fold.axes)
+    def _cannot_fold(self, loop: ln.For, fold: kn.Fold, required: str) -> IllegalMark:
+        name, axes = loop.variable.name, ", ".join(kn.AXES[axis] for axis in fold.axes)
         return illegal(
             self.nest,
             loop,

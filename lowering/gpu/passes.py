@@ -9,39 +9,9 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from atl.core.index import (
-    ONE,
-    ZERO,
-    AnyAtom,
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    constant,
-    factor_of,
-    index,
-    map_leaves,
-    polynomial,
-)
+from atl.core import index as ix
+from atl.core import predicate as pred
 from atl.core.marks import LetMark, LoopMark
-from atl.core.predicate import (
-    FALSE,
-    TRUE,
-    Predicate,
-    at_most,
-    conjunction,
-    conjuncts,
-    equal,
-    less,
-    negation,
-    substitute,
-    within,
-)
 from atl.prove import Facts, proves, upper_bound
 from lowering.gpu.kernels import Barrier, Branch, Memory, Repeat, Run, Step, Steps, Wide, WideLoad
 from lowering.nest import loopnest as ln
@@ -64,31 +34,31 @@ def _statement(statement: ln.Statement, facts: Facts) -> ln.Statement:
             return ln.If(predicate, with_static_capacities(body, facts.assume(predicate)))
         case ln.Allocate(capacity=capacity):
             bound = _least_constants(capacity)
-            is_bound = bound.constant is not None and proves(facts, at_most(capacity, bound))
+            is_bound = bound.constant is not None and proves(facts, pred.at_most(capacity, bound))
             return replace(statement, capacity=bound) if is_bound else statement
         case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
             return statement
     assert_never(statement)
 
 
-def _least_constants(e: Index) -> Index:
+def _least_constants(e: ix.Index) -> ix.Index:
     """Replace each minimum by its least constant operand, if it has one."""
-    total = constant(0)
+    total = ix.constant(0)
     for monomial, coefficient in e.terms:
-        product = constant(coefficient)
+        product = ix.constant(coefficient)
         for atom in monomial:
             product = product * _of_atom(atom)
         total = total + product
     return total
 
 
-def _of_atom(atom: AnyAtom) -> Index:
+def _of_atom(atom: ix.AnyAtom) -> ix.Index:
     match atom:
-        case Extremum("min", choices):
+        case ix.Extremum("min", choices):
             constants = [choice.constant for choice in choices if choice.constant is not None]
-            return constant(min(constants)) if constants else index(atom)
-        case Extremum() | Xor() | Size() | Var() | Bound() | Quotient() | Read():
-            return index(atom)
+            return ix.constant(min(constants)) if constants else ix.index(atom)
+        case ix.Extremum() | ix.Xor() | ix.Size() | ix.Var() | ix.Bound() | ix.Quotient() | ix.Read():
+            return ix.index(atom)
     assert_never(atom)
 
 
@@ -123,7 +93,7 @@ def _is_read(store: Access, accesses: list[Access]) -> bool:
         ):
             continue
         assert isinstance(other, ln.Cell)
-        if not proves(same_cell_facts(cell.pairs, store.facts, other.pairs, access.facts, access.loops), FALSE):
+        if not proves(same_cell_facts(cell.pairs, store.facts, other.pairs, access.facts, access.loops), pred.FALSE):
             return True
     return False
 
@@ -249,7 +219,7 @@ class _Loop:
                 return None
         assert_never(statement)
 
-    def _scalar(self, e: ln.ScalarExpr, facts: Facts, under: tuple[Predicate, ...]) -> ln.ScalarExpr | None:
+    def _scalar(self, e: ln.ScalarExpr, facts: Facts, under: tuple[pred.Predicate, ...]) -> ln.ScalarExpr | None:
         match e:
             case ln.Load(source):
                 if isinstance(source, ln.Cell) and self._is_wide(source, facts):
@@ -266,7 +236,7 @@ class _Loop:
                 if same is None:
                     return None
                 first = self._scalar(left, facts.assume(same), (*under, same))
-                no = negation(same)
+                no = pred.negation(same)
                 second = self._scalar(right, facts.assume(no), (*under, no))
                 return None if first is None or second is None else replace(e, predicate=same, left=first, right=second)
             case ln.Convert(argument):
@@ -280,12 +250,12 @@ class _Loop:
         count = Counter(load.cell for load in loads)
         return tuple(load for load in loads if count[load.cell] == 1)
 
-    def _first(self, leaf: Leaf) -> Index:
-        return self.loop.low if leaf == self.loop.variable else index(leaf)
+    def _first(self, leaf: ix.Leaf) -> ix.Index:
+        return self.loop.low if leaf == self.loop.variable else ix.index(leaf)
 
-    def _same(self, predicate: Predicate, facts: Facts) -> Predicate | None:
+    def _same(self, predicate: pred.Predicate, facts: Facts) -> pred.Predicate | None:
         """Return the condition of the first iteration if it is proved equivalent to that of all iterations."""
-        first = substitute(predicate, self._first)
+        first = pred.substitute(predicate, self._first)
         if first == predicate:
             return predicate
         holds = proves(facts.assume(first), predicate) and proves(facts.assume(predicate), first)
@@ -298,34 +268,34 @@ class _Loop:
         address = cell.address
         if self.lanes * np.dtype(cell.buffer.dtype).itemsize not in WIDTHS or self.lanes == 1:
             return False
-        if factor_of(address, self.loop.variable) != ONE:
+        if ix.factor_of(address, self.loop.variable) != ix.ONE:
             return False
-        return is_multiple(map_leaves(address, self._first), self.lanes, facts)
+        return is_multiple(ix.map_leaves(address, self._first), self.lanes, facts)
 
 
-def is_multiple(e: Index, of: int, facts: Facts) -> bool:
+def is_multiple(e: ix.Index, of: int, facts: Facts) -> bool:
     """Return whether an index is proved to be a multiple of a number: each of its terms, or their remaining sum."""
     rest = {}
-    known: dict[AnyAtom, bool] = {}
+    known: dict[ix.AnyAtom, bool] = {}
     for atoms, coefficient in e.terms:
         if coefficient % of == 0:
             continue
         for atom in atoms:
             if atom not in known:
-                known[atom] = _is_zero(index(atom) % of, facts)
+                known[atom] = _is_zero(ix.index(atom) % of, facts)
         if not any(known[atom] for atom in atoms):
             rest[atoms] = coefficient
-    return not rest or _is_zero(polynomial(rest) % of, facts)
+    return not rest or _is_zero(ix.polynomial(rest) % of, facts)
 
 
-def _is_zero(e: Index, facts: Facts) -> bool:
-    return e == ZERO or proves(facts, equal(e, ZERO))
+def _is_zero(e: ix.Index, facts: Facts) -> bool:
+    return e == ix.ZERO or proves(facts, pred.equal(e, ix.ZERO))
 
 
-def lanes_of(loop: ln.For) -> Iterator[Index]:
+def lanes_of(loop: ln.For) -> Iterator[ix.Index]:
     """Yield the values of a loop's variable, one for each lane."""
     for lane in range((loop.high - loop.low).constant or 0):
-        yield loop.low + constant(lane)
+        yield loop.low + ix.constant(lane)
 
 
 # -- stores of zeros --------------------------------------------------------------------------------------------------
@@ -395,7 +365,7 @@ def _stores(block: ln.Block, allocate: ln.Allocate, loops: tuple[ln.For, ...]) -
                 assert_never(statement)
 
 
-def _remaining(store: _Store, rest: ln.Block, facts: Facts, scope: TextScope) -> Predicate | None:
+def _remaining(store: _Store, rest: ln.Block, facts: Facts, scope: TextScope) -> pred.Predicate | None:
     """Return the conditions to keep if the store reaches each cell that `rest` reads exactly once, else None.
 
     The store reaches as many cells as a box has, all within the box, and no cell twice. Along each dimension the box
@@ -415,31 +385,33 @@ def _remaining(store: _Store, rest: ln.Block, facts: Facts, scope: TextScope) ->
     if ln.elements(tuple(box)).constant != times or not _is_within(target, inside, box):
         return None
     twice = same_cell_facts(target.pairs, inside, target.pairs, inside, variables)
-    if not all(proves(twice, equal(index(variable), other_run(variable))) for variable in variables):
+    if not all(proves(twice, pred.equal(ix.index(variable), other_run(variable))) for variable in variables):
         return None
     read = (access for s in rest for access in accesses_of(s, facts, scope) if access.how == "read")
     cells = [(access.storage, access.facts) for access in read if ln.accessed(access.storage) == ln.accessed(target)]
     if not all(isinstance(cell, ln.Cell) and _is_within(cell, known, box) for cell, known in cells):
         return None
     out = [(at, extent, most) for (at, extent), most in zip(target.pairs, box, strict=True) if most != extent]
-    beyond = [less(at, extent) for at, extent, most in out if not proves(facts, at_most(most, extent))]
-    return conjunction(beyond)
+    beyond = [pred.less(at, extent) for at, extent, most in out if not proves(facts, pred.at_most(most, extent))]
+    return pred.conjunction(beyond)
 
 
-def _is_within(cell: ln.Cell, facts: Facts, box: Sequence[Index]) -> bool:
+def _is_within(cell: ln.Cell, facts: Facts, box: Sequence[ix.Index]) -> bool:
     pairs = zip(cell.pairs, box, strict=True)
-    return all(proves(facts, within(ZERO, position, extent)) for (position, _), extent in pairs)
+    return all(proves(facts, pred.within(ix.ZERO, position, extent)) for (position, _), extent in pairs)
 
 
 def _with_zeros(
-    statement: ln.Statement, store: ln.Assign, kept: Predicate, conditions: tuple[Predicate, ...]
+    statement: ln.Statement, store: ln.Assign, kept: pred.Predicate, conditions: tuple[pred.Predicate, ...]
 ) -> ln.Statement:
     """Return the statement with the store made unconditional, of a zero where a condition fails; `kept` is kept."""
     if statement is store:
-        left = [part for condition in conditions for part in conjuncts(condition) if part not in conjuncts(kept)]
-        value = ln.Choose(conjunction(left), store.value, ln.Number(0, store.value.dtype)) if left else store.value
+        left = [
+            part for condition in conditions for part in pred.conjuncts(condition) if part not in pred.conjuncts(kept)
+        ]
+        value = ln.Choose(pred.conjunction(left), store.value, ln.Number(0, store.value.dtype)) if left else store.value
         stored = replace(store, value=value)
-        return stored if kept == TRUE else ln.If(kept, (stored,))
+        return stored if kept == pred.TRUE else ln.If(kept, (stored,))
     match statement:
         case ln.For(body=body) if _contains(statement, store):
             return ln.with_body(statement, tuple(_with_zeros(s, store, kept, conditions) for s in body))

@@ -11,19 +11,8 @@ from atl.core.marks import THREADS
 from atl.core.predicate import within
 from atl.errors import IllegalMark
 from atl.prove import Facts, proves
+from lowering.gpu import kernels as kn
 from lowering.gpu.barriers import Place
-from lowering.gpu.kernels import (
-    AXES,
-    Barrier,
-    Branch,
-    Distributed,
-    Extents,
-    Repeat,
-    Run,
-    Share,
-    Steps,
-    divided,
-)
 from lowering.nest.accesses import Access, accesses_of, after
 from lowering.nest.loopnest import Allocate, Cell, Clear, Declare, For, Free, LoopNest, Statement, statements
 from lowering.nest.tiles import step
@@ -43,13 +32,15 @@ class _Access:
         return self.access.facts
 
 
-def distribute(nest: LoopNest, allocate: Allocate, steps: Steps, place: Place, extents: Extents) -> Distributed:
+def distribute(
+    nest: LoopNest, allocate: Allocate, steps: kn.Steps, place: Place, extents: kn.Extents
+) -> kn.Distributed:
     """Distribute a buffer marked `registers` over the threads of a block. Raises `IllegalMark` if it cannot be."""
     shape = [extent.constant for extent in allocate.buffer.extents]
     constant_shape = [extent for extent in shape if extent is not None]
     if len(constant_shape) < len(shape):
         raise refused(nest, allocate, "its size is not constant", "constant extents")
-    found: tuple[Share | None, ...] | None = None
+    found: tuple[kn.Share | None, ...] | None = None
     first: _Access | None = None
     for access in _accesses(steps, place, allocate.buffer.uid):
         shares = tuple(_share(access, position) for position, _ in access.cell.pairs)
@@ -61,10 +52,10 @@ def distribute(nest: LoopNest, allocate: Allocate, steps: Steps, place: Place, e
         found, first = shares, first or access
     shares = found if found is not None else (None,) * len(shape)
     local = (_local_extent(extent, share) for extent, share in zip(constant_shape, shares, strict=True))
-    return Distributed(shares, tuple(local))
+    return kn.Distributed(shares, tuple(local))
 
 
-def _local_extent(extent: int, share: Share | None) -> int:
+def _local_extent(extent: int, share: kn.Share | None) -> int:
     """Return the number of elements of a dimension in each thread."""
     if share is None:
         return extent
@@ -76,7 +67,7 @@ def _local_extent(extent: int, share: Share | None) -> int:
     assert_never(share.how)
 
 
-def _share(access: _Access, position: Index) -> Share | None:
+def _share(access: _Access, position: Index) -> kn.Share | None:
     """Return the distribution of a position, or None if it is not distributed."""
     for axis, (thread, loop) in access.threads.items():
         factor = step(position, loop.variable)
@@ -84,26 +75,26 @@ def _share(access: _Access, position: Index) -> Share | None:
             continue
         rest = position - thread * factor
         if proves(access.facts, within(ZERO, rest, constant(factor))):
-            return Share(axis, "blocked", factor)
+            return kn.Share(axis, "blocked", factor)
         count = (loop.high - loop.low).constant
-        if factor == 1 and count is not None and divided(rest, count) is not None:
-            return Share(axis, "cyclic", count)
+        if factor == 1 and count is not None and kn.divided(rest, count) is not None:
+            return kn.Share(axis, "cyclic", count)
     return None
 
 
-def _accesses(steps: Steps, place: Place, uid: int) -> Iterator[_Access]:
+def _accesses(steps: kn.Steps, place: Place, uid: int) -> Iterator[_Access]:
     for step_ in steps:
         match step_:
-            case Run(statement):
+            case kn.Run(statement):
                 yield from _in_statement(statement, place, uid)
             case Declare():
                 yield from _in_statement(step_, place, uid)
-            case Repeat(variable, body=body):
+            case kn.Repeat(variable, body=body):
                 _, scope = place.scope.bind(variable, variable.name)
                 yield from _accesses(body, Place(place.facts.assume(step_.range), scope), uid)
-            case Branch(predicate, body):
+            case kn.Branch(predicate, body):
                 yield from _accesses(body, replace(place, facts=place.facts.assume(predicate)), uid)
-            case Allocate() | Clear() | Free() | Barrier():
+            case Allocate() | Clear() | Free() | kn.Barrier():
                 pass
             case _:
                 assert_never(step_)
@@ -142,8 +133,8 @@ def _unknown_thread(nest: LoopNest, allocate: Allocate, access: _Access, axis: i
     return refused(
         nest,
         allocate,
-        f"the index in `{access.access.text}` does not determine a thread along {AXES[axis]}",
-        f"an index c*t + r with 0 <= r < c, or t + c*r, where t is the loop marked thread.{AXES[axis]}: a register "
+        f"the index in `{access.access.text}` does not determine a thread along {kn.AXES[axis]}",
+        f"an index c*t + r with 0 <= r < c, or t + c*r, where t is the loop marked thread.{kn.AXES[axis]}: a register "
         "belongs to one thread",
     )
 

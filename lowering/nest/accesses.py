@@ -241,4 +241,7 @@ def _is_of(access: Access, buffer: Buffer) -> bool:
 
 
 def _pairs(access: Access) -> Pairs:
-    return access.storage.pairs if isinstance(access.storage, Cell) else ()
+    """Return the pairs that identify the accessed element in memory; rows that are computed in place share it."""
+    if not isinstance(access.storage, Cell):
+        return ()
+    return access.storage.pairs[1:] if access.storage.buffer.in_place else access.storage.pairs

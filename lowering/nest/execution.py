@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from atl.core.index import Index, Var
 from atl.core.marks import BLOCKS, LoopMark
-from atl.core.terms import BinaryOp
+from atl.core.operations import BinaryOp
 from atl.errors import ATLError
 from lowering.nest.loopnest import Block, For
 from lowering.nest.marked_loops import (

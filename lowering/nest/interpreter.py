@@ -23,9 +23,9 @@ import numpy.typing as npt
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
 from atl.core.marks import CONCURRENT
 from atl.core.node import Identity
+from atl.core.operations import BinaryOp, UnaryOp
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.predicate import Any as AnyOf
-from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import TooLarge
 from atl.meaning.scalars import Machine
 from lowering.nest import loopnest as ln
@@ -54,6 +54,7 @@ class Memory:
     cells: dict[int, Any] = field(default_factory=dict)
     held: dict[int, tuple[int, bool]] = field(default_factory=dict)  # circular buffer: place -> its row, and if zeroed
     owners: dict[int, int] = field(default_factory=dict)  # address -> the buffer whose value is in the cell
+    stored_in: dict[int, int] = field(default_factory=dict)  # buffer in place: address -> the row of the last store
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +328,9 @@ class Interpreter:
             case ln.Cell(buffer):
                 memory, address = self._place(target)
                 self._touch(buffer, address, memory.made, "write")
-                if address in memory.cells and memory.owners[address] == buffer.uid:
+                if buffer.in_place:
+                    self._replace(target, memory, address)
+                elif address in memory.cells and memory.owners[address] == buffer.uid:
                     raise Trap("overwritten", f"{buffer.name} at {address} is assigned, but has a value already")
                 memory.cells[address], memory.owners[address] = value, buffer.uid
 
@@ -344,9 +347,18 @@ class Interpreter:
                 if address not in memory.cells and (op not in ("add", "sub") or not self._is_zero(target)):
                     raise Trap("uninitialised", f"{op} to {buffer.name} at {address}, which has no value")
                 self._check_owner(buffer, memory, address)
+                if buffer.in_place:  # an assignment that copied the element of the row before is dropped
+                    memory.stored_in[address] = self._index(target.pairs[0][0])
                 old = memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
                 memory.cells[address] = self._scalars.binary(op, buffer.dtype, old, value)
                 memory.owners[address] = buffer.uid
+
+    def _replace(self, target: ln.Cell, memory: Memory, address: int) -> None:
+        """Record a store to an element of a buffer in place, which replaces that of an earlier row."""
+        row, before = self._index(target.pairs[0][0]), memory.stored_in.get(address, -1)
+        if before >= row:
+            raise Trap("overwritten", f"{target.buffer.name} at {address}, of row {before}, is assigned in row {row}")
+        memory.stored_in[address] = row
 
     def _check_owner(self, buffer: ln.Buffer, memory: Memory, address: int) -> None:
         if memory.owners.get(address, buffer.uid) != buffer.uid and address in memory.cells:
@@ -372,6 +384,7 @@ class Interpreter:
         for address in [address for address in memory.cells if address < count]:
             del memory.cells[address]
         memory.held.clear()
+        memory.stored_in.clear()
 
     def _begin(self, cleared: ln.Clear, row: int) -> None:
         """Start a row of a circular buffer, which replaces the row at its place."""
@@ -390,6 +403,8 @@ class Interpreter:
     def _is_zero(self, cell: ln.Cell) -> bool:
         """Return whether a cell without a value reads as zero."""
         memory = self._memory(cell.buffer)
+        if cell.buffer.in_place:
+            return False
         if cell.buffer.rows:
             return memory.held[self._index(cell.pairs[0][0]) % cell.buffer.rows][1]
         return self._index(cell.address) < memory.zeroed
@@ -431,6 +446,8 @@ class Interpreter:
     def _turn(self, buffer: ln.Buffer, at: tuple[int, ...], memory: Memory) -> tuple[int, ...]:
         """Return the position of an element in a circular buffer. Raises `Trap` if its row is not there."""
         row, *rest = at
+        if buffer.in_place:
+            return (0, *rest)
         held, _ = memory.held.get(row % buffer.rows, (None, False))
         if held != row:
             found = "no row" if held is None else f"row {held}"
@@ -465,6 +482,8 @@ class Interpreter:
                 return scalars.unary(cast(UnaryOp, op), dtype, self._value(x))
             case ln.Apply(op, (x, y), dtype):
                 return scalars.binary(cast(BinaryOp, op), dtype, self._value(x), self._value(y))
+            case ln.Apply("where", (test, x, y)):
+                return scalars.where(self._value(test), self._value(x), self._value(y))
             case ln.Apply(op, arguments):
                 raise AssertionError(f"{op} of {len(arguments)} arguments")
             case ln.Choose(predicate, left, right):
@@ -494,6 +513,8 @@ class Interpreter:
                 if address not in memory.cells and not self._is_zero(source):
                     raise Trap("uninitialised", f"a read of {buffer.name} at {address}, which has no value")
                 self._check_owner(buffer, memory, address)
+                if buffer.in_place and (later := memory.stored_in[address]) > (row := self._index(source.pairs[0][0])):
+                    raise Trap("ring", f"row {row} of {buffer.name} is read, but row {later} is at its place")
                 return memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
 
     # -- indices ------------------------------------------------------------------------------------------------------

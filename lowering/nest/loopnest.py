@@ -18,30 +18,14 @@ from operator import is_
 from typing import Final, Literal, TypeAlias, TypeVar, assert_never
 
 from atl.core import dtypes
-from atl.core.dtypes import is_integer, range_of
-from atl.core.index import (
-    ONE,
-    ZERO,
-    AnyAtom,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    constant,
-    floordiv,
-    index,
-    map_leaves,
-)
+from atl.core import index as ix
+from atl.core.dtypes import range_of
+from atl.core.index import index
 from atl.core.marks import LetMark, LoopMark
+from atl.core.operations import Arithmetic, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, negation, substitute, within
 from atl.core.reshape_definitions import Pairs
-from atl.core.terms import BinaryOp, Monoid, UnaryOp
+from atl.core.terms import Monoid
 from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
 from lowering.targets.capabilities import MarkedBinder, Storage
@@ -53,6 +37,8 @@ class Buffer:
 
     With `rows`, the buffer is circular (storage folding). It holds that many consecutive rows, which are the elements
     along its first dimension; row r is at r mod `rows`. `Clear` starts a row and replaces the one at that place.
+    Without `Clear`, a buffer of one row that is computed `in_place` has elements of several rows: each store replaces
+    the element of an earlier row, and an element without a store in a row is that of the row before.
 
     With a `home`, the buffer aliases that other buffer, which has the same shape. An element is valid until another
     tensor in that storage overwrites it.
@@ -61,15 +47,16 @@ class Buffer:
     uid: int
     name: str = field(hash=False)
     dtype: str = field(hash=False)
-    extents: tuple[Index, ...] = field(hash=False)
+    extents: tuple[ix.Index, ...] = field(hash=False)
     role: Literal["input", "output", "local"] = field(default="local", hash=False)
     rows: int = field(default=0, hash=False)
+    in_place: bool = field(default=False, hash=False)
     home: Buffer | None = field(default=None, hash=False)
 
     @property
-    def allocated_extents(self) -> tuple[Index, ...]:
+    def allocated_extents(self) -> tuple[ix.Index, ...]:
         """The extents of the allocated storage: those of the tensor, or those of the rows of a circular buffer."""
-        return (constant(self.rows), *self.extents[1:]) if self.rows else self.extents
+        return (ix.constant(self.rows), *self.extents[1:]) if self.rows else self.extents
 
     @property
     def storage(self) -> Buffer:
@@ -83,7 +70,7 @@ class Cell:
 
     buffer: Buffer
     pairs: Pairs
-    _address: Index | None = field(default=None, init=False, repr=False, compare=False)
+    _address: ix.Index | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def memory_pairs(self) -> Pairs:
@@ -92,10 +79,10 @@ class Cell:
         if not rows:
             return self.pairs
         (row, _), *rest = self.pairs
-        return ((row - floordiv(row, constant(rows)) * rows, constant(rows)), *rest)
+        return ((row - ix.floordiv(row, ix.constant(rows)) * rows, ix.constant(rows)), *rest)
 
     @property
-    def address(self) -> Index:
+    def address(self) -> ix.Index:
         """The flat, row-major address (`flatten_index` of §4.4.2), cached."""
         known = self._address
         if known is None:
@@ -104,19 +91,19 @@ class Cell:
         return known
 
 
-def flat(pairs: Pairs) -> Index:
+def flat(pairs: Pairs) -> ix.Index:
     """Return the row-major address of the indices in `pairs`, by Horner's rule."""
     if not pairs:
-        return ZERO
+        return ix.ZERO
     address, _ = pairs[0]
     for position, extent in pairs[1:]:
         address = address * extent + position
     return address
 
 
-def elements(extents: tuple[Index, ...]) -> Index:
+def elements(extents: tuple[ix.Index, ...]) -> ix.Index:
     """Return the number of elements of a tensor of this shape."""
-    product = ONE
+    product = ix.ONE
     for extent in extents:
         product = product * extent
     return product
@@ -139,9 +126,18 @@ def key(storage: Buffer | Scalar) -> Hashable:
     return storage.name if storage.role == "input" else ("buffer", storage.uid)
 
 
+def row_key(buffer: Buffer, row: ix.Index) -> Hashable:
+    """Return a key that identifies a row of a circular buffer, while that row is in it."""
+    return ("row", buffer.uid, row)
+
+
 def accessed(at: Cell | Scalar) -> Hashable:
     """Return the key of the buffer or scalar variable that a store or load accesses."""
     return key(at.buffer if isinstance(at, Cell) else at)
+
+
+ScalarOp: TypeAlias = UnaryOp | BinaryOp | Literal["where"]
+"""Operations of one, two and three operands."""
 
 
 # -- scalar expressions -----------------------------------------------------------------------------------------------
@@ -170,15 +166,15 @@ class Load:
 class FromIndex:
     """An index expression as a scalar."""
 
-    index: Index
+    index: ix.Index
     dtype: str
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An operation whose operands and result have one element type."""
+    """An operation. `dtype` is the type of the result, and of operands but for comparisons and choices."""
 
-    op: UnaryOp | BinaryOp
+    op: ScalarOp
     arguments: tuple[ScalarExpr, ...]
     dtype: str
 
@@ -218,9 +214,9 @@ class For:
     `lines` to the cache lines that it stores, or to the reason why it stores none.
     """
 
-    variable: Var
-    low: Index
-    high: Index
+    variable: ix.Var
+    low: ix.Index
+    high: ix.Index
     body: Block
     mark: LoopMark = LoopMark.NONE
     binder: Path | None = None
@@ -265,7 +261,7 @@ class Accumulate:
     """target = target op value. A cell without a value counts as zero; `op` must then be "add" or "sub"."""
 
     target: Cell | Scalar
-    op: BinaryOp
+    op: Arithmetic
     value: ScalarExpr
 
 
@@ -288,7 +284,7 @@ class Allocate:
     """
 
     buffer: Buffer
-    capacity: Index
+    capacity: ix.Index
     storage: Storage = "heap"
     zeroed: bool = True
     mark: LetMark = LetMark.NONE
@@ -305,9 +301,9 @@ class Clear:
     """
 
     buffer: Buffer
-    count: Index
+    count: ix.Index
     zeroed: bool = True
-    row: Index | None = None
+    row: ix.Index | None = None
 
     @property
     def row_start(self) -> Cell | None:
@@ -315,7 +311,7 @@ class Clear:
         if self.row is None:
             return None
         first, *rest = self.buffer.extents
-        return Cell(self.buffer, ((self.row, first), *((ZERO, extent) for extent in rest)))
+        return Cell(self.buffer, ((self.row, first), *((ix.ZERO, extent) for extent in rest)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +339,7 @@ class CacheLines:
     the store within the streamed loop, and the width.
     """
 
-    first: Var
+    first: ix.Var
     width: int
     buffers: tuple[Buffer, ...]
 
@@ -389,6 +385,22 @@ class FailedMark:
 
 
 @dataclass(frozen=True, slots=True)
+class RowStorage:
+    """The storage of a recurrence in a local buffer, and the reason why it is not smaller.
+
+    `rows` is the number of rows that are kept, 0 for all. One row is computed in place.
+    """
+
+    name: str
+    rows: int
+    reason: str
+
+    def __str__(self) -> str:
+        kept = {0: "all rows are kept", 1: "one row is kept"}.get(self.rows, f"{self.rows} rows are kept")
+        return f"{self.name}: {kept}; {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class LoopNest:
     """A lowered program. `sizes` are the parameters, in order. `assumptions` hold for the sizes of every call.
 
@@ -403,24 +415,28 @@ class LoopNest:
     - `in_place`: inputs, not in `inputs`, whose elements are in the output when the nest starts.
     - `strict`: the positions of merges whose keys are proved to increase strictly. Keys of other positions never
       decrease, and each merge has at most one such position. The loop-nest interpreter traps violations.
+    - `recurrences`: the loops that compute the rows of recurrences in order, until a pass has split them.
+    - `row_storage`: the storage of recurrences in local buffers.
     - `origins`: the paths in the program of the binders that loops came from, by loop variable, if `lower` was called
       with `origins`. They are ignored by equality.
     """
 
     name: str
     sizes: tuple[str, ...]
-    inputs: tuple[Array, ...]
+    inputs: tuple[ix.Array, ...]
     output: Buffer
     body: Block
     assumptions: tuple[Predicate, ...] = field(default=())
     complete: bool = False
-    nonnegative_numerators: frozenset[tuple[Conditions, Index]] = frozenset()
+    nonnegative_numerators: frozenset[tuple[Conditions, ix.Index]] = frozenset()
     marks: tuple[MarkedBinder, ...] = ()
     refused: tuple[FailedMark, ...] = ()
     vector_bytes: int = VECTOR_BYTES
     in_place: tuple[Buffer, ...] = ()
-    strict: frozenset[Var] = frozenset()
-    origins: Mapping[Var, Path] = field(default_factory=dict, compare=False, repr=False)
+    strict: frozenset[ix.Var] = frozenset()
+    recurrences: frozenset[ix.Var] = frozenset()
+    row_storage: tuple[RowStorage, ...] = ()
+    origins: Mapping[ix.Var, Path] = field(default_factory=dict, compare=False, repr=False)
 
 
 def checked_nest(value: object) -> LoopNest:
@@ -505,7 +521,7 @@ def opposite(statement: Statement, following: Statement) -> bool:
     )
 
 
-def numerators(expression: Index) -> Iterator[Index]:
+def numerators(expression: ix.Index) -> Iterator[ix.Index]:
     """Yield the numerators of all quotients in the expression, inner ones first.
 
     A read of an index array computes a flat address, so the extents of the array are included.
@@ -515,18 +531,18 @@ def numerators(expression: Index) -> Iterator[Index]:
             yield from _numerators_in(atom)
 
 
-def _numerators_in(atom: AnyAtom) -> Iterator[Index]:
+def _numerators_in(atom: ix.AnyAtom) -> Iterator[ix.Index]:
     match atom:
-        case Size() | Var() | Bound():
+        case ix.Size() | ix.Var() | ix.Bound():
             return
-        case Quotient(numerator, denominator):
+        case ix.Quotient(numerator, denominator):
             yield from numerators(numerator)
             yield from numerators(denominator)
             yield numerator
-        case Extremum(_, parts) | Xor(parts):
+        case ix.Extremum(_, parts) | ix.Xor(parts):
             for part in parts:
                 yield from numerators(part)
-        case Read(array, indices):
+        case ix.Read(array, indices):
             for part in (*indices, *array.shape):
                 yield from numerators(part)
         case _:
@@ -536,7 +552,7 @@ def _numerators_in(atom: AnyAtom) -> Iterator[Index]:
 # -- substitution -----------------------------------------------------------------------------------------------------
 
 
-def at_iteration(loop: For, value: Index) -> Block:
+def at_iteration(loop: For, value: ix.Index) -> Block:
     """Return the body of a loop with `value` substituted for the loop variable.
 
     A buffer that is allocated outside of the loop keeps its extents, even if they contain the variable.
@@ -547,7 +563,7 @@ def at_iteration(loop: For, value: Index) -> Block:
 
 def in_other_buffers(block: Block, others: Mapping[Buffer, Buffer]) -> Block:
     """Replace buffers in the statements."""
-    return _Replacement(None, ZERO, frozenset(), others).block(block)
+    return _Replacement(None, ix.ZERO, frozenset(), others).block(block)
 
 
 def in_rows(block: Block, buffer: Buffer, other: Buffer, row: Pairs) -> Block:
@@ -555,17 +571,17 @@ def in_rows(block: Block, buffer: Buffer, other: Buffer, row: Pairs) -> Block:
 
     `row` are the first pairs of each cell of the row. Dimensions of extent 1 are dropped.
     """
-    return _Replacement(None, ZERO, frozenset(), {buffer: other}, row).block(block)
+    return _Replacement(None, ix.ZERO, frozenset(), {buffer: other}, row).block(block)
 
 
-def index_at(expression: Index, variable: Var, value: Index) -> Index:
+def index_at(expression: ix.Index, variable: ix.Var, value: ix.Index) -> ix.Index:
     """Substitute a value for a variable in an index expression."""
     if variable.uid not in expression.free:
         return expression
-    return map_leaves(expression, lambda leaf: value if leaf == variable else index(leaf))
+    return ix.map_leaves(expression, lambda leaf: value if leaf == variable else index(leaf))
 
 
-def cell_at(cell: Cell, variable: Var, value: Index) -> Cell:
+def cell_at(cell: Cell, variable: ix.Var, value: ix.Index) -> Cell:
     """Substitute a value for a loop variable in a cell of a buffer allocated outside of the loop."""
     found = _Replacement(variable, value, frozenset())
     return Cell(cell.buffer, found.pairs(cell.pairs))
@@ -578,8 +594,8 @@ class _Replacement:
     `made` are the ids of the buffers in whose extents the variable is replaced.
     """
 
-    variable: Var | None
-    value: Index
+    variable: ix.Var | None
+    value: ix.Index
     made: frozenset[int]
     others: Mapping[Buffer, Buffer] = field(default_factory=dict)
     row: Pairs = ()
@@ -587,10 +603,10 @@ class _Replacement:
     def block(self, block: Block) -> Block:
         return tuple(map(self._statement, block))
 
-    def _leaf(self, leaf: Leaf) -> Index:
+    def _leaf(self, leaf: ix.Leaf) -> ix.Index:
         return self.value if leaf == self.variable else index(leaf)
 
-    def _index(self, e: Index) -> Index:
+    def _index(self, e: ix.Index) -> ix.Index:
         return e if self.variable is None else index_at(e, self.variable, self.value)
 
     def _predicate(self, predicate: Predicate) -> Predicate:
@@ -605,7 +621,7 @@ class _Replacement:
             return at
         pairs = self.pairs(at.pairs)
         if self.row and at.buffer in self.others:
-            pairs = (*self.row, *(pair for pair in pairs if pair[1] != ONE))
+            pairs = (*self.row, *(pair for pair in pairs if pair[1] != ix.ONE))
         return Cell(self._buffer(at.buffer), pairs)
 
     def pairs(self, pairs: Pairs) -> Pairs:
@@ -663,6 +679,6 @@ def neutral(monoid: Monoid, dtype: str) -> Number:
         case "product":
             return Number(1, dtype)
         case "max":
-            return Number(range_of(dtype)[0] if is_integer(dtype) else -inf, dtype)
+            return Number(-inf if dtype in dtypes.FLOATS else range_of(dtype)[0], dtype)
         case "min":
-            return Number(range_of(dtype)[1] if is_integer(dtype) else inf, dtype)
+            return Number(inf if dtype in dtypes.FLOATS else range_of(dtype)[1], dtype)

@@ -8,9 +8,9 @@ from typing import Final, assert_never
 
 from atl.core.index import Index, Size, Var
 from atl.core.marks import Mark
+from atl.core.operations import INFIX, BinaryOp
 from atl.core.predicate import Predicate
-from atl.core.terms import BinaryOp
-from atl.text.index_notation import ASCII, INFIX, write_condition, write_index
+from atl.text.index_notation import ASCII, write_condition, write_index
 from atl.text.printing import condition_text, index_text
 from lowering.c.text import (
     PRIMARY,
@@ -139,7 +139,8 @@ def print_nest(nest: ln.LoopNest) -> str:
     inputs = ", ".join(shown(scope, array.name, array.shape) for array in nest.inputs)
     out = shown(scope, key(nest.output), nest.output.extents)
     cleared = [] if nest.complete else [f"clear {scope.name(key(nest.output))}"]
-    lines = [f"{nest.name}({inputs}) -> {out}", *indented([*cleared, *_block(scope, nest.body)])]
+    kept = [f"# {storage}" for storage in nest.row_storage]
+    lines = [f"{nest.name}({inputs}) -> {out}", *indented([*kept, *cleared, *_block(scope, nest.body)])]
     return "\n".join(part for line in lines for part in wrapped(line))
 
 

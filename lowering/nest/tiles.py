@@ -15,9 +15,8 @@ from typing import Final, TypeAlias, assert_never
 import numpy as np
 
 from atl.core.index import Index, Var, constant, factor_of
+from atl.core.operations import ARITHMETIC, UNARY
 from atl.core.predicate import expressions
-from atl.core.terms import UNARY
-from atl.text.index_notation import INFIX
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import at_iteration
 
@@ -27,10 +26,10 @@ LEAST_VECTOR: Final = 16
 MOST_CHOSEN_OF: Final = 2
 """Maximum number of vectors from which one instruction can select lanes."""
 
-LANE_BY_LANE: Final = frozenset((*INFIX, "min", "max"))
+LANE_BY_LANE: Final = frozenset(ARITHMETIC)
 """Binary operations with vector instructions."""
 
-OF_EACH_LANE: Final = frozenset(UNARY)
+OF_EACH_LANE: Final = frozenset(UNARY) - {"invert"}
 """Unary operations with vector instructions."""
 
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]

@@ -18,8 +18,10 @@ from lowering.passes.control_flow import (
     with_unswitched_loops,
     without_trivial_loops,
 )
+from lowering.passes.recurrences import with_kept_rows
 from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.simplification import simplified, with_cache_lines, with_nonnegative_numerators, with_strict_keys
+from lowering.passes.splitting import with_split_loops
 from lowering.passes.storage_folding import with_folded_storage
 from lowering.passes.stores import with_fused_reductions, with_single_stores, without_dead_stores
 
@@ -30,6 +32,8 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_folded_storage,  # before code motion: it separates the statements that compute a let from its reads
     with_stack_budget,  # before code motion of the loops and branches around allocations and frees
     simplified,
+    with_kept_rows,  # before loops over rows are split; after the simplification of conditions and rows
+    with_split_loops,  # before unswitching, which copies loops for each outcome of the conditions of outer loops
     with_unswitched_loops,  # after simplification, which decides some conditions
     with_tiles_in_registers,  # after unswitching, so that unrolled loops do not repeat invariant conditions
     with_fused_reductions,  # after the unrolling of the loops over tiles
@@ -48,6 +52,8 @@ PASSES: Final[tuple[Pass, ...]] = (
 
 _FOR_CPUS: Final = (
     with_stack_budget,
+    with_kept_rows,
+    with_split_loops,
     with_unswitched_loops,
     with_tiles_in_registers,
     with_guards_as_bounds,

@@ -37,8 +37,15 @@ def with_reused_buffers(nest: ln.LoopNest) -> ln.LoopNest:
 
 
 def _is_free_to_move(statement: ln.Statement) -> bool:
-    """Return whether a statement allocates an unmarked buffer of which every element is stored before it is read."""
-    return isinstance(statement, ln.Allocate) and statement.mark is LetMark.NONE and not statement.zeroed
+    """Return whether a statement allocates an unmarked buffer of which every element is stored before it is read.
+
+    Circular buffers are not included.
+    """
+    return (
+        isinstance(statement, ln.Allocate)
+        and statement.mark is LetMark.NONE
+        and not (statement.zeroed or statement.buffer.rows)
+    )
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------

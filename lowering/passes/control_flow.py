@@ -9,27 +9,10 @@ from typing import Final, assert_never
 
 from atl.checks.safety import has_meaning
 from atl.checks.scope import initial_facts, reads
+from atl.core import predicate as pred
 from atl.core.index import Extremum, Index, Quotient, Size, Var, atoms, ceildiv, constant, floordiv, imax, imin, index
 from atl.core.marks import LoopMark
-from atl.core.predicate import (
-    FALSE,
-    TRUE,
-    All,
-    Any,
-    NonNegative,
-    NonZero,
-    Predicate,
-    Zero,
-    at_most,
-    conjunction,
-    conjuncts,
-    disjunction,
-    expressions,
-    less,
-    negation,
-    predicate_order,
-)
-from atl.core.terms import BinaryOp, UnaryOp
+from atl.core.predicate import conjunction, negation
 from atl.prove import Facts, holds, simplify, simplify_predicate
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import at_iteration
@@ -66,7 +49,7 @@ def _joined_statement(statement: ln.Statement, *, is_branch: bool) -> ln.Stateme
         case ln.For(body=body):
             return ln.with_body(statement, _joined_block(body))
         case ln.If(predicate, body):
-            while not is_branch and predicate != TRUE and len(body) == 1 and isinstance(body[0], ln.If):
+            while not is_branch and predicate != pred.TRUE and len(body) == 1 and isinstance(body[0], ln.If):
                 predicate, body = conjunction((predicate, body[0].predicate)), body[0].body
             return ln.If(predicate, _joined_block(body))
         case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
@@ -115,8 +98,8 @@ def _tightened(facts: Facts, loop: ln.For) -> ln.For:
     if not isinstance(branch, ln.If):
         return loop
     low, high = [loop.low], [loop.high]
-    left: list[Predicate] = []
-    for part in conjuncts(branch.predicate):
+    left: list[pred.Predicate] = []
+    for part in pred.conjuncts(branch.predicate):
         first, end = _bounds(facts, loop, part)
         low += first
         high += end
@@ -128,9 +111,9 @@ def _tightened(facts: Facts, loop: ln.For) -> ln.For:
     return replace(loop, low=imax(*low), high=imin(*high), body=inner)
 
 
-def _bounds(facts: Facts, loop: ln.For, test: Predicate) -> tuple[list[Index], list[Index]]:
+def _bounds(facts: Facts, loop: ln.For, test: pred.Predicate) -> tuple[list[Index], list[Index]]:
     """Return lower and upper bounds that are equivalent to a condition, if it is linear in the loop variable."""
-    if not isinstance(test, NonNegative):
+    if not isinstance(test, pred.NonNegative):
         return [], []
     factor = step(test.expression, loop.variable)
     if not factor:
@@ -200,7 +183,7 @@ def _as_branch(facts: Facts, loop: ln.For, tiles: Tiles) -> ln.If | None:
     # Without a minimum, maximum or quotient, the bounds cannot differ by 0 or 1 without being decided.
     if not any(isinstance(atom, Extremum | Quotient) for bound in (loop.low, loop.high) for atom in atoms(bound)):
         return None
-    if not holds(facts, at_most(loop.high, loop.low + 1)):
+    if not holds(facts, pred.at_most(loop.high, loop.low + 1)):
         return None
     test = simplify_predicate(facts, _below(loop.low, loop.high))
     inside = facts.assume(test)
@@ -214,15 +197,15 @@ def _is_polynomial(value: Index) -> bool:
     return all(isinstance(atom, Size | Var) for atom in atoms(value))
 
 
-def _below(low: Index, high: Index) -> Predicate:
+def _below(low: Index, high: Index) -> pred.Predicate:
     """Return low < high, with minima and maxima expanded to comparisons of their operands, which are simpler."""
     if isinstance(of := high.atom, Extremum):
         every, parts = of.kind == "min", [_below(low, choice) for choice in of.choices]
     elif isinstance(of := low.atom, Extremum):
         every, parts = of.kind == "max", [_below(choice, high) for choice in of.choices]
     else:
-        return less(low, high)
-    return conjunction(parts) if every else disjunction(parts)
+        return pred.less(low, high)
+    return conjunction(parts) if every else pred.disjunction(parts)
 
 
 # -- loop unswitching -------------------------------------------------------------------------------------------------
@@ -271,7 +254,7 @@ def _loop(facts: Facts, loop: ln.For) -> ln.Block:
         predicate = conjunction(shared)
         inner = tuple(_without(statement, shared) for statement in loop.body)
         return (ln.If(predicate, _loop(facts.assume(predicate), ln.with_body(loop, _spliced(inner)))),)
-    tests: dict[Predicate, Predicate] = {}
+    tests: dict[pred.Predicate, pred.Predicate] = {}
     for predicate in _tests_of(loop.body):
         for test in _invariant_parts(facts, loop, predicate):
             tests.setdefault(_same(test), test)
@@ -285,7 +268,7 @@ def _loop(facts: Facts, loop: ln.For) -> ln.Block:
     )
 
 
-def _tests_of(body: ln.Block) -> Iterator[Predicate]:
+def _tests_of(body: ln.Block) -> Iterator[pred.Predicate]:
     """Yield the conditions that may leave the loop: that of its two branches, or those in an innermost loop."""
     first = body[0]
     if isinstance(first, ln.If) and len(body) == 2 and ln.opposite(first, body[1]):
@@ -294,33 +277,33 @@ def _tests_of(body: ln.Block) -> Iterator[Predicate]:
         yield from _tests(body)
 
 
-def _invariant_parts(facts: Facts, loop: ln.For, predicate: Predicate) -> Iterator[Predicate]:
+def _invariant_parts(facts: Facts, loop: ln.For, predicate: pred.Predicate) -> Iterator[pred.Predicate]:
     """Yield the loop-invariant parts of the predicate."""
     if _is_invariant(facts, loop, predicate):
         yield predicate
         return
     match predicate:
-        case All(parts) | Any(parts):
+        case pred.All(parts) | pred.Any(parts):
             for part in parts:
                 yield from _invariant_parts(facts, loop, part)
-        case NonNegative() | Zero() | NonZero():
+        case pred.NonNegative() | pred.Zero() | pred.NonZero():
             pass
         case _:
             assert_never(predicate)
 
 
-def _same(test: Predicate) -> Predicate:
+def _same(test: pred.Predicate) -> pred.Predicate:
     """Return one representative for a condition and its negation."""
-    return min(test, negation(test), key=predicate_order)
+    return min(test, negation(test), key=pred.predicate_order)
 
 
-def _shared(facts: Facts, loop: ln.For) -> tuple[Predicate, ...]:
+def _shared(facts: Facts, loop: ln.For) -> tuple[pred.Predicate, ...]:
     """Return the loop-invariant conditions that all statements of a loop share."""
-    under = [conjuncts(statement.predicate) for statement in loop.body if isinstance(statement, ln.If)]
+    under = [pred.conjuncts(statement.predicate) for statement in loop.body if isinstance(statement, ln.If)]
     if len(under) < len(loop.body) or not under:
         return ()
     shared = [part for part in under[0] if all(part in other for other in under[1:])]
-    found: list[Predicate] = []
+    found: list[pred.Predicate] = []
     for part in shared:
         if _is_invariant(facts, loop, part):
             found.append(part)
@@ -328,19 +311,20 @@ def _shared(facts: Facts, loop: ln.For) -> tuple[Predicate, ...]:
     return tuple(found)
 
 
-def _is_invariant(facts: Facts, loop: ln.For, predicate: Predicate) -> bool:
+def _is_invariant(facts: Facts, loop: ln.For, predicate: pred.Predicate) -> bool:
     """Return whether a condition is not constant, is loop-invariant, and is defined outside of the loop."""
     return (
-        predicate not in (TRUE, FALSE)
-        and not any(loop.variable.uid in e.free for e in expressions(predicate))
-        and all(has_meaning(e, partial(holds, facts)) for e in expressions(predicate))
+        predicate not in (pred.TRUE, pred.FALSE)
+        and not any(loop.variable.uid in e.free for e in pred.expressions(predicate))
+        and all(has_meaning(e, partial(holds, facts)) for e in pred.expressions(predicate))
     )
 
 
-def _without(statement: ln.Statement, shared: tuple[Predicate, ...]) -> ln.Statement:
+def _without(statement: ln.Statement, shared: tuple[pred.Predicate, ...]) -> ln.Statement:
     assert isinstance(statement, ln.If)
     return replace(
-        statement, predicate=conjunction(part for part in conjuncts(statement.predicate) if part not in shared)
+        statement,
+        predicate=conjunction(part for part in pred.conjuncts(statement.predicate) if part not in shared),
     )
 
 
@@ -348,7 +332,7 @@ def _spliced(block: ln.Block) -> ln.Block:
     """Inline the bodies of true conditions, unless their declarations would be visible to other statements."""
     out: list[ln.Statement] = []
     for statement in block:
-        is_true = isinstance(statement, ln.If) and statement.predicate == TRUE
+        is_true = isinstance(statement, ln.If) and statement.predicate == pred.TRUE
         inside = statement.body if isinstance(statement, ln.If) and is_true else (statement,)
         alone = len(block) == 1 or not any(isinstance(inner, ln.Declare | ln.Allocate) for inner in inside)
         out += inside if alone else (statement,)
@@ -358,7 +342,7 @@ def _spliced(block: ln.Block) -> ln.Block:
 # -- inner conditions -------------------------------------------------------------------------------------------------
 
 
-def _tests(block: ln.Block) -> Iterator[Predicate]:
+def _tests(block: ln.Block) -> Iterator[pred.Predicate]:
     """Yield the conditions in a block, the outer ones first."""
     for statement in block:
         match statement:
@@ -366,31 +350,32 @@ def _tests(block: ln.Block) -> Iterator[Predicate]:
                 yield predicate
                 yield from _tests(body)
             case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
-                yield from _tests_in(value)
+                yield from tests_in(value)
             case ln.For() | ln.Allocate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
 
 
-def _tests_in(e: ln.ScalarExpr) -> Iterator[Predicate]:
+def tests_in(e: ln.ScalarExpr) -> Iterator[pred.Predicate]:
+    """Yield the conditions of the selections in an expression, the outer ones first."""
     match e:
         case ln.Choose(predicate, left, right):
             yield predicate
-            yield from _tests_in(left)
-            yield from _tests_in(right)
+            yield from tests_in(left)
+            yield from tests_in(right)
         case ln.Apply(_, arguments):
             for argument in arguments:
-                yield from _tests_in(argument)
+                yield from tests_in(argument)
         case ln.Convert(argument):
-            yield from _tests_in(argument)
+            yield from tests_in(argument)
         case ln.Number() | ln.Load() | ln.FromIndex():
             pass
         case _:
             assert_never(e)
 
 
-def _decided(block: ln.Block, outcome: Predicate) -> ln.Block:
+def _decided(block: ln.Block, outcome: pred.Predicate) -> ln.Block:
     """Specialise a block to the known outcome of a condition."""
     out: list[ln.Statement] = []
     for statement in block:
@@ -398,7 +383,7 @@ def _decided(block: ln.Block, outcome: Predicate) -> ln.Block:
             case ln.If(predicate, body):
                 left = _known(predicate, outcome)
                 inner = _decided(body, outcome)
-                if left != FALSE and inner:
+                if left != pred.FALSE and inner:
                     out.append(ln.If(left, inner))
             case ln.Assign(_, value) | ln.Accumulate(_, _, value):
                 out.append(replace(statement, value=_chosen(value, outcome)))
@@ -414,13 +399,13 @@ def _decided(block: ln.Block, outcome: Predicate) -> ln.Block:
     return _spliced(tuple(out))
 
 
-def _chosen(e: ln.ScalarExpr, outcome: Predicate) -> ln.ScalarExpr:
+def _chosen(e: ln.ScalarExpr, outcome: pred.Predicate) -> ln.ScalarExpr:
     match e:
         case ln.Choose(predicate, left, right):
             test = _known(predicate, outcome)
-            if test == TRUE:
+            if test == pred.TRUE:
                 return _chosen(left, outcome)
-            if test == FALSE:
+            if test == pred.FALSE:
                 return _chosen(right, outcome)
             return ln.Choose(test, _chosen(left, outcome), _chosen(right, outcome))
         case ln.Apply(op, arguments, dtype):
@@ -433,7 +418,7 @@ def _chosen(e: ln.ScalarExpr, outcome: Predicate) -> ln.ScalarExpr:
 
 
 def _applied(
-    op: UnaryOp | BinaryOp, arguments: tuple[ln.ScalarExpr, ...], before: tuple[ln.ScalarExpr, ...], dtype: str
+    op: ln.ScalarOp, arguments: tuple[ln.ScalarExpr, ...], before: tuple[ln.ScalarExpr, ...], dtype: str
 ) -> ln.ScalarExpr:
     """Apply the operation, dropping selected zeros from sums."""
     chosen = [
@@ -444,17 +429,17 @@ def _applied(
     return ln.Apply(op, arguments, dtype)
 
 
-def _known(predicate: Predicate, outcome: Predicate) -> Predicate:
+def _known(predicate: pred.Predicate, outcome: pred.Predicate) -> pred.Predicate:
     """Simplify a predicate by the known outcome of a condition."""
     if predicate == outcome:
-        return TRUE
+        return pred.TRUE
     if predicate == negation(outcome):
-        return FALSE
+        return pred.FALSE
     match predicate:
-        case All(parts):
+        case pred.All(parts):
             return conjunction(_known(part, outcome) for part in parts)
-        case Any(parts):
-            return disjunction(_known(part, outcome) for part in parts)
-        case NonNegative() | Zero() | NonZero():
+        case pred.Any(parts):
+            return pred.disjunction(_known(part, outcome) for part in parts)
+        case pred.NonNegative() | pred.Zero() | pred.NonZero():
             return predicate
     assert_never(predicate)

@@ -14,22 +14,7 @@ from atl.core.predicate import FALSE, TRUE, Predicate, negation, non_negative
 from atl.prove import Facts, Proved, holds, simplify, simplify_predicate
 from lowering.nest import loopnest as ln
 from lowering.nest.index_expressions import Compared, Computed, Inside, index_expressions
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Clear,
-    Conditions,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    at_iteration,
-    numerators,
-    under,
-)
+from lowering.nest.loopnest import at_iteration
 from lowering.nest.marked_loops import Merge, fingers_in, is_merge, lines_of, merge_at
 from lowering.nest.obligations import rises
 
@@ -92,7 +77,7 @@ def _statement(facts: Facts, statement: ln.Statement, done: frozenset[int]) -> l
         case ln.For(_, low, high, body, mark):
             loop = _with_range(statement, simplify(facts, low), simplify(facts, high))
             once = loop.low.constant is not None and loop.high == loop.low + 1
-            if once and mark is LoopMark.NONE and not _sizes_what_is_outside(statement):
+            if once and mark is LoopMark.NONE and not sizes_what_is_outside(statement):
                 return in_a_block(_block(facts, at_iteration(loop, loop.low)))
             inner = _block(facts.assume(loop.range), body, done)
             return (ln.with_body(loop, inner),) if inner else ()
@@ -121,7 +106,7 @@ def _with_range(loop: ln.For, low: Index, high: Index) -> ln.For:
     return loop if low is loop.low and high is loop.high else replace(loop, low=low, high=high)
 
 
-def _sizes_what_is_outside(loop: ln.For) -> bool:
+def sizes_what_is_outside(loop: ln.For) -> bool:
     """Return whether the loop variable is in the extents of a hoisted buffer, which each iteration clears."""
     return any(
         loop.variable.uid in extent.free
@@ -185,7 +170,7 @@ def _scalar(facts: Facts, e: ln.ScalarExpr) -> ln.ScalarExpr:
 # -- strictly increasing keys of merges -------------------------------------------------------------------------------
 
 
-def with_strict_keys(nest: LoopNest) -> LoopNest:
+def with_strict_keys(nest: ln.LoopNest) -> ln.LoopNest:
     """Set `strict` of the nest to the positions of merges whose keys are proved to increase strictly.
 
     At equal keys, a merge advances all these positions together, provided that at most one other position exists.
@@ -194,11 +179,11 @@ def with_strict_keys(nest: LoopNest) -> LoopNest:
     return replace(nest, strict=frozenset(_strict(nest.body, facts)))
 
 
-def _strict(block: Block, facts: Facts, fingers: Collection[Var] = ()) -> Iterator[Var]:
+def _strict(block: ln.Block, facts: Facts, fingers: Collection[Var] = ()) -> Iterator[Var]:
     """Yield the strict positions in a block. `fingers` are the variables of the merge around it."""
     for statement in block:
         match statement:
-            case For(body=body):
+            case ln.For(body=body):
                 own = statement.variable not in fingers
                 walk = merge_at(statement) if own and is_merge(statement) else None
                 within = [each.variable for each in fingers_in(statement)] if own else fingers
@@ -207,9 +192,9 @@ def _strict(block: Block, facts: Facts, fingers: Collection[Var] = ()) -> Iterat
                         if isinstance(rises(finger, facts, strict=True), Proved):
                             yield finger.variable
                 yield from _strict(body, facts.assume(statement.range), within)
-            case If(predicate, body):
+            case ln.If(predicate, body):
                 yield from _strict(body, facts.assume(predicate), fingers)
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
@@ -246,13 +231,13 @@ def _block_with_cache_lines(block: ln.Block, facts: Facts, ids: Iterator[int]) -
 # -- non-negative numerators ------------------------------------------------------------------------------------------
 
 
-def with_nonnegative_numerators(nest: LoopNest) -> LoopNest:
+def with_nonnegative_numerators(nest: ln.LoopNest) -> ln.LoopNest:
     """Return the loop nest with every numerator that is proved non-negative in `nonnegative_numerators`."""
     known = _Known(initial_facts(nest.assumptions, nest.inputs))
     candidates = {
         (known.conditions(occurrence.inside), numerator): occurrence.inside
         for occurrence in index_expressions(nest)
-        for numerator in numerators(_expression(occurrence))
+        for numerator in ln.numerators(_expression(occurrence))
     }
     nonnegative_numerators = frozenset(
         (conditions, numerator)
@@ -277,14 +262,14 @@ class _Known:
     """The facts and conditions inside of loops and branches, computed on demand."""
 
     start: Facts
-    _conditions: dict[Inside, Conditions] = field(default_factory=dict)
+    _conditions: dict[Inside, ln.Conditions] = field(default_factory=dict)
     _facts: dict[Inside, Facts] = field(default_factory=dict)
 
-    def conditions(self, inside: Inside) -> Conditions:
+    def conditions(self, inside: Inside) -> ln.Conditions:
         if inside.outside is None or inside.predicate is None:
             return frozenset()
         if inside not in self._conditions:
-            self._conditions[inside] = under(self.conditions(inside.outside), inside.predicate)
+            self._conditions[inside] = ln.under(self.conditions(inside.outside), inside.predicate)
         return self._conditions[inside]
 
     def facts(self, inside: Inside) -> Facts:

@@ -428,9 +428,11 @@ class _Blocks:
                 return (_Loop(self._parts(e, path, scope, [whole], folded=True)),)
             case terms.Let():
                 return (*own, *self._parts(e, path, scope, [True, statement]))
+            case terms.Rec():
+                return (_Loop(self._parts(e, path, scope, [True, True])),)
             case terms.Guard() | terms.Concat() | terms.Reshape():
                 return self._parts(e, path, scope, [statement] * len(children(e)))
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select():
+            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
                 return self._parts(e, path, scope, [False] * len(children(e)))
             case (
                 terms.Input()

@@ -23,6 +23,8 @@ MAX_ROWS: Final = 8
 """Rows of a register tile: L1 caches have 8 ways or more, and rows whose length is a power of two share a set."""
 VECTORS_WIDE: Final = 2
 """Vectors in a row of a register tile: with one, each broadcast operand would serve one multiply-add only."""
+SHARE: Final = 4
+"""An array stays in the last cache up to the size of that cache divided by this: the others share it."""
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 KIB: Final = 1 << 10
 VECTOR_SIZES: Final = (8, 16, 32, 64, 128, 256)
@@ -67,6 +69,16 @@ class Machine:
                 required=f"at most {MAX_REGISTERS} registers, each of {', '.join(map(str, VECTOR_SIZES))} bytes",
             )
 
+    @property
+    def last_cache(self) -> int:
+        """The size of the largest cache."""
+        return self.l3 or self.l2 or self.l1
+
+    @property
+    def resident(self) -> int:
+        """The size up to which an array is expected to stay in the last cache: a quarter of that."""
+        return self.last_cache // SHARE
+
     def lanes(self, dtype: str = "float32") -> int:
         """Return the number of elements in a vector."""
         return max(1, self.vector_bytes // itemsize(dtype))
@@ -93,22 +105,13 @@ class Machine:
         A panel with a row for each term, as wide as the register tile, takes at most two thirds of L1.
         """
         _, columns = self.register_tile(dtype)
-        return _power_of_two(self.l1 * 2 // 3 // (columns * itemsize(dtype)))
-
-    def block_rows(self, dtype: str = "float32") -> int:
-        """Return the number of rows in a packed block of the left operand, a multiple of the rows of the register tile.
-
-        With `panel_depth` terms in each row, the block takes at most a quarter of L2 if that holds one tile.
-        """
-        rows, _ = self.register_tile(dtype)
-        fitting = (self.l2 or self.l1) // 4 // (self.panel_depth(dtype) * itemsize(dtype))
-        return max(1, fitting // rows) * rows
+        return power_of_two(self.l1 * 2 // 3 // (columns * itemsize(dtype)))
 
     def strip_rows(self, row_bytes: int) -> int:
         """Return the number of image rows, of `row_bytes` bytes each, that fit in half of L2: a power of two."""
         if type(row_bytes) is not int or row_bytes < 1:
             raise InvalidArgument(f"row_bytes={brief(row_bytes)}", required="a positive number of bytes")
-        return _power_of_two((self.l2 or self.l1) // 2 // row_bytes)
+        return power_of_two((self.l2 or self.l1) // 2 // row_bytes)
 
     def __str__(self) -> str:
         (rows, columns), (_, doubles) = self.register_tile(), self.register_tile("float64")
@@ -120,7 +123,6 @@ class Machine:
             f"cores           {self.cores}",
             f"register tile   {rows} x {columns} of float32, {rows} x {doubles} of float64",
             f"panel depth     {self.panel_depth()} terms of float32",
-            f"block rows      {self.block_rows()} of float32",
         ))  # fmt: skip
 
 
@@ -135,7 +137,7 @@ def machine() -> Machine:
         vector_bytes=compiler.vector_bytes, vector_registers=compiler.vector_registers, fma=compiler.fma,
         cores=cores(), l1=l1, l2=l2, l3=l3, line=line,
     )  # fmt: skip
-    text = os.environ.get("ATL_MACHINE", "")
+    text = os.environ.get(VARIABLE, "")
     try:
         return replace(found, **_overrides(text))
     except InvalidArgument as error:
@@ -149,19 +151,22 @@ def cores() -> int:
 
 
 def caches(folder: Path = CACHES) -> tuple[int, int, int, int]:
-    """Return the sizes of L1 for data, L2 and L3, and the size of a line; usual ones where nothing is reported."""
-    sizes, line = {1: 32 * KIB, 2: 256 * KIB, 3: 0}, 64
+    """Return the sizes of L1 for data, L2 and L3, and the size of a line; usual ones where nothing is reported.
+
+    An L2 or L3 that is not reported has the size 0 if another cache is.
+    """
+    sizes, line = dict[int, int](), 64
     for index in sorted(folder.glob("index*")):
         try:
             level, kind, size, width = (
                 (index / name).read_text(encoding="ascii").strip()
                 for name in ("level", "type", "size", "coherency_line_size")
             )
-            if kind != "Instruction" and int(level) in sizes:
+            if kind != "Instruction":
                 sizes[int(level)], line = int(size.removesuffix("K")) * KIB, int(width)
         except (OSError, ValueError):
             continue
-    return sizes[1], sizes[2], sizes[3], line
+    return sizes.get(1, 32 * KIB), sizes.get(2, 0 if sizes else 256 * KIB), sizes.get(3, 0), line
 
 
 def _overrides(text: str) -> dict[str, Any]:
@@ -169,13 +174,14 @@ def _overrides(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
-        if name not in names or not value.strip().isdecimal():
+        value = value.strip()
+        if name not in names or not value.isdecimal() or (name == "fma" and value not in ("0", "1")):
             raise InvalidArgument(
                 f"{VARIABLE}={text!r}: {part!r} is not understood",
-                required=f"name=number, separated by commas; the names are {', '.join(names)}",
+                required=f"name=number, separated by commas; the names are {', '.join(names)}, and fma is 0 or 1",
                 suggestions=(f'{VARIABLE}="vector_registers=16,l1=32768"',),
             )
-        found[name] = bool(int(value)) if name == "fma" else int(value)
+        found[name] = value == "1" if name == "fma" else int(value)
     return found
 
 
@@ -184,7 +190,8 @@ def itemsize(dtype: str) -> int:
     return dtypes.bits(dtypes.checked_dtype(dtype)) // 8
 
 
-def _power_of_two(number: int) -> int:
+def power_of_two(number: int) -> int:
+    """Return the largest power of two that is not larger than a number, and 1 for 0."""
     return 1 << max(0, number.bit_length() - 1)
 
 

@@ -11,7 +11,7 @@ import warnings
 from contextlib import suppress
 from typing import Final
 
-from atl.errors import OutOfMemory
+from atl.errors import KernelCrashed, OutOfMemory
 from lowering.timing.harness import TimedFunction
 
 NANOSECONDS: Final = struct.Struct("q")
@@ -20,15 +20,17 @@ NANOSECONDS: Final = struct.Struct("q")
 def run_in_child(run: TimedFunction, seconds: float) -> int | None:
     """Return the nanoseconds of CPU time of one run in a forked process, or None if it was stopped after `seconds`.
 
-    The run changes only shared memory of this process. Raises `OutOfMemory` if a signal ended it, and what `run`
-    raises, after another run in this process.
+    The run changes only shared memory of this process. Raises `OutOfMemory` if the run was killed, `KernelCrashed` if
+    another signal ended it, and what `run` raises, after another run in this process.
 
     >>> run_in_child(lambda: time.sleep(60), 0.01) is None
     True
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns if there are threads; none is used here
+        # Python 3.12 warns if there are threads, such as the tuner's for the C compiler: in the child, their locks stay
+        # locked. A child that waits for such a lock is stopped after `seconds`.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         status = 1
@@ -53,8 +55,15 @@ def run_in_child(run: TimedFunction, seconds: float) -> int | None:
     if len(answer) == NANOSECONDS.size:
         return int(NANOSECONDS.unpack(answer)[0])
     if os.WIFSIGNALED(status):
-        raise OutOfMemory(
-            f"a run of the kernel was ended by signal {os.WTERMSIG(status)}", required="enough memory for its buffers"
+        number = os.WTERMSIG(status)
+        # The system kills a process when memory is short.
+        if number == signal.SIGKILL:
+            raise OutOfMemory("a run of the kernel was killed (SIGKILL)", required="enough memory for its buffers")
+        name = next((each.name for each in signal.Signals if each == number), f"signal {number}")
+        raise KernelCrashed(
+            f"a run of the kernel was ended by {name}",
+            required="inputs for which the kernel runs to its end, and a stack for its buffers",
+            suggestions=("ulimit -s unlimited",),
         )
     begun = time.thread_time_ns()
     run()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final
+from time import monotonic
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ BLOCK: Final = 1 << 20
 LOOKED_AT: Final = 16
 """Maximum number of elements of each block that are compared with a bound on their rounding error."""
 UNDERESTIMATED: Final = 10
-"""A run never takes so many times as long as predicted, except if it swaps."""
+"""A run whose limit is less than so many times its predicted time is made in a child process, which can be stopped."""
 SMALL: Final = (67, 64, 35, 32, 19, 16, 11, 8, 5, 4)
 """Limits of sizes for the comparison with the unscheduled program. The odd ones leave partial tiles."""
 MOST_OPERATIONS: Final = 3e7
@@ -70,8 +71,8 @@ def measure(
     >>> twice = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
     >>> comparison = measure(twice, {"n": 1000})
     >>> candidate = comparison.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
-    >>> comparison.fault_of(candidate) is None
-    True
+    >>> comparison.judgement_of(candidate).outcome
+    'right'
     >>> pairs = comparison.time_pair(candidate, comparison.candidate(twice), rounds=3, seconds=1)
     >>> all(a > 0 and b > 0 for a, b in pairs)
     True
@@ -88,6 +89,17 @@ def measure(
     return KernelComparison(
         program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The judgement of a result: `note` says what is wrong with it, or what was not judged within the time limit."""
+
+    outcome: Literal["right", "wrong", "unjudged"]
+    note: str = ""
+
+
+RIGHT: Final = Judgement("right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +168,7 @@ class KernelComparison:
         self._tolerance = 0.0 if self._exact else tolerance(self._out.dtype, self._terms(program))
         self._judge: Kernel | None = None
         self._last: tuple[BuiltSchedule, AnyArray] | None = None
+        self._too_short = 0.0  # seconds in which the interpreter computes too few elements
         self._result_of_start: AnyArray | None = None
         self._result_of_judge: AnyArray | None = None
         self.conditions: Final[Mapping[str, str]] = conditions(fast_math=fast_math)
@@ -198,20 +211,25 @@ class KernelComparison:
 
     @cached_property
     def predicted_ms(self) -> float:
-        """A low prediction of the time of the unscheduled program: a nanosecond for each operation."""
-        return operations(self._program, self._call.sizes, self._call.arrays) / 1e6
+        """A low prediction of the time of the unscheduled program."""
+        return self._predicted_ms(self._program)
+
+    def _predicted_ms(self, program: Program) -> float:
+        """Return a low prediction of the time of a program: a nanosecond for each operation."""
+        return operations(program, self._call.sizes, self._call.arrays) / 1e6
 
     def run_once(self, candidate: BuiltSchedule, seconds: float) -> float | None:
         """Run a schedule once; return its milliseconds, or None if it was stopped after these seconds.
 
-        It runs in a child process if it might take longer. Parallel loops are not stopped, since their threads do not
-        exist in a child.
+        It runs in a child process if it might take longer, by its own operations or those of the unscheduled program.
+        Parallel loops are not stopped, since their threads do not exist in a child.
         """
-        might_end = candidate.threaded or self.predicted_ms * UNDERESTIMATED <= seconds * 1e3
-        out = self._out if might_end else self._shared
+        predicted = max(self.predicted_ms, self._predicted_ms(candidate.kernel.program))
+        in_this_process = candidate.threaded or predicted * UNDERESTIMATED <= seconds * 1e3
+        out = self._out if in_this_process else self._shared
         out.fill(-1 if self._exact else np.nan)
         self._last = None
-        if might_end:
+        if in_this_process:
             clock = WallClock() if candidate.threaded else ThreadClock()
             begun = clock.now()
             candidate.run()
@@ -244,31 +262,37 @@ class KernelComparison:
 
     # -- results ------------------------------------------------------------------------------------------------------
 
-    def judge_by(self, candidate: BuiltSchedule) -> str | None:
-        """Judge other schedules by this one in double precision; return what is wrong with it, or None.
+    def judge_by(self, candidate: BuiltSchedule, seconds: float = math.inf) -> Judgement:
+        """Judge other schedules by this one in double precision, if it is right itself.
 
         It is compared with the unscheduled program, in double precision too, at sizes that take little time. If the
-        assumptions exclude these, some elements are compared with the reference interpreter. Raises the errors of
-        `compile`.
+        assumptions exclude these, some elements are compared with the reference interpreter, for these seconds at most.
+        Raises the errors of `compile`.
         """
+        until = monotonic() + seconds
         judge = compile(in_double(candidate.kernel.program), fast_math=self._fast_math)
         small = self._small()
         if small is None:
             result = judge(*self._wide_arrays, **self._sizes)
             some = np.unique(np.linspace(0, result.size - 1, LOOKED_AT).astype(int)) if result.size else np.arange(0)
-            fault = self._beyond_bound(judge.program, self._call, result, result, [some])
-            if fault is None:
+            found = self._by_interpreter(judge.program, self._call, result, result, [some], until)
+            if found.outcome == "right":
                 self._judge, self._result_of_judge = judge, result
-            return fault
+            return found
+        found = self._judged_at(small, judge, in_double(self._program), until)
+        if found.outcome == "right":
+            self._judge, self._result_of_judge = judge, None
+        return found
+
+    def _judged_at(self, small: Arguments, kernel: Kernel, expected: Program, until: float) -> Judgement:
+        """Compare the result of a kernel at small sizes with that of an unscheduled program in double precision."""
         sizes = {name: value for name, value in small.sizes.items() if name in self._program.sizes}
-        arrays = [_widened(np.asarray(small.arrays[array.name], order="C")) for array in self._program.inputs]
-        result, expected = judge(*arrays, **sizes), compile(in_double(self._program))(*arrays, **sizes)
-        if off := list(self._differing(result, expected)):
-            fault = self._beyond_bound(judge.program, small, result, expected, off)
-            if fault is not None:
-                return f"{fault}, at {', '.join(f'{name} = {value}' for name, value in small.sizes.items())}"
-        self._judge, self._result_of_judge = judge, None
-        return None
+        arrays = [np.asarray(small.arrays[array.name], order="C") for array in self._program.inputs]
+        wide = [_widened(each) for each in arrays]
+        result = kernel(*(arrays if kernel.program.inputs == self._program.inputs else wide), **sizes)
+        right = compile(expected)(*wide, **sizes)
+        found = self._by_interpreter(kernel.program, small, result, right, list(self._differing(result, right)), until)
+        return found if found is RIGHT else replace(found, note=f"{found.note}, at {_sizes_written(small)}")
 
     def _small(self) -> Arguments | None:
         """Return random inputs of sizes at which the unscheduled program takes little time, or None."""
@@ -283,11 +307,15 @@ class KernelComparison:
                 continue
         return None
 
-    def fault_of(self, candidate: BuiltSchedule) -> str | None:
-        """Return a description of a wrong element of a schedule's result, or None if the result is right.
+    def judgement_of(self, candidate: BuiltSchedule, seconds: float = math.inf) -> Judgement:
+        """Judge a schedule's result; a note describes a wrong element.
 
         A schedule may have cancellation where the program has none. So larger deviations in float32 are judged in
         double precision, and all by a bound on the rounding error, which is relative to the magnitudes of the terms.
+
+        The reference interpreter computes that bound, for these seconds at most, and the largest deviation first. If
+        they do not suffice, a schedule that is right in double precision is judged at small sizes for as long again,
+        and the note says so.
         """
         if self._last is None or self._last[0] is not candidate:
             self.run_once(candidate, math.inf)
@@ -295,14 +323,23 @@ class KernelComparison:
         result, expected = self._last[1], self._expected
         off = list(self._differing(result, expected))
         if off and result.dtype == np.float32:
-            if self._judge is None and (fault := self.judge_by(candidate)) is not None:
-                return fault
+            if self._judge is None and (found := self.judge_by(candidate, seconds)).outcome != "right":
+                return found
             expected = self._expected_in_double
             kernel = compile(in_double(candidate.kernel.program), fast_math=self._fast_math)
             wide = kernel(*self._wide_arrays, **self._sizes)
             for each in self._differing(wide, expected):
-                return _fault(_place(each[-1], wide), wide, expected)
-        return self._beyond_bound(candidate.kernel.program, self._call, result, expected, off)
+                return Judgement("wrong", _fault(_place(each[-1], wide), wide, expected))
+        program, until = candidate.kernel.program, monotonic() + (0 if seconds <= self._too_short else seconds)
+        found = self._by_interpreter(program, self._call, result, expected, off, until)
+        if found.outcome == "unjudged":
+            self._too_short = max(self._too_short, seconds)
+        if found.outcome != "unjudged" or result.dtype != np.float32 or (small := self._small()) is None:
+            return found
+        at_small = self._judged_at(small, candidate.kernel, in_double(self._program), monotonic() + seconds)
+        if at_small is not RIGHT:
+            return at_small
+        return Judgement("right", f"{found.note}; right in double precision, and at {_sizes_written(small)}")
 
     @property
     def _expected(self) -> AnyArray:
@@ -324,25 +361,35 @@ class KernelComparison:
         """The inputs in double precision."""
         return [_widened(each) for each in self._arrays]
 
-    def _beyond_bound(
+    def _by_interpreter(
         self,
         program: Program,
         call: Arguments,
         result: AnyArray,
         expected: AnyArray,
         off: Sequence[npt.NDArray[np.int64]],
-    ) -> str | None:
-        """Describe a deviating element of a schedule whose error exceeds the bound on rounding errors.
+        until: float,
+    ) -> Judgement:
+        """Judge deviating elements of a schedule by the bound on rounding errors, until `monotonic()` is `until`.
 
         The reference interpreter computes the unscheduled program, and the bound for the schedule, at some of the
-        elements, including the worst.
+        elements, the one with the largest error first.
         """
-        right, bounds = (denote(each, call.sizes, call.arrays, InDouble()) for each in (self._program, program))
-        for at in (at for each in off for at in each[np.linspace(0, len(each) - 1, LOOKED_AT).astype(int)]):
-            place = _place(at, result)
-            if not _is_near(result[place], right.at(place), bounds.at(place), result.dtype):
-                return _fault(place, result, expected)
-        return None
+        scalars = InDouble(until)
+        right, bounds = (denote(each, call.sizes, call.arrays, scalars) for each in (self._program, program))
+        some = [at for each in off for at in each[np.linspace(0, len(each) - 1, LOOKED_AT).astype(int)]]
+        places = list(dict.fromkeys(_place(at, result) for at in some))
+        with np.errstate(invalid="ignore"):  # infinity minus infinity
+            places.sort(key=lambda place: -np.nan_to_num(abs(result[place] - expected[place]), nan=np.inf))
+        for judged, place in enumerate(places):
+            try:
+                is_near = _is_near(result[place], right.at(place), bounds.at(place), result.dtype)
+            except TimeoutError:
+                note = f"{judged} of {len(places)} elements with large rounding errors were judged in the time limit"
+                return Judgement("unjudged", note)
+            if not is_near:
+                return Judgement("wrong", _fault(place, result, expected))
+        return RIGHT
 
     def _differing(self, result: AnyArray, expected: AnyArray) -> Iterator[npt.NDArray[np.int64]]:
         """Yield the elements whose error exceeds the rounding error, by block, the largest error last."""
@@ -383,6 +430,10 @@ def _place(at: Any, result: AnyArray) -> tuple[int, ...]:
 def _fault(place: tuple[int, ...], result: AnyArray, expected: AnyArray) -> str:
     at = ", ".join(map(str, place))
     return f"the element at ({at}) is {result[place]:.9g}, but {expected[place]:.9g} without the schedule"
+
+
+def _sizes_written(call: Arguments) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in call.sizes.items())
 
 
 def _widened(array: AnyArray) -> AnyArray:

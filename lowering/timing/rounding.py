@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from time import monotonic
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from atl.core import terms as tm
 from atl.core.dtypes import is_integer
 from atl.core.index import Array
+from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.traversal import children
@@ -67,6 +69,7 @@ def in_double(program: Program) -> Program:
                 | tm.Metavariable()
                 | tm.Gen()
                 | tm.Reduce()
+                | tm.Rec()
                 | tm.Guard()
                 | tm.Let()
                 | tm.Access()
@@ -74,7 +77,7 @@ def in_double(program: Program) -> Program:
                 | tm.Binary()
             ):
                 return e
-            case tm.Select() | tm.Concat() | tm.Reshape():
+            case tm.Select() | tm.Where() | tm.Concat() | tm.Reshape():
                 return e
             case _:
                 assert_never(e)
@@ -99,7 +102,9 @@ class InDouble(Scalars[Measured]):
     (2.0, 4.0, 1)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, until: float = math.inf) -> None:
+        """Make the arithmetic. A binary operation after `until`, a value of `monotonic()`, raises `TimeoutError`."""
+        self._until = until
         self._machine = Machine()
         self.divisions_by_zero = self.undefined = 0
 
@@ -112,13 +117,18 @@ class InDouble(Scalars[Measured]):
     def element(self, raw: Any, dtype: str) -> Measured:
         return _alone(self._machine.element(raw, _wide(dtype)))
 
-    def unary(self, op: tm.UnaryOp, dtype: str, x: Measured) -> Measured:
+    def unary(self, op: UnaryOp, dtype: str, x: Measured) -> Measured:
         value = self._machine.unary(op, _wide(dtype), x[0])
         return value, _magnitude_of_unary(op, value, x), x[2] + 1
 
-    def binary(self, op: tm.BinaryOp, dtype: str, x: Measured, y: Measured) -> Measured:
+    def binary(self, op: BinaryOp, dtype: str, x: Measured, y: Measured) -> Measured:
+        if monotonic() > self._until:
+            raise TimeoutError
         value = self._machine.binary(op, _wide(dtype), x[0], y[0])
         return value, _magnitude_of_binary(op, value, x, y), max(x[2], y[2]) + 1
+
+    def where(self, test: Measured, x: Measured, y: Measured) -> Measured:
+        return x if test[0] else y
 
     def cast(self, target: str, source: str, x: Measured) -> Measured:
         value = self._machine.cast(_wide(target), _wide(source), x[0])
@@ -129,27 +139,14 @@ class InDouble(Scalars[Measured]):
 
 
 @np.errstate(all="ignore")
-def _magnitude_of_unary(op: tm.UnaryOp, value: Any, x: Measured) -> Any:
+def _magnitude_of_unary(op: UnaryOp, value: Any, x: Measured) -> Any:
     a, size, _ = x
-    match op:
-        case "neg" | "abs":
-            return size
-        case "sqrt":
-            return abs(value) + (size / (2 * value) if size else 0)
-        case "exp":
-            return value * (1 + size)
-        case "log":
-            return abs(value) + size / abs(a)
-        case "tanh":
-            return 2 * abs(value) + size * (1 - value * value)
-        case "erf":
-            return abs(value) + size * 2 / math.sqrt(math.pi) * math.exp(-a * a)
-        case "sin" | "cos":
-            return abs(value) + size * abs(math.cos(a) if op == "sin" else math.sin(a))
+    row = OPERATIONS[op]
+    return size if row.slope is None else abs(value) * max(1.0, *(row.error or ())) + size * row.slope(a, value)
 
 
 @np.errstate(all="ignore")
-def _magnitude_of_binary(op: tm.BinaryOp, value: Any, x: Measured, y: Measured) -> Any:
+def _magnitude_of_binary(op: BinaryOp, value: Any, x: Measured, y: Measured) -> Any:
     (a, first, _), (b, second, _) = x, y
     match op:
         case "add" | "sub":
@@ -160,6 +157,8 @@ def _magnitude_of_binary(op: tm.BinaryOp, value: Any, x: Measured, y: Measured) 
             return (first + abs(value) * second) / abs(b) if b else abs(value)
         case "min" | "max":
             return max(first, second)
+        case "lt" | "le" | "eq" | "and" | "or" | "xor" | "floordiv" | "mod" | "shl" | "shr":
+            return abs(float(value))  # exact, unless a rounding error decides a comparison
 
 
 def _wide(dtype: str | None) -> str:

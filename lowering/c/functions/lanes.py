@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-OF_FLOATS: Final = ("exp", "log", "tanh", "erf", "sin", "cos")
+OF_FLOATS: Final = ("exp", "log", "tanh", "erf", "sin", "cos", "log1p", "expm1")
 """Functions of floats that are written in C. Those of doubles that are not in `OF_DOUBLES` are the library's."""
 OF_DOUBLES: Final = ("exp", "log", "tanh")
 
 EACH_LANE: Final[Mapping[str, Mapping[str, str]]] = {
-    "float": {"abs": "fabsf", "sqrt": "sqrtf", **{f: f"{f}_float" for f in OF_FLOATS}},
-    "double": {"abs": "fabs", "sqrt": "sqrt", **{f: f"{f}_double" if f in OF_DOUBLES else f for f in OF_FLOATS}},
+    "float": {
+        "abs": "fabsf",
+        "sqrt": "sqrtf",
+        "floor": "floorf",
+        "round": "rintf",
+        **{f: f"{f}_float" for f in OF_FLOATS},
+    },
+    "double": {
+        "abs": "fabs",
+        "sqrt": "sqrt",
+        "floor": "floor",
+        "round": "rint",
+        **{f: f"{f}_double" if f in OF_DOUBLES else f for f in OF_FLOATS},
+    },
     "int32_t": {"abs": "abs_int32"},
     "int64_t": {"abs": "abs_int64"},
 }
