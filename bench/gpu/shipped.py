@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import atl
-from atl.core.index import Leaf, Size, value_of
+from atl.core.index import value_at
 from atl.core.program import Program
 from examples import gpu
 from examples.schedules import everyday
@@ -113,11 +113,7 @@ class Shipped:
 
     def shape_at(self, sizes: Sizes) -> tuple[int, ...]:
         """Return the shape of the result."""
-
-        def leaf(at: Leaf) -> int:
-            return sizes[at.name] if isinstance(at, Size) else 0
-
-        return tuple(value_of(extent, leaf, lambda *_: 0) for extent in self.program.shape)
+        return tuple(value_at(extent, sizes) for extent in self.program.shape)
 
     def bytes_at(self, sizes: Sizes, inputs: Mapping[str, Array]) -> int:
         """Return the least number of bytes moved: each input read once, the result written once."""
