@@ -94,14 +94,14 @@ import atl
 from atl.core.index import Array, Size, bound, index
 from atl.core.marks import LoopMark
 from atl.core.program import Program
-from atl.core.terms import Access, Gen, Input, Scan
+from atl.core.terms import Access, Gen, Input, Cumsum
 
 n, m = index(Size("n")), index(Size("m"))
 x = Array("x", (n,), "float32")
 
 def prefixes(outer, inner, position):
     read = Access(Input(x), position)
-    return Program("p", (x,), Gen(index(0), outer, Scan(index(0), inner, read, "k", LoopMark.PARALLEL), "i"))
+    return Program("p", (x,), Gen(index(0), outer, Cumsum(index(0), inner, read, "k", LoopMark.PARALLEL), "i"))
 
 # The index of the new binder is the innermost one; taken for that of the loop around, the second access seems safe.
 protected, unprotected = prefixes(m, n, bound(0)), prefixes(n, m, bound(0))
@@ -134,18 +134,18 @@ from rewrites.rule_arguments import is_term
 from rewrites.cursors.cursor import binders, cursor_at
 from rewrites.cursors.text_pattern import ANYTHING, Wanted, fits
 
-scan = protected.body.body
-assert scan.loose == 0 and [(part.expr, part.indices) for part in children(scan)] == [(scan.body, 1)]
+cumsum = protected.body.body
+assert cumsum.loose == 0 and [(part.expr, part.indices) for part in children(cumsum)] == [(cumsum.body, 1)]
 outer, binder = binders(protected)
 assert (outer.called, binder.called) == (("i",), ("k",))
 inside = cursor_at(protected, (0, 0))
 assert inside.names.indices == ["i", "k"] and len(inside.scope.facts.predicates) == 4
-assert fits(Wanted(Scan, name="k", indices=(index(0), n), parts=(ANYTHING,)), binder)
-assert not fits(Wanted(Scan, indices=(index(1), n), parts=(ANYTHING,)), binder)
+assert fits(Wanted(Cumsum, name="k", indices=(index(0), n), parts=(ANYTHING,)), binder)
+assert not fits(Wanted(Cumsum, indices=(index(1), n), parts=(ANYTHING,)), binder)
 table, (values,) = written([{{"e": protected.body}}], protected.inputs)
 back = Reader(protected.inputs, table).argument(values["e"])
 assert back == protected.body != unprotected.body and (back.body.name, back.body.mark) == ("k", LoopMark.PARALLEL)
-assert is_term(scan) and "scan" in ALL
+assert is_term(cumsum) and "cumsum" in ALL
 """
 
 
@@ -202,7 +202,7 @@ def test_silent_default_for_unknown_constructors_is_found(default: recipes.Edit,
 WHOLE: Final = f"""{PROGRAMS}
 import numpy as np
 from atl.errors import ExtentError, UnsafeAccess
-from atl.surface.operators import scan
+from atl.surface.operators import cumsum
 
 try:
     atl.check_safe(unprotected)
@@ -210,13 +210,13 @@ except UnsafeAccess as refused:
     print(refused)
 n = atl.sizes("n")
 x = atl.tensor("x", n)
-p = atl.program("sums", [x], scan(n, lambda k: x[k] * x[k]))
+p = atl.program("sums", [x], cumsum(n, lambda k: x[k] * x[k]))
 print(p)
 print(atl.evaluate(p, x=np.arange(4, dtype=np.float32)))
-late = atl.program("late", [x], scan((2, n + 2), lambda k: atl.guard(k >= 3, x[k - 2])))
+late = atl.program("late", [x], cumsum((2, n + 2), lambda k: atl.guard(k >= 3, x[k - 2])))
 print(atl.evaluate(late, x=np.ones(3, dtype=np.float32)))
 try:
-    atl.program("backwards", [x], scan((n, 0), lambda k: 1.0))
+    atl.program("backwards", [x], cumsum((n, 0), lambda k: 1.0))
 except ExtentError as refused:
     print(refused.summary)
 """
@@ -229,14 +229,14 @@ def test_recipe_of_a_constructor(tmp_path: Path) -> None:
         recipes.apply(recipes.section(heading), tree)
     said = recipes.output_of(tree, WHOLE)
     assert said.startswith("an access at k to x, of extent n, goes out of bounds")
-    assert "  ⊞[i < n] scan[k < m | parallel] x[k]\n" in said
+    assert "  ⊞[i < n] cumsum[k < m | parallel] x[k]\n" in said
     assert "required: 0 <= k < n  (known here: 0 <= i, i < n, 0 <= k, k < m)" in said
     assert said.splitlines()[-5:] == [
         "sums (x : float32[n]) : float32[n] :=",
-        "  scan[k < n] x[k] * x[k]",
+        "  cumsum[k < n] x[k] * x[k]",
         "[ 0.  1.  5. 14.]",
         "[0. 1. 2.]",
-        "the range of scan runs backwards: from n to 0",
+        "the range of cumsum runs backwards: from n to 0",
     ]
 
 

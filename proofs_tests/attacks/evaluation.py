@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import is_integer
-from atl.core.index import AnyAtom, Array, Index, Leaf, Read, Size, atoms, value_of
+from atl.core.index import AnyAtom, Array, Index, Read, atoms, leaf_values, value_of
 from atl.core.predicate import Predicate, expressions, holds
 from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, AssumptionError, NotExact, OutOfMemory, TooLarge
@@ -91,7 +91,7 @@ def _atoms(part: Predicate) -> Iterator[AnyAtom]:
 
 def _met(part: Predicate, sizes: Mapping[str, int]) -> bool:
     try:
-        return holds(part, _leaf(sizes), lambda of, at: 0)
+        return holds(part, leaf_values(sizes), lambda of, at: 0)
     except ZeroDivisionError:
         return False
 
@@ -117,7 +117,7 @@ def _drawn(
     array: Array, sizes: Mapping[str, int], before: Mapping[str, AnyArray], choices: Choices, *, realisable: bool
 ) -> AnyArray:
     def value(expression: Index) -> int:
-        return value_of(expression, _leaf(sizes), lambda of, at: _element(before[of.name], at))
+        return value_of(expression, leaf_values(sizes), lambda of, at: _element(before[of.name], at))
 
     shape = tuple(value(extent) for extent in array.shape)
     if any(not 0 <= extent <= LARGEST_EXTENT for extent in shape):
@@ -155,13 +155,6 @@ def _increasing(low: int, high: int, count: int, choices: Choices) -> list[int]:
     while len(left) > count:
         left.pop(choices.integer(0, len(left) - 1))
     return left
-
-
-def _leaf(sizes: Mapping[str, int]) -> Any:
-    def leaf(at: Leaf) -> int:
-        return sizes[at.name] if isinstance(at, Size) else 0
-
-    return leaf
 
 
 def _element(held: AnyArray, at: tuple[int, ...]) -> int:

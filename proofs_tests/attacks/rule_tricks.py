@@ -126,7 +126,7 @@ TRICKS: Final[dict[str, str]] = {
     "a pair": _of("return a, a"),
     "an equation of a subclass": _of("q = " + _TRUE.removeprefix("return ") + "\nreturn Mine(q.lhs, q.rhs)",
                                      before="class Mine(Equation):\n    pass"),
-    "sides that are no terms": _of("return Equation(a, a.node)"),
+    "sides that are not terms": _of("return Equation(a, a.node)"),
     "a side that is nothing": _of("return Equation(None, a.node)"),
     "premises that are none": _of("return Equation(a.node, a.node, None)"),
     "premises that are true": _of("return Equation(a.node, a.node, (True,))"),
@@ -158,7 +158,7 @@ TRICKS: Final[dict[str, str]] = {
     ),
     "a size": _of("return equation(e(atl.sizes('n')), e(n))", "n: Index, e: Body[Index]"),
     "an input": _of("return equation(a, a + 0 * atl.tensor('x', dtype=None))"),
-    "an input of its own type": _terms("return Equation(a.node, Input(Array('x', a.node.of.shape, 'float64')))"),
+    "an input of another type": _terms("return Equation(a.node, Input(Array('x', a.node.of.shape, 'float64')))"),
     "a loose index": _terms("return equation(e(IndexExpr(bound(0))), e(0))", "e: Body[Index]"),
     "a loose index in a premise": _terms(
         "return Equation(a.node, (a * 1).node, (disjunction([Zero(bound(0)), NonNegative(n.node)]),))",
@@ -201,7 +201,7 @@ TRICKS: Final[dict[str, str]] = {
     ),
     "an operation of a subclass": _terms('return Equation(Unary(Counting("neg"), a.node), (0 - a).node)', "a: Scalar",
                                          _COUNTING.format(base="str")),
-    "literals that are no numbers": _of('return equation(a * float("nan"), a * float("nan"))'),
+    "literals that are not numbers": _of('return equation(a * float("nan"), a * float("nan"))'),
     # Annotations.
     "a group of a subclass": _terms(_TRUE, 'a: Kind("tensor", 0, Counting("s"))', _COUNTING.format(base="str")),
     "a kind of a subclass": _terms(

@@ -13,7 +13,7 @@ import atl
 from atl.checks.scope import Scope, parts_in_scope
 from atl.checks.wellformed import obligations
 from atl.core.dtypes import DTYPES, is_integer, range_of
-from atl.core.index import Array, Index, Leaf, Size, Var, bound, constant, index, size, value_of
+from atl.core.index import Array, Index, Size, Var, bound, constant, index, size, value_at, value_of
 from atl.core.predicate import FALSE, TRUE, Predicate, Zero
 from atl.core.program import Program
 from atl.core.terms import Binary, Expr, Gen, Guard, Input, Reduce, Type
@@ -220,13 +220,14 @@ def _elements(array: Array, shape: tuple[int, ...], choices: Choices) -> Any:
     return made
 
 
-def _work(term: Expr) -> int:
-    """Estimate the number of evaluation steps. An unknown extent counts as a small one."""
-    inner = 1 + sum(_work(child.expr) for child in children(term))
-    if not isinstance(term, Gen | Reduce):
-        return inner
-    extent = (term.high - term.low).constant
-    return inner * (SMALL if extent is None else max(1, extent))
+def _work(term: Expr, sizes: Mapping[str, int]) -> int:
+    """Estimate the number of evaluation steps. A bound index in an extent counts as a small number."""
+    inner = 1 + sum(_work(child.expr, sizes) for child in children(term))
+    return inner * max(1, _extent(term.high - term.low, sizes)) if isinstance(term, Gen | Reduce) else inner
+
+
+def _extent(expression: Index, sizes: Mapping[str, int]) -> int:
+    return value_of(expression, lambda at: sizes[at.name] if isinstance(at, Size) else SMALL, lambda of, at: SMALL)
 
 
 def differ(theorem: Theorem, choices: Choices) -> str | None:
@@ -245,10 +246,7 @@ def differ(theorem: Theorem, choices: Choices) -> str | None:
 
 
 def _shape(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    def leaf(at: Leaf) -> int:
-        return sizes[at.name] if isinstance(at, Size) else 0
-
-    shape = tuple(value_of(extent, leaf, lambda of, at: 0) for extent in array.shape)
+    shape = tuple(value_at(extent, sizes) for extent in array.shape)
     if any(extent < 0 for extent in shape) or prod(shape) > LARGEST:
         raise NotExact("no array has this shape")
     return shape
@@ -257,7 +255,7 @@ def _shape(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
 def _evaluated(program: Program, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
     """Return the elements, exactly, or in double precision if a root is irrational."""
     free: dict[str, Any] = {name: sizes[name] for name in program.free_sizes}
-    if _work(program.body) > LARGEST:
+    if max(_work(program.body, sizes), prod(_extent(extent, sizes) for extent in program.body.type.shape)) > LARGEST:
         raise NotExact("it takes too many steps")
     try:
         return np.asarray(atl.evaluate(program, exact=True, **arrays, **free), dtype=object)

@@ -80,7 +80,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
     "positions below zero": lambda patch: inject(
         patch, indices.Bound, "__post_init__", "not is_position(self.position)", "False"
     ),
-    "literals that are no numbers": lambda patch: inject(
+    "literals that are not numbers": lambda patch: inject(
         patch, terms.Constant, "_typed", "type(self.value) is bool or not abs(self.value) <= LARGEST_LITERAL", "False"
     ),
     "truth values as literals": _truth_values,

@@ -12,10 +12,11 @@ import pytest
 
 import atl
 from atl.core.index import constant
-from atl.errors import ATLError
+from atl.errors import ATLError, NotExact
 from proofs_tests.attacks.injection import inject
 from proofs_tests.attacks.random_rules import FALSE, Law
 from proofs_tests.attacks.rule_tricks import TRICKS
+from proofs_tests.attacks.rule_uses import differ
 from proofs_tests.attacks.user_rules_fuzz import Run, damaged, declare, main, run_rules
 from proofs_tests.programs.choices import Seeded
 from rewrites import elaboration, reschedule, rule
@@ -205,3 +206,9 @@ def test_command_prints_counts_of_rules(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().out
     assert said.startswith("seed 2: 1 rules in ")
     assert said.endswith("0 findings\n")
+
+
+def test_theorem_of_too_many_steps_is_not_evaluated() -> None:
+    theorem = reflexivity(atl.parse("f (x : float64[n]) : float64 := Σ[i < n + 100000] value(2)"))
+    with pytest.raises(NotExact, match="too many steps"):
+        differ(theorem, Seeded.by("steps"))

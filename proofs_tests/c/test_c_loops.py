@@ -14,6 +14,7 @@ from atl.core.index import constant
 from atl.core.predicate import at_most, conjunction, less
 from lowering import lower, print_c
 from lowering.builds import find_compiler, has_sanitizers
+from lowering.c.loops import NOT_VECTORISED
 from lowering.c.text import wrapped
 from lowering.nest.loopnest import Assign, Declare, For, FromIndex, If, Load, Number, Scalar
 from lowering.nest.text import TextScope
@@ -409,7 +410,54 @@ def test_read_of_a_segment_without_rows_is_reported(monkeypatch: pytest.MonkeyPa
         scope, text = original(scope, loop, last)
         return scope, text.replace(f"{scope.name(loop.variable)} < {last} ?", "1 ?")
 
-    monkeypatch.setattr("lowering.c.printer.with_segment_ends", always)
+    monkeypatch.setattr("lowering.c.loops.with_segment_ends", always)
     nothing = Call(0, {"pos": np.zeros(0, np.int32), "x": np.zeros(0)})
     (found,) = Sanitized([atl.parse(BETWEEN)]).run([nothing])
     assert isinstance(found, Report)
+
+
+# -- reads of neighbours under a condition ----------------------------------------------------------------------------
+
+NEIGHBOURS = {
+    "reversed": "f (A : float64[n, 2]) := ⊞[i < n] ⊞[j < 2] [i % 4 = 1] · A[i, 1 - j]",
+    "selected": "f (A : float64[n, 2]) := ⊞[i < n] ⊞[j < 2] select(i % 4 = 1, A[i, 1 - j], 1)",
+    "in a vector loop": "f (A : float64[n, 2]) := ⊞[i < n | vector] ⊞[j < 2] [i % 4 = 1] · A[i, 1 - j]",
+    "kept": "f (A : float64[n, 2]) := ⊞[i < n] let t := ⊞[j < 2] [i % 4 = 1] · A[i, 1 - j] in t",
+    "in order": "f (A : float64[n, 2], B : float64[n, 2]) := "
+    "⊞[i < n] ⊞[j < 2] B[i, j] + [2 <= (i + 1) // 2] · 3 * A[i, j]",
+    "five": "f (A : float64[n, 2], B : float64[n, 2]) given 5 <= n := "
+    "⊞[i < 5] ⊞[j < 2] B[i, j] + [2 <= (i + 1) // 2] · 3 * A[i, j]",
+    "indices": "f (A : int32[n, 2]) : float32[n, 2] := ⊞[i < n] ⊞[j < 2] [i % 4 = 1] · value(A[i, 1 - j])",
+}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("each_target")
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_conditional_reads_of_neighbours_are_exact(name: str) -> None:
+    program = atl.parse(NEIGHBOURS[name])
+    numbers = np.arange(100, 122).reshape(11, 2)
+    arrays: dict[str, Any] = {a.name: numbers.astype(a.dtype) for a in program.inputs}
+    np.testing.assert_array_equal(lowering.compile(program)(**arrays), atl.evaluate(program, **arrays))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("⊞[i < n] [2*i + 1 < n ∧ i % 4 = 1] · (x[2*i] * x[2*i + 1])", True),
+        ("⊞[i < n] [2*i + 1 < n ∧ i % 4 = 1] · (x[n - 2*i - 1] * x[n - 2*i - 2])", True),
+        ("⊞[i < n] [3*i + 1 < n ∧ K[3*i] = K[3*i + 1]] · x[i]", True),
+        ("⊞[i < n] ⊞[j < 16] [16*i + j < n] · x[16*i + j]", True),
+        ("⊞[i < n] ⊞[j < 17 | unroll] [17*i + j < n] · x[17*i + j]", True),
+        ("⊞[i < n] ⊞[j < 17] [17*i + j < n] · x[17*i + j]", False),
+        ("⊞[i < n] ⊞[j < n] [2*i + 1 < n ∧ j < i] · (x[2*i] * x[2*i + 1])", False),
+        ("⊞[i < n] [2*i < n ∧ i % 4 = 1] · (x[2*i] * x[2*i])", False),
+        ("⊞[i < n] [i + 1 < n] · (x[i] * x[i + 1])", False),
+        ("⊞[i < n] [i + 1 < n] · (x[n - 1 - i] * x[n - 2 - i])", False),
+        ("⊞[i < n // 2] x[2*i] * x[2*i + 1]", False),
+        ("⊞[i < n // 2] ⊞[j < 2] select(j // 2 = 0, x[2*i], x[2*i + 1])", False),
+    ],
+)
+def test_only_loops_that_read_neighbours_under_a_condition_are_not_vectorised(body: str, expected: bool) -> None:
+    text = print_c(lower(atl.parse(f"f (x : float32[n], K : int32[n]) := {body}")))
+    assert text.count(NOT_VECTORISED) == expected

@@ -14,15 +14,7 @@ from atl.errors import CompilerFailed, CompilerMissing, InvalidArgument
 from lowering import c_compiler as compiler_module
 from lowering.builds import build_shared, load, recorded_plan
 from lowering.c_compiler import find_compiler, foreign_instructions, run
-from proofs_tests.c.scripts import (
-    SQUARES,
-    SQUARES_CDEF,
-    LoggingCompiler,
-    fake_compilers,
-    fake_gcc,
-    script,
-    sum_of_squares,
-)
+from proofs_tests.c import scripts
 
 pytestmark = pytest.mark.usefixtures("private_cache", "no_cc")
 
@@ -41,21 +33,21 @@ def test_compiler_reports_version_and_kind() -> None:
 def test_gcc_is_preferred_to_clang_and_clang_to_cc(
     there: tuple[str, ...], found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_compilers(tmp_path / "bin", *there)
+    scripts.fake_compilers(tmp_path / "bin", *there)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert find_compiler().path == tmp_path / "bin" / found
     assert find_compiler().version == f"fake {found} 1.0"
 
 
 def test_compiler_that_does_not_run_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_compilers(tmp_path / "bin", "clang")
-    script(tmp_path / "bin" / "gcc", "echo no developer tools >&2; exit 3")
+    scripts.fake_compilers(tmp_path / "bin", "clang")
+    scripts.script(tmp_path / "bin" / "gcc", "echo no developer tools >&2; exit 3")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert find_compiler().path.name == "clang"
 
 
 def test_cc_has_precedence_and_may_have_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_compilers(tmp_path / "bin", "clang", "gcc", "cc", "mine")
+    scripts.fake_compilers(tmp_path / "bin", "clang", "gcc", "cc", "mine")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("CC", "mine -m64")
     assert find_compiler().command == (str(tmp_path / "bin" / "mine"), "-m64")
@@ -63,9 +55,9 @@ def test_cc_has_precedence_and_may_have_arguments(tmp_path: Path, monkeypatch: p
 
 def test_upgraded_compiler_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    fake_compilers(tmp_path / "bin", "cc")
+    scripts.fake_compilers(tmp_path / "bin", "cc")
     assert find_compiler().version == "fake cc 1.0"
-    fake_gcc(tmp_path / "bin" / "cc", version="fake cc 2.0 is out")
+    scripts.fake_gcc(tmp_path / "bin" / "cc", version="fake cc 2.0 is out")
     assert find_compiler().version == "fake cc 2.0 is out"
 
 
@@ -91,7 +83,7 @@ def test_missing_compiler_error_names_packages_to_install(no_zig: None, monkeypa
 
 
 def test_broken_compilers_are_named(no_zig: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = script(tmp_path / "bin" / "gcc", "echo no developer tools >&2; exit 3")
+    broken = scripts.script(tmp_path / "bin" / "gcc", "echo no developer tools >&2; exit 3")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(CompilerMissing) as caught:
         find_compiler()
@@ -121,13 +113,13 @@ def test_cc_that_does_not_run_is_an_error(tmp_path: Path, monkeypatch: pytest.Mo
 def test_unsupported_native_flag_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuses = 'case "$*" in *native*) exit 1;; esac; exec'
     real = find_compiler().path
-    monkeypatch.setenv("CC", str(script(tmp_path / "plain", f'{refuses} {real} "$@"')))
+    monkeypatch.setenv("CC", str(scripts.script(tmp_path / "plain", f'{refuses} {real} "$@"')))
     assert find_compiler().native == ()
-    assert sum_of_squares(build_shared(SQUARES, name="squares"), [3, 4]) == 25
+    assert scripts.sum_of_squares(build_shared(scripts.SQUARES, name="squares"), [3, 4]) == 25
 
 
 def test_compiler_that_does_not_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", str(script(tmp_path / "mute-cc", "exec sleep 600")))
+    monkeypatch.setenv("CC", str(scripts.script(tmp_path / "mute-cc", "exec sleep 600")))
     monkeypatch.setenv("ATL_COMPILER_TIMEOUT", "0.2")
     with pytest.raises(CompilerMissing, match=r"its --version does not end within 0\.2 seconds"):
         find_compiler()
@@ -135,7 +127,7 @@ def test_compiler_that_does_not_answer_is_reported(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf", "1e9"])
 def test_invalid_time_limit_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "fine-cc")))
+    monkeypatch.setenv("CC", str(scripts.fake_gcc(tmp_path / "fine-cc")))
     monkeypatch.setenv("ATL_COMPILER_TIMEOUT", text)
     with pytest.raises(InvalidArgument, match="ATL_COMPILER_TIMEOUT"):
         find_compiler()
@@ -146,16 +138,18 @@ def test_builds_for_another_processor_are_separate(tmp_path: Path, monkeypatch: 
     flags = tmp_path / "flags"
     real = find_compiler().path
     asked = f'case "$*" in *-dM*) exec {real} $(cat {flags}) -dM -E -x c -;; esac'
-    monkeypatch.setenv("CC", str(script(tmp_path / "cc", f'{asked}; exec {real} "$@"')))
+    monkeypatch.setenv("CC", str(scripts.script(tmp_path / "cc", f'{asked}; exec {real} "$@"')))
     paths: list[Path] = []
     for flag in ("-DFEATURE=1", "-DFEATURE=2"):
         flags.write_text(flag)
         compiler_module._identified.cache_clear()
-        paths.append(build_shared(SQUARES, name="squares"))
+        paths.append(build_shared(scripts.SQUARES, name="squares"))
     assert paths[0] != paths[1]
 
 
-def test_timed_out_query_is_repeated(logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timed_out_query_is_repeated(
+    logging_compiler: scripts.LoggingCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is built in between: the build would lack the flag for this processor."""
 
     def late(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
@@ -166,9 +160,9 @@ def test_timed_out_query_is_repeated(logging_compiler: LoggingCompiler, monkeypa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler_module, "run", late)
         with pytest.raises(CompilerMissing, match="its -dM does not end within 30 seconds"):
-            build_shared(SQUARES, name="squares")
+            build_shared(scripts.SQUARES, name="squares")
     assert logging_compiler.calls == []
-    plan = recorded_plan(build_shared(SQUARES, name="squares"))
+    plan = recorded_plan(build_shared(scripts.SQUARES, name="squares"))
     assert plan is not None
     assert plan.compiler.native
     assert set(plan.compiler.native) <= set(plan.commands[0])
@@ -183,7 +177,7 @@ def test_processor_named_by_cc_is_the_target(flag: str, monkeypatch: pytest.Monk
     compiler = find_compiler()
     assert compiler.native == ()
     assert compiler.vector_bytes == (32 if flag.endswith("v3") else 16)
-    plan = recorded_plan(build_shared(SQUARES, name="squares"))
+    plan = recorded_plan(build_shared(scripts.SQUARES, name="squares"))
     assert plan is not None
     assert [part for part in plan.commands[0] if part.startswith("-march")] == [flag]
 
@@ -196,7 +190,7 @@ def test_other_compilers_than_gcc_and_clang_are_refused(
     version: str, macro: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = f"case \"$*\" in *-dM*) echo '#define {macro}';; *) echo '{version}';; esac"
-    path = script(tmp_path / "bin" / "cc", answers)
+    path = scripts.script(tmp_path / "bin" / "cc", answers)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for chosen in ("cc", ""):
         monkeypatch.setenv("CC", chosen)
@@ -226,10 +220,10 @@ def other_processor() -> str:
 def test_kernel_for_another_processor_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     flag = other_processor()
     monkeypatch.setenv("CC", f"{find_compiler().path} {flag}")
-    path = build_shared(SQUARES, name="squares")  # building is allowed: the object may be moved there
+    path = build_shared(scripts.SQUARES, name="squares")  # building is allowed: the object may be moved there
     for _ in range(2):
         with pytest.raises(CompilerFailed) as caught:
-            load(path, SQUARES_CDEF)
+            load(path, scripts.SQUARES_CDEF)
         assert "'squares' is built for another processor: this processor does not support" in caught.value.summary
         assert f"remove {flag} from CC" in caught.value.suggestions[0]
 
@@ -248,4 +242,4 @@ def test_flags_without_new_instructions_are_accepted(flag: str, monkeypatch: pyt
         pytest.skip("needs an x86 processor")
     monkeypatch.setenv("CC", f"{find_compiler().path} {flag}")
     assert foreign_instructions(find_compiler()) == ((), ())
-    assert sum_of_squares(build_shared(SQUARES, name="squares"), [3, 4]) == 25
+    assert scripts.sum_of_squares(build_shared(scripts.SQUARES, name="squares"), [3, 4]) == 25

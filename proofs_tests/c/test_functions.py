@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 pytestmark = pytest.mark.usefixtures("each_compiler")
 
-BOUNDS: Final = {"exp": 1.1, "log": 1.0, "tanh": 1.5, "erf": 1.1, "sin": 0.51, "cos": 0.51}
+BOUNDS: Final = {"exp": 1.1, "log": 1.0, "tanh": 1.5, "erf": 1.1, "sin": 0.51, "cos": 0.51, "log1p": 0.7, "expm1": 0.7}
 """Error bounds stated in the C, in units in the last place.
 
 The largest errors over all floats are 1.0096, 0.755, 1.463, 1.079, 0.502 and 0.502.
@@ -68,6 +68,8 @@ def largest_error(function: str, x: Array) -> float:
         ("tanh", 0.0, 0.6), ("tanh", 0.5, 12.0), ("tanh", -0.1, -100.0),
         ("erf", 0.0, 1.1), ("erf", 0.9, 5.0), ("erf", -0.1, -100.0),
         ("sin", 0.0, 1.0), ("sin", 0.5, 1e5), ("sin", -1.0, -100.0), ("sin", 1e5, 3.4e38),
+        ("log1p", 0.0, 1e-6), ("log1p", -1e-9, -0.99), ("log1p", 1e-6, 3.4e38),
+        ("expm1", 0.0, 1e-6), ("expm1", -1e-9, -100.0), ("expm1", 1e-6, 89.0),
         ("cos", 0.0, 1.0), ("cos", 0.5, 1e5), ("cos", -1.0, -100.0), ("cos", 1e5, 3.4e38),
     ],
 )  # fmt: skip

@@ -152,6 +152,21 @@ OF_BUILDING: Final = (
         cure="replace `'fork'` with `'spawn'`",
     ),
     Entry(
+        "ATL512",
+        "import signal\n"
+        "from lowering.timing.child import run_in_child\n"
+        "stack = 'small'  # a stand-in for a kernel whose buffers exceed the stack\n"
+        "run_in_child(lambda: os.kill(os.getpid(), signal.SIGSEGV) if stack == 'small' else None, 600)\n",
+        "stack = 'small'",
+        "stack = 'unlimited'",
+        "ulimit -s unlimited",
+        shown=(
+            "# a kernel whose buffers exceed the stack\n"
+            "s.autotune({'n': 1000}, schedule=in_blocks, choices={'by': [4096]})\n"
+        ),
+        cure="`ulimit -s unlimited`, or `s.mark(buffer, 'heap')`",
+    ),
+    Entry(
         "ATL601",
         "from proofs_tests.nests.test_interpreter import AT_I, OUT, X, cell, every, nest\n"
         "from lowering.nest.loopnest import Assign, Load\n"

@@ -1,4 +1,4 @@
-"""Schedules of `examples.fast`: agreement with NumPy at every size, number of calls, and branch-free inner loops."""
+"""Schedules of `examples.fast`, `fast_layers` and `fast_images`: agreement with NumPy, calls, branch-free loops."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from examples import fast
-from examples.schedules import anchors
+import atl
+from examples import fast, fast_images, fast_layers
+from examples.schedules import anchors, images, networks
 from examples.schedules.anchors import Array
 from examples.schedules.layers import numpy_attention, numpy_batched, numpy_layer_norm
 from lowering import Kernel, lower
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.sampled
 
 SIZES: Final = (0, 1, 7, 64, 97)
 FEW: Final = (0, 1, 2, 5)
+ROUNDING: Final = 2e-6
+"""Error of float32 results of most programs, relative to the greatest element."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Case:
 
     `size` returns any of the sizes, `few` a small one for programs with many sizes. `least` is the smallest size for
     which the program is meant. `sizes` returns the sizes that no array determines. Elements are integers divided by
-    `scale`, so that float32 sums and products are exact in any order.
+    `scale`, so that float32 sums and products are exact in any order. With `error`, they are normally distributed, and
+    it bounds the error relative to the greatest element.
     """
 
     schedule: Callable[[], Session]
@@ -44,6 +48,7 @@ class Case:
     least: int = 0
     dtype: str = "float32"
     scale: int = 1
+    error: float | None = None
     sizes: Callable[..., dict[str, Any]] = lambda *arrays: {}
 
 
@@ -63,6 +68,11 @@ def _insides(x: Array, w: Array) -> dict[str, int]:
 
 def _width(x: Array, w: Array) -> dict[str, int]:
     return {"W": x.shape[2] - w.shape[2]}
+
+
+def _channels_last(size: Size, few: Size) -> Shapes:
+    channels = few()
+    return (few(), size(), channels), (3, 3, channels)
 
 
 CASES: Final = {
@@ -103,6 +113,56 @@ CASES: Final = {
     "attention": Case(
         lambda: fast.attention_in_registers(8, 32), numpy_attention, dims("qd kd ke"), 16, least=1, scale=16
     ),
+    "dense layer": Case(
+        fast_layers.dense_gelu_by_panels, networks.numpy_dense_gelu, dims("nd dh h"), 8, error=ROUNDING
+    ),
+    "dense layer, small tiles": Case(
+        lambda: fast_layers.dense_gelu_by_panels(2, 4), networks.numpy_dense_gelu, dims("nd dh h"), 8, error=ROUNDING
+    ),
+    "multi-head attention": Case(
+        lambda: fast_layers.multi_head_attention_in_registers(4, 8),
+        networks.numpy_multi_head_attention,
+        dims("Bqe Bke Bkv"),
+        17,
+        least=1,
+        error=1e-5,
+    ),
+    "depthwise convolution": Case(
+        lambda: fast_layers.depthwise_in_registers(2, 8),
+        networks.numpy_depthwise,
+        _channels_last,
+        10,
+        least=1,
+        error=ROUNDING,
+    ),
+    "matrices times vectors": Case(
+        lambda: fast_layers.batched_matrix_vector_by_rows(4),
+        networks.numpy_batched_matrix_vector,
+        dims("Bik Bk"),
+        4,
+        least=1,
+        error=ROUNDING,
+    ),
+    "unsharp mask, rows": Case(
+        fast_images.unsharp_mask_by_rows, images.numpy_unsharp_mask, dims("nm"), 7, least=1, error=ROUNDING
+    ),
+    "unsharp mask, ring": Case(
+        fast_images.unsharp_mask_by_ring, images.numpy_unsharp_mask, dims("nm"), 4, least=1, error=ROUNDING
+    ),
+    "unsharp mask, strips": Case(
+        lambda: fast_images.unsharp_mask_in_strips(3), images.numpy_unsharp_mask, dims("nm"), 7, least=1, error=ROUNDING
+    ),
+    "pyramid level": Case(
+        lambda: fast_images.pyramid_level_in_strips(3),
+        images.numpy_pyramid_level,
+        lambda size, _: ((2 * size(), 2 * size()),),
+        12,
+        least=1,
+        error=ROUNDING,
+    ),
+    "corners": Case(
+        lambda: fast_images.harris_in_strips(5), images.numpy_harris, dims("nm"), 15, least=1, error=ROUNDING
+    ),
 }
 
 
@@ -141,11 +201,27 @@ def test_schedule_agrees_with_numpy_at_every_size(name: str, size: int | str) ->
     for _ in range(6 if size == "mixed" else 1):
         shapes = case.shapes(
             lambda: max(case.least, int(random.choice(SIZES)) if size == "mixed" else int(size)),
-            lambda: int(random.choice(FEW)) if size == "mixed" else min(int(size), FEW[-1]),
+            lambda: max(case.least, int(random.choice(FEW)) if size == "mixed" else min(int(size), FEW[-1])),
         )
-        arrays = [(random.integers(-9, 9, shape) / case.scale).astype(case.dtype) for shape in shapes]
+        exact = case.error is None
+        drawn = [
+            random.integers(-9, 9, shape) / case.scale if exact else random.standard_normal(shape) for shape in shapes
+        ]
+        arrays = [array.astype(case.dtype) for array in drawn]
         wanted = case.numpy(*(array.astype(np.float64) for array in arrays))
-        np.testing.assert_allclose(kernel(*arrays, **case.sizes(*arrays)), wanted, rtol=1e-6, atol=1e-5)
+        rtol, atol = (1e-6, 1e-5) if case.error is None else (0, case.error * float(np.abs(wanted).max(initial=1.0)))
+        np.testing.assert_allclose(kernel(*arrays, **case.sizes(*arrays)), wanted, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("schedule", [fast_layers.spmm_by_entries, fast_layers.spmm_in_registers])
+def test_sparse_product_agrees_with_numpy(schedule: Callable[[], Session]) -> None:
+    session, random = schedule(), np.random.default_rng(5)
+    loads(dumps(session.done()))
+    kernel = compile_kernel(session.goal)
+    for rows, columns in ((0, 0), (1, 3), (5, 0), (40, 17)):
+        dense = (random.integers(-3, 4, (rows, columns)) * random.integers(0, 2, (rows, columns))).astype(np.float32)
+        features = random.integers(-9, 9, (columns, networks.WIDE)).astype(np.float32)
+        np.testing.assert_array_equal(kernel(atl.pack(dense, atl.CSR), features), dense @ features)
 
 
 @pytest.mark.parametrize("name", CASES)

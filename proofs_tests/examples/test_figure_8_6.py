@@ -12,7 +12,7 @@ import pytest
 
 import padtypes
 from atl import Program
-from atl.core.index import Size, value_of
+from atl.core.index import value_at
 from atl.core.terms import Concat, Flatten, Gen, Reshape, Split, Transpose, TruncateLeft, TruncateRight
 from atl.core.traversal import children
 from examples.schedules import blur, convolution, matmul, tensor_addition
@@ -137,11 +137,7 @@ def arguments(program: Program, sizes: dict[str, int]) -> tuple[dict[str, Array]
 
 
 def _extents(shape: tuple[Any, ...], sizes: dict[str, int]) -> tuple[int, ...]:
-    def leaf(at: Any) -> int:
-        assert isinstance(at, Size)
-        return sizes[at.name]
-
-    return tuple(value_of(extent, leaf, lambda array, at: 0) for extent in shape)
+    return tuple(value_at(extent, sizes) for extent in shape)
 
 
 def cases(name: str) -> list[dict[str, int]]:

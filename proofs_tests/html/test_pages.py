@@ -13,9 +13,9 @@ import rewrites.kernel as kernel_module
 from atl import html, load
 from atl.core.terms import Gen
 from atl.core.traversal import subterm
-from atl.html.elements import element, joined
 from atl.html.pictures import draw
 from atl.html.programs import changes
+from atl.text.markup import element, joined
 from examples import derivations, gpu
 from lowering import GpuKernel, compile  # noqa: A004
 from padtypes import truncations

@@ -121,7 +121,7 @@ METHODS: Final = (
     "session(rows).check(target='c')",
     "session(doubled).time(np.ones(3, np.float32), seconds=0.01)",
     "session(rows).compile(target='c', sizes=None, fast_math=False)", "session(rows).stage('A[_, _]', at='i', nth=0)",
-    "session().lbind('2 * _', 'two', nth=0)", "session().theorem",
+    "session().lbind('2 * _', 'two', nth=0)", "session().theorem", "session().report",
     "session(rows).equal_to(rows, limit=30, watch=None)", "session(rows).saturate(rules=None, limit=30, watch=None)",
     "session(rows).take(session(rows).saturate(limit=30).best(k=1)[0])",
     "session().applicable(at='i', seconds=0.05)", "session().apply(lambda s: s.inline('buf'))",

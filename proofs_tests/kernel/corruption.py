@@ -26,7 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 import atl
-from atl.core.index import Leaf, Size, index, value_of
+from atl.core.index import Size, index, leaf_values, value_at
 from atl.core.marks import LoopMark
 from atl.core.predicate import holds
 from atl.core.program import Program
@@ -439,17 +439,12 @@ def differs(one: Program, other: Program, *, largest: int = 3) -> str | None:
     for values in product(range(largest + 1), repeat=min(len(one.sizes), 4)):
         sizes = dict.fromkeys((*one.sizes, *other.sizes), 1) | dict(zip(one.sizes, values, strict=False))
 
-        def leaf(at: Leaf, sizes: dict[str, int] = sizes) -> int:
-            return sizes[at.name] if isinstance(at, Size) else 0
-
-        def element(array: Any, at: tuple[int, ...]) -> int:
-            return 0
-
-        if not all(holds(assumption, leaf, element) for assumption in one.assumptions):
+        leaf = leaf_values(sizes)
+        if not all(holds(assumption, leaf, lambda array, at: 0) for assumption in one.assumptions):
             continue
         arrays: dict[str, Any] = {}
         for array in one.inputs:
-            shape = tuple(max(0, value_of(extent, leaf, element)) for extent in array.shape)
+            shape = tuple(max(0, value_at(extent, sizes)) for extent in array.shape)
             if int(np.prod(shape)) > 10_000 or array.low is not None or array.monotonic:
                 return None
             arrays[array.name] = (np.arange(1, 1 + int(np.prod(shape))) % 7).reshape(shape).astype(array.dtype)

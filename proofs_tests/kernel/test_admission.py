@@ -346,7 +346,7 @@ WRITTEN = {
     "true": ("index", True),
     "a coefficient that is true": ("index", ["+", [True, "n"], [1]]),
     "a quotient by zero": ("index", ["//", "n", 0]),
-    "a size that is no name": ("index", "n m"),
+    "a size that is not a name": ("index", "n m"),
     "an infinity": ("tensor", ["constant", "inf", "float32"]),
     "a Boolean": ("tensor", ["constant", "True", "float32"]),
     "an entry that is true": ("tensor", ["@", True]),

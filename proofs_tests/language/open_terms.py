@@ -12,7 +12,7 @@ from atl.core.forms import Role, slots_of
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero
 from atl.core.predicate import Any as Some
-from atl.core.terms import Expr, Let, Local, Metavariable, Operator, TensorVar, Type
+from atl.core.terms import Expr, Let, Local, Metavariable, Operator, Rec, TensorVar, Type
 from atl.core.traversal import Path, children
 
 Denotation: TypeAlias = tuple[Any, ...]
@@ -97,6 +97,10 @@ def denotation(expr: Expr, env: Environment) -> Denotation:
             return denotation(body, replace(env, tensors=(*env.tensors, bound_there)))
         case _:
             pass
+    if isinstance(expr, Rec):
+        insides = [replace(env, indices=(*env.indices, *probe)) for probe in probes(1)]
+        rows = tuple(denotation(expr.body, rows_before(expr, inside)) for inside in insides)
+        return "Rec", number(expr.low, env), number(expr.high, env), denotation(expr.init, env), rows
     own = tuple(
         field(getattr(expr, slot.name), env)
         for slot in slots_of(type(expr))
@@ -150,10 +154,21 @@ def under(expr: Expr, position: int, env: Environment) -> Environment:
     """Return the environment of a direct part, with values for the indices and tensors bound over it."""
     child = children(expr)[position]
     inside = replace(env, indices=(*env.indices, *PROBES[: child.indices]))
-    if child.tensors:
-        assert isinstance(expr, Let)
-        inside = replace(inside, tensors=(*env.tensors, denotation(expr.value, env)))
-    return inside
+    match expr:
+        case Let(value, _) if child.tensors:
+            return replace(inside, tensors=(*env.tensors, denotation(value, env)))
+        case Rec() if child.tensors:
+            return rows_before(expr, inside)
+        case _:
+            assert not child.tensors
+            return inside
+
+
+def rows_before(expr: Rec, inside: Environment) -> Environment:
+    """Return the environment of a row: the tensor before is named by the index of the row, and has its extent."""
+    p = inside.indices[-1]
+    shape = (p, *(number(extent, replace(inside, indices=inside.indices[:-1])) for extent in expr.type.shape[1:]))
+    return replace(inside, tensors=(*inside.tensors, ("rows before", shape, p)))
 
 
 def environment_at(expr: Expr, path: Path) -> Environment:

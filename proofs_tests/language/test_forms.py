@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, get_a
 
 import pytest
 
-import atl
 from atl.core import terms
 from atl.core.forms import Form, Formed, IndexBinder, Part, Role, Slot, TensorBinder, make_slots, slots_of
 from atl.core.index import Array, Bound, Index, Size, Var, atoms, bound, index, read, size
 from atl.core.marks import LetMark, LoopMark
+from atl.core.operations import FLOAT_ONLY
 from atl.core.predicate import Predicate, at_most, expressions, negation
 from atl.core.substitution import binds_by_type, free_positions, rebuild, shift_term, with_children
 from atl.core.traversal import children, conditions_in, indices_in, names_given, static
@@ -73,10 +73,20 @@ def samples(*, opened: bool = True) -> tuple[terms.Expr, ...]:
         terms.Guard(holds, one),
         terms.Let(vector(N), terms.Access(terms.Local(0, terms.Type("float32", (N,))), bound(0)), "x", LetMark.STACK),
         terms.Let(one, terms.Binary("mul", terms.Local(0, terms.Type("float32", ())), one), "y"),
+        terms.Rec(
+            N,
+            high,
+            vector(N),
+            terms.Binary("mul", terms.Access(terms.Local(0, terms.Type("float32", (bound(0),))), bound(0) - 1), one),
+            "p",
+            "y",
+            LoopMark.UNROLL,
+        ),
         terms.Access(matrix, bound(7)),
         terms.Unary("neg", one),
         one,
         terms.Select(holds, one, terms.Constant(0, "float32")),
+        terms.Where(terms.Binary("lt", one, one), one, terms.Constant(0, "float32")),
         terms.Cast("float64", one),
         terms.Concat(vector(N), vector(M)),
         terms.Padding(of),
@@ -202,10 +212,14 @@ def by_hand(expr: terms.Expr) -> list[Child]:
             return [(body, 0, 0)]
         case terms.Let(value, body):
             return [(value, 0, 0), (body, 0, 1)]
+        case terms.Rec(init=init, body=body):
+            return [(init, 0, 0), (body, 1, 1)]
         case terms.Access(tensor):
             return [(tensor, 0, 0)]
         case terms.Unary(_, operand) | terms.Cast(_, operand) | terms.Reshape(_, operand):
             return [(operand, 0, 0)]
+        case terms.Where(test, left, right):
+            return [(test, 0, 0), (left, 0, 0), (right, 0, 0)]
         case terms.Binary(_, left, right) | terms.Select(_, left, right) | terms.Concat(left, right):
             return [(left, 0, 0), (right, 0, 0)]
         case _:
@@ -253,6 +267,11 @@ def free_in(expr: terms.Expr, below: Callable[[terms.Expr], list[Child]], indice
     return Free(*(frozenset(k for k in found if k >= 0) for found in (found_indices, found_tensors, found_ids)))
 
 
+def applied(e: terms.Expr) -> terms.Expr:
+    """Return a function of a term of any element type."""
+    return terms.Unary("invert" if e.type.dtype == "bool" else "abs", e)
+
+
 def derived_faults(expr: terms.Expr, below: Callable[[terms.Expr], list[Child]] = by_hand) -> list[str]:
     """Return the properties derived from the form that differ from the traversal by hand."""
     free = free_in(expr, below)
@@ -285,7 +304,7 @@ def _is_known_type(expr: terms.Expr, name: str) -> bool:
 
 def _replaces_parts(expr: terms.Expr, below: Callable[[terms.Expr], list[Child]]) -> bool:
     """Check that `with_children` puts parts in their positions."""
-    parts = tuple(terms.Unary("abs", child) for child, _, _ in below(expr))
+    parts = tuple(applied(child) for child, _, _ in below(expr))
     return [child.expr for child in children(with_children(expr, parts))] == list(parts)
 
 
@@ -305,7 +324,7 @@ def changed(of: type[Formed], slot: Slot, value: Any) -> Any:
     match slot.role:
         case Role.STATIC:
             known = get_args(get_type_hints(of)[slot.name]) or ("float64", "float32")
-            return next(word for word in known if word != value and word not in atl.core.terms.FLOAT_ONLY)
+            return next(word for word in known if word != value and word not in FLOAT_ONLY)
         case Role.LITERAL | Role.VARIABLE | Role.INDEX:
             return value + 1
         case Role.ARRAY:
@@ -321,9 +340,9 @@ def changed(of: type[Formed], slot: Slot, value: Any) -> Any:
         case Role.OPERATOR:
             return terms.PadRight(N) if isinstance(value, terms.PadLeft) else terms.PadLeft(N)
         case Role.PART:
-            return terms.Unary("abs", value)
+            return applied(value)
         case Role.PARTS:
-            return (terms.Unary("abs", value[0]), *value[1:])
+            return (applied(value[0]), *value[1:])
         case Role.HINT:
             return f"{value}2"
         case Role.MARK:

@@ -15,9 +15,10 @@ import pytest
 import atl
 from atl.core import predicate
 from atl.core.index import Quotient, Var, constant, index, size
+from atl.core.operations import FLOAT_ONLY, BinaryOp
 from atl.core.program import Program
 from atl.core.substitution import strengthen
-from atl.core.terms import FLOAT_ONLY, BinaryOp, Guard, Monoid, Padding, Reduce, TensorVar, Type, Value
+from atl.core.terms import Guard, Monoid, Padding, Reduce, TensorVar, Type, Value
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, NotExact, TooLarge
 from atl.meaning.interpret import PAD, Meaning, denote
 from atl.meaning.scalars import Exact, Machine, Scalars

@@ -15,6 +15,7 @@ from atl.core import predicate as pred
 from atl.core import terms
 from atl.core.index import index
 from atl.core.marks import LetMark, LoopMark
+from atl.core.operations import FLOAT_ONLY, BinaryOp, UnaryOp
 from atl.core.program import Program
 from atl.core.substitution import map_type
 from atl.errors import ParseError, RaggedShape
@@ -407,8 +408,8 @@ class Writer:
             return self.term(rank, dtype, fuel)
 
         floating = dtype.startswith("float")
-        ops: list[terms.BinaryOp] = ["add", "sub", "mul", "min", "max", *(["div"] if floating else [])]  # type: ignore[list-item]
-        unary: list[terms.UnaryOp] = ["neg", "abs", *(sorted(terms.FLOAT_ONLY - {"div"}) if floating else [])]  # type: ignore[list-item]
+        ops: list[BinaryOp] = ["add", "sub", "mul", "min", "max", *(["div"] if floating else [])]  # type: ignore[list-item]
+        unary: list[UnaryOp] = ["neg", "abs", *(sorted(FLOAT_ONLY - {"div"}) if floating else [])]  # type: ignore[list-item]
         choose = self.random.choice
         forms: list[Callable[[], terms.Expr]] = [
             lambda: terms.Binary(choose(ops), same(), same()),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from atl.core.terms import UnaryOp
+from atl.core.operations import UnaryOp
 from atl.errors import NotExact
 from atl.meaning.scalars import Exact, Machine, Scalars
 

@@ -26,6 +26,7 @@ from lowering import (
     measure,
     trace,
 )
+from lowering.timing.comparison import RIGHT
 from rewrites import reschedule
 from rewrites.errors import CertificateError, NotFound
 from rewrites.kernel import reflexivity
@@ -153,9 +154,9 @@ def test_equality_needs_the_same_result_names_and_shapes() -> None:
 def test_tuning_compares_all_results() -> None:
     contest = measure(moments(), {"n": 2, "m": 3})
     tiled = reschedule(moments()).tile("j", 4).goal
-    assert contest.fault_of(contest.candidate(tiled)) is None
+    assert contest.judgement_of(contest.candidate(tiled)) == RIGHT
     other = atl.parse(str(tiled).replace("/ value(m)", "/ value(n)"))
-    assert "without the schedule" in str(contest.fault_of(contest.candidate(other)))
+    assert "without the schedule" in str(contest.judgement_of(contest.candidate(other)))
 
 
 def test_notations_of_results() -> None:

@@ -43,13 +43,17 @@ def test_other_register_tiles_are_wider_or_narrower() -> None:
 def test_blocks_shrink_with_the_caches() -> None:
     small = replace(AVX2, l1=8 * KIB, l2=64 * KIB)
     assert small.panel_depth() < AVX2.panel_depth()
-    assert small.block_rows() < AVX2.block_rows() * 2
     assert small.strip_rows(4000) < AVX2.strip_rows(4000)
     for each in (small, AVX2, replace(AVX2, l2=0, l3=0)):
         _, columns = each.register_tile()
         assert each.panel_depth() * columns * 4 <= each.l1
-        assert each.block_rows() % each.register_tile()[0] == 0
         assert each.strip_rows(10**9) == 1
+
+
+def test_arrays_stay_in_a_share_of_the_last_cache() -> None:
+    for planted, last in ((AVX2, 8192), (replace(AVX2, l3=0), 256), (replace(AVX2, l2=0, l3=0), 32)):
+        assert planted.last_cache == last * KIB
+        assert planted.resident == last * KIB // 4
 
 
 def test_the_model_is_that_of_the_compiler() -> None:
@@ -81,7 +85,7 @@ def test_numbers_are_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "4 registers" in str(found)
 
 
-@pytest.mark.parametrize("text", ["registers=4", "l1=32K", "l1", "l1=-1", "=3"])
+@pytest.mark.parametrize("text", ["registers=4", "l1=32K", "l1", "l1=-1", "=3", "fma=2", "fma=yes"])
 def test_a_malformed_override_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATL_MACHINE", text)
     with pytest.raises(InvalidArgument, match="vector_registers"):
@@ -111,7 +115,7 @@ def test_caches_are_read_where_the_system_reports_them(tmp_path: Path) -> None:
             (folder / name).write_text(f"{text}\n")
     assert caches(tmp_path) == (48 * KIB, 9 * KIB, 0, 128)
     (tmp_path / "index2" / "size").write_text("unknown")
-    assert caches(tmp_path)[1] == 256 * KIB
+    assert caches(tmp_path) == (48 * KIB, 0, 0, 128)
     assert caches(tmp_path / "nowhere") == (32 * KIB, 256 * KIB, 0, 64)
 
 

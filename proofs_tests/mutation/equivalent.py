@@ -97,7 +97,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "an expression without the variable is a coefficient of nothing, and its own bound",
     },
     "atl/prove/steps.py": {
-        "_divided::0: one more::0": "1 is no more above 1 than 0 is",
+        "_divided::0: one more::0": "neither 1 nor 0 is above 1",
         "_divided::1 < (divisor := (atom.denominator.constant or 0)) <= LARGEST_DIVISOR: Lt 0 becomes LtE::0":
             "a quotient by 1 does not exist",
         "_least::2: one more::0": "of three terms two remain, which are not a constant",
@@ -128,9 +128,9 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
     "atl/prove/linear.py": {
         "_kept::case if len(left) == len(case) else left: never::0": "the same alternatives in another tuple",
         "decide_cases::if not system.cases: never::0": "nothing would be found; only slower",
-        "_quotients::1: one more::0": "an unknown minimum stands for any negative number",
-        "consequences::1: one more::1": "an unknown minimum stands for any negative number",
-        "factor::0: one more::3": "an unknown maximum stands for a number that is not negative",
+        "_quotients::1: one more::0": "an unknown minimum is any negative number",
+        "consequences::1: one more::1": "an unknown minimum is any negative number",
+        "factor::0: one more::3": "an unknown maximum is a number that is not negative",
         "factor::x is not None and (intervals.low.get(x, 0) > 0 or intervals.high.get(x: part 0 forgotten::0":
             "without a factor there is no bound of it",
         "_divisors::1: one more::0": "an atom list has no choices of one more",
@@ -176,7 +176,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_narrow_product::0: one more::1": "a minimum of 0 becomes 0",
         "_narrow_product::0: one more::3":
             "a product of natural factors has a minimum; if it is too large, each factor is at least 1 already",
-        "_narrow_product::1: one more::4": "an unknown minimum stands for any negative number",
+        "_narrow_product::1: one more::4": "an unknown minimum is any negative number",
         "_narrow_product::low < 0: Lt becomes LtE::0": "a minimum of 0 becomes 0",
         "propagate::False: negated::0": "nothing would be found; only slower",
         "propagate::if not intervals.changed: never::0": "nothing would be found; only slower",

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from atl.core import index as ix
 from atl.core.marks import LoopMark
+from atl.core.operations import Arithmetic
 from atl.core.predicate import within
-from atl.core.terms import BinaryOp
 from lowering.nest import loopnest as ln
 
 AnyArray = npt.NDArray[Any]
@@ -88,7 +88,7 @@ class _Maker:
 
     def statement(self, without: ix.Var | None = None) -> ln.Statement:
         if self.random.random() < 0.25:
-            ops: tuple[BinaryOp, ...] = ("add", "add", "sub", "max", "mul")
+            ops: tuple[Arithmetic, ...] = ("add", "add", "sub", "max", "mul")
             kind = self.random.random()
             if kind < 0.75:
                 return ln.Accumulate(TOTAL, self.random.choice(ops), ONE_MORE)

@@ -9,20 +9,19 @@ from typing import Any, Final
 from atl.core.index import ZERO, ceildiv, constant, floordiv, imax
 from atl.core.predicate import TRUE, disjunction, equal, less
 from atl.prove import Facts, Proved
-from lowering.nest.loopnest import (
-    Allocate,
-    Buffer,
-    CacheLines,
-    Choose,
-    Clear,
-    For,
-    NoLines,
-    at_iteration,
-    in_other_buffers,
-    key,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.marked_loops import lines_of
-from lowering.passes import Pass, buffers, control_flow, registers, simplification, storage_folding, stores
+from lowering.passes import (
+    Pass,
+    buffers,
+    control_flow,
+    recurrences,
+    registers,
+    simplification,
+    splitting,
+    storage_folding,
+    stores,
+)
 from proofs_tests.nests.by_hand import k
 
 
@@ -30,25 +29,26 @@ def _proves_everything(*_given: object, **_named: object) -> Proved:
     return Proved("linear")
 
 
-def _with_a_row_less(others: Mapping[Buffer, Buffer]) -> dict[Buffer, Buffer]:
+def _with_a_row_less(others: Mapping[ln.Buffer, ln.Buffer]) -> dict[ln.Buffer, ln.Buffer]:
     return {one: replace(other, rows=max(other.rows - 1, 1)) for one, other in others.items()}
 
 
-def _for_one_row(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines | NoLines | None:
+def _for_one_row(loop: ln.For, facts: Facts, ids: Iterator[int]) -> ln.CacheLines | ln.NoLines | None:
     """Return the cache lines of a loop, with a buffer for only the first of several rows."""
     lines = lines_of(loop, facts, ids)
-    if not isinstance(lines, CacheLines):
+    if not isinstance(lines, ln.CacheLines):
         return lines
     return replace(lines, buffers=tuple(replace(b, extents=(constant(1), *b.extents[1:])) for b in lines.buffers))
 
 
 LOADED: Final = stores.loaded
 IN_LOOP: Final = buffers._in_loop
+PIECES: Final = splitting._pieces
 
 _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
     (stores.without_dead_stores, stores, {
-        "only direct operands of the output are kept": ("_needed", lambda nest: frozenset({key(nest.output)})),
-        "conditional reads are ignored": ("loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
+        "only direct operands of the output are kept": ("_needed", lambda nest: frozenset({ln.key(nest.output)})),
+        "conditional reads are ignored": ("loaded", lambda e: [] if isinstance(e, ln.Choose) else LOADED(e)),
     }),
     (simplification.with_cache_lines, simplification, {
         "lines are gathered for one row of several": ("lines_of", _for_one_row),
@@ -59,7 +59,7 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
     (storage_folding.with_folded_storage, storage_folding, {
         "every row read is assumed to be in the window": ("prove", _proves_everything),
         "a ring has one row too few": (
-            "in_other_buffers", lambda block, others: in_other_buffers(block, _with_a_row_less(others))
+            "in_other_buffers", lambda block, others: ln.in_other_buffers(block, _with_a_row_less(others))
         ),
     }),
     (storage_folding.with_folded_storage, storage_folding._Window, {
@@ -68,7 +68,7 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
     (buffers.with_reused_buffers, buffers, {
         "every let shares storage, whatever is read later": ("find_overwritten_read", lambda *_: None),
         "a let with padding is assumed completely stored": (
-            "_is_free_to_move", lambda statement: isinstance(statement, Allocate)
+            "_is_free_to_move", lambda statement: isinstance(statement, ln.Allocate)
         ),
     }),
     (buffers.with_lets_in_output_rows, buffers, {
@@ -80,7 +80,7 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
         "sizes are assumed to be large": ("initial_facts", lambda *_: Facts().assume(less(constant(6), k))),
         "every condition is assumed true": ("simplify_predicate", lambda *_: TRUE),
         "a loop of one iteration becomes the next iteration": (
-            "at_iteration", lambda loop, value: at_iteration(loop, value + 1)
+            "at_iteration", lambda loop, value: ln.at_iteration(loop, value + 1)
         ),
     }),
     (control_flow.with_conditions_joined, control_flow, {
@@ -89,8 +89,21 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
     }),
     (buffers.with_stack_budget, buffers, {
         "a hoisted buffer is not cleared in its loop": (
-            "_in_loop", lambda *given: [s for s in IN_LOOP(*given) if not isinstance(s, Clear)]
+            "_in_loop", lambda *given: [s for s in IN_LOOP(*given) if not isinstance(s, ln.Clear)]
         ),
+    }),
+    (recurrences.with_kept_rows, recurrences, {
+        "every recurrence is computed in place": ("find_overwritten_read", lambda *_: None),
+        "every row read is assumed to be kept": ("proves", lambda *_: True),
+        "elements of other places are taken for copies": ("_is_copy", lambda value, *_: isinstance(value, ln.Load)),
+        "the earlier of two rows is read": (
+            "_later_of", lambda left, right, _: right if isinstance(left, ln.Load) else None
+        ),
+    }),
+    (splitting.with_split_loops, splitting, {
+        "a loop ends at its last cut": ("_pieces", lambda facts, loop: PIECES(facts, loop)[:-1]),
+        "cuts beyond the end are kept": ("imin", lambda cut, _: cut),
+        "a piece of one iteration is the next one": ("in_a_block", lambda _: ()),
     }),
     (control_flow.with_unswitched_loops, control_flow, {
         "a test on its loop variable is unswitched": ("_is_invariant", lambda *_: True),
@@ -100,7 +113,7 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
         "an upper bound is rounded up": ("floordiv", ceildiv),
         "a lower bound is rounded down": ("ceildiv", floordiv),
         "the larger of two upper bounds is used": ("imin", imax),
-        "conditions beside a bound are lost": ("conjunction", lambda _: TRUE),
+        "conditions next to a bound are lost": ("conjunction", lambda _: TRUE),
         "divisors of bounds are assumed positive": ("has_meaning", lambda *_: True),
     }),
     (control_flow.without_trivial_loops, control_flow, {

@@ -69,7 +69,7 @@ OWN_ROWS: Final = {
     "the element after, at once": ROW + "⊞[j < m | vector] select(j + 1 < m, t[j + 1], t[j])",
     "not the whole row": ROW + "⊞[j < m] [j < n] · t[j] * t[j]",
     "shifted": ROW + "⊞[j < m] [1 <= j] · t[j - 1] * t[j]",
-    "an input beside it, by shape": ROW + "⊞[j < m] t[j] + x[i, j]",
+    "another input, by shape": ROW + "⊞[j < m] t[j] + x[i, j]",
     "two places": ROW + "padr 1 ⊞[j < m - 1] t[j] * t[j + 1]",
     "a column": "transpose ⊞[j < m] let t := ⊞[i < n] 2 * x[i, j] in ⊞[i < n] t[i] * t[i]",
     "by tiles": ROW

@@ -22,17 +22,7 @@ from lowering.nest.interpreter import execute, run
 from lowering.nest.loopnest import Allocate, For, LoopNest, statements
 from lowering.nest.obligations import report
 from lowering.passes import after_passes, buffers
-from proofs_tests.nests.sharing_programs import (
-    APART,
-    COPIES,
-    OWN_ROWS,
-    ROWS,
-    SHARED,
-    program,
-    table,
-    table_program,
-    vector,
-)
+from proofs_tests.nests import sharing_programs
 from proofs_tests.programs.generate import Case, case_by_seed
 
 pytestmark = pytest.mark.sampled
@@ -47,7 +37,7 @@ def heap(nest: LoopNest) -> list[str]:
 def agrees(of: atl.Program) -> None:
     nest, kernel = lower(of), compile_kernel(of)
     for size in SIZES:
-        x = vector(size)
+        x = sharing_programs.vector(size)
         wanted = atl.evaluate(of, x)
         np.testing.assert_array_equal(run(nest, {"n": size}, {"x": x}), wanted)
         np.testing.assert_array_equal(kernel(x), wanted)
@@ -57,7 +47,7 @@ def agrees(of: atl.Program) -> None:
 def agrees_on_tables(of: atl.Program) -> None:
     nest, kernel = lower(of), compile_kernel(of)
     for n, m in ((1, 1), (3, 1), (1, 3), (2, 7), (5, 2)):
-        x = table(n, m)
+        x = sharing_programs.table(n, m)
         wanted = atl.evaluate(of, x)
         np.testing.assert_array_equal(run(nest, {"n": n, "m": m}, {"x": x}), wanted)
         np.testing.assert_array_equal(kernel(x), wanted)
@@ -65,18 +55,20 @@ def agrees_on_tables(of: atl.Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "left"), [*SHARED.values(), *APART.values()], ids=[*SHARED, *(f"{name}, later" for name in APART)]
+    ("body", "left"),
+    [*sharing_programs.SHARED.values(), *sharing_programs.APART.values()],
+    ids=[*sharing_programs.SHARED, *(f"{name}, later" for name in sharing_programs.APART)],
 )
 def test_let_shares_storage_unless_it_is_read_later(body: str, left: list[str]) -> None:
-    agrees(program(body))
-    assert heap(lower(program(body))) == left
+    agrees(sharing_programs.program(body))
+    assert heap(lower(sharing_programs.program(body))) == left
 
 
-@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("name", sharing_programs.COPIES)
 def test_unneeded_copy_is_not_made(name: str) -> None:
-    body, left = COPIES[name]
-    agrees(program(body))
-    nest = lower(program(body))
+    body, left = sharing_programs.COPIES[name]
+    agrees(sharing_programs.program(body))
+    nest = lower(sharing_programs.program(body))
     assert heap(nest) == left
     assert " = x[i]\n" not in print_nest(nest)
 
@@ -84,54 +76,54 @@ def test_unneeded_copy_is_not_made(name: str) -> None:
 def test_marked_lets_have_the_marked_storage() -> None:
     for mark in ("heap", "stack"):
         body = f"let t | {mark} := ⊞[i < 8] 2 * x[0] in let u := ⊞[i < 8] t[i] + 1 in ⊞[i < n] u[0]"
-        assert "t" in heap(lower(program(body)))
-    assert heap(lower(program("let t | heap := x in ⊞[i < n] t[i] + t[n - 1 - i]"))) == ["t"]
+        assert "t" in heap(lower(sharing_programs.program(body)))
+    assert heap(lower(sharing_programs.program("let t | heap := x in ⊞[i < n] t[i] + t[n - 1 - i]"))) == ["t"]
 
 
-@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize("name", sharing_programs.APART)
 def test_interpreter_traps_overwritten_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: every let shares storage, whatever is read later."""
-    of = program(APART[name][0])
+    of = sharing_programs.program(sharing_programs.APART[name][0])
     monkeypatch.setattr(buffers, "find_overwritten_read", lambda *_: None)
     nest = after_passes(lower_unchecked(of))
-    if heap(nest) == APART[name][1]:
+    if heap(nest) == sharing_programs.APART[name][1]:
         assert "by shape" in name  # such lets are never candidates
         return
     with pytest.raises(Trap) as caught:
-        run(nest, {"n": 7}, {"x": vector(7)})
+        run(nest, {"n": 7}, {"x": sharing_programs.vector(7)})
     assert caught.value.kind in ("aliased", "data race", "overwritten")
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", sharing_programs.ROWS)
 def test_let_of_one_row_shares_the_row_computed_from_it(name: str) -> None:
-    agrees_on_tables(table_program(ROWS[name]))
+    agrees_on_tables(sharing_programs.table_program(sharing_programs.ROWS[name]))
     left = ["t"] if name == "one of two" else []
-    assert [of for of in heap(lower(table_program(ROWS[name]))) if of in "ts"] == left
+    assert [of for of in heap(lower(sharing_programs.table_program(sharing_programs.ROWS[name]))) if of in "ts"] == left
 
 
-@pytest.mark.parametrize("name", OWN_ROWS)
+@pytest.mark.parametrize("name", sharing_programs.OWN_ROWS)
 def test_let_of_one_row_read_later_has_separate_storage(name: str) -> None:
-    agrees_on_tables(table_program(OWN_ROWS[name]))
-    assert "t" in heap(lower(table_program(OWN_ROWS[name])))
+    agrees_on_tables(sharing_programs.table_program(sharing_programs.OWN_ROWS[name]))
+    assert "t" in heap(lower(sharing_programs.table_program(sharing_programs.OWN_ROWS[name])))
 
 
 @pytest.mark.parametrize("name", ["the element before", "in reverse", "the element after, at once"])
 def test_interpreter_traps_overwritten_reads_of_a_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: every row shares storage, whatever is read later."""
     monkeypatch.setattr(buffers, "find_overwritten_read", lambda *_: None)
-    nest = after_passes(lower_unchecked(table_program(OWN_ROWS[name])))
+    nest = after_passes(lower_unchecked(sharing_programs.table_program(sharing_programs.OWN_ROWS[name])))
     assert heap(nest) == []
     with pytest.raises(Trap) as caught:
-        run(nest, {"n": 3, "m": 7}, {"x": table(3, 7)})
+        run(nest, {"n": 3, "m": 7}, {"x": sharing_programs.table(3, 7)})
     assert caught.value.kind in ("aliased", "data race", "overwritten")
 
 
 def test_interpreter_traps_leftovers_in_a_row_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: part of a row is assumed to be all of it."""
     monkeypatch.setattr(buffers, "_go_over", lambda *_: True)
-    nest = after_passes(lower_unchecked(table_program(OWN_ROWS["not the whole row"])))
+    nest = after_passes(lower_unchecked(sharing_programs.table_program(sharing_programs.OWN_ROWS["not the whole row"])))
     with pytest.raises(Trap, match="out at 3 still has a value of another tensor in its storage"):
-        run(nest, {"n": 3, "m": 5}, {"x": table(3, 5)})
+        run(nest, {"n": 3, "m": 5}, {"x": sharing_programs.table(3, 5)})
 
 
 RESULTS: Final = {
@@ -143,7 +135,7 @@ RESULTS: Final = {
     "vectors": "⊞[i < n | vector] x[i] + 1",
     "threads": "⊞[i < n | parallel] x[i] + 1",
     "not at all": "⊞[i < n] 1.0",
-    "padding with zeros of its own": "padr 1 ⊞[i < n - 1] 2 * x[i]",
+    "padding with new zeros": "padr 1 ⊞[i < n - 1] 2 * x[i]",
 }
 REFUSED: Final = {
     "the element before": (
@@ -171,10 +163,10 @@ INSTEAD: Final = {
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_result_may_overwrite_an_input_read_before(name: str) -> None:
-    of = program(RESULTS[name])
+    of = sharing_programs.program(RESULTS[name])
     kernel = compile_kernel(of)
     for size in SIZES:
-        x = vector(size)
+        x = sharing_programs.vector(size)
         wanted = kernel(x)
         nest = with_inputs_in_place(kernel.nest, ["x"])
         np.testing.assert_array_equal(run(nest, {"n": size}, {"x": x}), wanted)
@@ -183,7 +175,7 @@ def test_result_may_overwrite_an_input_read_before(name: str) -> None:
 
 
 def test_kernel_keeps_the_library_of_its_in_place_function_loaded() -> None:
-    kernel, x = compile_kernel(program("⊞[i < n] x[i] + 3.5")), vector(4)
+    kernel, x = compile_kernel(sharing_programs.program("⊞[i < n] x[i] + 3.5")), sharing_programs.vector(4)
     wanted = x + 3.5
     kernel(x, out=x)
     gc.collect()
@@ -194,7 +186,7 @@ def test_kernel_keeps_the_library_of_its_in_place_function_loaded() -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_result_that_overwrites_later_reads_is_refused(name: str) -> None:
     body, message = REFUSED[name]
-    kernel, x = compile_kernel(program(body)), vector(5)
+    kernel, x = compile_kernel(sharing_programs.program(body)), sharing_programs.vector(5)
     before = x.copy()
     with pytest.raises(ArrayError) as caught:
         kernel(x, out=x)
@@ -209,34 +201,36 @@ def test_result_that_overwrites_later_reads_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in REFUSED if name != "padding"])
 def test_interpreter_traps_a_result_stored_too_early(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: no overwritten read is reported."""
-    nest = lower(program(REFUSED[name][0]))
+    nest = lower(sharing_programs.program(REFUSED[name][0]))
     monkeypatch.setattr(kernels_in_place, "find_overwritten_read", lambda *_: None)
     wrong = with_inputs_in_place(nest, ["x"])
     with pytest.raises(Trap) as caught:
-        run(wrong, {"n": 7}, {"x": vector(7)})
+        run(wrong, {"n": 7}, {"x": sharing_programs.vector(7)})
     assert caught.value.kind in ("aliased", "data race")
 
 
 def test_suggestions_of_a_refusal_are_accepted() -> None:
-    x = vector(7)
+    x = sharing_programs.vector(7)
     for body in ("⊞[i < n] select(i < 5, x[i], 0.0)", "⊞[i < n] select(i + 1 < n, x[i + 1], x[i])"):
-        kernel = compile_kernel(program(body))
+        kernel = compile_kernel(sharing_programs.program(body))
         wanted = kernel(x)
         np.testing.assert_array_equal(wanted, kernel(held := x.copy(), out=held))
 
 
-@pytest.mark.parametrize("body", [ROWS["element by element"], OWN_ROWS["an input beside it, by shape"]])
+@pytest.mark.parametrize(
+    "body", [sharing_programs.ROWS["element by element"], sharing_programs.OWN_ROWS["another input, by shape"]]
+)
 def test_result_of_rows_may_overwrite_an_input(body: str) -> None:
-    kernel, x = compile_kernel(table_program(body)), table(3, 5)
+    kernel, x = compile_kernel(sharing_programs.table_program(body)), sharing_programs.table(3, 5)
     wanted = kernel(x)
     np.testing.assert_array_equal(kernel(x, out=x), wanted)
 
 
 def test_missing_element_of_a_result_is_trapped() -> None:
-    nest = with_inputs_in_place(lower(program("⊞[i < n] x[i] + 1")), ["x"])
+    nest = with_inputs_in_place(lower(sharing_programs.program("⊞[i < n] x[i] + 1")), ["x"])
     short = replace(nest, body=tuple(replace(s, high=s.high - 1) for s in nest.body if isinstance(s, For)))
     with pytest.raises(Trap, match="incomplete"):
-        run(short, {"n": 3}, {"x": vector(3)})
+        run(short, {"n": 3}, {"x": sharing_programs.vector(3)})
 
 
 def test_two_inputs_and_the_result_may_be_one_array() -> None:

@@ -52,6 +52,7 @@ from proofs_tests.nests.by_hand import (
 )
 from proofs_tests.nests.co_iteration.programs import merge_nests, stream_nests
 from proofs_tests.nests.planted_passes import FAULTS
+from proofs_tests.nests.recurrence_programs import recurrence_nests
 from proofs_tests.nests.ring_programs import ring_nests
 from proofs_tests.nests.scatters.nests import scatters
 from proofs_tests.nests.sharing_programs import sharing_nests
@@ -105,7 +106,8 @@ def differences(of: Pass, calls: Iterable[Call]) -> Iterator[str]:
 def calls_before(of: Pass) -> tuple[Call, ...]:
     """Return all calls, with the nests as they reach this pass."""
     if of == PASSES[0]:
-        return (*by_hand(), *generated(), *examples(), *tile_nests(), *ring_nests(), *sharing_nests())
+        special = (*tile_nests(), *ring_nests(), *sharing_nests(), *recurrence_nests())
+        return (*by_hand(), *generated(), *examples(), *special)
     earlier = PASSES[PASSES.index(of) - 1]
     calls = tuple((earlier(before), sizes, arrays) for before, sizes, arrays in calls_before(earlier))
     own = OWN_CALLS.get(of)
@@ -151,19 +153,13 @@ def examples() -> Iterator[Call]:
         program = make()
         sizes = {name: SIZES[name] for name in program.sizes}
         arrays = {
-            array.name: numbers.integers(-3, 4, [_extent(extent, sizes) for extent in array.shape]).astype(array.dtype)
+            array.name: numbers.integers(-3, 4, [ix.value_at(extent, sizes) for extent in array.shape]).astype(
+                array.dtype
+            )
             for array in program.inputs
         }
         for in_scalars in (True, False):
             yield lower_unchecked(program, registers=in_scalars), sizes, arrays
-
-
-def _extent(extent: ix.Index, sizes: Mapping[str, int]) -> int:
-    def leaf(leaf: ix.Leaf) -> int:
-        assert isinstance(leaf, ix.Size)
-        return sizes[leaf.name]
-
-    return ix.value_of(extent, leaf, lambda array, indices: 0)
 
 
 def only_loop(of: ln.LoopNest) -> ln.For:

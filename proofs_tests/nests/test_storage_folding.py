@@ -152,7 +152,7 @@ REFUSED: Final = {
         PLAIN + "⊞[y < n] ⊞[x < m] Σ[r < n - y] b[y + r, x]",
         "row y + r in `total += b[y + r, x]` is not in a window that moves with the loop y",
     ),
-    "a number of rows that a size tells": (
+    "a number of rows that is a size": (
         PLAIN + "⊞[y < n] ⊞[x < m] Σ[r < m] [y + r < n] · b[y + r, x]",
         "the loop y needs m of its rows at a time, which is not constant",
     ),

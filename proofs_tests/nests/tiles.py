@@ -116,7 +116,7 @@ def tile_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, npt
         made = tiled(f"nests:{number}")
         assert made is not None
         yield lower_unchecked(made.case.program), made.case.sizes, made.case.arrays
-    for of in (meeting(), beside()):
+    for of in (meeting(), adjacent()):
         yield of, {"n": 5}, {"x": np.arange(1, 6, dtype=np.float32)}
 
 
@@ -129,11 +129,13 @@ def meeting() -> LoopNest:
     return nest("meeting", [array], out, made, loop(vi, constant(4), *both), Free(tile), sizes="n", complete=False)
 
 
-def beside() -> LoopNest:
+def adjacent() -> LoopNest:
     """Return a loop with two statements, only one of which accesses the tile."""
     array, x = tensor("x", n)
     tile, out = Buffer(4, "tile", "float32", (constant(4),)), output(n)
     both = (Assign(cell(tile, i), at(x, i)), Assign(cell(out, i + 1), at(x, i)))
     made = Allocate(tile, constant(4), "stack", mark=LetMark.REGISTERS)
     last = Assign(cell(out, constant(0)), at(tile, constant(2)))
-    return nest("beside", [array], out, made, loop(vi, constant(4), *both), last, Free(tile), sizes="n", complete=False)
+    return nest(
+        "adjacent", [array], out, made, loop(vi, constant(4), *both), last, Free(tile), sizes="n", complete=False
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import atl
 from atl import Program
-from atl.core.index import Leaf, Size, value_of
+from atl.core.index import Size, value_at
 from atl.errors import ATLError
 from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
@@ -74,14 +74,10 @@ class Counts:
         return "\n".join([*lines, *self.failures[:5]])
 
 
-def leaf_of(sizes: Mapping[str, int]) -> Callable[[Leaf], int]:
-    return lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0
-
-
 def arrays_of(program: Program, sizes: Mapping[str, int]) -> dict[str, npt.NDArray[Any]]:
     out: dict[str, npt.NDArray[Any]] = {}
     for array in program.inputs:
-        shape = tuple(value_of(extent, leaf_of(sizes), lambda a, at: 0) for extent in array.shape)
+        shape = tuple(value_at(extent, sizes) for extent in array.shape)
         out[array.name] = np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
     return out
 
@@ -95,7 +91,7 @@ def small_sizes(program: Program) -> Iterator[dict[str, int]]:
 def small_enough(program: Program, sizes: Mapping[str, int]) -> bool:
     count = 1
     for extent in program.type.shape:
-        count *= max(1, value_of(extent, leaf_of(sizes), lambda a, at: 0))
+        count *= max(1, value_at(extent, sizes))
     return count <= CELLS
 
 

@@ -103,6 +103,7 @@ class Maker:
             (1, lambda: self.summed(depth, rank)),
             (1, lambda: self.guarded(depth, rank)),
             (2, lambda: self.placed(depth, rank)),
+            (1, lambda: self.continued(depth, rank)),
         ]
         if rank >= 2:
             options += [(3, lambda: self.transposed(depth, rank)), (2, lambda: self.split(depth, rank))]
@@ -192,6 +193,16 @@ class Maker:
         if chance(self.choices, 50):
             first, second = second, first
         return Padded(atl.concat(first.tensor, second.tensor), first.left, second.right)
+
+    def continued(self, depth: int, rank: int) -> Padded:
+        """Generate a recurrence: further rows are computed from the one before, or are padding."""
+        inner = self.term(depth - 1, rank)
+        self.used["rec"] += 1
+        begun, more = inner.tensor.shape[0], choose(self.choices, [self.k, self.t, self.n * 0 + 1])
+        if chance(self.choices, 50):
+            return Padded(atl.rec(inner.tensor, begun + more, lambda p, y: atl.guard(p >= 1, y[p - 1])), inner.left)
+        rows = atl.rec(inner.tensor, begun + more, lambda p, y: atl.guard((p < begun) & (p >= 1), y[p - 1]))
+        return Padded(rows, inner.left, inner.right + more)
 
     def bound(self, depth: int, rank: int) -> Padded:
         """Generate a let; its body may read the whole bound tensor, which makes the elements computed."""

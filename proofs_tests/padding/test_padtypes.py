@@ -16,7 +16,7 @@ import pytest
 import atl
 import padtypes
 from atl import IndexExpr, Program, Tensor
-from atl.core.index import Leaf, Size
+from atl.core.index import Size, leaf_values
 from atl.errors import UnsafeTruncation
 from atl.meaning.interpret import denote
 from atl.meaning.scalars import Exact
@@ -86,16 +86,12 @@ def padding_of(program: Program, sizes: dict[str, int]) -> np.ndarray[Any, np.dt
     return denote(program, sizes, arrays, Exact()).padding()
 
 
-def leaves(sizes: dict[str, int]) -> Callable[[Leaf], int]:
-    return lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0
-
-
 def disagreement(program: Program, inferred: PadSet) -> tuple[dict[str, int], tuple[int, ...]] | None:
     """Find sizes and an element for which the pad-set and the evaluated padding differ."""
     for sizes in small_sizes(program):
         padding = padding_of(program, sizes)
         for at in np.ndindex(padding.shape):
-            if inferred.contains(at, leaves(sizes)) != padding[at]:
+            if inferred.contains(at, leaf_values(sizes)) != padding[at]:
                 return sizes, at
     return None
 
@@ -258,7 +254,7 @@ def test_unmutated_sources_pass() -> None:
 
 def cut_by_brute_force(truncation: Truncation, sizes: dict[str, int]) -> bool:
     """Return whether a computed element is cut at these sizes."""
-    picture = padtypes.draw_pad_set(truncation.operand, leaves(sizes), cut=truncation.cut)
+    picture = padtypes.draw_pad_set(truncation.operand, leaf_values(sizes), cut=truncation.cut)
     return "lost" in picture.cells.values()
 
 

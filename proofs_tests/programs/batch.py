@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.index import Leaf, Size, value_of
+from atl.core.index import leaf_values, value_of
 from atl.core.program import Program
 from atl.meaning.arguments import bind, index_elements
 from lowering.builds import build_executable, build_shared, load
@@ -150,11 +150,8 @@ class _Bound:
 
 def _bound(program: Program, nest: LoopNest, call: Call) -> _Bound:
     given = bind(program, (), call.arguments)
-
-    def leaf(at: Leaf) -> int:
-        return given.sizes[at.name] if isinstance(at, Size) else 0
-
-    shape = tuple(value_of(extent, leaf, index_elements(given.arrays)) for extent in nest.output.extents)
+    leaf, element = leaf_values(given.sizes), index_elements(given.arrays)
+    shape = tuple(value_of(extent, leaf, element) for extent in nest.output.extents)
     arrays = tuple(np.ascontiguousarray(given.arrays[array.name]) for array in nest.inputs)
     return _Bound(arrays, tuple(given.sizes[name] for name in nest.sizes), shape, np.dtype(nest.output.dtype))
 

@@ -8,8 +8,9 @@ from typing import Final
 
 from atl.core import terms
 from atl.core.dtypes import DTYPES
-from atl.core.index import Extremum, Index, Read, Size, Xor, atoms, value_of
+from atl.core.index import Extremum, Read, Size, Xor, atoms, value_at
 from atl.core.marks import LetMark, LoopMark
+from atl.core.operations import BINARY, UNARY
 from atl.core.program import Program
 from atl.core.traversal import children, indices_in, subterms
 from lowering.targets.capabilities import support_of
@@ -27,11 +28,12 @@ WALKS: Final = (f"{LoopMark.MERGE.value} loop", f"{LoopMark.RUNS.value} loop")
 """Constructs that occur only in runs of marked programs."""
 ALL: Final = (
     *(of.form.word for of in terms.CONSTRUCTORS if of.form.word not in UNWRITTEN),
-    *dict.fromkeys((*terms.MONOIDS, *terms.UNARY, *terms.BINARY)),
+    *dict.fromkeys((*terms.MONOIDS, *UNARY, *BINARY)),
     *terms.OPERATORS_BY_WORD,
     *("gen (lo, hi)", "reduce (lo, hi)", "reduce of tensors", "tensor arithmetic"),
     *("let of a scalar", "let of a tensor", "let in a loop", "let used twice", "let in a let"),
     *("access to an input", "access to a let", "access to an expression"),
+    *("rec with first rows", "read of an earlier row"),
     *("gather", "truth value", "quotient", "remainder", "index minimum or maximum", "exclusive or"),
     *(f"rank {rank}" for rank in range(5)),
     *DTYPES,
@@ -67,7 +69,7 @@ def _of(term: terms.Expr) -> Iterator[str]:
     yield form.word
     yield from (getattr(term, name) for name in form.static)
     yield from (type(getattr(term, name)).form.word for name in form.operators)
-    if isinstance(term, terms.Gen | terms.Reduce) and term.mark is not LoopMark.NONE:
+    if isinstance(term, terms.Gen | terms.Reduce | terms.Rec) and term.mark is not LoopMark.NONE:
         yield from ("marked loop", f"{term.mark.value} loop")
     if isinstance(term, terms.Let) and term.mark is not LetMark.NONE:
         yield f"{term.mark.value} let"
@@ -81,6 +83,9 @@ def _of(term: terms.Expr) -> Iterator[str]:
             yield "let of a tensor" if value.type.rank else "let of a scalar"
             if _uses(body, 0) > 1:
                 yield "let used twice"
+        case terms.Rec(init=init, body=body):
+            yield from ("rec with first rows",) * (not isinstance(init, terms.Padding))
+            yield from ("read of an earlier row",) * (_uses(body, 0) > 0)
         case terms.Access(terms.Input()):
             yield "access to an input"
         case terms.Access(terms.Local()):
@@ -131,7 +136,7 @@ def _extents(program: Program, sizes: Mapping[str, int]) -> Iterator[str]:
         match term:
             case terms.Reshape(terms.Split(by), operand):
                 n, k = operand.type.shape[0], by
-                if not n.loose and not k.loose and _value(n, sizes) % max(1, _value(k, sizes)):
+                if not n.loose and not k.loose and value_at(n, sizes) % max(1, value_at(k, sizes)):
                     yield "tile that does not divide"
             case _:
                 pass
@@ -139,7 +144,3 @@ def _extents(program: Program, sizes: Mapping[str, int]) -> Iterator[str]:
 
 def _prime(value: int) -> bool:
     return value > 2 and all(value % divisor for divisor in range(2, isqrt(value) + 1))
-
-
-def _value(expression: Index, sizes: Mapping[str, int]) -> int:
-    return value_of(expression, lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0, lambda _a, _i: 0)

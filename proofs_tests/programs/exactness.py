@@ -16,14 +16,17 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from atl.core.dtypes import is_integer
-from atl.core.terms import BinaryOp, Monoid, UnaryOp
+import numpy as np
+
+from atl.core.dtypes import FLOATS, is_integer
+from atl.core.operations import COMPARISONS, BinaryOp, UnaryOp
+from atl.core.terms import Monoid
 from atl.meaning.scalars import Machine, Scalars
 
-UNIT: Final = {"float32": 2.0**-24, "float64": 2.0**-53, "int32": 0.0, "int64": 0.0}
-WHOLE: Final = {"float32": 2.0**24, "float64": 2.0**53, "int32": math.inf, "int64": math.inf}
+UNIT: Final = {"float32": 2.0**-24, "float64": 2.0**-53, "int32": 0.0, "int64": 0.0, "bool": 0.0}
+WHOLE: Final = {"float32": 2.0**24, "float64": 2.0**53, "int32": math.inf, "int64": math.inf, "bool": math.inf}
 """Limits below which floats represent integers exactly."""
-LARGEST: Final = {"float32": 1e30, "float64": 1e300, "int32": math.inf, "int64": math.inf}
+LARGEST: Final = {"float32": 1e30, "float64": 1e300, "int32": math.inf, "int64": math.inf, "bool": math.inf}
 """Limits beyond which another order of evaluation may overflow."""
 LIBRARY: Final = 8
 """Error bounds of implementations of exp, log, tanh, erf, sin and cos, in units in the last place."""
@@ -74,7 +77,7 @@ class Bounds(Scalars[Bounded]):
 
     def _leaf(self, value: Any, dtype: str) -> Bounded:
         size = abs(float(value))
-        whole = is_integer(dtype) or (size.is_integer() and size < WHOLE[dtype])
+        whole = dtype not in FLOATS or (size.is_integer() and size < WHOLE[dtype])
         return Bounded(value, max(size, 1.0), 0.0, 1, whole)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Bounded | None:
@@ -85,7 +88,12 @@ class Bounds(Scalars[Bounded]):
 
     def binary(self, op: BinaryOp, dtype: str, x: Bounded, y: Bounded) -> Bounded:
         value = self.machine.binary(op, dtype, x.value, y.value)
-        if is_integer(dtype):
+        if op in COMPARISONS:
+            # Another order of evaluation may decide the test differently.
+            error = max(x.error(UNIT[FLOATS[0]]), y.error(UNIT[FLOATS[0]]))
+            near = abs(float(x.value) - float(y.value)) <= 2 * error
+            self.doubtful += near and not (x.exact and y.exact)
+        if dtype not in FLOATS:
             return self._leaf(value, dtype)
         unit = UNIT[dtype]
         kx, ky = x.roundings(unit), y.roundings(unit)
@@ -100,6 +108,9 @@ class Bounds(Scalars[Bounded]):
             case _:
                 out = self._quotient(value, unit, x, y)
         return self._checked(out, dtype)
+
+    def where(self, test: Bounded, x: Bounded, y: Bounded) -> Bounded:
+        return x if test.value else y
 
     def _quotient(self, value: Any, unit: float, x: Bounded, y: Bounded) -> Bounded:
         divisor, error = abs(float(y.value)), y.error(unit)
@@ -120,7 +131,7 @@ class Bounds(Scalars[Bounded]):
 
     def unary(self, op: UnaryOp, dtype: str, x: Bounded) -> Bounded:
         value = self.machine.unary(op, dtype, x.value)
-        if is_integer(dtype):
+        if dtype not in FLOATS:
             return self._leaf(value, dtype)
         unit = UNIT[dtype]
         if op == "neg":
@@ -128,6 +139,11 @@ class Bounds(Scalars[Bounded]):
         if op == "abs":
             return Bounded(value, x.magnitude, x.roundings(unit), 1, x.exact)
         at, error = float(x.value), x.error(unit)
+        if op in ("floor", "round"):
+            exact = Machine()
+            ends = [exact.unary(op, "float64", np.float64(at + side * error)) for side in (1, -1)]
+            self.doubtful += not x.exact and bool(ends[0] != ends[1])
+            return self._leaf(value, dtype)
         size, moved, own = self._moved(op, at, error)
         even = op == "sqrt" and x.exact and float(value).is_integer() and value * value == x.value
         magnitude = max(1.0, size)
@@ -145,6 +161,10 @@ class Bounds(Scalars[Bounded]):
                 return abs(math.log(at)) + moved, moved, LIBRARY
             case "tanh" | "sin" | "cos":
                 return 1.0, error, LIBRARY
+            case "log1p" if at > -0.5 and error < 0.25:
+                return abs(math.log1p(at)) + 2 * error, 2 * error, LIBRARY
+            case "expm1" if at + error < 50:
+                return math.exp(at + error), math.exp(at) * math.expm1(error), LIBRARY
             case "erf":
                 return 1.0, error * 2 / math.sqrt(math.pi), LIBRARY
             case _:
@@ -153,7 +173,7 @@ class Bounds(Scalars[Bounded]):
 
     def cast(self, target: str, source: str, x: Bounded) -> Bounded:
         value = self.machine.cast(target, source, x.value)
-        if is_integer(source):
+        if source not in FLOATS:
             return self._leaf(value, target)
         if is_integer(target):
             error = x.error(UNIT[source])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import atl
 from atl.core.dtypes import DTYPES, FLOATS, is_integer
-from atl.core.index import ZERO, Array, Index, Size, constant, value_of
+from atl.core.index import ZERO, Array, Index, Size, constant, value_at
 from atl.core.program import Program, is_bool_array
 from atl.core.terms import Monoid
 from atl.errors import ATLError
@@ -99,7 +99,7 @@ def _elements(
     """Return small integers for ring programs, floats from 1/4 to 2 of both signs for others, and valid positions."""
 
     def value(expression: Index) -> int:
-        return value_of(expression, lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0, lambda _a, _i: 0)
+        return value_at(expression, sizes)
 
     shape = tuple(value(extent) for extent in array.shape)
     if is_bool_array(array):
@@ -113,6 +113,12 @@ def _elements(
     if ring:
         return numbers.integers(-3, 4, shape).astype(array.dtype)
     return np.asarray(numbers.uniform(0.25, 2, shape) * numbers.choice((-1, 1), shape)).astype(array.dtype)
+
+
+def _equal(left: Tensor, right: Tensor) -> Tensor:
+    made = left == right
+    assert isinstance(made, Tensor)
+    return made
 
 
 class Maker:
@@ -147,6 +153,7 @@ class Maker:
             (3, lambda: self._arithmetic(scope.unfolded, shape, dtype)),
             (2 if self.ring else 12, lambda: self._unary(scope.unfolded, shape, dtype)),
             (2, lambda: self._select(scope.unfolded, shape, dtype)),
+            (3, lambda: self._where(scope.unfolded, shape, dtype)),
             (1, lambda: self._cast(scope.unfolded, shape, dtype)),
         ]
         if _holding(scope, shape, dtype):
@@ -243,6 +250,8 @@ class Maker:
             return self.tensor(scope, () if scalar else shape, dtype)
 
         left = self.tensor(scope, shape, dtype)
+        if is_integer(dtype) and chance(self.choices, 60):
+            return self._of_integers(left, operand())
         kind = weighted(
             self.choices, ((4, "+"), (3, "*"), (3, "-"), (1, "min"), (1, "max"), (0 if self.ring else 6, "/"))
         )
@@ -260,13 +269,57 @@ class Maker:
             case _:
                 return left + operand()
 
+    def _of_integers(self, left: Tensor, right: Tensor) -> Tensor:
+        match self.choices.integer(0, 6):
+            case 0:
+                return left & right
+            case 1:
+                return left | right
+            case 2:
+                return left ^ right
+            case 3:
+                return left // right
+            case 4:
+                return left % right
+            case 5:
+                return left << (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))
+            case _:
+                return left >> (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))
+
+    def _where(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
+        return atl.where(self._test(scope, shape), self.tensor(scope, shape, dtype), self.tensor(scope, shape, dtype))
+
+    def _test(self, scope: Scope, shape: Shape, *, simple: bool = False) -> Tensor:
+        """Return a Boolean tensor: a comparison, or two of them."""
+        compared = choose(self.choices, DTYPES if self.ring else FLOATS)
+        left, right = self.tensor(scope, shape, compared), self.tensor(scope, shape, compared)
+        match self.choices.integer(0, 3 if simple else 9):
+            case 0:
+                return left < right
+            case 1:
+                return left >= right
+            case 2:
+                return _equal(left, right)
+            case 3:
+                return ~(left <= right)
+            case 4 | 5:
+                return ~_equal(left, right) & self._test(scope, shape, simple=True)
+            case 6 | 7:
+                return (left <= right) | self._test(scope, shape, simple=True)
+            case _:
+                return _equal(left, right) ^ self._test(scope, shape, simple=True)
+
     def _unary(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         operand = self.tensor(scope, shape, dtype)
+        if is_integer(dtype) and chance(self.choices, 30):
+            return ~operand
+        if not is_integer(dtype) and chance(self.choices, 15):
+            return atl.floor(operand) if chance(self.choices, 50) else atl.round(operand)
         if self.ring or is_integer(dtype):
             return -operand if chance(self.choices, 50) else atl.abs(operand)
         kinds = (
             *((3, "sqrt"), (1, "neg"), (1, "abs"), (2, "exp"), (2, "log"), (2, "tanh")),
-            *((2, "erf"), (2, "sin"), (2, "cos")),
+            *((2, "erf"), (2, "sin"), (2, "cos"), (2, "log1p"), (2, "expm1")),
         )
         kind = weighted(self.choices, kinds)
         match kind:
@@ -276,6 +329,10 @@ class Maker:
                 return atl.exp(atl.minimum(operand, 2))
             case "log":
                 return atl.log(atl.abs(operand) + 0.5)
+            case "log1p":
+                return atl.log1p(atl.abs(operand))
+            case "expm1":
+                return atl.expm1(atl.minimum(operand, 2))
             case "tanh":
                 return atl.tanh(operand)
             case "erf":
@@ -315,6 +372,7 @@ class Maker:
 
     def _ranked(self, scope: Scope, shape: Shape, dtype: str) -> list[Option]:
         generate: Option = (8, lambda: self._generation(scope, shape, dtype))
+        recur: Option = (2, lambda: self._recurrence(scope, shape, dtype))
         same = [t for t in scope.tensors if t.dtype == dtype and t.node.type.shape == shape]
         closed = not any(extent.free for extent in shape)
         options: list[Option] = [(3, lambda: self.ground.declared(shape, dtype))] if closed else []
@@ -322,7 +380,7 @@ class Maker:
             options.append((8, lambda: choose(self.choices, same)))
         if self.fuel <= 0:
             return options or [generate]
-        return [*options, generate, *self._reshapes(scope, shape, dtype)]
+        return [*options, generate, recur, *self._reshapes(scope, shape, dtype)]
 
     def _generation(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         extent, *rest = shape
@@ -336,6 +394,24 @@ class Maker:
 
         bounds = of(extent) if low is ZERO else (of(low), of(low + extent))
         return atl.gen(bounds, self._binder(body))
+
+    def _recurrence(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
+        """Return a recurrence of no first rows or some, whose later rows may read earlier ones."""
+        extent, *rest = shape
+        times = self.ground.value(extent, scope)
+        parts = self._parts(extent)
+        first = ZERO if parts is None or chance(self.choices, 30) else parts[0]
+
+        def row(p: IndexExpr, rows: Tensor) -> Tensor:
+            inside = scope.inside(p, first, extent, times).knowing(rows)
+            if chance(self.choices, 50):
+                return self.tensor(inside, tuple(rest), dtype)
+            earlier = self._access(inside, tuple(rest), dtype)
+            return earlier + self.tensor(inside.unfolded, tuple(rest), dtype)
+
+        if first == ZERO:
+            return atl.rec(of(extent), row, of=tuple(map(of, rest)), dtype=dtype)
+        return atl.rec(self.tensor(scope, (first, *rest), dtype), of(extent), row)
 
     def _reshapes(self, scope: Scope, shape: Shape, dtype: str) -> list[Option]:
         """Return the operators with a result of this shape."""

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import atl
 from atl.core import index as ix
 from atl.core.dtypes import BOOL, is_integer
+from atl.core.predicate import TRUE
 from atl.core.terms import Input
 from atl.surface.values import Condition, IndexExpr, Tensor
 from proofs_tests.programs.choices import Choices, chance, choose, weighted
@@ -330,7 +331,7 @@ class Ground:
                 mask = next(known, None) or atl.tensor(name, of(bounded.high), dtype=BOOL)
                 self.inputs[array_of(mask).name] = mask
                 self.events.add("truth value")
-                return mask[bounded.index] & True
+                return mask[bounded.index] & Condition(TRUE)
         return None
 
 

@@ -152,7 +152,7 @@ def _with(e: Expr, of: Mapping[Path, Mark | None], path: Path) -> Expr:
         return replace(out, mark=mark or LoopMark.NONE)
     if isinstance(out, Let) and (mark is None or isinstance(mark, LetMark)):
         return replace(out, mark=mark or LetMark.NONE)
-    raise AssertionError(f"{mark} is no mark of a {out.form.word}")
+    raise AssertionError(f"{mark} cannot mark a {out.form.word}")
 
 
 def loops_of(program: Program) -> list[Path]:

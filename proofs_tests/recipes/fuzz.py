@@ -30,8 +30,6 @@ from rewrites import Session, reschedule
 
 BLOCK: Final = 40
 """Number of programs in a C file."""
-MAX_SECONDS: Final = 20.0
-"""Maximum processor time of one optimization of a small program."""
 MACHINES: Final[tuple[Machine, ...]] = (TINY, TINY, SSE, AVX2)
 
 
@@ -54,7 +52,6 @@ class Report(Tally[Finding]):
 
     compared: int = 0
     changed: int = 0
-    slowest: tuple[float, int] = (0.0, -1)
     discarded: Counter[str] = field(default_factory=Counter)
     recipes: Counter[str] = field(default_factory=Counter)
 
@@ -65,7 +62,6 @@ class Report(Tally[Finding]):
                 f"  {self.compared} compared, {self.changed} changed by recipes",
                 f"  {self.discarded.total()} discarded: {counted(self.discarded)}",
                 f"  recipes that fitted: {counted(dict(self.recipes.most_common()))}",
-                f"  the slowest optimization took {self.slowest[0]:.1f} s (program {self.slowest[1]})",
             ]
         )
 
@@ -113,17 +109,17 @@ def _optimized(number: int, report: Report) -> Iterator[Optimized]:
         return
     machine = choose(choices, MACHINES)
     sizes = made.sizes if choose(choices, (True, False)) else None
-    s, begun = reschedule(made.program), time.process_time()
+    s = reschedule(made.program)
     try:
         s.optimize(sizes, machine=machine, parallel=choose(choices, (True, False)))
     except ATLError as error:
         return _add(report, number, Fault("language", f"refused: {error}"), made)
     except Exception:  # noqa: BLE001 (any other exception is a finding)
         return _add(report, number, Fault("language", traceback.format_exc(limit=-4)), made)
-    report.slowest = max(report.slowest, (time.process_time() - begun, number))
-    if report.slowest == (report.slowest[0], number) and report.slowest[0] > MAX_SECONDS:
-        _add(report, number, Fault("language", f"optimization took {report.slowest[0]:.1f} s"), made)
     assert s.report is not None
+    for outcome in s.report.outcomes:
+        if outcome.error is not None and outcome.error.__cause__ is not None:  # an exception that is not an ATLError
+            return _add(report, number, Fault("language", str(outcome.error)), made)
     report.recipes.update(outcome.recipe.name for outcome in s.report.applied)
     report.changed += bool(s.steps)
     goal = expected(Case(s.goal, made.sizes, made.arrays, made.events))
@@ -144,8 +140,8 @@ def _fault_of(s: Session, wanted: Expected, goal: Expected | Discarded | Fault) 
         return Fault("lowering", f"the goal is refused: {goal}\n{s.goal}") if lost else goal
     if not (check := s.check()):
         return Fault("lowering", f"{check}\n{s.goal}")
-    if s.theorem.lhs != wanted.case.program or s.theorem.rhs != s.goal:
-        return Fault("language", "the theorem is not of the program and the goal")
+    if s.theorem.lhs != wanted.case.program:
+        return Fault("language", "the theorem is not of the program")
     if difference := _difference(wanted, goal):
         return Fault("reference", f"{difference}\n{s.goal}")
     return interpreted(goal)

@@ -17,3 +17,4 @@ def test_optimized_random_programs_keep_their_meaning(numbers: Sequence[int]) ->
     report = optimized_cases(numbers, seed=0)
     assert not report.findings, str(report)
     assert report.compared > len(numbers) // 4
+    assert report.changed > len(numbers) // 4

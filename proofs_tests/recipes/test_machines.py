@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import pytest
 import atl
 from bench.workloads.programs import transpose
 from examples.schedules import blur, matmul
+from examples.schedules.networks import depthwise
 from lowering import Machine
 from lowering.targets.machine import KIB
 from proofs_tests.recipes.machines import AVX2
@@ -35,7 +37,6 @@ def test_product_is_tiled_for_the_registers(registers: int, rows: int, vector_by
     made = calls(matmul.naive(), machine)
     assert machine.register_tile() == (rows, vector_bytes // 2)
     assert f"[{vector_bytes // 2}, {rows}])" in made
-    assert rows * 2 <= max(2, registers - 4)
 
 
 def test_convolution_is_tiled_for_the_registers() -> None:
@@ -44,16 +45,44 @@ def test_convolution_is_tiled_for_the_registers() -> None:
         assert f"[{columns}, {rows}]" in calls(program_of("conv2d"), machine)
 
 
-def test_sum_is_blocked_if_its_rows_exceed_a_share_of_the_cache() -> None:
-    sizes = {"M": 2048, "K": 2048, "N": 2048}
-    large, small = replace(AVX2, l3=256 * 1024 * KIB), replace(AVX2, l2=64 * KIB, l3=2048 * KIB)
-    assert ", 256)" not in calls(matmul.naive(), large, sizes=sizes)
-    assert ", 256)" in calls(matmul.naive(), small, sizes=sizes)
+@pytest.mark.parametrize(
+    ("changed", "depth"),
+    [
+        ({"l3": 256 * 1024 * KIB}, None),
+        ({"l3": 16384 * KIB}, 512),
+        ({"l2": 16 * KIB, "l3": 16384 * KIB}, 256),
+        ({"l2": 64 * KIB, "l3": 2048 * KIB}, 256),
+        ({"l2": 64 * KIB, "l3": 2048 * KIB, "l1": 64 * KIB}, 512),
+        ({"l2": 4096 * KIB, "l3": 0}, 256),
+    ],
+)
+def test_sum_is_blocked_if_its_rows_exceed_a_share_of_the_cache(changed: dict[str, Any], depth: int | None) -> None:
+    made = calls(matmul.naive(), replace(AVX2, **changed), sizes={"M": 2048, "K": 2048, "N": 2048})
+    assert re.findall(r"s\.tile\('\w+', (\d+)\)", made) == ([] if depth is None else [str(depth)])
 
 
-@pytest.mark.parametrize(("line", "tile"), [(32, 8), (64, 16)])
-def test_transpose_is_tiled_by_cache_lines(line: int, tile: int) -> None:
+@pytest.mark.parametrize(("registers", "width"), [(4, 8), (6, 16), (16, 32)])
+def test_whole_array_is_reduced_in_free_registers(registers: int, width: int) -> None:
+    program = atl.parse("dot (x : float32[n], y : float32[n]) : float32 := Σ[p < n] x[p] * y[p]")
+    assert f"s.tile('p', {width})" in calls(program, replace(AVX2, vector_registers=registers))
+
+
+@pytest.mark.parametrize(("line", "tile"), [(32, 8), (64, 16), (128, 16), (256, 16)])
+def test_transpose_is_tiled_by_cache_lines_that_fit_registers(line: int, tile: int) -> None:
     assert f"s.tile(['j', 'i'], {tile})" in calls(transpose(), replace(AVX2, line=line))
+
+
+@pytest.mark.parametrize(("vector_bytes", "width"), [(16, 8), (32, 16), (64, 32)])
+def test_filters_of_channels_serve_a_row(vector_bytes: int, width: int) -> None:
+    made = calls(depthwise(), replace(AVX2, vector_bytes=vector_bytes))
+    assert f"s.tile('c', {width})\ns.interchange('x')\n" in made
+
+
+def test_one_coefficient_does_not_serve_a_row() -> None:
+    program = atl.parse(
+        "scaled (x : float32[n, m], w : float32[m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] x[i, j] * w[j]"
+    )
+    assert "s." not in calls(program, AVX2)
 
 
 @pytest.mark.parametrize(("registers", "rows"), [(4, 2), (8, 2), (16, 6), (32, 6)])
@@ -66,12 +95,20 @@ def test_rows_are_fused_by_the_tile() -> None:
         assert f", {rows})" in calls(NORM, replace(AVX2, vector_registers=registers))
 
 
-def test_windows_are_strips_if_a_strip_fits_in_the_cache() -> None:
+@pytest.mark.parametrize(
+    ("size", "changed", "by"),
+    [
+        (200, {}, "[16]"),
+        (100_000, {}, "[16, 128]"),
+        (200, {"l2": 16 * KIB}, "[16, 128]"),
+        (100_000, {"l1": 64 * KIB}, "[16, 256]"),
+        (100_000, {"l2": 65536 * KIB}, "[16]"),
+    ],
+)
+def test_windows_are_strips_if_a_strip_fits_in_the_cache(size: int, changed: dict[str, Any], by: str) -> None:
     program = program_of("stencils")
-    near, far = dict.fromkeys(program.sizes, 100), dict.fromkeys(program.sizes, 100_000)
-    small, large = (calls(program, AVX2, sizes=sizes) for sizes in (near, far))
-    assert "[16, 128]" not in small
-    assert ("[16, 128]" in large) == (len(program_of("stencils").sizes) == 2)
+    made = calls(program, replace(AVX2, **changed), sizes=dict.fromkeys(program.sizes, size))
+    assert f", {by})" in made
 
 
 def test_large_results_are_streamed() -> None:

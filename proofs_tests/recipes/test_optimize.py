@@ -13,7 +13,7 @@ from atl.errors import InvalidArgument
 from proofs_tests.recipes.machines import AVX2, TINY
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
-from rewrites.recipes import Context
+from rewrites.recipes import Context, movement
 
 PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
 
@@ -28,10 +28,84 @@ def vectors(s: Any, by: int) -> None:
     s.vectorize("i", by, tails="split")
 
 
+def by_lanes(context: Context) -> tuple[int, ...]:
+    """Return the choices of a parameter."""
+    return (context.machine.lanes(context.dtype),)
+
+
 @atl.recipe()
 def fails_midway(s: Any) -> None:
     """Make a call, and fail: e → ."""
     s.tile("i", 7).mark("nothing", "registers")
+
+
+@atl.recipe()
+def divides_by_zero(s: Any) -> None:
+    """Fail with an error of Python: e → ."""
+    s.tile("i", 7 // (len(s.steps) - len(s.steps)))
+
+
+def test_exception_in_a_recipe_names_the_recipe_and_its_line() -> None:
+    s = product()
+    line = divides_by_zero.schedule.__code__.co_firstlineno + 3
+    message = rf"the recipe divides_by_zero raised ZeroDivisionError: .* at .*test_optimize\.py:{line} \[ATL102\]"
+    with pytest.raises(InvalidArgument, match=message):
+        divides_by_zero(s, Context(AVX2))
+    s.optimize(machine=AVX2, recipes=[divides_by_zero])
+    assert not s.steps
+    assert "divides_by_zero: the recipe divides_by_zero raised ZeroDivisionError" in str(s.report)
+
+
+def declared(*, document: str | None = "Tile: e → e.", parameters: str = "s, by", **choices: Any) -> atl.Recipe:
+    """Declare a recipe with these parameters."""
+    names: dict[str, Any] = {}
+    exec(f"def mine({parameters}): ...", names)
+    names["mine"].__doc__ = document
+    return atl.recipe(**choices)(names["mine"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"document": "Tile."}, "the docstring of the recipe mine has no →"),
+        ({}, "missing argument 'by' of the recipe mine"),
+        ({"by": by_lanes, "rows": by_lanes}, "the recipe mine has no parameter 'rows'"),
+        ({"by": by_lanes, "parameters": ""}, "the recipe mine"),
+        ({"by": 8}, "the choices by=8 of a recipe"),
+        ({"context": by_lanes, "parameters": "s, context"}, "the choices context= of the recipe mine"),
+    ],
+)
+def test_wrong_declarations_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        declared(**options)
+    assert message in str(refused.value)
+
+
+def test_context_is_not_a_choice() -> None:
+    assert not declared(parameters="s, context").choices
+
+
+@pytest.mark.long
+def test_all_transposes_are_tiled() -> None:
+    """A loop of the second nest has the name that tiling gives to one of the first."""
+    text = (
+        "two (a : float32[m, n], b : float32[m, n]) : float32[n, m] := "
+        "let t := ⊞[y < n] ⊞[x < m] a[x, y] in ⊞[yo < n] ⊞[xo < m] t[yo, xo] * b[xo, yo]"
+    )
+    s = reschedule(atl.parse(text))
+    s.optimize(machine=AVX2, recipes=[movement.transpose_in_tiles])
+    assert s.script().count("'registers'") == 2
+    assert s.check()
+    arrays = atl.random_inputs(s.theorem.lhs, {"n": 19, "m": 37})
+    np.testing.assert_array_equal(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays))
+
+
+def test_transposed_let_with_sums_is_not_computed_in_tiles() -> None:
+    text = (
+        "f (a : float32[n, m, k]) : float32[m, n] := "
+        "let t := ⊞[y < n] ⊞[x < m] Σ[p < k] a[y, x, p] in ⊞[x < m] ⊞[y < n] 2 * t[y, x]"
+    )
+    assert not reschedule(atl.parse(text)).optimize(machine=AVX2, recipes=[movement.transpose_in_tiles]).steps
 
 
 def test_script_makes_the_same_goal() -> None:
@@ -44,7 +118,7 @@ def test_script_makes_the_same_goal() -> None:
 def test_report_lists_recipes_that_fit_and_others() -> None:
     s = product().optimize(machine=AVX2)
     text = str(s.report)
-    assert text.startswith("recipes that fit:\n  tile_sums(tile=(6, 16), terms=None): s.interchange('i')")
+    assert text.startswith("recipes that fit:\n  tile_sums(tile=(6, 16), depth=None): s.interchange('i')")
     assert "\nrecipes that do not:\n" in text
     assert all(f"{recipe.name}" in text for recipe in atl.RECIPES)
     plain = reschedule(atl.parse("same (x : float32[n]) : float32[n] := x")).optimize(machine=AVX2)
@@ -139,3 +213,18 @@ def test_script_after_sparsify_derives_the_same_goal() -> None:
     names: dict[str, Any] = {}
     exec(s.script(), names)
     assert names["s"].goal == s.goal
+
+
+def test_goal_is_lowered_once_if_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Session] = []
+    check = Session.check
+
+    def counted(s: Session) -> Any:
+        checked.append(s)
+        return check(s)
+
+    monkeypatch.setattr(Session, "check", counted)
+    s = product().optimize(machine=AVX2)
+    assert s.report is not None
+    assert len(s.report.applied) > 1
+    assert len(checked) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,13 +18,16 @@ from lowering import Machine, lower, machine, print_c
 from lowering.builds import OF_GCC, OPTIMISED, STANDARD, kernel_flags, openmp_flags
 from lowering.c_compiler import find_compiler, run
 from proofs_tests.recipes.machines import AVX2, NEON
-from rewrites import reschedule
+from rewrites import Session, reschedule
 
 LABEL: Final = re.compile(r"(\.L\w+):")
 JUMP: Final = re.compile(r"\s+(?:j\w+|b\.?\w*|cb\w+\s+\w+,|tb\w+\s+\w+,\s*#?\w+,)\s+(\.L\w+)")
 MULTIPLY: Final = re.compile(r"\s+(v?mulp[sd]|vfn?m(add|sub)\d+p[sd]|fml[as]|fmul\s+v)\b")
-SPILL: Final = re.compile(r"\s+v?mov[au]\w+\s.*\(%r[sb]p|\s+(ldr|str|ldp|stp)\s+[qd]\d.*\[(sp|x29)")
-"""A vector that is moved from or to the stack, on x86-64 or AArch64."""
+SPILL: Final = re.compile(
+    r"\s+v\w+\s.*\(%r[sb]p|\s+\w+\s.*\(%r[sb]p\).*%xmm|\s+\w+\s+%xmm.*\(%r[sb]p"
+    r"|\s+(ldr|str|ldp|stp)\s+[qd]\d.*\[(sp|x29)"
+)
+"""An instruction with a vector and an operand on the stack, on x86-64 or AArch64."""
 X86: Final = ("", "-march=x86-64", "-march=x86-64-v3", "-march=x86-64-v4")
 ARM: Final = "aarch64-linux-gnu-gcc"
 
@@ -41,11 +45,20 @@ def innermost_loop(assembly: str) -> list[str]:
     return max(innermost, key=lambda loop: sum(MULTIPLY.match(line) is not None for line in loop))
 
 
-def check_without_spills(assembly: str, model: Machine, *, least: int) -> None:
-    """Check that the innermost loop keeps its sums in registers; it has at least one multiplication per sum."""
+def spills(assembly: str, *, least: int) -> list[str]:
+    """Return the spills in the innermost loop, which has at least one multiplication per sum."""
     loop = innermost_loop(assembly)
     assert sum(MULTIPLY.match(line) is not None for line in loop) >= least, "\n".join(loop)
-    assert [line for line in loop if SPILL.match(line)] == []
+    return [line for line in loop if SPILL.match(line)]
+
+
+def assembly_of(s: Session, model: Machine, command: Sequence[str], folder: Path) -> str:
+    """Return the assembly of a goal that is lowered for a machine."""
+    text = print_c(lower(s.goal, vector_bytes=model.vector_bytes))
+    (folder / "product.c").write_text(text, encoding="utf-8")
+    answer = run([*command, *openmp_flags([text]), "-S", "product.c", "-o", "product.s"], directory=folder)
+    assert answer.returncode == 0, answer.stderr
+    return (folder / "product.s").read_text()
 
 
 def sums_of(model: Machine, dtype: str) -> int:
@@ -69,12 +82,8 @@ def test_innermost_loop_of_a_product_has_no_spills(
         name: getattr(machine(), name) for name in ("vector_bytes", "vector_registers", "fma")
     })  # fmt: skip
     s = reschedule(product_float64() if dtype == "float64" else matmul.naive()).optimize(machine=model)
-    text = print_c(lower(s.goal, vector_bytes=model.vector_bytes))
-    (tmp_path / "product.c").write_text(text, encoding="utf-8")
-    command = [*compiler.command, *kernel_flags(compiler, fast_math=False), *openmp_flags([text])]
-    answer = run([*command, "-S", "product.c", "-o", "product.s"], directory=tmp_path)
-    assert answer.returncode == 0, answer.stderr
-    check_without_spills((tmp_path / "product.s").read_text(), model, least=sums_of(model, dtype))
+    command = [*compiler.command, *kernel_flags(compiler, fast_math=False)]
+    assert spills(assembly_of(s, model, command, tmp_path), least=sums_of(model, dtype)) == []
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -82,17 +91,34 @@ def test_innermost_loop_for_neon_has_no_spills(dtype: str, tmp_path: Path) -> No
     if shutil.which(ARM) is None:
         pytest.skip(f"{ARM} is not installed")
     s = reschedule(product_float64() if dtype == "float64" else matmul.naive()).optimize(machine=NEON)
-    text = print_c(lower(s.goal, vector_bytes=NEON.vector_bytes))
-    (tmp_path / "product.c").write_text(text, encoding="utf-8")
-    command = [ARM, *STANDARD, *OPTIMISED, *OF_GCC, "-fPIC", *openmp_flags([text])]
-    answer = run([*command, "-S", "product.c", "-o", "product.s"], directory=tmp_path)
-    assert answer.returncode == 0, answer.stderr
-    check_without_spills((tmp_path / "product.s").read_text(), NEON, least=sums_of(NEON, dtype))
+    command = [ARM, *STANDARD, *OPTIMISED, *OF_GCC, "-fPIC"]
+    assert spills(assembly_of(s, NEON, command, tmp_path), least=sums_of(NEON, dtype)) == []
 
 
-def test_spills_are_found() -> None:
-    # The check itself: a tile of 8 x 32 does not fit in 16 registers.
-    loop = ".L3:\n\tvmovups\t32(%rsp), %ymm1\n\tvfmadd231ps\t%ymm1, %ymm2, %ymm3\n\tjne\t.L3\n"
-    assert [line for line in innermost_loop(loop) if SPILL.match(line)] == ["\tvmovups\t32(%rsp), %ymm1"]
-    neon = ".L3:\n\tldr\tq1, [sp, 32]\n\tfmla\tv1.4s, v2.4s, v3.s[0]\n\tbne\t.L3\n"
-    assert [line for line in innermost_loop(neon) if SPILL.match(line)] == ["\tldr\tq1, [sp, 32]"]
+def test_tile_for_twice_the_registers_has_spills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("these flags are of x86-64")
+    monkeypatch.setenv("CC", f"{find_compiler().path} -march=x86-64-v3")
+    compiler, planted = find_compiler(), replace(AVX2, vector_registers=32)
+    s = reschedule(matmul.naive()).optimize(machine=planted)
+    command = [*compiler.command, *kernel_flags(compiler, fast_math=False)]
+    assert len(spills(assembly_of(s, planted, command, tmp_path), least=16)) >= 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\tvmovups\t32(%rsp), %ymm1",
+        "\tvmovaps\t%zmm1, 64(%rsp)",
+        "\tvfmadd231ps\t-32(%rbp), %ymm2, %ymm3",
+        "\tvaddps\t32(%rsp), %ymm1, %ymm1",
+        "\tldr\tq1, [sp, 32]",
+    ],
+)
+def test_vector_operands_on_the_stack_are_spills(line: str) -> None:
+    assert SPILL.match(line)
+
+
+@pytest.mark.parametrize("line", ["\tmovq\t8(%rsp), %rax", "\tvmovups\t(%rax), %ymm1", "\tldr\tx1, [sp, 32]"])
+def test_other_instructions_are_not_spills(line: str) -> None:
+    assert not SPILL.match(line)

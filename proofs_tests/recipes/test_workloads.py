@@ -24,7 +24,7 @@ RECIPES: Final[dict[str, str]] = {
     "transpose": "transpose_in_tiles",
     "addition": "",
     "stencils": "stage_windows guards_to_bounds",
-    "gaussian": "elements unroll_taps jam_rows guards_to_bounds",
+    "gaussian": "elements jam_rows guards_to_bounds",
     "heat": "stage_windows guards_to_bounds",
     "product": "tile_sums guards_to_bounds",
     "product-tiles": "tile_sums guards_to_bounds",
@@ -36,19 +36,19 @@ RECIPES: Final[dict[str, str]] = {
     "im2col": "inline_copies tile_sums guards_to_bounds",
     "conv2d": "tile_sums guards_to_bounds",
     "softmax": "multiply_by_reciprocals fuse_rows",
-    "layer-norm": "multiply_by_reciprocals fuse_rows accumulate_columns",
+    "layer-norm": "multiply_by_reciprocals fuse_rows",
     "attention": "multiply_by_reciprocals fuse_rows tile_sums guards_to_bounds",
     "perceptron": "elements fuse_rows tile_sums guards_to_bounds",
     "mttkrp": "tile_sums guards_to_bounds",
     "triangular": "tile_sums guards_to_bounds",
     "dense-gelu": "fuse_epilogues tile_sums guards_to_bounds",
     "multi-head": "multiply_by_reciprocals fuse_rows tile_sums guards_to_bounds",
-    "depthwise": "unroll_taps guards_to_bounds",
+    "depthwise": "unroll_taps keep_coefficients guards_to_bounds",
     "batched-matrix-vector": "accumulate_rows guards_to_bounds",
     "unsharp-mask": "inline_copies jam_rows guards_to_bounds",
-    "harris": "inline_copies unroll_taps stage_windows guards_to_bounds",
+    "harris": "inline_copies stage_windows unroll_taps guards_to_bounds",
     "pyramid-level": "split_phases fuse_rows guards_to_bounds",
-    "spmm": "tile_sums guards_to_bounds",
+    "spmm": "accumulate_columns",
 }
 """The recipes that fit each workload, for AVX2."""
 SIZES: Final = (1, 5, 17, 33, 40)
@@ -57,10 +57,10 @@ SIZES: Final = (1, 5, 17, 33, 40)
 
 @cache
 def program_of(name: str) -> Program:
-    """Return the program of a workload, without a schedule."""
-    ours = WORKLOADS[name].ours[0]
-    made = ours.make(**ours.tiles)
-    return made.theorem.lhs if isinstance(made, atl.Session) else made
+    """Return the program of a workload, without a schedule; a sparse one after `sparsify`."""
+    workload = WORKLOADS[name]
+    program, _ = workload.ours[0].start(workload.pose(workload.quick or workload.sizes[0]))
+    return program
 
 
 @cache

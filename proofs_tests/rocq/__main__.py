@@ -5,6 +5,7 @@ python -m proofs_tests.rocq definitions         what the operators mean, against
 python -m proofs_tests.rocq faults              what is wrong is refused
 python -m proofs_tests.rocq nests [NAME ...]    loop nests compute their programs, and wrong ones are refused
 python -m proofs_tests.rocq mutants [NAME ...]  no mutant of a rule that is found false is proved
+python -m proofs_tests.rocq recurrences         steps inside recurrences (`make rocq` does this too)
 python -m proofs_tests.rocq figure              the derivations of Fig. 8.6
 """
 
@@ -25,10 +26,13 @@ PARTS: Final[dict[str, Callable[[Sequence[str]], tuple[object, bool]]]] = {
     "faults": lambda _: _judged(refusals.all_faults(), lambda report: not report.unseen),
     "nests": lambda names: _judged(checked.check_all(names), lambda report: report.as_expected),
     "mutants": lambda names: _judged(mutants.try_all(names), lambda report: not report.wrong),
+    "recurrences": lambda names: _judged(
+        figure.check_all(names, made=figure.in_recurrences()), lambda report: not report.refused
+    ),
     "figure": lambda names: _judged(figure.check_all(names), lambda report: not report.refused),
 }
 """The parts by name; each returns whether it succeeded."""
-USUAL: Final = ("rules", "definitions", "faults", "nests")
+USUAL: Final = ("rules", "definitions", "faults", "nests", "recurrences")
 
 
 def _judged(report: Report, good: Callable[[Report], bool]) -> tuple[object, bool]:

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 import atl
-from atl.core.terms import FLOAT_ONLY, Binary, Cast, Constant, Expr, Unary
+from atl.core.operations import FLOAT_ONLY
+from atl.core.terms import Binary, Cast, Constant, Expr, Unary
 from atl.core.traversal import subterms
 from atl.errors import ATLError
 from proofs_tests.programs.generate import Case, case_by_seed

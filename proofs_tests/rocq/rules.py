@@ -15,7 +15,10 @@ from rewrites.rocq import coqc
 from rewrites.rocq.statements import lemma
 from rewrites.rules import RULES
 
-EXCEPTIONS: Final[dict[str, str]] = {}
+_CAUSAL: Final = (
+    "in Rocq a metavariable may read rows beyond the extent of its argument; its statement must exclude that"
+)
+EXCEPTIONS: Final[dict[str, str]] = {"rec_column": _CAUSAL, "rec_blocks": _CAUSAL}
 """Rules that the common proof does not prove, and why."""
 ROWS: Final = 60
 """Number of rules in a file."""

@@ -15,7 +15,7 @@ from atl.cli.certify import default_output, refusal
 from atl.cli.command import REFUSED
 from examples import derivations
 from proofs_tests.rocq import refusals
-from proofs_tests.rocq.figure import sessions
+from proofs_tests.rocq.figure import in_recurrences, sessions
 from proofs_tests.rocq.test_statements import unbound
 from rewrites import reschedule
 from rewrites.certificates.certificate import describe
@@ -80,6 +80,13 @@ def test_each_fault_changes_the_file() -> None:
 
 def test_all_derivations_of_the_figure_are_checked() -> None:
     assert len(sessions()) == 13
+
+
+@pytest.mark.parametrize("name", in_recurrences())
+def test_steps_inside_recurrences_go_down_by_congruence(name: str) -> None:
+    text = text_of(derivation(in_recurrences()[name]().done()))
+    lemma = "down_rec_first" if name == "first_rows" else "down_rec"
+    assert f"apply ({lemma} " in text
 
 
 def test_certificate_is_exported_without_rocq(

@@ -1,9 +1,10 @@
 """Losses of access safety and padding by rules, tested at small sizes: equal terms may differ in both.
 
-A rule keeps access safety in a direction if the new side reads only what the old side reads: no function at an index
-that the old side does not use, and no tensor out of range where the old side stays in range. It keeps padding if all
-padding of the old side is padding of the new one, and the new side has no unsafe truncation where the old side has
-none. A kernel computes the whole of a let-bound or truncated tensor, so all its elements count as read.
+A rule keeps access safety in a direction if the new side reads only what the old side reads. It must not use a function
+at a new index, nor read a tensor out of range where the old side stays in range. It keeps padding if all padding of the
+old side is padding of the new one, and the new side has no unsafe truncation where the old side has none.
+
+A kernel computes the whole of a let-bound or truncated tensor, so all its elements count as read.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import numpy as np
 from atl import guard
 from atl.core.terms import Access, Expr, Let, Reshape, TruncateLeft, TruncateRight
 from atl.meaning.interpret import PAD, Elements, Environment, Positions, _Interpreter
-from atl.meaning.polynomials import Polynomial, Polynomials
+from atl.meaning.scalars import Scalars
 from atl.surface.values import Tensor
 from rewrites.metavariables import Kind
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted, applied
-from rewrites.rule_checking.exhaustion import Generic, choices, instance, is_low
+from rewrites.rule_checking.exhaustion import Generic, choices, domain_of, instance, is_low
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,11 @@ class Observed:
     padding: frozenset[Positions]
 
 
-class Recording(_Interpreter[Polynomial]):
+class Recording(_Interpreter[Any]):
     """Interpreter that records reads, and computes let-bound tensors as a whole."""
 
-    def __init__(self, arrays: Any) -> None:
-        super().__init__(arrays, Polynomials())
+    def __init__(self, arrays: Any, scalars: Scalars[Any]) -> None:
+        super().__init__(arrays, scalars)
         self.outside = self.cut = False
 
     def _access(self, term: Access) -> Any:
@@ -90,7 +91,7 @@ class Recording(_Interpreter[Polynomial]):
         extents = [self.index(extent) for extent in term.operand.type.shape]
 
         def element(env: Environment, at: Positions) -> Any:
-            whole: Elements[Polynomial] = tensor(env)
+            whole: Elements[Any] = tensor(env)
             first, *rest = (max(0, extent(env)) for extent in extents)
             left = isinstance(op, TruncateLeft)
             for positions in np.ndindex(first, *rest):
@@ -105,7 +106,7 @@ class Recording(_Interpreter[Polynomial]):
         extents = [self.index(extent) for extent in term.value.type.shape]
 
         def element(env: Environment, at: Positions) -> Any:
-            bound: Elements[Polynomial] = tensor(env)
+            bound: Elements[Any] = tensor(env)
             for positions in np.ndindex(*(max(0, extent(env)) for extent in extents)):
                 bound.at(positions)
             return inner(env.with_tensor(bound), at)
@@ -131,7 +132,7 @@ def observed(term: Expr, generic: Generic, rule: Rule) -> Observed:
     arrays = {
         name: _RecordingArray(name, held, _indices_of(rule, name), reads) for name, held in generic.arrays.items()
     }
-    interpreter = Recording(arrays)
+    interpreter = Recording(arrays, domain_of(generic.stated))
     outermost = Environment({}, (), ())
     shape = tuple(interpreter.index(extent)(outermost) for extent in term.type.shape)
     meaning = interpreter.meaning(term)

@@ -42,7 +42,12 @@ FUNCTIONS: Final = (
     Function(("index", "index"), at_most(bound(0) * 3 + bound(1) * 5, bound(2))),
     Function(("index",), conjunction([at_most(constant(0), bound(0)), at_most(bound(0), bound(1))])),
     Function(
-        (ROW_TYPE, "index"), Access(Access(Local(0, Type("float32", (constant(2), bound(1)))), bound(0)), bound(1))
+        (Type("float32", (constant(2), bound(1))), "index"),
+        Access(Access(Local(0, Type("float32", (constant(2), bound(1)))), bound(0)), bound(1)),
+    ),
+    Function(
+        ("index", Type("float32", (bound(0), bound(1)))),
+        Access(Access(Local(0, Type("float32", (bound(0), bound(1)))), bound(0)), bound(1)),
     ),
     Function((Type("float32", ()), "index"), at_most(bound(0) * 2, bound(1))),
     Function(

@@ -291,7 +291,7 @@ def flatten_of_transpose(v: Matrix) -> Equation:
 
 @rule(family="false", source="")
 def hoisted_product(lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
-    """A sum of products is no product of sums."""
+    """A sum of products is not a product of sums."""
     return equation(atl.sum((lo, hi), lambda i: a(i) * b(i)), atl.sum((lo, hi), a) * atl.sum((lo, hi), b))
 
 

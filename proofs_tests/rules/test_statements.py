@@ -561,6 +561,18 @@ def test_result_has_the_shape_declared_by_its_function() -> None:
         premises(size.node + 1, size.node + 2)
 
 
+@pytest.mark.parametrize("part", range(5))
+def test_extents_that_differ_in_one_part_are_a_premise(part: int) -> None:
+    parts = [each.node for each in atl.sizes("a b c d e")]
+    declared = parts[0] + parts[1] + parts[2] + parts[3] + parts[4]
+    there = declared + parts[part]
+    row = Kind("tensor", 1, "")
+    statement = stated(lambda f, t: equation(f(t), f(t)), {"f": Kind("tensor", 1, "", (row,)), "t": row}, ())
+    of = Type("float32", (declared,))
+    instance = statement.instance({"f": Function((of,), Local(0, of)), "t": Padding(Type("float32", (there,)))})
+    assert instance.premises == (equal(there, declared),)
+
+
 def test_instance_has_the_element_types_of_its_arguments() -> None:
     statement = stated(lambda a, b: equation(a + b, b + a), {"a": ELEMENT, "b": ELEMENT}, (0,))
     one = statement.instance({"a": zeros(0), "b": Constant(1, None)})

@@ -25,14 +25,14 @@ import numpy.typing as npt
 import atl
 from atl import Program
 from atl.checks.wellformed import check_wellformed, make_program
-from atl.core.index import Leaf, Size, value_of
+from atl.core.index import leaf_values, value_at
 from atl.core.predicate import holds
 from atl.core.traversal import Path
 from atl.errors import ATLError, NotExact
 from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Exact, Scalars
-from atl.surface.values import Tensor
+from atl.surface.values import IndexExpr, Tensor
 from examples import derivations
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from proofs_tests.programs.choices import Seeded
@@ -54,8 +54,28 @@ def spread() -> Program:
     return atl.program("spread", [c], body)
 
 
+def solved() -> Program:
+    """Return a recurrence whose rows read all earlier rows."""
+    n = atl.sizes("n")
+    x, matrix = atl.tensor("x", n), atl.tensor("A", n, n)
+    return atl.program("solved", [x, matrix], atl.rec(n, lambda p, y: x[p] - atl.sum(p, lambda k: matrix[p, k] * y[k])))
+
+
+def stepped() -> Program:
+    """Return the state after some steps of a stencil."""
+    n, steps = atl.sizes("n steps")
+    x = atl.tensor("x", n)
+
+    def step(_: IndexExpr, u: Tensor) -> Tensor:
+        return atl.gen(n, lambda i: u[i] + atl.guard(i >= 1, u[i - 1]) * 2)
+
+    return atl.program("stepped", [x], atl.iterate(steps, x, step))
+
+
 STARTS: Final = (
     spread,
+    solved,
+    stepped,
     derivations.pipeline,
     derivations.shifting_convolution,
     matmul.naive,
@@ -119,7 +139,7 @@ class Inputs:
         numbers = np.random.default_rng(random.randrange(1 << 30))
         arrays: dict[str, npt.NDArray[Any]] = {}
         for array in program.inputs:
-            shape = tuple(value_of(extent, leaves(sizes), lambda a, at: 0) for extent in array.shape)
+            shape = tuple(value_at(extent, sizes) for extent in array.shape)
             arrays[array.name] = numbers.integers(-9, 10, shape).astype(object)
         exact = Inputs(sizes, arrays, Exact())
         try:
@@ -136,18 +156,11 @@ class Inputs:
         return denote(program, self.sizes, self.arrays, self.scalars).to_numpy(object)
 
 
-def leaves(sizes: dict[str, int]) -> Any:
-    def leaf(at: Leaf) -> int:
-        return sizes[at.name] if isinstance(at, Size) else 0
-
-    return leaf
-
-
 def sizes_for(program: Program, random: Random) -> dict[str, int]:
     """Return small sizes that satisfy the assumptions."""
     while True:
         chosen = {name: random.randint(0, 3) for name in program.sizes}
-        if all(holds(assumption, leaves(chosen), lambda array, at: 0) for assumption in program.assumptions):
+        if all(holds(assumption, leaf_values(chosen), lambda array, at: 0) for assumption in program.assumptions):
             return chosen
 
 
@@ -202,7 +215,7 @@ def _within_context(side: Any, sample: Sample, random: Random) -> tuple[Program,
     n = atl.sizes("n")
     body: Tensor
     path: Path
-    match random.randint(0, 5):
+    match random.randint(0, 6):
         case 0:
             body, path = atl.gen(n, lambda i: e), (0,)
         case 1:
@@ -213,6 +226,9 @@ def _within_context(side: Any, sample: Sample, random: Random) -> tuple[Program,
             body, path = e + e, (1,)
         case 4:
             body, path = atl.sum(n, lambda i: e), (0,)
+        case 5:
+            first = atl.gen(1, lambda i: e)
+            body, path = atl.rec(first, n + 1, lambda p, y: y[p - 1] + e), (1, 1)
         case _:
             body, path = e, ()
     return make_program("start", tuple(sample.inputs), body.node), path

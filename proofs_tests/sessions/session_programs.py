@@ -9,7 +9,7 @@ import numpy as np
 
 import atl
 import padtypes
-from atl.core.index import Size, value_of
+from atl.core.index import value_at
 from lowering import compile as compiled
 from rewrites import Session
 
@@ -50,15 +50,10 @@ def assert_agrees(session: Session, sizes: Iterable[Mapping[str, int]] = SIZES) 
     for values in sizes:
         numbers = np.random.default_rng(values["n"])
         given: dict[str, Any] = {
-            array.name: numbers.integers(-9, 9, tuple(extent_at(extent, values) for extent in array.shape)).astype(
+            array.name: numbers.integers(-9, 9, tuple(value_at(extent, values) for extent in array.shape)).astype(
                 array.dtype
             )
             for array in start.inputs
         }
         given |= {name: values[name] for name in start.free_sizes}
         np.testing.assert_array_equal(kernel(**given), atl.evaluate(start, **given))
-
-
-def extent_at(extent: Any, values: Mapping[str, int]) -> int:
-    """Return the value of an extent at these sizes."""
-    return value_of(extent, lambda leaf: values[leaf.name] if isinstance(leaf, Size) else 0, lambda *_: 0)

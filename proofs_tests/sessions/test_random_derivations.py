@@ -22,7 +22,7 @@ from rewrites.rule import Equation
 @pytest.mark.parametrize("numbers", few_and_rest(8))
 def test_random_derivations_keep_values(numbers: range) -> None:
     # Planted faults are found by the second derivation of a seed; this makes four times as many.
-    report = run(numbers, 7)
+    report = run(numbers, 11)
     print(report)
     assert not report.failures, report.failures[0]
     assert report.compared >= 12 * len(numbers)

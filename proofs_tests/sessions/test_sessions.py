@@ -17,9 +17,10 @@ import pytest
 
 import atl
 import padtypes
+from atl.core.index import value_at
 from atl.errors import InvalidArgument
 from examples.schedules import blur
-from proofs_tests.sessions.session_programs import A, extent_at, f, k, m, matmul, n, pipeline
+from proofs_tests.sessions.session_programs import A, f, k, m, matmul, n, pipeline
 from rewrites import Derivation, DoesNotApply, Session, reschedule, rules
 from rewrites.cursors.cursor import cursors
 from rewrites.cursors.text_pattern import fits, pattern
@@ -43,7 +44,7 @@ def assert_agrees(session: Session, *, least: int = 0, safe: bool = True) -> Non
         values = {"n": size, "m": size + 1, "k": max(size - 1, least)}
         numbers = np.random.default_rng(size)
         arrays: dict[str, Any] = {
-            array.name: numbers.integers(0, 9, tuple(extent_at(extent, values) for extent in array.shape)).astype(
+            array.name: numbers.integers(0, 9, tuple(value_at(extent, values) for extent in array.shape)).astype(
                 array.dtype
             )
             for array in start.inputs

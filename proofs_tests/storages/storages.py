@@ -9,12 +9,11 @@ import numpy as np
 
 import atl
 import layouts
-from atl.core.index import Index, Leaf, Size, Var, index, value_of
+from atl.core.index import Index, Leaf, Size, Var, index, value_at, value_of
 from atl.core.program import Program
 from lowering.lower import lower
 from proofs_tests.programs.agreement import own_cache
 from proofs_tests.programs.batch import Call, Sanitized, compile_many
-from proofs_tests.sessions.session_programs import extent_at
 from rewrites import Session
 
 T = atl.sizes("T", min=1)
@@ -86,7 +85,7 @@ def arguments(program: Program, sizes: Mapping[str, int]) -> dict[str, Any]:
     generator = np.random.default_rng(sum(sizes.values()))
     given: dict[str, Any] = {}
     for array in program.inputs:
-        extents = tuple(extent_at(extent, sizes) for extent in array.shape)
+        extents = tuple(value_at(extent, sizes) for extent in array.shape)
         given[array.name] = generator.integers(-4, 5, extents).astype(array.dtype)
     return given | {name: sizes[name] for name in program.free_sizes}
 

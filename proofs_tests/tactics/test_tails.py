@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -211,15 +212,16 @@ def box_written_out() -> Program:
 
 
 CLAMPED: dict[str, tuple[Callable[[], Program], Callable[[Session], Session], str]] = {
-    "a window": (box, lambda s: s.tails(), "Σ[a < 3] Σ[b < 3] z[i + a - 1, j + b - 1]"),
-    "written out": (box_written_out, lambda s: s.tails(), "z[i - 1, j - 1] + z[i - 1, j] + z[i - 1, j + 1]"),
-    "split": (box_written_out, lambda s: s.tails(strategy="split"), "z[i - 1, j - 1] + z[i - 1, j] + z[i - 1, j + 1]"),
+    "a window": (box, lambda s: s.tails(), "Σ[b < 3] z[min(n - 1, max(0, i + a - 1)), j + b - 1]"),
+    "written out": (box_written_out, lambda s: s.tails(), "z[i, j - 1] + z[i, j] + z[i, j + 1]"),
+    "split": (box_written_out, lambda s: s.tails(strategy="split"), "z[i, j - 1] + z[i, j] + z[i, j + 1]"),
     "in tiles": (
-        box, lambda s: s.tile(["i", "j"], [4, 8]).tails(), "Σ[a < 3] Σ[b < 3] z[4*io + ii + a - 1, 8*jo + ji + b - 1]",
+        box, lambda s: s.tile(["i", "j"], [4, 8]).tails(),
+        "Σ[a < 3] Σ[b < 3] z[min(n - 1, max(0, 4*io + ii + a - 1)), 8*jo + ji + b - 1]",
     ),
     "in tiles, split": (
         box, lambda s: s.tile(["i", "j"], [4, 8]).tails(strategy="split"),
-        "⊞[ii < 4] ⊞[ji < 8] Σ[a < 3] Σ[b < 3] z[4*io + ii + a - 1, 8*jo + ji + b - 1]",
+        "⊞[ji < 8] Σ[a < 3] Σ[b < 3] z[min(n - 1, max(0, 4*io + ii + a - 1)), 8*jo + ji + b - 1]",
     ),
     "columns only, as vectors": (
         box, lambda s: s.vectorize("j", 8, tails="split"), "z[min(n - 1, max(0, i + a - 1)), 8*jo + ji + b - 1]",
@@ -237,7 +239,7 @@ CLAMPED: dict[str, tuple[Callable[[], Program], Callable[[Session], Session], st
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CLAMPED)
-def test_interior_reads_without_clamps(name: str) -> None:
+def test_interior_reads_columns_without_clamps(name: str) -> None:
     make, scheduled, expected = CLAMPED[name]
     s = scheduled(reschedule(make()))
     assert expected in " ".join(str(s.goal).split())
@@ -248,11 +250,23 @@ def test_interior_reads_without_clamps(name: str) -> None:
 def test_interior_of_clamped_filter_is_vectorised() -> None:
     source = compiled(reschedule(box_written_out()).tails().goal).source
     bodies = [loop.partition("{")[2].partition("}")[0] for loop in source.split("for (")[1:]]
-    (interior,) = (body for body in bodies if "z[(i - 1) * m + j - 1]" in body)
+    (interior,) = (body for body in bodies if "z[i * m + j - 1]" in body and "z[i * m + j + 1]" in body)
     assert interior.count("z[") == 9
-    assert "min_" not in interior
-    assert "max_" not in interior
+    assert not re.search(r"(min|max)_int64\([^()]*\bj\b", interior)
     assert has_vectorised_loop(source, find_compiler())
+
+
+def test_rows_are_not_split_at_clamps() -> None:
+    assert str(reschedule(box_written_out()).tails().goal).count("⊞[i <") == 1
+
+
+@pytest.mark.sampled
+def test_last_rows_read_interior_columns_without_clamps() -> None:
+    """The last tile of rows has another number of rows, and the same columns without clamps."""
+    s = reschedule(box_written_out()).tile("i", 4).tails(strategy="split")
+    full, last = str(s.goal).split(" ++ ⊞[n // 4 <= io")
+    assert full.count(" j - 1]") == last.count(" j - 1]") == 3
+    assert_agrees(s, SIZES)
 
 
 def test_guards_leave_independent_loops() -> None:

@@ -43,7 +43,7 @@ def test_function_is_called_once_for_each_rank() -> None:
 
     @rule
     def doubled(e: Elem) -> Equation:
-        """What is added to itself is doubled."""
+        """A term added to itself is doubled."""
         ranks.append(e.rank)
         return equation(e + e, 2 * e)
 

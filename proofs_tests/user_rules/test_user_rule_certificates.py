@@ -126,7 +126,7 @@ def test_hash_depends_on_the_equations_only() -> None:
     def stated(double: Callable[[Any], Any], factor: int = 2) -> str:
         @rule
         def doubled(e: Elem) -> Equation:
-            """What is added to itself, in multiples."""
+            """Terms that are added to themselves, in multiples."""
             return equation(factor * double(e), (factor - 1) * e + e + factor * e)
 
         return digest(doubled, ((0,), (1,)))

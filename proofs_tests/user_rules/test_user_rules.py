@@ -77,12 +77,12 @@ def branches(n: Index, e: Elem) -> Equation:
 
 
 def of_a_size(e: Body[Index]) -> Equation:
-    """A size of its own would be tried at one value."""
+    """A separate size would be tried at one value."""
     return equation(atl.sum(atl.sizes("n"), e), e(0))
 
 
 def of_a_tensor(e: Elem) -> Equation:
-    """A tensor that is no parameter."""
+    """A tensor that is not a parameter."""
     return equation(e + atl.tensor("x"), e)
 
 
@@ -91,7 +91,7 @@ def says_nothing(e: Elem) -> Equation:
 
 
 def returns_nothing(e: Elem) -> Any:
-    """It is no equation."""
+    """It is not an equation."""
 
 
 def misspelt(e: Elem) -> Equation:
@@ -260,7 +260,7 @@ def test_refused_rule_is_not_accepted() -> None:
 @pytest.mark.long
 def test_unreferenced_rule_is_garbage_collected() -> None:
     def gone(e: Elem) -> Equation:
-        """What is added to zero."""
+        """Return the term that is added to zero."""
         return equation(e + 0, e)
 
     held = weakref.ref(rule(gone))

@@ -9,17 +9,7 @@ import pytest
 
 from atl.core.index import ZERO, Array, Index, Read, constant, exclusive_or, imax, imin, read
 from atl.core.predicate import Predicate, at_most, disjunction, equal, less, within
-from atl.prove import Facts, Proved, prove
-from atl.prove.linear import (
-    _Refutation,
-    _State,
-    consequences,
-    decide_cases,
-    factor,
-    products,
-    refuted,
-    refuted_by_rounding,
-)
+from atl.prove import Facts, Proved, linear, prove
 from atl.prove.rows import (
     LARGEST,
     Budget,
@@ -46,10 +36,10 @@ OTHER = Array("other", (n,), "int64")
 PARTED = Array("parted", (m,), "int64", monotonic="increasing", between=POSITIONS)
 
 
-def defined(table: Table, system: System) -> _State:
+def defined(table: Table, system: System) -> linear._State:
     """Return the system with the definitions of its atoms."""
-    state = _State(system.copy(), list(table.atoms))
-    _Refutation(table, Budget(1_000), wide=False).define(state)
+    state = linear._State(system.copy(), list(table.atoms))
+    linear._Refutation(table, Budget(1_000), wide=False).define(state)
     return state
 
 
@@ -61,9 +51,9 @@ def test_last_alternative_decides_other_cases() -> None:
     one = System([{1: -1}]), System([{2: 1, 0: -3}])
     other = System([{2: -1, 0: 1}]), System([{2: -1, 0: 2}])
     for cases in ((one, other), (other, one)):
-        assert decide_cases(System([{1: 1, 0: -1}], [], list(cases)))
+        assert linear.decide_cases(System([{1: 1, 0: -1}], [], list(cases)))
     left = System([{1: 1, 0: -1}], [], [one])
-    assert not decide_cases(left)
+    assert not linear.decide_cases(left)
     assert left.rows == [{1: 1, 0: -1}, {2: 1, 0: -3}]
 
 
@@ -71,7 +61,7 @@ def test_alternative_with_nested_cases_is_kept() -> None:
     inner = System([{2: 1}]), System([{3: 1}])
     case = System([{1: 1}], [], [inner]), System([{2: -1}])
     known = System([{1: 1}], [], [case])
-    assert not decide_cases(known)
+    assert not linear.decide_cases(known)
     assert known.cases == [case]
 
 
@@ -141,7 +131,7 @@ def test_row_is_divided_by_the_least_factor_value() -> None:
     (of_x,) = table.row(x)
     for low, constant_, found in ((2, 3, 1), (2, 1, 0), (1, 3, 3), (4, 8, 2), (2, -3, -1)):
         system = System([{**whole, 0: constant_}])
-        factor(system, Intervals(table, {of_x: low}, {}))
+        linear.factor(system, Intervals(table, {of_x: low}, {}))
         assert system.rows[1:] == [{**rest, 0: found} if found else rest]
 
 
@@ -150,7 +140,7 @@ def test_possibly_negative_multiples_cost_nothing() -> None:
     rows = [table.row(z - k * x), table.row(k * y - z - 1)]
     (of_k,) = table.row(k)
     spent = Budget(100)
-    assert consequences(System(rows), Intervals(table, {of_k: -1}, {}), spent) == []
+    assert linear.consequences(System(rows), Intervals(table, {of_k: -1}, {}), spent) == []
     assert spent.left == 100
 
 
@@ -200,7 +190,7 @@ def has_sign(low: int | None, high: int | None) -> bool:
 
 
 def test_interval_product_is_tight() -> None:
-    """Exact if both ranges are closed or have a sign, else never too narrow. 30 stands in for an open end."""
+    """Exact if both ranges are closed or have a sign, else never too narrow. 30 replaces an open end."""
     for (a, b), (c, d) in product(ranges(), repeat=2):
         first = range(-30 if a is None else a, 31 if b is None else b + 1)
         second = range(-30 if c is None else c, 31 if d is None else d + 1)
@@ -237,7 +227,7 @@ def test_array_order_does_not_apply_to_scalars() -> None:
 def test_products_need_product_terms() -> None:
     table, system = system_of(less(x, y), less(y, z), equal(x, n))
     for wide in (False, True):
-        assert products(table, system, Intervals(table), wide=wide) == System()
+        assert linear.products(table, system, Intervals(table), wide=wide) == System()
 
 
 # -- definitions of atoms ---------------------------------------------------------------------------------------------
@@ -263,7 +253,7 @@ def test_xor_is_at_most_the_sum() -> None:
 )
 def test_defining_an_atom_makes_bounds_stale(atom: Index) -> None:
     table, system = system_of(within(ZERO, x, n), within(ZERO, y, n), less(ZERO, k), at_most(atom, m))
-    search, state = _Refutation(table, Budget(1_000), wide=False), _State(system, list(table.atoms))
+    search, state = linear._Refutation(table, Budget(1_000), wide=False), linear._State(system, list(table.atoms))
     search._intervals(state, fresh=True)
     assert not state.stale
     search.define(state)
@@ -272,7 +262,7 @@ def test_defining_an_atom_makes_bounds_stale(atom: Index) -> None:
 
 def test_product_queries_recompute_bounds() -> None:
     table, system = system_of(less(x, y), less(ZERO, x * y))
-    search, state = _Refutation(table, Budget(1_000), wide=False), _State(system, [])
+    search, state = linear._Refutation(table, Budget(1_000), wide=False), linear._State(system, [])
     first = search._intervals(state, fresh=True)
     for row, again in ((x - y, False), (x * y - 1, True), (x * y - x - 1, True)):
         state.stale = True
@@ -285,9 +275,9 @@ def test_product_queries_recompute_bounds() -> None:
 def test_empty_bounds_entail_everything() -> None:
     table, system = system_of(at_most(constant(1), 2 * x), at_most(ZERO, y))
     (column,) = table.row(y)
-    search = _Refutation(table, Budget(1_000), wide=False)
-    assert not search.entails(_State(system, []), {column: -1})
-    assert search.entails(_State(System([*system.rows, {1: -2, 0: 1}]), []), {column: -1})  # 2 x = 1
+    search = linear._Refutation(table, Budget(1_000), wide=False)
+    assert not search.entails(linear._State(system, []), {column: -1})
+    assert search.entails(linear._State(System([*system.rows, {1: -2, 0: 1}]), []), {column: -1})  # 2 x = 1
 
 
 def test_bounds_are_recomputed_after_definition_and_rounding() -> None:
@@ -299,10 +289,10 @@ def test_bounds_are_recomputed_after_definition_and_rounding() -> None:
         at_most(2 * z + 3 * exclusive_or(x, y), constant(1)),
     )
     table, known = system_of(*facts)
-    assert not refuted(table, known, System())
-    assert refuted_by_rounding(table, known, System())
+    assert not linear.refuted(table, known, System())
+    assert linear.refuted_by_rounding(table, known, System())
     table, known = system_of(*facts, at_most(n * m, k * k))
-    assert refuted(table, known, System())
+    assert linear.refuted(table, known, System())
 
 
 def test_multiplied_rows_count_as_effort() -> None:
@@ -322,7 +312,7 @@ def test_last_effort_unit_is_used_for_a_split() -> None:
     for_one = System([{1: -1}]), System([{1: -1, 0: -5}])
     for_other = System([{1: 1}]), System([{1: 1, 0: -5}])
     table = system_of(less(x, y))[0]
-    assert refuted(table, System([], [], [either, for_one, for_other]), System(), effort=1)
+    assert linear.refuted(table, System([], [], [either, for_one, for_other]), System(), effort=1)
 
 
 # -- elements ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,218 @@
+"""Induction on the rows of a recurrence: the kernel's inference, its certificates, and the tactic that uses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl import Program, Tensor
+from atl.errors import ATLError
+from rewrites import kernel, reschedule
+from rewrites.certificates.certificate import describe, dumps, loads
+from rewrites.errors import CertificateError, NotATheorem, NotFound, PremiseFailed
+from rewrites.induction import ROWS
+from rewrites.kernel import Theorem
+from rewrites.rocq.certificates import derivation
+from rewrites.session.proof_trace import proof_trace
+from rewrites.session.script import as_python
+from rewrites.tactics.recurrences import recurrence_with
+
+n, m = atl.sizes("n", min=1), atl.sizes("m")
+x, A = atl.tensor("x", n, dtype="float64"), atl.tensor("A", m, n, dtype="float64")
+y = np.array([1.0, 2.0, 4.0])
+
+PREFIX = atl.program("prefix", [x], atl.rec(atl.gen(1, lambda i: x[i]), n, lambda p, y: y[p - 1] + x[p]))
+ROWWISE = atl.program(
+    "rowwise",
+    [A],
+    atl.gen(m, lambda i: atl.let(2.0 * A[i], lambda r: atl.rec(r[0:1], n, lambda p, y: y[p - 1] + r[p]))),
+)
+
+
+def prefix_sums(p: Any) -> Tensor:
+    return atl.sum(p + 1, lambda k: x[k])
+
+
+@pytest.fixture(scope="module")
+def proved() -> Theorem:
+    return reschedule(PREFIX).induct("y", prefix_sums).done()
+
+
+def goals_of(program: Program, formula: Callable[..., Any]) -> Any:
+    return reschedule(program).induction_goals("y", formula)
+
+
+def test_closed_form_of_prefix_sums(proved: Theorem) -> None:
+    assert [step.rule for step in proved.steps] == [ROWS]
+    assert proved.rhs == atl.program("prefix", [x], atl.gen(n, prefix_sums))
+    assert [lemma.lhs.name for lemma in proved.steps[0].lemmas] == ["prefix_base", "prefix_step"]
+    np.testing.assert_array_equal(atl.evaluate(proved.rhs, y), np.cumsum(y))
+
+
+def test_goals_are_the_first_rows_and_the_next_row() -> None:
+    base, step = goals_of(PREFIX, prefix_sums)
+    assert str(base.lhs).endswith("⊞[i < 1] x[i]")
+    assert str(base.rhs).endswith("⊞[i < 1] Σ[k < i + 1] x[k]")
+    assert str(step.lhs) == (
+        "prefix_step (x : float64[n], p : size) : float64\n"
+        "    given 1 <= n, 1 <= p, p < n :=\n"
+        "  (⊞[i < p] Σ[k < i + 1] x[k])[p - 1] + x[p]"
+    )
+    assert str(step.rhs).endswith("Σ[k < p + 1] x[k]")
+
+
+@pytest.mark.parametrize(
+    ("formula", "equation", "numbers"),
+    [
+        (lambda p: atl.sum(p, lambda k: x[k]), "the first rows", {"n": 1, "element 0": 0}),
+        (lambda p: atl.sum(p + 1, lambda k: x[atl.imax(k - 1, 0)]), "the next row", {"n": 2, "p": 1}),
+    ],
+)
+def test_false_formula_is_refuted_with_numbers(
+    formula: Callable[..., Any], equation: str, numbers: dict[str, int]
+) -> None:
+    with pytest.raises(NotFound, match=f"the formula differs from {equation}") as caught:
+        reschedule(PREFIX).induct("y", formula)
+    found = caught.value.numbers
+    assert isinstance(found, dict)
+    assert {**found, **numbers} == found
+
+
+def test_induction_below_binders() -> None:
+    """Bound indices become sizes, and bound tensors inputs."""
+    s = reschedule(ROWWISE)
+    first = s.find("y").path
+    work = s.begin()
+    term = work.term(first)
+    cursor, arguments = recurrence_with(work, "y", lambda p: A[0, p])
+    assert cursor.path == first
+    base, step = kernel.induction_goals(s.theorem, first, arguments)
+    assert [array.name for array in base.lhs.inputs] == ["A", "t"]
+    assert {"i", "m", "n"} <= set(base.lhs.sizes)
+    assert "i < m" in str(step.lhs)
+    assert "p < n" in str(step.lhs)
+    assert term == work.term(first)
+
+
+def test_sizes_of_the_formula_are_not_captured() -> None:
+    """A formula may use a size that is called like the index of the row."""
+    p = atl.sizes("p")
+    _, step = goals_of(PREFIX, lambda q: x[0] * atl.cast("float64", atl.value(q + p)))
+    assert "p1 < n" in str(step.rhs)
+    assert "p + p1" in str(step.rhs)
+
+
+def test_index_that_may_be_negative_is_refused() -> None:
+    z = atl.tensor("z", 3, dtype="float64")
+    body = atl.gen((-2, 1), lambda i: atl.rec(z, 4, lambda p, y: y[p - 1]))
+    with pytest.raises(PremiseFailed, match="a premise of rec_induction is not proved here"):
+        goals_of(atl.program("below", [z], body), lambda p: z[0])
+
+
+def test_kernel_refuses_other_theorems(proved: Theorem) -> None:
+    base, step = proved.steps[0].lemmas
+    start = kernel.reflexivity(PREFIX)
+    arguments = proved.steps[0].arguments
+    for lemmas in ((step, step), (base, base), (start, step), (kernel.symmetry(base), step)):
+        with pytest.raises(NotATheorem, match=r"is not about the rows of the recurrence at \[\]"):
+            kernel.induction(start, (), arguments, *lemmas)
+    with pytest.raises(NotATheorem, match="Program is not a theorem"):
+        kernel.induction(start, (), arguments, PREFIX, step)  # type: ignore[arg-type]
+
+
+def test_conclusion_alone_is_not_a_rule(proved: Theorem) -> None:
+    with pytest.raises(NotATheorem, match="rec_induction is not a rule of the catalogue"):
+        kernel.rewrite(kernel.reflexivity(PREFIX), ROWS, (), proved.steps[0].arguments)
+
+
+def test_symmetry_of_an_induction(proved: Theorem) -> None:
+    turned = kernel.symmetry(proved)
+    assert turned.lhs == proved.rhs
+    again = kernel.replay(kernel.reflexivity(turned.lhs), turned.steps[0])
+    assert again.rhs == PREFIX
+    assert loads(dumps(turned)).rhs == PREFIX
+
+
+# -- certificates and scripts -----------------------------------------------------------------------------------------
+
+
+def test_certificate_contains_the_two_theorems(proved: Theorem) -> None:
+    text = dumps(proved)
+    read = loads(text)
+    assert (read.lhs, read.rhs) == (proved.lhs, proved.rhs)
+    assert dumps(read) == text
+    told = describe(read)
+    assert "rec_induction (induction; 1 time)" in told
+    assert "split_sum" in told
+
+
+def changed(text: str, change: Callable[[dict[str, Any]], object]) -> str:
+    data = json.loads(text)
+    change(data)
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data["steps"][0].pop("lemmas"), "rec_induction needs two theorems"),
+        (lambda data: data["steps"][0]["lemmas"].pop(), "is not a step"),
+        (lambda data: data["steps"][0]["lemmas"].reverse(), "is not about the rows"),
+        (lambda data: data["steps"][0]["lemmas"][1]["steps"].pop(), "a theorem that step 1 needs is refused"),
+        (lambda data: data["steps"][0]["lemmas"][0].update(format="other"), "a theorem that step 1 needs is refused"),
+        (
+            lambda data: data["steps"][0]["lemmas"][0]["steps"][0].update(lemmas=data["steps"][0]["lemmas"][1:] * 2),
+            "is a rule, which needs no theorems",
+        ),
+    ],
+    ids=("no theorems", "one theorem", "exchanged", "without a step", "format", "theorems of a rule"),
+)
+def test_changed_certificate_is_refused(
+    proved: Theorem, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    with pytest.raises(CertificateError, match=message):
+        loads(changed(dumps(proved), change))
+
+
+def test_script_takes_the_induction_again(proved: Theorem) -> None:
+    space: dict[str, Any] = {}
+    exec(as_python(proved), space)
+    assert space["theorem"].rhs == proved.rhs
+    exec(reschedule(PREFIX).induct("y", prefix_sums).script(), space)
+    assert space["s"].goal == proved.rhs
+
+
+def test_trace_names_the_inference(proved: Theorem) -> None:
+    (call,) = proof_trace(proved).calls
+    (step,) = call.steps
+    assert step.rule == "rec_induction"
+    assert "an inference of the kernel" in step.status
+    assert step.proved
+
+
+def test_induction_is_not_exported_to_rocq(proved: Theorem) -> None:
+    with pytest.raises(ATLError, match="step 1 of the theorem is an induction on rows, which is not exported to Rocq"):
+        derivation(proved)
+
+
+# -- theorems by hand -------------------------------------------------------------------------------------------------
+
+
+def test_theorems_by_hand(proved: Theorem) -> None:
+    base, step = proved.steps[0].lemmas
+    s = reschedule(PREFIX).induct("y", prefix_sums, base=base, step=step)
+    assert s.goal == proved.rhs
+    with pytest.raises(NotATheorem, match="does not state the equation that the induction needs"):
+        reschedule(PREFIX).induct("y", prefix_sums, base=step)
+    with pytest.raises(ATLError, match="base=3"):
+        reschedule(PREFIX).induct("y", prefix_sums, base=3)  # type: ignore[arg-type]
+
+
+def test_name_of_something_else_is_refused() -> None:
+    with pytest.raises(ATLError, match="'i' is not a recurrence"):
+        reschedule(PREFIX).induct("i", prefix_sums)

@@ -1,0 +1,193 @@
+"""Storage of recurrences: the rows that are kept, with the reason, and loops split at borders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl import IndexExpr, Program, Tensor, gen, guard, iterate, rec, select
+from lowering import lower, print_nest
+from lowering.nest import loopnest as ln
+from lowering.nest.execution import Trap
+from lowering.nest.interpreter import run
+from lowering.passes.splitting import MOST_CUTS
+from proofs_tests.nests.recurrence_programs import DTYPE, A, T, a, fibonacci, n, shortest_paths, stencil
+from rewrites import reschedule
+
+
+def row_storage(program: Program, name: str = "u") -> ln.RowStorage:
+    """Return the storage of the only recurrence of this name."""
+    (found,) = [storage for storage in lower(program).row_storage if storage.name == name]
+    return found
+
+
+def check(program: Program, size: int = 6, steps: int = 5) -> None:
+    """Compare the loop nest, whose interpreter traps reads of replaced elements, and C with the meaning."""
+    arrays: dict[str, Any] = {
+        array.name: np.random.default_rng(7).uniform(-1, 1, (size,) * len(array.shape)) for array in program.inputs
+    }
+    sizes = {"n": size, "T": steps}
+    asked = {name: sizes[name] for name in program.sizes}
+    scalars: dict[str, Any] = {"T": steps} if "T" in program.sizes else {}
+    expected = atl.evaluate(program, **arrays, **scalars)
+    for result in (run(lower(program), asked, arrays), atl.compile(program)(**arrays, **scalars)):
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+def problems(count: int, seed: int) -> list[tuple[tuple[tuple[int, int], ...], bool]]:
+    """Return random stencils. Row-major order allows those in place that read no element before their own."""
+    chance = Random(seed)
+    around = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+    return [(tuple(chance.sample(around, chance.choice((1, 1, 2, 3)))), chance.random() < 0.5) for _ in range(count)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(5))
+def test_a_step_is_in_place_exactly_if_no_read_follows_the_store(seed: int) -> None:
+    in_place = 0
+    for reads, by_rows in problems(20, seed):
+        program = stencil(list(reads), by_rows=by_rows)
+        storage = row_storage(program)
+        allowed = all(distance >= (0, 0) for distance in reads)
+        in_place += allowed
+        assert storage.rows == (1 if allowed else 2), (reads, by_rows, str(storage))
+        assert ("would be replaced" in storage.reason) is not allowed
+        check(program, size=5, steps=3)
+    assert 4 <= in_place <= 16
+
+
+def test_the_reason_names_the_read_the_store_and_numbers() -> None:
+    program = stencil([(-1, 0), (1, 0)], by_rows=False)
+    storage = str(row_storage(program))
+    assert storage.startswith("u: 2 rows are kept; `u[s, i, j] = ")
+    assert "reads an element of row s - 1 that would be replaced before, in an earlier iteration (" in storage
+    assert "i = 1" in storage
+    assert "i' = 2" in storage
+    assert "once" not in storage
+    assert storage in print_nest(lower(program)).replace("\n    # ", " ")
+    assert str(reschedule(program).explain("u")) == storage
+    with pytest.raises(atl.ATLError, match="no local recurrence 'v'") as refused:
+        reschedule(program).explain("v")
+    assert refused.value.required == "one of u"
+    source = " ".join(atl.compile(program).source.split())
+    assert " ".join(storage.split()) in source
+
+
+def test_a_window_of_rows_is_circular() -> None:
+    """Three rows are kept of a recurrence that reads two rows back, and its last row is read."""
+    program = fibonacci()
+    assert row_storage(program, "y").rows == 3
+    check(program)
+
+
+def test_all_rows_are_kept_if_one_reads_the_first() -> None:
+    rows = rec(n, lambda p, y: a[p] + select(p >= 1, y[p - 1] + y[0], 0), dtype=DTYPE)
+    program = atl.program("first", [a], rows[n - 1])
+    storage = row_storage(program, "y")
+    assert storage.rows == 0
+    assert "reads row 0" in storage.reason
+    check(program)
+
+
+def test_padding_of_a_row_is_not_that_of_the_row_before() -> None:
+    program = atl.program(
+        "padded", [a], rec(n, lambda p, y: gen(n, lambda i: guard(i <= p, a[i] + 1)), of=(n,), dtype=DTYPE)[n - 1]
+    )
+    check(program)
+    moving = atl.program(
+        "moving",
+        [a],
+        iterate(T, a, lambda s, u: gen(n, lambda i: guard((i + s) % 2 < 1, u[i] + 1))),
+    )
+    storage = row_storage(moving)
+    check(moving)
+    assert storage.rows == 2 or "padding" not in storage.reason
+
+
+def test_a_step_that_changes_one_row_stores_just_that() -> None:
+    scaled = iterate(T, A, lambda s, u: gen(n, n, lambda i, j: select(i < 2, 2 * u[i, j], u[i, j])))
+    program = atl.program("scaled", [A], scaled)
+    text = print_nest(lower(program))
+    assert row_storage(program).rows == 1
+    assert "for i in 0..2:" in text
+    assert "if" not in text
+    check(program)
+    one = atl.program(
+        "one", [A], iterate(n - 1, A, lambda s, u: gen(n, n, lambda i, j: select(i <= s, u[i, j], u[i, j] - u[s, j])))
+    )
+    assert row_storage(one).rows == 1
+    check(one)
+
+
+def test_loops_in_steps_are_split_at_borders() -> None:
+    program = stencil([(-1, 0), (0, -1), (0, 0), (0, 1), (1, 0)], by_rows=False)
+    text = print_nest(lower(program))
+    assert "if" not in text
+    assert text.count("for j in 1..(n - 1):") == 1
+    many = [
+        (i, j) for i, j in product(range(1, MOST_CUTS + 3), repeat=2) if i == j
+    ]  # more places than a loop is cut at
+    steps = atl.program(
+        "many",
+        [A],
+        iterate(
+            T,
+            A,
+            lambda s, u: gen(
+                n, n, lambda i, j: sum((select(j < k, u[i, j] / k, u[i, j]) for k, _ in many), 0 * u[i, j])
+            ),
+        ),
+    )
+    check(steps)
+
+
+def test_the_interpreter_finds_an_illegal_fold() -> None:
+    """Planted: a stencil that reads both neighbours in one row."""
+    program = stencil([(-1, 0), (1, 0)], by_rows=False)
+    nest = lower(program)
+    (buffer,) = {s.buffer for s in ln.statements(nest.body) if isinstance(s, ln.Allocate)}
+    one = replace(buffer, rows=1, in_place=True)
+    kept = tuple(s for s in nest.body if not isinstance(s, ln.Clear))
+    planted = replace(nest, body=_without_starts(ln.in_other_buffers(kept, {buffer: one})))
+    with pytest.raises(Trap, match="is read, but row"):
+        run(planted, {"n": 5, "T": 2}, {"A": np.ones((5, 5))})
+    fewer = replace(nest, body=ln.in_other_buffers(nest.body, {buffer: replace(buffer, rows=1)}))
+    with pytest.raises(Trap):
+        run(fewer, {"n": 5, "T": 2}, {"A": np.ones((5, 5))})
+
+
+def _without_starts(block: ln.Block) -> ln.Block:
+    """Drop the statements that start rows."""
+    return tuple(
+        ln.with_body(s, _without_starts(s.body)) if isinstance(s, ln.For | ln.If) else s
+        for s in block
+        if not isinstance(s, ln.Clear)
+    )
+
+
+def test_a_choice_of_two_rows_in_one_place_is_one_read() -> None:
+    text = print_nest(lower(shortest_paths()))
+    assert "if" not in text.split("\n", 3)[-1]
+    check(shortest_paths())
+
+
+def test_rows_are_accessed_through_pointers() -> None:
+    source = atl.compile(stencil([(-1, 0), (1, 0)], by_rows=False)).source
+    assert "double *restrict u_row = &u[" in source
+    assert "const double *restrict u_row2 = &u[" in source
+
+
+def test_rows_of_changing_length_are_kept_in_a_hoisted_buffer() -> None:
+    def last(i: IndexExpr) -> Tensor:
+        rows = iterate(2, gen(i, lambda j: a[j]), lambda s, u: gen(i, lambda j: u[i - 1 - j] + 1))
+        return atl.sum(i, lambda j: rows[j])
+
+    program = atl.program("lengths", [a], gen(n, last))
+    assert "change in the loops around it" in row_storage(program, "u").reason
+    check(program)

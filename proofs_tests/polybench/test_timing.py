@@ -1,0 +1,47 @@
+"""`python -m bench.polybench`."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bench.polybench import __main__ as command
+from bench.polybench.references import REFERENCES, Reference
+from examples.polybench import BENCHMARKS
+
+
+def test_every_kernel_has_a_reference() -> None:
+    assert REFERENCES.keys() >= BENCHMARKS.keys()
+
+
+@pytest.fixture(autouse=True)
+def same_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "pinned", lambda: None)
+
+
+@pytest.mark.long
+def test_table_has_a_line_for_each_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    before = dict(os.environ)
+    assert command.main(["MINI", "bicg", "jacobi-1d", "--seconds", "0.01"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["C,", "bicg", "jacobi-1d", "geometric"]
+    assert os.environ == before
+
+
+@pytest.mark.long
+def test_wrong_kernel_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Faulty(Reference):
+        @property
+        def source(self) -> str:
+            return super().source.replace("alpha *", "")
+
+    monkeypatch.setitem(REFERENCES, "gesummv", Faulty("gesummv", ("y",), {"y": ("n",)}))
+    with pytest.raises(command.WrongResult, match="gesummv as written: the largest error is"):
+        command.main(["MINI", "gesummv", "--seconds", "0.01"])
+
+
+def test_unknown_kernel_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["MINI", "gem"])
+    assert "there is no kernel 'gem', only covariance, gemm, " in capsys.readouterr().err
