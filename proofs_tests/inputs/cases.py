@@ -122,6 +122,7 @@ METHODS: Final = (
     "session(doubled).time(np.ones(3, np.float32), seconds=0.01)",
     "session(rows).compile(target='c', sizes=None, fast_math=False)", "session(rows).stage('A[_, _]', at='i', nth=0)",
     "session().lbind('2 * _', 'two', nth=0)", "session().theorem", "session().report",
+    "shown('induct').induction_goals('y', lambda p: atl.sum(p + 1, lambda k: x[k]))",
     "session(rows).equal_to(rows, limit=30, watch=None)", "session(rows).saturate(rules=None, limit=30, watch=None)",
     "session(rows).take(session(rows).saturate(limit=30).best(k=1)[0])",
     "session().applicable(at='i', seconds=0.05)", "session().apply(lambda s: s.inline('buf'))",

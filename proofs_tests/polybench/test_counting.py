@@ -12,7 +12,7 @@ from proofs_tests.polybench.counting import COMPILER, Counter
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")
 
 
-@pytest.mark.long
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("statement", "count"),
     [

@@ -57,7 +57,7 @@ def check_equal(got: Array, wanted: Array) -> None:
     np.testing.assert_allclose(got, wanted, rtol=0, atol=allowed, strict=True)
 
 
-@pytest.mark.long
+@pytest.mark.sampled
 @pytest.mark.parametrize("data_set", DATA_SETS[:2])
 @pytest.mark.parametrize("name", NAMES)
 def test_kernel_agrees_with_plain_c(name: str, data_set: str) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Final, Literal, TypeAlias
 
 import atl
 from atl import IndexExpr, Tensor
+from atl.core.dtypes import BOOL
 from atl.core.index import Array, Index, Size, constant, index
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Input, Type
@@ -26,7 +27,7 @@ from rewrites.matching.patterns import heads, may_match
 from rewrites.metavariables import Kind
 from rewrites.rule import Equation, Rule
 from rewrites.rule_arguments import Argument, Parameter, abstracted
-from rewrites.rule_statement import groups_of
+from rewrites.rule_statement import RuleStatement, groups_of
 from rewrites.rules import RULES
 
 Direction: TypeAlias = Literal["usable", "any term", "arguments", "feeds itself"]
@@ -35,11 +36,16 @@ MOST_TERMS: Final = 300
 
 
 class _General:
-    """General arguments of a rule, for elements of one rank."""
+    """General arguments of a rule, for elements of one rank and, where the rule leaves the type open, of one type."""
 
-    def __init__(self, rule: Rule, rank: int) -> None:
+    def __init__(self, rule: Rule, stated: RuleStatement, dtype: str) -> None:
         self.rule = rule
-        self.ranks = dict.fromkeys(groups_of(rule.metavariables), rank)
+        self.stated = stated
+        self.dtype = dtype
+        self.ranks = dict(zip(groups_of(rule.metavariables), stated.ranks, strict=True))
+
+    def _known(self, dtype: str) -> str:
+        return self.dtype if dtype in self.stated.type_variables else dtype
 
     def _extents(self, name: str, kind: Kind) -> list[Index]:
         own = [index(Size(f"{name}_{dimension}")) for dimension in range(kind.rank)]
@@ -66,11 +72,14 @@ class _General:
     def _tensor(self, name: str, kind: Kind) -> Argument:
         extents = self._extents(name, kind)
         positions = [index(Size(f"dom_{name}{n}")) for n, p in enumerate(kind.parameters) if p.sort == "index"]
-        source = Tensor(Input(Array(f"arr_{name}", (*positions, *extents), "float64")))
+        source = Tensor(
+            Input(Array(f"arr_{name}", (*positions, *extents), self._known(self.stated.element_types[name])))
+        )
         if not kind.parameters:
             return source.node
+        types = (dtype for (of, _), dtype in self.stated.parameter_types.items() if of == name)
         parameters: list[Parameter] = [
-            "index" if p.sort == "index" else Type("float64", tuple(self._extents(self._owner(p), p)))
+            "index" if p.sort == "index" else Type(self._known(next(types)), tuple(self._extents(self._owner(p), p)))
             for p in kind.parameters
         ]
 
@@ -95,15 +104,23 @@ class _General:
 
 
 def _scaled(made: Tensor, extents: list[Index], by: Tensor) -> Tensor:
+    def scaled(element: Tensor) -> Tensor:
+        if BOOL in (made.dtype, by.dtype):
+            return atl.where(by if by.dtype == BOOL else by <= 1, element, element)
+        return element * (by if by.dtype == made.dtype else atl.cast(made.dtype, by))
+
     if not extents:
-        return made * by
-    return atl.gen(*map(IndexExpr, extents), lambda *at: made[at if len(at) > 1 else at[0]] * by)
+        return scaled(made)
+    return atl.gen(*map(IndexExpr, extents), lambda *at: scaled(made[at if len(at) > 1 else at[0]]))
 
 
 def general_instance(rule: Rule) -> Equation | None:
-    """Return the rule with general arguments, for elements of the least possible rank."""
-    for rank in (0, 1):
-        general = _General(rule, rank)
+    """Return the rule with general arguments, for elements of the least possible rank; of floats if possible."""
+    low = [
+        stated for stated in rule.statements.values() if len(set(stated.ranks)) < 2 and max(stated.ranks, default=0) < 2
+    ]
+    for stated, dtype in product(low, ("float64", "int64")):
+        general = _General(rule, stated, dtype)
         try:
             return rule.instance({name: general.argument(name, kind) for name, kind in rule.metavariables.items()})
         except (ATLError, StopIteration):

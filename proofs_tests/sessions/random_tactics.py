@@ -9,12 +9,15 @@ from functools import cache, partial
 from random import Random
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+import atl
+from atl import Tensor
 from atl.core.index import Index, Size, atoms, index
-from atl.core.terms import OPERATORS_BY_WORD, Access, Gen, Input, Let, Reduce, Reshape, Term
+from atl.core.terms import MONOIDS, OPERATORS_BY_WORD, Access, Gen, Input, Let, Rec, Reduce, Reshape, Term
 from atl.surface.values import IndexExpr
 from layouts import antidiagonal, backwards, blocked, column_major, morton, padded, skewed, swizzled
 from rewrites import Session
 from rewrites.cursors.cursor import Cursor, cursors
+from rewrites.kernel import Theorem
 from rewrites.tactics import TACTICS as BY_NAME
 from rewrites.tactics import arg
 from rewrites.tactics.tactic import Tactic
@@ -95,6 +98,14 @@ class Draws:
         words = [word for word, op in OPERATORS_BY_WORD.items() if op in used]
         return self.random.choice(words) if words and self.random.random() < 0.5 else self.place(is_a(Let))
 
+    def formula(self) -> Callable[[IndexExpr], Tensor] | None:
+        """Draw a formula for the rows of a recurrence: a fold of a vector up to each row."""
+        vectors = [cursor.term for cursor in cursors(self.s.goal) if is_a(Input)(cursor) and cursor.term.type.rank == 1]
+        if not vectors:
+            return None
+        x, fold, more = Tensor(self.random.choice(vectors)), self.random.choice(MONOIDS), self.number(1)
+        return lambda p: atl.reduce(fold, p + more, lambda k: x[k])
+
     def mark(self) -> Any:
         """Draw a mark that the first argument accepts, or its word."""
         if self.first is None or self.first.term.form.mark is None:
@@ -145,6 +156,9 @@ KINDS: Final[dict[Any, Callable[[Draws], Any]]] = {
     arg.NewName: Draws.name,
     arg.Mark: Draws.mark,
     arg.Layout: Draws.layout,
+    arg.Recurrence: lambda draws: draws.place(is_a(Rec)),
+    Callable[..., Any]: Draws.formula,
+    Theorem: lambda _: None,
 }
 """The function that draws an argument, for each kind."""
 

@@ -123,6 +123,7 @@ ANY_TERM: Final = (
     "truncr_flatten_split-", "flatten_split-", "split_flatten-", "truncr_padr-", "truncl_padl-", "padl_zero-",
     "padr_zero-", "truncl_zero-", "truncr_zero-", "truncr_of_concat-", "truncl_of_concat-", "concat_truncations+",
     "unshear_shear-", "equal_index-", "min_same-", "max_same-", "add_zero-", "mul_one-", "neg_neg-", "rec_empty-",
+    "where_same-", "where_true-", "where_false-",
 )  # fmt: skip
 """Rules that match any term, and so would apply everywhere."""
 
@@ -157,7 +158,7 @@ UNDERDETERMINED: Final = (
 NON_TERMINATING: Final = (
     "gen_bounds+", "gen_step+", "sum_step+", "guard_twice+", "access_guard+", "let_let_same-", "let_guard+",
     "transpose_access-", "transpose_of_padding-", "place_place-",
-    "flatten_of_tiles+",
+    "flatten_of_tiles+", "where_not-",
 )  # fmt: skip
 """Rules that apply to their own results without end."""
 

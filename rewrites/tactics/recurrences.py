@@ -48,11 +48,11 @@ def induct(
     Raises `NotFound` with the equation that was not proved, and with numbers if it is false.
 
     >>> s = reschedule(atl.parse(
-    ...     "prefix (x : float64[n]) : float64[n] given 1 <= n "
+    ...     "prefix (x : float32[n]) : float32[n] given 1 <= n "
     ...     ":= rec[1 <= p < n] y from ⊞[i < 1] x[i] in y[p - 1] + x[p]"))
-    >>> x = atl.tensor("x", atl.sizes("n"), dtype="float64")
+    >>> x = atl.tensor("x", atl.sizes("n"))
     >>> s.induct("y", lambda p: atl.sum(p + 1, lambda k: x[k]))
-    prefix (x : float64[n]) : float64[n]
+    prefix (x : float32[n]) : float32[n]
         given 1 <= n :=
       ⊞[p < n] Σ[k < p + 1] x[k]
     """
