@@ -13,7 +13,8 @@ from typing import Final
 _TOKEN: Final = re.compile(r"\\[a-zA-Z]+|\\.|[{}_^&]|:=|\s+|\d+(?:\.\d+)?|.", re.DOTALL)
 _SIGNS: Final = {
     "boxplus": "⊞", "sum": "∑", "prod": "∏", "cdot": "·", "le": "≤", "ne": "≠", "land": "∧", "lor": "∨", "lnot": "¬",
-    "oplus": "⊕", "bmod": "mod", "veebar": "⊻", "ll": "≪", "gg": "≫", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉",
+    "oplus": "⊕", "veebar": "⊻", "bmod": "mod", "ll": "≪", "gg": "≫",
+    "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉",
 }  # fmt: skip
 _WORDS: Final = ("max", "min", "exp", "log", "tanh", "sin", "cos")
 _FONTS: Final = {"mathit": "italic", "mathsf": "normal", "mathbf": "bold", "text": "normal", "operatorname": "normal"}
