@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from types import ModuleType
@@ -16,6 +16,7 @@ from typing import Final
 
 from atl.text.printing import text_at
 from examples import beyond_the_paper, derivations, everyday, fast, gpu
+from proofs_tests.rules.declarations import declaration
 from proofs_tests.rules.rule_labels import Labels, labels
 from rewrites import Session, Theorem, kernel
 from rewrites.rule import Rule
@@ -34,7 +35,7 @@ Most rules are *proved* for all sizes. The others are *bounded*: checked for all
 listed with the reason why no proof was found ([how](how-it-is-checked.md#rules-and-the-kernel-that-applies-them)).
 A theorem is about values. Access safety and safe truncation are properties of one program, and `compile` checks them
 again. A rule that can lose one of them says so, with the direction. The examples are steps of the derivations in
-`examples/`.
+`examples/`. Rules that differ in an operator only have one entry.
 """
 _SHIPPED: Final = (derivations, fast, everyday, beyond_the_paper, gpu)
 
@@ -56,7 +57,8 @@ def page(uses: Mapping[str, Use], kept: Mapping[str, Labels]) -> str:
     parts = [HEAD]
     for family, rules in groupby(RULES.values(), key=lambda rule: rule.family):
         parts.append(f"\n## {family.capitalize()}\n")
-        parts += [_entry(rule, uses.get(rule.name), kept.get(rule.name)) for rule in rules]
+        alike = groupby(rules, key=lambda rule: (declaration(rule), status_text(rule), _lost(kept.get(rule.name))))
+        parts += [_entry(list(group), uses, lost) for (_, _, lost), group in alike]
     return "".join(parts)
 
 
@@ -73,13 +75,18 @@ def statement(rule: Rule) -> str:
     )
 
 
-def _entry(rule: Rule, use: Use | None, kept: Labels | None) -> str:
-    lost = "" if kept is None else _lost(kept)
-    example = "" if use is None else f"\nIn `{use.where}`:\n\n    {use.before}\n      =  {use.after}\n"
-    return f"{statement(rule)}{lost}\n{example}"
+def _entry(rules: Sequence[Rule], uses: Mapping[str, Use], lost: str) -> str:
+    """Return the entry of rules that differ in an operator only: the first one, and the names of the others."""
+    others = ", ".join(f"`{rule.name}`" for rule in rules[1:])
+    likewise = f" Likewise {others}." if others else ""
+    shown = next((uses[rule.name] for rule in rules if rule.name in uses), None)
+    example = "" if shown is None else f"\nIn `{shown.where}`:\n\n    {shown.before}\n      =  {shown.after}\n"
+    return f"{statement(rules[0])}{lost}{likewise}\n{example}"
 
 
-def _lost(kept: Labels) -> str:
+def _lost(kept: Labels | None) -> str:
+    if kept is None:
+        return ""
     said = []
     for what, there, back in (
         ("access safety", kept.safety, kept.safety_back),
