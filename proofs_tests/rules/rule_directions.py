@@ -107,6 +107,7 @@ def _scaled(made: Tensor, extents: list[Index], by: Tensor) -> Tensor:
     def scaled(element: Tensor) -> Tensor:
         if BOOL in (made.dtype, by.dtype):
             return atl.where(by if by.dtype == BOOL else by <= 1, element, element)
+        assert made.dtype is not None
         return element * (by if by.dtype == made.dtype else atl.cast(made.dtype, by))
 
     if not extents:
