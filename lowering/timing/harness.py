@@ -17,7 +17,7 @@ from atl.errors import InvalidArgument, brief
 
 TimedFunction: TypeAlias = Callable[[], object]
 Turn: TypeAlias = Callable[[], tuple[float | None, float]]
-"""A function that takes a sample: its milliseconds, or None if it was disturbed, and the nanoseconds that it took."""
+"""A function that takes a sample: its milliseconds, or None if it was disturbed, and its wall time in nanoseconds."""
 
 LONG_SAMPLE: Final = 4_000_000
 """Nanoseconds above which a sample counts even if the thread was preempted, since CPU time hardly shows it."""
@@ -37,6 +37,9 @@ class Clock(Protocol):
     def now(self) -> int:
         """Return the time in nanoseconds since an arbitrary start."""
 
+    def wall(self) -> int:
+        """Return the wall time in nanoseconds, in which a budget is counted."""
+
     def preemptions(self) -> int:
         """Return the number of preemptions of this thread."""
 
@@ -47,6 +50,10 @@ class ThreadClock:
     def now(self) -> int:
         """Return the CPU time in nanoseconds."""
         return time.thread_time_ns()
+
+    def wall(self) -> int:
+        """Return the wall time in nanoseconds."""
+        return time.perf_counter_ns()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -61,7 +68,7 @@ class WallClock(ThreadClock):
 
     def now(self) -> int:
         """Return the wall time in nanoseconds."""
-        return time.perf_counter_ns()
+        return self.wall()
 
 
 @dataclass(slots=True)
@@ -190,10 +197,10 @@ class Sampler:
         self._repeats: int | None = None
 
     def sample(self) -> tuple[float | None, float]:
-        """Return the milliseconds of a run, or None if it was disturbed, and the nanoseconds that the turn took."""
-        begun = self._clock.now()
+        """Return the milliseconds of a run, or None if it was disturbed, and the wall time of the turn in nanoseconds."""
+        begun = self._clock.wall()
         taken = self._sample()
-        return taken, self._clock.now() - begun
+        return taken, self._clock.wall() - begun
 
     def _sample(self) -> float | None:
         """Take a sample, after an untimed run that warms up the caches unless the function is slow."""

@@ -32,6 +32,8 @@ class FakeClock:
     def now(self) -> int:
         return self.time
 
+    wall = now
+
     def preemptions(self) -> int:
         return self.switched
 

@@ -84,6 +84,14 @@ def test_candidate_stops_at_its_share_after_three_samples() -> None:
     assert samples.times["only"] == [300.0] * 7  # all shares are used
 
 
+def test_shares_count_wall_time_and_samples_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a loaded machine a run takes more wall time than CPU time."""
+    clock = FakeClock()
+    monkeypatch.setattr(clock, "wall", lambda: 5 * clock.time)
+    samples = alternate({"only": clock.running("only", 300 * MS)}, rounds=100, seconds=12, clock=clock)
+    assert samples.times["only"] == [300.0] * 8
+
+
 def test_settling_waits_for_running_threads_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def write_state(thread: int, state: str) -> None:
         (tmp_path / f"{thread}").mkdir(exist_ok=True)
