@@ -249,13 +249,19 @@ def position_of(monoid: terms.Monoid, e: terms.Expr, axis: object) -> terms.Expr
     (along,) = axes
     extent, kept = e.type.shape[along], (*e.type.shape[:along], *e.type.shape[along + 1 :])
 
-    def position(at: Sequence[Index]) -> terms.Expr:
-        def read(k: Index) -> terms.Expr:
-            return within(e, (*at[:along], k, *at[along:]))
+    is_stored = isinstance(e, terms.Input | terms.TensorVar)
 
+    def position(at: Sequence[Index]) -> terms.Expr:
+        row = over((extent,), lambda k: within(e, (*at[:along], *k, *at[along:])))
+        if is_stored:
+            return best_of(row)
+        variable = terms.TensorVar(next(fresh_uid), "row", row.type)  # the elements are read twice
+        return bind(row, close_tensor(best_of(variable), variable), variable.name)
+
+    def best_of(row: terms.Expr) -> terms.Expr:
         def first(best: terms.Expr) -> terms.Expr:
             k = Var(next(fresh_uid), "k")
-            value = read(index(k))
+            value = within(row, [index(k)])
             found = arithmetic("eq", value, best)
             if e.type.dtype is None or e.type.dtype in dtypes.FLOATS:
                 found = terms.Binary("or", found, terms.Unary("invert", arithmetic("eq", value, value)))  # NaN
@@ -263,7 +269,7 @@ def position_of(monoid: terms.Monoid, e: terms.Expr, axis: object) -> terms.Expr
             return terms.Reduce("min", ZERO, extent, close(terms.Where(found, here, none), k), k.name)
 
         k = Var(next(fresh_uid), "k")
-        best = terms.Reduce(monoid, ZERO, extent, close(read(index(k)), k), k.name)
+        best = terms.Reduce(monoid, ZERO, extent, close(within(row, [index(k)]), k), k.name)
         variable = terms.TensorVar(next(fresh_uid), "best", best.type)
         return bind(best, close_tensor(first(variable), variable), variable.name)
 

@@ -49,6 +49,9 @@ RECIPES: Final[dict[str, str]] = {
     "harris": "inline_copies stage_windows unroll_taps guards_to_bounds",
     "pyramid-level": "split_phases fuse_rows guards_to_bounds",
     "spmm": "accumulate_columns",
+    "prefix-sum": "",
+    "biquad": "",
+    "gru": "",
 }
 """The recipes that fit each workload, for AVX2."""
 SIZES: Final = (1, 5, 17, 33, 40)
