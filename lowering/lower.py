@@ -577,9 +577,8 @@ class _Lowering:
                 known: dict[ix.Leaf, Index] = dict(zip(pads.elements, at, strict=True))
                 padding = FALSE if pads.predicate is None else pads.predicate
                 computed = substitute(negation(padding), lambda leaf: known.get(leaf, ix.index(leaf)))
-                added = conjunction((computed, stored_at(to.reindexer).kept))
                 cell = ln.Cell(buffer, tuple(zip(at, buffer.extents, strict=True)))
-                return self._where(simplify_predicate(context.scope.facts, added), self._store(ln.Load(cell), to))
+                return self._where(simplify_predicate(context.scope.facts, computed), self._store(ln.Load(cell), to))
             extent = pads.shape[len(at)]
 
             def element(variable: ix.Var, inside: Context) -> ln.Block:

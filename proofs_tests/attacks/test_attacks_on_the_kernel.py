@@ -85,7 +85,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
     ),
     "truth values as literals": _truth_values,
     "arguments that are looked at twice": lambda patch: inject(
-        patch, kernel, "rewrite", "instance_at(rule, admitted,", "instance_at(rule, arguments,"
+        patch, kernel, "_rewritten", "instance_at(rule, admitted,", "instance_at(rule, arguments,"
     ),
     "anything that is called a rule": lambda patch: patch.setattr(kernel, "_check_rule", lambda rule: None),
     "a catalogue that can be written to": lambda patch: patch.setattr(kernel, "RULES", dict(RULES)),

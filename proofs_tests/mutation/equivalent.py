@@ -261,7 +261,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_object::if '\\\\ud' in text.lower(): always::0":
             "text without unpaired surrogates is never refused; only slower",
         "_replayed_from::True: negated::0": "both have the same number of lines",
-        "dumps::True: negated::0": "both have the same number of lines",
+        "_written::True: negated::0": "both have the same number of lines",
         "replay::1: one more::0": "one more byte is read of a file that is too long anyway",
     },
     "rewrites/certificates/digests.py": {
@@ -355,11 +355,11 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_Checked._check_application::True: negated::0": "the sequences have one length, checked before",
         "_Checked._check_application::kind is None or not known or term.of != variables.types[term.name]: "
         "part 0 forgotten::0": "an unknown name has no kind; for the type checker",
-        "_Checked._dtype::isinstance(root, str) and root in DTYPES: and/or exchanged::0":
+        "_Checked._dtype::isinstance(root, str) and root in ELEMENTS: and/or exchanged::0":
             "among the values that share an element type only element types are strings",
-        "_Checked._dtype::isinstance(root, str) and root in DTYPES: part 0 forgotten::0":
+        "_Checked._dtype::isinstance(root, str) and root in ELEMENTS: part 0 forgotten::0":
             "among the values that share an element type only element types are strings",
-        "_Checked._dtype::isinstance(root, str) and root in DTYPES: part 1 forgotten::0":
+        "_Checked._dtype::isinstance(root, str) and root in ELEMENTS: part 1 forgotten::0":
             "among the values that share an element type only element types are strings",
         "_Checked._index::self.variables.variable(uid) != atom: part 0 ignored::0":
             "a variable found by id has this id",

@@ -338,7 +338,7 @@ def by_hand() -> Iterator[Call]:
     ]
     made = (choices(), single(), branches(), guards(), quotients(), storage(), frees("late"), frees("later", *decided))
     for of in (*made, panels("outside", in_loop=False), panels("within", in_loop=True), conditions_in_loops()):
-        for at_k in (0, 2, 5):
+        for at_k in (0, 2, 3, 5):
             yield of, {"n": 5, "m": 2, "k": at_k}, arrays
     yield from ((nest_of_sums(), {"n": at_n}, {"x": arrays["x"][:at_n]}) for at_n in range(6))
     yield from ((borders(), {"n": at_n, "m": at_m}, {}) for at_n in range(5) for at_m in (0, 1, 6))

@@ -15,8 +15,8 @@ from atl.core.program import Program
 from atl.core.traversal import children, indices_in, subterms
 from lowering.targets.capabilities import support_of
 
-UNWRITTEN: Final = ("padding", *(of.form.word for of in terms.CONSTRUCTORS if of.form.opened))
-"""Constructors that users do not write: opened variables, and false guards after rewriting."""
+UNWRITTEN: Final = tuple(of.form.word for of in terms.CONSTRUCTORS if of.form.opened)
+"""Constructors that users do not write: opened variables."""
 _C: Final = support_of("c")
 MARKED: Final = (
     "marked loop",

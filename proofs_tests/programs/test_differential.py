@@ -67,7 +67,7 @@ def test_interpreters_agree_on_more_programs() -> None:
 
 @pytest.mark.long
 def test_marked_runs_compare_only_programs_with_marks() -> None:
-    report = run_differential(40, seed=8, in_c=False, marked=True, workers=1)
+    report = run_differential(60, seed=8, in_c=False, marked=True, workers=1)
     assert report.mismatches == [], str(report)
     assert report.marked == report.accepted > 15
     assert report.discarded["has no mark that may stand there"]
@@ -155,7 +155,7 @@ def programs() -> list[Case]:
     """Return accepted programs."""
     made = (marked_case_by_seed(3, number) for number in count())
     good = (tried for tried in made if isinstance(tried, Case) and isinstance(expected(tried), Expected))
-    return list(islice(good, 60))
+    return list(islice(good, 80))
 
 
 @pytest.mark.long
