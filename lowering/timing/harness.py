@@ -197,7 +197,7 @@ class Sampler:
         self._repeats: int | None = None
 
     def sample(self) -> tuple[float | None, float]:
-        """Return the milliseconds of a run, or None if it was disturbed, and the wall time of the turn in nanoseconds."""
+        """Return the milliseconds of a run, or None if it was disturbed, and the nanoseconds of wall time."""
         begun = self._clock.wall()
         taken = self._sample()
         return taken, self._clock.wall() - begun
