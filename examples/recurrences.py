@@ -28,7 +28,7 @@ def biquad() -> atl.Program:
         read = b[0] * x[p] + b[1] * before(x, p, 1) + b[2] * before(x, p, 2)
         return read - a[1] * before(y, p, 1) - a[2] * before(y, p, 2)
 
-    return atl.program("biquad", [b, a, x], atl.rec(n, row, dtype="float64"))
+    return atl.program("biquad", [b, a, x], atl.rec(n, row))
 
 
 def gru() -> atl.Program:

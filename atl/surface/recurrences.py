@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, overload
 from typing import cast as cast_to
 
@@ -10,7 +11,7 @@ from atl.core import dtypes, terms
 from atl.core.index import Index, Var, index
 from atl.core.node import refuse_runaway_recursion
 from atl.core.substitution import close, close_tensor, fresh_uid, strengthen
-from atl.errors import InvalidArgument, RankError, brief
+from atl.errors import DtypeError, InvalidArgument, RankError, brief
 from atl.surface.operators import let, parameter_names, parameters
 from atl.surface.results import Results, joined
 from atl.surface.values import Binder, IndexExpr, IndexLike, Tensor, TensorLike, as_index, as_tensor, located
@@ -26,7 +27,7 @@ def rec(
 
     Row p may read the rows before it: in the function, y is the tensor of these p rows. An access is safe if it is
     proved to read one of them. `rec(n, lambda p, y: row, of=shape)` begins with no rows; `of` is the shape of a row,
-    which is a scalar by default, and `dtype` its element type. Shape: (n, shape of a row).
+    which is a scalar by default, and `dtype` its element type, by default that of the row. Shape: (n, shape of a row).
 
     Raises `InvalidArgument`, `RankError` and `DtypeError`. The extent of x must be provably at most n (`ExtentError`),
     and all rows must have one shape (`ShapeError`).
@@ -50,13 +51,13 @@ def rec(
             required="atl.rec(x, n, lambda p, y: …), or atl.rec(n, lambda p, y: …, of=shape) without first rows",
         )
     first = cast_to(TensorLike, given[0]) if len(given) == 2 else None
+    _check_order(given[-1], first, "rec(x, n, lambda p, y: …)")
     if first is not None and (of is not None or dtype is not None):
         raise InvalidArgument(
             "rec with first rows got of= or dtype=, which are those of the first rows",
             required="atl.rec(x, n, lambda p, y: …)",
         )
     init = _no_rows(() if of is None else of, dtype) if first is None else as_tensor(first).node
-    init = strengthen(init, dtypes.DEFAULT)
     name, rows = parameter_names(cast_to(Binder, function), 2, "rec", "py")
     return _recurrence(init, as_index(cast_to(IndexLike, given[-1])), function, name, rows)
 
@@ -65,18 +66,35 @@ def _no_rows(shape: tuple[IndexLike, ...], dtype: str | None) -> terms.Expr:
     """Return a tensor of no rows of this shape."""
     if not isinstance(shape, tuple):
         raise InvalidArgument(f"of={brief(shape)}", required="the shape of a row, a tuple of extents: of=(n,)")
-    chosen = dtypes.DEFAULT if dtype is None else dtypes.checked_dtype(dtype)
+    chosen = None if dtype is None else dtypes.checked_dtype(dtype)
     return terms.Padding(terms.Type(chosen, (index(0), *map(as_index, shape))))
 
 
 def _recurrence(
     init: terms.Expr, high: Index, row: Callable[[IndexExpr, Tensor], TensorLike], name: str, rows: str
 ) -> Tensor:
+    if init.type.dtype is None:
+        init = strengthen(init, _dtype_of_row(init, row, name, rows))
+    assert init.type.dtype is not None
     p = Var(next(fresh_uid), name)
     earlier = terms.TensorVar(next(fresh_uid), rows, terms.rows_before(init.type, index(p)))
     made = as_tensor(row(IndexExpr(index(p)), Tensor(earlier))).node
-    later = close(close_tensor(strengthen(made, init.type.dtype or dtypes.DEFAULT), earlier), p)
+    later = close(close_tensor(strengthen(made, init.type.dtype), earlier), p)
     return Tensor(located(terms.Rec(init.type.shape[0], high, init, later, name, rows)))
+
+
+def _dtype_of_row(init: terms.Expr, row: Callable[[IndexExpr, Tensor], TensorLike], name: str, rows: str) -> str:
+    """Return the first element type for which a row has the type of the earlier rows; the default one if none is."""
+    p = index(Var(next(fresh_uid), name))
+    for dtype in dict.fromkeys((dtypes.DEFAULT, *dtypes.ELEMENTS)):
+        earlier = terms.rows_before(strengthen(init, dtype).type, p)
+        with suppress(DtypeError):
+            if as_tensor(row(IndexExpr(p), Tensor(terms.TensorVar(next(fresh_uid), rows, earlier)))).dtype in (
+                None,
+                dtype,
+            ):
+                return dtype
+    return dtypes.DEFAULT
 
 
 @refuse_runaway_recursion
@@ -90,9 +108,21 @@ def scan(n: IndexLike, x: TensorLike, step: Callable[[IndexExpr, Tensor], Tensor
     >>> atl.evaluate(atl.program("sums", [x], sums), np.array([1.0, 2.0, 3.0]))
     array([0., 1., 3., 6.])
     """
+    _check_order(n, x, "scan(n, x, lambda s, u: …)")
     name, state = _parameters_of_step(step, 2, "scan")
-    first = strengthen(_row(as_tensor(x).node), dtypes.DEFAULT)
-    return _recurrence(first, as_index(n) + 1, lambda p, rows: step(p - 1, rows[p - 1]), name, state)
+    start = as_tensor(x)
+
+    def row(p: IndexExpr, rows: Tensor) -> Tensor:
+        made = as_tensor(step(p - 1, rows[p - 1]))
+        if made.rank != start.rank:
+            raise RankError(
+                f"the step returns a tensor of rank {made.rank} for a state of rank {start.rank}",
+                required="a state of the same shape",
+                suggestions=("return atl.gen(n, lambda i: …), all elements of the next state",) if start.rank else (),
+            )
+        return made
+
+    return _recurrence(_row(start.node), as_index(n) + 1, row, name, state)
 
 
 States = tuple[TensorLike, ...] | Mapping[str, TensorLike]
@@ -130,6 +160,7 @@ def iterate(
     >>> atl.evaluate(atl.program("fall", [x, v], fall), 10.0, 2.0, n=3)
     Results(v=array(-1.), x=array(10.))
     """
+    _check_order(n, x, "iterate(n, x, lambda s, u: …)")
     if isinstance(x, tuple | dict):
         return _iterate_several(n, cast_to(States, x), cast_to(Callable[..., States], step), result)
     if result is not None:
@@ -173,8 +204,7 @@ def _iterate_several(
             made = _recurrence(made.node, index(at + 1), successor, "c", *new_names)
         return made
 
-    whole = Tensor(strengthen(_row(first.node), dtypes.DEFAULT))
-    last = _recurrence(whole.node, as_index(n) + 1, row, name, old_name)[as_index(n)]
+    last = _recurrence(_row(first.node), as_index(n) + 1, row, name, old_name)[as_index(n)]
     return let(last, lambda final: states(final) if result is None else result(states(final)))
 
 
@@ -201,4 +231,19 @@ def _parameters_of_step(step: object, count: int, what: str) -> list[str]:
             f"{what} needs a number of steps, a state, and a function of the number of a step and a state",
             required=f"atl.{what}(n, x, lambda s, u: …)",
         )
+    names = parameters(step)[0]
+    if len(names) < count:
+        raise InvalidArgument(
+            f"{what} got a function of {len(names)} parameter{'s' * (len(names) != 1)}",
+            required=f"a function of the number of the step and the state: atl.{what}(n, x, lambda s, u: …)",
+        )
     return parameter_names(cast_to(Binder, step), count, what)
+
+
+def _check_order(n: object, x: object, call: str) -> None:
+    """Raise `InvalidArgument` if the number of rows or steps is a tensor and the first rows or state an index."""
+    if isinstance(n, Tensor) and not isinstance(x, Tensor):
+        raise InvalidArgument(
+            f"the number is the tensor {brief(n)}, and the tensor is {brief(x)}",
+            required=f"the arguments in their order: atl.{call}",
+        )

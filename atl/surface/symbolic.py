@@ -154,7 +154,12 @@ class Symbolic:
                 raise AttributeError(name)
             known = [attribute for attribute in dir(type(self)) if not attribute.startswith("_")]
             close = difflib.get_close_matches(name, known, 1)
-            hint = _ATTRIBUTES.get(name) or (f"did you mean .{close[0]}?" if close else None)
+            function = _FUNCTIONS.get(name)
+            hint = (
+                _ATTRIBUTES.get(name)
+                or (function and f"write {function}")
+                or (f"did you mean .{close[0]}?" if close else None)
+            )
             raise NoSuchAttribute(
                 f"{self._kind} has no attribute {name!r}",
                 place=_here(),
@@ -251,7 +256,7 @@ _ATTRIBUTES: Final = {
     "dot": "write a @ b",
     "clip": "write atl.clip(A, lo, hi)",
     "argmax": "write atl.argmax(A, axis)",
-    "cumsum": "write atl.gen(n, lambda i: atl.sum(i + 1, lambda j: A[j]))",
+    "cumsum": "write atl.rec(n, lambda p, y: atl.select(p >= 1, y[p - 1], 0) + A[p])",
     "copy": "tensors are immutable: use A",
 }
 """Suggestions for attributes of NumPy arrays."""

@@ -15,6 +15,7 @@ import pytest
 import atl
 import padtypes
 from atl import IndexExpr, Program, Tensor, cast, concat, gen, guard, imax, imin, iterate, maximum, rec, select, value
+from atl.core.dtypes import BOOL, DEFAULT, ELEMENTS
 from atl.core.index import Leaf, Size
 from atl.core.marks import LoopMark
 from atl.core.terms import Rec
@@ -336,6 +337,21 @@ def test_no_rows_and_first_rows_only() -> None:
         np.testing.assert_array_equal(run(same, np.array([3.0, 4.0])), [3.0, 4.0])
 
 
+@pytest.mark.parametrize("dtype", ELEMENTS)
+def test_element_type_follows_from_the_row(dtype: str) -> None:
+    k = atl.sizes("k")
+    z = atl.tensor("z", k, dtype=dtype)
+    assert rec(k, lambda p, y: atl.maximum(select(p >= 1, y[p - 1], z[p]), z[p])).dtype == dtype
+    assert rec(k, lambda p, y: rec(k, lambda q, v: select(q >= 1, v[q - 1], z[q])), of=(k,)).dtype == dtype
+    if dtype != BOOL:
+        assert atl.scan(k, 0, lambda s, total: total + z[s]).dtype == dtype
+
+
+def test_element_type_of_literals_is_the_default() -> None:
+    assert rec(n, lambda p, y: select(p >= 1, y[p - 1], 1)).dtype == DEFAULT
+    assert rec(n, lambda p, y: 1).dtype == DEFAULT
+
+
 def test_interpreters_need_no_stack_for_many_rows() -> None:
     ones = np.ones(10_000)
     assert sys.getrecursionlimit() < len(ones)
@@ -412,6 +428,11 @@ ROWS = gen(2, n, lambda i, j: x[j])
         (lambda: UNTYPED.iterate(n, (x, y), lambda k, u: (x,)), InvalidArgument, "returns other states"),
         (lambda: UNTYPED.iterate(n, {"a": x, "b": y}, lambda k, u: {"a": x}), InvalidArgument, "returns other"),
         (lambda: UNTYPED.iterate(n, x, lambda k, u: u, lambda u: u), InvalidArgument, "of one state got result="),
+        (lambda: UNTYPED.iterate(n, x, lambda u: u), InvalidArgument, "iterate got a function of 1 parameter"),
+        (lambda: UNTYPED.iterate(x, n, lambda k, u: u), InvalidArgument, "the number is the tensor x"),
+        (lambda: UNTYPED.scan(x, 0, lambda k, u: u), InvalidArgument, "the tensor x, and the tensor is 0"),
+        (lambda: UNTYPED.rec(n, x, lambda p, y: y[p - 1]), InvalidArgument, "tensor x, and the tensor is n"),
+        (lambda: atl.iterate(n, x, lambda k, u: u[0]), RankError, "a tensor of rank 0 for a state of rank 1"),
     ],
 )  # fmt: skip
 def test_refusals(make: Callable[[], Tensor], error: type[ATLError], summary: str) -> None:
