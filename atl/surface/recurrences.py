@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, overload
+from typing import Any, Final, overload
 from typing import cast as cast_to
 
 from atl.core import dtypes, terms
@@ -15,6 +15,11 @@ from atl.errors import DtypeError, InvalidArgument, RankError, brief
 from atl.surface.operators import let, parameter_names, parameters
 from atl.surface.results import Results, joined
 from atl.surface.values import Binder, IndexExpr, IndexLike, Tensor, TensorLike, as_index, as_tensor, located
+
+FIRST: Final = "first"
+"""Name of the index of the first state, which is the only first row of its recurrence."""
+COMPONENT: Final = "c"
+"""Name of the index over several states."""
 
 
 @refuse_runaway_recursion
@@ -122,7 +127,7 @@ def scan(n: IndexLike, x: TensorLike, step: Callable[[IndexExpr, Tensor], Tensor
             )
         return made
 
-    return _recurrence(_row(start.node), as_index(n) + 1, row, name, state)
+    return _recurrence(_row(start.node, FIRST), as_index(n) + 1, row, name, state)
 
 
 States = tuple[TensorLike, ...] | Mapping[str, TensorLike]
@@ -201,10 +206,10 @@ def _iterate_several(
             def successor(_: IndexExpr, new: Tensor, at: int = at) -> Tensor:
                 return following(p - 1, rows[p - 1], new)[at]
 
-            made = _recurrence(made.node, index(at + 1), successor, "c", *new_names)
+            made = _recurrence(made.node, index(at + 1), successor, COMPONENT, *new_names)
         return made
 
-    last = _recurrence(_row(first.node), as_index(n) + 1, row, name, old_name)[as_index(n)]
+    last = _recurrence(_row(first.node, FIRST), as_index(n) + 1, row, name, old_name)[as_index(n)]
     return let(last, lambda final: states(final) if result is None else result(states(final)))
 
 
@@ -217,12 +222,12 @@ def _joined_states(states: Sequence[Tensor]) -> Tensor:
             raise RankError(
                 f"iterate has states of rank {states[0].rank} and {state.rank}", required="states of one shape"
             )
-    return joined([_row(state.node) for state in states])
+    return joined([_row(state.node, COMPONENT) for state in states])
 
 
-def _row(node: terms.Expr) -> terms.Expr:
-    """Return the tensor with this single row."""
-    return located(terms.Gen(index(0), index(1), node))
+def _row(node: terms.Expr, name: str) -> terms.Expr:
+    """Return the tensor with this single row. The name of its index differs from those of the user's loops."""
+    return located(terms.Gen(index(0), index(1), node, name))
 
 
 def _parameters_of_step(step: object, count: int, what: str) -> list[str]:
