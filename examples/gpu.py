@@ -32,6 +32,32 @@ def spmv() -> Program:
     return atl.program("spmv", [A, v], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j])))
 
 
+def _smoothed(first: atl.Tensor, steps: atl.IndexExpr) -> atl.Tensor:
+    """Return a vector after some steps, each of which adds the neighbours of an element to it, except at the ends."""
+    extent = first.shape[0]
+
+    def next_element(u: atl.Tensor, i: atl.IndexExpr) -> atl.Tensor:
+        return atl.select((i >= 1) & (i + 1 < extent), u[i - 1] + u[i] + u[i + 1], u[i])
+
+    start = atl.gen(extent, lambda j: first[j])
+    states = atl.scan(steps, start, lambda s, u: atl.gen(extent, lambda i: next_element(u, i)))
+    return atl.let(states, lambda states: atl.gen(extent, lambda k: states[steps, k]))
+
+
+def smoothing() -> Program:
+    """Return a vector after T steps."""
+    n, steps = atl.sizes("n T")
+    a = atl.tensor("a", n)
+    return atl.program("smoothing", [a], _smoothed(a, steps))
+
+
+def smoothing_of_rows(columns: int = 128) -> Program:
+    """Return the rows of a matrix after T steps each."""
+    n, steps = atl.sizes("n T")
+    A = atl.tensor("A", n, columns)  # noqa: N806
+    return atl.program("smoothing_of_rows", [A], atl.gen(n, lambda r: _smoothed(A[r], steps)))
+
+
 def product(side: int = 128, each: tuple[int, int] = (16, 4), terms: int = 32, *, lanes: bool = True) -> atl.Session:
     """Compute tiles of side x side, with rows x columns per thread in registers, and both operands in shared memory.
 
@@ -138,3 +164,17 @@ def spmv_by_warps(rows: int = 4) -> atl.Session:
 def convolution_by_gather(channels: int = 8, positions: int = 32) -> atl.Session:
     """Assign a thread to each output. The threads of a warp read adjacent positions, and the same weight."""
     return atl.reschedule(convolution.gather()).gpu_map(["n", "k", "p"], [1, channels, positions])
+
+
+def steps_by_launches(threads: int = 128) -> atl.Session:
+    """Launch a kernel for each step of a recurrence. Two states are kept in global memory."""
+    s = atl.reschedule(smoothing())
+    for loop in "jik":
+        s.tile(loop, threads).mark(f"{loop}o", "block.x").mark(f"{loop}i", "thread.x")
+    return s
+
+
+def steps_in_blocks(columns: int = 128) -> atl.Session:
+    """Assign a block to each row, and a thread to each element. A barrier separates the steps, in shared memory."""
+    s = atl.reschedule(smoothing_of_rows(columns)).mark("r", "block.x")
+    return s.mark("j", "thread.x").mark("i", "thread.x").mark("k", "thread.x")

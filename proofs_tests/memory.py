@@ -1,4 +1,4 @@
-"""Memory limit of a test process: memos are cleared between files, and a process that exceeds the limit fails."""
+"""Memory limit of a test process: memos are cleared between tests, and a process that exceeds the limit fails."""
 
 from __future__ import annotations
 
@@ -15,18 +15,32 @@ from proofs_tests.mutation.planting import clear_memos
 
 MOST: Final = 1 << 30
 """Maximum memory of a test process, in bytes."""
+FULL: Final = 5 * MOST // 8
+"""Memory in use, in bytes, at which memos are cleared between two tests of a file."""
 STEP: Final = 1 << 26
-"""Growth, in bytes, after which memos are cleared."""
+"""Growth, in bytes, after which memos are cleared between files, or again within a file."""
 OF_COMPILERS: Final = "lowering."
 """Package whose memos are kept: they hold small, expensive answers of compilers."""
 
 
+STATUS: Final = Path("/proc/self/status")
+"""Where Linux reports the memory of this process."""
+
+
+def resident() -> int:
+    """Return the memory in use by this process in bytes, or 0 where the platform is not Linux."""
+    return _status("VmRSS:") if STATUS.exists() else 0
+
+
+def _status(key: str) -> int:
+    lines = (line.split() for line in STATUS.read_text(encoding="ascii").splitlines())
+    return next((1024 * int(words[1]) for words in lines if words[:1] == [key]), 0)
+
+
 def peak() -> int:
     """Return the peak memory of this process in bytes, or 0 where the platform does not report it."""
-    status = Path("/proc/self/status")
-    if status.exists():  # Linux: `getrusage` includes the parent process
-        lines = (line.split() for line in status.read_text(encoding="ascii").splitlines())
-        return next((1024 * int(words[1]) for words in lines if words[:1] == ["VmHWM:"]), 0)
+    if STATUS.exists():  # `getrusage` includes the parent process
+        return _status("VmHWM:")
     try:
         import resource
     except ImportError:
@@ -40,7 +54,11 @@ class Memory:
     """Plugin of pytest that limits the memory of its process."""
 
     peak: Callable[[], int] = peak
+    resident: Callable[[], int] = resident
     emptied_at: int = 0
+    """Peak when memos were cleared after a file."""
+    left: int = 0
+    """Memory in use after memos were cleared within a file."""
     allowed: int = MOST
     """Limit for the next file: the peak that was reported for an earlier file is allowed."""
 
@@ -52,20 +70,31 @@ class Memory:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-        """Check the memory after the last test of each file."""
+        """Clear memos if much memory is in use, and check the memory after the last test of each file."""
         yield
+        self.between_tests()
         if nextitem is None or nextitem.path != item.path:
             self.after(str(item.path))
+
+    def between_tests(self) -> None:
+        """Clear memos if more than `FULL` bytes are in use, and `STEP` more than were left after the last time."""
+        if self.resident() > max(FULL, self.left + STEP):
+            _clear()
+            self.left = self.resident()
 
     def after(self, file: str) -> None:
         """Clear memos if the process has grown by `STEP`. Raise `AssertionError` if it exceeds the limit."""
         if self.peak() > self.emptied_at + STEP:
             self.emptied_at = self.peak()
-            clear_memos(without=OF_COMPILERS)
-            gc.collect()
+            _clear()
         if (most := self.peak()) > self.allowed:
             self.allowed = most
             raise AssertionError(
                 f"this process had {most >> 20} MB in memory when it was done with {file}; "
                 f"{MOST >> 20} MB are allowed for all files together"
             )
+
+
+def _clear() -> None:
+    clear_memos(without=OF_COMPILERS)
+    gc.collect()

@@ -12,7 +12,7 @@ from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.facts import Model
 from lowering.gpu.kernels import AXES, Extents, Memory, axis_of, is_private
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import Access, accesses_of, other_run, same_cell_facts
+from lowering.nest.accesses import Access, accesses_of, other_run, pairs_in_memory, same_cell_facts
 from lowering.nest.text import TextScope
 
 _ANY: Final = (1 << 28) + (1 << 27)
@@ -58,7 +58,7 @@ def thread_accesses(
             continue
         if memories.get(cell.buffer.uid, "global") not in ("global", "shared"):
             continue
-        yield _thread_access(access, cell, threads, extents, memories)
+        yield _thread_access(access, replace(cell, pairs=pairs_in_memory(cell)), threads, extents, memories)
 
 
 def _threads_of(statement: ln.Statement) -> dict[int, tuple[int, Index]]:

@@ -319,6 +319,12 @@ class _KernelRun(interpreter.Interpreter):
         for address in [address for address in memory.cells if address < count]:
             del memory.cells[address]
 
+    def _begin(self, cleared: ln.Clear, row: int) -> None:
+        """Start a row of a circular buffer. No thread stores to it, since its cells are not filled with zeros."""
+        launch, self._launch = self._launch, None
+        super()._begin(cleared, row)
+        self._launch = launch
+
     def _store_zeros(self, buffer: ln.Buffer, count: int) -> None:
         x, y, z = self._launch.threads if self._launch else (1, 1, 1)
         threads = [(a, b, c) for c, b, a in product(range(z), range(y), range(x))]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from atl.core.index import ZERO, Bound, Index, Leaf, Size, Var, index, map_leaves
+from atl.core.index import ZERO, Bound, Index, Leaf, Size, Var, constant, index, map_leaves
 from atl.core.marks import CONCURRENT
 from atl.core.predicate import FALSE, Predicate, conjunction, equal, less, negation, within
 from atl.core.predicate import substitute as substitute_predicate
@@ -241,7 +241,16 @@ def _is_of(access: Access, buffer: Buffer) -> bool:
 
 
 def _pairs(access: Access) -> Pairs:
-    """Return the pairs that identify the accessed element in memory; rows that are computed in place share it."""
+    """Return the pairs that identify the accessed element; rows that are computed in place have the same elements."""
     if not isinstance(access.storage, Cell):
         return ()
     return access.storage.pairs[1:] if access.storage.buffer.in_place else access.storage.pairs
+
+
+def pairs_in_memory(cell: Cell) -> Pairs:
+    """Return the pairs that identify the location of a cell. Some rows of a circular buffer have one location."""
+    rows = cell.buffer.rows
+    if not rows:
+        return cell.pairs
+    (row, _), *rest = cell.pairs
+    return (row % rows, constant(rows)), *rest

@@ -18,7 +18,7 @@ from lowering.passes.control_flow import (
     with_unswitched_loops,
     without_trivial_loops,
 )
-from lowering.passes.recurrences import with_kept_rows
+from lowering.passes.recurrences import with_kept_rows, with_kept_rows_on_gpu
 from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.simplification import simplified, with_cache_lines, with_nonnegative_numerators, with_strict_keys
 from lowering.passes.splitting import with_split_loops
@@ -52,7 +52,6 @@ PASSES: Final[tuple[Pass, ...]] = (
 
 _FOR_CPUS: Final = (
     with_stack_budget,
-    with_kept_rows,
     with_split_loops,
     with_unswitched_loops,
     with_tiles_in_registers,
@@ -62,9 +61,10 @@ _FOR_CPUS: Final = (
     with_lets_in_output_rows,
     with_cache_lines,
 )
+_ON_GPUS: Final[Mapping[Pass, Pass]] = {with_kept_rows: with_kept_rows_on_gpu}
 PASSES_OF: Final[Mapping[str, tuple[Pass, ...]]] = {
     "c": PASSES,
-    "cuda": tuple(run for run in PASSES if run not in _FOR_CPUS),
+    "cuda": tuple(_ON_GPUS.get(run, run) for run in PASSES if run not in _FOR_CPUS),
 }
 """The passes for each target. For a GPU, kernel outlining places the buffers, and each kernel has a buffer once. Its
 loops keep their bounds and conditions: loops over threads have constant extents and one iteration per thread."""

@@ -34,10 +34,18 @@ LOCAL_BYTES: Final = 1024
 """Maximum size of rows that are moved to the stack."""
 
 
-def with_kept_rows(nest: ln.LoopNest) -> ln.LoopNest:
-    """Store only those rows of each recurrence in a local buffer that are read later."""
+def with_kept_rows_on_gpu(nest: ln.LoopNest) -> ln.LoopNest:
+    """Store only those rows that are read later. The threads of a block cannot fill one row with zeros."""
+    return with_kept_rows(nest, zeroed=False)
+
+
+def with_kept_rows(nest: ln.LoopNest, *, zeroed: bool = True) -> ln.LoopNest:
+    """Store only those rows of each recurrence in a local buffer that are read later.
+
+    Unless `zeroed` is set, all rows are kept of a buffer that is filled with zeros for its padding.
+    """
     cleared = [s.buffer for s in ln.statements(nest.body) if isinstance(s, ln.Clear)]
-    folding = _Folding(next(ln.unused_ids(nest)), frozenset(cleared), nest.recurrences)
+    folding = _Folding(next(ln.unused_ids(nest)), frozenset(cleared), nest.recurrences, zeroed)
     body = folding.block(initial_facts(nest.assumptions, nest.inputs), outermost(nest), nest.body)
     storage = tuple(sorted({*nest.row_storage, *folding.storage.values()}, key=lambda of: (of.name, of.reason)))
     return replace(nest, body=_reallocated(body, folding.found), row_storage=storage) if storage else nest
@@ -53,11 +61,15 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Folding:
-    """One run of the pass: an unused id, the cleared buffers, the loops over rows, and the buffers with fewer rows."""
+    """One run of the pass: an unused id, the cleared buffers, the loops over rows, and the buffers with fewer rows.
+
+    Buffers that are filled with zeros are folded only if `folds_zeroed` is set.
+    """
 
     unused: int
     cleared: frozenset[ln.Buffer]
     recurrences: frozenset[Var]
+    folds_zeroed: bool
     found: dict[ln.Buffer, _Kept] = field(default_factory=dict)
     storage: dict[ln.Buffer, ln.RowStorage] = field(default_factory=dict)
 
@@ -115,6 +127,9 @@ class _Folding:
         at = _computing(region, buffer)
         loop = None if at is None else _loop_over_rows(region[at])
         if loop is None or loop.variable not in self.recurrences or loop.mark is not LoopMark.NONE:
+            return None
+        if zeroed and not self.folds_zeroed:
+            self.storage[buffer] = ln.RowStorage(buffer.name, 0, "a GPU kernel does not fill single rows with zeros")
             return None
         found = _Recurrence(buffer, loop, region, facts, scope, Var(self.unused, ONCE), zeroed, buffer in self.cleared)
         rows = found.rows()

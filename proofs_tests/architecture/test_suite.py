@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 import atl.checks.scope
-from proofs_tests.memory import MOST, STEP, Memory, peak
+from proofs_tests.memory import FULL, MOST, STEP, Memory, peak
 from proofs_tests.mutation.planting import memos
 from proofs_tests.sampling import MARKS, ONE_IN, few_and_rest, sample
 
@@ -94,6 +94,24 @@ def test_memos_are_cleared_after_growth() -> None:
     squared(3)
     memory.after("a file")
     assert squared.cache_info().currsize == 1, "it has not grown since"
+
+
+def test_memos_are_cleared_within_a_file_where_much_memory_is_in_use() -> None:
+    at = FULL
+    memory = Memory(resident=lambda: at)
+    squared(3)
+    memory.between_tests()
+    assert squared.cache_info().currsize == 1
+    at = FULL + 1
+    memory.between_tests()
+    assert squared.cache_info().currsize == 0
+    squared(3)
+    at += STEP
+    memory.between_tests()
+    assert squared.cache_info().currsize == 1, "too little was added since"
+    at += 1
+    memory.between_tests()
+    assert squared.cache_info().currsize == 0
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from lowering.cuda.printer import print_cuda
 from lowering.gpu.outlining import kernels
 from proofs_tests.gpu.shim.mutants import Mutant, mutants
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
-from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, agree, arrays_for, same, scheduled
+from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, agree, arrays_for, expected, same, scheduled
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 BOUND, AXES = "a bound is one too far", "axes are exchanged"
@@ -60,6 +60,12 @@ EQUIVALENT: Final[tuple[tuple[tuple[str, ...], str, str, str], ...]] = (
         "a whole warp has all lanes in the mask",
     ),
     (("sparse rows by warps",), BOUND, TILES, ONE_MORE),
+    (
+        ("steps in blocks", "steps by launches"),
+        BOUND,
+        "for (index_t s = 1; s < T + 1; s++) {",
+        "one more state replaces the state before the last",
+    ),
 )
 """Equivalent mutants: schedules, fault, line, and the reason."""
 
@@ -71,7 +77,7 @@ def meant(name: str) -> tuple[tuple[dict[str, int], dict[str, Any], Any], ...]:
     """Return the sizes, arguments and expected results of a schedule."""
     goal, _ = scheduled(name)
     arrays = [(sizes, arrays_for(goal, sizes)) for sizes in SCHEDULES[name][1]]
-    return tuple((sizes, held, atl.evaluate(goal, **held)) for sizes, held in arrays)
+    return tuple((sizes, held, expected(goal, sizes, held)) for sizes, held in arrays)
 
 
 def renamed(source: str, name: str, new: str) -> str:

@@ -36,6 +36,8 @@ SHIPPED: Final[dict[str, Callable[[], Session]]] = {
     "sparse rows by threads": gpu.spmv_by_threads,
     "sparse rows by warps": gpu.spmv_by_warps,
     "convolution": gpu.convolution_by_gather,
+    "steps by launches": gpu.steps_by_launches,
+    "steps in blocks": gpu.steps_in_blocks,
 }
 
 

@@ -64,10 +64,18 @@ SCHEDULES: Final[dict[str, tuple[Made, list[Sizes]]]] = {
         lambda: gpu.convolution_by_gather(2, 4),
         [{"B": 2, "C": 2, "K": 3, "W": 9, "R": 3}, {"B": 1, "C": 1, "K": 2, "W": 4, "R": 1}],
     ),
+    "steps by launches": (lambda: gpu.steps_by_launches(4), [{"n": a, "T": b} for a, b in ((10, 5), (4, 0), (1, 2))]),
+    "steps in blocks": (lambda: gpu.steps_in_blocks(8), [{"n": a, "T": b} for a, b in ((3, 5), (2, 0), (0, 2))]),
 }
 """Schedules and sizes. Small tiles give every run several blocks, some of them partial."""
 
-BARRIERS: Final = dict.fromkeys(SCHEDULES, 0) | {"product": 2, "product in lanes": 2, "transpose": 1, "blur": 1}
+BARRIERS: Final = dict.fromkeys(SCHEDULES, 0) | {
+    "product": 2,
+    "product in lanes": 2,
+    "transpose": 1,
+    "blur": 1,
+    "steps in blocks": 2,
+}
 
 
 def arrays_for(program: atl.Program, sizes: Sizes, seed: int = 0) -> dict[str, Any]:
@@ -107,6 +115,12 @@ def of_text(body: str, head: str = "f (x : float32[n]) : float32[n]") -> kn.Kern
     return kernels(lower(atl.parse(f"{head} := {body}"), target="cuda"))
 
 
+def expected(program: atl.Program, sizes: Sizes, arrays: dict[str, Any]) -> Any:
+    """Return the value of a program. `T`, a number of steps, is an argument, because no array has this extent."""
+    steps: dict[str, Any] = {name: sizes[name] for name in program.sizes if name == "T"}
+    return atl.evaluate(program, **arrays, **steps)
+
+
 def same(program: atl.Program, got: Any, want: Any) -> bool:
     """Return whether results are equal; those of softmax may differ by rounding."""
     if program.name == "softmax":
@@ -117,7 +131,7 @@ def same(program: atl.Program, got: Any, want: Any) -> bool:
 def agree(held: kn.Kernels, program: atl.Program, sizes: Sizes, library: Any = None) -> None:
     """Compare kernels with their program: by the interpreter, or in a library built with the shim."""
     arrays = arrays_for(program, sizes)
-    want = atl.evaluate(program, **arrays)
+    want = expected(program, sizes, arrays)
     if library is None:
         assert same(program, interpreter.run(held, sizes, arrays), want)
     else:
