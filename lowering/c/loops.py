@@ -99,10 +99,10 @@ MOST_UNROLLED: Final = 16
 def vectorisation_barrier(loop: ln.For, tiles: Tiles) -> list[str]:
     """Return a statement that keeps gcc before version 14 from vectorising a loop, if it might do so wrongly.
 
-    If a group of neighbours is read under a condition, gcc may exchange the elements (PR 114375), or test the condition
-    of another iteration. A group is several elements of an array in one iteration, with a stride of two or more. Inner
-    loops are included if gcc unrolls them. Reads outside of the branches count: gcc may move them there. gcc does not
-    vectorise a loop that contains vectors already.
+    If a group of neighbours is read under a condition or in a `where`, gcc may exchange the elements (PR 114375), or
+    test the condition of another iteration. A group is several elements of an array in one iteration, with a stride of
+    two or more. Inner loops are included if gcc unrolls them. Reads outside of the branches count: gcc may move them
+    there. gcc does not vectorise a loop that contains vectors already.
     """
     inner = [each for each in ln.statements(loop.body) if isinstance(each, ln.For)]
     unrolled = frozenset(each.variable.uid for each in inner)
@@ -125,27 +125,34 @@ def _is_unrolled(loop: ln.For) -> bool:
     return count is not None and (count <= MOST_UNROLLED or loop.mark is LoopMark.UNROLL)
 
 
-def _is_decided(condition: Predicate, unrolled: frozenset[int]) -> bool:
+def _is_decided(condition: Predicate | None, unrolled: frozenset[int]) -> bool:
     """Return whether a condition is constant once the loops with these variables are unrolled."""
+    if condition is None:
+        return False
     leaves = (atom for each in expressions(condition) for atom in atoms(each) if not isinstance(atom, Quotient))
     return all(isinstance(leaf, Var) and leaf.uid in unrolled for leaf in leaves)
 
 
-def _conditions(statement: ln.Statement) -> Iterator[Predicate]:
-    """Yield the conditions of a statement and of its values, without those of the statements in it."""
+def _conditions(statement: ln.Statement) -> Iterator[Predicate | None]:
+    """Yield the conditions of a statement and of its values, without those of the statements in it.
+
+    The test of elements of a `where` is None.
+    """
     if isinstance(statement, ln.If):
         yield statement.predicate
     for value in _values(statement):
         yield from _choices(value)
 
 
-def _choices(e: ln.ScalarExpr) -> Iterator[Predicate]:
+def _choices(e: ln.ScalarExpr) -> Iterator[Predicate | None]:
     match e:
         case ln.Choose(predicate, left, right):
             yield predicate
             yield from _choices(left)
             yield from _choices(right)
-        case ln.Apply(_, arguments):
+        case ln.Apply(op, arguments):
+            if op == "where":
+                yield None
             for argument in arguments:
                 yield from _choices(argument)
         case ln.Convert(argument):
@@ -169,7 +176,8 @@ def _values(statement: ln.Statement) -> tuple[ln.ScalarExpr, ...]:
 def _reads(statement: ln.Statement) -> Iterator[tuple[Hashable, Index]]:
     """Yield the arrays that a statement reads, without the statements in it, each with a flat address."""
     for condition in _conditions(statement):
-        yield from _index_reads(*expressions(condition))
+        if condition is not None:
+            yield from _index_reads(*expressions(condition))
     for value in _values(statement):
         yield from _reads_of(value)
 

@@ -256,11 +256,15 @@ def _block(scope: TextScope, heap: memory.Heap, block: ln.Block) -> Lines:
                 flag, scope = scope.bind(("failed", variable), "failed")
                 running = _loop(scope, memory.Heap({}, frozenset(), failed=flag), statement, f"reduction(|: {flag})")
                 new = [f"int {flag} = 0;", *running, f"if ({flag}) {{", *indented(memory.failure(scope, heap)), "}"]
+                scope = scalars.after_keys(scope, statement)
             case ln.Clear():
                 new = _statement(scope, heap, statement)
                 scope, pointers = memory.pointers_to_rows(scope, statement, block[at:])
                 new += pointers
-            case ln.For() | ln.If() | ln.Assign() | ln.Accumulate():
+            case ln.For():
+                new = _statement(scope, heap, statement)
+                scope = scalars.after_keys(scope, statement)
+            case ln.If() | ln.Assign() | ln.Accumulate():
                 new = _statement(scope, heap, statement)
             case _:
                 assert_never(statement)

@@ -223,6 +223,14 @@ def with_keys(scope: TextScope, loop: ln.For) -> tuple[TextScope, list[str], lis
     return scope, before, after
 
 
+def after_keys(scope: TextScope, loop: ln.For) -> TextScope:
+    """Return the scope after a loop, with the names of its keys taken: split loops fold into one variable."""
+    for target in _keyed(loop):
+        if _key_of(target) not in scope.names.of:
+            _, scope = scope.bind(("used", loop, target), f"{scope.name(ln.key(target))}_key")
+    return scope
+
+
 def fold_of_keys(scope: TextScope, fold: ln.Accumulate, by: str) -> str | None:
     """Print a fold into a variable that has a key in this scope; None if it has none."""
     if not isinstance(fold.target, ln.Scalar) or _key_of(fold.target) not in scope.names.of:

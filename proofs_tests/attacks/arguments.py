@@ -94,7 +94,15 @@ class OddArguments(Sample):
         if alike and chance(choices, 40):
             return choose(choices, alike)
         less = depth - 1
-        match choices.integer(0, 11) if depth > 0 else 11:
+        match choices.integer(0, 12) if depth > 0 else 12:
+            case 7:
+                none = tuple(map(IndexExpr, rest))
+                return atl.rec(
+                    IndexExpr(first),
+                    lambda p, y: self.shaped(rest, (*given, p, y), less),
+                    of=none,
+                    dtype=self.declarations.dtype,
+                )
             case 0:
                 pad, by = choose(choices, (atl.padl, atl.padr)), self.known[0]
                 return pad(IndexExpr(by), self.shaped([first - by, *rest], given, less))
@@ -122,7 +130,10 @@ class OddArguments(Sample):
 
     def scalar(self, given: tuple[Any, ...], depth: int) -> Tensor:
         choices, less = self.choices, depth - 1
-        match choices.integer(0, 11) if depth > 0 else 0:
+        match choices.integer(0, 12) if depth > 0 else 0:
+            case 8:
+                test = self.scalar(given, less) < self.scalar(given, less)
+                return atl.where(test, self.scalar(given, less), self.scalar(given, less))
             case 1:
                 return atl.guard(self._predicate(given), self.scalar(given, less))
             case 2:

@@ -13,8 +13,8 @@ from proofs_tests.programs.choices import Choices, chance, choose
 
 HEAD: Final = """
 import atl
-from atl import (abs, cast, concat, flatten, gen, guard, imax, imin, let, maximum, minimum, padl, padr, reduce, select,
-                 split, sqrt, sum, transpose, truncl, truncr, value)
+from atl import (abs, cast, concat, flatten, gen, guard, imax, imin, let, maximum, minimum, padl, padr, rec, reduce,
+                 select, split, sqrt, sum, transpose, truncl, truncr, value, where)
 from rewrites.user_rules import (Body, BodyT, Cond, Cube, Elem, ElemT, Equation, Index, Matrix, Scalar, Vector,
                                  equation, given, rule)
 """
@@ -102,6 +102,13 @@ TRUE: Final = _laws(
     ("n: Index, m: Index, k: Index, e: Body[Index], f: Body[Index]", "concat(gen(n, e), gen(m, f))[k]",
      "select(k < n, gen(n, e)[k], gen(m, f)[k - n])"),
     (_SUM, 'reduce("max", n, e)', 'reduce("max", n, lambda i: e(n - 1 - i))'),
+    (_TWO, "where(a < b, a, b)", "minimum(a, b)"),
+    (_TWO, "where(a <= b, b, a)", "where(a < b, b, a)"),
+    (f"{_TWO}, c: Elem, d: Elem", "where(~(a < b), c, d)", "where(a < b, d, c)"),
+    (f"p: Cond, {_TWO}, c: Elem, d: Elem", "where(a < b, select(p, c, d), d)", "select(p, where(a < b, c, d), d)"),
+    (f"{_SUM}, a: Elem", "rec(gen(1, lambda i: a), n + 1, lambda p, y: y[p - 1] + e(p - 1))[n]", "a + sum(n, e)",
+     "n >= 0"),
+    (f"{_SUM}, k: Index", "rec(gen(1, e), n, lambda p, y: e(p))[k]", "e(k)", "n >= 1, 0 <= k, k < n"),
 ) + _laws(
     ("m: Matrix", "transpose(transpose(m))", "m"),
     ("v: Vector, k: Index", "truncr(k, padr(k, v))", "v", "k >= 0"),
@@ -171,6 +178,10 @@ FALSE: Final = _laws(
     ("n: Index, k: Index, e: Body[Index]", "e(n // k * k)", "e(n)", "k > 0"),
     ("n: Index, m: Index, a: Scalar", "a * value(n) * value(m)", "a * value(n + m)"),
     (_SUM, 'reduce("max", n, e)', "sum(n, e)"),
+    (_TWO, "where(a < b, b, a)", "minimum(a, b)"),
+    (f"{_TWO}, c: Elem, d: Elem", "where(a < b, c, d)", "where(a <= b, c, d)"),
+    (f"{_SUM}, a: Elem", "rec(gen(1, lambda i: a), n + 1, lambda p, y: y[p - 1] + e(p))[n]", "a + sum(n, e)", "n >= 0"),
+    (f"{_SUM}, a: Elem", "rec(gen(1, lambda i: a), n + 2, lambda p, y: y[p - 1] + e(p - 1))[n]", "sum(n, e)", "n >= 0"),
     (_SUM, "sum(n, e)", "sum(3, e)", "n >= 3, n <= 4"),
     ("a: Vector, b: Vector, f: Body[Vector], l: Index, m: Index, n: Index, k: Index", "f(a + b)",
      "guard(a.shape[0] == b.shape[0], f(a + b))", "l == 3, m == 2, n == 1, k == -1"),

@@ -124,7 +124,20 @@ class Arguments:
         if alike and chance(choices, 50):
             made = choose(choices, alike)
             return made * made + made if chance(choices, 30) else made
-        match choices.integer(0, 9) if depth else 9:
+        match choices.integer(0, 11) if depth else 11:
+            case 9 if extents:
+                first, *rest = extents
+                return atl.rec(
+                    IndexExpr(first),
+                    lambda p, y: self._value(rest, dtype, (*given, p, y), depth - 1),
+                    of=tuple(map(IndexExpr, rest)),
+                    dtype=dtype,
+                )
+            case 10:
+                test = self._value(extents, dtype, given, depth - 1) <= self._value(extents, dtype, given, depth - 1)
+                return atl.where(
+                    test, self._value(extents, dtype, given, depth - 1), self._value(extents, dtype, given, depth - 1)
+                )
             case 0:
                 return atl.guard(self._surface_condition(given), self._value(extents, dtype, given, depth - 1))
             case 1:

@@ -427,6 +427,8 @@ NEIGHBOURS = {
     "⊞[i < n] ⊞[j < 2] B[i, j] + [2 <= (i + 1) // 2] · 3 * A[i, j]",
     "five": "f (A : float64[n, 2], B : float64[n, 2]) given 5 <= n := "
     "⊞[i < 5] ⊞[j < 2] B[i, j] + [2 <= (i + 1) // 2] · 3 * A[i, j]",
+    "elements": "f (A : float32[n, 6], B : float32[n, 6], C : float64[n, 6], D : float64[n, 6]) := "
+    "⊞[i < n] ⊞[j < 6] where(A[i, j] < B[i, j], C[i, j], D[i, j])",
     "indices": "f (A : int32[n, 2]) : float32[n, 2] := ⊞[i < n] ⊞[j < 2] [i % 4 = 1] · value(A[i, 1 - j])",
 }
 
@@ -436,8 +438,11 @@ NEIGHBOURS = {
 @pytest.mark.parametrize("name", NEIGHBOURS)
 def test_conditional_reads_of_neighbours_are_exact(name: str) -> None:
     program = atl.parse(NEIGHBOURS[name])
-    numbers = np.arange(100, 122).reshape(11, 2)
-    arrays: dict[str, Any] = {a.name: numbers.astype(a.dtype) for a in program.inputs}
+    draw = np.random.default_rng(3)
+    width = {array.shape[1].constant or 0 for array in program.inputs}.pop()
+    arrays: dict[str, Any] = {
+        a.name: 100 + draw.permutation(11 * width).reshape(11, width).astype(a.dtype) for a in program.inputs
+    }
     np.testing.assert_array_equal(lowering.compile(program)(**arrays), atl.evaluate(program, **arrays))
 
 
@@ -446,6 +451,8 @@ def test_conditional_reads_of_neighbours_are_exact(name: str) -> None:
     [
         ("⊞[i < n] [2*i + 1 < n ∧ i % 4 = 1] · (x[2*i] * x[2*i + 1])", True),
         ("⊞[i < n] [2*i + 1 < n ∧ i % 4 = 1] · (x[n - 2*i - 1] * x[n - 2*i - 2])", True),
+        ("⊞[i < n // 2] where(x[2*i] < 1, x[2*i + 1], 1)", True),
+        ("⊞[i < n] where(x[i] < 1, x[i], 1)", False),
         ("⊞[i < n] [3*i + 1 < n ∧ K[3*i] = K[3*i + 1]] · x[i]", True),
         ("⊞[i < n] ⊞[j < 16] [16*i + j < n] · x[16*i + j]", True),
         ("⊞[i < n] ⊞[j < 17 | unroll] [17*i + j < n] · x[17*i + j]", True),

@@ -104,6 +104,14 @@ def test_folded_term_may_read_other_variables() -> None:
     assert folding in print_c(lower(program))
 
 
+def test_two_parts_of_a_split_fold_have_two_keys() -> None:
+    body = "rec[p < n] y from padding(float32[0]) in max[j < n] select(j < p, x[p, j], 1)"
+    kernel = compiled(atl.parse(f"f (x : float32[n, n]) : float32[n] :=\n  {body}"))
+    assert "greatest_key2 = " in kernel.source
+    x = numbers("float32", 20)[:20]
+    np.testing.assert_array_equal(kernel(x), np.where(np.tri(20, k=-1) > 0, x, np.float32(1)).max(axis=1))
+
+
 @pytest.mark.parametrize("body", ["⊞[i < n] max[j < 16] x[i, j]", "⊞[i < n] Σ[j < m | vector] x[i, j]"])
 def test_short_folds_and_sums_have_no_keys(body: str) -> None:
     """Compilers unroll a short fold and vectorise the loop around it."""

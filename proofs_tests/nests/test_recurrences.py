@@ -16,7 +16,9 @@ from lowering import lower, print_nest
 from lowering.nest import loopnest as ln
 from lowering.nest.execution import Trap
 from lowering.nest.interpreter import run
+from lowering.passes import recurrences
 from lowering.passes.splitting import MOST_CUTS
+from proofs_tests.nests.random_recurrences import run_recurrences
 from proofs_tests.nests.recurrence_programs import DTYPE, A, T, a, fibonacci, n, shortest_paths, stencil
 from rewrites import reschedule
 
@@ -60,6 +62,20 @@ def test_a_step_is_in_place_exactly_if_no_read_follows_the_store(seed: int) -> N
         assert ("would be replaced" in storage.reason) is not allowed
         check(program, size=5, steps=3)
     assert 4 <= in_place <= 16
+
+
+@pytest.mark.long
+def test_random_recurrences_are_in_place_where_they_may_be() -> None:
+    report = run_recurrences(range(20), seed=3, compiled=False)
+    assert report.findings == [], str(report)
+    assert report.may == 10
+    assert report.are >= 9
+
+
+def test_recurrence_that_is_wrongly_in_place_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrences, "find_overwritten_read", lambda *_: None)
+    report = run_recurrences(range(2), seed=3, compiled=False)
+    assert ["wrongly computed in place" in found for found in report.findings] == [True]
 
 
 def test_the_reason_names_the_read_the_store_and_numbers() -> None:

@@ -7,7 +7,7 @@ from math import isqrt
 from typing import Final
 
 from atl.core import terms
-from atl.core.dtypes import DTYPES
+from atl.core.dtypes import ELEMENTS
 from atl.core.index import Extremum, Read, Size, Xor, atoms, value_at
 from atl.core.marks import LetMark, LoopMark
 from atl.core.operations import BINARY, UNARY
@@ -33,10 +33,10 @@ ALL: Final = (
     *("gen (lo, hi)", "reduce (lo, hi)", "reduce of tensors", "tensor arithmetic"),
     *("let of a scalar", "let of a tensor", "let in a loop", "let used twice", "let in a let"),
     *("access to an input", "access to a let", "access to an expression"),
-    *("rec with first rows", "read of an earlier row"),
+    *("rec with first rows", "read of an earlier row", "iterate", "position of an extremum"),
     *("gather", "truth value", "quotient", "remainder", "index minimum or maximum", "exclusive or"),
     *(f"rank {rank}" for rank in range(5)),
-    *DTYPES,
+    *ELEMENTS,
     *MARKED,
     *("symbolic size", "constant extent", "extent 0", "extent 1", "prime extent", "tile that does not divide"),
 )

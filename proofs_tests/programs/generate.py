@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 import atl
-from atl.core.dtypes import DTYPES, FLOATS, is_integer
+from atl.core.dtypes import BOOL, DTYPES, ELEMENTS, FLOATS, is_integer
 from atl.core.index import ZERO, Array, Index, Size, constant, value_at
 from atl.core.program import Program, is_bool_array
 from atl.core.terms import Monoid
@@ -131,12 +131,14 @@ class Maker:
         self.fuel = choices.integer(1, 26)
 
     def whole(self) -> Tensor:
-        of_type = ((4, "float32"), (2, "float64"), *(((3, "int32"), (4, "int64")) if self.ring else ()))
+        of_type = ((4, "float32"), (2, "float64"), *(((3, "int32"), (4, "int64"), (1, BOOL)) if self.ring else ()))
         dtype = weighted(self.choices, of_type)
         return self.tensor(Scope(), self.ground.shape(Scope()), dtype)
 
     def tensor(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         """Return a term of this shape and element type."""
+        if dtype == BOOL:
+            return self._truths(scope.unfolded, shape)
         self.fuel -= 1
         options = self._ranked(scope, shape, dtype) if shape else self._scalar(scope, dtype)
         if self.fuel > 0:
@@ -155,6 +157,8 @@ class Maker:
             (2, lambda: self._select(scope.unfolded, shape, dtype)),
             (3, lambda: self._where(scope.unfolded, shape, dtype)),
             (1, lambda: self._cast(scope.unfolded, shape, dtype)),
+            (1, lambda: self._iteration(scope, shape, dtype)),
+            (1, lambda: self._position_of_extremum(scope, shape, dtype)),
         ]
         if _holding(scope, shape, dtype):
             options.append((6, lambda: self._access(scope, shape, dtype)))
@@ -163,7 +167,7 @@ class Maker:
         return options
 
     def _let(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
-        kind = dtype if chance(self.choices, 75) else choose(self.choices, DTYPES)
+        kind = dtype if chance(self.choices, 75) else choose(self.choices, ELEMENTS)
         bound = self.ground.shape(scope, local=True)
         if chance(self.choices, 25):
             bound = shape
@@ -250,7 +254,7 @@ class Maker:
             return self.tensor(scope, () if scalar else shape, dtype)
 
         left = self.tensor(scope, shape, dtype)
-        if is_integer(dtype) and chance(self.choices, 60):
+        if is_integer(dtype) and chance(self.choices, 75):
             return self._of_integers(left, operand())
         kind = weighted(
             self.choices, ((4, "+"), (3, "*"), (3, "-"), (1, "min"), (1, "max"), (0 if self.ring else 6, "/"))
@@ -309,17 +313,42 @@ class Maker:
             case _:
                 return _equal(left, right) ^ self._test(scope, shape, simple=True)
 
+    def _truths(self, scope: Scope, shape: Shape) -> Tensor:
+        """Return a Boolean tensor: tests, with lets, generations, recurrences or inputs of Boolean elements."""
+        options: list[Option] = [(4, lambda: self._test(scope, shape))]
+        if shape:
+            options.append((2, lambda: self._generation(scope, shape, BOOL)))
+        if _holding(scope, shape, BOOL):
+            options.append((6, lambda: self._access(scope, shape, BOOL)))
+        if self.fuel > 0:
+            self.fuel -= 1
+            options.append((1, lambda: self._let(scope, shape, BOOL)))
+            options.append((1, lambda: self._iteration(scope, shape, BOOL)))
+            options.append((1, lambda: ~self.tensor(scope, shape, BOOL)))
+            options.append((1, lambda: self._select(scope, shape, BOOL)))
+            if shape:
+                options.append((2, lambda: self._recurrence(scope, shape, BOOL)))
+            if not any(extent.free for extent in shape):
+                options.append((2, lambda: self.ground.declared(shape, BOOL)))
+        return weighted(self.choices, options)()
+
     def _unary(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         operand = self.tensor(scope, shape, dtype)
         if is_integer(dtype) and chance(self.choices, 30):
             return ~operand
+        if chance(self.choices, 6):
+            return atl.sign(operand) if chance(self.choices, 50) else atl.clip(operand, -1, 2)
+        if chance(self.choices, 3):
+            return operand ** self.choices.integer(1, 3)
         if not is_integer(dtype) and chance(self.choices, 15):
-            return atl.floor(operand) if chance(self.choices, 50) else atl.round(operand)
+            return choose(self.choices, (atl.floor, atl.round, atl.ceil))(operand)
+        if not is_integer(dtype) and chance(self.choices, 5):
+            return atl.where(atl.isfinite(operand), operand, self.tensor(scope, shape, dtype))
         if self.ring or is_integer(dtype):
             return -operand if chance(self.choices, 50) else atl.abs(operand)
         kinds = (
             *((3, "sqrt"), (1, "neg"), (1, "abs"), (2, "exp"), (2, "log"), (2, "tanh")),
-            *((2, "erf"), (2, "sin"), (2, "cos"), (2, "log1p"), (2, "expm1")),
+            *((2, "erf"), (3, "sin"), (2, "cos"), (2, "log1p"), (2, "expm1")),
         )
         kind = weighted(self.choices, kinds)
         match kind:
@@ -407,11 +436,63 @@ class Maker:
             if chance(self.choices, 50):
                 return self.tensor(inside, tuple(rest), dtype)
             earlier = self._access(inside, tuple(rest), dtype)
-            return earlier + self.tensor(inside.unfolded, tuple(rest), dtype)
+            return self._combined(earlier, self.tensor(inside.unfolded, tuple(rest), dtype), dtype)
 
         if first == ZERO:
             return atl.rec(of(extent), row, of=tuple(map(of, rest)), dtype=dtype)
         return atl.rec(self.tensor(scope, (first, *rest), dtype), of(extent), row)
+
+    def _iteration(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
+        """Return the last state of some steps. A step often reads elements near its own and keeps others."""
+        steps = choose(self.choices, (self.ground.size(), self.ground.constant()))
+        times = self.ground.value(steps, scope)
+        if times * scope.work * self.ground.elements(shape, scope) > MAX_WORK:
+            steps, times = constant(2), 2
+        outer = scope.unfolded
+        self.ground.events.add("iterate")
+
+        def element(inside: Scope, u: Tensor, at: tuple[IndexExpr, ...], rest: Shape) -> Tensor:
+            if rest:
+                extent, *others = rest
+                return atl.gen(
+                    of(extent),
+                    lambda i: element(
+                        inside.inside(i, ZERO, extent, self.ground.value(extent, inside)), u, (*at, i), tuple(others)
+                    ),
+                )
+            near = self._access(replace(inside, tensors=(u,)), (), dtype) if shape else u
+            if chance(self.choices, 40):
+                near = self._combined(near, self.tensor(inside, (), dtype), dtype)
+            return atl.select(self.ground.condition(inside), near, u[at]) if chance(self.choices, 60) else near
+
+        def step(s: IndexExpr, u: Tensor) -> Tensor:
+            inside = outer.inside(s, ZERO, steps, times).knowing(u)
+            return element(inside, u, (), shape) if chance(self.choices, 70) else self.tensor(inside, shape, dtype)
+
+        first = self.tensor(outer, shape, dtype)
+        if chance(self.choices, 75):
+            return atl.iterate(of(steps), first, step)
+        second = self.tensor(outer, shape, dtype)
+
+        def both(s: IndexExpr, u: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            one, other = u
+            inside = outer.inside(s, ZERO, steps, times).knowing(other)
+            return step(s, one), self._combined(new[0], self.tensor(inside, shape, dtype), dtype)
+
+        return atl.iterate(of(steps), (first, second), both, lambda last: self._combined(last[0], last[1], dtype))
+
+    def _combined(self, a: Tensor, b: Tensor, dtype: str) -> Tensor:
+        return a ^ b if dtype == BOOL else choose(self.choices, (a + b, a - b, atl.maximum(a, b)))
+
+    def _position_of_extremum(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
+        """Return the first positions of the maxima or minima along an axis, converted to the element type."""
+        extent = choose(self.choices, (constant(1), constant(3), self.ground.size()))
+        if not self.ground.positive(extent, scope) or len(shape) > 3:
+            extent = constant(2)
+        of_type = choose(self.choices, DTYPES if self.ring else FLOATS)
+        self.ground.events.add("position of an extremum")
+        operand = self.tensor(scope.unfolded, (*shape, extent), of_type)
+        return atl.cast(dtype, choose(self.choices, (atl.argmax, atl.argmin))(operand))
 
     def _reshapes(self, scope: Scope, shape: Shape, dtype: str) -> list[Option]:
         """Return the operators with a result of this shape."""

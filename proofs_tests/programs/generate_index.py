@@ -94,8 +94,9 @@ class Ground:
             if isinstance(leaf, ix.Size):
                 return self.sizes[leaf.name][1]
             assert isinstance(leaf, ix.Var)
-            high = next(high for index, high in greatest.items() if index.atom == leaf)
-            return max(0, self.value(high, scope) - 1)
+            at = ix.index(leaf)  # an index of a step is p - 1
+            index, high = next(bounds for bounds in greatest.items() if (bounds[0] - at).constant is not None)
+            return max(0, self.value(high - index + at, scope) - 1)
 
         return ix.value_of(expression, leaf, lambda _array, _at: 0)
 

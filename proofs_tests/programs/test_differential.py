@@ -52,7 +52,7 @@ with_c = pytest.mark.skipif(bool(lacking()), reason=lacking())
 def test_random_programs_agree_in_every_way(numbers: range, each_compiler: str) -> None:
     if reason := lacking():
         pytest.skip(reason)
-    report = run_differential(len(numbers), seed=1 + numbers.start, workers=1)
+    report = run_differential(len(numbers), seed=3 + numbers.start, workers=1)
     assert report.mismatches == [], str(report)
     assert report.exact + report.bounded == report.accepted > 0.7 * len(numbers)
     if numbers.start:  # the others are too few for this
