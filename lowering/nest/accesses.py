@@ -241,10 +241,11 @@ def _is_of(access: Access, buffer: Buffer) -> bool:
 
 
 def _pairs(access: Access) -> Pairs:
-    """Return the pairs that identify the accessed element; rows that are computed in place have the same elements."""
+    """Return the pairs that identify the accessed element in memory; one row that is computed in place shares it."""
     if not isinstance(access.storage, Cell):
         return ()
-    return access.storage.pairs[1:] if access.storage.buffer.in_place else access.storage.pairs
+    buffer = access.storage.buffer
+    return access.storage.pairs[1:] if buffer.in_place and buffer.rows == 1 else access.storage.pairs
 
 
 def pairs_in_memory(cell: Cell) -> Pairs:

@@ -398,7 +398,8 @@ class Interpreter:
         memory.held[place] = (row, cleared.zeroed)
         for address in range(place * length, (place + 1) * length):
             self._touch(buffer, address, memory.made, "write")
-            memory.cells.pop(address, None)
+            if not buffer.in_place:
+                memory.cells.pop(address, None)
 
     def _is_zero(self, cell: ln.Cell) -> bool:
         """Return whether a cell without a value reads as zero."""
@@ -446,7 +447,7 @@ class Interpreter:
     def _turn(self, buffer: ln.Buffer, at: tuple[int, ...], memory: Memory) -> tuple[int, ...]:
         """Return the position of an element in a circular buffer. Raises `Trap` if its row is not there."""
         row, *rest = at
-        if buffer.in_place:
+        if buffer.in_place and buffer.rows == 1:
             return (0, *rest)
         held, _ = memory.held.get(row % buffer.rows, (None, False))
         if held != row:

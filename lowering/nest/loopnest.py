@@ -37,8 +37,8 @@ class Buffer:
 
     With `rows`, the buffer is circular (storage folding). It holds that many consecutive rows, which are the elements
     along its first dimension; row r is at r mod `rows`. `Clear` starts a row and replaces the one at that place.
-    Without `Clear`, a buffer of one row that is computed `in_place` has elements of several rows: each store replaces
-    the element of an earlier row, and an element without a store in a row is that of the row before.
+    Rows that are computed `in_place` start with the elements of the row that they replace: each store replaces the
+    element of an earlier row, and an element without a store is that of the row before. One row needs no `Clear`.
 
     With a `home`, the buffer aliases that other buffer, which has the same shape. An element is valid until another
     tensor in that storage overwrites it.

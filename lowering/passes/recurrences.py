@@ -7,6 +7,8 @@ loop works in place. Then storing an element of row p - 1 to its own place in ro
     for s in 1..T + 1:                                    for s in 1..T + 1:
         for i in 0..n:                                →       for i in 0..n:
             y[s, i] = (y[s - 1, i] if i < s else 0)               if not i < s: y[s, i] = 0      (one row)
+
+In a circular buffer, elements that every row copies from the row before are stored only until all kept rows have them.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from atl.checks.scope import initial_facts
 from atl.core.dtypes import bytes_of
 from atl.core.index import ONE, ZERO, Index, Var, constant, index
 from atl.core.marks import LetMark, LoopMark
-from atl.core.predicate import at_most, equal, less, negation
+from atl.core.predicate import FALSE, Predicate, at_most, equal, less, negation
 from atl.prove import Facts, proves
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, OverwrittenRead, accesses, after, find_overwritten_read
 from lowering.nest.text import TextScope, outermost, show_index
 from lowering.nest.tiles import loads_from, stores_to
+from lowering.passes.control_flow import tests_in
 from lowering.targets.capabilities import storage_of
 
 MOST_ROWS: Final = 8
@@ -126,7 +129,7 @@ class _Folding:
             return None
         at = _computing(region, buffer)
         loop = None if at is None else _loop_over_rows(region[at])
-        if loop is None or loop.variable not in self.recurrences or loop.mark is not LoopMark.NONE:
+        if at is None or loop is None or loop.variable not in self.recurrences or loop.mark is not LoopMark.NONE:
             return None
         if zeroed and not self.folds_zeroed:
             self.storage[buffer] = ln.RowStorage(buffer.name, 0, "a GPU kernel does not fill single rows with zeros")
@@ -145,7 +148,9 @@ class _Folding:
             self.storage[buffer] = ln.RowStorage(buffer.name, 1, reason)
         else:
             self.storage[buffer] = ln.RowStorage(buffer.name, rows, body)
-            made = replace(buffer, rows=rows)
+            fewer = found.with_first_copies(rows)
+            region, made = fewer or region, replace(buffer, rows=rows, in_place=fewer is not None)
+            loop = _loop_over_rows(region[at]) or loop
             length = ln.elements(row)
             first = tuple(ln.Clear(buffer, length, zeroed, constant(k)) for k in range(loop.low.constant or 0))
             started = ln.Clear(buffer, length, zeroed, index(loop.variable))
@@ -215,7 +220,7 @@ class _Recurrence:
             return "a row has padding, which the row before may not have"
         if begun is None or begun > 1:
             return f"it begins with {begun} rows"
-        region = _without_copies(self.region, self.buffer, p)
+        region = _with_copies_if(FALSE, self.region, self.buffer, p)
         mine = self._accesses(region)
         for access in (access for access in mine if access.how == "read"):
             last = index(p) - 1 if p in access.loops else self.loop.high - 1
@@ -235,6 +240,16 @@ class _Recurrence:
             done.append(replace(access, storage=ln.Cell(of, _pairs_of(access)[1:]), loops=inner))
         found = find_overwritten_read(done, old, new, self.loop.body)
         return region if found is None else _overwritten(found, p)
+
+    def with_first_copies(self, rows: int) -> ln.Block | None:
+        """Return the region with copies of elements to their own place only until all rows have them, or None.
+
+        The elements that are copied must be the same in each row: later on, each row that is replaced has them already.
+        """
+        p, begun = self.loop.variable, self.loop.low.constant
+        if self.zeroed or not begun or not _copies_same_elements(self.loop.body, self.buffer, p):
+            return None
+        return _with_copies_if(less(index(p), constant(begun + rows - 1)), self.region, self.buffer, p)
 
     def _accesses(self, region: ln.Block) -> list[Access]:
         found = accesses(ln.For(self.once, ZERO, ONE, region), self.facts, self.scope)
@@ -276,15 +291,53 @@ def _overwritten(found: OverwrittenRead, p: Var) -> str:
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
-def _without_copies(block: ln.Block, buffer: ln.Buffer, p: Var) -> ln.Block:
-    """Drop the stores of elements of row p - 1 to their own place in row p; a choice of one becomes a branch."""
+def _copies_same_elements(block: ln.Block, buffer: ln.Buffer, p: Var) -> bool:
+    """Return whether a step copies elements of row p - 1 to row p, which are the same in each step."""
+    copying = [s for s in block if _copies(s, buffer, p)]
+    added = any(isinstance(s, ln.Accumulate) and _is_in(s.target, buffer) for s in ln.statements(block))
+    return bool(copying) and not added and not any(_depends(s, buffer, p) for s in copying)
+
+
+def _copies(statement: ln.Statement, buffer: ln.Buffer, p: Var) -> bool:
+    match statement:
+        case ln.For(body=body) | ln.If(body=body):
+            return any(_copies(inside, buffer, p) for inside in body)
+        case ln.Assign(ln.Cell() as target, value):
+            return _is_in(target, buffer) and _has_copy(value, target, p)
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            return False
+    assert_never(statement)
+
+
+def _depends(statement: ln.Statement, buffer: ln.Buffer, p: Var) -> bool:
+    """Return whether the elements that a statement copies depend on the row."""
+    match statement:
+        case ln.For(_, low, high, body):
+            inner = [s for s in body if _copies(s, buffer, p)]
+            return p.uid in low.free | high.free or any(_depends(s, buffer, p) for s in inner)
+        case ln.If(predicate, body):
+            inner = [s for s in body if _copies(s, buffer, p)]
+            return p.uid in predicate.free or any(_depends(s, buffer, p) for s in inner)
+        case ln.Assign(ln.Cell(pairs=(_, *place)), value):
+            return any(p.uid in of.free for of in (*(position for position, _ in place), *tests_in(value)))
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            return False
+    assert_never(statement)
+
+
+def _is_in(target: ln.Cell | ln.Scalar, buffer: ln.Buffer) -> bool:
+    return isinstance(target, ln.Cell) and target.buffer == buffer
+
+
+def _with_copies_if(condition: Predicate, block: ln.Block, buffer: ln.Buffer, p: Var) -> ln.Block:
+    """Store elements of row p - 1 to their own place in row p under a condition; a choice of one becomes a branch."""
     out: list[ln.Statement] = []
     for statement in block:
         match statement:
             case ln.Assign(ln.Cell(of, ((row, _), *_)) as target, value) if of == buffer and row == index(p):
-                out += _stores(target, value, p)
+                out += _stores(condition, target, value, p)
             case ln.For(body=body) | ln.If(body=body):
-                if inner := _without_copies(body, buffer, p):
+                if inner := _with_copies_if(condition, body, buffer, p):
                     out.append(ln.with_body(statement, inner))
             case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 out.append(statement)
@@ -293,14 +346,17 @@ def _without_copies(block: ln.Block, buffer: ln.Buffer, p: Var) -> ln.Block:
     return tuple(out)
 
 
-def _stores(target: ln.Cell, value: ln.ScalarExpr, p: Var) -> ln.Block:
-    """Return the statements that store a value to a cell of row p, without copies."""
+def _stores(condition: Predicate, target: ln.Cell, value: ln.ScalarExpr, p: Var) -> ln.Block:
+    """Return the statements that store a value to a cell of row p, copies under a condition."""
     if _is_copy(value, target, p):
-        return ()
+        return () if condition == FALSE else (ln.If(condition, (ln.Assign(target, value),)),)
     match value:
         case ln.Choose(predicate, left, right) if _has_copy(value, target, p):
-            branches = ((predicate, _stores(target, left, p)), (negation(predicate), _stores(target, right, p)))
-            return tuple(ln.If(condition, stores) for condition, stores in branches if stores)
+            branches = (
+                (predicate, _stores(condition, target, left, p)),
+                (negation(predicate), _stores(condition, target, right, p)),
+            )
+            return tuple(ln.If(outcome, stores) for outcome, stores in branches if stores)
         case ln.Choose() | ln.Number() | ln.Load() | ln.FromIndex() | ln.Apply() | ln.Convert():
             return (ln.Assign(target, value),)
     assert_never(value)

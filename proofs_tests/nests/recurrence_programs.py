@@ -71,6 +71,15 @@ def shift() -> Program:
     return atl.program("shift", [a], moved)
 
 
+def retreat() -> Program:
+    """Return a program in two rows, each step of which keeps one element more."""
+
+    def step(s: IndexExpr, u: Tensor) -> Tensor:
+        return gen(n, lambda i: select((s <= i) & (i >= 1) & (i + 1 < n), u[i - 1] + u[i + 1], u[i]))
+
+    return atl.program("retreat", [a], iterate(T, a, step))
+
+
 def shortest_paths() -> Program:
     """Return the program of Floyd and Warshall, in place."""
 
@@ -98,6 +107,7 @@ def recurrence_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[st
         stencil([(1, -1)], by_rows=True),
         fibonacci(),
         shift(),
+        retreat(),
         reversal(),
         shortest_paths(),
     )

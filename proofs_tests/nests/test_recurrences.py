@@ -19,7 +19,7 @@ from lowering.nest.interpreter import run
 from lowering.passes import recurrences
 from lowering.passes.splitting import MOST_CUTS
 from proofs_tests.nests.random_recurrences import run_recurrences
-from proofs_tests.nests.recurrence_programs import DTYPE, A, T, a, fibonacci, n, shortest_paths, stencil
+from proofs_tests.nests.recurrence_programs import DTYPE, A, T, a, fibonacci, n, retreat, shortest_paths, stencil
 from rewrites import reschedule
 
 
@@ -95,6 +95,41 @@ def test_the_reason_names_the_read_the_store_and_numbers() -> None:
     assert " ".join(storage.split()) in source
 
 
+def test_elements_that_never_change_are_copied_until_all_rows_have_them() -> None:
+    program = stencil([(-1, 0), (0, -1), (0, 0), (0, 1), (1, 0)], by_rows=False)
+    lines = print_nest(lower(program)).splitlines()
+    copies = [at for at, line in enumerate(lines) if line.strip().startswith("u[s, ") and "/" not in line]
+    assert len(copies) >= 4
+    assert all("if s < 2:" in "".join(lines[at - 3 : at]) for at in copies)
+    for steps in range(4):
+        check(program, size=4, steps=steps)
+
+
+def test_elements_that_are_copied_in_some_steps_are_stored_in_each() -> None:
+    program = retreat()
+    assert row_storage(program).rows == 2
+    allocated = [each.buffer for each in ln.statements(lower(program).body) if isinstance(each, ln.Allocate)]
+    assert [(buffer.rows, buffer.in_place) for buffer in allocated] == [(2, False)]
+    check(program)
+
+
+def test_the_interpreter_finds_a_copy_that_is_missing() -> None:
+    """Planted: no copies at all, so that elements of the second row have no value."""
+    nest = lower(stencil([(-1, 0), (1, 0)], by_rows=False))
+    planted = replace(nest, body=_without_guarded(nest.body))
+    with pytest.raises(Trap, match="which has no value"):
+        run(planted, {"n": 5, "T": 2}, {"A": np.ones((5, 5))})
+
+
+def _without_guarded(block: ln.Block) -> ln.Block:
+    """Drop all branches."""
+    return tuple(
+        ln.with_body(s, _without_guarded(s.body)) if isinstance(s, ln.For) else s
+        for s in block
+        if not isinstance(s, ln.If)
+    )
+
+
 def test_a_window_of_rows_is_circular() -> None:
     """Three rows are kept of a recurrence that reads two rows back, and its last row is read."""
     program = fibonacci()
@@ -144,7 +179,6 @@ def test_a_step_that_changes_one_row_stores_just_that() -> None:
 def test_loops_in_steps_are_split_at_borders() -> None:
     program = stencil([(-1, 0), (0, -1), (0, 0), (0, 1), (1, 0)], by_rows=False)
     text = print_nest(lower(program))
-    assert "if" not in text
     assert text.count("for j in 1..(n - 1):") == 1
     many = [
         (i, j) for i, j in product(range(1, MOST_CUTS + 3), repeat=2) if i == j
