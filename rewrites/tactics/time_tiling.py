@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, bound, constant, floordiv, index, shift
-from atl.core.predicate import Predicate, at_most, conjunction, less, within
+from atl.core.predicate import Predicate, at_most, conjunction, equal, less, within
 from atl.core.program import Program
 from atl.core.substitution import close, fresh_uid, shift_term, transform
 from atl.core.terms import Access, Expr, Gen, Guard, Local, Rec, rows_before
 from atl.core.traversal import Path, children
 from atl.errors import InvalidArgument, brief
-from atl.prove import simplify
+from atl.prove import Refuted, proves, simplify
 from atl.text.index_notation import Names
-from atl.text.printing import place_of, text_at
+from atl.text.printing import place_of, show_predicate, text_at
 from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import every
 from rewrites.derivation import Derivation
-from rewrites.errors import DoesNotApply
+from rewrites.errors import DoesNotApply, PremiseFailed
 from rewrites.kernel import reflexivity, symmetry
 from rewrites.rule_arguments import Argument, Function, Parameter, substituted
 from rewrites.tactics import arg
@@ -54,10 +54,23 @@ def time_tile(work: Derivation, state: arg.Recurrence, k: arg.Count, /, **widths
     reads is found in its text, in each dimension. If k does not divide the number of steps, the last steps are made
     one by one.
 
+    Raises `DoesNotApply` if the step reads at other distances, or earlier states, and `InvalidArgument`.
+
     >>> s = reschedule(atl.parse(
-    ...     "smooth (x : float32[n]) : float32[n] := (rec[1 <= p < 9] u from ⊞[s < 1] x in "
-    ...     "⊞[i < n] select(1 <= i < n - 1, u[p - 1, i - 1] + u[p - 1, i + 1], u[p - 1, i]))[8]"))
-    >>> s.time_tile("u", 4, i=64)
+    ...     "smooth (x : float32[n]) : float32[n] := (rec[1 <= p < 5] u from ⊞[_ < 1] x in "
+    ...     "⊞[i < n] select(1 <= i < n - 1, u[p - 1, i - 1] + u[p - 1, i + 1], u[p - 1, i]))[4]"))
+    >>> s.time_tile("u", 2, i=64)
+    smooth (x : float32[n]) : float32[n] :=
+      (rec[1 <= b < 3] u from ⊞[_ < 1] x in
+         truncr (64*⌈n / 64⌉ - n) flatten ⊞[io < ⌈n / 64⌉]
+           let w :=
+             (rec[1 <= r < 3] w from
+                ⊞[s < 1] ⊞[i < 68] [2 <= 64*io + i <= n + 1] · u[b - 1, 64*io + i - 2]
+              in
+                ⊞[i < 68] [r <= i ∧ r + i < 68 ∧ 2 <= 64*io + i <= n + 1] ·
+                  select(3 <= 64*io + i <= n, w[r - 1, i - 1] + w[r - 1, i + 1], w[r - 1, i]))
+           in
+           ⊞[ii < 64] [64*io + ii < n] · w[2, ii + 2])[2]
     """
     steps = _Steps.of(work, state, k, widths)
     steps.tile_blocks(work, steps.split_remainder(work))
@@ -139,20 +152,19 @@ class _Steps:
     @staticmethod
     def of(work: Derivation, state: arg.Recurrence, k: object, widths: Mapping[str, object]) -> _Steps:
         """Check the arguments, and find the distance at which a step reads in each tiled dimension."""
-        _check_positive("k", k, "the number of steps of a block")
+        block = _positive("k", k, "the number of steps of a block")
         if not widths:
             raise InvalidArgument("no width of tiles", required="a width for the outermost loop of the step: i=64")
-        for name, width in widths.items():
-            _check_positive(name, width, f"the width of tiles of the loop {name}")
+        sizes = {name: _positive(name, width, f"the width of tiles of {name}") for name, width in widths.items()}
         cursor = _last_state(work, state)
         reduce_accesses(work, cursor.path)
         term = work.term(cursor.path)
         assert isinstance(term, Access)
         assert isinstance(term.tensor, Rec)
-        found = _Steps(cursor.path, term.tensor, term.index, int(str(k)), ())
-        return found._with_dimensions(work, {name: int(str(width)) for name, width in widths.items()})
+        return _Steps(cursor.path, term.tensor, term.index, block, ()).with_dimensions(work, sizes)
 
-    def _with_dimensions(self, work: Derivation, widths: Mapping[str, int]) -> _Steps:
+    def with_dimensions(self, work: Derivation, widths: Mapping[str, int]) -> _Steps:
+        """Return these steps with the dimensions that are tiled. Raises `DoesNotApply`."""
         names = Names({*work.goal.sizes, *(array.name for array in work.goal.inputs)})
         row = index(Size(names.fresh("p")))
         known = (*work.goal.assumptions, at_most(ONE, row), less(row, self.rec.high))
@@ -181,10 +193,11 @@ class _Steps:
                 loop = read.scope.indices[dimension]
                 offset = None if position is None else (read.scope.index(position) - loop).constant
                 if offset is None:
+                    of = "all elements" if position is None else f"the element at {read.scope.index(position)}"
                     raise DoesNotApply(
-                        f"the step reads {text_at(step.goal, read.path)} for the element at {name}",
-                        place=place_of(step.goal, read.path),
-                        required=f"reads of the state before at {name} plus a constant in its dimension {dimension}",
+                        f"the step reads {of} of dimension {dimension} for the element at {name}",
+                        place=place_of(work.goal, (*self.path, 0)),
+                        required=f"reads at {name} plus a constant in dimension {dimension}",
                     )
                 radii[dimension] = max(radii[dimension], abs(offset))
         dimensions = tuple(
@@ -233,14 +246,12 @@ class _Steps:
         scope = work.cursor(self.path).scope
         blocks = simplify(scope.facts, floordiv(self.last, constant(self.k), positive=True))
         done = blocks * self.k
-        rest = simplify(scope.facts, self.last - done)
-        if rest == ZERO:
-            work.apply(
-                work.rule("equal_index"),
-                self.path,
-                {"a": self.last, "b": done, "e": _function(self.state)},
-            ) if done != self.last else None
+        if proves(scope.facts, equal(self.last, done)):
+            if done != self.last:
+                given: dict[str, Argument] = {"a": self.last, "b": done, "e": _function(self.state)}
+                work.apply(work.rule("equal_index"), self.path, given)
             return self.path
+        rest = simplify(scope.facts, self.last - done)
         formula = _function(lambda r: self.state(done + r))
         arguments: dict[str, Argument] = {"lo": ZERO, "hi": rest + 1, "e": formula, "k": rest}
         work.apply(work.rule("get_gen"), self.path, arguments, reverse=True)
@@ -346,7 +357,16 @@ class _Steps:
         around = scope.indices
         made = _closed(self.in_window(before, row, origins, positions), around)
         assert isinstance(made, Guard)
-        work.apply(work.rule("guard_true"), path, {"p": made.predicate, "e": made.body}, reverse=True)
+        try:
+            work.apply(work.rule("guard_true"), path, {"p": made.predicate, "e": made.body}, reverse=True)
+        except PremiseFailed as error:
+            shown = ", ".join(str(scope.index(j)) for j in indices[1 : count + 1])
+            raise DoesNotApply(
+                f"the read of the state before at {shown} is not proved to be in the window",
+                required=show_predicate(error.premise),
+                numbers=error.answer.model.numbers if isinstance(error.answer, Refuted) else {},
+                suggestions=("choose at the borders: atl.select((1 <= i) & (i < n - 1), …, u[i])",),
+            ) from error
         for dimension in reversed(range(count)):
             d = self.dimensions[dimension]
 
@@ -378,9 +398,10 @@ class _Steps:
         return (*path, 0)
 
 
-def _check_positive(name: str, value: object, what: str) -> None:
+def _positive(name: str, value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidArgument(f"{name}={brief(value)}", required=f"{what}, a positive integer")
+    return value
 
 
 def _last_state(work: Derivation, state: arg.Recurrence) -> Cursor:
