@@ -51,10 +51,15 @@ NEXT: Final[Rule] = rec_induction_step
 
 @dataclass(frozen=True)
 class Goal:
-    """An equation between two programs, with the same inputs and assumptions, that an induction needs."""
+    """An equation between two programs, with the same inputs and assumptions, that an induction needs.
+
+    `indices` are the sizes in place of the indices that are bound around the recurrence, and `row` that of the row.
+    """
 
     lhs: Program
     rhs: Program
+    indices: tuple[IndexOf, ...]
+    row: IndexOf
 
 
 def arguments_for(term: Rec, formula: Function) -> dict[str, Argument]:
@@ -96,7 +101,7 @@ def goals(program: Program, scope: Scope, tensors: Sequence[Type], arguments: Ar
         assumed = tuple(dict.fromkeys((*facts, *premises)))
         sides = (substituted(side, indices, bound_tensors) for side in (made.lhs, made.rhs))
         lhs, rhs = (Program(f"{program.name}_{name}", (*program.inputs, *arrays), each, assumed) for each in sides)
-        return Goal(lhs, rhs)
+        return Goal(lhs, rhs, indices, p)
 
     return goal("base", FIRST, {name: arguments[name] for name in FIRST.metavariables}), goal(
         "step", NEXT, {**arguments, "p": p}

@@ -24,6 +24,7 @@ from lowering.passes.simplification import simplified, with_cache_lines, with_no
 from lowering.passes.splitting import with_split_loops
 from lowering.passes.storage_folding import with_folded_storage
 from lowering.passes.stores import with_fused_reductions, with_single_stores, without_dead_stores
+from lowering.passes.unread_zeros import without_unread_zeros
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]
 
@@ -32,6 +33,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_folded_storage,  # before code motion: it separates the statements that compute a let from its reads
     with_stack_budget,  # before code motion of the loops and branches around allocations and frees
     simplified,
+    without_unread_zeros,  # before rows are kept: it relates reads of rows to the stores of all rows
     with_kept_rows,  # before loops over rows are split; after the simplification of conditions and rows
     with_split_loops,  # before unswitching, which copies loops for each outcome of the conditions of outer loops
     with_unswitched_loops,  # after simplification, which decides some conditions

@@ -106,6 +106,15 @@ class Draws:
         x, fold, more = Tensor(self.random.choice(vectors)), self.random.choice(MONOIDS), self.number(1)
         return lambda p: atl.reduce(fold, p + more, lambda k: x[k])
 
+    def widths(self) -> dict[str, Any]:
+        """Draw widths of tiles for one or two of the outermost loops in the step of a recurrence."""
+        at = self.first.term.body if self.first is not None and isinstance(self.first.term, Rec) else None
+        found: dict[str, Any] = {}
+        while isinstance(at, Gen) and len(found) < 1 + self.number(1):
+            found[at.name] = self.factor()
+            at = at.body
+        return found
+
     def mark(self) -> Any:
         """Draw a mark that the first argument accepts, or its word."""
         if self.first is None or self.first.term.form.mark is None:
@@ -176,6 +185,9 @@ def call_randomly(tactic: Tactic[Any], s: Session, random: Random) -> Session | 
     given: list[Any] = []
     options: dict[str, Any] = {}
     for parameter, kind in parameters(tactic):
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options |= draws.widths()
+            continue
         required = parameter.default is parameter.empty
         if not required and random.random() < 0.6:
             continue

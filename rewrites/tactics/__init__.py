@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rewrites.tactics import annotations, factoring, gpu, indices, loops, normal_form, recurrences, simplification
+from rewrites.tactics import (
+    annotations,
+    factoring,
+    gpu,
+    indices,
+    loops,
+    normal_form,
+    recurrences,
+    simplification,
+    time_tiling,
+)
 from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling
 from rewrites.tactics.reindexing import reordering, storing
 from rewrites.tactics.storage import binding, borders, packing, staging
@@ -43,6 +53,7 @@ class Tactics:
     store_transposed = gpu.store_transposed
     tails = tails.tails
     tile = tiling.tile
+    time_tile = time_tiling.time_tile
     unroll = loop_marks.unroll
     unroll_and_jam = loop_marks.unroll_and_jam
     vectorize = loop_marks.vectorize
