@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rewrites.tactics import annotations, factoring, gpu, indices, loops, normal_form, recurrences, simplification
+from rewrites.tactics import (
+    annotations,
+    factoring,
+    gpu,
+    indices,
+    loops,
+    normal_form,
+    recurrences,
+    row_blocks,
+    simplification,
+)
 from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling
 from rewrites.tactics.reindexing import reordering, storing
 from rewrites.tactics.storage import binding, borders, packing, staging
@@ -14,6 +24,7 @@ class Tactics:
     """The tactics, as methods of sessions."""
 
     accumulate = accumulation.accumulate
+    block_rows = row_blocks.block_rows
     coalesce = gpu.coalesce
     factor_out = factoring.factor_out
     flatten_loops = loops.flatten_loops
