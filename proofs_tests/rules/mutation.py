@@ -43,6 +43,11 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("place_of_select", "n for i in place(n, i, b)"): "it has a meaning only where the other one is selected",
     ("transpose_of_place", "n for i in place(n, i, v[j])"): "it has a meaning only where there are no columns",
     ("tile_sum", "n + 1 in ceildiv(n, k)"): "a block more is guarded as a whole",
+    ("rec_strips", "a floor for ceildiv(hi, k)"): "unless k divides hi, less than nothing would be cut off",
+    **{
+        ("rec_strips", change): "rows after the last one are computed, and cut off"
+        for change in ("hi for hi - b * k", "the other sign in hi - b * k")
+    },
     **{(f"{extremum}_repeat", "k + 1 in (lo, k)"): "the last term is taken once more" for extremum in ("min", "max")},
     **{
         (f"tile_{extremum}", f"{bound} in imin(k, n - o * k)"): "blocks that overlap have the same extremum"

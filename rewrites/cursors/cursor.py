@@ -10,7 +10,7 @@ from atl.checks.scope import Scope, outermost, scope_of_child
 from atl.core.index import Index, Var
 from atl.core.node import is_position
 from atl.core.program import Program
-from atl.core.terms import Expr, Gen, Let, Reduce
+from atl.core.terms import Expr, Gen, Let, Rec, Reduce
 from atl.core.traversal import Path, binds, children, names_bound, names_given
 from atl.errors import InvalidArgument, brief
 from atl.text.index_notation import Names
@@ -55,8 +55,8 @@ class Cursor:
 
     @property
     def loop(self) -> tuple[Var, Index, Index]:
-        """The variable and the bounds of the loop at this cursor, as seen inside of the loop."""
-        assert isinstance(self.term, Gen | Reduce)
+        """The variable and the bounds of the loop or recurrence at this cursor, as seen inside of it."""
+        assert isinstance(self.term, Gen | Reduce | Rec)
         variable = Var(len(self.scope.indices), self.term.name)
         return variable, self.scope.index(self.term.low), self.scope.index(self.term.high)
 

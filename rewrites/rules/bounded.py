@@ -15,6 +15,7 @@ BOUNDED_ONLY: Final[dict[str, str]] = {
     **{f"{monoid}_repeat": _OTHER_FOLDS for monoid in ("max", "min")},
     "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k succeeds",
     "rec_blocks": "a row of a block is compared with the rows of the blocks before, which needs a second induction",
+    "rec_strips": "a row of a block is compared with the rows of the blocks before, as for rec_blocks",
     "sum_restrict": "an induction on b needs the delta rule within its step",
 }  # fmt: skip
 """The rules that are bounded but not proved, and the reason."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from atl import concat, flatten, gen, let, rec, transpose
-from rewrites.rule import Body, Equation, Index, Matrix, Vector, equation, given, rule
+from atl import ceildiv, concat, flatten, gen, imin, let, padr, rec, transpose, truncr
+from rewrites.rule import Body, Equation, Index, Matrix, Tensor, Vector, equation, given, rule
 
 
 @rule(family="recurrences", source="the definition of rec")
@@ -69,3 +69,17 @@ def rec_blocks(n: Index, k: Index, x: Vector, e: Body[Index, Vector]) -> Equatio
         lambda b, ys: rec(gen(0, lambda r: x[r]), k, lambda r, y: e(b * k + r, concat(flatten(ys), y))),
     )
     return equation(rec(x, n * k, e), flatten(blocks), given(x.shape[0] == 0))
+
+
+@rule(family="recurrences", source="induction on hi, strip mining")
+def rec_strips(hi: Index, k: Index, x: Vector, e: Body[Index, Vector]) -> Equation:
+    """A recurrence can be computed in blocks of k rows, each from the blocks before; the last one may be shorter."""
+
+    def block(b: Index, ys: Tensor) -> Tensor:
+        rows = imin(k, hi - b * k)
+        made = rec(gen(0, lambda r: x[r]), rows, lambda r, y: e(b * k + r, concat(flatten(ys), y)))
+        return padr(k - rows, made)
+
+    count = ceildiv(hi, k)
+    blocks = rec(gen(0, k, lambda b, r: x[r]), count, block)
+    return equation(rec(x, hi, e), truncr(count * k - hi, flatten(blocks)), given(x.shape[0] == 0))

@@ -11,6 +11,7 @@ from rewrites.tactics import (
     loops,
     normal_form,
     recurrences,
+    row_blocks,
     simplification,
     time_tiling,
 )
@@ -24,6 +25,7 @@ class Tactics:
     """The tactics, as methods of sessions."""
 
     accumulate = accumulation.accumulate
+    block_rows = row_blocks.block_rows
     coalesce = gpu.coalesce
     factor_out = factoring.factor_out
     flatten_loops = loops.flatten_loops

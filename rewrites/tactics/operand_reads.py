@@ -29,7 +29,9 @@ def reads_of(work: Derivation, what: Target, below: Path) -> list[Cursor]:
     if not meant:
         raise nothing_chosen(work.goal, what, operand=True)
     operands = [
-        use for cursor in meant for use in (_uses(work, cursor) if isinstance(cursor.term, terms.Let) else (cursor,))
+        use
+        for cursor in meant
+        for use in (_uses(work, cursor) if isinstance(cursor.term, terms.Let | terms.Rec) else (cursor,))
     ]
     elements = [_element(cursor) for cursor in operands]
     inside = [cursor for cursor in elements if cursor.path[: len(below)] == below]
@@ -43,9 +45,9 @@ def reads_of(work: Derivation, what: Target, below: Path) -> list[Cursor]:
     return scalars
 
 
-def _uses(work: Derivation, let: Cursor) -> Iterator[Cursor]:
-    """Yield the uses of a let's tensor."""
-    body = (*let.path, 1)
+def _uses(work: Derivation, binder: Cursor) -> Iterator[Cursor]:
+    """Yield the uses of the tensor of a let, or of a recurrence."""
+    body = (*binder.path, 1)
     for cursor in work.cursors(body, top_down=True):
         if isinstance(cursor.term, terms.Local):
             _, tensors = binders_between(work.term(body), cursor.path[len(body) :])

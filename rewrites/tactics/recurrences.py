@@ -76,14 +76,19 @@ def induction_goals(work: Derivation, rows: Target, formula: Callable[..., Any])
 
 def recurrence_with(work: Derivation, rows: Target, formula: Callable[..., Any]) -> tuple[Cursor, dict[str, Argument]]:
     """Return the place of a recurrence, and the arguments of an induction with this formula for its rows."""
-    found = [cursor for cursor in every(work.goal, rows) if isinstance(cursor.term, Rec)]
-    if not found:
-        raise DoesNotApply(f"{brief(rows)} is not a recurrence", required="the name of a recurrence, or of its tensor")
-    (cursor, *_) = found
+    cursor = find_recurrence(work, rows)
     assert isinstance(cursor.term, Rec)
     function = argument_of("formula", ROWS.metavariables["f"], formula)
     assert isinstance(function, Function)
     return cursor, arguments_for(cursor.term, function)
+
+
+def find_recurrence(work: Derivation, rows: Target) -> Cursor:
+    """Return the first selected recurrence. Raises `DoesNotApply` if there is none."""
+    found = [cursor for cursor in every(work.goal, rows) if isinstance(cursor.term, Rec)]
+    if not found:
+        raise DoesNotApply(f"{brief(rows)} is not a recurrence", required="the name of a recurrence, or of its tensor")
+    return found[0]
 
 
 def _checked(name: str, goal: Goal, given: Theorem) -> Theorem:

@@ -6,10 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from atl.core.predicate import Predicate
 from atl.core.substitution import free_positions
-from atl.core.terms import (
-    Gen,
-    Reduce,
-)
 from atl.core.traversal import Path
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.text.printing import place_of
@@ -22,7 +18,7 @@ from rewrites.tactics import arg
 from rewrites.tactics.loops import find_loops, first_possible
 from rewrites.tactics.operand_reads import GuardMover, operand_name, reads_of
 from rewrites.tactics.storage.binding import check_name, check_nth, nth_of
-from rewrites.tactics.storage.staging import below_lets, loops_between, stage_at
+from rewrites.tactics.storage.staging import below_lets, loops_around, loops_between, stage_at
 from rewrites.tactics.tactic import tactic
 
 
@@ -91,7 +87,7 @@ def _pack_below(
 def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Target]) -> list[int]:
     """Return the de Bruijn positions of the operand's loops in the requested order."""
     used = free_positions(work.term(read))[0]
-    around = [cursor for cursor in work.cursor(read).spine()[:-1] if isinstance(cursor.term, Gen | Reduce)][::-1]
+    around = loops_around(work.cursor(read))[::-1]
     between = [position for position, _, _ in loops_between(work, read, above) if position in used]
     found: list[int] = []
     for each in order:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 
 from atl.core.index import Bound, Index, Leaf, atoms, bound, imax, index, shift
 from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions, shift_term, transform
-from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Reshape, Select
+from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Rec, Reduce, Reshape, Select
 from atl.core.traversal import Path, children
 from atl.prove import lower_bound, simplify, upper_bound
 from atl.text.printing import place_of
@@ -228,7 +229,7 @@ def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence
             "lo": low,
             "hi": high,
             "k": bound(position) - low,
-            "e": Function(("index",), transform(value, partial(_abstract_index, position))),
+            "e": Function(("index",), over_index(value, position)),
         }
         work.apply(work.rule("get_gen"), at, arguments, reverse=True)
         work.rename((*at, 0), _loop_name(work, path, position))
@@ -246,7 +247,7 @@ def _buffer(work: Derivation, path: Path, above: Path) -> Expr | None:
     except DoesNotApply:
         return None
     for position, low, high in dimensions:
-        value = Gen(low, high, transform(value, partial(_abstract_index, position)))
+        value = Gen(low, high, over_index(value, position))
     indices, tensors = binding.binders_between(work.term(above), path[len(above) :])
     used, tensors_used = free_positions(value)
     if any(position < indices for position in used) or any(position < tensors for position in tensors_used):
@@ -315,6 +316,11 @@ def _hoist_to_highest(work: Derivation, path: Path, above: Path, *, alone: bool)
     return (*path, 0), True
 
 
+def over_index(value: Expr, position: int) -> Expr:
+    """Abstract a term over the index at a de Bruijn position, which becomes a new innermost index."""
+    return transform(value, partial(_abstract_index, position))
+
+
 def _abstract_index(position: int, leaf: Leaf, depth: int) -> Index:
     """Abstract over the index at `position`: it becomes the new innermost index, and all others shift by one."""
     if not isinstance(leaf, Bound) or leaf.position < depth:
@@ -335,11 +341,24 @@ def _between(work: Derivation, path: Path, above: Path) -> Iterator[tuple[Expr, 
 
 def loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
     """Return the loops between two places, inside out: de Bruijn position at the inner place, and bounds."""
-    out = []
-    for term, below in _between(work, path, above):
-        if isinstance(term, Gen | Reduce):
-            out.append((below, shift(term.low, below + 1), shift(term.high, below + 1)))
+    out, below = [], 0
+    for at in loops_around(work.cursor(path))[::-1]:
+        if len(at.path) < len(above):
+            break
+        assert isinstance(at.term, Gen | Reduce | Rec)
+        below, _ = binding.binders_between(at.term, path[len(at.path) :])
+        out.append((below - 1, shift(at.term.low, below), shift(at.term.high, below)))
     return out
+
+
+def loops_around(cursor: Cursor) -> list[Cursor]:
+    """Return the loops around a place, and the recurrences whose rows it is in, from the outside in."""
+    spine = cursor.spine()
+    return [
+        at
+        for at, inner in pairwise(spine)
+        if isinstance(at.term, Gen | Reduce | Rec) and children(at.term)[inner.path[-1]].indices
+    ]
 
 
 def _dimensions(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
@@ -350,7 +369,7 @@ def _dimensions(work: Derivation, path: Path, above: Path) -> list[tuple[int, In
     """
     cursor, used = work.cursor(path), free_positions(work.term(path))[0]
     between = loops_between(work, path, above)
-    around = [at.loop for at in cursor.spine()[len(above) : -1] if isinstance(at.term, Gen | Reduce)]
+    around = [at.loop for at in loops_around(cursor) if len(at.path) >= len(above)]
     other = {position for position, _, _ in between} - used
     over = [loop for loop, (position, _, _) in zip(around, between[::-1], strict=True) if position in other]
     facts, scope = work.cursor(above).scope.facts, cursor.scope
@@ -377,7 +396,7 @@ def _positions_in(*expressions: Index) -> set[int]:
 
 def _ragged(work: Derivation, path: Path, inner: int, outer: int) -> DoesNotApply:
     """Return the error for a buffer with rows of different lengths."""
-    around = [at for at in work.cursor(path).spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
+    around = loops_around(work.cursor(path))[::-1]
     name, depends_on = around[inner].called[0], around[outer].called[0]
     return DoesNotApply(
         f"the buffer would have rows of different lengths: it depends on {depends_on} and {name}, and the range of "
@@ -389,17 +408,14 @@ def _ragged(work: Derivation, path: Path, inner: int, outer: int) -> DoesNotAppl
 
 
 def _loop_name(work: Derivation, path: Path, position: int) -> str:
-    count = 0
-    for length in range(len(path) - 1, -1, -1):
-        term = work.term(path[:length])
-        if isinstance(term, Gen | Reduce):
-            if count == position:
-                return term.name
-            count += 1
+    around = loops_around(work.cursor(path))[::-1]
+    for loop, (at, _, _) in zip(around, loops_between(work, path, ()), strict=True):
+        if at == position and isinstance(loop.term, Gen | Reduce | Rec):
+            return loop.term.name
     return "i"
 
 
-def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate]:
+def guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate]:
     """Return the conditions of the guards between two places, as written at the inner one."""
     out = []
     for length in range(len(path) - 1, len(above) - 1, -1):
@@ -419,7 +435,7 @@ def _relevant_guards(work: Derivation, path: Path, above: Path) -> list[Predicat
     inside = free_positions(work.term(path))[0]
     kept = [
         [part for part in conjuncts(guard) if used_positions(part) & between <= inside]
-        for guard in _guards_between(work, path, above)
+        for guard in guards_between(work, path, above)
     ]
     return [conjunction(parts) for parts in kept if parts]
 
