@@ -51,10 +51,14 @@ NEXT: Final[Rule] = rec_induction_step
 
 @dataclass(frozen=True)
 class Goal:
-    """An equation between two programs, with the same inputs and assumptions, that an induction needs."""
+    """An equation between two programs, with the same inputs and assumptions, that an induction needs.
+
+    `row` is the size that is the index of the row, in the equation about the next row.
+    """
 
     lhs: Program
     rhs: Program
+    row: Size | None = None
 
 
 def arguments_for(term: Rec, formula: Function) -> dict[str, Argument]:
@@ -74,7 +78,7 @@ def goals(program: Program, scope: Scope, tensors: Sequence[Type], arguments: Ar
     used.update(size.name for side in (sides.lhs, sides.rhs) for size in sizes_in((), side, ()))
     names = Names(used)
     indices = tuple(index(Size(names.fresh(getattr(at.atom, "name", "i")))) for at in scope.indices)
-    p = index(Size(names.fresh("p")))
+    row = Size(names.fresh("p"))
     opened = dict(zip((at.atom for at in scope.indices), indices, strict=True))
 
     def on_variable(leaf: Leaf) -> IndexOf:
@@ -90,14 +94,14 @@ def goals(program: Program, scope: Scope, tensors: Sequence[Type], arguments: Ar
     bound_tensors: tuple[Expr, ...] = tuple(map(Input, arrays))
     facts = [substitute(fact, on_variable) for fact in scope.facts.predicates]
 
-    def goal(name: str, equation: Rule, given: Arguments) -> Goal:
+    def goal(name: str, equation: Rule, given: Arguments, row: Size | None = None) -> Goal:
         made = equation.instance(given)
         premises = (substitute(premise, on_bound) for premise in equation.premises(given))
         assumed = tuple(dict.fromkeys((*facts, *premises)))
         sides = (substituted(side, indices, bound_tensors) for side in (made.lhs, made.rhs))
         lhs, rhs = (Program(f"{program.name}_{name}", (*program.inputs, *arrays), each, assumed) for each in sides)
-        return Goal(lhs, rhs)
+        return Goal(lhs, rhs, row)
 
     return goal("base", FIRST, {name: arguments[name] for name in FIRST.metavariables}), goal(
-        "step", NEXT, {**arguments, "p": p}
+        "step", NEXT, {**arguments, "p": index(row)}, row
     )
