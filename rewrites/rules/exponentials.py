@@ -1,4 +1,4 @@
-"""Exponentials over the real numbers: sums and differences in the exponent, and a change of what is subtracted there."""
+"""Exponentials over the real numbers: exponents with sums, and another number to subtract from exponents."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def sum_exp_rescale(lo: Index, hi: Index, a: Body[Index], b: Elem, c: Elem) -> E
 
 
 @rule(family="exponentials", source="exp(a + b) = exp(a) * exp(b)")
-def weighted_sum_exp_rescale(
-    lo: Index, hi: Index, a: Body[Index], w: Body[Index], b: Elem, c: Elem
-) -> Equation:
+def weighted_sum_exp_rescale(lo: Index, hi: Index, a: Body[Index], w: Body[Index], b: Elem, c: Elem) -> Equation:
     """A weighted sum of exponentials, from whose exponents b is subtracted, is scaled to subtract c instead."""
     return equation(
         sum((lo, hi), lambda i: exp(a(i) - b) * w(i)) * exp(b - c), sum((lo, hi), lambda i: exp(a(i) - c) * w(i))

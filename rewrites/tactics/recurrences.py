@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from atl.core.index import ONE, ZERO, Bound, Index, Leaf, Size, bound, index, map_leaves
 from atl.core.substitution import free_positions, types_around
-from atl.core.terms import MONOIDS, Expr, Gen, Rec, Reduce, Type, rows_before
-from atl.core.traversal import Path
+from atl.core.terms import MONOIDS, Expr, Gen, Let, Rec, Reduce, Type, rows_before
+from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.surface.operators import parameters
 from rewrites import kernel
@@ -33,9 +34,9 @@ ONE_TERM: Final = (
     *(f"{monoid}_{of}" for monoid in MONOIDS for of in ("one", "empty")),
 )
 """Rules for loops without iterations, and for those of one iteration."""
-MERGED: Final = ("sum_exp_rescale", "weighted_sum_exp_rescale", *(f"{monoid}_rebase" for monoid in MONOIDS))
-"""Rules that make a step and the peeled formula alike."""
-MOST_SWEEPS: Final = 10
+RESCALED: Final = ("sum_exp_rescale", "weighted_sum_exp_rescale")
+"""Rules by which a step changes what was subtracted in earlier exponents."""
+MOST_SWEEPS: Final = 20
 
 
 @tactic
@@ -80,13 +81,13 @@ def induct(
 def recur(
     work: Derivation,
     what: arg.Term,
-    rows: arg.Bound,
-    formula: Callable[..., Any],
-    step: Callable[..., Any],
+    rows: arg.Rows,
+    formula: arg.Row,
+    step: arg.NextRow,
     *,
-    result: Callable[..., Any] | None = None,
-    first: arg.Bound = 1,
-    start: Callable[..., Any] | None = None,
+    result: arg.OfLastRow = None,
+    first: arg.Rows = 1,
+    start: arg.FirstRows = None,
     name: arg.NewName = "y",
     lemma: Theorem | None = None,
 ) -> None:
@@ -149,8 +150,10 @@ def _index_at(work: Derivation, cursor: Cursor, name: str, value: object) -> Ind
     return made
 
 
-def _function_at(cursor: Cursor, what: str, function: Callable[..., Any], own: tuple[Parameter, ...]) -> Function:
+def _function_at(cursor: Cursor, what: str, function: object, own: tuple[Parameter, ...]) -> Function:
     """Return a user's function at a place. After its own parameters, it may name loops and lets around the place."""
+    if isinstance(function, Function) and function.parameters == own:
+        return function
     if not callable(function):
         raise InvalidArgument(f"{what}={brief(function)}", required="a function")
     indices, tensors = cursor.names.indices, cursor.names.tensors
@@ -173,8 +176,11 @@ def _function_at(cursor: Cursor, what: str, function: Callable[..., Any], own: t
 
     outer: tuple[Parameter, ...] = (*of_indices(len(indices)), *map(under_own, types))
     at = {name: position for position, name in enumerate(around)}
-    made = abstracted((*outer, *own), lambda *given: function(*given[len(outer) :], *(given[at[name]] for name in named)))
-    return Function(own, made.body)
+
+    def call(*given: object) -> object:
+        return function(*given[len(outer) :], *(given[at[name]] for name in named))
+
+    return Function(own, abstracted((*outer, *own), call).body)
 
 
 def _lifted(leaf: Leaf, by: int) -> Index:
@@ -245,7 +251,8 @@ def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
         _peel(right, goal.row)
         for side in (left, right):
             _simplify(side)
-            side.repeat(side.known(MERGED))
+            side.sweep(side.known([f"{monoid}_rebase" for monoid in MONOIDS]), where=partial(_is_shifted, side))
+            side.sweep(side.known(RESCALED))
     if left.goal.body != right.goal.body:
         try:
             prove_equal(left, right.goal, LIMIT)
@@ -255,15 +262,25 @@ def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
 
 
 def _simplify(work: Derivation, below: Path = ()) -> None:
-    """Inline lets, and compute elements of generations, and loops of one iteration."""
+    """Compute elements of generations, and loops of one iteration. Then inline the innermost lets, and start again."""
     for _ in range(MOST_SWEEPS):
         before = work.taken
-        work.repeat(work.known(["unfold_let"]), below)
         reduce_accesses(work, below)
         work.sweep(work.known(ONE_TERM), below, where=lambda path: not _is_constant(work.term(path)))
         simplify_guards(work, below)
+        work.sweep(work.known(["unfold_let"]), below, where=lambda path: not _contains_let(work.term(path)))
         if work.taken == before:
             return
+
+
+def _is_shifted(work: Derivation, path: Path) -> bool:
+    """Return whether this is a fold whose index does not start from zero."""
+    term = work.term(path)
+    return isinstance(term, Reduce) and term.low != ZERO
+
+
+def _contains_let(term: Expr) -> bool:
+    return any(isinstance(at, Let) for child in children(term) for at in subterms(child.expr))
 
 
 def _is_constant(term: Expr) -> bool:
