@@ -105,8 +105,12 @@ def _row(mixed: Tensor, total: Tensor, top: Tensor) -> Tensor:
 
 def in_registers(keys: int = KEYS, rows: int = 0, columns: int = 0) -> atl.Session:
     """Compute blocks of queries for each block of keys, with both products in register tiles."""
+    return scheduled(derived(keys), rows, columns)
+
+
+def scheduled(s: atl.Session, rows: int = 0, columns: int = 0) -> atl.Session:
+    """Schedule the derived program like `in_registers`."""
     rows, columns = register_tile(rows or power_of_two_rows(), columns)
-    s = derived(keys)
     for of, outer in (("first_", "first_ro"), ("", "ro")):
         s.tile("r", rows)
         if of:
