@@ -104,7 +104,7 @@ def test_other_arguments_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="step has too few parameters"):
         s.recur("Σ[i < n] _", n, total, lambda p: x[p])
     with pytest.raises(InvalidArgument, match="step=3"):
-        s.recur("Σ[i < n] _", n, total, 3)
+        s.recur("Σ[i < n] _", n, total, 3)  # type: ignore[arg-type]
     with pytest.raises(NotATheorem, match="does not state the equation"):
         s.recur("Σ[i < n] _", n, total, add, lemma=atl.reschedule(s.goal).done())
 
