@@ -2,10 +2,11 @@
 
 A polynomial is a dictionary from monomials to rational coefficients. (On a matrix product, a dictionary was 18 times as
 fast as a computer algebra system.) Other operations, such as square roots, are uninterpreted: each operation with its
-operands is a symbol, so equal operands give equal symbols. Four laws are built in. A quotient is a product with an
+operands is a symbol, so equal operands give equal symbols. Five laws are built in. A quotient is a product with an
 inverse, and the inverse of 0 is 0. An extremum depends only on the set of its operands. A function of a number is
 evaluated where the result is rational. A test, such as x < y, is a symbol t with t² = t: a choice between a and b is
-t a + (1 - t) b, and a function of a polynomial with tests is computed in both cases of each.
+t a + (1 - t) b, and a function of a polynomial with tests is computed in both cases of each. The exponential of a sum
+is a product with factors for each term, as over the real numbers, and exp(a) * exp(-a) = 1.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from atl.meaning.scalars import Scalars
 
 Monomial = tuple[str, ...]
 """Symbols in sorted order, with repetition."""
+MOST_FACTORS = 16
+"""Maximum power of a factor in exp(x); a term of x with a larger coefficient is one factor."""
 Coefficient = int | Fraction
 """An integer or a fraction: integers are added several times as fast."""
 
@@ -103,6 +106,8 @@ class Polynomials(Scalars[Polynomial]):
         self.undefined = 0
         self._extrema: dict[Polynomial, tuple[BinaryOp, frozenset[Polynomial]]] = {}
         self._tests: set[str] = set()
+        self._inverses: dict[str, str] = {}
+        """The symbol of exp(-a) for each symbol exp(a)."""
 
     def constant(self, value: float, dtype: str) -> Polynomial:  # noqa: ARG002 (other domains need the type)
         return number(value)
@@ -122,8 +127,22 @@ class Polynomials(Scalars[Polynomial]):
                 return -x
             case "invert":
                 return number(1 if dtype == BOOL else -1) + -x
+            case "exp":
+                return self._by_cases(self._exponential, x)
             case _:
                 return self._by_cases(lambda at: self._applied(op, dtype, at), x)
+
+    def _exponential(self, x: Polynomial) -> Polynomial:
+        made = number(1)
+        for monomial, value in x.terms.items():
+            whole = Fraction(value)
+            power = abs(whole.numerator) if abs(whole.numerator) <= MOST_FACTORS else 1
+            term = Polynomial({monomial: whole / power})
+            name, inverse = f"exp({term})", f"exp({-term})"
+            self._inverses |= {name: inverse, inverse: name}
+            for _ in range(power):
+                made = self._product(made, symbol(name))
+        return made
 
     def _applied(self, op: UnaryOp | BinaryOp, dtype: str, *operands: Polynomial) -> Polynomial:
         """Return the result for constants, if it is rational, else a symbol."""
@@ -180,8 +199,10 @@ class Polynomials(Scalars[Polynomial]):
         return self._test(f"[{min(str(x), str(-x))} = 0]") if x.constant is None else number(int(x.constant == 0))
 
     def _product(self, x: Polynomial, y: Polynomial) -> Polynomial:
-        """Return a product in which each test occurs once."""
+        """Return a product in which each test occurs once, and exp(a) * exp(-a) nowhere."""
         product = x * y
+        if self._inverses:
+            product = self._cancelled(product)
         if self._tests.isdisjoint(name for monomial in product.terms for name in monomial):
             return product
         total: dict[Monomial, Coefficient] = {}
@@ -190,6 +211,18 @@ class Polynomials(Scalars[Polynomial]):
                 name for at, name in enumerate(monomial) if name not in self._tests or name not in monomial[:at]
             )
             total[once] = total.get(once, 0) + value
+        return Polynomial(total)
+
+    def _cancelled(self, product: Polynomial) -> Polynomial:
+        total: dict[Monomial, Coefficient] = {}
+        for monomial, value in product.terms.items():
+            names = list(monomial)
+            for name in monomial:
+                inverse = self._inverses.get(name)
+                if inverse in names and name in names:
+                    names.remove(name)
+                    names.remove(inverse)
+            total[tuple(names)] = total.get(tuple(names), 0) + value
         return Polynomial(total)
 
     def _by_cases(self, function: Callable[..., Polynomial], *operands: Polynomial) -> Polynomial:

@@ -12,12 +12,14 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import atl
 from atl import Tensor
 from atl.core.index import Index, Size, atoms, index
+from atl.core.substitution import shift_term
 from atl.core.terms import MONOIDS, OPERATORS_BY_WORD, Access, Gen, Input, Let, Rec, Reduce, Reshape, Term
 from atl.surface.values import IndexExpr
 from layouts import antidiagonal, backwards, blocked, column_major, morton, padded, skewed, swizzled
 from rewrites import Session
 from rewrites.cursors.cursor import Cursor, cursors
 from rewrites.kernel import Theorem
+from rewrites.rule_arguments import Function
 from rewrites.tactics import TACTICS as BY_NAME
 from rewrites.tactics import arg
 from rewrites.tactics.tactic import Tactic
@@ -115,6 +117,10 @@ class Draws:
             at = at.body
         return found
 
+    def constant_row(self) -> Function | None:
+        """Return the first argument as each row of a recurrence."""
+        return None if self.first is None else Function(("index",), shift_term(self.first.term, 1))
+
     def mark(self) -> Any:
         """Draw a mark that the first argument accepts, or its word."""
         if self.first is None or self.first.term.form.mark is None:
@@ -166,6 +172,11 @@ KINDS: Final[dict[Any, Callable[[Draws], Any]]] = {
     arg.Mark: Draws.mark,
     arg.Layout: Draws.layout,
     arg.Recurrence: lambda draws: draws.place(is_a(Rec)),
+    arg.Rows: Draws.factor,
+    arg.Row: Draws.constant_row,
+    arg.NextRow: lambda _: lambda p, y: y[p - 1],
+    arg.FirstRows: lambda _: None,
+    arg.OfLastRow: lambda _: None,
     Callable[..., Any]: Draws.formula,
     Theorem: lambda _: None,
 }

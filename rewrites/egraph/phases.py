@@ -17,6 +17,7 @@ from atl.errors import InvalidArgument, brief
 from rewrites.errors import unknown_name
 from rewrites.named_operators import AMOUNTS, MATRIX_OPERATORS, PADS_AND_TRUNCATIONS
 from rewrites.rules import RULES
+from rewrites.rules.bounded import OVER_REALS
 from rewrites.tactics.simplification import OF_ACCESSES
 
 
@@ -188,7 +189,9 @@ def _unused(used: Sequence[DirectedRule]) -> Iterator[DirectedRule]:
             name = rule + sign
             if name in names:
                 continue
-            if name in ANY_TERM:
+            if rule in OVER_REALS:
+                why = "it holds over the real numbers, and an exponential on one side may overflow"
+            elif name in ANY_TERM:
                 why = "it matches every term"
             elif name in UNDERDETERMINED:
                 why = "the matched side does not determine all parameters, and there is no enumerator for them"

@@ -22,9 +22,16 @@ from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
 from rewrites.rule_checking.numbers import decide_in_numbers
-from rewrites.rule_checking.status import PROVED_TEXT, ProofStatus, Status, determine_status, elements_compared
+from rewrites.rule_checking.status import (
+    OVER_THE_REALS,
+    PROVED_TEXT,
+    ProofStatus,
+    Status,
+    determine_status,
+    elements_compared,
+)
 from rewrites.rules import RULES
-from rewrites.rules.bounded import BOUNDED_ONLY
+from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS
 
 SYMBOLS: Final = "max, sqrt, casts and the like are compared on sample numbers only"
 
@@ -72,7 +79,7 @@ def status_text(rule: Rule) -> str:
         return "not checked"
     if rule.name in BOUNDED_ONLY:
         return f"{Status.BOUNDED}: exhausted at small sizes for {elements_compared(rule)}; {BOUNDED_ONLY[rule.name]}"
-    return PROVED_TEXT
+    return f"{PROVED_TEXT}; {OVER_THE_REALS}" if rule.name in OVER_REALS else PROVED_TEXT
 
 
 def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:

@@ -12,6 +12,8 @@ from enum import IntEnum
 from typing import Final, assert_never
 
 from atl.core.dtypes import is_integer
+from atl.core.terms import Unary
+from atl.core.traversal import subterms
 from rewrites.rule import Rule
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, has_recurrences
 from rewrites.rule_checking.samples import sample
@@ -36,6 +38,7 @@ class Status(IntEnum):
         return self.name.lower()
 
 
+OVER_THE_REALS: Final = "over the real numbers, where exp(0) = 1 and exp(a + b) = exp(a) * exp(b) are assumed"
 PROVED_TEXT: Final = f"{Status.PROVED} for all sizes"
 INTEGER_SAMPLES: Final = 60
 """Number of samples that must agree if a rule can have integer elements: integers differ only where they wrap."""
@@ -66,10 +69,13 @@ class ProofStatus:
     ranks: frozenset[Ranks] = frozenset()
     tried_on_integers: bool = False
     elements: str = ALL_ELEMENTS
+    over_reals: bool = False
+    """Whether the rule has an exponential, of which laws over the real numbers are assumed."""
 
     def __str__(self) -> str:
         """Return the status in words."""
-        return f"{self._text()}{FLOATS_ONLY if self.integer_counterexample else ''}"
+        reals = f"; {OVER_THE_REALS}" if self.over_reals and self.status >= Status.BOUNDED else ""
+        return f"{self._text()}{reals}{FLOATS_ONLY if self.integer_counterexample else ''}"
 
     def _text(self) -> str:
         window = "every choice" if self.exhaustive else f"{self.cases} choices"
@@ -89,6 +95,12 @@ class ProofStatus:
 def elements_compared(rule: Rule) -> str:
     """Return the elements for which the sides of a rule are compared at small sizes, in words."""
     return RANDOM_ELEMENTS if any(map(has_recurrences, rule.statements.values())) else ALL_ELEMENTS
+
+
+def _has_exponentials(rule: Rule) -> bool:
+    """Return whether a side of the rule has an exponential."""
+    sides = (side for stated in rule.statements.values() for side in (stated.lhs, stated.rhs))
+    return any(isinstance(at, Unary) and at.op == "exp" for side in sides for at in subterms(side))
 
 
 def _names_integers(rule: Rule) -> bool:
@@ -114,7 +126,7 @@ def determine_status(rule: Rule, cases: int = CASES) -> ProofStatus:
         ranks = frozenset(floats.ranks | integers.ranks | verdict.ranks)
         return ProofStatus(
             status, verdict.decided, verdict.exhaustive, reason, counterexample, integers.counterexample, ranks,
-            integers.decided >= MIN_INTEGER_SAMPLES, elements_compared(rule),
+            integers.decided >= MIN_INTEGER_SAMPLES, elements_compared(rule), _has_exponentials(rule),
         )  # fmt: skip
 
     if verdict.counterexample is not None:

@@ -360,6 +360,8 @@ def _unary(op: UnaryOp, dtype: str | None, x: Poly) -> Poly:
             return -x
         case "invert" if dtype == BOOL:
             return values.ONE - values.truth(x)
+        case "exp":
+            return values.by_cases(values.exponential, x)
         case _:
             return values.by_cases(lambda at: at if at.zero and op in ZERO_AT_ZERO else _opaque(op, at), x)
 

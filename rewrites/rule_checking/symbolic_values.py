@@ -122,7 +122,20 @@ def _times(left: Monomial, right: Monomial) -> Monomial:
     powers = dict(left)
     for atom, power in right:
         powers[atom] = 1 if is_test(atom) else powers.get(atom, 0) + power
+        if isinstance(atom, Operation) and atom.op == EXP:
+            _cancel(powers, atom)
     return frozenset(powers.items())
+
+
+def _cancel(powers: dict[Atom, int], one: Operation) -> None:
+    """Remove exp(x) * exp(-x) = 1 from a product."""
+    (operand,) = one.operands
+    other = Operation(EXP, frozenset((-operand,)))
+    common = min(powers[one], powers.get(other, 0))
+    for each in (one, other) if common else ():
+        powers[each] -= common
+        if not powers[each]:
+            del powers[each]
 
 
 ZERO = poly({})
@@ -139,6 +152,24 @@ ONE = constant(1)
 def atom(of: Atom) -> Poly:
     """Return an atom as a polynomial."""
     return poly({frozenset(((of, 1),)): Fraction(1)})
+
+
+EXP: Final = "exp"
+MOST_FACTORS: Final = 16
+"""Maximum power of a factor in exp(x); a term of x with a larger coefficient is one factor."""
+
+
+def exponential(x: Poly) -> Poly:
+    """Return exp(x) by the laws exp(0) = 1 and exp(a + b) = exp(a) * exp(b): a product with factors for each term.
+
+    These laws, which hold over the real numbers, are assumed. exp(3*a - b/2) is exp(a)^3 * exp(-b/2).
+    """
+    made = ONE
+    for monomial, coefficient in x.terms:
+        power = abs(coefficient.numerator) if abs(coefficient.numerator) <= MOST_FACTORS else 1
+        factor = Operation(EXP, frozenset((poly({monomial: coefficient / power}),)))
+        made = made * poly({frozenset(((factor, power),)): Fraction(1)})
+    return made
 
 
 TESTS: Final = ("> 0", "= 0", "true")
@@ -287,6 +318,9 @@ def _mapped_atom(part: Atom, leaf: Callable[[Leaf], Index]) -> Poly:
             return atom(Given(name, tuple(map(moved, at)), made, bound))
         case Bracket(literal):
             return bracket(substitute(literal, leaf))
+        case Operation("exp", operands):
+            (operand,) = operands
+            return exponential(mapped(operand, leaf))
         case Operation(op, operands):
             return atom(Operation(op, frozenset(mapped(operand, leaf) for operand in operands)))
         case Fold(monoid, extent, variable, body):

@@ -12,6 +12,7 @@ from rewrites.rules import (
     access,
     choices,
     definitions,
+    exponentials,
     guards,
     indices,
     lets,
@@ -54,6 +55,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         recurrences,
         indices,
         scalars,
+        exponentials,
         normalisation,
     )
 )

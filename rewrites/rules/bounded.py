@@ -1,7 +1,8 @@
-"""Rules of the catalogue that are not proved for all sizes. A test compares this list with what is proved.
+"""Rules of the catalogue that are not proved for all sizes, and rules that hold over the real numbers only.
 
 Every rule holds in random samples (tested) and, for all element values, at every size and index of a small window
-(bounded). All rules but those listed here are proved for all sizes as well.
+(bounded). All rules but those in `BOUNDED_ONLY` are proved for all sizes as well. Tests compare both lists with what is
+proved.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ BOUNDED_ONLY: Final[dict[str, str]] = {
     "sum_restrict": "an induction on b needs the delta rule within its step",
 }  # fmt: skip
 """The rules that are bounded but not proved, and the reason."""
+
+OVER_REALS: Final = frozenset({"exp_add", "exp_rescale", "sum_exp_rescale", "weighted_sum_exp_rescale"})
+"""The rules whose proofs assume exp(0) = 1 and exp(a + b) = exp(a) * exp(b), which hold over the real numbers."""
 
 
 def status_name(name: str) -> str:

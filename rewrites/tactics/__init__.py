@@ -42,6 +42,7 @@ class Tactics:
     pad = borders.pad
     pad_rows = gpu.pad_rows
     parallelize = loop_marks.parallelize
+    recur = recurrences.recur
     rename = annotations.rename
     reorder = reordering.reorder
     simpl_guard = simplification.simpl_guard

@@ -1,23 +1,30 @@
-"""Recurrences: closed forms of their rows, proved by induction."""
+"""Recurrences: closed forms of their rows, proved by induction, in both directions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
-from atl.core.substitution import free_positions
-from atl.core.terms import MONOIDS, Expr, Gen, Rec, Reduce
+from atl.core.index import ONE, ZERO, Bound, Index, Leaf, bound, index, map_leaves
+from atl.core.substitution import free_positions, types_around
+from atl.core.terms import MONOIDS, Expr, Gen, Let, Rec, Reduce, Type, rows_before
+from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, brief
+from atl.surface.operators import parameters
 from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import Target, every
+from rewrites.cursors.targets import Target, every, one
 from rewrites.derivation import Derivation, argument_of
+from rewrites.egraph.equality import replace_at
 from rewrites.errors import DoesNotApply, NotATheorem, NotFound
 from rewrites.induction import ROWS, Goal, arguments_for
 from rewrites.kernel import Theorem, reflexivity, symmetry, transitivity
-from rewrites.rule_arguments import Argument, Function
+from rewrites.rule_arguments import Argument, Function, Parameter, abstracted, of_indices, substituted
 from rewrites.tactics import arg
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
+from rewrites.tactics.storage.binding import check_name
 from rewrites.tactics.tactic import tactic
 
 ONE_TERM: Final = (
@@ -27,7 +34,9 @@ ONE_TERM: Final = (
     *(f"{monoid}_{of}" for monoid in MONOIDS for of in ("one", "empty")),
 )
 """Rules for loops without iterations, and for those of one iteration."""
-MOST_SWEEPS: Final = 10
+RESCALED: Final = ("sum_exp_rescale", "weighted_sum_exp_rescale")
+"""Rules by which a step changes what was subtracted in earlier exponents."""
+MOST_SWEEPS: Final = 20
 
 
 @tactic
@@ -66,6 +75,138 @@ def induct(
     name = cursor.term.name
     work.induction(cursor.path, arguments, *proved)
     work.rename(cursor.path, name)
+
+
+@tactic
+def recur(
+    work: Derivation,
+    what: arg.Term,
+    rows: arg.Rows,
+    formula: arg.Row,
+    step: arg.NextRow,
+    *,
+    result: arg.OfLastRow = None,
+    first: arg.Rows = 1,
+    start: arg.FirstRows = None,
+    name: arg.NewName = "y",
+    lemma: Theorem | None = None,
+) -> None:
+    """Compute a term by a recurrence, the inverse of `induct`: f(n - 1) → (rec[k <= p < n] y … in step(p, y))[n - 1].
+
+    Row p of the recurrence is formula(p). The `first` rows are computed by start(p), by default the formula, and row p
+    after them by step(p, y) from the p rows before. With `result`, a function of the last row, the term is
+    result(f(n - 1)). A further parameter of a function that has the name of a loop or let around the term is its index
+    or tensor.
+
+    It is proved that the term is the result, that start(p) equals f(p), and that step(p, ⊞[q < p] f(q)) equals f(p).
+    Where the search does not find the last proof, pass it as `lemma`, as for `induct`. Raises `NotFound` with the
+    equation.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32 given 1 <= n := Σ[i < n] x[i]"))
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> s.recur("Σ[i < n] _", n, lambda p: atl.sum(p + 1, lambda i: x[i]), lambda p, y: y[p - 1] + x[p])
+    f (x : float32[n]) : float32
+        given 1 <= n :=
+      (rec[1 <= p < n] y from ⊞[p < 1] Σ[i < p + 1] x[i] in y[p - 1] + x[p])[n - 1]
+    """
+    check_name(name)
+    cursor = one(work.goal, what)
+    many, few = (_index_at(work, cursor, label, value) for label, value in (("rows", rows), ("first", first)))
+    of_row = _function_at(cursor, "formula", formula, of_indices(1))
+    last = substituted(of_row.body, (many - 1,), ())
+    assert isinstance(last, Expr)
+    path = cursor.path
+    if result is not None:
+        of_last = _function_at(cursor, "result", result, (last.type,))
+        assert isinstance(of_last.body, Expr)
+        _show_as(work, path, substituted(of_last.body, (), (last,)))
+        work.apply(work.rule("unfold_let"), path, {"x": last, "e": of_last}, reverse=True)
+        work.rename(path, "last")
+        path = (*path, 0)
+    else:
+        _show_as(work, path, last)
+    work.apply(work.rule("get_gen"), path, {"lo": ZERO, "hi": many, "e": of_row, "k": many - 1}, reverse=True)
+    path = (*path, 0)
+    of_start = of_row if start is None else _function_at(cursor, "start", start, of_indices(1))
+    assert isinstance(of_start.body, Expr)
+    begin = Gen(ZERO, few, of_start.body, "p")
+    of_step = _function_at(cursor, "step", step, ("index", rows_before(begin.type, bound(0), 1)))
+    arguments: dict[str, Argument] = {"hi": many, "x": begin, "e": of_step, "f": of_row}
+    base, following = kernel.induction_goals(work.theorem, path, arguments)
+    proofs = (
+        _proved("base", base, work),
+        _proved("step", following, work) if lemma is None else _checked("lemma", following, lemma),
+    )
+    work.induction(path, arguments, *proofs, reverse=True)
+    work.rename(path, "p")
+    work.rename(path, name, binder=1)
+
+
+def _index_at(work: Derivation, cursor: Cursor, name: str, value: object) -> Index:
+    """Return an index that is passed as a number, a size, an expression or a string."""
+    made = work.settled({name: argument_of(name, ROWS.metavariables["hi"], value)}, cursor.path)[name]
+    assert isinstance(made, Index)
+    return made
+
+
+def _function_at(cursor: Cursor, what: str, function: object, own: tuple[Parameter, ...]) -> Function:
+    """Return a user's function at a place. After its own parameters, it may name loops and lets around the place."""
+    if isinstance(function, Function) and function.parameters == own:
+        return function
+    if not callable(function):
+        raise InvalidArgument(f"{what}={brief(function)}", required="a function")
+    indices, tensors = cursor.names.indices, cursor.names.tensors
+    around = [*indices, *tensors]
+    named = parameters(function)[0][len(own) :]
+    unknown = [each for each in named if each not in around]
+    if unknown or len(parameters(function)[0]) < len(own):
+        raise InvalidArgument(
+            f"{what} has the parameter {unknown[0]}, which is not a loop or let around the term"
+            if unknown
+            else f"{what} has too few parameters",
+            required=f"{len(own)} parameter{'s' * (len(own) > 1)}, and then names out of {', '.join(around) or 'none'}",
+        )
+    spine = [(above.term, below.path[-1]) for above, below in zip(cursor.spine(), cursor.spine()[1:], strict=False)]
+    types = types_around(spine, len(tensors))
+    count = sum(parameter == "index" for parameter in own)
+
+    def under_own(of: Type) -> Type:
+        return Type(of.dtype, tuple(map_leaves(e, lambda leaf: _lifted(leaf, count)) for e in of.shape))
+
+    outer: tuple[Parameter, ...] = (*of_indices(len(indices)), *map(under_own, types))
+    at = {name: position for position, name in enumerate(around)}
+
+    def call(*given: object) -> object:
+        return function(*given[len(outer) :], *(given[at[name]] for name in named))
+
+    return Function(own, abstracted((*outer, *own), call).body)
+
+
+def _lifted(leaf: Leaf, by: int) -> Index:
+    return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
+
+
+def _show_as(work: Derivation, path: Path, wanted: Expr) -> None:
+    """Rewrite a term to one with the same simplified form. Raises `NotFound`."""
+    if work.term(path) == wanted:
+        return
+    goal = work.goal
+    other = Derivation(reflexivity(replace(goal, body=replace_at(goal.body, path, wanted))), work.rules)
+    for side in (work, other):
+        _simplify(side, path)
+    if work.term(path) != other.term(path):
+        raise NotFound(
+            "the term is not the result of the last row",
+            left=str(work.goal),
+            right=str(other.goal),
+            difference="",
+            required="equal simplified forms",
+            numbers={},
+            suggestions=(),
+        )
+    for taken in symmetry(other.theorem).steps:
+        work.theorems.append(kernel.replay(work.theorem, taken))
 
 
 def induction_goals(work: Derivation, rows: Target, formula: Callable[..., Any]) -> tuple[Goal, Goal]:
@@ -107,10 +248,16 @@ def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
     from rewrites.egraph.equality import LIMIT, prove_equal
 
     left, right = (Derivation(reflexivity(side), work.rules) for side in (goal.lhs, goal.rhs))
+    if left.goal.body == right.goal.body:
+        return left.theorem
     for side in (left, right):
         _simplify(side)
-    _peel(right)
-    _simplify(right)
+    if left.goal.body != right.goal.body:
+        _peel(right, goal.row if name == "step" else None)
+        for side in (left, right):
+            _simplify(side)
+            side.sweep(side.known([f"{monoid}_rebase" for monoid in MONOIDS]), where=partial(_is_shifted, side))
+            side.sweep(side.known(RESCALED))
     if left.goal.body != right.goal.body:
         try:
             prove_equal(left, right.goal, LIMIT)
@@ -119,15 +266,26 @@ def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
     return transitivity(left.theorem, symmetry(right.theorem))
 
 
-def _simplify(work: Derivation) -> None:
-    """Compute elements of generations, and loops of one iteration."""
+def _simplify(work: Derivation, below: Path = ()) -> None:
+    """Compute elements of generations, and loops of one iteration. Then inline the innermost lets, and start again."""
     for _ in range(MOST_SWEEPS):
         before = work.taken
-        reduce_accesses(work)
-        work.sweep(work.known(ONE_TERM), where=lambda path: not _is_constant(work.term(path)))
-        simplify_guards(work)
+        reduce_accesses(work, below)
+        work.sweep(work.known(ONE_TERM), below, where=lambda path: not _is_constant(work.term(path)))
+        simplify_guards(work, below)
+        work.sweep(work.known(["unfold_let"]), below, where=lambda path: not _contains_let(work.term(path)))
         if work.taken == before:
             return
+
+
+def _is_shifted(work: Derivation, path: Path) -> bool:
+    """Return whether this is a fold whose index does not start from zero."""
+    term = work.term(path)
+    return isinstance(term, Reduce) and term.low != ZERO
+
+
+def _contains_let(term: Expr) -> bool:
+    return any(isinstance(at, Let) for child in children(term) for at in subterms(child.expr))
 
 
 def _is_constant(term: Expr) -> bool:
@@ -135,12 +293,18 @@ def _is_constant(term: Expr) -> bool:
     return isinstance(term, Gen) and 0 not in free_positions(term.body)[0]
 
 
-def _peel(work: Derivation) -> None:
-    """Split the last term off each sum whose extent grows with the row."""
+def _peel(work: Derivation, row: Index | None) -> None:
+    """Split the terms off each fold that it does not have in the row before; without rows, the last term."""
+
+    def before(leaf: Leaf) -> Index:
+        return index(leaf) - ONE if index(leaf) == row else index(leaf)
+
     for cursor in list(work.cursors()):
         term = cursor.term
         if isinstance(term, Reduce) and term.high.constant is None:
-            work.attempt(f"split_{term.monoid}", cursor.path, k=term.high - 1)
+            k = term.high - ONE if row is None else map_leaves(term.high, before)
+            if k != term.high:
+                work.attempt(f"split_{term.monoid}", cursor.path, k=k)
 
 
 def _open(name: str, goal: Goal, error: ATLError) -> NotFound:
