@@ -13,6 +13,7 @@ from rewrites.tactics import (
     recurrences,
     simplification,
     time_tiling,
+    wavefronts,
 )
 from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling
 from rewrites.tactics.reindexing import reordering, storing
@@ -57,6 +58,7 @@ class Tactics:
     unroll = loop_marks.unroll
     unroll_and_jam = loop_marks.unroll_and_jam
     vectorize = loop_marks.vectorize
+    wavefront = wavefronts.wavefront
 
 
 TACTICS: Final[Mapping[str, Tactic[Any]]] = {
