@@ -53,12 +53,14 @@ NEXT: Final[Rule] = rec_induction_step
 class Goal:
     """An equation between two programs, with the same inputs and assumptions, that an induction needs.
 
-    `indices` are the sizes in place of the indices that are bound around the recurrence, and `row` that of the row.
+    `indices` and `tensors` are the sizes and inputs in place of the indices and tensors that are bound around the
+    recurrence, and `row` is the size in place of the index of the row.
     """
 
     lhs: Program
     rhs: Program
     indices: tuple[IndexOf, ...]
+    tensors: tuple[Expr, ...]
     row: IndexOf
 
 
@@ -101,7 +103,7 @@ def goals(program: Program, scope: Scope, tensors: Sequence[Type], arguments: Ar
         assumed = tuple(dict.fromkeys((*facts, *premises)))
         sides = (substituted(side, indices, bound_tensors) for side in (made.lhs, made.rhs))
         lhs, rhs = (Program(f"{program.name}_{name}", (*program.inputs, *arrays), each, assumed) for each in sides)
-        return Goal(lhs, rhs, indices, p)
+        return Goal(lhs, rhs, indices, bound_tensors, p)
 
     return goal("base", FIRST, {name: arguments[name] for name in FIRST.metavariables}), goal(
         "step", NEXT, {**arguments, "p": p}

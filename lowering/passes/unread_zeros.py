@@ -150,11 +150,9 @@ def _stores(
 
 def _guard(value: ln.ScalarExpr) -> tuple[Predicate, ln.ScalarExpr] | None:
     """Return the condition and the value of a choice between a value and zero."""
-    match value:
-        case ln.Choose(predicate, inner, ln.Number(zero)) if zero == 0:
-            return predicate, inner
-        case _:
-            return None
+    if isinstance(value, ln.Choose) and isinstance(value.right, ln.Number) and value.right.value == 0:
+        return value.predicate, value.left
+    return None
 
 
 def _without_zeros(block: ln.Block, buffer: ln.Buffer) -> ln.Block:

@@ -21,6 +21,7 @@ from lowering.passes import (
     splitting,
     storage_folding,
     stores,
+    unread_zeros,
 )
 from proofs_tests.nests.by_hand import k
 
@@ -91,6 +92,10 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
         "a hoisted buffer is not cleared in its loop": (
             "_in_loop", lambda *given: [s for s in IN_LOOP(*given) if not isinstance(s, ln.Clear)]
         ),
+    }),
+    (unread_zeros.without_unread_zeros, unread_zeros, {
+        "every element that is read is assumed to be stored": ("proves", lambda *_: True),
+        "zeros are dropped without a look at the reads": ("_is_stored", lambda *_: True),
     }),
     (recurrences.with_kept_rows, recurrences, {
         "every recurrence is computed in place": ("find_overwritten_read", lambda *_: None),

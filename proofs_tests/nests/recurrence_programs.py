@@ -98,6 +98,37 @@ def shortest_paths() -> Program:
     return atl.program("shortest", [A], iterate(n, A, step))
 
 
+def windows(steps: int) -> Program:
+    """Return a program that makes some steps in overlapping windows, which shrink by one element on both sides."""
+    size = 2 + 2 * steps
+
+    def tile(t: IndexExpr) -> Tensor:
+        def inside(q: IndexExpr, row: IndexExpr | int) -> Any:
+            return (row <= q) & (q < size - row) & (steps <= 2 * t + q) & (2 * t + q - steps < n)
+
+        first = gen(size, lambda q: atl.guard(inside(q, 0), a[2 * t + q - steps]))
+
+        def step(s: IndexExpr, u: Tensor) -> Tensor:
+            def cell(q: IndexExpr) -> Tensor:
+                is_at_border = (2 * t + q == steps) | (2 * t + q == n + steps - 1)
+                return atl.guard(inside(q, s + 1), select(is_at_border, u[q], u[q - 1] + 2 * u[q + 1]))
+
+            return gen(size, cell)
+
+        return gen(2, lambda q: atl.guard(2 * t + q < n, iterate(steps, first, step)[q + steps]))
+
+    return atl.program("windows", [a], gen(atl.ceildiv(n, 2), tile))
+
+
+def padding_read() -> Program:
+    """Return a program that adds the padding at the end of the row before, in the iterations of a loop."""
+
+    def row(_: IndexExpr, u: Tensor) -> Tensor:
+        return gen(n, lambda i: atl.guard(i < n - 1, select(i >= 1, u[i - 1] + 2 * u[i + 1], u[i])))
+
+    return atl.program("padding_read", [a], gen(2, lambda _: iterate(T, a, row)))
+
+
 def recurrence_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]]:
     """Yield calls of nests that keep two rows, three rows, and one row in place."""
     numbers = np.random.default_rng(3)
@@ -110,6 +141,9 @@ def recurrence_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[st
         retreat(),
         reversal(),
         shortest_paths(),
+        windows(3),
+        windows(2),
+        padding_read(),
     )
     for program in programs:
         for size, steps in ((3, 0), (4, 1), (5, 3), *([(1, 2)] if "m" in program.sizes else [])):

@@ -14,6 +14,7 @@ from rewrites.tactics import (
     row_blocks,
     simplification,
     time_tiling,
+    wavefronts,
 )
 from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling
 from rewrites.tactics.reindexing import reordering, storing
@@ -60,6 +61,7 @@ class Tactics:
     unroll = loop_marks.unroll
     unroll_and_jam = loop_marks.unroll_and_jam
     vectorize = loop_marks.vectorize
+    wavefront = wavefronts.wavefront
 
 
 TACTICS: Final[Mapping[str, Tactic[Any]]] = {

@@ -30,6 +30,7 @@ from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import every
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, PremiseFailed
+from rewrites.induction import Goal
 from rewrites.kernel import reflexivity, symmetry
 from rewrites.rule_arguments import Argument, Function, Parameter, substituted
 from rewrites.tactics import arg
@@ -106,18 +107,20 @@ class _Dimension:
         return conjunction((shrunk, within(ZERO, origin + at, self.extent)))
 
 
-def _generation(extent: Index, name: str, body: Callable[[Index], Expr]) -> Expr:
+def generation(extent: Index, name: str, body: Callable[[Index], Expr]) -> Expr:
+    """Return the generation of `extent` elements, each a function of its index."""
     variable = Var(next(fresh_uid), name)
     return Gen(ZERO, extent, close(body(index(variable)), variable), name)
 
 
-def _function(body: Callable[[Index], Expr], around: Sequence[Index] = ()) -> Function:
+def function(body: Callable[[Index], Expr], around: Sequence[Index] = ()) -> Function:
     """Return a function of an index, at a place with these variables of indices."""
     variable = Var(next(fresh_uid), "r")
-    return Function(INDEX, close(_closed(body(index(variable)), around), variable))
+    return Function(INDEX, close(closed_term(body(index(variable)), around), variable))
 
 
-def _closed(term: Expr, around: Sequence[Index]) -> Expr:
+def closed_term(term: Expr, around: Sequence[Index]) -> Expr:
+    """Return a term at a place with these variables of indices, outermost first."""
     for variable in around:
         assert isinstance(variable.atom, Var)
         term = close(term, variable.atom)
@@ -130,7 +133,7 @@ def _element(tensor: Expr, *at: Index) -> Expr:
     return tensor
 
 
-def _read(term: Expr) -> tuple[Expr, list[Index]]:
+def element_read(term: Expr) -> tuple[Expr, list[Index]]:
     """Return the tensor of nested accesses, and the indices, outermost dimension first."""
     at: list[Index] = []
     while isinstance(term, Access):
@@ -187,7 +190,7 @@ class _Steps:
         tiled = (0,) * len(widths)
         radii = [0] * len(widths)
         for read in self.reads(step, tiled):
-            _, at = _read(read.term)
+            _, at = element_read(read.term)
             for dimension, name in enumerate(widths):
                 position = at[1 + dimension] if len(at) > dimension + 1 else None
                 loop = read.scope.indices[dimension]
@@ -233,7 +236,7 @@ class _Steps:
         left = [work.cursor(path)]
         while left:
             cursor = left.pop()
-            tensor, at = _read(cursor.term)
+            tensor, at = element_read(cursor.term)
             if at and tensor == self.rec:
                 yield cursor
             elif cursor.term != self.rec:
@@ -248,21 +251,21 @@ class _Steps:
         done = blocks * self.k
         if proves(scope.facts, equal(self.last, done)):
             if done != self.last:
-                given: dict[str, Argument] = {"a": self.last, "b": done, "e": _function(self.state)}
+                given: dict[str, Argument] = {"a": self.last, "b": done, "e": function(self.state)}
                 work.apply(work.rule("equal_index"), self.path, given)
             return self.path
         rest = simplify(scope.facts, self.last - done)
-        formula = _function(lambda r: self.state(done + r))
+        formula = function(lambda r: self.state(done + r))
         arguments: dict[str, Argument] = {"lo": ZERO, "hi": rest + 1, "e": formula, "k": rest}
         work.apply(work.rule("get_gen"), self.path, arguments, reverse=True)
         rows = (*self.path, 0)
 
-        def unfold(step: Derivation, before: Expr, row: Index, _: Sequence[Index]) -> None:
+        def unfold(step: Derivation, before: Gen, _: Goal) -> None:
             self.unfold(step, ())
-            self.through_rows(step, before, row)
+            self.through_rows(step, before)
 
-        first = _generation(ONE, "s", lambda _: self.state(done))
-        _as_recurrence(work, rows, first, unfold, self.rec.name, self.rec.rows)
+        first = generation(ONE, "s", lambda _: self.state(done))
+        as_recurrence(work, rows, first, unfold, self.rec.name, self.rec.rows)
         return (*rows, 0, 0)
 
     def tile_blocks(self, work: Derivation, path: Path) -> None:
@@ -270,22 +273,22 @@ class _Steps:
         term = work.term(path)
         assert isinstance(term, Access)
         blocks = floordiv(term.index, constant(self.k), positive=True)
-        formula = _function(lambda b: self.state(b * self.k))
+        formula = function(lambda b: self.state(b * self.k))
         arguments: dict[str, Argument] = {"lo": ZERO, "hi": blocks + 1, "e": formula, "k": blocks}
         work.apply(work.rule("get_gen"), path, arguments, reverse=True)
 
-        def unfold(step: Derivation, before: Expr, row: Index, _: Sequence[Index]) -> None:
-            self.tile_block(step, (row - 1) * self.k)
-            self.through_rows(step, before, row)
+        def unfold(step: Derivation, before: Gen, goal: Goal) -> None:
+            self.tile_block(step, (goal.row - 1) * self.k)
+            self.through_rows(step, before)
 
-        _as_recurrence(work, (*path, 0), self.rec.init, unfold, "b", self.rec.rows)
+        as_recurrence(work, (*path, 0), self.rec.init, unfold, "b", self.rec.rows)
 
-    def through_rows(self, work: Derivation, rows: Expr, row: Index) -> None:
+    def through_rows(self, work: Derivation, rows: Gen) -> None:
         """Read each state through the generation of the states before a row, of which it is the last one."""
-        assert isinstance(rows, Gen)
+        row = rows.high
         arguments: dict[str, Argument] = {"lo": ZERO, "hi": row, "e": Function(INDEX, rows.body), "k": row - 1}
         for read in list(self.reads(work, ())):
-            path = read.path + (0,) * (len(_read(read.term)[1]) - 1)
+            path = read.path + (0,) * (len(element_read(read.term)[1]) - 1)
             work.apply(work.rule("get_gen"), path, arguments, reverse=True)
 
     # -- one block ----------------------------------------------------------------------------------------------------
@@ -312,16 +315,16 @@ class _Steps:
         bind(work, above, window[len(above) :], "w")
         value = (*above, 0)
 
-        def unfold(step: Derivation, _: Expr, row: Index, indices: Sequence[Index]) -> None:
+        def unfold(step: Derivation, _: Gen, goal: Goal) -> None:
             inner: Path = (0,) * (count + 1)
             self.unfold(step, inner)
-            here = [d.origin(at) for d, at in zip(self.dimensions, indices[-count:], strict=True)]
+            here = [d.origin(at) for d, at in zip(self.dimensions, goal.indices[-count:], strict=True)]
             for at in [cursor.path for cursor in self.reads(step, inner)]:
-                self.through_window(step, step.cursor(at), here, before, row - 1, row)
+                self.through_window(step, step.cursor(at), here, before, goal.row - 1, goal.row)
 
-        first = _generation(ONE, "s", lambda _: self.window(before, ZERO, origins))
+        first = generation(ONE, "s", lambda _: self.window(before, ZERO, origins))
         around = work.cursor(above).scope.indices
-        _as_recurrence(work, value, _closed(first, around), unfold, "r", "w")
+        as_recurrence(work, value, closed_term(first, around), unfold, "r", "w")
 
     def window(self, before: Index, row: Index, origins: Sequence[Index]) -> Expr:
         """Return row `row` of the window at these origins: what it contains of the state after that many steps."""
@@ -329,7 +332,7 @@ class _Steps:
         def part(dimension: int, at: tuple[Index, ...]) -> Expr:
             if dimension < len(self.dimensions):
                 d = self.dimensions[dimension]
-                return _generation(d.size, d.name, lambda q: part(dimension + 1, (*at, q)))
+                return generation(d.size, d.name, lambda q: part(dimension + 1, (*at, q)))
             return self.in_window(before, row, origins, at)
 
         return part(0, ())
@@ -350,12 +353,12 @@ class _Steps:
         U(before + row)[j]  →  (⊞[r < rows] window(r))[row][j - origin]. Returns the path of the generation.
         """
         count = len(self.dimensions)
-        _, indices = _read(read.term)
+        _, indices = element_read(read.term)
         path = read.path + (0,) * (len(indices) - 1 - count)
         scope = work.cursor(path).scope
         positions = [scope.index(j) - origin for j, origin in zip(indices[1 : count + 1], origins, strict=True)]
         around = scope.indices
-        made = _closed(self.in_window(before, row, origins, positions), around)
+        made = closed_term(self.in_window(before, row, origins, positions), around)
         assert isinstance(made, Guard)
         try:
             work.apply(work.rule("guard_true"), path, {"p": made.predicate, "e": made.body}, reverse=True)
@@ -375,14 +378,14 @@ class _Steps:
                     if len(at) == count:
                         return self.in_window(before, row, origins, at)
                     of = self.dimensions[len(at)]
-                    return _generation(of.size, of.name, lambda q: inner((*at, q)))
+                    return generation(of.size, of.name, lambda q: inner((*at, q)))
 
                 return inner((*positions[:dimension], q))
 
             arguments: dict[str, Argument] = {
                 "lo": ZERO,
                 "hi": d.size,
-                "e": _function(part, around),
+                "e": function(part, around),
                 "k": closed(positions[dimension], scope),
             }
             work.apply(work.rule("get_gen"), path, arguments, reverse=True)
@@ -391,7 +394,7 @@ class _Steps:
         arguments = {
             "lo": ZERO,
             "hi": closed(rows, scope),
-            "e": _function(lambda r: self.window(before, r, origins), around),
+            "e": function(lambda r: self.window(before, r, origins), around),
             "k": closed(row, scope),
         }
         work.apply(work.rule("get_gen"), path, arguments, reverse=True)
@@ -428,7 +431,7 @@ def _last_state(work: Derivation, state: arg.Recurrence) -> Cursor:
             required="an iteration from one state: atl.iterate(T, x, step)",
         )
     body = cursor.child(1)
-    for path, row in _rows_read(rec.body, (), 0, 0):
+    for path, row in _rowselement_read(rec.body, (), 0, 0):
         if row is None or row != bound(0) - 1:
             raise DoesNotApply(
                 f"row {rec.name} of {rec.rows} reads {text_at(work.goal, (*body.path, *path))}",
@@ -438,7 +441,7 @@ def _last_state(work: Derivation, state: arg.Recurrence) -> Cursor:
     return above
 
 
-def _rows_read(term: Expr, path: Path, indices: int, tensors: int) -> Iterator[tuple[Path, Index | None]]:
+def _rowselement_read(term: Expr, path: Path, indices: int, tensors: int) -> Iterator[tuple[Path, Index | None]]:
     """Yield the accesses of a step to earlier rows with the row, or None where the whole tensor is used."""
     if isinstance(term, Access) and isinstance(term.tensor, Local) and term.tensor.position == tensors:
         yield path, shift(term.index, -indices) if indices else term.index
@@ -446,17 +449,17 @@ def _rows_read(term: Expr, path: Path, indices: int, tensors: int) -> Iterator[t
     if isinstance(term, Local) and term.position == tensors:
         yield path, None
     for position, child in enumerate(children(term)):
-        yield from _rows_read(child.expr, (*path, position), indices + child.indices, tensors + child.tensors)
+        yield from _rowselement_read(child.expr, (*path, position), indices + child.indices, tensors + child.tensors)
 
 
-Unfold = Callable[[Derivation, Expr, Index, Sequence[Index]], None]
+Unfold = Callable[[Derivation, Gen, Goal], None]
 
 
-def _as_recurrence(work: Derivation, path: Path, first: Expr, unfold: Unfold, name: str, rows: str) -> None:
+def as_recurrence(work: Derivation, path: Path, first: Expr, unfold: Unfold, name: str, rows: str) -> None:
     """Replace a generation of rows by a recurrence, by induction: ⊞[p < n] f(p) → rec[1 <= p < n] y from first in ….
 
     `unfold` rewrites row p of the formula until it contains the generation of the rows before. Its arguments are the
-    derivation, that generation, p, and the sizes in place of the indices around.
+    derivation, that generation, and the goal, which has p and what takes the place of the variables around.
     """
     gen = work.term(path)
     assert isinstance(gen, Gen)
@@ -468,11 +471,15 @@ def _as_recurrence(work: Derivation, path: Path, first: Expr, unfold: Unfold, na
 
     _, goal = kernel.induction_goals(work.theorem, path, arguments(shift_term(gen.body, 0, 1)))
     step = Derivation(reflexivity(goal.rhs), work.rules)
-    opened = substituted(gen, goal.indices, ())
+    opened = substituted(gen, goal.indices, goal.tensors)
     assert isinstance(opened, Gen)
-    before = Gen(ZERO, goal.row, opened.body, gen.name)
-    unfold(step, before, goal.row, goal.indices)
-    body = abstracted(shift_term(step.goal.body, 0, 1), shift_term(before, 0, 1), 0, 0)
+    before: Expr = Gen(ZERO, goal.row, opened.body, gen.name)
+    assert isinstance(before, Gen)
+    unfold(step, before, goal)
+    body = step.goal.body
+    for tensor in goal.tensors:
+        body, before = (abstracted(shift_term(each, 0, 1), tensor, 0, 0) for each in (body, before))
+    body = abstracted(shift_term(body, 0, 1), shift_term(before, 0, 1), 0, 0)
     places = {at.atom: position for position, at in enumerate(reversed((*goal.indices, goal.row)))}
 
     def on_leaf(leaf: Leaf, depth: int) -> Index:
@@ -481,7 +488,8 @@ def _as_recurrence(work: Derivation, path: Path, first: Expr, unfold: Unfold, na
     given = arguments(transform(body, on_leaf))
     base_goal, _ = kernel.induction_goals(work.theorem, path, given)
     base = Derivation(reflexivity(base_goal.rhs), work.rules)
-    base.attempt("gen_one", ())
+    if not base.attempt("gen_empty", ()):
+        base.attempt("gen_one", ())
     if base.goal.body != base_goal.lhs.body:
         base.rewrite("rec_get_first", (0,))
         base.attempt("get_gen", (0,))
