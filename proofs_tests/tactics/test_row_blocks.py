@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import atl
+from atl.errors import InvalidArgument
 from examples import solvers
 from lowering import lower, print_nest
 from rewrites import reschedule
@@ -81,3 +82,21 @@ def test_first_rows_are_refused() -> None:
     s = reschedule(atl.program("prefix", [x], atl.rec(first, n, lambda p, y: y[p - 1] + x[p])))
     with pytest.raises(DoesNotApply, match="the recurrence begins with 1 rows"):
         s.block_rows("y", 4)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    s = reschedule(solvers.triangular())
+    with pytest.raises(InvalidArgument, match="blocks of 0 rows"):
+        s.block_rows("x", 0)
+    with pytest.raises(InvalidArgument, match="blocks of m rows"):
+        s.block_rows("x", "m")
+    with pytest.raises(DoesNotApply, match="c' is not a recurrence"):
+        s.block_rows("c", 4)
+
+
+@pytest.mark.long
+def test_panels_are_tiled_over_packed_rows() -> None:
+    s = reschedule(solvers.cholesky()).block_rows("r", 32).optimize()
+    assert "let rop := " in str(s.goal)
+    arrays = inputs(s.goal, 45)
+    np.testing.assert_allclose(s.compile()(*arrays), np.linalg.cholesky(*arrays).T, rtol=1e-10, atol=1e-12)
