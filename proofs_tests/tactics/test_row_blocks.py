@@ -10,6 +10,8 @@ import pytest
 import atl
 from atl.errors import InvalidArgument
 from examples import solvers
+from examples.polybench.solvers import cholesky, lu
+from examples.recurrences import prefix_sum
 from lowering import lower, print_nest
 from rewrites import reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -68,6 +70,20 @@ def test_rows_of_each_column_can_be_blocks() -> None:
     s = reschedule(program).block_rows("y", "m")
     array = random.random((7, 3))
     np.testing.assert_allclose(s.compile()(array), atl.evaluate(program, array))
+
+
+def test_elements_within_a_row_can_be_blocks() -> None:
+    """A branch of a selection is computed for a whole block, so its reads are guarded."""
+    program = cholesky()
+    s = reschedule(program).block_rows("r", 4)
+    assert "[k < i] · F" in str(reschedule(lu()).block_rows("f", 4).goal)
+    array = definite(9)
+    np.testing.assert_allclose(s.compile()(array), atl.evaluate(program, array), rtol=1e-12)
+
+
+def test_a_note_says_that_nothing_is_computed_for_a_block() -> None:
+    s = reschedule(prefix_sum()).block_rows("y", 4)
+    assert "nothing is computed for a whole block" in str(s)
 
 
 def test_staging_a_term_of_all_rows() -> None:
