@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from atl.core.substitution import free_positions
-from atl.core.terms import MONOIDS, Expr, Gen, Rec, Reduce
+from atl.core.terms import MONOIDS, Access, Expr, Gen, Rec, Reduce
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
@@ -24,9 +24,10 @@ ONE_TERM: Final = (
     "gen_one",
     "rec_empty",
     "rec_one",
+    "rec_get_first",
     *(f"{monoid}_{of}" for monoid in MONOIDS for of in ("one", "empty")),
 )
-"""Rules for loops without iterations, and for those of one iteration."""
+"""Rules for loops without iterations, for those of one iteration, and for the first rows of recurrences."""
 MOST_SWEEPS: Final = 10
 
 
@@ -43,7 +44,8 @@ def induct(
 
     `rows` names the recurrence or its tensor, and `formula` is a function of an index. Two equations are proved. The
     first rows are those of the formula (`base`), and the body makes row p of the formula from its p rows before
-    (`step`). Where the search finds no proof, pass a theorem with the two sides that `s.induction_goals` returns.
+    (`step`). The formula may contain other recurrences: their row p is computed from the rows before. Where the search
+    finds no proof, pass a theorem with the two sides that `s.induction_goals` returns.
 
     Raises `NotFound` with the equation that was not proved, and with numbers if it is false.
 
@@ -112,11 +114,36 @@ def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
     _peel(right)
     _simplify(right)
     if left.goal.body != right.goal.body:
+        before = left.checkpoint
         try:
             prove_equal(left, right.goal, LIMIT)
         except ATLError as error:
-            raise _open(name, goal, error) from error
+            left.rollback(before)
+            if error.numbers or not _rows_computed(left, right):
+                raise _open(name, goal, error) from error
+            try:
+                prove_equal(left, right.goal, LIMIT)
+            except ATLError:
+                raise _open(name, goal, error) from error
     return transitivity(left.theorem, symmetry(right.theorem))
+
+
+def _rows_computed(left: Derivation, right: Derivation) -> bool:
+    """Compute the rows of other recurrences that the right side reads, by one step; return whether there are any.
+
+    A row that remains is read from a recurrence that ends with it, on both sides.
+    """
+    before = right.taken
+    right.sweep(["rec_get"])
+    if right.taken == before:
+        return False
+    right.sweep(["unfold_let"])
+    for side in (left, right):
+        _simplify(side)
+        for cursor in list(side.cursors()):
+            if isinstance(cursor.term, Access) and isinstance(cursor.term.tensor, Rec):
+                side.attempt("rec_truncate", cursor.path, m=cursor.term.index + 1)
+    return True
 
 
 def _simplify(work: Derivation) -> None:
