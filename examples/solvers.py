@@ -1,7 +1,7 @@
 """Solvers of linear equations, and the blocked algorithms that follow from them.
 
 Each program is a recurrence over rows, as in a textbook. In blocks of rows, the sums over rows of earlier blocks are
-products of matrices, which `optimize` computes in register tiles. `python -m bench triangular cholesky lu` compares
+products of matrices, which `optimize` computes in register tiles. `python -m bench.solvers 1000` compares
 them with SciPy.
 """
 

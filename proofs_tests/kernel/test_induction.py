@@ -216,3 +216,24 @@ def test_theorems_by_hand(proved: Theorem) -> None:
 def test_name_of_something_else_is_refused() -> None:
     with pytest.raises(ATLError, match="'i' is not a recurrence"):
         reschedule(PREFIX).induct("i", prefix_sums)
+
+
+@pytest.mark.long
+def test_linear_recurrence_is_linear_in_its_first_row() -> None:
+    """The formula contains recurrences, of which the proof computes one more row."""
+    a, b, c = (atl.tensor(name, *shape, dtype="float64") for name, shape in (("a", (n,)), ("b", (n,)), ("c", ())))
+
+    def rows(first: Any, added: Callable[[Any], Any]) -> Tensor:
+        return atl.rec(atl.gen(1, lambda i: first), n, lambda p, u: a[p] * u[p - 1] + added(p))
+
+    program = atl.program("linear", [a, b, c], rows(c, lambda p: b[p]))
+    one, zero = (atl.cast("float64", value) for value in (1, 0))
+
+    def formula(p: Any) -> Tensor:
+        factor = atl.rec(atl.gen(1, lambda i: one), n, lambda p, u: a[p] * u[p - 1])
+        return factor[p] * c + rows(zero, lambda p: b[p])[p]
+
+    found = loads(dumps(reschedule(program).induct("u", formula).done()))
+    assert found.rhs.body == atl.program("linear", [a, b, c], atl.gen(n, formula)).body
+    with pytest.raises(NotFound, match="the formula differs from the next row"):
+        reschedule(program).induct("u", lambda p: rows(zero, lambda q: b[q])[p] + c)

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import atl
+from atl.errors import InvalidArgument
 from examples import solvers
+from examples.polybench.solvers import cholesky, lu
+from examples.recurrences import prefix_sum
 from lowering import lower, print_nest
 from rewrites import reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -69,6 +72,20 @@ def test_rows_of_each_column_can_be_blocks() -> None:
     np.testing.assert_allclose(s.compile()(array), atl.evaluate(program, array))
 
 
+def test_elements_within_a_row_can_be_blocks() -> None:
+    """A branch of a selection is computed for a whole block, so its reads are guarded."""
+    program = cholesky()
+    s = reschedule(program).block_rows("r", 4)
+    assert "[k < i] · F" in str(reschedule(lu()).block_rows("f", 4).goal)
+    array = definite(9)
+    np.testing.assert_allclose(s.compile()(array), atl.evaluate(program, array), rtol=1e-12)
+
+
+def test_a_note_says_that_nothing_is_computed_for_a_block() -> None:
+    s = reschedule(prefix_sum()).block_rows("y", 4)
+    assert "nothing is computed for a whole block" in str(s)
+
+
 def test_staging_a_term_of_all_rows() -> None:
     s = reschedule(solvers.triangular()).stage("L[i, i]", name="diagonal")
     assert "let diagonal := ⊞[i < n] L[i, i] in" in str(s.goal)
@@ -81,3 +98,21 @@ def test_first_rows_are_refused() -> None:
     s = reschedule(atl.program("prefix", [x], atl.rec(first, n, lambda p, y: y[p - 1] + x[p])))
     with pytest.raises(DoesNotApply, match="the recurrence begins with 1 rows"):
         s.block_rows("y", 4)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    s = reschedule(solvers.triangular())
+    with pytest.raises(InvalidArgument, match="blocks of 0 rows"):
+        s.block_rows("x", 0)
+    with pytest.raises(InvalidArgument, match="blocks of m rows"):
+        s.block_rows("x", "m")
+    with pytest.raises(DoesNotApply, match="c' is not a recurrence"):
+        s.block_rows("c", 4)
+
+
+@pytest.mark.long
+def test_panels_are_tiled_over_packed_rows() -> None:
+    s = reschedule(solvers.cholesky()).block_rows("r", 32).optimize()
+    assert "let rop := " in str(s.goal)
+    arrays = inputs(s.goal, 45)
+    np.testing.assert_allclose(s.compile()(*arrays), np.linalg.cholesky(*arrays).T, rtol=1e-10, atol=1e-12)

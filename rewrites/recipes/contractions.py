@@ -192,21 +192,44 @@ class Tiling:
         Windows are copied with their border, others in the order of reading. An operand without reuse is copied only if
         it is not read along its rows.
         """
+        names = [read.name for read in self.found.reads]
         for read in {read.name: read for read in self.found.moving}.values():
-            around = self.loops_around_tile(read.name)
-            reusing = next((k for k, each in enumerate(around) if not each.depends), None)
             straight = read.factor(column) == 1
+            nth = self.moving_read(read.name) if straight and names.count(read.name) > 1 else None
+            around = self.loops_around_tile(read.name, nth)
+            reusing = next((k for k, each in enumerate(around) if not each.depends), None)
             if reusing is None and straight:
                 continue
             outside = around[reusing + 1 :] if reusing is not None else ()
             place = {"at": target_of(self.s.goal, outside[0].loop.path)} if outside else {}
             is_window = straight and any(read.factor(each) != 0 for each in self.found.sums)
-            (self.s.pad if is_window and place else self.s.pack)(read.name, **place)
+            if nth is not None:
+                if place:
+                    self.s.pack(read.name, nth=nth, **place)
+            elif is_window and place:
+                self.s.pad(read.name, **place)
+            else:
+                self.s.pack(read.name, **place)
 
-    def loops_around_tile(self, operand: str) -> list[EnclosingLoop]:
-        """Return the loops around the buffer of the sums that repeat, from the inside out, with what they move."""
+    def reads_in_tile(self, operand: str) -> list[Read]:
+        """Return the reads of an operand in the buffer of the sums."""
+        return [read for read in reads_below(cursor_at(self.s.goal, self.buffer.path)) if read.name == operand]
+
+    def moving_read(self, operand: str) -> int:
+        """Return the number of the first read of an operand that moves with the columns of the tile."""
+        value = cursor_at(self.s.goal, (*self.buffer.path, 0))
+        column = [loop_at(each) for each in walk(value, top_down=True) if isinstance(each.term, terms.Gen)][-1]
+        moving = [k for k, read in enumerate(self.reads_in_tile(operand)) if read.depends_on(column)]
+        return moving[0]
+
+    def loops_around_tile(self, operand: str, nth: int | None = None) -> list[EnclosingLoop]:
+        """Return the loops around the buffer of the sums that repeat, from the inside out, with what they move.
+
+        Of several reads of the operand, all count, or only number `nth`.
+        """
         tile = cursor_at(self.s.goal, self.buffer.path)
-        reads = [read for read in reads_below(tile) if read.name == operand]
+        reads = self.reads_in_tile(operand)
+        reads = reads if nth is None else [reads[nth]]
         loops = [loop_at(each) for each in tile.spine()[-2::-1] if isinstance(each.term, terms.Gen | terms.Reduce)]
         return [EnclosingLoop(loop, any(read.depends_on(loop) for read in reads)) for loop in loops if loop.trips != 1]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from atl.core.index import ONE, ZERO, Bound, Index, Leaf, bound, index, map_leaves
 from atl.core.substitution import free_positions, types_around
-from atl.core.terms import MONOIDS, Expr, Gen, Let, Rec, Reduce, Type, rows_before
+from atl.core.terms import MONOIDS, Access, Expr, Gen, Let, Rec, Reduce, Type, rows_before
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.surface.operators import parameters
@@ -31,9 +31,10 @@ ONE_TERM: Final = (
     "gen_one",
     "rec_empty",
     "rec_one",
+    "rec_get_first",
     *(f"{monoid}_{of}" for monoid in MONOIDS for of in ("one", "empty")),
 )
-"""Rules for loops without iterations, and for those of one iteration."""
+"""Rules for loops without iterations, for those of one iteration, and for the first rows of recurrences."""
 RESCALED: Final = ("sum_exp_rescale", "weighted_sum_exp_rescale")
 """Rules by which a step changes what was subtracted in earlier exponents."""
 MOST_SWEEPS: Final = 20
@@ -52,7 +53,8 @@ def induct(
 
     `rows` names the recurrence or its tensor, and `formula` is a function of an index. Two equations are proved. The
     first rows are those of the formula (`base`), and the body makes row p of the formula from its p rows before
-    (`step`). Where the search finds no proof, pass a theorem with the two sides that `s.induction_goals` returns.
+    (`step`). The formula may contain other recurrences: their row p is computed from the rows before. Where the search
+    finds no proof, pass a theorem with the two sides that `s.induction_goals` returns.
 
     Raises `NotFound` with the equation that was not proved, and with numbers if it is false.
 
@@ -259,11 +261,36 @@ def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
             side.sweep(side.known([f"{monoid}_rebase" for monoid in MONOIDS]), where=partial(_is_shifted, side))
             side.sweep(side.known(RESCALED))
     if left.goal.body != right.goal.body:
+        before = left.checkpoint
         try:
             prove_equal(left, right.goal, LIMIT)
         except ATLError as error:
-            raise _open(name, goal, error) from error
+            left.rollback(before)
+            if error.numbers or not _rows_computed(left, right):
+                raise _open(name, goal, error) from error
+            try:
+                prove_equal(left, right.goal, LIMIT)
+            except ATLError:
+                raise _open(name, goal, error) from error
     return transitivity(left.theorem, symmetry(right.theorem))
+
+
+def _rows_computed(left: Derivation, right: Derivation) -> bool:
+    """Compute the rows of other recurrences that the right side reads, by one step; return whether there are any.
+
+    A row that remains is read from a recurrence that ends with it, on both sides.
+    """
+    before = right.taken
+    right.sweep(["rec_get"])
+    if right.taken == before:
+        return False
+    right.sweep(["unfold_let"])
+    for side in (left, right):
+        _simplify(side)
+        for cursor in list(side.cursors()):
+            if isinstance(cursor.term, Access) and isinstance(cursor.term.tensor, Rec):
+                side.attempt("rec_truncate", cursor.path, m=cursor.term.index + 1)
+    return True
 
 
 def _simplify(work: Derivation, below: Path = ()) -> None:

@@ -21,7 +21,7 @@ from rewrites.tactics import arg
 from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import as_bound, rebase
 from rewrites.tactics.recurrences import find_recurrence
-from rewrites.tactics.simplification import simplify_guards
+from rewrites.tactics.simplification import guard_reads, simplify_guards
 from rewrites.tactics.storage import binding
 from rewrites.tactics.storage.staging import guards_between, loops_around, loops_between, over_index
 from rewrites.tactics.tactic import tactic
@@ -111,6 +111,8 @@ class _Block:
         work.sweep(["flatten_access"], self.row)
         while (path := next(self._panels(), None)) is not None:
             self._bind(path)
+        if not self.panels:
+            work.notes.append("no sum reads all rows of the earlier blocks, so nothing is computed for a whole block")
 
     def _depth(self, path: Path) -> tuple[int, int]:
         """Return the numbers of indices and tensors that are bound between the row and a place in it."""
@@ -143,11 +145,12 @@ class _Block:
                 self.work.rename((*cursor.path, part), name)
 
     def _panels(self) -> Iterator[Path]:
-        """Yield the reductions that read rows of earlier blocks, and none of this one."""
+        """Yield the reductions that read rows of earlier blocks, but no tensor that is bound in this block."""
         for cursor in self.work.cursors(self.row, top_down=True):
             _, tensors = self._depth(cursor.path)
             used = free_positions(cursor.term)[1]
-            if isinstance(cursor.term, Reduce) and tensors not in used and tensors + self.panels + 1 in used:
+            earlier = tensors + self.panels + 1
+            if isinstance(cursor.term, Reduce) and earlier in used and min(used) > tensors:
                 yield cursor.path
 
     def _bind(self, path: Path) -> None:
@@ -165,6 +168,7 @@ class _Block:
             at = (*at, 0)
         binding.bind(work, self.inner, at[len(self.inner) :], "panel")
         simplify_guards(work, (*self.inner, 0))
+        guard_reads(work, (*self.inner, 0))  # a branch of a selection may be computed for more rows than before
         self.inner = (*self.inner, 1)
         self.panels += 1
 
