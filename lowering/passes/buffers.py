@@ -74,10 +74,28 @@ def _without_copies(block: ln.Block, output: ln.Buffer | None) -> ln.Block:
 def _without_copy_to(buffer: ln.Buffer, block: ln.Block, places: _AccessingStatements) -> ln.Block:
     """Let the statements read an input instead of its copy in the buffer."""
     stores = [block[at] for at in places.stores.get(buffer, [])]
-    source = _copied(stores[0], buffer) if len(stores) == 1 else None
+    if len(stores) != 1:
+        return block
+    if (row := _row_copied(stores[0], buffer)) is not None:
+        return _without_copy_of_row(row, buffer, block, places)
+    source = _copied(stores[0], buffer)
     if source is None or source.role != "input":
         return block
     return in_other_buffers(tuple(s for s in block if s is not stores[0] and not _is_of(s, buffer)), {buffer: source})
+
+
+def _without_copy_of_row(row: ln.Cell, buffer: ln.Buffer, block: ln.Block, places: _AccessingStatements) -> ln.Block:
+    """Let the statements read a row of a circular buffer, such as the last one, instead of its copy.
+
+    The circular buffer is freed with the copy. No statement may store to it after the copy.
+    """
+    (at,) = places.stores[buffer]
+    ring = row.buffer
+    if max(places.stores.get(ring, [0])) > at or not {ln.Free(ring), ln.Free(buffer)} <= set(block[at:]):
+        return block
+    kept = [s for s in block if s is not block[at] and s != ln.Free(ring)]
+    left = [s for s in kept if not (isinstance(s, ln.Allocate) and s.buffer == buffer)]
+    return in_rows(tuple(left), buffer, ring, row.pairs[:1])
 
 
 def _without_copy_of(
@@ -145,6 +163,22 @@ def _copied(statement: ln.Statement, to: ln.Buffer) -> ln.Buffer | None:
         case ln.Assign(ln.Cell(target, pairs), ln.Load(ln.Cell(source, read))):
             same = target == to and pairs == read and target.extents == source.extents and target.dtype == source.dtype
             return source if same and not source.rows else None
+        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            return None
+    assert_never(statement)
+
+
+def _row_copied(statement: ln.Statement, to: ln.Buffer) -> ln.Cell | None:
+    """Return an element of the row of a circular buffer that a statement copies to `to`, if it does only that."""
+    loops: set[int] = set()
+    while isinstance(statement, ln.For) and len(statement.body) == 1:
+        loops.add(statement.variable.uid)
+        (statement,) = statement.body
+    match statement:
+        case ln.Assign(ln.Cell(target, pairs), ln.Load(ln.Cell(source, ((row, _), *read)) as cell)) if source.rows:
+            same = target == to and pairs == tuple(read) and target.dtype == source.dtype
+            alike = target.extents == source.extents[1:] and ONE not in target.extents
+            return cell if same and alike and not row.free & loops else None
         case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return None
     assert_never(statement)

@@ -71,6 +71,12 @@ def shift() -> Program:
     return atl.program("shift", [a], moved)
 
 
+def backwards() -> Program:
+    """Return a program that reads the elements of the last row in another order."""
+    last = iterate(T, a, lambda s, u: gen(n, lambda i: u[i] + 1))
+    return atl.program("last", [a], atl.let(last, lambda x: gen(n, lambda i: x[n - 1 - i] + a[i]), name="x"))
+
+
 def retreat() -> Program:
     """Return a program in two rows, each step of which keeps one element more."""
 
@@ -139,6 +145,7 @@ def recurrence_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[st
         fibonacci(),
         shift(),
         retreat(),
+        backwards(),
         reversal(),
         shortest_paths(),
         windows(3),

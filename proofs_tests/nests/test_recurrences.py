@@ -233,6 +233,22 @@ def test_rows_are_accessed_through_pointers() -> None:
     assert "const double *restrict u_row2 = &u[" in source
 
 
+@pytest.mark.parametrize(("distance", "rows"), [(0, 1), (1, 2)])
+def test_last_row_is_read_in_place(distance: int, rows: int) -> None:
+    """A let that is the last row needs no copy of it."""
+
+    def step(_: IndexExpr, u: Tensor) -> Tensor:
+        def cell(i: IndexExpr, j: IndexExpr) -> Tensor:
+            return select((i >= 1) & (i + 1 < n), u[i - distance, j] + u[i + 1, j], u[i, j])
+
+        return gen(n, n, cell)
+
+    program = atl.program("twice", [A], atl.let(iterate(T, A, step), lambda last: last @ last.T, name="last"))
+    allocated = [each.buffer for each in ln.statements(lower(program).body) if isinstance(each, ln.Allocate)]
+    assert [(buffer.name, buffer.rows) for buffer in allocated] == [("u", rows)]
+    check(program)
+
+
 def test_rows_of_changing_length_are_kept_in_a_hoisted_buffer() -> None:
     def last(i: IndexExpr) -> Tensor:
         rows = iterate(2, gen(i, lambda j: a[j]), lambda s, u: gen(i, lambda j: u[i - 1 - j] + 1))

@@ -10,6 +10,7 @@ import pytest
 
 import atl
 from atl.errors import InvalidArgument
+from lowering import lower, print_nest
 from proofs_tests.recipes.machines import AVX2, TINY
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
@@ -106,6 +107,26 @@ def test_transposed_let_with_sums_is_not_computed_in_tiles() -> None:
         "let t := ⊞[y < n] ⊞[x < m] Σ[p < k] a[y, x, p] in ⊞[x < m] ⊞[y < n] 2 * t[y, x]"
     )
     assert not reschedule(atl.parse(text)).optimize(machine=AVX2, recipes=[movement.transpose_in_tiles]).steps
+
+
+@pytest.mark.parametrize("read", ["A[i, p]", "A[p, i]"])
+def test_iterations_after_whole_tiles_have_no_conditions(read: str) -> None:
+    text = f"f (A : float64[n, n], x : float64[n]) : float64[n] := ⊞[i < n] 2 * Σ[p < n] {read} * x[p]"
+    s = reschedule(atl.parse(text)).optimize(machine=AVX2)
+    nest = print_nest(lower(s.goal))
+    assert "registers" in nest
+    assert "if" not in nest
+    assert "for i in (" in nest
+    for n in (5, 19, 40):
+        arrays = atl.random_inputs(s.goal, {"n": n})
+        np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "calls"), [(100, 0), (10_000, 4)])
+def test_matrix_in_cache_is_left_as_it_is(size: int, calls: int) -> None:
+    text = "f (A : float64[n, n], x : float64[n]) : float64[n] := ⊞[i < n] Σ[p < n] A[i, p] * x[p]"
+    s = reschedule(atl.parse(text)).optimize({"n": size}, machine=AVX2)
+    assert len(s.steps) == calls
 
 
 def test_script_makes_the_same_goal() -> None:

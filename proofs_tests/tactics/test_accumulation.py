@@ -267,6 +267,15 @@ def test_maxima_of_a_tile_are_accumulated(monoid: str) -> None:
     np.testing.assert_array_equal(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays))
 
 
+def test_rest_after_whole_tiles_is_accumulated() -> None:
+    text = "f (x : float32[k, n], y : float32[k]) : float32[n] := ⊞[i < n] Σ[p < k] x[p, i] * y[p]"
+    s = reschedule(atl.parse(text)).split_loop("i", "8*(n // 8)", names=["i", "last"])
+    s.accumulate("Σ[p < k] x[p, last] * _", name="rest")
+    assert "let rest := Σ[p < k] ⊞[8*(n // 8) <= last < n] x[p, last] * y[p]" in str(s.goal)
+    arrays = atl.random_inputs(s.goal, {"n": 13, "k": 3})
+    np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-6)
+
+
 REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
     "a generation": (lambda: reschedule(matmul()).tile("j", 4).accumulate("ji"), "is not a reduction"),
     "a sum without a tile": (

@@ -8,8 +8,11 @@ from typing import Any, Final
 
 from atl.core import index as ix
 from atl.core import terms
+from atl.core.predicate import less
 from atl.core.program import Program
 from atl.core.traversal import Path
+from atl.prove import proves
+from atl.text.printing import show_index
 from lowering.targets.machine import SPARE_REGISTERS, itemsize, power_of_two
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.cursors.targets import Handle
@@ -56,6 +59,21 @@ class Contraction:
             if any(not read.depends_on(loop) for read in self.moving):
                 return None if any(_is_read_for(each.extent, loop) for each in self.sums) else loop
         return None
+
+    def is_shorter(self, extent: int) -> bool:
+        """Return whether the column loop has a variable number of iterations, proved to be less than `extent`."""
+        column = self.column
+        facts = column.cursor.scope.facts
+        return column.trips is None and proves(facts, less(column.extent, ix.constant(extent)))
+
+    def is_in_cache(self, context: Context) -> bool:
+        """Return whether each operand that moves with the columns is known to fit in the L2 cache."""
+        machine, loops = context.machine, (*self.loops, *self.sums)
+        for read in self.moving:
+            count = context.elements([loop.extent for loop in loops if read.depends_on(loop)])
+            if count is None or count * itemsize(context.dtype) > (machine.l2 or machine.l1):
+                return False
+        return True
 
     @property
     def is_contiguous(self) -> bool:
@@ -233,12 +251,33 @@ class Tiling:
         loops = [loop_at(each) for each in tile.spine()[-2::-1] if isinstance(each.term, terms.Gen | terms.Reduce)]
         return [EnclosingLoop(loop, any(read.depends_on(loop) for read in reads)) for loop in loops if loop.trips != 1]
 
-    def by_innermost(self, extent: int, name: str) -> None:
-        """Tile the innermost loop only."""
+    def by_innermost(self, extent: int, name: str, *, contiguous: bool) -> None:
+        """Tile the innermost loop only.
+
+        Its last iterations, after the whole tiles, are computed term by term if their operands are contiguous, and one
+        by one otherwise.
+        """
         inner = self.loops[-1]
-        if inner.trips is None or inner.trips > extent:
-            self.s.tile(self.at(-1), extent)
+        if inner.trips is not None and inner.trips <= extent:
+            self.accumulate(name)
+            return
+        _, low, _ = inner.cursor.loop
+        if low == ix.ZERO and not any(isinstance(atom, ix.Var) for atom in ix.atoms(inner.extent)):
+            self.split_rest(inner, extent, contiguous=contiguous)
+        self.s.tile(self.at(-1), extent)
         self.accumulate(name)
+
+    def split_rest(self, inner: Loop, extent: int, *, contiguous: bool) -> None:
+        """Split off the iterations of the innermost loop after its whole tiles, and go on with the tiles."""
+        whole = extent * (inner.extent // extent)
+        if whole == inner.extent:
+            return
+        below = self.sum.path[len(inner.path) :]
+        self.s.split_loop(self.at(-1), show_index(whole, ascii=True))
+        if contiguous:
+            rest = (*inner.path, 1, *below)
+            self.s.accumulate(target_of(self.s.goal, rest), name=unused_name(self.s.goal, "rest"))
+        self.sum = self.s.find((*inner.path, 0, *below))
 
 
 def _depth(found: Contraction, row: Loop, context: Context) -> int:
@@ -305,20 +344,26 @@ def accumulate_columns(s: Any, *, width: int) -> None:
     _each(
         s,
         lambda found: found.row is None and found.is_contiguous,
-        lambda tiling, name: tiling.by_innermost(width, name),
+        lambda tiling, name: tiling.by_innermost(width, name, contiguous=True),
         "operands that are read along their rows, as x[p, j]",
     )
 
 
 @recipe(rows=lambda context: (context.machine.register_tile(context.dtype)[0], 4, 2))
-def accumulate_rows(s: Any, *, rows: int) -> None:
+def accumulate_rows(s: Any, *, context: Context, rows: int) -> None:
     """Compute sums along contiguous memory for several rows together: ⊞i Σp a * x → ⊞io let acc := Σp ⊞ii a * x in …
 
-    This suits a matrix times a vector: each element of the vector is loaded once for all rows.
+    This suits a matrix times a vector: each element of the vector is loaded once for all rows. A matrix that is known
+    to fit in L2 is left as it is: there, several rows at once are not faster, and two sums of a row become one loop.
     """
+
+    def fits(found: Contraction) -> bool:
+        whole = found.row is None and not found.is_contiguous and not found.is_shorter(rows)
+        return whole and not found.is_in_cache(context)
+
     _each(
         s,
-        lambda found: found.row is None and not found.is_contiguous,
-        lambda tiling, name: tiling.by_innermost(rows, name),
-        "a sum along rows, as of a[i, p] * x[p]",
+        fits,
+        lambda tiling, name: tiling.by_innermost(rows, name, contiguous=False),
+        "a sum along rows of a large matrix, as of a[i, p] * x[p]",
     )

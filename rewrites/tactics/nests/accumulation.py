@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from atl.core.index import constant
+from atl.core.predicate import at_most
 from atl.core.terms import Binary, Cast, Gen, Guard, Monoid, Reduce, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError
+from atl.prove import proves
 from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
 from rewrites.derivation import Derivation
@@ -21,6 +25,9 @@ from rewrites.tactics.storage.padding import keep_padding
 from rewrites.tactics.storage.staging import below_lets, stage_at
 from rewrites.tactics.tactic import tactic
 
+MOST_VARIABLE: Final = 255
+"""Maximum extent of a loop of a tile whose extent is not constant."""
+
 
 @tactic
 def accumulate(
@@ -34,8 +41,9 @@ def accumulate(
     A maximum, minimum or product can be accumulated too.
 
     The selected sum is moved together with sums directly inside it. The tile consists of the loops between the sum and
-    the loop `at`; by default, of the loops of constant extent directly around the sum. Lets inside `at` that the sum
-    reads, such as staged operands, stay outside the new buffer.
+    the loop `at`; by default, of the loops directly around the sum whose extent is constant, or proved to be at most
+    255, as after whole tiles. Lets inside `at` that the sum reads, such as staged operands, stay outside the new
+    buffer.
 
     The out-of-range part of the last tile is computed too, if it is well-defined, and discarded. Guards stay where the
     buffer is read, and where an operand would be read out of bounds. `pack` or `pad` can replace the guards on
@@ -92,11 +100,11 @@ def _accumulate_at(work: Derivation, cursor: Cursor, places: list[Path] | None, 
 
 
 def _tile_around(work: Derivation, cursor: Cursor) -> Path:
-    """Return the path of the outermost of the constant-extent generations directly around a sum."""
+    """Return the path of the outermost of the short generations directly around a sum."""
     found = None
     for around in cursor.spine()[-2::-1]:
         match around.term:
-            case Gen(low, high) if (high - low).constant is not None:
+            case Gen() if _is_short(around):
                 found = around.path
             case Guard() | Binary() | Unary() | Cast():
                 pass
@@ -110,6 +118,13 @@ def _tile_around(work: Derivation, cursor: Cursor) -> Path:
             suggestions=("s.tile(…, 8) makes one", "at= selects the loop in which the sums are computed"),
         )
     return found
+
+
+def _is_short(loop: Cursor) -> bool:
+    """Return whether a generation has a constant extent, or one that is proved to be small, as after whole tiles."""
+    _, low, high = loop.loop
+    extent = high - low
+    return extent.constant is not None or proves(loop.scope.facts, at_most(extent, constant(MOST_VARIABLE)))
 
 
 def _nearest(work: Derivation, cursor: Cursor, places: list[Path]) -> Path:
