@@ -130,6 +130,13 @@ def test_read_in_a_loop_after_the_store_needs_two_rows() -> None:
     check(program)
 
 
+def test_row_before_the_last_is_kept_if_it_is_read_afterwards() -> None:
+    rows = atl.scan(T, a, lambda s, u: gen(n, lambda i: u[i] / 2))
+    program = atl.program("change", [a], atl.let(rows, lambda r: gen(n, lambda i: r[T, i] - r[atl.imax(T - 1, 0), i])))
+    assert row_storage(program, "r").rows == 2
+    check(program)
+
+
 def test_choice_of_two_rows_at_different_places_stays_a_choice() -> None:
     def later(u: Tensor) -> Tensor:
         return rec(n, lambda j, r: select(j % 2 < 1, u[j], r[atl.imax(j - 1, 0)] + 1), dtype=DTYPE)
