@@ -54,6 +54,12 @@ def test_closed_form_of_prefix_sums(proved: Theorem) -> None:
     np.testing.assert_array_equal(atl.evaluate(proved.rhs, y), np.cumsum(y))
 
 
+def test_closed_form_without_first_rows() -> None:
+    program = atl.program("scaled", [x], atl.rec(n, lambda p, y: atl.cast("float64", atl.value(p)) * x[p]))
+    s = reschedule(program).induct("y", lambda p: atl.value(p) * x[p])
+    assert s.goal == atl.program("scaled", [x], atl.gen(n, lambda p: atl.value(p) * x[p]))
+
+
 def test_goals_are_the_first_rows_and_the_next_row() -> None:
     base, step = goals_of(PREFIX, prefix_sums)
     assert str(base.lhs).endswith("⊞[i < 1] x[i]")

@@ -103,6 +103,7 @@ def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
 
     left, right = (Derivation(reflexivity(side), work.rules) for side in (goal.lhs, goal.rhs))
     for side in (left, right):
+        side.attempt("gen_empty", ())
         _simplify(side)
     _peel(right)
     _simplify(right)
