@@ -321,9 +321,10 @@ def declare_tile(scope: TextScope, statement: ln.Allocate, rest: ln.Block) -> tu
         for vector in group:
             name, scope = scope.bind((ln.key(buffer), vector), _hint(buffer.name, vector, statement.vectors))
             names.append(name)
-        kind, zero = (vector_type(buffer.dtype, length), "{0}")
         if length == 1:
             kind, zero = C_TYPES[buffer.dtype], literal(0, buffer.dtype).text
+        else:
+            kind, zero = vector_type(buffer.dtype, length), "{0}"
         lines.append(f"{kind} {', '.join(f'{name} = {zero}' for name in names)};")
     read = tiles.vectors_read(rest, buffer, statement.vectors)
     unread = (vector for vector in tiles.vectors(buffer, statement.vectors) if vector not in read)

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, assert_never
 
 import numpy as np
 
+from atl.core.dtypes import BOOL
 from atl.core.index import Index, Var, constant, factor_of
 from atl.core.operations import ARITHMETIC, UNARY
 from atl.core.predicate import expressions
@@ -37,13 +38,15 @@ Tiles: TypeAlias = Mapping[int, tuple[int, ...]]
 
 
 def vectors_of_row(length: int, dtype: str, vector_bytes: int) -> tuple[int, ...]:
-    """Return the lengths of the vectors of a row, the longest first. A remaining element has length 1.
+    """Return the lengths of the vectors of a row, the longest first. A remaining or Boolean element has length 1.
 
     >>> vectors_of_row(44, "float32", 64)
     (16, 16, 8, 4)
     >>> vectors_of_row(5, "float64", 32)
     (4, 1)
     """
+    if dtype == BOOL:
+        return (1,) * length
     size = np.dtype(dtype).itemsize
     out: list[int] = []
     while length:

@@ -158,6 +158,14 @@ def test_tile_without_vectors_is_scalar_variables() -> None:
     ]
 
 
+@pytest.mark.parametrize("mark", ["", " | vector"])
+def test_tile_of_booleans_is_scalar_variables(mark: str) -> None:
+    body = f"⊞[i < n] let t | registers := ⊞[j < 5{mark}] x[i, j] < y[j] in ⊞[j < 5] t[4 - j] & (0 < x[i, j])"
+    kernel = compiled(atl.parse(f"f (x : float32[n, 5], y : float32[5]) : bool[n, 5] := {body}"))
+    x, y = np.random.default_rng(2).uniform(-1, 1, (6, 5)).astype("float32"), np.zeros(5, "float32")
+    np.testing.assert_array_equal(kernel(x, y), (x < y)[:, ::-1] & (x > 0))
+
+
 def test_broadcast_to_all_lanes_keeps_the_sign_of_zero() -> None:
     same = program("⊞[r < n] let s | registers := ⊞[c < 4] f[r] in ⊞[c < 4] s[c]", "n, 4")
     assert "s_0 = f[r] - (vector4_float){0};" in print_c(lower(same))

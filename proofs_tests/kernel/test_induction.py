@@ -54,6 +54,12 @@ def test_closed_form_of_prefix_sums(proved: Theorem) -> None:
     np.testing.assert_array_equal(atl.evaluate(proved.rhs, y), np.cumsum(y))
 
 
+def test_closed_form_without_first_rows() -> None:
+    program = atl.program("scaled", [x], atl.rec(n, lambda p, y: atl.cast("float64", atl.value(p)) * x[p]))
+    s = reschedule(program).induct("y", lambda p: atl.value(p) * x[p])
+    assert s.goal == atl.program("scaled", [x], atl.gen(n, lambda p: atl.value(p) * x[p]))
+
+
 def test_goals_are_the_first_rows_and_the_next_row() -> None:
     base, step = goals_of(PREFIX, prefix_sums)
     assert str(base.lhs).endswith("⊞[i < 1] x[i]")
@@ -105,6 +111,28 @@ def test_sizes_of_the_formula_are_not_captured() -> None:
     _, step = goals_of(PREFIX, lambda q: x[0] * atl.cast("float64", atl.value(q + p)))
     assert "p1 < n" in str(step.rhs)
     assert "p + p1" in str(step.rhs)
+
+
+def test_inputs_are_not_captured() -> None:
+    """An input may be called like the index of the row."""
+    other = atl.tensor("p", n, dtype="float64")
+    program = atl.program("f", [other], atl.rec(n, lambda q, y: atl.select(q >= 1, y[q - 1], 0) + other[q]))
+    _, step = goals_of(program, lambda q: atl.sum(q + 1, lambda k: other[k]))
+    assert [array.name for array in step.lhs.inputs] == ["p"]
+    assert "p1 < n" in str(step.lhs)
+
+
+def test_extents_of_bound_tensors_use_the_indices_around_them() -> None:
+    x2 = atl.tensor("x", m, m, dtype="float64")
+
+    def inner(i: Any, j: Any) -> Tensor:
+        first = atl.gen(i + 2 * j + 1, lambda k: atl.cast("float64", atl.value(k)))
+        return atl.let(first, lambda r: atl.rec(r[0:1], m + 1, lambda p, y: y[p - 1] + r[0])[m])
+
+    s = reschedule(atl.program("f", [x2], atl.gen(m, m, inner)))
+    base, step = s.induction_goals("y", lambda p: atl.sum(p, lambda k: x2[k, k] * 0))
+    for goal in (base, step):
+        assert "t : float64[2*j + i + 1]" in str(goal.lhs)
 
 
 def test_index_that_may_be_negative_is_refused() -> None:

@@ -96,6 +96,21 @@ SCOPES: Final = {
             ),
         ),
     ),
+    "recurrences": Scope(
+        (
+            "lowering/passes/recurrences.py",
+            "lowering/passes/splitting.py",
+            "rewrites/induction.py",
+            "rewrites/tactics/recurrences.py",
+        ),
+        (
+            "proofs_tests/nests/test_recurrences.py",
+            "proofs_tests/nests/test_passes.py",
+            "proofs_tests/kernel/test_induction.py",
+            "proofs_tests/tactics/test_recurrence_splits.py",
+            "proofs_tests/language/test_recurrences.py",
+        ),
+    ),
     "padtypes": Scope(("padtypes",), ("padtypes", "proofs_tests/padding")),
     "prove": Scope(
         ("atl/prove",),

@@ -96,8 +96,9 @@ class Step:
     """A step of a recurrence on a state of rank 1 or 2.
 
     An element is stored where `stored` holds, and kept elsewhere. It adds the elements of the state before at `reads`
-    under their conditions, and, with `staged`, of a copy of that state made first. With `by_rows`, rows are recurrences
-    too, and an element adds the new one before it.
+    under their conditions, and, with `staged`, of a tensor made from that state first. With `by_rows`, rows are
+    recurrences too, and an element adds the new one before it. The first `cut` rows are computed by a loop before the
+    others.
     """
 
     rank: int
@@ -105,6 +106,7 @@ class Step:
     reads: Sequence[tuple[Test, Place]]
     staged: Sequence[tuple[Test, Place]]
     by_rows: bool
+    cut: int
 
     @staticmethod
     def drawn(random: Random) -> Step:
@@ -114,7 +116,8 @@ class Step:
             return [(_test(random, rank), _place(random, rank)) for _ in range(random.randint(0, most))]
 
         staged = some(2) if random.random() < 0.2 else []
-        return Step(rank, _test(random, rank), [*some(2), *some(1)], staged, rank == 2 and random.random() < 0.3)
+        by_rows, cut = rank == 2 and random.random() < 0.3, random.choice((0, 0, 1, 2))
+        return Step(rank, _test(random, rank), [*some(2), *some(1)], staged, by_rows, cut)
 
     def program(self) -> Program:
         """Return the program of the last state."""
@@ -135,16 +138,19 @@ class Step:
                 return atl.select(self.stored(at, s, n), value / 8, u[at])
 
             def whole(copied: Tensor | None) -> Tensor:
-                if not self.by_rows:
-                    return atl.gen(*[n] * self.rank, lambda *at: element(at, copied))
-                return atl.rec(
-                    n,
-                    lambda i, _: atl.rec(
-                        n, lambda j, r: element((i, j), copied, atl.select(j >= 1, r[j - 1], 0)), dtype=DTYPE
-                    ),
-                    of=(n,),
-                    dtype=DTYPE,
-                )
+                if self.by_rows:
+                    return atl.rec(n, lambda i, _: row(i, copied), of=(n,), dtype=DTYPE)
+                rest = [n] * (self.rank - 1)
+                after = atl.gen(n - self.cut, *rest, lambda i, *j: element((i + self.cut, *j), copied))
+                if not self.cut:
+                    return after
+                return atl.concat(atl.gen(self.cut, *rest, lambda *at: element(at, copied)), after)
+
+            def row(i: IndexExpr, copied: Tensor | None) -> Tensor:
+                def later(j: IndexExpr, r: Tensor) -> Any:
+                    return element((i, j), copied, atl.select(j >= 1, r[j - 1], u[i, j]))
+
+                return atl.rec(n, later, dtype=DTYPE)
 
             if not self.staged:
                 return whole(None)

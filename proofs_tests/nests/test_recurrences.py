@@ -146,6 +146,41 @@ def test_all_rows_are_kept_if_one_reads_the_first() -> None:
     check(program)
 
 
+def test_all_rows_are_kept_of_a_result_or_after_several_first_rows() -> None:
+    guarded = rec(n, lambda p, y: gen(n, lambda i: guard(i <= p, select(p >= 1, y[p - 1, i], 0) + a[i])), of=(n,))
+    check(atl.program("result", [a], guarded))
+    program = atl.program("many", [a], rec(a, 2 * n, lambda p, y: 2 * y[p - 1])[2 * n - 1])
+    assert row_storage(program, "y").reason == "it begins with n rows"
+    check(program)
+
+
+def test_read_in_a_loop_after_the_store_needs_two_rows() -> None:
+    def step(s: IndexExpr, u: Tensor) -> Tensor:
+        return atl.concat(gen(1, lambda i: 2 * u[i]), gen(n - 1, lambda i: u[i + 1] + u[0]))
+
+    program = atl.program("later", [a], iterate(T, a, step))
+    storage = row_storage(program)
+    assert storage.rows == 2
+    assert "would be replaced before, by `u[s, 0] = " in storage.reason
+    check(program)
+
+
+def test_row_before_the_last_is_kept_if_it_is_read_afterwards() -> None:
+    rows = atl.scan(T, a, lambda s, u: gen(n, lambda i: u[i] / 2))
+    program = atl.program("change", [a], atl.let(rows, lambda r: gen(n, lambda i: r[T, i] - r[atl.imax(T - 1, 0), i])))
+    assert row_storage(program, "r").rows == 2
+    check(program)
+
+
+def test_choice_of_two_rows_at_different_places_stays_a_choice() -> None:
+    def later(u: Tensor) -> Tensor:
+        return rec(n, lambda j, r: select(j % 2 < 1, u[j], r[atl.imax(j - 1, 0)] + 1), dtype=DTYPE)
+
+    program = atl.program("choice", [a], iterate(T, a, lambda s, u: later(u)))
+    assert row_storage(program).rows == 1
+    check(program)
+
+
 def test_padding_of_a_row_is_not_that_of_the_row_before() -> None:
     program = atl.program(
         "padded", [a], rec(n, lambda p, y: gen(n, lambda i: guard(i <= p, a[i] + 1)), of=(n,), dtype=DTYPE)[n - 1]
@@ -195,6 +230,22 @@ def test_loops_in_steps_are_split_at_borders() -> None:
         ),
     )
     check(steps)
+
+
+@pytest.mark.parametrize(
+    ("condition", "bounds"),
+    [
+        (lambda i: i <= n - 3, ["0..(n - 2)", "(n - 2)..n"]),
+        (lambda i: i >= 2, ["0..2", "2..n"]),
+        (lambda i: i != 2, ["0..2", "3..n"]),
+    ],
+)
+def test_loop_is_cut_exactly_where_a_condition_changes(condition: Any, bounds: list[str]) -> None:
+    step = iterate(T, a, lambda s, u: gen(n, lambda i: select(condition(i), 2 * u[i], 3 * u[i])))
+    program = atl.program("cut", [a], step)
+    text = print_nest(lower(program)).split("for s in", 1)[1].rsplit("for i in", 1)[0]
+    assert [part.partition(":")[0] for part in text.split("for i in ")[1:]] == bounds
+    check(program)
 
 
 def test_the_interpreter_finds_an_illegal_fold() -> None:

@@ -175,13 +175,16 @@ class Start:
     arguments: dict[str, Argument] = field(default_factory=dict)
 
 
-def start_of(number: int, random: Random) -> Start:
-    """Return a start: every third time a schedule's program, else an instance of the next rule."""
+def start_of(number: int, random: Random, *, inside: bool = False) -> Start:
+    """Return a start: every third time a schedule's program, else an instance of the next rule.
+
+    With `inside`, it is always an instance of a rule, in the step of a recurrence.
+    """
     turn, kind = divmod(number, 3)
-    if kind == 0:
+    if kind == 0 and not inside:
         return Start(STARTS[turn % len(STARTS)]())
     names = list(rules)
-    rule = rules[names[(2 * turn + kind - 1) % len(names)]]
+    rule = rules[names[(number * 7 if inside else 2 * turn + kind - 1) % len(names)]]
     reverse = random.random() < 0.4
     for _ in range(SAMPLES):
         sample = Sample(drawn_statement(rule, Seeded(random)), Seeded(random))
@@ -191,7 +194,7 @@ def start_of(number: int, random: Random) -> Start:
             continue
         side = stated.rhs if reverse else stated.lhs
         try:
-            program, path = _within_context(side, sample, random)
+            program, path = _within_context(side, sample, random, inside=inside)
         except ATLError:
             continue
         return Start(program, rule, reverse, path, drawn)
@@ -209,13 +212,13 @@ class _Same(Sample):
         return self.drawn[name]
 
 
-def _within_context(side: Any, sample: Sample, random: Random) -> tuple[Program, Path]:
-    """Return a program that contains this closed term, and its position."""
+def _within_context(side: Any, sample: Sample, random: Random, *, inside: bool) -> tuple[Program, Path]:
+    """Return a program that contains this closed term, and its position, in the step of a recurrence if `inside`."""
     e = Tensor(side)
     n = atl.sizes("n")
     body: Tensor
     path: Path
-    match random.randint(0, 6):
+    match random.randint(5, 6) if inside else random.randint(0, 7):
         case 0:
             body, path = atl.gen(n, lambda i: e), (0,)
         case 1:
@@ -229,6 +232,9 @@ def _within_context(side: Any, sample: Sample, random: Random) -> tuple[Program,
         case 5:
             first = atl.gen(1, lambda i: e)
             body, path = atl.rec(first, n + 1, lambda p, y: y[p - 1] + e), (1, 1)
+        case 6:
+            started = atl.gen(1, lambda i: e * 0)
+            body, path = atl.rec(started, n + 2, lambda p, y: atl.select(p >= 2, y[p - 2], e))[n], (0, 1, 1)
         case _:
             body, path = e, ()
     return make_program("start", tuple(sample.inputs), body.node), path
@@ -270,10 +276,10 @@ def _may_go_on(s: Session, goal: Program) -> bool:
     return goal.body.size <= LARGEST and (goal != s.goal or str(goal) != str(s.goal))
 
 
-def derive(number: int, seed: int, report: Report) -> None:
+def derive(number: int, seed: int, report: Report, *, inside: bool = False) -> None:
     """Run a derivation of 5 to 30 calls, comparing each goal with the start."""
     random = Random(f"derivation {seed} {number}")
-    start = start_of(number, random)
+    start = start_of(number, random, inside=inside)
     s = reschedule(start.program)
     inputs = [Inputs.drawn(start.program, random) for _ in range(2)]
     expected = [one.values(start.program) for one in inputs]
@@ -363,13 +369,13 @@ def _written(s: Session) -> str | None:
     return None if same and again.rhs == theorem.rhs else "its script derives something else"
 
 
-def run(numbers: Sequence[int], seed: int) -> Report:
-    """Run random derivations; return those finished if interrupted."""
+def run(numbers: Sequence[int], seed: int, *, inside: bool = False) -> Report:
+    """Run random derivations, with `inside` in steps of recurrences; return those finished if interrupted."""
     report = Report()
     shown = sys.stderr.isatty()
     try:
         for number in numbers:
-            derive(number, seed, report)
+            derive(number, seed, report, inside=inside)
             if shown:
                 print(f"\r{report.derivations} of {len(numbers)}", end="", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
@@ -382,8 +388,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="the number of one derivation, to see it again")
+    parser.add_argument("--inside", action="store_true", help="derive in steps of recurrences only")
     options = parser.parse_args(arguments)
-    report = run(range(options.n) if options.only is None else [options.only], options.seed)
+    numbers = range(options.n) if options.only is None else [options.only]
+    report = run(numbers, options.seed, inside=options.inside)
     print(f"seed {options.seed}: {report}")
     return 1 if report.failures else 0
 

@@ -253,6 +253,7 @@ def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
     if left.goal.body == right.goal.body:
         return left.theorem
     for side in (left, right):
+        side.attempt("gen_empty", ())
         _simplify(side)
     if left.goal.body != right.goal.body:
         _peel(right, goal.row if name == "step" else None)
