@@ -136,6 +136,13 @@ def test_loops_may_have_the_names_of_parameters() -> None:
     assert "⊞[ki < 8]" in str(s.goal)
 
 
+def test_tiles_may_be_computed_in_parallel() -> None:
+    s = atl.reschedule(stencil(2)).time_tile("u", 2, i=4, j=4).mark("io", "parallel")
+    s.check()
+    a = np.arange(81).reshape(9, 9)
+    np.testing.assert_array_equal(s.compile()(a, T=5), expected(a, 5))
+
+
 @pytest.mark.parametrize(
     ("rank", "step", "widths", "message", "required"),
     [
@@ -164,15 +171,15 @@ def test_loops_may_have_the_names_of_parameters() -> None:
             2,
             lambda n, u: atl.gen(n, n, lambda i, j: 2 * u[i, j]),
             {"j": 8},
-            "tiles of j of a step with the loops i, j",
+            "tiles of j, and a step that has the loops i, j",
             "widths for the outermost loops of the step, in order: i=…",
         ),
         (
             1,
             lambda n, u: atl.let(atl.gen(n, lambda i: 2 * u[i]), lambda v: atl.gen(n, lambda i: v[i])),
             {"i": 8},
-            "tiles of i of a step with the loops of an operator",
-            "the step is not a generation",
+            "tiles of i, and a step that is not a generation",
+            "widths for the outermost loops of the step, in order",
         ),
     ],
 )

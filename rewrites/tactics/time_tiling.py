@@ -181,11 +181,12 @@ class _Steps:
             path = (*path, 0)
         called = [gen.name for gen in loops]
         if list(widths) != called[: len(widths)]:
+            having = f"has the loops {', '.join(called)}" if called else "is not a generation"
+            first = f": {called[0]}=…" if called else ""
             raise DoesNotApply(
-                f"tiles of {', '.join(widths)} of a step with the loops {', '.join(called) or 'of an operator'}",
+                f"tiles of {', '.join(widths)}, and a step that {having}",
                 place=place_of(work.goal, (*self.path, 0)),
-                required="widths for the outermost loops of the step, in order"
-                + (f": {called[0]}=…" if called else "; the step is not a generation"),
+                required=f"widths for the outermost loops of the step, in order{first}",
             )
         tiled = (0,) * len(widths)
         radii = [0] * len(widths)
