@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+from bench.command import CPU_OVERRIDES
 from bench.comparison import Array
 from bench.measure import pinned
 from bench.threads import THREADS
@@ -105,6 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in given.solvers:
         if name not in SOLVERS:
             parser.error(f"there is no solver {name!r}, only {', '.join(SOLVERS)}")
+    for name in CPU_OVERRIDES:
+        os.environ.pop(name, None)
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pinned()
     for line in rows(given.solvers or list(SOLVERS), given.size, given.seconds):

@@ -41,9 +41,9 @@ def accumulate(
     A maximum, minimum or product can be accumulated too.
 
     The selected sum is moved together with sums directly inside it. The tile consists of the loops between the sum and
-    the loop `at`; by default, of the loops directly around the sum whose extent is constant, or proved to be at most
-    255, as after whole tiles. Lets inside `at` that the sum reads, such as staged operands, stay outside the new
-    buffer.
+    the loop `at`; by default, of the loops of constant extent directly around the sum. The innermost one may have
+    an extent that is proved to be at most 255, as after whole tiles. Lets inside `at` that the sum reads, such as
+    staged operands, stay outside the new buffer.
 
     The out-of-range part of the last tile is computed too, if it is well-defined, and discarded. Guards stay where the
     buffer is read, and where an operand would be read out of bounds. `pack` or `pad` can replace the guards on
@@ -100,11 +100,11 @@ def _accumulate_at(work: Derivation, cursor: Cursor, places: list[Path] | None, 
 
 
 def _tile_around(work: Derivation, cursor: Cursor) -> Path:
-    """Return the path of the outermost of the short generations directly around a sum."""
+    """Return the path of the outermost of the generations directly around a sum that make its tile."""
     found = None
     for around in cursor.spine()[-2::-1]:
         match around.term:
-            case Gen() if _is_short(around):
+            case Gen() if _has_constant_extent(around) or (found is None and _is_short(around)):
                 found = around.path
             case Guard() | Binary() | Unary() | Cast():
                 pass
@@ -120,11 +120,15 @@ def _tile_around(work: Derivation, cursor: Cursor) -> Path:
     return found
 
 
-def _is_short(loop: Cursor) -> bool:
-    """Return whether a generation has a constant extent, or one that is proved to be small, as after whole tiles."""
+def _has_constant_extent(loop: Cursor) -> bool:
     _, low, high = loop.loop
-    extent = high - low
-    return extent.constant is not None or proves(loop.scope.facts, at_most(extent, constant(MOST_VARIABLE)))
+    return (high - low).constant is not None
+
+
+def _is_short(loop: Cursor) -> bool:
+    """Return whether the extent of a generation is proved to be small, as that of the rest after whole tiles."""
+    _, low, high = loop.loop
+    return proves(loop.scope.facts, at_most(high - low, constant(MOST_VARIABLE)))
 
 
 def _nearest(work: Derivation, cursor: Cursor, places: list[Path]) -> Path:
