@@ -76,16 +76,22 @@ def _pieces(facts: Facts, loop: ln.For) -> list[tuple[Index, Index]]:
     for predicate in dict.fromkeys(_choices(loop.body)):
         for cut in _changes(facts, loop, predicate, inner):
             if not (cut in found or proves(facts, at_most(cut, loop.low)) or proves(facts, at_most(loop.high, cut))):
-                before = next((k for k, other in enumerate(found) if proves(facts, at_most(cut, other))), len(found))
-                found.insert(before, cut)
+                at = next((k for k, other in enumerate(found) if proves(facts, at_most(cut, other))), len(found))
+                found.insert(at, cut)
     if len(found) > MOST_CUTS:
         return [(loop.low, loop.high)]
     pieces: list[tuple[Index, Index]] = []
     start = begin = loop.low
+    before: Index | None = None  # the cut before, unless it may precede the piece before it
     for cut in found:
         begin = cut if proves(facts, at_most(start, cut)) else imax(start, cut)
         end = begin if proves(facts, at_most(begin, loop.high)) else imin(begin, loop.high)
-        pieces.append((start, end))
+        # Without clamps: if the cut before is after the end of the loop, the range is empty with and without them.
+        if before is not None and proves(facts, at_most(cut, loop.high)):
+            pieces.append((before, cut))
+        else:
+            pieces.append((start, end))
+        before = begin if begin == cut else None
         start = end
     return [*pieces, (begin, loop.high)]
 

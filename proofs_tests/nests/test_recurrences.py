@@ -248,6 +248,20 @@ def test_loop_is_cut_exactly_where_a_condition_changes(condition: Any, bounds: l
     check(program)
 
 
+def test_the_range_between_two_cuts_needs_no_clamps() -> None:
+    m = atl.sizes("m")
+    b = atl.tensor("b", m, dtype=DTYPE)
+    inner = iterate(T, b, lambda s, u: gen(m, lambda i: select((i >= 1) & (i + 1 < m), u[i - 1] + u[i + 1], u[i])))
+    program = atl.program("inner", [b], inner)
+    assert "for i in 1..(m - 1):" in print_nest(lower(program))
+    kernel = atl.compile(program)
+    for size in range(5):
+        values = np.random.default_rng(size).random(size)
+        expected = atl.evaluate(program, values, T=3)
+        np.testing.assert_allclose(kernel(values, T=3), expected)
+        np.testing.assert_allclose(run(kernel.nest, {"m": size, "T": 3}, {"b": values}), expected)
+
+
 def test_the_interpreter_finds_an_illegal_fold() -> None:
     """Planted: a stencil that reads both neighbours in one row."""
     program = stencil([(-1, 0), (1, 0)], by_rows=False)
