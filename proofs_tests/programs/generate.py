@@ -274,18 +274,18 @@ class Maker:
                 return left + operand()
 
     def _of_integers(self, left: Tensor, right: Tensor) -> Tensor:
-        match self.choices.integer(0, 6):
+        match self.choices.integer(0, 9):
             case 0:
                 return left & right
             case 1:
                 return left | right
             case 2:
                 return left ^ right
-            case 3:
+            case 3 | 7:
                 return left // right
-            case 4:
+            case 4 | 8:
                 return left % right
-            case 5:
+            case 5 | 9:
                 return left << (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))
             case _:
                 return left >> (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))

@@ -72,3 +72,10 @@ def test_incomplete_undo_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     undo = Session.undo
     monkeypatch.setattr(Session, "undo", lambda self, count=1: undo(self, max(0, count - 1)))
     assert any(run([number], 7).failures for number in range(6))
+
+
+@pytest.mark.long
+def test_derivations_in_steps_of_recurrences_keep_the_values() -> None:
+    report = run([8, 99, *range(200, 204)], 31, inside=True)
+    assert report.failures == []
+    assert report.steps > 20

@@ -29,7 +29,7 @@ from atl.core.dtypes import BOOL
 from atl.core.index import ONE, Array, Index, Leaf, Size, Var, constant, index
 from atl.core.operations import accepts
 from atl.core.predicate import FALSE, TRUE, Predicate, atoms_of, equal, holds
-from atl.core.program import Program
+from atl.core.program import Program, bool_array
 from atl.core.terms import Binary, Cast, Expr, Input, Rec, Reduce, Type, Unary
 from atl.core.traversal import children, subterms
 from atl.errors import ATLError, ShapeError
@@ -231,7 +231,8 @@ class Generic:
         """Return an input of these extents, created once for each name."""
         if name not in self.arrays:
             self.arrays[name] = self.elements(name, tuple(extents), dtype)
-            self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), dtype))
+            shape = tuple(constant(extent) for extent in extents)
+            self.inputs.append(bool_array(name, shape) if dtype == BOOL else Array(name, shape, dtype))
         found = next(array for array in self.inputs if array.name == name)
         return Tensor(Input(found))
 
