@@ -1,8 +1,8 @@
 """Flash attention, derived from attention: one pass over blocks of keys, which never holds a row of scores.
 
-`derived()` replaces attention by a recurrence over blocks of keys. Its states are the greatest score so far, and two
-sums: of the powers, and of the powers times the values. Each block scales the sums by exp(old - new), for the greatest
-scores before and after it. `in_registers()` is a fast schedule of the same program.
+`flash_attention()` replaces attention by a recurrence over blocks of keys. Its states are the greatest score so far,
+and two sums: of the powers, and of the powers times the values. Each block scales the sums by exp(old - new), for the
+greatest scores before and after it. `flash_attention_in_registers()` is a fast schedule of the same program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEYS = 128
 """Number of keys in a block. The first block has the remaining keys, so that all others are full."""
 
 
-def derived(keys: int = KEYS) -> atl.Session:
+def flash_attention(keys: int = KEYS) -> atl.Session:
     """Compute attention in one pass over blocks of keys."""
     first = (S - 1) % keys + 1
 
@@ -103,13 +103,13 @@ def _row(mixed: Tensor, total: Tensor, top: Tensor) -> Tensor:
     return concat(mixed, concat(gen(1, lambda _: total), gen(1, lambda _: top)))
 
 
-def in_registers(keys: int = KEYS, rows: int = 0, columns: int = 0) -> atl.Session:
+def flash_attention_in_registers(keys: int = KEYS, rows: int = 0, columns: int = 0) -> atl.Session:
     """Compute blocks of queries for each block of keys, with both products in register tiles."""
-    return scheduled(derived(keys), rows, columns)
+    return scheduled(flash_attention(keys), rows, columns)
 
 
 def scheduled(s: atl.Session, rows: int = 0, columns: int = 0) -> atl.Session:
-    """Schedule the derived program like `in_registers`."""
+    """Schedule the derived program like `flash_attention_in_registers`."""
     rows, columns = register_tile(rows or power_of_two_rows(), columns)
     for of, outer in (("first_", "first_ro"), ("", "ro")):
         s.tile("r", rows)

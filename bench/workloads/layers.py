@@ -10,7 +10,7 @@ from bench.baselines import layers
 from bench.baselines.c import by_hand
 from bench.baselines.libraries import numpy, torch
 from bench.comparison import Array, Baseline, Ours, Roofline, Workload, moved, posed
-from examples import fast_layers
+from examples import fast_layers, flash_attention
 from examples.schedules import networks
 
 WIDTH, HIDDEN = 512, 2048
@@ -56,6 +56,7 @@ MULTI_HEAD: Final = Workload(
     posed(networks.numpy_multi_head_attention, lambda n: ((HEADS, n, HEAD),) * 4, terms=lambda n: n),
     (
         Ours(fast_layers.multi_head_attention_in_registers, parallel=("b",)),
+        Ours(flash_attention.flash_attention_in_registers, parallel=("b",)),
         Ours(networks.multi_head_attention, max_size=1024),
     ),
     (

@@ -23,7 +23,7 @@ numbers = np.random.default_rng(0)
 
 @pytest.fixture(scope="module")
 def derived() -> atl.Session:
-    return flash_attention.derived(KEYS)
+    return flash_attention.flash_attention(KEYS)
 
 
 @pytest.fixture(scope="module")
