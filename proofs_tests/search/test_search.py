@@ -472,3 +472,10 @@ def test_graph_summary_shows_rules_contexts_and_classes(product: Saturated, tmp_
     assert text.count("bold") == len(dark)
     assert "sum 0 &lt;= i2 &lt; K" in text
     assert repr(product).startswith("<programs equal to matmul: saturated after ")
+
+
+def test_choice_by_elements_is_searched() -> None:
+    """`where` has three operands."""
+    text = "f (x : float32[n]) : float32[n] := ⊞[i < n] where(0 < x[i], {}, x[i])"
+    found = saturate(atl.parse(text.format("x[i] * 1")), limit=Limit(nodes=200, rounds=2, seconds=5.0))
+    assert atl.parse(text.format("x[i]")).body in [choice.body for choice in found.best(k=3, cost="code size")]

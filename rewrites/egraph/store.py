@@ -28,7 +28,7 @@ Skeleton: TypeAlias = tuple[Any, ...]
 """
 Row: TypeAlias = tuple[int, ...]
 
-MAX_PARTS: Final = 2
+MAX_PARTS: Final = 3
 _SIZE_BITS: Final = 32
 _NUMBER: Final = (1 << _SIZE_BITS) - 1
 
