@@ -14,7 +14,7 @@ from lowering.nest.loopnest import Allocate, statements
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.rules.bounded import OVER_REALS
 
-pytestmark = pytest.mark.long
+LONG = pytest.mark.long
 
 KEYS = 4
 SIZES = ((1, 1), (3, 4), (2, 5), (5, 11), (9, 16))
@@ -36,6 +36,7 @@ def inputs(queries: int, keys: int, scale: float = 1.0) -> list[np.ndarray]:
     return [(scale * numbers.standard_normal(shape)).astype("float32") for shape in shapes]
 
 
+@LONG
 def test_derivation_is_replayed(derived: atl.Session) -> None:
     assert len(derived.steps) <= 15
     theorem = derived.done()
@@ -47,6 +48,7 @@ def test_derivation_is_replayed(derived: atl.Session) -> None:
     assert lemmas & OVER_REALS == {"sum_exp_rescale", "weighted_sum_exp_rescale"}
 
 
+@LONG
 @pytest.mark.parametrize("schedule", ["derived", "in_registers"])
 def test_results_are_those_of_numpy(schedule: str, request: pytest.FixtureRequest) -> None:
     kernel = atl.compile(request.getfixturevalue(schedule).goal)
@@ -65,6 +67,7 @@ def test_large_scores_do_not_overflow(derived: atl.Session) -> None:
     np.testing.assert_allclose(found, numpy_multi_head_attention(query, key, value), rtol=1e-4, atol=1e-4)
 
 
+@LONG
 @pytest.mark.parametrize("schedule", ["derived", "in_registers"])
 def test_no_buffer_grows_with_the_number_of_keys(schedule: str, request: pytest.FixtureRequest) -> None:
     """No buffer holds a row of scores: the number of its elements is the same for twice as many keys."""
