@@ -28,6 +28,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest.execution import Trap
 from lowering.nest.interpreter import AnyArray, Outcome, execute
 from lowering.passes import PASSES, Pass, after_passes
+from lowering.passes.control_flow import with_unswitched_loops
 from lowering.passes.simplification import with_cache_lines, with_nonnegative_numerators, with_strict_keys
 from lowering.passes.stores import with_single_stores
 from lowering.targets.capabilities import STACK_LIMIT
@@ -357,9 +358,11 @@ def test_pass_keeps_the_output(of: Pass) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("of", PASSES[1:])
 def test_pass_is_idempotent(of: Pass) -> None:
-    # Except dead stores: a decided branch may leave more dead stores.
+    # Except dead stores: a decided branch may leave more dead stores. An allocation keeps a loop from being unswitched,
+    # and later passes remove allocations.
+    passes = PASSES[: PASSES.index(of) + 1] if of is with_unswitched_loops else PASSES
     for before, _, _ in [*by_hand(), *generated()]:
-        once = after_passes(before)
+        once = after_passes(before, passes)
         assert of(once) == once
 
 
