@@ -7,13 +7,12 @@ from typing import Final
 
 import pytest
 
-import atl
 from lowering.cuda.printer import print_cuda
 from lowering.nest.loopnest import LoopNest
 from proofs_tests.gpu.shim.run import Finding
 from proofs_tests.gpu.shim.sanitized import Sanitized, build, has_sanitizers
 from proofs_tests.gpu.test_cuda_shim import renamed
-from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, arrays_for, same, scheduled
+from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, arrays_for, expected, same, scheduled
 
 pytestmark = pytest.mark.skipif(not has_sanitizers(), reason="the sanitizers of a C++ compiler are not installed")
 
@@ -55,7 +54,7 @@ def test_printed_kernel_agrees_with_its_program_without_findings(name: str, prog
     function = f"kernel{list(SCHEDULES).index(name)}"
     for sizes in SCHEDULES[name][1]:
         arrays = arrays_for(goal, sizes)
-        want = atl.evaluate(goal, **arrays)
+        want = expected(goal, sizes, arrays)
         assert same(goal, program(held.nest, function, sizes, arrays, want.shape), want)
 
 
@@ -66,6 +65,6 @@ def test_planted_fault_is_found(what: str, planted: Sanitized) -> None:
     goal, held = scheduled(name)
     sizes = SCHEDULES[name][1][0]
     arrays = arrays_for(goal, sizes)
-    shape = atl.evaluate(goal, **arrays).shape
+    shape = expected(goal, sizes, arrays).shape
     with pytest.raises(Finding, match=report):
         planted(held.nest, f"planted{list(PLANTED).index(what)}", sizes, arrays, shape)

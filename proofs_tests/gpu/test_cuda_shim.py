@@ -61,10 +61,17 @@ EQUIVALENT: Final[tuple[tuple[tuple[str, ...], str, str, str], ...]] = (
     ),
     (("sparse rows by warps",), BOUND, TILES, ONE_MORE),
     (
-        ("steps in blocks", "steps by launches"),
+        ("steps in blocks",),
         BOUND,
         "for (index_t s = 1; s < T + 1; s++) {",
         "one more state replaces the state before the last",
+    ),
+    (("steps in blocks", "steps by launches"), BOUND, "if (s < 2) {", "the border is copied to each of two rows again"),
+    (
+        ("steps in blocks",),
+        "a stride is changed",
+        "states[s % 2 * 8 + i] = states[(s + 1) % 2 * 8 + i];",
+        "only row 0 is read, since s is 1",
     ),
 )
 """Equivalent mutants: schedules, fault, line, and the reason."""

@@ -42,8 +42,8 @@ USED: Final[dict[str, list[Used]]] = {
     "sparse rows by threads": [Used(32, 0, 0)],
     "sparse rows by warps": [Used(32, 0, 0)],
     "convolution": [Used(32, 0, 0)],
-    "steps by launches": [Used(10, 0, 0), Used(14, 0, 0), Used(10, 0, 0)],
-    "steps in blocks": [Used(13, 1, 1024)],
+    "steps by launches": [Used(10, 0, 0), Used(16, 0, 0), Used(10, 0, 0)],
+    "steps in blocks": [Used(20, 1, 1024)],
 }
 
 

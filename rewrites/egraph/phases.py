@@ -153,7 +153,7 @@ UNDERDETERMINED: Final = (
     "mul_zero-", "sub_self-", "tile_product+", "tile_product-", "tile_max+", "tile_max-", "tile_min+", "tile_min-",
     "max_repeat+", "max_repeat-", "min_repeat+", "min_repeat-", "rec_one-", "rec_split+", "rec_split-",
     "rec_get_first-", "rec_get-", "rec_truncate+", "rec_truncate-", "rec_column+", "rec_blocks+", "rec_blocks-",
-    "rec_strips+", "rec_strips-",
+    "rec_strips+", "rec_strips-", "exp_rescale-", "sum_exp_rescale-", "weighted_sum_exp_rescale-",
 )  # fmt: skip
 """Rules whose matched side does not determine all parameters, or is not a pattern, and that have no enumerator."""
 

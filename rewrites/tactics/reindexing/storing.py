@@ -67,7 +67,7 @@ def store(
     -- As holds m x n elements: it grows with m and n
     """
     check_name(name)
-    if loops not in get_args(FilledBy):
+    if not isinstance(loops, str) or loops not in get_args(FilledBy):
         raise InvalidArgument(f"loops={brief(loops)}", required='loops="places" or loops="elements"')
     path = _let_of(work, what, name)
     let = work.term(path)
