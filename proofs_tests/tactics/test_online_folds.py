@@ -97,7 +97,7 @@ def test_other_arguments_are_refused() -> None:
     def add(p: IndexExpr, y: Tensor) -> Tensor:
         return y[p - 1] + x[p]
 
-    with pytest.raises(NotFound, match="the term is not the result of the last row"):
+    with pytest.raises(NotFound, match="the term is the result of the last row"):
         s.recur("Σ[i < n] _", n + 1, total, add)
     with pytest.raises(InvalidArgument, match="formula has the parameter k, which is not a loop or let around"):
         s.recur("Σ[i < n] _", n, lambda p, k: x[k], add)
@@ -142,3 +142,26 @@ def test_associativity_of_a_combine_is_proved_or_refuted() -> None:
             return equation(first[1], one_unscaled((a, b), one_unscaled((c, d), (e, f)))[1])
 
     assert caught.value.numbers
+
+
+def test_wrong_result_is_refused_with_numbers() -> None:
+    s = atl.reschedule(atl.program("total", [x], atl.sum(n, lambda i: x[i]) + 1))
+
+    def total(p: atl.IndexExpr) -> atl.Tensor:
+        return atl.sum(p + 1, lambda i: x[i])
+
+    with pytest.raises(NotFound, match="the term differs from the result of the last row") as caught:
+        s.recur("_ + 1", n, total, lambda p, y: y[p - 1] + x[p], result=lambda last: last + 2)
+    assert caught.value.numbers
+
+
+def test_result_is_proved_beyond_equal_simplified_forms() -> None:
+    s = atl.reschedule(atl.program("twice", [x], atl.sum(n, lambda i: 2 * x[i])))
+    s.recur(
+        "Σ[_ < n] _",
+        n,
+        lambda p: atl.sum(p + 1, lambda i: x[i]),
+        lambda p, y: y[p - 1] + x[p],
+        result=lambda last: last * 2,
+    )
+    assert atl.evaluate(s.goal, np.array([1.0, 2.0, 3.0])) == 12

@@ -163,7 +163,7 @@ def nothing_chosen(program: Program, what: Target, *, operand: bool = False) -> 
         what = what.what
     if isinstance(what, str) and not is_name(what):
         return nothing_fits(what, inside, within)
-    names = [cursor.called[0] for cursor in within if binds(cursor.term)]
+    names = [name for cursor in within if binds(cursor.term) for name in cursor.called]
     names += [array.name for array in program.inputs] if operand else []
     label = what if isinstance(what, str) else brief(what)
     return DoesNotApply(

@@ -70,7 +70,7 @@ def induct(
     cursor, arguments = recurrence_with(work, rows, formula)
     goals = kernel.induction_goals(work.theorem, cursor.path, arguments)
     proved = [
-        _proved(name, goal, work) if given is None else _checked(name, goal, given)
+        _proved(name, goal, work, passed=name) if given is None else _checked(name, goal, given)
         for name, goal, given in zip(("base", "step"), goals, (base, step), strict=True)
     ]
     assert isinstance(cursor.term, Rec)
@@ -138,7 +138,7 @@ def recur(
     base, following = kernel.induction_goals(work.theorem, path, arguments)
     proofs = (
         _proved("base", base, work),
-        _proved("step", following, work) if lemma is None else _checked("lemma", following, lemma),
+        _proved("step", following, work, passed="lemma") if lemma is None else _checked("lemma", following, lemma),
     )
     work.induction(path, arguments, *proofs, reverse=True)
     work.rename(path, "p")
@@ -190,7 +190,9 @@ def _lifted(leaf: Leaf, by: int) -> Index:
 
 
 def _show_as(work: Derivation, path: Path, wanted: Expr) -> None:
-    """Rewrite a term to one with the same simplified form. Raises `NotFound`."""
+    """Rewrite a term to another one that is proved to be equal. Raises `NotFound`."""
+    from rewrites.egraph.equality import LIMIT, prove_equal
+
     if work.term(path) == wanted:
         return
     goal = work.goal
@@ -198,15 +200,19 @@ def _show_as(work: Derivation, path: Path, wanted: Expr) -> None:
     for side in (work, other):
         _simplify(side, path)
     if work.term(path) != other.term(path):
-        raise NotFound(
-            "the term is not the result of the last row",
-            left=str(work.goal),
-            right=str(other.goal),
-            difference="",
-            required="equal simplified forms",
-            numbers={},
-            suggestions=(),
-        )
+        try:
+            prove_equal(work, other.goal, LIMIT)
+        except ATLError as error:
+            raise NotFound(
+                "the term differs from the result of the last row"
+                if error.numbers
+                else "no proof was found that the term is the result of the last row",
+                left=str(work.goal),
+                right=str(other.goal),
+                difference="",
+                required=f"equal programs\n{work.goal}\nand\n{other.goal}",
+                numbers=error.numbers or {},
+            ) from error
     for taken in symmetry(other.theorem).steps:
         work.theorems.append(kernel.replay(work.theorem, taken))
 
@@ -245,8 +251,8 @@ def _checked(name: str, goal: Goal, given: Theorem) -> Theorem:
     return given
 
 
-def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
-    """Prove an equation. Raises `NotFound`."""
+def _proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = None) -> Theorem:
+    """Prove an equation. Raises `NotFound`; `passed` is the argument for a theorem that was proved by hand."""
     from rewrites.egraph.equality import LIMIT, prove_equal
 
     left, right = (Derivation(reflexivity(side), work.rules) for side in (goal.lhs, goal.rhs))
@@ -268,11 +274,11 @@ def _proved(name: str, goal: Goal, work: Derivation) -> Theorem:
         except ATLError as error:
             left.rollback(before)
             if error.numbers or not _rows_computed(left, right):
-                raise _open(name, goal, error) from error
+                raise _open(name, goal, error, passed) from error
             try:
                 prove_equal(left, right.goal, LIMIT)
             except ATLError:
-                raise _open(name, goal, error) from error
+                raise _open(name, goal, error, passed) from error
     return transitivity(left.theorem, symmetry(right.theorem))
 
 
@@ -335,7 +341,7 @@ def _peel(work: Derivation, row: Index | None) -> None:
                 work.attempt(f"split_{term.monoid}", cursor.path, k=k)
 
 
-def _open(name: str, goal: Goal, error: ATLError) -> NotFound:
+def _open(name: str, goal: Goal, error: ATLError, passed: str | None) -> NotFound:
     """Return the error for an equation that was not proved."""
     differ = bool(error.numbers)
     what = "the first rows" if name == "base" else "the next row"
@@ -346,5 +352,5 @@ def _open(name: str, goal: Goal, error: ATLError) -> NotFound:
         difference="",
         required=f"equal programs\n{goal.lhs}\nand\n{goal.rhs}",
         numbers=error.numbers or {},
-        suggestions=() if differ else (f"prove it by hand, and pass the theorem as {name}=…",),
+        suggestions=() if differ or passed is None else (f"prove it by hand, and pass the theorem as {passed}=…",),
     )
