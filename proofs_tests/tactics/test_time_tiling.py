@@ -230,3 +230,13 @@ def test_refused_recurrences() -> None:
 def test_refused_numbers(k: int, widths: dict[str, Any], required: str) -> None:
     with pytest.raises(InvalidArgument, match=required):
         atl.reschedule(stencil(1)).time_tile("u", k, **widths)
+
+
+def test_step_with_a_decided_choice_is_tiled() -> None:
+    m, T = atl.sizes("m T")  # noqa: N806
+    a = atl.tensor("a", m, dtype="float64")
+    step = atl.iterate(T, a, lambda s, u: atl.gen(m, lambda i: atl.select((i >= 0) & (i < m), u[i] * 0.5, u[i])))
+    s = atl.reschedule(atl.program("halves", [a], step)).time_tile("u", 2, i=3)
+    numbers = np.arange(7.0)
+    for steps in range(5):
+        np.testing.assert_allclose(s.compile()(numbers, T=steps), numbers * 0.5**steps)

@@ -161,6 +161,7 @@ class _Steps:
         sizes = {name: _positive(name, width, f"the width of tiles of {name}") for name, width in widths.items()}
         cursor = _last_state(work, state)
         reduce_accesses(work, cursor.path)
+        simplify_guards(work, cursor.path)  # as tiling does, which compares the recurrence with this one
         term = work.term(cursor.path)
         assert isinstance(term, Access)
         assert isinstance(term.tensor, Rec)
@@ -303,7 +304,13 @@ class _Steps:
             path = (*path, 0)
         loops = [path[:count] for count in range(len(path))]
         tile(work, loops, [dimension.width for dimension in self.dimensions])
-        (read,) = self.reads(work, ())
+        found = list(self.reads(work, ()))
+        if len(found) != 1:
+            raise DoesNotApply(
+                "tiling simplifies the step, so that its states are no longer found",
+                required="a step in its simplified form, as s.simpl_guard() and s.simpl_index() leave it",
+            )
+        (read,) = found
         spine = [cursor for cursor in read.spine() if isinstance(cursor.term, Gen)]
         count = len(self.dimensions)
         tiles = spine[:count]
