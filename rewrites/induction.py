@@ -13,11 +13,11 @@ from typing import Final
 
 from atl import gen, rec
 from atl.checks.scope import Scope
-from atl.core.dtypes import DEFAULT
+from atl.core.dtypes import BOOL, DEFAULT
 from atl.core.index import Array, Bound, Leaf, Size, Var, bound, index, map_leaves
 from atl.core.index import Index as IndexOf
 from atl.core.predicate import substitute
-from atl.core.program import Program, sizes_in
+from atl.core.program import Program, bool_array, sizes_in
 from atl.core.terms import Expr, Input, Rec, Type, rows_before
 from atl.text.index_notation import Names
 from rewrites.rule import Body, Equation, Index, Rule, Vector, equation, given, rule
@@ -80,7 +80,8 @@ def goals(program: Program, scope: Scope, tensors: Sequence[Type], arguments: Ar
     used = {*program.sizes, *(array.name for array in program.inputs)}
     used.update(size.name for side in (sides.lhs, sides.rhs) for size in sizes_in((), side, ()))
     names = Names(used)
-    indices = tuple(index(Size(names.fresh(getattr(at.atom, "name", "i")))) for at in scope.indices)
+    # Certificates do not store the names of binders, so the names of sizes do not depend on them.
+    indices = tuple(index(Size(names.fresh("i"))) for at in scope.indices)
     p = index(Size(names.fresh("p")))
     opened = dict(zip((at.atom for at in scope.indices), indices, strict=True))
 
@@ -90,10 +91,11 @@ def goals(program: Program, scope: Scope, tensors: Sequence[Type], arguments: Ar
     def on_bound(leaf: Leaf) -> IndexOf:
         return indices[-1 - leaf.position] if isinstance(leaf, Bound) else index(leaf)
 
-    arrays = [
-        Array(names.fresh("t"), tuple(map_leaves(extent, on_bound) for extent in of.shape), of.dtype or DEFAULT)
-        for of in tensors
-    ]
+    def array(of: Type) -> Array:
+        name, shape = names.fresh("t"), tuple(map_leaves(extent, on_bound) for extent in of.shape)
+        return bool_array(name, shape) if of.dtype == BOOL else Array(name, shape, of.dtype or DEFAULT)
+
+    arrays = [array(of) for of in tensors]
     bound_tensors: tuple[Expr, ...] = tuple(map(Input, arrays))
     facts = [substitute(fact, on_variable) for fact in scope.facts.predicates]
 

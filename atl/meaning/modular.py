@@ -12,6 +12,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, assert_never
 
+from atl.core.dtypes import BOOL
 from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp
 from atl.core.terms import Monoid
 from atl.errors import NotExact
@@ -47,9 +48,11 @@ class Modular(Scalars[int]):
             total += term
         return total % PRIME
 
-    def unary(self, op: UnaryOp, dtype: str, x: int) -> int:  # noqa: ARG002
+    def unary(self, op: UnaryOp, dtype: str, x: int) -> int:
         if op == "neg":
             return -x % PRIME
+        if op == "invert" and dtype == BOOL:
+            return int(not x)
         if not x and OPERATIONS[op].at_zero:
             return 0
         try:
@@ -90,7 +93,9 @@ class Modular(Scalars[int]):
         return x if test else y
 
     def cast(self, target: str, source: str, x: int) -> int:
-        return x if target == source else _number(f"{target}({x})")
+        if target == BOOL:
+            return int(x != 0)
+        return x if source in (target, BOOL) else _number(f"{target}({x})")
 
     def neutral(self, monoid: Monoid, dtype: str) -> int | None:  # noqa: ARG002
         match monoid:

@@ -11,6 +11,7 @@ is a product with factors for each term, as over the real numbers, and exp(a) * 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -86,6 +87,18 @@ def number(value: float | Fraction) -> Polynomial:
     """Return a constant."""
     exact = Fraction(value)
     return Polynomial({(): exact.numerator if exact.denominator == 1 else exact})
+
+
+def _compared(x: Polynomial, y: Polynomial, holds: Callable[[Fraction, Fraction], bool]) -> bool | None:
+    """Return the result of a comparison of equal values or of constants, or None if it is not known."""
+    if x == y:
+        return holds(Fraction(0), Fraction(0))
+    return None if x.constant is None or y.constant is None else compared_constants(x.constant, y.constant, holds)
+
+
+def compared_constants(a: Fraction, b: Fraction, holds: Callable[[Fraction, Fraction], bool]) -> bool | None:
+    """Return the result of a comparison, or None for large constants, which may be those of integers that wrap."""
+    return holds(a, b) if max(abs(a), abs(b)) < 2**31 else None
 
 
 def _with(polynomial: Polynomial, name: str, value: int) -> Polynomial:
@@ -165,11 +178,11 @@ class Polynomials(Scalars[Polynomial]):
             case "div":
                 return self._product(x, self._by_cases(self._inverse, y))
             case "lt":
-                return self._by_cases(self._is_positive, y + -x)
+                return self._by_cases(self._less, x, y)
             case "le":
-                return number(1) + -self._by_cases(self._is_positive, x + -y)
+                return number(1) + -self._by_cases(self._less, y, x)
             case "eq":
-                return self._by_cases(self._is_zero, x + -y)
+                return self._by_cases(self._equal, x, y)
             case "and" | "min" if dtype == BOOL:
                 return self._product(x, y)
             case "or" | "max" if dtype == BOOL:
@@ -192,11 +205,15 @@ class Polynomials(Scalars[Polynomial]):
         self._tests.add(name)
         return symbol(name)
 
-    def _is_positive(self, x: Polynomial) -> Polynomial:
-        return self._test(f"[{x} > 0]") if x.constant is None else number(int(x.constant > 0))
+    def _less(self, x: Polynomial, y: Polynomial) -> Polynomial:
+        """Return the test x < y. It is not that of y - x > 0, which differs where integers wrap."""
+        known = _compared(x, y, operator.lt)
+        return self._test(f"[{x} < {y}]") if known is None else number(int(known))
 
-    def _is_zero(self, x: Polynomial) -> Polynomial:
-        return self._test(f"[{min(str(x), str(-x))} = 0]") if x.constant is None else number(int(x.constant == 0))
+    def _equal(self, x: Polynomial, y: Polynomial) -> Polynomial:
+        known = _compared(x, y, operator.eq)
+        low, high = sorted((str(x), str(y)))
+        return self._test(f"[{low} = {high}]") if known is None else number(int(known))
 
     def _product(self, x: Polynomial, y: Polynomial) -> Polynomial:
         """Return a product in which each test occurs once, and exp(a) * exp(-a) nowhere."""
@@ -266,7 +283,7 @@ class Polynomials(Scalars[Polynomial]):
         if source in (target, BOOL):
             return x
         if target == BOOL:
-            return number(1) + -self._by_cases(self._is_zero, x)
+            return number(1) + -self._by_cases(self._equal, x, number(0))
         return self._by_cases(lambda at: symbol(f"{target}({at})"), x)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Polynomial | None:  # noqa: ARG002

@@ -132,7 +132,7 @@ def test_extents_of_bound_tensors_use_the_indices_around_them() -> None:
     s = reschedule(atl.program("f", [x2], atl.gen(m, m, inner)))
     base, step = s.induction_goals("y", lambda p: atl.sum(p, lambda k: x2[k, k] * 0))
     for goal in (base, step):
-        assert "t : float64[2*j + i + 1]" in str(goal.lhs)
+        assert "t : float64[2*i1 + i + 1]" in str(goal.lhs)
 
 
 def test_index_that_may_be_negative_is_refused() -> None:
@@ -265,3 +265,34 @@ def test_linear_recurrence_is_linear_in_its_first_row() -> None:
     assert found.rhs.body == atl.program("linear", [a, b, c], atl.gen(n, formula)).body
     with pytest.raises(NotFound, match="the formula differs from the next row"):
         reschedule(program).induct("u", lambda p: rows(zero, lambda q: b[q])[p] + c)
+
+
+@pytest.mark.parametrize("name", ["q", "i", "n1"])
+def test_certificate_does_not_depend_on_names_of_loops(name: str) -> None:
+    n, m = atl.sizes("n m", min=1)
+    x = atl.tensor("x", n, m, dtype="float64")
+    program = atl.program("rows", [x], atl.gen(n, lambda r: atl.sum(m, lambda k: x[r, k])))
+    s = atl.reschedule(program).rename("r", name)
+    names = {"x": x, "atl": atl}
+    formula = eval(f"lambda p, {name}: atl.sum(p + 1, lambda k: x[{name}, k])", names)
+    step = eval(f"lambda p, y, {name}: y[p - 1] + x[{name}, p]", names)
+    s.recur("Σ[k < m] _", m, formula, step)
+    assert loads(dumps(s.done())).rhs == s.goal
+
+
+def test_boolean_tensor_may_be_bound_around_an_induction() -> None:
+    n = atl.sizes("n", min=1)
+    y = atl.tensor("y", n, dtype="float64")
+
+    def positive(v: atl.Tensor, i: atl.IndexExpr) -> atl.Tensor:
+        return atl.where(v[i], y[i], 0)
+
+    total = atl.let(atl.gen(n, lambda i: y[i] > 0), lambda v: atl.sum(n, lambda i: positive(v, i)))
+    s = atl.reschedule(atl.program("positive", [y], total))
+    s.recur(
+        "Σ[i < n] _",
+        n,
+        lambda p, v: atl.sum(p + 1, lambda i: positive(v, i)),
+        lambda p, w, v: w[p - 1] + positive(v, p),
+    )
+    assert loads(dumps(s.done())).rhs == s.goal

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from atl.core.dtypes import is_integer
+from atl.core.dtypes import BOOL, is_integer
 from atl.errors import ATLError, InvalidArgument, InvalidName, brief
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
 from rewrites.induction import ROWS
@@ -88,7 +88,8 @@ def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
     if found is None:
         return
     stated = rule.statement(arguments)
-    integers = next(filter(is_integer, stated.types_of(arguments, dtype).values()), None)
+    types = stated.types_of(arguments, dtype).values()
+    integers = next(filter(is_integer, types), None)
     if integers is not None and found.integer_counterexample is not None:
         raise NotATheorem(
             f"{rule.name} is not true for elements of {integers}",
@@ -100,6 +101,10 @@ def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
     if integers is not None and not found.tried_on_integers:
         raise NotATheorem(
             f"{rule.name} is not proved, and was not tried for elements of {integers}", required="float elements"
+        )
+    if BOOL in types:
+        raise NotATheorem(
+            f"{rule.name} is not proved, and was not tried for Boolean elements", required="elements that are numbers"
         )
     if stated.ranks not in found.ranks:
         raise NotATheorem(

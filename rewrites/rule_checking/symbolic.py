@@ -384,11 +384,11 @@ def _binary(op: BinaryOp, dtype: str | None, x: Poly, y: Poly) -> Poly:
         case "div":
             return x * values.by_cases(lambda at: values.ZERO if at.zero else _opaque("1/", at), y)
         case "lt":
-            return values.by_cases(values.is_positive, y - x)
+            return values.by_cases(values.less, x, y)
         case "le":
-            return values.ONE - values.by_cases(values.is_positive, x - y)
+            return values.ONE - values.by_cases(values.less, y, x)
         case "eq":
-            return values.by_cases(values.is_zero, x - y)
+            return values.by_cases(values.equal_values, x, y)
         case "and" | "min" if dtype == BOOL:
             return x * y
         case "or" | "max" if dtype == BOOL:

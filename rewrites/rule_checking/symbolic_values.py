@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from atl.core.index import Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, equal, expressions, negation, substitute
+from atl.meaning.polynomials import compared_constants
 from atl.prove import Facts, Proved, prove
 
 
@@ -172,8 +173,8 @@ def exponential(x: Poly) -> Poly:
     return made
 
 
-TESTS: Final = ("> 0", "= 0", "true")
-"""Operations whose values are 0 and 1: on the difference of the operands of a comparison, and on a truth value."""
+TESTS: Final = ("<", "=", "true")
+"""Operations whose values are 0 and 1: on the operands of a comparison, and on a truth value."""
 
 
 def is_test(part: Atom) -> bool:
@@ -181,16 +182,25 @@ def is_test(part: Atom) -> bool:
     return isinstance(part, Bracket) or (isinstance(part, Operation) and part.op in TESTS)
 
 
-def is_positive(x: Poly) -> Poly:
-    """Return the test x > 0."""
-    known = _number(x)
-    return atom(Operation("> 0", frozenset((x,)))) if known is None else constant(int(known > 0))
+def less(x: Poly, y: Poly) -> Poly:
+    """Return the test x < y. It is not that of y - x > 0, which differs where integers wrap."""
+    known = _compared(x, y, lambda a, b: a < b)
+    return atom(Operation("<", frozenset((x, atom(Operation("right", frozenset((y,)))))))) if known is None else known
 
 
-def is_zero(x: Poly) -> Poly:
-    """Return the test x = 0."""
-    known = _number(x)
-    return atom(Operation("= 0", frozenset((x, -x)))) if known is None else constant(int(known == 0))
+def equal_values(x: Poly, y: Poly) -> Poly:
+    """Return the test x = y."""
+    known = _compared(x, y, lambda a, b: a == b)
+    return atom(Operation("=", frozenset((x, y)))) if known is None else known
+
+
+def _compared(x: Poly, y: Poly, holds: Callable[[Fraction, Fraction], bool]) -> Poly | None:
+    """Return the result of a comparison of equal values or of constants, or None if it is not known."""
+    if x == y:
+        return constant(int(holds(Fraction(0), Fraction(0))))
+    a, b = _number(x), _number(y)
+    known = None if a is None or b is None else compared_constants(a, b, holds)
+    return None if known is None else constant(int(known))
 
 
 def truth(x: Poly) -> Poly:
