@@ -439,7 +439,7 @@ def _last_state(work: Derivation, state: arg.Recurrence) -> Cursor:
             required="an iteration from one state: atl.iterate(T, x, step)",
         )
     body = cursor.child(1)
-    for path, row in _rowselement_read(rec.body, (), 0, 0):
+    for path, row in _reads_of_rows(rec.body, (), 0, 0):
         if row is None or row != bound(0) - 1:
             raise DoesNotApply(
                 f"row {rec.name} of {rec.rows} reads {text_at(work.goal, (*body.path, *path))}",
@@ -449,7 +449,7 @@ def _last_state(work: Derivation, state: arg.Recurrence) -> Cursor:
     return above
 
 
-def _rowselement_read(term: Expr, path: Path, indices: int, tensors: int) -> Iterator[tuple[Path, Index | None]]:
+def _reads_of_rows(term: Expr, path: Path, indices: int, tensors: int) -> Iterator[tuple[Path, Index | None]]:
     """Yield the accesses of a step to earlier rows with the row, or None where the whole tensor is used."""
     if isinstance(term, Access) and isinstance(term.tensor, Local) and term.tensor.position == tensors:
         yield path, shift(term.index, -indices) if indices else term.index
@@ -457,7 +457,7 @@ def _rowselement_read(term: Expr, path: Path, indices: int, tensors: int) -> Ite
     if isinstance(term, Local) and term.position == tensors:
         yield path, None
     for position, child in enumerate(children(term)):
-        yield from _rowselement_read(child.expr, (*path, position), indices + child.indices, tensors + child.tensors)
+        yield from _reads_of_rows(child.expr, (*path, position), indices + child.indices, tensors + child.tensors)
 
 
 Unfold = Callable[[Derivation, Gen, Goal], None]
