@@ -80,8 +80,8 @@ def goals(program: Program, scope: Scope, tensors: Sequence[Type], arguments: Ar
     used = {*program.sizes, *(array.name for array in program.inputs)}
     used.update(size.name for side in (sides.lhs, sides.rhs) for size in sizes_in((), side, ()))
     names = Names(used)
-    # Certificates do not store the names of binders, so the names of sizes do not depend on them.
-    indices = tuple(index(Size(names.fresh("i"))) for at in scope.indices)
+    # Certificates do not store the names of binders, so the sizes are `o`, `o1`, … for outer loops.
+    indices = tuple(index(Size(names.fresh("o"))) for at in scope.indices)
     p = index(Size(names.fresh("p")))
     opened = dict(zip((at.atom for at in scope.indices), indices, strict=True))
 

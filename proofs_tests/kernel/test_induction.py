@@ -99,8 +99,8 @@ def test_induction_below_binders() -> None:
     assert cursor.path == first
     base, step = kernel.induction_goals(s.theorem, first, arguments)
     assert [array.name for array in base.lhs.inputs] == ["A", "t"]
-    assert {"i", "m", "n"} <= set(base.lhs.sizes)
-    assert "i < m" in str(step.lhs)
+    assert {"o", "m", "n"} <= set(base.lhs.sizes)
+    assert "o < m" in str(step.lhs)
     assert "p < n" in str(step.lhs)
     assert term == work.term(first)
 
@@ -132,7 +132,7 @@ def test_extents_of_bound_tensors_use_the_indices_around_them() -> None:
     s = reschedule(atl.program("f", [x2], atl.gen(m, m, inner)))
     base, step = s.induction_goals("y", lambda p: atl.sum(p, lambda k: x2[k, k] * 0))
     for goal in (base, step):
-        assert "t : float64[2*i1 + i + 1]" in str(goal.lhs)
+        assert "t : float64[2*o1 + o + 1]" in str(goal.lhs)
 
 
 def test_index_that_may_be_negative_is_refused() -> None:

@@ -164,8 +164,8 @@ def test_tiles_may_be_computed_in_parallel() -> None:
             1,
             lambda n, u: atl.gen(n, lambda i: u[i] + u[i + 1]),
             {"i": 8},
-            "the read of the state before at 8*io + i - 3 is not proved to be in the window",
-            "8*io + i <= n + 2",
+            "the read of the state before at 8*o + i - 3 is not proved to be in the window",
+            "8*o + i <= n + 2",
         ),
         (
             2,
@@ -200,7 +200,7 @@ def test_read_outside_the_state_is_refused_with_numbers() -> None:
         session(lambda n, u: atl.gen(n, lambda i: u[i] + u[i + 1])).time_tile("u", 4, i=8)
     numbers = caught.value.numbers
     assert isinstance(numbers, dict)
-    assert 8 * numbers["io"] + numbers["i"] > numbers["n"] + 2
+    assert 8 * numbers["o"] + numbers["i"] > numbers["n"] + 2
 
 
 def test_refused_recurrences() -> None:

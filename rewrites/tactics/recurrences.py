@@ -7,12 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from atl.checks.scope import outermost
 from atl.core.index import ONE, ZERO, Bound, Index, Leaf, bound, index, map_leaves
 from atl.core.substitution import free_positions, types_around
 from atl.core.terms import MONOIDS, Access, Expr, Gen, Let, Rec, Reduce, Type, rows_before
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, brief
+from atl.prove.prover import contradictory
 from atl.surface.operators import parameters
+from atl.text.printing import show_predicate
 from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, every, one
@@ -38,6 +41,8 @@ ONE_TERM: Final = (
 RESCALED: Final = ("sum_exp_rescale", "weighted_sum_exp_rescale")
 """Rules by which a step changes what was subtracted in earlier exponents."""
 MOST_SWEEPS: Final = 20
+SECONDS: Final = 0.5
+"""Time limit of the search for a proof that a term is the result of the last row."""
 
 
 @tactic
@@ -201,7 +206,7 @@ def _show_as(work: Derivation, path: Path, wanted: Expr) -> None:
         _simplify(side, path)
     if work.term(path) != other.term(path):
         try:
-            prove_equal(work, other.goal, LIMIT)
+            prove_equal(work, other.goal, replace(LIMIT, seconds=SECONDS))
         except ATLError as error:
             raise NotFound(
                 "the term differs from the result of the last row"
@@ -255,6 +260,12 @@ def _proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = Non
     """Prove an equation. Raises `NotFound`; `passed` is the argument for a theorem that was proved by hand."""
     from rewrites.egraph.equality import LIMIT, prove_equal
 
+    if contradictory(outermost(goal.lhs).facts):
+        raise DoesNotApply(
+            "the recurrence has no rows after the first ones, or is never computed",
+            required="a row to be computed: its assumptions are "
+            + " and ".join(map(show_predicate, goal.lhs.assumptions)),
+        )
     left, right = (Derivation(reflexivity(side), work.rules) for side in (goal.lhs, goal.rhs))
     if left.goal.body == right.goal.body:
         return left.theorem
