@@ -1,4 +1,4 @@
-"""Flash attention: its derivation, its certificate, its memory, and its results beside NumPy."""
+"""Flash attention: its derivation, its certificate, its memory, and its results compared with those of NumPy."""
 
 from __future__ import annotations
 

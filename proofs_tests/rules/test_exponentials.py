@@ -46,7 +46,7 @@ def scaled_the_other_way(a: Elem, b: Elem, c: Elem) -> Equation:
 
 @rule(family="false")
 def scaled_for_each_term(lo: Index, hi: Index, a: Body[Index], b: Body[Index], c: Elem) -> Equation:
-    """What was subtracted depends on the term."""
+    """The subtracted number depends on the term."""
     return equation(
         atl.sum((lo, hi), lambda i: exp(a(i) - b(i))) * exp(b(lo) - c), atl.sum((lo, hi), lambda i: exp(a(i) - c))
     )

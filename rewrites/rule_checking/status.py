@@ -70,7 +70,7 @@ class ProofStatus:
     tried_on_integers: bool = False
     elements: str = ALL_ELEMENTS
     over_reals: bool = False
-    """Whether the rule has an exponential, of which laws over the real numbers are assumed."""
+    """True if the rule has an exponential, whose laws over the real numbers are assumed."""
 
     def __str__(self) -> str:
         """Return the status in words."""
