@@ -17,7 +17,7 @@ from rewrites.tactics import (
     wavefronts,
 )
 from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling
-from rewrites.tactics.reindexing import reordering, storing
+from rewrites.tactics.reindexing import gathering, reordering, storing
 from rewrites.tactics.storage import binding, borders, packing, staging
 from rewrites.tactics.tactic import Tactic
 
@@ -31,6 +31,7 @@ class Tactics:
     factor_out = factoring.factor_out
     flatten_loops = loops.flatten_loops
     fuse = staging.fuse
+    gather = gathering.gather
     gpu_map = gpu.gpu_map
     hoist = staging.hoist
     induct = recurrences.induct
