@@ -60,7 +60,7 @@ GATHERED = {
         "let g := ⊞[q < n + 1] [1 <= q] · x[q - 1] in ⊞[i < n] g[i] * g[i]"),
     "below other operators": (
         VECTOR, "float32[n + 1] := max(Σ[i < n] place (n + 1) (i + 1) x[i], ⊞[i < n + 1] 0)",
-        "⊞[q < n + 1] max([1 <= q] · x[q - 1], 0)"),
+        "max(⊞[q < n + 1] [1 <= q] · x[q - 1], ⊞[i < n + 1] 0)"),
 }  # fmt: skip
 
 

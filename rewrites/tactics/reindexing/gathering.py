@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
-from atl.core.index import ONE, Quotient, Read, atoms, index
+from atl.core.index import ONE, Bound, Index, Quotient, Read, atoms, index
 from atl.core.predicate import NonNegative, Predicate, Zero, conjunction, conjuncts, within
-from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Place, Rec, Reduce, Reshape
+from atl.core.terms import Access, Binary, Expr, Guard, Let, Place, Reduce, Reshape, Unary
 from atl.core.traversal import Path, subterms
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.text.printing import text_at
@@ -85,22 +86,35 @@ def _checked(work: Derivation, keep: object) -> frozenset[str]:
 
 
 def _scatters(work: Derivation, path: Path, remaining: dict[Path, str]) -> Iterator[Path]:
-    """Yield the outermost tensors with placed terms; those whose positions are data remain, with this reason."""
+    """Yield the outermost scatters; those whose positions are data are put into `remaining`, with this reason."""
     term = work.term(path)
-    if not _has_places(term):
+    if not any(isinstance(each, Reshape) and isinstance(each.op, Place) for each in subterms(term)):
         return
     if (data := _data_place(work, path)) is not None:
         remaining[data] = f"the positions of {text_at(work.goal, data)} are data"
         yield from _scatters(work, (*data, 0), remaining)
-    elif not term.type.rank or isinstance(term, Let | Gen | Concat | Rec) or _adds_data_places(work, path):
+    elif _is_scatter(term):
+        yield path
+    else:
         for position in positions(term):
             yield from _scatters(work, (*path, position), remaining)
-    else:
-        yield path
 
 
-def _has_places(term: Expr) -> bool:
-    return any(isinstance(each, Reshape) and isinstance(each.op, Place) for each in subterms(term))
+def _is_scatter(term: Expr) -> bool:
+    """Return True for placed terms, and for sums and additions of them."""
+    match term:
+        case Reshape(Place(at=at)):
+            return not _is_data(at)
+        case Reduce("sum", body=body) | Guard(_, body) | Let(_, body) | Unary("neg", body):
+            return bool(term.type.rank) and _is_scatter(body)
+        case Binary("add" | "sub", left, right):
+            return _is_scatter(left) and _is_scatter(right)
+        case _:
+            return False
+
+
+def _is_data(position: Index) -> bool:
+    return any(isinstance(atom, Read) for atom in atoms(position))
 
 
 def _data_place(work: Derivation, path: Path) -> Path | None:
@@ -108,18 +122,10 @@ def _data_place(work: Derivation, path: Path) -> Path | None:
     match work.term(path):
         case Reduce("sum") | Guard():
             return _data_place(work, (*path, 0))
-        case Reshape(Place(at=at)) if any(isinstance(atom, Read) for atom in atoms(at)):
+        case Reshape(Place(at=at)) if _is_data(at):
             return path
         case _:
             return None
-
-
-def _adds_data_places(work: Derivation, path: Path) -> bool:
-    """Return True for additions of tensors of which one is a scatter to positions that are data."""
-    term = work.term(path)
-    return isinstance(term, Binary) and any(
-        _data_place(work, (*path, side)) is not None or _adds_data_places(work, (*path, side)) for side in (0, 1)
-    )
 
 
 def _sums_into_data_places(work: Derivation) -> None:
@@ -143,7 +149,7 @@ class _Scatter:
 
     def __init__(self, work: Derivation, path: Path, kept: frozenset[str]) -> None:
         self.work, self.path, self.kept = work, path, kept
-        self.rank = 0
+        self.rank = self.depth = 0
 
     def gather(self) -> None:
         """Rewrite the scatter. Raises `_Remains` if positions do not determine enough indices."""
@@ -153,7 +159,11 @@ class _Scatter:
         while isinstance(work.term(self.path), Let):
             self.path = (*self.path, 1)
         self._by_elements()
-        work.repeat(work.known(_READS), self.path)
+        while work.sweep(work.known(_READS), self.path, where=self._reads_element):
+            pass
+        for cursor in work.cursors(self.path):
+            if isinstance(cursor.term, Access) and _is_scatter(cursor.term.tensor):
+                raise _Remains(f"the rules for sums and placed terms do not apply to {text_at(work.goal, cursor.path)}")
         while self._solved_for_one():
             pass
         self._check()
@@ -166,16 +176,30 @@ class _Scatter:
     def _binds_inside(self, path: Path) -> bool:
         """Return whether a let is directly in a sum or a guard, around placed terms."""
         term = self.work.term(path)
-        return isinstance(term, Reduce | Guard) and isinstance(term.body, Let) and _has_places(term.body)
+        return isinstance(term, Reduce | Guard) and isinstance(term.body, Let) and _is_scatter(term)
 
     def _by_elements(self) -> None:
         """Write the tensor as generations of its elements: v → ⊞[q < n] v[q]."""
         path = self.path
         self.rank = self.work.term(path).type.rank
+        self.depth = len(self.work.cursor(path).scope.indices)
         for _ in range(self.rank):
             self.work.rewrite("gen_eta", path, reverse=True, n=self.work.term(path).type.shape[0])
             self.work.rename(path, _ELEMENT)
             path = (*path, 0)
+
+    def _reads_element(self, path: Path) -> bool:
+        """Return whether a term reads at the index of a loop over the elements."""
+        cursor = self.work.cursor(path)
+        if not isinstance(cursor.term, Access):
+            return False
+        at = cursor.term.index.atom
+        return isinstance(at, Bound) and self._is_of_element(cursor, at.position)
+
+    def _is_of_element(self, cursor: Cursor, position: int) -> bool:
+        """Return whether the index at a de Bruijn position is that of a loop over the elements."""
+        depth = len(cursor.scope.indices) - 1 - position
+        return self.depth <= depth < self.depth + self.rank
 
     def _solved_for_one(self) -> bool:
         """Eliminate one sum whose index the position of an element determines."""
@@ -226,17 +250,15 @@ class _Scatter:
         for cursor in self.work.cursors(self.path):
             if not isinstance(cursor.term, Guard):
                 continue
-            loops = [above for above in reversed(cursor.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
+            loops = _loops(cursor)
             for part in conjuncts(cursor.term.predicate):
-                used = [loops[position] for position in used_positions(part)] if isinstance(part, Zero) else []
-                sums = [loop.called[0] for loop in used if isinstance(loop.term, Reduce)]
-                if sums and any(self._is_of_element(loop) for loop in used):
-                    kept = ", which keep= excludes" if self.kept.issuperset(sums) else ""
+                used = used_positions(part) if isinstance(part, Zero) else set()
+                sums = [loops[position] for position in sorted(used) if isinstance(loops[position], Reduce)]
+                if sums and any(self._is_of_element(cursor, position) for position in used):
+                    names = [each.name for each in sums if isinstance(each, Reduce)]
+                    kept = ", which keep= excludes" if self.kept.issuperset(names) else ""
                     compared = text_at(self.work.goal, cursor.path)
-                    raise _Remains(f"no equation determines {' or '.join(sums)}{kept}, in {compared}")
-
-    def _is_of_element(self, loop: Cursor) -> bool:
-        return len(self.path) <= len(loop.path) < len(self.path) + self.rank
+                    raise _Remains(f"no equation determines {' or '.join(names)}{kept}, in {compared}")
 
     def _bounds(self) -> None:
         """Turn guards into bounds of the sums that remain, where this reduces their iterations.
@@ -265,6 +287,14 @@ class _Scatter:
         if not (lows and highs):
             return bool(limits)
         return term.name in self.kept or any((high - low).constant is not None for low in lows for high in highs)
+
+
+def _loops(cursor: Cursor) -> list[Expr]:
+    """Return the terms that bind the indices in scope at a place, by de Bruijn position."""
+    found: list[Expr] = []
+    for above, below in pairwise(cursor.spine()):
+        found += [above.term] * (len(below.scope.indices) - len(above.scope.indices))
+    return found[::-1]
 
 
 def _without_quotient(part: Predicate) -> Predicate:
