@@ -17,7 +17,7 @@ from rewrites.recipes import Context, Report, recurrences
 
 pytestmark = pytest.mark.usefixtures("private_cache")
 
-SMALL = replace(AVX2, l2=16 * KIB, l3=0)
+SMALL = replace(AVX2, l2=32 * KIB, l3=0)
 """A machine with a small second-level cache, and no other, so that small states do not fit in it."""
 ONLY = [recurrences.block_solvers, recurrences.tile_time]
 
