@@ -432,7 +432,7 @@ class _Lowering:
 
                 return self._loop(name, first, last, mark, context, element)
             case terms.Reduce():
-                return self._tensor_sum(e, to, context) if e.type.rank else self._reduction(e, to, context)
+                return self._tensor_fold(e, to, context) if e.type.rank else self._reduction(e, to, context)
             case terms.Rec():
                 return self._recurrence(e, to, context)
             case terms.Guard(predicate, body):
@@ -495,18 +495,21 @@ class _Lowering:
         first, *inner = context.scope.shape(operand.type)
         (count,) = map(context.scope.index, amounts(op))
         around = terms.PadRight(first) if isinstance(op, terms.PadLeft) else terms.PadLeft(first)
+        zero = ln.Number(0, operand.type.dtype or self.program.dtype)
+        return self._constant("pad", (count, *inner), zero, to.then(around), context)
 
-        def cells(extents: Sequence[ix.Index], to: Destination, context: Context) -> ln.Block:
-            if not extents:
-                return self._store(ln.Number(0, operand.type.dtype or self.program.dtype), to)
-            extent, *rest = extents
+    def _constant(
+        self, name: str, extents: Sequence[ix.Index], value: ln.Number, to: Destination, context: Context
+    ) -> ln.Block:
+        """Store one value to all elements of a tensor with these extents."""
+        if not extents:
+            return self._store(value, to)
+        extent, *rest = extents
 
-            def row(variable: ix.Var, inside: Context) -> ln.Block:
-                return cells(rest, to.then(Cons(ix.index(variable), extent)), inside)
+        def row(variable: ix.Var, inside: Context) -> ln.Block:
+            return self._constant(name, rest, value, to.then(Cons(ix.index(variable), extent)), inside)
 
-            return self._loop("pad", ix.ZERO, extent, LoopMark.NONE, context, row)
-
-        return cells((count, *inner), to.then(around), context)
+        return self._loop(name, ix.ZERO, extent, LoopMark.NONE, context, row)
 
     def _loop(self, name: str, low: ix.Index, high: ix.Index, mark: LoopMark, context: Context, body: Body) -> ln.Block:
         """Return a loop. Buffers hoisted out of an outermost loop are allocated before it and freed after it.
@@ -566,8 +569,8 @@ class _Lowering:
         first = self.statement(e.init, to.then(terms.PadRight(high - low)), context)
         return (*first, *self._loop(e.name, low, high, e.mark, context, row))
 
-    def _added(self, e: terms.Rec, to: Destination, context: Context) -> ln.Block:
-        """Add the elements of a recurrence to the destination, except padding; the innermost buffer contains them."""
+    def _added(self, e: terms.Expr, to: Destination, context: Context) -> ln.Block:
+        """Add the elements of a tensor to the destination, except padding; the innermost buffer contains them."""
         pads = padtypes.pad_set(e, context.scope)
         buffer = context.tensors[-1]
         assert isinstance(buffer, ln.Buffer)
@@ -602,9 +605,24 @@ class _Lowering:
         into = to if e.monoid == "sum" and to.op == "sub" else replace(to, op=terms.OF_MONOID[e.monoid])
         return self._loop(e.name, low, high, e.mark, context, lambda _, inside: self.statement(e.body, into, inside))
 
-    def _tensor_sum(self, e: terms.Reduce, to: Destination, context: Context) -> ln.Block:
-        """Lower a sum of tensors: add each of them to the destination, which starts at zero."""
-        return self._fold(e, to, context)
+    def _tensor_fold(self, e: terms.Reduce, to: Destination, context: Context) -> ln.Block:
+        """Lower a reduction of tensors: fold each of them into the destination.
+
+        A sum starts at zero. Another fold starts at its neutral element; if it is added elsewhere, it has a buffer.
+        """
+        if e.monoid == "sum":
+            return self._fold(e, to, context)
+        if to.op is not None:
+            name = RESULT_NAMES[e.monoid]
+            return self._in_buffer(e, name, LetMark.NONE, context, lambda inside: self._added(e, to, inside))
+        assert isinstance(to.storage, ln.Buffer)
+        scope = context.scope
+        condition = simplify_predicate(scope.facts, less(scope.index(e.low), scope.index(e.high)))
+        inside = context.assume(condition)
+        start = self._constant("i", scope.shape(e.type), neutral(e.monoid, to.storage.dtype), to, inside)
+        loop = self._fold(e, to, inside)
+        self._added_after[to.storage] += additions(to.storage, loop)
+        return self._where(condition, (*start, *loop))
 
     def _reduction(self, e: terms.Reduce, to: Destination, context: Context) -> ln.Block:
         """Lower a reduction to a scalar."""

@@ -19,7 +19,7 @@ from typing import TypeGuard, assert_never
 
 from atl.core import terms
 from atl.core.index import ZERO, Index, Var, index
-from atl.core.marks import LetMark
+from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import TRUE, Predicate, less, negation
 from atl.core.program import Program
 from atl.core.reshape_definitions import origin, positions_needed
@@ -68,7 +68,8 @@ class _Normalizer:
                 return terms.Gen(low, high, self.statement(body), name, mark)
             case terms.Reduce(monoid, low, high, body, name, mark):
                 if monoid != "sum" and e.type.rank:
-                    return self._generated(e)
+                    in_order = not self._one_pass and mark in (LoopMark.NONE, LoopMark.UNROLL)
+                    return replace(e, body=self._all_stored(body)) if in_order else self._generated(e)
                 return terms.Reduce(monoid, low, high, self.statement(body), name, mark)
             case terms.Rec(low, high, init, body, name, rows, mark):
                 return terms.Rec(low, high, self.statement(init), self.statement(body), name, rows, mark)
@@ -96,10 +97,20 @@ class _Normalizer:
             case _:
                 assert_never(e)
 
-    def _generated(self, e: terms.Reduce) -> terms.Expr:
-        """Expand a reduction of tensors by v = gen i. v[i] to a reduction of scalars (§4.3.2)."""
+    def _all_stored(self, e: terms.Expr) -> terms.Expr:
+        """Normalise a term of which all elements are stored, zero where they are padding."""
+        match e:
+            case terms.Gen(body=body):
+                return replace(e, body=self._all_stored(body))
+            case terms.Let(value, body, name, mark):
+                return bind(self.statement(value), self._all_stored(body), name, mark)
+            case _:
+                return self._generated(e)
+
+    def _generated(self, e: terms.Expr) -> terms.Expr:
+        """Expand a term whose padding is stored by v = gen i. v[i], as a reduction of tensors (§4.3.2)."""
         variables = [Var(next(self._ids), name) for name in islice(cycle(_NAMES), e.type.rank)]
-        out = self.statement(self.read(e, tuple(index(variable) for variable in variables)))
+        out = self.statement(_stored(self.read(e, tuple(index(variable) for variable in variables))))
         for variable, extent in zip(reversed(variables), reversed(e.type.shape), strict=True):
             out = terms.Gen(ZERO, extent, close(out, variable), variable.name)
         return out

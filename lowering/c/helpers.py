@@ -158,9 +158,9 @@ _KINDS: Final = {
 }
 _VECTORS: Final = {vector: _vector_type(*kind) for vector, kind in _KINDS.items()}
 _EXTREMES_OF_VECTORS: Final = {
-    f"{kind}_{vector}": extreme_of_vectors(kind, vector, of_floats=vector.endswith(("float", "double")))
+    f"{kind}_{vector}": extreme_of_vectors(kind, vector, _TYPES[dtype][0], lanes * _TYPES[dtype][1])
     for kind in ("min", "max")
-    for vector in _KINDS
+    for vector, (dtype, lanes) in _KINDS.items()
 }
 _EACH_LANE: Final = {
     f"{op}_{vector}": of_each_lane(function, f"{op}_{vector}", vector, _TYPES[dtype][0])

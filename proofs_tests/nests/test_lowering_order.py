@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,7 @@ from atl.prove import forget
 from lowering import lower, print_nest
 from lowering.lower import lower_unchecked
 from lowering.nest.interpreter import run
-from lowering.nest.loopnest import Block, For, If
+from lowering.nest.loopnest import Block, For, If, Number
 from proofs_tests.compilers import lacking
 from proofs_tests.padding.fuzz import footprint_is_exact
 from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted
@@ -296,3 +297,68 @@ def calls_to_lower(parts: int) -> int:
 def test_lowering_time_is_linear_in_unrolled_iterations() -> None:
     calls_to_lower(4)
     assert calls_to_lower(24) < 2.6 * calls_to_lower(12)
+
+
+# -- folds by maximum and minimum -------------------------------------------------------------------------------------
+
+FOLDS = {
+    "rows": "max[q < k] ⊞[j < m] B[q, j]",
+    "padding is zero": "min[q < k] padr 2 ⊞[j < m] B[q, j]",
+    "let for each row": "max[q < k] let t := Σ[j < m] B[q, j] in ⊞[j < m] t * B[q, j]",
+    "let of rows": "⊞[i < n] let t := max[q < k] ⊞[j < m] A[i, q] + B[q, j] in ⊞[j < m] t[j] + X[i, j]",
+    "sums": "max[q < k] Σ[i < n] ⊞[j < m] X[i, j] * B[q, j]",
+    "sum of maxima": "Σ[i < n] max[q < k] ⊞[j < m] A[i, q] + B[q, j]",
+    "minimum of maxima": "min[i < n] max[q < k] ⊞[j < m] A[i, q] + B[q, j]",
+    "variable number of terms": "⊞[i < n] max[q < i] ⊞[j < m] X[q, j]",
+    "blocks": "flatten ⊞[jo < 3] max[q < k] ⊞[ji < 2] select(2 * jo + ji < m, B[q, 2 * jo + ji], 0)",
+    "recurrence": "rec[p < n] y from padding(float64[0, m]) in (max[i < p] ⊞[j < m] y[i, j]) + X[p]",
+}
+
+
+def folds() -> list[Case]:
+    """Return calls of each program, some of them with folds of no terms."""
+    draw = np.random.default_rng(0)
+    shapes = {"A": ("n", "k"), "B": ("k", "m"), "X": ("n", "m")}
+    made: list[Case] = []
+    for body in FOLDS.values():
+        program = atl.parse(f"f (A : float64[n, k], B : float64[k, m], X : float64[n, m]) :=\n  {body}")
+        for sizes in ({"n": 3, "m": 4, "k": 2}, {"n": 2, "m": 3, "k": 0}, {"n": 0, "m": 2, "k": 1}):
+            arrays = {
+                name: draw.integers(-9, 9, tuple(sizes[extent] for extent in shape)).astype(float)
+                for name, shape in shapes.items()
+            }
+            made.append(Case(program, sizes, arrays, frozenset()))
+    return made
+
+
+@with_c
+def test_folds_of_tensors_have_the_values_of_their_elements() -> None:
+    wanted = [expected(case) for case in folds()]
+    known = [each for each in wanted if isinstance(each, Expected)]
+    assert len(known) == len(wanted)
+    assert [interpreted(each) for each in known] == [None] * len(known)
+    assert compiled(known) == [None] * len(known)
+
+
+def test_fold_of_tensors_keeps_the_order_of_its_loops() -> None:
+    started = """\
+clear out
+if 1 <= k:
+    for i in 0..m:
+        out[i] = -inf
+    for q in 0..k:
+        for j in 0..m:
+            out[j] = max(out[j], B[q, j])
+"""
+    assert text(atl.reduce("max", K, lambda q: atl.gen(M, lambda j: B[q, j]))) == started
+
+
+@pytest.mark.parametrize("fault", ["neutral", "_where"])
+def test_fault_in_the_start_of_a_fold_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start at zero, or store the neutral element where there are no terms."""
+    if fault == "neutral":
+        monkeypatch.setattr(import_module("lowering.lower"), fault, lambda _, dtype: Number(0, dtype))
+    else:
+        monkeypatch.setattr(import_module("lowering.lower")._Lowering, fault, staticmethod(lambda _, block: block))
+    wanted = [expected(case) for case in folds()]
+    assert any(not isinstance(each, Expected) or interpreted(each) is not None for each in wanted)

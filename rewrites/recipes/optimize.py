@@ -11,7 +11,7 @@ from atl.errors import ATLError, InvalidArgument, brief
 from lowering.targets.machine import Machine, machine
 from rewrites.diagnostics import new_diagnostics
 from rewrites.errors import DoesNotApply
-from rewrites.recipes import contractions, fusion, movement, preparation, reductions
+from rewrites.recipes import contractions, fusion, movement, preparation, recurrences, reductions
 from rewrites.recipes.declaration import Context, Recipe
 from rewrites.session.tuning.search import autotune
 from rewrites.session.tuning.table import best_known
@@ -19,6 +19,8 @@ from rewrites.session.tuning.tuned import Tuned
 
 RECIPES: Final[tuple[Recipe, ...]] = (
     preparation.elements,
+    recurrences.block_solvers,
+    recurrences.tile_time,
     preparation.multiply_by_reciprocals,
     fusion.inline_copies,
     preparation.split_phases,
@@ -41,6 +43,8 @@ RECIPES: Final[tuple[Recipe, ...]] = (
 
 
 OPTIONAL: Final = (
+    recurrences.block_solvers,
+    recurrences.tile_time,
     preparation.multiply_by_reciprocals,
     preparation.unroll_taps,
     fusion.jam_rows,

@@ -66,14 +66,42 @@ static inline {c_type} {c_type}_of_key({bits} key)
 """
 
 
-def extreme_of_vectors(kind: str, vector: str, *, of_floats: bool) -> str:
-    """Return the function for the minimum or maximum of vectors, lane by lane."""
-    note, nan = ("; NaN, where one of them is", " | (b != b)") if of_floats else ("", "")
-    return f"""\
-/* The {kind}imum of both in each lane{note}. */
+_OF_X86: Final = {
+    16: ("__SSE2__", "_mm", "__m128"),
+    32: ("__AVX__", "_mm256", "__m256"),
+    64: ("__AVX512F__", "_mm512", "__m512"),
+}
+"""The macro of the instruction set, prefix of the functions, and type of vectors, by size in bytes."""
+
+
+def extreme_of_vectors(kind: str, vector: str, element: str, size: int) -> str:
+    """Return the function for the minimum or maximum of vectors of `size` bytes, lane by lane."""
+    if element not in _BITS:
+        return f"""\
+/* The {kind}imum of both in each lane. */
 static inline {vector} {kind}_{vector}({vector} a, {vector} b)
 {{
-    __typeof__(a < b) of_b = (b {_SIGNS[kind]} a){nan};
+    __typeof__(a < b) of_b = b {_SIGNS[kind]} a;
+    return ({vector})((of_b & (__typeof__(of_b))b) | (~of_b & (__typeof__(of_b))a));
+}}
+"""
+    # The instructions of x86 are `b > a ? b : a`, as in `_pick_of_floats`.
+    macro, prefix, x86 = _OF_X86[size]
+    suffix, x86 = ("pd", f"{x86}d") if element == "double" else ("ps", x86)
+    return f"""\
+#if defined({macro})
+#include <immintrin.h>
+#endif
+
+/* The {kind}imum of both in each lane; NaN, where one of them is. */
+static inline {vector} {kind}_{vector}({vector} a, {vector} b)
+{{
+#if defined({macro})
+    __typeof__(a < b) of_b = b != b;
+    a = ({vector}){prefix}_{kind}_{suffix}(({x86})b, ({x86})a);
+#else
+    __typeof__(a < b) of_b = (b {_SIGNS[kind]} a) | (b != b);
+#endif
     return ({vector})((of_b & (__typeof__(of_b))b) | (~of_b & (__typeof__(of_b))a));
 }}
 """
