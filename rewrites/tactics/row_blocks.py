@@ -105,8 +105,8 @@ class _Block:
         """Separate the sums over rows of earlier blocks, and compute each of them for the whole block."""
         work = self.work
         folds = [cursor.path for cursor in work.cursors(self.row) if isinstance(cursor.term, Reduce)]
-        for path in folds:
-            cursor = work.cursor(path)  # folds inside have been split
+        for fold in folds:
+            cursor = work.cursor(fold)  # folds inside have been split
             if self._reads_rows_by_index(cursor):
                 self._split(cursor)
         work.sweep(["concat_access_left", "concat_access_right"], self.row)
