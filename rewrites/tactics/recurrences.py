@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from atl.checks.scope import outermost
 from atl.core.index import ONE, ZERO, Bound, Index, Leaf, bound, index, map_leaves
+from atl.core.predicate import at_most
 from atl.core.substitution import free_positions, types_around
 from atl.core.terms import MONOIDS, Access, Expr, Gen, Let, Rec, Reduce, Type, rows_before
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.prove.prover import contradictory
 from atl.surface.operators import parameters
-from atl.text.printing import show_predicate
+from atl.text.printing import place_of, show_index, show_predicate
 from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, every, one
@@ -120,6 +121,13 @@ def recur(
     check_name(name)
     cursor = one(work.goal, what)
     many, few = (_index_at(work, cursor, label, value) for label, value in (("rows", rows), ("first", first)))
+    if not work.can_prove(cursor.path, at_most(ONE, many)):
+        raise DoesNotApply(
+            f"a recurrence of {show_index(cursor.scope.index(many))} rows is not proved to have a last row",
+            place=place_of(work.goal, cursor.path),
+            required=show_predicate(cursor.scope.predicate(at_most(ONE, many))),
+            suggestions=("assume it: atl.sizes(…, min=1), or reschedule(…, given=[…])",),
+        )
     of_row = _function_at(cursor, "formula", formula, of_indices(1))
     last = substituted(of_row.body, (many - 1,), ())
     assert isinstance(last, Expr)
