@@ -15,6 +15,7 @@ from proofs_tests.recipes.machines import AVX2, TINY
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
 from rewrites.recipes import Context, movement
+from rewrites.recipes.optimize import worth_trying
 
 PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
 
@@ -249,3 +250,16 @@ def test_goal_is_lowered_once_if_it_compiles(monkeypatch: pytest.MonkeyPatch) ->
     assert s.report is not None
     assert len(s.report.applied) > 1
     assert len(checked) == 1
+
+
+def test_candidates_that_do_the_same_are_left_out() -> None:
+    tiles: list[Any] = [(8, 32), (4, 64)]
+    given = {
+        "fuse_epilogues_tile": tiles, "tile_sums_tile": tiles, "fuse_rows_rows": [8, 4],
+        "fuse_rows": [True, False], "fuse_epilogues": [True, False],
+    }  # fmt: skip
+    made = worth_trying(given)
+    assert len(made) == 2 * 3 + 2 * 3  # with fuse_epilogues one shape for both, and without; fuse_rows by 8, 4 or not
+    assert made[0] == {name: values[0] for name, values in given.items()}
+    assert all(each["fuse_rows_rows"] == 8 for each in made if not each["fuse_rows"])
+    assert all(each["fuse_epilogues_tile"] == each["tile_sums_tile"] for each in made if each["fuse_epilogues"])
