@@ -170,12 +170,17 @@ def _row_bytes(group: Group, context: Context) -> int:
 
 @recipe()
 def inline_copies(s: Any) -> None:
-    """Inline lets that only copy, and lets whose elements are each read once: let x := e in … x[i] … → … e(i) …"""
+    """Inline lets that only copy, and lets whose elements are each read once: let x := e in … x[i] … → … e(i) …
+
+    A copy with a border, which a sum of products reads through windows, is kept: inner loops would have its conditions.
+    """
+    reused = {read.name for found in contractions(s.goal) if found.row is not None for read in found.moving}
     names = [
         producer.name
         for producer in producers(s.goal)
-        if _is_copy(producer.nest) or _is_read_once(producer)
-    ]  # fmt: skip
+        if _is_read_once(producer)
+        or (_is_copy(producer.nest) and not (producer.name in reused and _has_border(producer.nest)))
+    ]
     if not names:
         raise DoesNotApply("no let is a copy or is read once", required="a let with elements that are read once")
     for name in names:
@@ -188,6 +193,16 @@ def _is_copy(nest: Nest) -> bool:
     while isinstance(cursor.term, terms.Gen):
         cursor = cursor.child(0)
     return isinstance(cursor.term, terms.Access) and cursor.term.type.rank == 0
+
+
+def _has_border(nest: Nest) -> bool:
+    """Return whether a copy reads at clamped positions, or has guards."""
+    return any(isinstance(cursor.term, terms.Guard) for cursor in walk(nest.cursor)) or any(
+        isinstance(atom, ix.Extremum)
+        for read in reads_below(nest.cursor)
+        for index in read.indices
+        for atom in ix.atoms(index)
+    )
 
 
 def _is_read_once(producer: Producer) -> bool:
