@@ -369,6 +369,13 @@ def _lowered(program: Program, *, registers: bool, origins: bool = False) -> tup
     return lowering, lowering.nest(body, outermost(program))
 
 
+def _is_joined(e: terms.Expr) -> bool:
+    """Return whether a tensor is put together of parts: where a guard is false, one may be longer than the whole."""
+    return isinstance(e, terms.Concat | terms.Rec) or (
+        isinstance(e, terms.Reshape) and isinstance(e.op, terms.PadLeft | terms.PadRight)
+    )
+
+
 class _Lowering:
     """One run of the lowering function, with its counter of ids and the buffers hoisted out of loops."""
 
@@ -485,7 +492,13 @@ class _Lowering:
             marked = (number_of_loop(e) for e in subterms(body))
             self.met.update(self._binders[number].path for number in marked if number is not None)
         inner = () if condition == FALSE else self.statement(body, to, context.assume(condition))
-        rest = self.statement(zeros_of(body), to, context.assume(negation(condition))) if zeros else ()
+        rest: ln.Block = ()
+        if zeros:
+            false = context.assume(negation(condition))
+            if any(map(_is_joined, subterms(body))):
+                rest = self._zeros(context.scope.shape(body.type), to, false)
+            else:
+                rest = self.statement(zeros_of(body), to, false)
         return tuple(
             ln.If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
         )
@@ -496,17 +509,19 @@ class _Lowering:
         (count,) = map(context.scope.index, amounts(op))
         around = terms.PadRight(first) if isinstance(op, terms.PadLeft) else terms.PadLeft(first)
 
-        def cells(extents: Sequence[ix.Index], to: Destination, context: Context) -> ln.Block:
-            if not extents:
-                return self._store(ln.Number(0, operand.type.dtype or self.program.dtype), to)
-            extent, *rest = extents
+        return self._zeros((count, *inner), to.then(around), context)
 
-            def row(variable: ix.Var, inside: Context) -> ln.Block:
-                return cells(rest, to.then(Cons(ix.index(variable), extent)), inside)
+    def _zeros(self, extents: Sequence[ix.Index], to: Destination, context: Context) -> ln.Block:
+        """Store zeros to all elements of a tensor with these extents."""
+        if not extents:
+            dtype = to.storage.dtype if isinstance(to.storage, ln.Buffer) else self.program.dtype
+            return self._store(ln.Number(0, dtype), to)
+        extent, *rest = extents
 
-            return self._loop("pad", ix.ZERO, extent, LoopMark.NONE, context, row)
+        def row(variable: ix.Var, inside: Context) -> ln.Block:
+            return self._zeros(rest, to.then(Cons(ix.index(variable), extent)), inside)
 
-        return cells((count, *inner), to.then(around), context)
+        return self._loop("pad", ix.ZERO, extent, LoopMark.NONE, context, row)
 
     def _loop(self, name: str, low: ix.Index, high: ix.Index, mark: LoopMark, context: Context, body: Body) -> ln.Block:
         """Return a loop. Buffers hoisted out of an outermost loop are allocated before it and freed after it.
