@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, overload
+from typing import Any, Final, TypeAlias, overload
 from typing import cast as cast_to
 
 from atl.core import dtypes, terms
@@ -22,9 +22,17 @@ COMPONENT: Final = "c"
 """Name of the index over several states."""
 
 
+NextRow: TypeAlias = Callable[[IndexExpr, Tensor], TensorLike]
+"""A row of a recurrence, a function of its index and the rows before it."""
+
+
+@overload
+def rec(x: TensorLike, n: IndexLike, row: NextRow, /) -> Tensor: ...
+@overload
+def rec(n: IndexLike, row: NextRow, /, *, of: tuple[IndexLike, ...] = ..., dtype: str | None = ...) -> Tensor: ...
 @refuse_runaway_recursion
 def rec(
-    *arguments: TensorLike | IndexLike | Callable[[IndexExpr, Tensor], TensorLike],
+    *arguments: TensorLike | IndexLike | NextRow,
     of: tuple[IndexLike, ...] | None = None,
     dtype: str | None = None,
 ) -> Tensor:
