@@ -99,7 +99,7 @@ def induct(
     cursor, arguments = recurrence_with(work, rows, formula)
     goals = kernel.induction_goals(work.theorem, cursor.path, arguments)
     proved = [
-        _proved(name, goal, work, passed=name) if given is None else _checked(name, goal, given)
+        proved(name, goal, work, passed=name) if given is None else _checked(name, goal, given)
         for name, goal, given in zip(("base", "step"), goals, (base, step), strict=True)
     ]
     assert isinstance(cursor.term, Rec)
@@ -144,12 +144,12 @@ def recur(
     check_name(name)
     cursor = one(work.goal, what)
     many, few = (_index_at(work, cursor, label, value) for label, value in (("rows", rows), ("first", first)))
-    of_row = _function_at(cursor, "formula", formula, of_indices(1))
+    of_row = function_at(cursor, "formula", formula, of_indices(1))
     last = substituted(of_row.body, (many - 1,), ())
     assert isinstance(last, Expr)
     path = cursor.path
     if result is not None:
-        of_last = _function_at(cursor, "result", result, (last.type,))
+        of_last = function_at(cursor, "result", result, (last.type,))
         assert isinstance(of_last.body, Expr)
         _show_as(work, path, substituted(of_last.body, (), (last,)))
         work.apply(work.rule("unfold_let"), path, {"x": last, "e": of_last}, reverse=True)
@@ -159,15 +159,15 @@ def recur(
         _show_as(work, path, last)
     work.apply(work.rule("get_gen"), path, {"lo": ZERO, "hi": many, "e": of_row, "k": many - 1}, reverse=True)
     path = (*path, 0)
-    of_start = of_row if start is None else _function_at(cursor, "start", start, of_indices(1))
+    of_start = of_row if start is None else function_at(cursor, "start", start, of_indices(1))
     assert isinstance(of_start.body, Expr)
     begin = Gen(ZERO, few, of_start.body, "p")
-    of_step = _function_at(cursor, "step", step, ("index", rows_before(begin.type, bound(0), 1)))
+    of_step = function_at(cursor, "step", step, ("index", rows_before(begin.type, bound(0), 1)))
     arguments: dict[str, Argument] = {"hi": many, "x": begin, "e": of_step, "f": of_row}
     base, following = kernel.induction_goals(work.theorem, path, arguments)
     proofs = (
-        _proved("base", base, work),
-        _proved("step", following, work, passed="lemma") if lemma is None else _checked("lemma", following, lemma),
+        proved("base", base, work),
+        proved("step", following, work, passed="lemma") if lemma is None else _checked("lemma", following, lemma),
     )
     work.induction(path, arguments, *proofs, reverse=True)
     work.rename(path, "p")
@@ -181,8 +181,17 @@ def _index_at(work: Derivation, cursor: Cursor, name: str, value: object) -> Ind
     return made
 
 
-def _function_at(cursor: Cursor, what: str, function: object, own: tuple[Parameter, ...]) -> Function:
-    """Return a user's function at a place. After its own parameters, it may name loops and lets around the place."""
+def function_at(
+    cursor: Cursor,
+    what: str,
+    function: object,
+    own: tuple[Parameter, ...],
+    convert: Callable[[Any], object] = lambda made: made,
+) -> Function:
+    """Return a user's function at a place. After its own parameters, it may name loops and lets around the place.
+
+    `convert` converts what the function returns.
+    """
     if isinstance(function, Function) and function.parameters == own:
         return function
     if not callable(function):
@@ -209,7 +218,7 @@ def _function_at(cursor: Cursor, what: str, function: object, own: tuple[Paramet
     at = {name: position for position, name in enumerate(around)}
 
     def call(*given: object) -> object:
-        return function(*given[len(outer) :], *(given[at[name]] for name in named))
+        return convert(function(*given[len(outer) :], *(given[at[name]] for name in named)))
 
     return Function(own, abstracted((*outer, *own), call).body)
 
@@ -227,7 +236,7 @@ def _show_as(work: Derivation, path: Path, wanted: Expr) -> None:
     goal = work.goal
     other = Derivation(reflexivity(replace(goal, body=replace_at(goal.body, path, wanted))), work.rules)
     for side in (work, other):
-        _simplify(side, path)
+        simplify_rows(side, path)
     if work.term(path) != other.term(path):
         try:
             prove_equal(work, other.goal, replace(LIMIT, seconds=SECONDS))
@@ -256,7 +265,7 @@ def recurrence_with(work: Derivation, rows: Target, formula: Callable[..., Any])
     """Return the place of a recurrence, and the arguments of an induction with this formula for its rows."""
     cursor = find_recurrence(work, rows)
     assert isinstance(cursor.term, Rec)
-    return cursor, arguments_for(cursor.term, _function_at(cursor, "formula", formula, of_indices(1)))
+    return cursor, arguments_for(cursor.term, function_at(cursor, "formula", formula, of_indices(1)))
 
 
 def find_recurrence(work: Derivation, rows: Target) -> Cursor:
@@ -278,7 +287,7 @@ def _checked(name: str, goal: Goal, given: Theorem) -> Theorem:
     return given
 
 
-def _proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = None) -> Theorem:
+def proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = None) -> Theorem:
     """Prove an equation. Raises `NotFound`; `passed` is the argument for a theorem that was proved by hand."""
     from rewrites.egraph.equality import LIMIT, prove_equal
 
@@ -293,11 +302,11 @@ def _proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = Non
         return left.theorem
     for side in (left, right):
         side.attempt("gen_empty", ())
-        _simplify(side)
+        simplify_rows(side)
     if left.goal.body != right.goal.body:
         _peel(right, goal.row if name == "step" else None)
         for side in (left, right):
-            _simplify(side)
+            simplify_rows(side)
             side.sweep(side.known([f"{monoid}_rebase" for monoid in MONOIDS]), where=partial(_is_shifted, side))
             side.sweep(side.known(RESCALED))
     _split_cases(left, right)
@@ -329,13 +338,13 @@ def _split_cases(left: Derivation, right: Derivation) -> None:
             given: dict[str, Argument] = {"p": condition, "e": side.term(path)}
             side.apply(side.rule("select_same"), path, given, reverse=True)
             for branch in (0, 1):
-                _insert_known(side, (*path, branch), condition)
-                _simplify(side, (*path, branch))
+                insert_known(side, (*path, branch), condition)
+                simplify_rows(side, (*path, branch))
         cases.remove(path)
         cases += [(*path, 0), (*path, 1)]
 
 
-def _insert_known(work: Derivation, path: Path, condition: Predicate) -> None:
+def insert_known(work: Derivation, path: Path, condition: Predicate) -> None:
     """Replace the sizes in a condition by numbers, where the case at a path determines them."""
     facts = work.cursor(path).scope.facts
     for size in dict.fromkeys(atom for e in expressions(condition) for atom in atoms(e) if isinstance(atom, Size)):
@@ -364,14 +373,14 @@ def _rows_computed(left: Derivation, right: Derivation) -> bool:
         return False
     right.sweep(["unfold_let"])
     for side in (left, right):
-        _simplify(side)
+        simplify_rows(side)
         for cursor in list(side.cursors()):
             if isinstance(cursor.term, Access) and isinstance(cursor.term.tensor, Rec):
                 side.attempt("rec_truncate", cursor.path, m=cursor.term.index + 1)
     return True
 
 
-def _simplify(work: Derivation, below: Path = ()) -> None:
+def simplify_rows(work: Derivation, below: Path = ()) -> None:
     """Compute elements of generations, and loops of one iteration. Then inline the innermost lets, and start again."""
     for _ in range(MOST_SWEEPS):
         before = work.taken
