@@ -36,7 +36,7 @@ def associative(combine: Callable[..., Any], states: int | Sequence[str] | None 
     Traceback (most recent call last):
     rewrites.errors.FalseRule: the combination is not associative: combine(combine(a, b), c) differs [ATL713]
       required: combine(combine(a, b), c) = combine(a, combine(b, c))
-      breaks at: a_1 = 1, b_1 = 1, c_1 = 1: at [1] the left side is -1, the right one 1
+      breaks at: a_1 = 1, b_1 = 2, c_1 = 3: at [1] the left side is -4, the right one 2
     """
     return associativity(combine, _form_of(states), ())
 

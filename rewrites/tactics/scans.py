@@ -61,7 +61,7 @@ def block_scan(
 
     rec[p < n] y in select(1 <= p, combine(y[p - 1], e(p)), e(p))  →
     let scans := ⊞[b < ⌈n/k⌉] rec[r < k] y in select(1 <= r, combine(y[r - 1], e(k*b + r)), e(k*b + r)) in
-    let totals := rec[b < n/k] t in select(1 <= b, combine(t[b - 1], scans[b, k - 1]), scans[b, k - 1]) in
+    let totals := rec[q < n/k] t in select(1 <= q, combine(t[q - 1], scans[q, k - 1]), scans[q, k - 1]) in
     ⊞[p < n] select(k <= p, combine(totals[p/k - 1], scans[p/k, p % k]), scans[p/k, p % k])
 
     `rows` names a recurrence, and `combine` is the function of its `atl.fold` or `atl.associative_scan`. For another
@@ -83,8 +83,8 @@ def block_scan(
             let x1 := x[8*b + p] in select(1 <= p, y[p - 1] + x1, x1)
       in
       let totals :=
-        (rec[b < n // 8] t from padding(float32[0]) in
-           let x1 := scans[b, 7] in select(1 <= b, t[b - 1] + x1, x1))
+        (rec[q < n // 8] t from padding(float32[0]) in
+           let x1 := scans[q, 7] in select(1 <= q, t[q - 1] + x1, x1))
       in
       ⊞[p < n] select(1 <= p // 8, totals[p // 8 - 1] + scans[p // 8, p % 8], scans[p // 8, p % 8])
     """
@@ -211,7 +211,13 @@ class _Scan:
         of_both = abstracted((scans.type, self.totals(self.scans()).node.type), last).body
         given: dict[str, Argument] = {"x": totals, "e": Function((totals.type,), of_both)}
         work.apply(work.rule("unfold_let"), (*path, 1), given, reverse=True)
-        for at, called in ((path, name), ((*path, 0), "b"), ((*path, 1), TOTALS), ((*path, 1, 1), term.name)):
+        for at, called in (
+            (path, name),
+            ((*path, 0), "b"),
+            ((*path, 1), TOTALS),
+            ((*path, 1, 0), "q"),
+            ((*path, 1, 1), term.name),
+        ):
             work.rename(at, called)
 
 
