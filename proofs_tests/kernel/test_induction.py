@@ -11,7 +11,7 @@ import pytest
 
 import atl
 from atl import Program, Tensor
-from atl.errors import ATLError
+from atl.errors import ATLError, InvalidArgument
 from rewrites import kernel, reschedule
 from rewrites.certificates.certificate import describe, dumps, loads
 from rewrites.errors import CertificateError, NotATheorem, NotFound, PremiseFailed
@@ -58,6 +58,39 @@ def test_closed_form_without_first_rows() -> None:
     program = atl.program("scaled", [x], atl.rec(n, lambda p, y: atl.cast("float64", atl.value(p)) * x[p]))
     s = reschedule(program).induct("y", lambda p: atl.value(p) * x[p])
     assert s.goal == atl.program("scaled", [x], atl.gen(n, lambda p: atl.value(p) * x[p]))
+
+
+def test_choice_at_the_first_row_is_proved_by_cases() -> None:
+    """At row 0 the body adds a literal 0, and the sum of no terms is padding."""
+    rows = atl.rec(n, lambda p, y: atl.select(p >= 1, y[p - 1], 0) + x[p])
+    s = reschedule(atl.program("prefix", [x], rows)).induct("y", prefix_sums)
+    assert loads(dumps(s.done())).rhs.body == atl.gen(n, prefix_sums).node
+
+
+@pytest.mark.long
+def test_wrong_choice_at_the_first_row_is_refuted() -> None:
+    wrong = atl.rec(n, lambda p, y: atl.select(p >= 1, y[p - 1], x[0]) + x[p])
+    with pytest.raises(NotFound, match="the formula differs from the next row") as caught:
+        reschedule(atl.program("wrong", [x], wrong)).induct("y", prefix_sums)
+    found = caught.value.numbers
+    assert isinstance(found, dict)
+    assert found["p"] == 0
+
+
+def test_several_choices_are_proved_by_cases() -> None:
+    early = [x[0], x[0] + x[1]]
+    rows = atl.rec(n, lambda p, y: atl.select(p >= 2, y[p - 1] + x[p], atl.select(p >= 1, early[1], early[0])))
+    s = reschedule(atl.program("prefix", [x], rows)).induct("y", prefix_sums)
+    assert loads(dumps(s.done())).rhs.body == atl.gen(n, prefix_sums).node
+
+
+def test_formula_may_name_loops_and_lets_around() -> None:
+    s = reschedule(ROWWISE)
+    s.induct("y", lambda p, r: r[0] + atl.sum((1, p + 1), lambda k: r[k]))
+    assert loads(dumps(s.done())).rhs == s.goal
+    assert "rec" not in str(s.goal)
+    with pytest.raises(InvalidArgument, match="formula has the parameter q, which is not a loop or let around"):
+        reschedule(ROWWISE).induct("y", lambda p, q: A[0, p])
 
 
 def test_goals_are_the_first_rows_and_the_next_row() -> None:

@@ -183,6 +183,8 @@ KINDS: Final[dict[Any, Callable[[Draws], Any]]] = {
     arg.NextRow: lambda _: lambda p, y: y[p - 1],
     arg.FirstRows: lambda _: None,
     arg.OfLastRow: lambda _: None,
+    arg.Combination: lambda _: lambda a, b: a + b,
+    arg.ScanElement: lambda _: None,
     Callable[..., Any]: Draws.formula,
     Theorem: lambda _: None,
 }

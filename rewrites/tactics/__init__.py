@@ -12,6 +12,7 @@ from rewrites.tactics import (
     normal_form,
     recurrences,
     row_blocks,
+    scans,
     simplification,
     time_tiling,
     wavefronts,
@@ -27,6 +28,7 @@ class Tactics:
 
     accumulate = accumulation.accumulate
     block_rows = row_blocks.block_rows
+    block_scan = scans.block_scan
     coalesce = gpu.coalesce
     factor_out = factoring.factor_out
     flatten_loops = loops.flatten_loops

@@ -45,6 +45,8 @@ Rows: TypeAlias = Annotated[Any, "a positive number of rows: a number, a size, a
 Row: TypeAlias = Annotated[Callable[..., Any] | Function, "the row of a recurrence, a function of its index"]
 NextRow: TypeAlias = Annotated[Callable[..., Any], "the row of a recurrence, a function of its index and earlier rows"]
 FirstRows: TypeAlias = Annotated[Callable[..., Any] | None, "a first row of a recurrence, a function of its index"]
+Combination: TypeAlias = Annotated[Callable[..., Any], "an associative function of two states of a scan"]
+ScanElement: TypeAlias = Annotated[Callable[..., Any] | None, "an element of a scan, a function of its index"]
 OfLastRow: TypeAlias = Annotated[Callable[..., Any] | None, "a term, a function of the last row of a recurrence"]
 Layout: TypeAlias = Annotated[
     Arrangement | Reindexing | Callable[..., Arrangement], "a layout, or a function from a shape to a layout"
