@@ -1,0 +1,1 @@
+"""Derivatives of programs: tangents by definition, gradients by derivation."""
