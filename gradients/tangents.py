@@ -52,7 +52,7 @@ def tangent(program: Program, *wrt: str) -> Program:
     """
     checked_program(program)
     directions = directions_of(program, wrt)
-    body = _Tangent({name: array for name, array in zip(wrt, directions, strict=True)}).of(program.whole.body)
+    body = _Tangent(dict(zip(wrt, directions, strict=True))).of(program.whole.body)
     return make_program(
         f"{program.name}_tangent",
         (*program.inputs, *directions),
@@ -104,14 +104,17 @@ class _Tangent:
         self._lets: dict[int, terms.TensorVar] = {}
         self._known: dict[int, tuple[Expr, Expr | None]] = {}
 
-    def of(self, e: Expr) -> Expr | None:
-        """Return the tangent of a term."""
+    def of(self, e: Expr, value: Expr | None = None) -> Expr | None:
+        """Return the tangent of a term. It reads the value of the term from `value`, an equal term, if there is one."""
+        if e.type.dtype is not None and e.type.dtype not in dtypes.FLOATS:
+            return None
+        if value is not None:
+            return self._of(e, value)
         if id(e) not in self._known:
-            is_float = e.type.dtype is None or e.type.dtype in dtypes.FLOATS
-            self._known[id(e)] = e, self._of(e) if is_float else None
+            self._known[id(e)] = e, self._of(e, None)
         return self._known[id(e)][1]
 
-    def _of(self, e: Expr) -> Expr | None:
+    def _of(self, e: Expr, value: Expr | None) -> Expr | None:
         match e:
             case terms.Input(array):
                 return terms.Input(self._inputs[array.name]) if array.name in self._inputs else None
@@ -120,13 +123,20 @@ class _Tangent:
                 return None if seed is None else terms.TensorVar(seed.uid, seed.name, of)
             case terms.Constant() | terms.Value() | terms.Padding():
                 return None
+            case terms.Gen(low, high, body, name) if value is not None:
+                k = Var(next(fresh_uid), name)
+                d = self.of(instantiate(body, index(k)), terms.Access(value, index(k) - low))
+                return None if d is None else terms.Gen(low, high, close(d, k), name)
+            case terms.Guard(predicate, body) if value is not None:
+                d = self.of(body, value)
+                return None if d is None else terms.Guard(predicate, d)
             case (
                 terms.Gen() | terms.Guard() | terms.Access() | terms.Select() | terms.Concat() | terms.Reshape()
                 | terms.Cast() | terms.Reduce("sum")
             ):  # fmt: skip
                 return self._linear(e)
             case terms.Let():
-                return self._let(e)
+                return self._let(e, value)
             case terms.Where(test, left, right):
                 first, second = self.of(left), self.of(right)
                 if first is None and second is None:
@@ -134,11 +144,11 @@ class _Tangent:
                 return terms.Where(test, _or_zero(first, e), _or_zero(second, e))
             case terms.Unary(op, operand):
                 d = self.of(operand)
-                return None if d is None else _of_unary(op, d, operand, e)
+                return None if d is None else _of_unary(op, d, operand, value or e)
             case terms.Binary():
-                return self._of_binary(e)
+                return self._of_binary(e, value or e)
             case terms.Reduce():
-                return self._fold(e)
+                return self._fold(e, value)
             case terms.Rec():
                 if not self._depends(e):
                     return None
@@ -162,21 +172,21 @@ class _Tangent:
             return None
         return with_children(e, tuple(_or_zero(d, part) for part, d in parts))
 
-    def _let(self, e: terms.Let) -> Expr | None:
+    def _let(self, e: terms.Let, value: Expr | None) -> Expr | None:
         """Return let x := v in let dx := (the tangent of v) in (the tangent of the body)."""
         bound = terms.TensorVar(next(fresh_uid), e.name, e.value.type)
-        d = self.of(e.value)
+        d = self.of(e.value, bound)
         seed = terms.TensorVar(next(fresh_uid), f"d{e.name}", e.value.type)
         if d is not None:
             self._lets[bound.uid] = seed
-        body = self.of(instantiate_tensor(e.body, bound))
+        body = self.of(instantiate_tensor(e.body, bound), value)
         if body is None:
             return None
         if d is not None:
             body = terms.Let(d, close_tensor(body, seed), seed.name)
         return terms.Let(e.value, close_tensor(body, bound), e.name, e.mark)
 
-    def _of_binary(self, e: terms.Binary) -> Expr | None:
+    def _of_binary(self, e: terms.Binary, value: Expr) -> Expr | None:
         a, b = e.left, e.right
         da, db = self.of(a), self.of(b)
         if da is None and db is None:
@@ -190,20 +200,18 @@ class _Tangent:
                 return _sum(_times(da, b), _times(db, a))
             case "div":
                 first = None if da is None else terms.Binary("div", da, b)
-                return _sum(first, _times(db, terms.Unary("neg", terms.Binary("div", terms.Binary("div", a, b), b))))
+                return _sum(first, _times(db, terms.Unary("neg", terms.Binary("div", value, b))))
             case "min" | "max":
-                first, second = _or_zero(da, e), _or_zero(db, e)
-                less, greater = (first, second) if e.op == "min" else (second, first)
+                of_a, of_b = _or_zero(da, e), _or_zero(db, e)
+                less, greater = (of_a, of_b) if e.op == "min" else (of_b, of_a)
                 half = _times(_sum(da, db), _filled(0.5, e)) or _or_zero(None, e)
-                return terms.Where(
-                    arithmetic("eq", a, b), half, terms.Where(arithmetic("lt", a, b), less, greater)
-                )
+                return terms.Where(arithmetic("eq", a, b), half, terms.Where(arithmetic("lt", a, b), less, greater))
             case "lt" | "le" | "eq" | "and" | "or" | "xor" | "floordiv" | "mod" | "shl" | "shr":
                 return None  # integers and truth values
             case _:
                 assert_never(e.op)
 
-    def _fold(self, e: terms.Reduce) -> Expr | None:
+    def _fold(self, e: terms.Reduce, value: Expr | None) -> Expr | None:
         """Return the tangent of a fold other than a sum."""
         k = Var(next(fresh_uid), e.name)
         term = instantiate(e.body, index(k))
@@ -222,12 +230,13 @@ class _Tangent:
                 rest = terms.Reduce("product", e.low, e.high, close(kept, j), j.name)
                 return summed(terms.Binary("mul", d, rest))
             case "min" | "max":
-                found = terms.TensorVar(next(fresh_uid), e.monoid, e.type)
+                bound = terms.TensorVar(next(fresh_uid), e.monoid, e.type)
+                found = value or bound
                 is_found = arithmetic("eq", term, found)
                 total = summed(terms.Where(is_found, d, _or_zero(None, e)))
                 count = summed(terms.Where(is_found, _filled(1, e), _filled(0, e)))
                 share = terms.Binary("div", total, terms.Binary("max", count, _filled(1, e)))
-                return terms.Let(e, close_tensor(share, found), found.name)
+                return share if value is not None else terms.Let(e, close_tensor(share, bound), bound.name)
             case "sum":
                 return self._linear(e)
             case _:
@@ -253,7 +262,7 @@ def _of_unary(op: UnaryOp, d: Expr, x: Expr, y: Expr) -> Expr | None:
             assert row is not None
             made: Tensor = row(Tensor(d), Tensor(x), Tensor(y), lambda name, of: Tensor(terms.Unary(name, of.node)))
             return made.node
-        case "floor" | "round" | "invert":
+        case "floor" | "round" | "stop" | "invert":
             return None
         case _:
             assert_never(op)

@@ -1,13 +1,14 @@
 """Transposition of tangents: a pairing Σ y · (tangent) moves inwards until it reads Σ (gradient) · dx.
 
-The pairing of y and v is `rewrites.named_operators.pairing`. A term is *collected* if it is a chain of lets around a sum
-of pairings with different variables: directions of inputs, and tangents of let-bound tensors. `Transposition.push`
+The pairing of y and v is `rewrites.named_operators.pairing`. A term is *collected* if it is a chain of lets around a
+sum of pairings with different variables: directions of inputs, and tangents of let-bound tensors. `Transposition.push`
 turns a pairing with a tangent into a collected term, by one rule for each constructor.
 """
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from collections.abc import Collection
+from typing import Final, TypeGuard, assert_never
 
 from atl.core import terms
 from atl.core.substitution import free_positions, shift_term
@@ -15,6 +16,7 @@ from atl.core.terms import Expr
 from atl.core.traversal import Path, subterms
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.tactics.storage.binding import bind
 
 COTANGENT: Final = "g"
@@ -42,10 +44,14 @@ class Transposition:
         """Collect the pairing with a tangent at a path."""
         work = self._work
         while True:
-            y, v, rank = self._operands(path)
+            y, v, rank = operands_of(self._work.term(path))
+            if rank > MAX_ELEMENT_RANK:
+                raise too_many_dimensions(rank)
             match v:
                 case terms.Input() | terms.Local():
                     return
+                case _ if any(isinstance(each, terms.Reduce) for each in subterms(y)):
+                    path, known = self._bind(path, known, rank)
                 case terms.Padding():
                     work.rewrite("adjoint_of_padding", path)
                     return
@@ -63,21 +69,32 @@ class Transposition:
                     self._push_below(path, known)
                     return
                 case terms.Reduce() | terms.Guard() | terms.Select() | terms.Where() | terms.Concat() | terms.Binary():
-                    if isinstance(v, terms.Guard) or _is_read(y):
+                    if isinstance(v, terms.Guard) or is_read(y):
                         self._push_parts(path, known, v)
                         return
-                    bind(work, path, (*(0,) * rank, 0, *(0,) * rank), COTANGENT)
-                    path, known = (*path, 1), (*known, False)
+                    path, known = self._bind(path, known, rank)
                 case terms.Cast():
                     raise DoesNotApply(
                         f"a gradient through a conversion from {v.operand.type.dtype} to {v.dtype}",
                         required="one floating-point type from the inputs to the result",
                         suggestions=("declare the inputs with the type of the result",),
                     )
-                case terms.Unary() | terms.Rec() | terms.Constant() | terms.Value() | terms.TensorVar() | terms.Metavariable():
+                case (
+                    terms.Unary()
+                    | terms.Rec()
+                    | terms.Constant()
+                    | terms.Value()
+                    | terms.TensorVar()
+                    | terms.Metavariable()
+                ):
                     raise AssertionError(f"{type(v).__name__} is not linear")
                 case _:
                     assert_never(v)
+
+    def _bind(self, path: Path, known: Known, rank: int) -> tuple[Path, Known]:
+        """Bind the first operand of the pairing at a path. Return the place of the pairing."""
+        bind(self._work, path, (*(0,) * rank, 0, *(0,) * rank), COTANGENT)
+        return (*path, 1), (*known, False)
 
     def _push_parts(self, path: Path, known: Known, v: Expr) -> None:
         self._work.rewrite(f"adjoint_of_{_word(v)}", path)
@@ -109,7 +126,7 @@ class Transposition:
         work.rewrite("unfold_let", path)
         inside = (*path, *(1,) * lets)
         if found:
-            is_sum = _is_sum(work.term(inside))
+            is_sum = is_addition(work.term(inside))
             self.push((*inside, 1) if is_sum else inside, (*known, *(False,) * lets))
             if is_sum:
                 self._add(inside)
@@ -153,7 +170,7 @@ class Transposition:
         word = "guard" if isinstance(work.term(path), terms.Guard) else "sum"
         inside = self._below_lets((*path, 0))
         body = work.term(inside)
-        if _is_sum(body):
+        if is_addition(body):
             while isinstance(work.term((*path, 0)), terms.Let):
                 if not self._hoist(path, word):
                     self._duplicate_lets(path)
@@ -183,19 +200,20 @@ class Transposition:
         inside = self._below_lets((*path, 0))
         while len(inside) > len(path) + 1:
             inside = inside[:-1]
-            self._work.rewrite("let_share_add", inside, reverse=True)
+            if not self._work.attempt("let_share_add", inside, reverse=True):
+                raise too_many_dimensions(self._work.term((*inside, 0)).type.rank)
 
     def _to_the_right(self, path: Path, position: int) -> bool:
         """Make the pairing with the tangent of a let the last one of a sum. Return whether there is one."""
         work = self._work
         e = work.term(path)
-        if not _is_sum(e):
+        if not is_addition(e):
             return self._is_with(path, position)
         if self._is_with((*path, 1), position):
             return True
         if not self._to_the_right((*path, 0), position):
             return False
-        if _is_sum(work.term((*path, 0))):
+        if is_addition(work.term((*path, 0))):
             work.rewrite("add_assoc", path)
             work.rewrite("add_comm", (*path, 1))
             work.rewrite("add_assoc", path, reverse=True)
@@ -205,23 +223,10 @@ class Transposition:
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
-    def _operands(self, path: Path) -> tuple[Expr, Expr, int]:
-        """Return the operands of a pairing, and their rank."""
-        e, rank = self._work.term(path), 0
-        while isinstance(e, terms.Reduce):
-            e, rank = e.body, rank + 1
-        assert isinstance(e, terms.Binary)
-        y, v = e.left, e.right
-        for _ in range(rank):
-            assert isinstance(y, terms.Access)
-            assert isinstance(v, terms.Access)
-            y, v = y.tensor, v.tensor
-        return shift_term(y, -rank), shift_term(v, -rank), rank
-
     def _is_with(self, path: Path, position: int) -> bool:
         if isinstance(self._work.term(path), terms.Padding):
             return False
-        _, v, _ = self._operands(path)
+        _, v, _ = operands_of(self._work.term(path))
         return isinstance(v, terms.Local) and v.position == position
 
     def _below_lets(self, path: Path) -> Path:
@@ -230,10 +235,37 @@ class Transposition:
         return path
 
     def _reads_tangent(self, e: Expr, known: Known) -> bool:
-        lets = free_positions(e)[1]
-        return any(position < len(known) and known[-1 - position] for position in lets) or any(
-            isinstance(each, terms.Input) and each.array.name in self._directions for each in subterms(e)
-        )
+        return reads(e, self._directions, known)
+
+
+def too_many_dimensions(rank: int) -> DoesNotApply:
+    """Return the error for a term of a rank for which the rules have no statements."""
+    return DoesNotApply(
+        f"the gradient needs a tensor of {rank} dimensions, inside of loops or placements",
+        required=f"at most {MAX_ELEMENT_RANK} dimensions",
+        suggestions=("join two dimensions: atl.flatten(…)",),
+    )
+
+
+def operands_of(e: Expr) -> tuple[Expr, Expr, int]:
+    """Return the operands of a pairing, and their rank."""
+    rank = 0
+    while isinstance(e, terms.Reduce):
+        e, rank = e.body, rank + 1
+    assert isinstance(e, terms.Binary)
+    y, v = e.left, e.right
+    for _ in range(rank):
+        assert isinstance(y, terms.Access)
+        assert isinstance(v, terms.Access)
+        y, v = y.tensor, v.tensor
+    return shift_term(y, -rank), shift_term(v, -rank), rank
+
+
+def reads(e: Expr, inputs: Collection[str], known: Known) -> bool:
+    """Return whether a term reads one of these inputs, or one of the lets around it that are `known`."""
+    return any(known[-1 - position] for position in free_positions(e)[1]) or any(
+        isinstance(each, terms.Input) and each.array.name in inputs for each in subterms(e)
+    )
 
 
 def _word(v: Expr) -> str:
@@ -246,10 +278,11 @@ def _word(v: Expr) -> str:
             return v.form.word
 
 
-def _is_sum(e: Expr) -> bool:
+def is_addition(e: Expr) -> TypeGuard[terms.Binary]:
+    """Return whether a term is an addition."""
     return isinstance(e, terms.Binary) and e.op == "add"
 
 
-def _is_read(e: Expr) -> bool:
+def is_read(e: Expr) -> bool:
     """Return whether a term computes nothing, so that it may be read several times."""
     return all(isinstance(each, READ) for each in subterms(e))

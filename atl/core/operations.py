@@ -17,7 +17,21 @@ from atl.core import dtypes
 from atl.errors import NotExact
 
 UnaryOp: TypeAlias = Literal[
-    "neg", "abs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos", "log1p", "expm1", "floor", "round", "invert"
+    "neg",
+    "abs",
+    "sqrt",
+    "exp",
+    "log",
+    "tanh",
+    "erf",
+    "sin",
+    "cos",
+    "log1p",
+    "expm1",
+    "floor",
+    "round",
+    "stop",
+    "invert",
 ]
 Arithmetic: TypeAlias = Literal["add", "sub", "mul", "div", "min", "max"]
 Comparison: TypeAlias = Literal["lt", "le", "eq"]
@@ -148,6 +162,7 @@ OPERATIONS: Final[dict[UnaryOp | BinaryOp, Operation]] = {
     "expm1": _function("expm1", "exponential_m1", r"\operatorname{expm1}", lambda d, x, y, _: d * (1 + y), (0.7, 1.0)),
     "floor": Operation(("floor",), _rational(math.floor), "rounded_down", r"\left\lfloor{}\right\rfloor", ("float",)),
     "round": Operation(("rint",), _rational(round), "rounded", r"\operatorname{round}", ("float",)),
+    "stop": Operation(("positive",), _rational(operator.pos), "stopped", r"\operatorname{stop}"),
     "invert": Operation(("invert", "logical_not"), _not, "complement", r"\lnot {}", _BITS, at_zero=False),
     "add": Operation(("add",), _rational(operator.add), "add", "+", sign="+"),
     "sub": Operation(("subtract",), _rational(operator.sub), "sub", "-", sign="-"),

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from atl.checks.wellformed import make_program
 from atl.core import terms
 from atl.core.index import Array
-from atl.core.program import Program, checked_program
-from atl.core.substitution import shift_term
+from atl.core.program import Program, Result, checked_program
 from atl.core.terms import Expr
+from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
 from atl.surface.results import results
 from atl.surface.values import Tensor
+from gradients.naming import Naming, unify
 from gradients.tangents import directions_of, fresh_name, tangent
-from gradients.transposition import Transposition
-from rewrites.kernel import Theorem
+from gradients.transposition import Transposition, is_addition, operands_of
+from rewrites.derivation import Derivation
+from rewrites.kernel import Theorem, symmetry
 from rewrites.named_operators import pairing
 from rewrites.session.session import Session, reschedule
+
+SCATTERS: Final = ["place_of_add", "gen_scatter"]
+"""Rules that, in reverse, make a generation of a scatter to the position of each iteration."""
+TIDY: Final = ["gen_eta", "get_gen"]
+"""Rules that remove what the derivation leaves behind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +63,14 @@ def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
     >>> import atl
     >>> n = atl.sizes("n")
     >>> x, y = atl.tensor("x", n), atl.tensor("y", n)
-    >>> atl.gradient(atl.program("dot", [x, y], atl.sum(n, lambda i: x[i] * y[i])), ["x", "y"])
+    >>> g = atl.gradient(atl.program("dot", [x, y], atl.sum(n, lambda i: x[i] * y[i])), ["x", "y"])
+    >>> g.program
+    dot_gradient (x : float32[n], y : float32[n], dout : float32) : (
+        dx : float32[n],
+        dy : float32[n]) :=
+      (⊞[i < n] dout * y[i]) ++ ⊞[i < n] dout * x[i]
+    >>> g.theorem
+    dot_tangent_paired = dot_tangent_paired, by 11 steps
     """
     checked_program(program)
     if isinstance(wrt, str) or not isinstance(wrt, Sequence):
@@ -64,9 +80,60 @@ def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
     along = tangent(program, *wrt)
     cotangent = Array(fresh_name(along, "dout"), program.shape, program.dtype)
     work = reschedule(paired_with(along, cotangent)).begin()
+    _name_operands(work, program, wrt, cotangent)
     Transposition(work, frozenset(array.name for array in directions)).push((), ())
+    _tidy(work)
     made = _gradient_program(program, work.goal.body, directions, cotangent)
     return Gradient(made, work.theorem, wrt)
+
+
+def _name_operands(work: Derivation, program: Program, wrt: Sequence[str], cotangent: Array) -> None:
+    """Continue from the pairing with the tangent of a program to that of an equal program with named operands."""
+    named = reschedule(program.whole).begin()
+    naming = Naming(named, wrt)
+    naming.visit((), ())
+    if not named.taken:
+        return
+    other = reschedule(paired_with(tangent(named.goal, *wrt), cotangent)).begin()
+    before = work.checkpoint
+    start = other.theorem
+    if unify(work, other, (naming.name, f"d{naming.name}")):
+        for step in symmetry(other.theorem).steps:
+            work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
+        work.show(start.rhs.body)
+    else:
+        work.rollback(before)
+
+
+def _tidy(work: Derivation) -> None:
+    """Simplify the first operands of collected pairings."""
+    taken = -1
+    while taken < work.taken:
+        taken = work.taken
+        work.sweep(["let_unused"])
+        kept = _accesses(work.goal.body)
+        work.sweep(SCATTERS, reverse=True, where=partial(_is_outside, kept))
+        work.sweep(TIDY, where=partial(_is_outside, kept))
+
+
+def _is_outside(places: Collection[Path], path: Path) -> bool:
+    return path not in places
+
+
+def _accesses(collected: Expr) -> set[Path]:
+    """Return the places of the accesses that make the elements of the first operands of collected pairings."""
+    path: Path = ()
+    while isinstance(collected, terms.Let):
+        collected, path = collected.body, (*path, 1)
+    found: set[Path] = set()
+    while not isinstance(collected, terms.Padding):
+        last, at = (collected.right, (*path, 1)) if is_addition(collected) else (collected, path)
+        rank = operands_of(last)[2]
+        found |= {(*at, *(0,) * (rank + 1 + depth)) for depth in range(rank)}
+        if not is_addition(collected):
+            break
+        collected, path = collected.left, (*path, 0)
+    return found
 
 
 def paired_with(along: Program, cotangent: Array) -> Program:
@@ -87,24 +154,16 @@ def _gradient_program(program: Program, collected: Expr, directions: Sequence[Ar
         collected = collected.body
     found: dict[str, Expr] = {}
     while not isinstance(collected, terms.Padding):
-        is_sum = isinstance(collected, terms.Binary) and collected.op == "add"
-        last = collected.right if is_sum else collected
-        rank, y = 0, last
-        while isinstance(y, terms.Reduce):
-            y, rank = y.body, rank + 1
-        assert isinstance(y, terms.Binary)
-        y, v = y.left, y.right
-        for _ in range(rank):
-            y, v = y.tensor, v.tensor
-        found[v.array.name] = shift_term(y, -rank)
-        if not is_sum:
+        last = collected.right if is_addition(collected) else collected
+        y, v, _ = operands_of(last)
+        assert isinstance(v, terms.Input)
+        found[v.array.name] = y
+        if not is_addition(collected):
             break
         collected = collected.left
-    each = [
-        found.get(array.name, terms.Padding(terms.Input(array).type)) for array in directions
-    ]
+    each = [found.get(array.name, terms.Padding(terms.Input(array).type)) for array in directions]
     if len(each) == 1:
-        body, several = each[0], ()
+        body, several = each[0], tuple[Result, ...]()
     else:
         made = results(**{array.name: Tensor(e) for array, e in zip(directions, each, strict=True)})
         body, several = made.tensor.node, made.each
