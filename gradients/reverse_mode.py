@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from atl.checks.wellformed import make_program
@@ -23,6 +22,7 @@ from rewrites.derivation import Derivation
 from rewrites.kernel import Theorem, symmetry
 from rewrites.named_operators import pairing
 from rewrites.session.session import Session, reschedule
+from rewrites.tactics.storage.binding import bind
 
 SCATTERS: Final = ["place_of_add", "gen_scatter"]
 """Rules that, in reverse, make a generation of a scatter to the position of each iteration."""
@@ -68,9 +68,11 @@ def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
     dot_gradient (x : float32[n], y : float32[n], dout : float32) : (
         dx : float32[n],
         dy : float32[n]) :=
-      (⊞[i < n] dout * y[i]) ++ ⊞[i < n] dout * x[i]
+      let dy := ⊞[i < n] dout * x[i] in
+      let dx := ⊞[i < n] dout * y[i] in
+      dx ++ dy
     >>> g.theorem
-    dot_tangent_paired = dot_tangent_paired, by 11 steps
+    dot_tangent_paired = dot_tangent_paired, by ... steps
     """
     checked_program(program)
     if isinstance(wrt, str) or not isinstance(wrt, Sequence):
@@ -82,6 +84,7 @@ def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
     work = reschedule(paired_with(along, cotangent)).begin()
     _name_operands(work, program, wrt, cotangent)
     Transposition(work, frozenset(array.name for array in directions)).push((), ())
+    _bind_results(work)
     _tidy(work)
     made = _gradient_program(program, work.goal.body, directions, cotangent)
     return Gradient(made, work.theorem, wrt)
@@ -105,35 +108,41 @@ def _name_operands(work: Derivation, program: Program, wrt: Sequence[str], cotan
         work.rollback(before)
 
 
+def _bind_results(work: Derivation) -> None:
+    """Bind the first operand of each collected pairing to a let around the sum, named after the direction."""
+    path: Path = ()
+    while isinstance(work.term(path), terms.Let):
+        path = (*path, 1)
+    sides: Path = ()
+    while True:
+        at = (*path, *sides)
+        e = work.term(at)
+        if is_addition(e):
+            sides = (*sides, 0 if _is_bound(work, (*at, 1)) else 1)
+            continue
+        if isinstance(e, terms.Padding) or _is_bound(work, at):
+            return
+        _, v, rank = operands_of(e)
+        assert isinstance(v, terms.Input)
+        bind(work, at, (*(0,) * rank, 0, *(0,) * rank), v.array.name)
+        for side in reversed(sides):
+            at = at[:-1]
+            work.rewrite(("ll_add_left", "ll_add_right")[side], at)
+        path, sides = (*path, 1), ()
+
+
+def _is_bound(work: Derivation, path: Path) -> bool:
+    return isinstance(operands_of(work.term(path))[0], terms.Local)
+
+
 def _tidy(work: Derivation) -> None:
-    """Simplify the first operands of collected pairings."""
+    """Simplify the gradients."""
     taken = -1
     while taken < work.taken:
         taken = work.taken
         work.sweep(["let_unused"])
-        kept = _accesses(work.goal.body)
-        work.sweep(SCATTERS, reverse=True, where=partial(_is_outside, kept))
-        work.sweep(TIDY, where=partial(_is_outside, kept))
-
-
-def _is_outside(places: Collection[Path], path: Path) -> bool:
-    return path not in places
-
-
-def _accesses(collected: Expr) -> set[Path]:
-    """Return the places of the accesses that make the elements of the first operands of collected pairings."""
-    path: Path = ()
-    while isinstance(collected, terms.Let):
-        collected, path = collected.body, (*path, 1)
-    found: set[Path] = set()
-    while not isinstance(collected, terms.Padding):
-        last, at = (collected.right, (*path, 1)) if is_addition(collected) else (collected, path)
-        rank = operands_of(last)[2]
-        found |= {(*at, *(0,) * (rank + 1 + depth)) for depth in range(rank)}
-        if not is_addition(collected):
-            break
-        collected, path = collected.left, (*path, 0)
-    return found
+        work.sweep(SCATTERS, reverse=True)
+        work.sweep(TIDY)
 
 
 def paired_with(along: Program, cotangent: Array) -> Program:
@@ -167,6 +176,8 @@ def _gradient_program(program: Program, collected: Expr, directions: Sequence[Ar
     else:
         made = results(**{array.name: Tensor(e) for array, e in zip(directions, each, strict=True)})
         body, several = made.tensor.node, made.each
+    if isinstance(body, terms.Local) and body.position == 0:
+        body = lets.pop().value
     for let in reversed(lets):
         body = terms.Let(let.value, body, let.name, let.mark)
     return make_program(f"{program.name}_gradient", (*program.inputs, cotangent), body, program.assumptions, several)
