@@ -17,7 +17,7 @@ from typing import ClassVar
 
 _PACKAGES = tuple(
     str(Path(__file__).resolve().parent.parent / package) + "/"
-    for package in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse")
+    for package in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "gradients")
 )
 _COMMANDS = str(Path(__file__).resolve().parent / "cli") + "/"
 

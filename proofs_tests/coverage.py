@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from proofs_tests.mutation.packages import HERE, SCOPES
 
-LIBRARY: Final = ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse")
+LIBRARY: Final = ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "gradients")
 FOLDER: Final = HERE / "out" / "coverage"
 SETTINGS: Final = """\
 [run]

@@ -8,6 +8,7 @@ from atl.core import terms
 from atl.core.dtypes import BOOL
 from atl.core.index import Index
 from atl.core.operations import BinaryOp, UnaryOp
+from atl.surface.operators import sum  # noqa: A004 (the name in formulas)
 from atl.surface.values import IndexExpr, Tensor, arithmetic
 
 
@@ -39,6 +40,13 @@ def binary(op: BinaryOp, a: Tensor, b: Tensor) -> Tensor:
 def folded(monoid: terms.Monoid, a: Tensor, b: Tensor) -> Tensor:
     """Combine two tensors by the operation of a monoid."""
     return arithmetic(terms.OF_MONOID[monoid], a, b)
+
+
+def pairing(y: Tensor, v: Tensor) -> Tensor:
+    """Return the sum of y * v over the elements of v: the pairing of two tensors of one shape."""
+    if not v.rank:
+        return y * v
+    return sum(*v.shape, lambda *at: y[at] * v[at])
 
 
 def reshaped(op: str, v: Tensor) -> Tensor:

@@ -11,13 +11,27 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from atl.core import dtypes
 from atl.errors import NotExact
 
 UnaryOp: TypeAlias = Literal[
-    "neg", "abs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos", "log1p", "expm1", "floor", "round", "invert"
+    "neg",
+    "abs",
+    "sqrt",
+    "exp",
+    "log",
+    "tanh",
+    "erf",
+    "sin",
+    "cos",
+    "log1p",
+    "expm1",
+    "floor",
+    "round",
+    "stop",
+    "invert",
 ]
 Arithmetic: TypeAlias = Literal["add", "sub", "mul", "div", "min", "max"]
 Comparison: TypeAlias = Literal["lt", "le", "eq"]
@@ -43,9 +57,9 @@ class Operation:
     computes with rational numbers, given the element type and the operands. `kinds` are the element types of the
     operands; the result has the same type, except that comparisons are Boolean. `sign` is the infix operator of the
     notation; other operations print as calls. `at_zero` is true if operands of zero yield zero, and `commutative` if
-    the operands may be exchanged. `slope` is the absolute value of the derivative of a smooth function at x, where its
-    value is y. `error` is the bound on the error of C for float32 and float64, in units in the last place; None where
-    the result is correctly rounded.
+    the operands may be exchanged. `tangent` is the derivative of a smooth function along d, at x, where its value is y;
+    its last argument applies a function by name. `error` is the bound on the error of C for float32 and float64, in
+    units in the last place; None where the result is correctly rounded.
     """
 
     numpy: tuple[str, ...]
@@ -56,7 +70,7 @@ class Operation:
     sign: str = ""
     at_zero: bool = True
     commutative: bool = False
-    slope: Callable[[float, float], float] | None = None
+    tangent: Callable[[Any, Any, Any, Callable[[UnaryOp, Any], Any]], Any] | None = None
     error: tuple[float, float] | None = None
 
 
@@ -120,13 +134,13 @@ def _shifted_right(dtype: str, x: Fraction, by: Fraction) -> Fraction:
 
 
 def _function(
-    name: str, rocq: str, latex: str, slope: Callable[[float, float], float], error: tuple[float, float],
-    point: int = 0, value: int = 0,
+    name: str, rocq: str, latex: str, tangent: Callable[[Any, Any, Any, Callable[[UnaryOp, Any], Any]], Any],
+    error: tuple[float, float], point: int = 0, value: int = 0,
 ) -> Operation:  # fmt: skip
     """Return the row of a transcendental function."""
     exact = _known_at(name, point, value)
     return Operation(
-        (name,), exact, rocq, latex, ("float",), at_zero=(point, value) == (0, 0), slope=slope, error=error
+        (name,), exact, rocq, latex, ("float",), at_zero=(point, value) == (0, 0), tangent=tangent, error=error
     )
 
 
@@ -134,21 +148,22 @@ OPERATIONS: Final[dict[UnaryOp | BinaryOp, Operation]] = {
     "neg": Operation(("negative",), _rational(operator.neg), "neg", "-{}"),
     "abs": Operation(("absolute", "fabs"), _rational(operator.abs), "absolute", r"\left|{}\right|"),
     "sqrt": Operation(
-        ("sqrt",), _root, "root", r"\sqrt{{{}}}", ("float",), slope=lambda _, y: 1 / (2 * y) if y else 0.0
+        ("sqrt",), _root, "root", r"\sqrt{{{}}}", ("float",), tangent=lambda d, x, y, _: d / (y + y)
     ),
-    "exp": _function("exp", "exponential", r"\exp", lambda _, y: y, (1.1, 1.1), value=1),
-    "log": _function("log", "logarithm", r"\log", lambda x, _: 1 / abs(x), (1.0, 1.0), point=1),
-    "tanh": _function("tanh", "tangent", r"\tanh", lambda _, y: 1 - y * y, (1.5, 1.5)),
+    "exp": _function("exp", "exponential", r"\exp", lambda d, x, y, _: d * y, (1.1, 1.1), value=1),
+    "log": _function("log", "logarithm", r"\log", lambda d, x, y, _: d / x, (1.0, 1.0), point=1),
+    "tanh": _function("tanh", "tangent", r"\tanh", lambda d, x, y, _: d * (1 - y * y), (1.5, 1.5)),
     "erf": _function(
         "erf", "error_function", r"\operatorname{erf}",
-        lambda x, _: 2 / math.sqrt(math.pi) * math.exp(-x * x), (1.1, 1.0),
+        lambda d, x, y, of: d * (2 / math.sqrt(math.pi) * of("exp", -(x * x))), (1.1, 1.0),
     ),
-    "sin": _function("sin", "sine", r"\sin", lambda x, _: abs(math.cos(x)), (0.51, 1.0)),
-    "cos": _function("cos", "cosine", r"\cos", lambda x, _: abs(math.sin(x)), (0.51, 1.0), value=1),
-    "log1p": _function("log1p", "logarithm_1p", r"\operatorname{log1p}", lambda x, _: 1 / abs(1 + x), (0.7, 1.0)),
-    "expm1": _function("expm1", "exponential_m1", r"\operatorname{expm1}", lambda _, y: 1 + y, (0.7, 1.0)),
+    "sin": _function("sin", "sine", r"\sin", lambda d, x, y, of: d * of("cos", x), (0.51, 1.0)),
+    "cos": _function("cos", "cosine", r"\cos", lambda d, x, y, of: -d * of("sin", x), (0.51, 1.0), value=1),
+    "log1p": _function("log1p", "logarithm_1p", r"\operatorname{log1p}", lambda d, x, y, _: d / (1 + x), (0.7, 1.0)),
+    "expm1": _function("expm1", "exponential_m1", r"\operatorname{expm1}", lambda d, x, y, _: d * (1 + y), (0.7, 1.0)),
     "floor": Operation(("floor",), _rational(math.floor), "rounded_down", r"\left\lfloor{}\right\rfloor", ("float",)),
     "round": Operation(("rint",), _rational(round), "rounded", r"\operatorname{round}", ("float",)),
+    "stop": Operation(("positive",), _rational(operator.pos), "stopped", r"\operatorname{stop}"),
     "invert": Operation(("invert", "logical_not"), _not, "complement", r"\lnot {}", _BITS, at_zero=False),
     "add": Operation(("add",), _rational(operator.add), "add", "+", sign="+", commutative=True),
     "sub": Operation(("subtract",), _rational(operator.sub), "sub", "-", sign="-"),

@@ -155,7 +155,9 @@ class Polynomials(Scalars[Polynomial]):
                 return number(1 if dtype == BOOL else -1) + -x
             case "exp":
                 return self._by_cases(self._exponential, x)
-            case "abs" | "sqrt" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round":
+            case (
+                "abs" | "sqrt" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round" | "stop"
+            ):
                 return self._by_cases(lambda at: self._applied(op, dtype, at), x)
             case _:
                 assert_never(op)

@@ -551,6 +551,21 @@ def floor(e: TensorLike) -> Tensor:
     return _unary("floor", e)
 
 
+def stop(e: TensorLike) -> Tensor:
+    """Return e, with derivative zero: `atl.tangent` and `atl.gradient` treat it as a constant.
+
+    >>> import atl
+    >>> n = atl.sizes("n", min=1)
+    >>> x = atl.tensor("x", n)
+    >>> shifted = atl.program("shifted", [x], x - atl.stop(atl.reduce("max", n, lambda i: x[i])))
+    >>> atl.tangent(shifted, "x")
+    shifted_tangent (x : float32[n], dx : float32[n]) : float32[n]
+        given 1 <= n :=
+      ⊞[i < n] dx[i]
+    """
+    return _unary("stop", e)
+
+
 def ceil(e: TensorLike) -> Tensor:
     """Return the elements rounded up, -floor(-e); floating-point only."""
     return Tensor(located(numpy_forms.ceiling(as_tensor(e).node)))

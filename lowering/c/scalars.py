@@ -136,6 +136,8 @@ def applied(op: ln.ScalarOp, texts: list[Text], dtype: str) -> Text:
         case "neg":
             inner = texts[0].at(UNARY)
             return Text(f"-({inner})" if inner.startswith("-") else f"-{inner}", UNARY)
+        case "stop":
+            return texts[0]
         case "invert":
             return Text(f"{'!' if dtype == BOOL else '~'}{texts[0].at(UNARY)}", UNARY)
         case "abs" if is_integer(dtype):

@@ -51,7 +51,9 @@ class _Counter:
             case terms.Gen() | terms.Rec() | terms.Reduce():
                 low, high = self._value(e.low, indices), self._value(e.high, indices)
                 is_done = isinstance(e, terms.Reduce) or not e.body.type.rank  # addition of a term, or a store
-                return parts + max(0, high - low) * (self._elements(e.body, (*indices, low)) if is_done else 0)
+                return parts + max(0, high - low) * (self._added(e.body, (*indices, low)) if is_done else 0)
+            case terms.Binary("add", left, right):
+                return parts + min(self._added(left, indices), self._added(right, indices))
             case terms.Unary() | terms.Binary() | terms.Where():
                 return parts + self._elements(e, indices)
             case terms.Access(tensor):
@@ -66,6 +68,34 @@ class _Counter:
                 return parts  # copies no element, or is counted in its parts
             case _:
                 assert_never(e)
+
+    def _added(self, e: terms.Expr, indices: Indices) -> int:
+        """Return the number of additions that add a term to a tensor: a placed term is added where it is placed."""
+        match e:
+            case terms.Reshape(terms.Place(), operand):
+                return self._added(operand, indices)
+            case terms.Guard(_, body):
+                return self._added(body, indices)
+            case terms.Let(_, body) if self._is_scatter(body):
+                return self._added(body, indices)
+            case terms.Gen(low, high, body) if self._is_scatter(body):
+                first, last = self._value(low, indices), self._value(high, indices)
+                return max(0, last - first) * self._added(body, (*indices, first))
+            case terms.Reduce("sum") | terms.Binary("add") if self._is_scatter(e):
+                return 0  # its terms are added one by one, and counted there
+            case _:
+                return self._elements(e, indices)
+
+    def _is_scatter(self, e: terms.Expr) -> bool:
+        match e:
+            case terms.Reshape(terms.Place()):
+                return True
+            case terms.Guard(_, body) | terms.Let(_, body) | terms.Gen(body=body) | terms.Reduce("sum", body=body):
+                return self._is_scatter(body)
+            case terms.Binary("add", left, right):
+                return self._is_scatter(left) or self._is_scatter(right)
+            case _:
+                return False
 
     def _parts(self, e: terms.Expr, indices: Indices) -> float:
         return sum((self._part(e, child, indices) for child in children(e)), 0.0)

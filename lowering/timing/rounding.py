@@ -142,7 +142,10 @@ class InDouble(Scalars[Measured]):
 def _magnitude_of_unary(op: UnaryOp, value: Any, x: Measured) -> Any:
     a, size, _ = x
     row = OPERATIONS[op]
-    return size if row.slope is None else abs(value) * max(1.0, *(row.error or ())) + size * row.slope(a, value)
+    if row.tangent is None or (op == "sqrt" and not value):
+        return size if row.tangent is None else abs(value)
+    slope = row.tangent(1.0, a, value, lambda name, at: Machine().unary(name, "float64", at))
+    return abs(value) * max(1.0, *(row.error or ())) + size * abs(slope)
 
 
 @np.errstate(all="ignore")

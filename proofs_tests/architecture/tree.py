@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).resolve().parents[2]
-PACKAGES: Final = ("atl", "padtypes", "layouts", "lowering", "rewrites", "sparse")
+PACKAGES: Final = ("atl", "padtypes", "layouts", "lowering", "rewrites", "sparse", "gradients")
 """Installed packages."""
 FROM_A_CHECKOUT: Final = ("proofs_tests", "bench", "examples")
 """Packages that exist in a checkout only."""

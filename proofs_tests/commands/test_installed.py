@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parents[2]
-INSTALLED = ("atl", "layouts", "lowering", "padtypes", "rewrites", "sparse")
+INSTALLED = ("atl", "gradients", "layouts", "lowering", "padtypes", "rewrites", "sparse")
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def test_catalogue_is_complete() -> None:
     declared = list(classes())
     assert [entry.code for entry in ENTRIES] == declared
     assert len(declared) >= 60
-    for package in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "bench"):
+    for package in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "gradients", "bench"):
         for path in (HERE / package).rglob("*.py"):
             for code in re.findall(r'^    code.* = "(ATL\d+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
                 assert code in (*declared, "ATL000"), path

@@ -45,7 +45,7 @@ ATTEMPTS: Final = 300
 """Maximum number of simpler cases tried for one finding."""
 REPORTED: Final = 12
 
-OURS: Final = ("atl", "padtypes", "rewrites", "lowering", "layouts", "sparse")
+OURS: Final = ("atl", "padtypes", "rewrites", "lowering", "layouts", "sparse", "gradients")
 PACKAGES: Final = tuple(f"{Path(__file__).resolve().parents[2] / package}{os.sep}" for package in OURS)
 
 

@@ -134,7 +134,7 @@ class Bounds(Scalars[Bounded]):
         if dtype not in FLOATS:
             return self._leaf(value, dtype)
         unit = UNIT[dtype]
-        if op == "neg":
+        if op in ("neg", "stop"):
             return x._replace(value=value)
         if op == "abs":
             return Bounded(value, x.magnitude, x.roundings(unit), 1, x.exact)

@@ -362,7 +362,21 @@ def _unary(op: UnaryOp, dtype: str | None, x: Poly) -> Poly:
             return values.ONE - values.truth(x)
         case "exp":
             return values.by_cases(values.exponential, x)
-        case "abs" | "sqrt" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round" | "invert":
+        case (
+            "abs"
+            | "sqrt"
+            | "log"
+            | "tanh"
+            | "erf"
+            | "sin"
+            | "cos"
+            | "log1p"
+            | "expm1"
+            | "floor"
+            | "round"
+            | "stop"
+            | "invert"
+        ):
             return values.by_cases(lambda at: at if at.zero and op in ZERO_AT_ZERO else _opaque(op, at), x)
         case _:
             assert_never(op)

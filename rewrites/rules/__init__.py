@@ -10,6 +10,7 @@ from atl.errors import InvalidName
 from rewrites.rule import Rule, Schema
 from rewrites.rules import (
     access,
+    adjoints,
     choices,
     definitions,
     exponentials,
@@ -56,6 +57,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         indices,
         scalars,
         exponentials,
+        adjoints,
         normalisation,
     )
 )

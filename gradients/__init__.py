@@ -1,0 +1,18 @@
+"""Derivatives of programs: tangents by definition, gradients by derivation.
+
+>>> import atl
+>>> n = atl.sizes("n")
+>>> x = atl.tensor("x", n)
+>>> energy = atl.program("energy", [x], atl.sum(n, lambda i: x[i] * x[i]))
+>>> atl.gradient(energy, ["x"])
+energy_gradient (x : float32[n], dout : float32) : float32[n] :=
+  ⊞[i < n] dout * x[i] + dout * x[i]
+"""
+
+from atl.parameters import check_calls as _check_calls
+from gradients.reverse_mode import Gradient, gradient
+from gradients.tangents import tangent
+
+__all__ = ["Gradient", "gradient", "tangent"]
+
+_check_calls(globals())

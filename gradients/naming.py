@@ -1,0 +1,172 @@
+"""Names for what a derivative reads again: operands of nonlinear operations become lets, by rules.
+
+A tangent reads an operand of a nonlinear operation once for its value, and once for its derivative. Without a let both
+compute it, and so the number of operations grows with the depth of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from atl.core import terms
+from atl.core.operations import OPERATIONS
+from atl.core.program import Program
+from atl.core.terms import Expr
+from atl.core.traversal import Path, children, subterms
+from gradients.transposition import Known, is_read, reads
+from rewrites.derivation import Derivation
+from rewrites.tactics.storage.binding import bind
+
+OPERAND: Final = "u"
+"""The name of lets that bind operands, if the program has no let of this name."""
+
+
+class Naming:
+    """Steps that bind operands in one derivation, for a derivative with respect to some inputs."""
+
+    def __init__(self, work: Derivation, wrt: Collection[str]) -> None:
+        self._work = work
+        self._wrt = wrt
+        self.name = fresh_let(work.goal)
+
+    def visit(self, path: Path, known: Known) -> None:
+        """Bind operands in the term at a path. `known` says which lets around it depend on the inputs."""
+        work = self._work
+        e = work.term(path)
+        if not reads(e, self._wrt, known):
+            return
+        match e:
+            case terms.Let():
+                self.visit((*path, 0), known)
+                while self._move_out_of_value(path):
+                    path, known = self._inside(path, known)
+                path, known = self._inside(path, known)
+                self.visit(path, known)
+            case terms.Rec():
+                return
+            case _:
+                for position in range(len(children(e))):
+                    self.visit((*path, position), known)
+                self._bind_operands(path, known)
+
+    def _bind_operands(self, path: Path, known: Known) -> None:
+        work = self._work
+        e = work.term(path)
+        if isinstance(e, terms.Reduce) and e.monoid != "sum":
+            if not is_read(e.body):
+                before = work.checkpoint
+                bind(work, (*path, 0), (), self.name)
+                if not work.attempt(f"ll_{e.monoid}", path):
+                    work.rollback(before)
+            return
+        for position in self._read_again(e, known):
+            side = "" if isinstance(e, terms.Unary) else ("_left", "_right")[position]
+            while isinstance(work.term((*path, position)), terms.Let):
+                work.rewrite(f"ll_{_word(e)}{side}", path)
+                path, known = self._inside(path, known)
+            if not is_read(work.term((*path, position))):
+                bind(work, path, (position,), self.name)
+                path, known = self._inside(path, known)
+
+    def _read_again(self, e: Expr, known: Known) -> tuple[int, ...]:
+        """Return the operands whose values the tangent of a term reads."""
+        match e:
+            case terms.Unary(op):
+                return (0,) if op == "abs" or OPERATIONS[op].tangent is not None else ()
+            case terms.Binary("mul", left, right):
+                return (*(0,) * reads(right, self._wrt, known), *(1,) * reads(left, self._wrt, known))
+            case terms.Binary("div", _, right):
+                return (0, 1) if reads(right, self._wrt, known) else (1,)
+            case terms.Binary("min" | "max"):
+                return (0, 1)
+            case _:
+                return ()
+
+    def _move_out_of_value(self, path: Path) -> bool:
+        """Move a let out of the value of the let at a path. Return whether there is one."""
+        work = self._work
+        loops = (*path, 0)
+        while isinstance(work.term(loops), terms.Gen):
+            loops = (*loops, 0)
+        if not isinstance(work.term(loops), terms.Let) or (len(loops) > len(path) + 1 and not self._is_costly(loops)):
+            return False
+        before = work.checkpoint
+        while len(loops) > len(path) + 1:
+            loops = loops[:-1]
+            if not work.attempt("ll_gen", loops):
+                work.rollback(before)
+                return False
+        work.rewrite("let_let", path)
+        return True
+
+    def _is_costly(self, path: Path) -> bool:
+        """Return whether a chain of lets binds a reduction or a function."""
+        e = self._work.term(path)
+        while isinstance(e, terms.Let):
+            if any(isinstance(each, terms.Reduce | terms.Unary) for each in subterms(e.value)):
+                return True
+            e = e.body
+        return False
+
+    def _inside(self, path: Path, known: Known) -> tuple[Path, Known]:
+        let = self._work.term(path)
+        assert isinstance(let, terms.Let)
+        return (*path, 1), (*known, reads(let.value, self._wrt, known))
+
+
+def _word(e: Expr) -> str:
+    assert isinstance(e, terms.Unary | terms.Binary)
+    return e.op
+
+
+def fresh_let(program: Program) -> str:
+    """Return a name that no let of a program has."""
+    used = {each.name for each in subterms(program.body) if isinstance(each, terms.Let)}
+    name = OPERAND
+    while name in used or f"d{name}" in used:
+        name += "u"
+    return name
+
+
+# -- both tangents ----------------------------------------------------------------------------------------------------
+
+
+def unify(one: Derivation, other: Derivation, names: Collection[str]) -> bool:
+    """Unfold lets until the goals of two derivations are equal: those with some names, and others where they differ.
+
+    Return whether the goals are equal.
+    """
+    for work in (one, other):
+        _unfold(work, (), names)
+    return _agree(one, other, ())
+
+
+def _unfold(work: Derivation, path: Path, names: Collection[str]) -> None:
+    """Unfold all lets with these names at and below a path."""
+    while isinstance(let := work.term(path), terms.Let) and let.name in names:
+        work.rewrite("unfold_let", path)
+    for position, child in enumerate(children(work.term(path))):
+        if any(isinstance(each, terms.Let) for each in subterms(child.expr)):
+            _unfold(work, (*path, position), names)
+
+
+def _agree(one: Derivation, other: Derivation, path: Path) -> bool:
+    while (a := one.term(path)) != (b := other.term(path)):
+        if _reduced(one, path, b) or _reduced(other, path, a):
+            continue
+        if type(a) is not type(b) or len(children(a)) != len(children(b)):
+            return False
+        return all(_agree(one, other, (*path, position)) for position in range(len(children(a))))
+    return True
+
+
+def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
+    """Unfold a let, or read an element of a generation, unless the other term is one too."""
+    match work.term(path):
+        case terms.Let() if not isinstance(other, terms.Let):
+            return work.attempt("unfold_let", path)
+        case terms.Access(terms.Gen()) if not (isinstance(other, terms.Access) and isinstance(other.tensor, terms.Gen)):
+            return work.attempt("get_gen", path)
+        case _:
+            return False

@@ -1,0 +1,183 @@
+"""Gradients: programs that a derivation from the pairing of a tangent arrives at, with their theorems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from atl.checks.wellformed import make_program
+from atl.core import terms
+from atl.core.index import Array
+from atl.core.program import Program, Result, checked_program
+from atl.core.terms import Expr
+from atl.core.traversal import Path
+from atl.errors import InvalidArgument, brief
+from atl.surface.results import results
+from atl.surface.values import Tensor
+from gradients.naming import Naming, unify
+from gradients.tangents import directions_of, fresh_name, tangent
+from gradients.transposition import Transposition, is_addition, operands_of
+from rewrites.derivation import Derivation
+from rewrites.kernel import Theorem, symmetry
+from rewrites.named_operators import pairing
+from rewrites.session.session import Session, reschedule
+from rewrites.tactics.storage.binding import bind
+
+SCATTERS: Final = ["place_of_add", "gen_scatter"]
+"""Rules that, in reverse, make a generation of a scatter to the position of each iteration."""
+TIDY: Final = ["gen_eta", "get_gen"]
+"""Rules that remove what the derivation leaves behind."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """The gradient of a program, with its derivation.
+
+    `program` computes it from the inputs of the program and the cotangent of its result. `theorem` states that
+    Σ y · tangent = Σ gradient · direction, for the cotangent y and all directions.
+    """
+
+    program: Program
+    theorem: Theorem
+    wrt: tuple[str, ...]
+
+    @property
+    def session(self) -> Session:
+        """A session that starts from the gradient program."""
+        return reschedule(self.program)
+
+    def __repr__(self) -> str:
+        return f"{self.program}"
+
+
+def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
+    """Derive the gradient of a program with respect to some of its inputs.
+
+    The gradient program takes the inputs of `program` and the cotangent of its result, `dout`. For one input it returns
+    one tensor of the input's shape, for several inputs one result for each, named after the direction: dx for x.
+
+    The gradient is the end of a derivation by rules of the catalogue (family "adjoints"), which starts from the pairing
+    of the cotangent with the tangent: Σ dout · tangent = Σ gradient · dx. Raises the errors of `tangent`.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x, y = atl.tensor("x", n), atl.tensor("y", n)
+    >>> g = atl.gradient(atl.program("dot", [x, y], atl.sum(n, lambda i: x[i] * y[i])), ["x", "y"])
+    >>> g.program
+    dot_gradient (x : float32[n], y : float32[n], dout : float32) : (
+        dx : float32[n],
+        dy : float32[n]) :=
+      let dy := ⊞[i < n] dout * x[i] in
+      let dx := ⊞[i < n] dout * y[i] in
+      dx ++ dy
+    >>> g.theorem
+    dot_tangent_paired = dot_tangent_paired, by ... steps
+    """
+    checked_program(program)
+    if isinstance(wrt, str) or not isinstance(wrt, Sequence):
+        raise InvalidArgument(f"wrt={brief(wrt)}", required='a list of names of inputs: wrt=["x"]')
+    wrt = tuple(wrt)
+    directions = directions_of(program, wrt)
+    along = tangent(program, *wrt)
+    cotangent = Array(fresh_name(along, "dout"), program.shape, program.dtype)
+    work = reschedule(paired_with(along, cotangent)).begin()
+    _name_operands(work, program, wrt, cotangent)
+    Transposition(work, frozenset(array.name for array in directions)).push((), ())
+    _bind_results(work)
+    _tidy(work)
+    made = _gradient_program(program, work.goal.body, directions, cotangent)
+    return Gradient(made, work.theorem, wrt)
+
+
+def _name_operands(work: Derivation, program: Program, wrt: Sequence[str], cotangent: Array) -> None:
+    """Continue from the pairing with the tangent of a program to that of an equal program with named operands."""
+    named = reschedule(program.whole).begin()
+    naming = Naming(named, wrt)
+    naming.visit((), ())
+    if not named.taken:
+        return
+    other = reschedule(paired_with(tangent(named.goal, *wrt), cotangent)).begin()
+    before = work.checkpoint
+    start = other.theorem
+    if unify(work, other, (naming.name, f"d{naming.name}")):
+        for step in symmetry(other.theorem).steps:
+            work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
+        work.show(start.rhs.body)
+    else:
+        work.rollback(before)
+
+
+def _bind_results(work: Derivation) -> None:
+    """Bind the first operand of each collected pairing to a let around the sum, named after the direction."""
+    path: Path = ()
+    while isinstance(work.term(path), terms.Let):
+        path = (*path, 1)
+    sides: Path = ()
+    while True:
+        at = (*path, *sides)
+        e = work.term(at)
+        if is_addition(e):
+            sides = (*sides, 0 if _is_bound(work, (*at, 1)) else 1)
+            continue
+        if isinstance(e, terms.Padding) or _is_bound(work, at):
+            return
+        _, v, rank = operands_of(e)
+        assert isinstance(v, terms.Input)
+        bind(work, at, (*(0,) * rank, 0, *(0,) * rank), v.array.name)
+        for side in reversed(sides):
+            at = at[:-1]
+            work.rewrite(("ll_add_left", "ll_add_right")[side], at)
+        path, sides = (*path, 1), ()
+
+
+def _is_bound(work: Derivation, path: Path) -> bool:
+    return isinstance(operands_of(work.term(path))[0], terms.Local)
+
+
+def _tidy(work: Derivation) -> None:
+    """Simplify the gradients."""
+    taken = -1
+    while taken < work.taken:
+        taken = work.taken
+        work.sweep(["let_unused"])
+        work.sweep(SCATTERS, reverse=True)
+        work.sweep(TIDY)
+
+
+def paired_with(along: Program, cotangent: Array) -> Program:
+    """Return the program of the pairing of a cotangent with a tangent."""
+    return make_program(
+        f"{along.name}_paired",
+        (*along.inputs, cotangent),
+        pairing(Tensor(terms.Input(cotangent)), Tensor(along.body)).node,
+        along.assumptions,
+    )
+
+
+def _gradient_program(program: Program, collected: Expr, directions: Sequence[Array], cotangent: Array) -> Program:
+    """Return the first operands of the pairings of a collected term, in the order of the directions."""
+    lets: list[terms.Let] = []
+    while isinstance(collected, terms.Let):
+        lets.append(collected)
+        collected = collected.body
+    found: dict[str, Expr] = {}
+    while not isinstance(collected, terms.Padding):
+        last = collected.right if is_addition(collected) else collected
+        y, v, _ = operands_of(last)
+        assert isinstance(v, terms.Input)
+        found[v.array.name] = y
+        if not is_addition(collected):
+            break
+        collected = collected.left
+    each = [found.get(array.name, terms.Padding(terms.Input(array).type)) for array in directions]
+    if len(each) == 1:
+        body, several = each[0], tuple[Result, ...]()
+    else:
+        made = results(**{array.name: Tensor(e) for array, e in zip(directions, each, strict=True)})
+        body, several = made.tensor.node, made.each
+    if isinstance(body, terms.Local) and body.position == 0:
+        body = lets.pop().value
+    for let in reversed(lets):
+        body = terms.Let(let.value, body, let.name, let.mark)
+    return make_program(f"{program.name}_gradient", (*program.inputs, cotangent), body, program.assumptions, several)

@@ -1,0 +1,286 @@
+"""The tangent of a program: the derivative of its result along directions of its inputs, one match over the terms.
+
+This module defines what a derivative is. It is the only module of the package that is trusted: gradients are derived
+from tangents by steps of the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from atl.checks.wellformed import make_program
+from atl.core import dtypes, terms
+from atl.core.index import Array, Var, index
+from atl.core.operations import OPERATIONS, UnaryOp
+from atl.core.predicate import equal
+from atl.core.program import Program, checked_program
+from atl.core.substitution import (
+    arithmetic,
+    close,
+    close_tensor,
+    fresh_uid,
+    instantiate,
+    instantiate_tensor,
+    with_children,
+)
+from atl.core.terms import Expr
+from atl.core.traversal import children, subterms
+from atl.errors import DtypeError, InvalidArgument, brief, did_you_mean
+from atl.surface import numpy_forms
+from atl.surface.values import Tensor
+from rewrites.errors import DoesNotApply
+
+
+def tangent(program: Program, *wrt: str) -> Program:
+    """Return the derivative of a program's result along a direction for each input in `wrt`.
+
+    The program takes the inputs of `program`, then the directions: dx for an input x. It is linear in the directions.
+    At ties and corners it chooses like PyTorch: `abs` has slope 0 at 0, `maximum` and `minimum` share equally between
+    equal operands, and so does a maximum over a range. `atl.stop(e)` has tangent zero. Tests of `where` and integers
+    have no tangent.
+
+    Raises `InvalidArgument` for unknown inputs, `DtypeError` for inputs that are not floating-point, and `DoesNotApply`
+    for recurrences that depend on the inputs.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n, dtype="float64")
+    >>> atl.tangent(atl.program("power", [x], atl.sum(n, lambda i: x[i] * x[i])), "x")
+    power_tangent (x : float64[n], dx : float64[n]) : float64 :=
+      Σ[i < n] dx[i] * x[i] + dx[i] * x[i]
+    """
+    checked_program(program)
+    directions = directions_of(program, wrt)
+    body = _Tangent(dict(zip(wrt, directions, strict=True))).of(program.whole.body)
+    return make_program(
+        f"{program.name}_tangent",
+        (*program.inputs, *directions),
+        terms.Padding(program.body.type) if body is None else body,
+        program.assumptions,
+        program.results,
+    )
+
+
+def directions_of(program: Program, wrt: Sequence[str]) -> tuple[Array, ...]:
+    """Return the input of the direction for each input in `wrt`. Raises the errors of `tangent`."""
+    known = {array.name: array for array in program.inputs}
+    if not wrt or len(set(wrt)) < len(wrt):
+        raise InvalidArgument(
+            f"a derivative with respect to {brief(list(wrt))}", required="the names of one or more different inputs"
+        )
+    made: list[Array] = []
+    for name in wrt:
+        if not isinstance(name, str) or name not in known:
+            raise InvalidArgument(
+                f"{program.name} has no input {brief(name)}",
+                required=f"one of {', '.join(known)}",
+                suggestions=did_you_mean(name, known) if isinstance(name, str) else (),
+            )
+        array = known[name]
+        if array.dtype not in dtypes.FLOATS:
+            raise DtypeError(
+                f"the input {name} has {array.dtype} elements, so it has no derivative",
+                required="a floating-point input",
+                suggestions=(f'declare it with dtype="{dtypes.FLOATS[-1]}"',),
+            )
+        made.append(Array(fresh_name(program, f"d{name}", made), array.shape, array.dtype))
+    return tuple(made)
+
+
+def fresh_name(program: Program, wanted: str, others: Sequence[Array] = ()) -> str:
+    """Return a name that no input and no size of a program has."""
+    used = {*program.sizes, *(array.name for array in (*program.inputs, *others))}
+    while wanted in used:
+        wanted += "_"
+    return wanted
+
+
+class _Tangent:
+    """The tangents of the terms of one program. A tangent is None where it is zero."""
+
+    def __init__(self, directions: dict[str, Array]) -> None:
+        self._inputs = directions
+        self._lets: dict[int, terms.TensorVar] = {}
+        self._known: dict[int, tuple[Expr, Expr | None]] = {}
+
+    def of(self, e: Expr, value: Expr | None = None) -> Expr | None:
+        """Return the tangent of a term. It reads the value of the term from `value`, an equal term, if there is one."""
+        if e.type.dtype is not None and e.type.dtype not in dtypes.FLOATS:
+            return None
+        if value is not None:
+            return self._of(e, value)
+        if id(e) not in self._known:
+            self._known[id(e)] = e, self._of(e, None)
+        return self._known[id(e)][1]
+
+    def _of(self, e: Expr, value: Expr | None) -> Expr | None:
+        match e:
+            case terms.Input(array):
+                return terms.Input(self._inputs[array.name]) if array.name in self._inputs else None
+            case terms.TensorVar(uid, _, of):
+                seed = self._lets.get(uid)
+                return None if seed is None else terms.TensorVar(seed.uid, seed.name, of)
+            case terms.Constant() | terms.Value() | terms.Padding():
+                return None
+            case terms.Gen(low, high, body, name) if value is not None:
+                k = Var(next(fresh_uid), name)
+                d = self.of(instantiate(body, index(k)), terms.Access(value, index(k) - low))
+                return None if d is None else terms.Gen(low, high, close(d, k), name)
+            case terms.Guard(predicate, body) if value is not None:
+                d = self.of(body, value)
+                return None if d is None else terms.Guard(predicate, d)
+            case (
+                terms.Gen() | terms.Guard() | terms.Access() | terms.Select() | terms.Concat() | terms.Reshape()
+                | terms.Cast() | terms.Reduce("sum")
+            ):  # fmt: skip
+                return self._linear(e)
+            case terms.Let():
+                return self._let(e, value)
+            case terms.Where(test, left, right):
+                first, second = self.of(left), self.of(right)
+                if first is None and second is None:
+                    return None
+                return terms.Where(test, _or_zero(first, e), _or_zero(second, e))
+            case terms.Unary(op, operand):
+                d = self.of(operand)
+                return None if d is None else _of_unary(op, d, operand, value or e)
+            case terms.Binary():
+                return self._of_binary(e, value or e)
+            case terms.Reduce():
+                return self._fold(e, value)
+            case terms.Rec():
+                if not self._depends(e):
+                    return None
+                raise DoesNotApply(
+                    f"the recurrence {e.rows} depends on an input of the derivative",
+                    required="recurrences that do not depend on the inputs of the derivative",
+                    suggestions=(
+                        'with the number of rows fixed, unroll it first: s.unroll("' + e.name + '")',
+                        "leave its inputs out of wrt=, or put atl.stop(…) around them",
+                    ),
+                )
+            case terms.Local() | terms.Metavariable():
+                raise InvalidArgument("a tangent of an open term", required="the body of a program")
+            case _:
+                assert_never(e)
+
+    def _linear(self, e: Expr) -> Expr | None:
+        """Return the tangent of a term that is linear in its parts: the same term of their tangents."""
+        parts = [(child.expr, self.of(child.expr)) for child in children(e)]
+        if all(d is None for _, d in parts):
+            return None
+        return with_children(e, tuple(_or_zero(d, part) for part, d in parts))
+
+    def _let(self, e: terms.Let, value: Expr | None) -> Expr | None:
+        """Return let x := v in let dx := (the tangent of v) in (the tangent of the body)."""
+        bound = terms.TensorVar(next(fresh_uid), e.name, e.value.type)
+        d = self.of(e.value, bound)
+        seed = terms.TensorVar(next(fresh_uid), f"d{e.name}", e.value.type)
+        if d is not None:
+            self._lets[bound.uid] = seed
+        body = self.of(instantiate_tensor(e.body, bound), value)
+        if body is None:
+            return None
+        if d is not None:
+            body = terms.Let(d, close_tensor(body, seed), seed.name)
+        return terms.Let(e.value, close_tensor(body, bound), e.name, e.mark)
+
+    def _of_binary(self, e: terms.Binary, value: Expr) -> Expr | None:
+        a, b = e.left, e.right
+        da, db = self.of(a), self.of(b)
+        if da is None and db is None:
+            return None
+        match e.op:
+            case "add":
+                return _sum(da, db)
+            case "sub":
+                return _sum(da, None if db is None else terms.Unary("neg", db))
+            case "mul":
+                return _sum(_times(da, b), _times(db, a))
+            case "div":
+                first = None if da is None else terms.Binary("div", da, b)
+                return _sum(first, _times(db, terms.Unary("neg", terms.Binary("div", value, b))))
+            case "min" | "max":
+                of_a, of_b = _or_zero(da, e), _or_zero(db, e)
+                less, greater = (of_a, of_b) if e.op == "min" else (of_b, of_a)
+                half = _times(_sum(da, db), _filled(0.5, e)) or _or_zero(None, e)
+                return terms.Where(arithmetic("eq", a, b), half, terms.Where(arithmetic("lt", a, b), less, greater))
+            case "lt" | "le" | "eq" | "and" | "or" | "xor" | "floordiv" | "mod" | "shl" | "shr":
+                return None  # integers and truth values
+            case _:
+                assert_never(e.op)
+
+    def _fold(self, e: terms.Reduce, value: Expr | None) -> Expr | None:
+        """Return the tangent of a fold other than a sum."""
+        k = Var(next(fresh_uid), e.name)
+        term = instantiate(e.body, index(k))
+        d = self.of(term)
+        if d is None:
+            return None
+
+        def summed(of: Expr, over: Var = k) -> Expr:
+            return terms.Reduce("sum", e.low, e.high, close(of, over), over.name)
+
+        match e.monoid:
+            case "product":
+                j = Var(next(fresh_uid), f"{e.name}_other")
+                other = instantiate(e.body, index(j))
+                kept = terms.Select(equal(index(j), index(k)), _filled(1, e), other)
+                rest = terms.Reduce("product", e.low, e.high, close(kept, j), j.name)
+                return summed(terms.Binary("mul", d, rest))
+            case "min" | "max":
+                bound = terms.TensorVar(next(fresh_uid), e.monoid, e.type)
+                found = value or bound
+                is_found = arithmetic("eq", term, found)
+                total = summed(terms.Where(is_found, d, _or_zero(None, e)))
+                count = summed(terms.Where(is_found, _filled(1, e), _filled(0, e)))
+                share = terms.Binary("div", total, terms.Binary("max", count, _filled(1, e)))
+                return share if value is not None else terms.Let(e, close_tensor(share, bound), bound.name)
+            case "sum":
+                return self._linear(e)
+            case _:
+                assert_never(e.monoid)
+
+    def _depends(self, e: Expr) -> bool:
+        """Return whether a term reads an input or a let with a tangent."""
+        return any(
+            (isinstance(each, terms.Input) and each.array.name in self._inputs)
+            or (isinstance(each, terms.TensorVar) and each.uid in self._lets)
+            for each in subterms(e)
+        )
+
+
+def _of_unary(op: UnaryOp, d: Expr, x: Expr, y: Expr) -> Expr | None:
+    match op:
+        case "neg":
+            return terms.Unary("neg", d)
+        case "abs":
+            return terms.Binary("mul", d, numpy_forms.sign(x))
+        case "sqrt" | "exp" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1":
+            row = OPERATIONS[op].tangent
+            assert row is not None
+            made: Tensor = row(Tensor(d), Tensor(x), Tensor(y), lambda name, of: Tensor(terms.Unary(name, of.node)))
+            return made.node
+        case "floor" | "round" | "stop" | "invert":
+            return None
+        case _:
+            assert_never(op)
+
+
+def _sum(a: Expr | None, b: Expr | None) -> Expr | None:
+    return b if a is None else a if b is None else terms.Binary("add", a, b)
+
+
+def _times(d: Expr | None, factor: Expr) -> Expr | None:
+    """Return the product of a tangent, the left factor, and a coefficient."""
+    return None if d is None else terms.Binary("mul", d, factor)
+
+
+def _or_zero(d: Expr | None, like: Expr) -> Expr:
+    return terms.Padding(like.type) if d is None else d
+
+
+def _filled(value: float, like: Expr) -> Expr:
+    """Return a tensor of the type of `like` with equal elements."""
+    return numpy_forms.over(like.type.shape, lambda _: terms.Constant(value, like.type.dtype))

@@ -1,0 +1,288 @@
+"""Transposition of tangents: a pairing Σ y · (tangent) moves inwards until it reads Σ (gradient) · dx.
+
+The pairing of y and v is `rewrites.named_operators.pairing`. A term is *collected* if it is a chain of lets around a
+sum of pairings with different variables: directions of inputs, and tangents of let-bound tensors. `Transposition.push`
+turns a pairing with a tangent into a collected term, by one rule for each constructor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, TypeGuard, assert_never
+
+from atl.core import terms
+from atl.core.substitution import free_positions, shift_term
+from atl.core.terms import Expr
+from atl.core.traversal import Path, subterms
+from rewrites.derivation import Derivation
+from rewrites.errors import DoesNotApply
+from rewrites.rule_statement import MAX_ELEMENT_RANK
+from rewrites.tactics.storage.binding import bind
+
+COTANGENT: Final = "g"
+"""The name of lets that bind cotangents."""
+READ: Final = (
+    terms.Input, terms.Local, terms.Access, terms.Constant, terms.Value, terms.Padding, terms.Reshape, terms.Guard,
+    terms.Gen, terms.Cast, terms.Concat,
+)  # fmt: skip
+"""Constructors that compute nothing."""
+
+Known = tuple[bool, ...]
+"""For each let around a place, innermost last: whether it binds a tangent."""
+
+
+class Transposition:
+    """Steps that transpose the pairings of one derivation."""
+
+    def __init__(self, work: Derivation, directions: frozenset[str]) -> None:
+        self._work = work
+        self._directions = directions
+
+    # -- pairings -----------------------------------------------------------------------------------------------------
+
+    def push(self, path: Path, known: Known) -> None:
+        """Collect the pairing with a tangent at a path."""
+        work = self._work
+        while True:
+            y, v, rank = operands_of(self._work.term(path))
+            if rank > MAX_ELEMENT_RANK:
+                raise too_many_dimensions(rank)
+            match v:
+                case terms.Input() | terms.Local():
+                    return
+                case _ if any(isinstance(each, terms.Reduce) for each in subterms(y)):
+                    path, known = self._bind(path, known, rank)
+                case terms.Padding():
+                    work.rewrite("adjoint_of_padding", path)
+                    return
+                case terms.Unary("neg") | terms.Binary("mul" | "div") | terms.Reshape():
+                    name = v.op.form.word if isinstance(v, terms.Reshape) else v.op
+                    work.rewrite(f"adjoint_of_{name}", path)
+                case terms.Access():
+                    if not work.attempt("adjoint_of_access", path):
+                        work.rewrite("access_guard", (*path, *(0,) * rank, 1, *(0,) * rank))
+                case terms.Let(value):
+                    self._push_let(path, known, is_tangent=self._reads_tangent(value, known))
+                    return
+                case terms.Gen():
+                    work.rewrite("adjoint_of_gen", path)
+                    self._push_below(path, known)
+                    return
+                case terms.Reduce() | terms.Guard() | terms.Select() | terms.Where() | terms.Concat() | terms.Binary():
+                    if isinstance(v, terms.Guard) or is_read(y):
+                        self._push_parts(path, known, v)
+                        return
+                    path, known = self._bind(path, known, rank)
+                case terms.Cast():
+                    raise DoesNotApply(
+                        f"a gradient through a conversion from {v.operand.type.dtype} to {v.dtype}",
+                        required="one floating-point type from the inputs to the result",
+                        suggestions=("declare the inputs with the type of the result",),
+                    )
+                case (
+                    terms.Unary()
+                    | terms.Rec()
+                    | terms.Constant()
+                    | terms.Value()
+                    | terms.TensorVar()
+                    | terms.Metavariable()
+                ):
+                    raise AssertionError(f"{type(v).__name__} is not linear")
+                case _:
+                    assert_never(v)
+
+    def _bind(self, path: Path, known: Known, rank: int) -> tuple[Path, Known]:
+        """Bind the first operand of the pairing at a path. Return the place of the pairing."""
+        bind(self._work, path, (*(0,) * rank, 0, *(0,) * rank), COTANGENT)
+        return (*path, 1), (*known, False)
+
+    def _push_parts(self, path: Path, known: Known, v: Expr) -> None:
+        self._work.rewrite(f"adjoint_of_{_word(v)}", path)
+        if isinstance(v, terms.Reduce | terms.Guard):
+            self._push_below(path, known)
+            return
+        for position in (0, 1):
+            part = (*path, position)
+            if isinstance(v, terms.Select):
+                self._push_below(part, known)
+            else:
+                self.push(part, known)
+        self._add(path)
+
+    def _push_below(self, path: Path, known: Known) -> None:
+        """Collect a sum or a guard around a pairing."""
+        self.push((*path, 0), known)
+        self._move_out(path)
+
+    def _push_let(self, path: Path, known: Known, *, is_tangent: bool) -> None:
+        work = self._work
+        work.rewrite("adjoint_of_let", path)
+        self.push((*path, 1), (*known, is_tangent))
+        if not is_tangent:
+            return
+        inside = self._below_lets((*path, 1))
+        lets = len(inside) - len(path) - 1
+        found = self._to_the_right(inside, lets)
+        work.rewrite("unfold_let", path)
+        inside = (*path, *(1,) * lets)
+        if found:
+            is_sum = is_addition(work.term(inside))
+            self.push((*inside, 1) if is_sum else inside, (*known, *(False,) * lets))
+            if is_sum:
+                self._add(inside)
+
+    # -- collected terms ----------------------------------------------------------------------------------------------
+
+    def _add(self, path: Path) -> None:
+        """Collect the sum of two collected terms."""
+        work = self._work
+        for side in (0, 1):
+            while isinstance(self._work.term((*path, side)), terms.Let):
+                work.rewrite(("ll_add_left", "ll_add_right")[side], path)
+                path = (*path, 1)
+        self._join(path)
+
+    def _join(self, path: Path) -> None:
+        """Collect the sum of two sums of pairings."""
+        work = self._work
+        match work.term(path):
+            case terms.Binary("add", terms.Padding(), _):
+                work.rewrite("nothing_add", path)
+            case terms.Binary("add", _, terms.Padding()):
+                work.rewrite("add_nothing", path)
+            case terms.Binary("add", _, terms.Binary("add")):
+                work.rewrite("add_assoc", path, reverse=True)
+                self._join((*path, 0))
+                self._join(path)
+            case terms.Binary("add", terms.Binary("add")):
+                work.rewrite("add_assoc", path)
+                if work.attempt("pairing_add", (*path, 1)):
+                    return
+                work.rewrite("add_comm", (*path, 1))
+                work.rewrite("add_assoc", path, reverse=True)
+                self._join((*path, 0))
+            case _:
+                work.attempt("pairing_add", path)
+
+    def _move_out(self, path: Path) -> None:
+        """Collect a sum or a guard around a collected term."""
+        work = self._work
+        word = "guard" if isinstance(work.term(path), terms.Guard) else "sum"
+        inside = self._below_lets((*path, 0))
+        body = work.term(inside)
+        if is_addition(body):
+            while isinstance(work.term((*path, 0)), terms.Let):
+                if not self._hoist(path, word):
+                    self._duplicate_lets(path)
+                    break
+                path = (*path, 1)
+            work.rewrite(f"{word}_add", path)
+            self._move_out((*path, 0))
+            self._move_out((*path, 1))
+            self._add(path)
+            return
+        while len(inside) > len(path) + 1:
+            inside = inside[:-1]
+            if not work.attempt("let_unused", inside):
+                work.rewrite("pairing_let", inside)
+        work.rewrite(f"{word}_padding" if isinstance(body, terms.Padding) else f"pairing_{word}", path)
+
+    def _hoist(self, path: Path, word: str) -> bool:
+        """Move a let out of a sum or a guard; return whether it could be moved."""
+        work = self._work
+        if word == "guard":
+            work.rewrite("ll_guard", path)
+            return work.attempt("let_guard", path)
+        return work.attempt("ll_sum_indep", path) or work.attempt("ll_sum", path)
+
+    def _duplicate_lets(self, path: Path) -> None:
+        """Move the addition out of the lets below a path: each operand gets a copy of the lets."""
+        inside = self._below_lets((*path, 0))
+        while len(inside) > len(path) + 1:
+            inside = inside[:-1]
+            if not self._work.attempt("let_share_add", inside, reverse=True):
+                raise too_many_dimensions(self._work.term((*inside, 0)).type.rank)
+
+    def _to_the_right(self, path: Path, position: int) -> bool:
+        """Make the pairing with the tangent of a let the last one of a sum. Return whether there is one."""
+        work = self._work
+        e = work.term(path)
+        if not is_addition(e):
+            return self._is_with(path, position)
+        if self._is_with((*path, 1), position):
+            return True
+        if not self._to_the_right((*path, 0), position):
+            return False
+        if is_addition(work.term((*path, 0))):
+            work.rewrite("add_assoc", path)
+            work.rewrite("add_comm", (*path, 1))
+            work.rewrite("add_assoc", path, reverse=True)
+        else:
+            work.rewrite("add_comm", path)
+        return True
+
+    # -- queries ------------------------------------------------------------------------------------------------------
+
+    def _is_with(self, path: Path, position: int) -> bool:
+        if isinstance(self._work.term(path), terms.Padding):
+            return False
+        _, v, _ = operands_of(self._work.term(path))
+        return isinstance(v, terms.Local) and v.position == position
+
+    def _below_lets(self, path: Path) -> Path:
+        while isinstance(self._work.term(path), terms.Let):
+            path = (*path, 1)
+        return path
+
+    def _reads_tangent(self, e: Expr, known: Known) -> bool:
+        return reads(e, self._directions, known)
+
+
+def too_many_dimensions(rank: int) -> DoesNotApply:
+    """Return the error for a term of a rank for which the rules have no statements."""
+    return DoesNotApply(
+        f"the gradient needs a tensor of {rank} dimensions, inside of loops or placements",
+        required=f"at most {MAX_ELEMENT_RANK} dimensions",
+        suggestions=("join two dimensions: atl.flatten(…)",),
+    )
+
+
+def operands_of(e: Expr) -> tuple[Expr, Expr, int]:
+    """Return the operands of a pairing, and their rank."""
+    rank = 0
+    while isinstance(e, terms.Reduce):
+        e, rank = e.body, rank + 1
+    assert isinstance(e, terms.Binary)
+    y, v = e.left, e.right
+    for _ in range(rank):
+        assert isinstance(y, terms.Access)
+        assert isinstance(v, terms.Access)
+        y, v = y.tensor, v.tensor
+    return shift_term(y, -rank), shift_term(v, -rank), rank
+
+
+def reads(e: Expr, inputs: Collection[str], known: Known) -> bool:
+    """Return whether a term reads one of these inputs, or one of the lets around it that are `known`."""
+    return any(known[-1 - position] for position in free_positions(e)[1]) or any(
+        isinstance(each, terms.Input) and each.array.name in inputs for each in subterms(e)
+    )
+
+
+def _word(v: Expr) -> str:
+    match v:
+        case terms.Reduce():
+            return v.monoid
+        case terms.Binary():
+            return v.op
+        case _:
+            return v.form.word
+
+
+def is_addition(e: Expr) -> TypeGuard[terms.Binary]:
+    """Return whether a term is an addition."""
+    return isinstance(e, terms.Binary) and e.op == "add"
+
+
+def is_read(e: Expr) -> bool:
+    """Return whether a term computes nothing, so that it may be read several times."""
+    return all(isinstance(each, READ) for each in subterms(e))

@@ -1,0 +1,171 @@
+"""Random programs whose tangents and gradients are compared with dual numbers.
+
+    python -m proofs_tests.gradients.fuzz --n 2000 --seed 1
+
+The programs are those of `proofs_tests.programs.generate`. Each is differentiated with respect to all floating-point
+inputs. Programs with divisions by zero, undefined casts or ties are discarded. With `--second`, the gradient itself is
+differentiated as well. Refusals are counted by their error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from atl.core import dtypes, terms
+from atl.core.index import Array
+from atl.core.program import Program
+from atl.core.traversal import subterms
+from atl.errors import ATLError
+from gradients.reverse_mode import Gradient, gradient
+from gradients.tangents import tangent
+from proofs_tests.gradients.duals import duals, values
+from proofs_tests.programs.generate import AnyArray, Case, case_by_seed
+
+PRECISION: Final = 1e-7
+
+
+class Discarded(Exception):
+    """A case at which the derivative is not defined."""
+
+
+class Slow(Exception):
+    """A case that takes longer than the limit."""
+
+
+def nonzero(shape: tuple[int, ...], numbers: np.random.Generator) -> AnyArray:
+    return np.asarray(numbers.uniform(0.25, 2, shape) * numbers.choice((-1, 1), shape))
+
+
+def close(a: AnyArray | float, b: AnyArray | float, size: float) -> bool:
+    return bool(np.allclose(a, b, rtol=PRECISION, atol=PRECISION * max(1.0, size)))
+
+
+def differences(
+    program: Program, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray], numbers: np.random.Generator
+) -> tuple[list[str], Gradient, Mapping[str, AnyArray], bool]:
+    """Compare the tangent and the gradient of a program with dual numbers.
+
+    Returns the differences, the gradient with arrays for its inputs, and whether the derivative is not zero.
+    """
+    floats = [array for array in program.inputs if array.dtype in dtypes.FLOATS]
+    chosen = str(numbers.choice([array.dtype for array in floats])) if floats else ""
+    wrt = [array.name for array in floats if array.dtype == chosen]
+    if not wrt or program.dtype not in dtypes.FLOATS:
+        raise Discarded("no floating-point input or result")
+    at = {name: nonzero(array.shape, numbers) if name in wrt else array for name, array in arrays.items()}
+    along = {name: nonzero(at[name].shape, numbers) for name in wrt}
+    _, expected, domain = values(program, sizes, at | {name: duals(at[name], along[name]) for name in wrt})
+    if domain.divisions_by_zero or domain.undefined or domain.ties or not np.isfinite(expected).all():
+        raise Discarded("division by zero, undefined cast, or tie")
+    found: list[str] = []
+    forward = tangent(program, *wrt)
+    directions = dict(zip(wrt, forward.inputs[len(program.inputs) :], strict=True))
+    got, _, _ = values(forward, sizes, at | {directions[name].name: along[name] for name in wrt})
+    if not close(got, expected, float(np.abs(expected).max(initial=0))):
+        found.append(f"tangent {got.tolist()} instead of {expected.tolist()}")
+    made = gradient(program, wrt)
+    cotangent: Array = made.program.inputs[-1]
+    y = nonzero(expected.shape, numbers)
+    inputs = at | {cotangent.name: y}
+    each, _, _ = values(made.program.whole, sizes, inputs)
+    row = np.concatenate([along[name].reshape(-1) for name in wrt])
+    left, right = float((y * expected).sum()), float((row * each.reshape(-1)).sum())
+    if not close(left, right, float(np.abs(row * each.reshape(-1)).sum())):
+        found.append(f"gradient {right} instead of {left}")
+    for side in (made.theorem.lhs, made.theorem.rhs):
+        paired, _, _ = values(side, sizes, inputs | {directions[name].name: along[name] for name in wrt})
+        if not close(float(paired), left, float(np.abs(row * each.reshape(-1)).sum())):
+            found.append(f"a side of the theorem is {float(paired)} instead of {left}")
+    return found, made, inputs, bool(expected.any())
+
+
+def constructs(program: Program) -> set[str]:
+    """Return the names of the constructs of a program."""
+    found: set[str] = set()
+    for each in subterms(program.body):
+        match each:
+            case terms.Reshape(op):
+                found.add(op.form.word)
+            case terms.Unary(op) | terms.Binary(op):
+                found.add(op)
+            case terms.Reduce(monoid):
+                found.add(f"reduce {monoid}")
+            case _:
+                found.add(each.form.word)
+    return found
+
+
+def _alarm(*_: object) -> None:
+    raise Slow
+
+
+def run(
+    wanted: int, seed: int, first: int = 0, *, second: bool = False, limit: int = 20
+) -> tuple[Counter[str], Counter[str], list[str]]:
+    """Check `wanted` programs. Return counts of outcomes and constructs, and the differences."""
+    outcomes: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    wrong: list[str] = []
+    number = first
+    signal.signal(signal.SIGALRM, _alarm)
+    while outcomes["checked"] < wanted:
+        number += 1
+        case = case_by_seed(seed, number)
+        if not isinstance(case, Case):
+            continue
+        numbers = np.random.default_rng(number)
+        try:
+            signal.alarm(limit)
+            found, made, inputs, moves = differences(case.program, case.sizes, case.arrays, numbers)
+            wrong += (f"case {number}: {each}" for each in found)
+            outcomes["checked"] += 1
+            outcomes["derivative not zero"] += moves
+            seen.update(constructs(case.program))
+            if second:
+                more, *_ = differences(made.program.whole, case.sizes, inputs, numbers)
+                wrong += (f"case {number}, second: {each}" for each in more)
+                outcomes["second"] += 1
+        except Discarded as reason:
+            outcomes[f"discarded: {reason}"] += 1
+        except Slow:
+            outcomes[f"slower than {limit} s"] += 1
+        except ATLError as error:
+            outcomes[f"refused: {type(error).__name__}: {str(error).splitlines()[0][:60]}"] += 1
+        except (AssertionError, AttributeError, TypeError, KeyError, RecursionError) as error:
+            wrong.append(f"case {number}: {type(error).__name__}: {error}")
+            outcomes["failed"] += 1
+        finally:
+            signal.alarm(0)
+    return outcomes, seen, wrong
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m proofs_tests.gradients.fuzz", description=__doc__)
+    parser.add_argument("--n", type=int, default=200, help="number of programs that are compared")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first program")
+    parser.add_argument("--second", action="store_true", help="differentiate gradients too")
+    options = parser.parse_args(argv)
+    start = time.perf_counter()
+    outcomes, seen, wrong = run(options.n, options.seed, options.first, second=options.second)
+    print(f"seed {options.seed}, {time.perf_counter() - start:.0f} s")
+    for name, count in outcomes.most_common():
+        print(f"  {count:6} {name}")
+    print("  percent of the programs:", ", ".join(f"{k} {100 * v / options.n:.1f}" for k, v in sorted(seen.items())))
+    print(f"  {len(wrong)} wrong")
+    for each in wrong[:30]:
+        print(f"    {each[:300]}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""Gradients: their values, theorems, certificates, costs, ties and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.program import Program
+from lowering.timing.operations import operations
+from proofs_tests.gradients.duals import values
+from proofs_tests.gradients.fuzz import Discarded, differences
+from proofs_tests.programs.generate import Case, case_by_seed
+
+N, M, K = atl.sizes("n m k")
+F: Any = {"dtype": "float64"}
+A, B, C = atl.tensor("A", N, K, **F), atl.tensor("B", K, M, **F), atl.tensor("C", M, N, **F)
+X, W, V = atl.tensor("x", N, **F), atl.tensor("w", K, **F), atl.tensor("v", N, **F)
+SIZES = {"n": 5, "m": 4, "k": 3}
+
+
+def softmax() -> atl.Tensor:
+    def exponentials(top: atl.Tensor) -> atl.Tensor:
+        return atl.gen(N, lambda i: atl.exp(X[i] - top))
+
+    return atl.let(
+        atl.reduce("max", N, lambda i: X[i]),
+        lambda top: atl.let(exponentials(top), lambda e: atl.let(atl.sum(N, lambda i: e[i]), lambda s: e / s)),
+    )
+
+
+def layer_norm() -> atl.Tensor:
+    def scaled(c: atl.Tensor) -> atl.Tensor:
+        variance = atl.sum(N, lambda i: c[i] * c[i]) / atl.value(N)
+        return atl.let(1 / atl.sqrt(variance + 1e-5), lambda r: atl.gen(N, lambda i: c[i] * r))
+
+    mean = atl.sum(N, lambda i: X[i]) / atl.value(N)
+    return atl.let(mean, lambda m: atl.let(atl.gen(N, lambda i: X[i] - m), scaled))
+
+
+def network() -> atl.Tensor:
+    hidden = atl.gen(N, lambda i: atl.tanh(atl.sum(K, lambda j: A[i, j] * W[j]) + V[i]))
+    return atl.let(hidden, lambda h: atl.gen(M, lambda q: atl.sum(N, lambda i: C[q, i] * h[i])))
+
+
+def program(name: str, inputs: list[atl.Tensor], body: atl.Tensor) -> Program:
+    return atl.program(name, inputs, body)
+
+
+PRODUCT = program("product", [A, B], A @ B)
+NAMED = {
+    "product": (PRODUCT, ("A", "B"), 2.05),
+    "softmax": (program("softmax", [X], softmax()), ("x",), 4.0),
+    "layer_norm": (program("layer_norm", [X], layer_norm()), ("x",), 4.0),
+    "network": (program("network", [A, W, V, C], network()), ("A", "w", "v", "C"), 4.0),
+}
+
+
+def arrays_of(p: Program, seed: int = 0) -> dict[str, Any]:
+    numbers = np.random.default_rng(seed)
+    shapes = {array.name: tuple(SIZES[str(extent)] for extent in array.shape) for array in p.inputs}
+    return {name: numbers.normal(size=shape) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_gradient_agrees_with_dual_numbers(name: str) -> None:
+    p, _, _ = NAMED[name]
+    found, _, _, moves = differences(p, SIZES, arrays_of(p), np.random.default_rng(1))
+    assert not found
+    assert moves
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_cost_is_bounded(name: str) -> None:
+    p, wrt, most = NAMED[name]
+    sizes = {"n": 16, "m": 16, "k": 16}
+    assert operations(atl.gradient(p, wrt).program, sizes, {}) <= most * operations(p, sizes, {})
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_certificate_replays(name: str, tmp_path: Path) -> None:
+    p, wrt, _ = NAMED[name]
+    theorem = atl.gradient(p, wrt).theorem
+    theorem.save(tmp_path / "gradient.atl.json")
+    loaded = atl.load(tmp_path / "gradient.atl.json")
+    assert isinstance(loaded, atl.Theorem)
+    assert (loaded.lhs.body, loaded.rhs.body) == (theorem.lhs.body, theorem.rhs.body)
+
+
+def test_theorem_starts_from_the_tangent() -> None:
+    along = atl.tangent(PRODUCT, "A", "B")
+    lhs = atl.gradient(PRODUCT, ["A", "B"]).theorem.lhs
+    arrays = arrays_of(lhs)
+    of_tangent, _, _ = values(along, SIZES, {name: arrays[name] for name in ("A", "B", "dA", "dB")})
+    paired, _, _ = values(lhs, SIZES, arrays)
+    assert np.allclose(paired, (arrays["dout"] * of_tangent).sum())
+
+
+def test_kernel_of_a_gradient_is_the_transposed_product() -> None:
+    arrays = arrays_of(atl.gradient(PRODUCT, ["A", "B"]).program)
+    found: Any = atl.compile(atl.gradient(PRODUCT, ["A", "B"]).program)(arrays["A"], arrays["B"], arrays["dout"])
+    assert np.allclose(found.dA, arrays["dout"] @ arrays["B"].T)
+    assert np.allclose(found.dB, arrays["A"].T @ arrays["dout"])
+
+
+def test_second_gradient_agrees_with_dual_numbers() -> None:
+    cubic = program("cubic", [X], atl.sum(N, lambda i: X[i] * X[i] * X[i]))
+    _, made, inputs, _ = differences(cubic, SIZES, arrays_of(cubic), np.random.default_rng(1))
+    found, _, _, moves = differences(made.program, SIZES, inputs, np.random.default_rng(2))
+    assert not found
+    assert moves
+
+
+# -- ties -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "at", "expected"),
+    [
+        (atl.abs, [0.0, -2.0], [0.0, -1.0]),
+        (lambda x: atl.maximum(x, 1), [1.0, 3.0], [0.5, 1.0]),
+        (lambda x: atl.minimum(x, 1), [1.0, 3.0], [0.5, 0.0]),
+        (lambda x: atl.reduce("max", 2, lambda i: x[i]) * atl.gen(2, lambda i: 0.5), [4.0, 4.0], [0.5, 0.5]),
+        (lambda x: atl.reduce("product", 2, lambda i: x[i]) * atl.gen(2, lambda i: 0.5), [0.0, 4.0], [4.0, 0.0]),
+        (lambda x: atl.where(x > 0, x * x, -x), [0.0, 2.0], [-1.0, 4.0]),
+        (lambda x: x * atl.stop(x), [3.0, 2.0], [3.0, 2.0]),
+        (lambda x: atl.floor(x) + atl.round(x), [0.5, 2.0], [0.0, 0.0]),
+    ],
+    ids=["abs", "maximum", "minimum", "max", "product", "where", "stop", "floor"],
+)  # fmt: skip
+def test_ties_are_those_of_pytorch(
+    body: Callable[[atl.Tensor], atl.Tensor], at: list[float], expected: list[float]
+) -> None:
+    x = atl.tensor("x", 2, **F)
+    g = atl.gradient(program("tie", [x], body(x)), ["x"])
+    for found in (atl.evaluate(g.program, np.array(at), np.ones(2)), atl.compile(g.program)(np.array(at), np.ones(2))):
+        assert np.array_equal(np.asarray(found), expected)
+
+
+def test_square_root_at_zero_is_infinite_as_in_pytorch() -> None:
+    x = atl.tensor("x", 1, **F)
+    g = atl.gradient(program("root", [x], atl.sqrt(x)), ["x"])
+    assert np.isposinf(np.asarray(atl.compile(g.program)(np.zeros(1), np.ones(1)))).all()
+
+
+def test_equal_terms_of_a_maximum_share_equally() -> None:
+    x = atl.tensor("x", 4, **F)
+    g = atl.gradient(program("top", [x], atl.reduce("max", 4, lambda i: x[i])), ["x"])
+    found = atl.evaluate(g.program, np.array([2.0, 1.0, 2.0, 2.0]), 3.0)
+    assert np.allclose(found, [1.0, 0.0, 1.0, 1.0])
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_recurrence_is_refused_by_name() -> None:
+    sums = program("sums", [X], atl.rec(N, lambda p, y: atl.select(p >= 1, y[p - 1], 0) + X[p]))
+    with pytest.raises(atl.DoesNotApply, match="the recurrence y depends on an input of the derivative"):
+        atl.gradient(sums, ["x"])
+
+
+def test_conversion_is_refused_by_name() -> None:
+    with pytest.raises(atl.DoesNotApply, match="a conversion from float64 to float32"):
+        atl.gradient(program("narrow", [X], atl.cast("float32", X)), ["x"])
+
+
+@pytest.mark.parametrize(
+    ("wrt", "error", "message"),
+    [
+        (["X"], atl.InvalidArgument, "scaled has no input 'X'"),
+        ([], atl.InvalidArgument, "a derivative with respect to"),
+        (["x", "x"], atl.InvalidArgument, "a derivative with respect to"),
+        ("x", atl.InvalidArgument, "wrt='x'"),
+        (["p"], atl.DtypeError, "has int64 elements"),
+    ],
+)
+def test_wrong_inputs_are_refused(wrt: Any, error: type[Exception], message: str) -> None:
+    p = atl.tensor("p", N, dtype="int64")
+    with pytest.raises(error, match=message):
+        atl.gradient(program("scaled", [X, p], X * atl.cast("float64", p)), wrt)
+
+
+# -- random programs --------------------------------------------------------------------------------------------------
+
+
+def first_difference(first: int, last: int) -> list[str]:
+    """Return the differences of the first random program with one."""
+    for number in range(first, last):
+        case = case_by_seed(7, number)
+        if not isinstance(case, Case):
+            continue
+        try:
+            found, *_ = differences(case.program, case.sizes, case.arrays, np.random.default_rng(number))
+        except (Discarded, atl.ATLError):
+            continue
+        if found:
+            return found
+    return []
+
+
+@pytest.mark.long
+def test_random_programs_agree_with_dual_numbers() -> None:
+    assert not first_difference(0, 60)
