@@ -98,13 +98,13 @@ def induct(
     """
     cursor, arguments = recurrence_with(work, rows, formula)
     goals = kernel.induction_goals(work.theorem, cursor.path, arguments)
-    proved = [
+    theorems = [
         proved(name, goal, work, passed=name) if given is None else _checked(name, goal, given)
         for name, goal, given in zip(("base", "step"), goals, (base, step), strict=True)
     ]
     assert isinstance(cursor.term, Rec)
     name = cursor.term.name
-    work.induction(cursor.path, arguments, *proved)
+    work.induction(cursor.path, arguments, *theorems)
     work.rename(cursor.path, name)
 
 
