@@ -9,6 +9,7 @@ from typing import Any, Final
 from atl.core.index import Index
 from atl.errors import InvalidArgument, brief
 from atl.parameters import check_calls
+from atl.surface.operators import parameters
 from atl.surface.recurrences import StatesForm
 from atl.surface.values import IndexExpr, Tensor
 from rewrites.elaboration import stated
@@ -38,7 +39,14 @@ def associative(combine: Callable[..., Any], states: int | Sequence[str] | None 
       required: combine(combine(a, b), c) = combine(a, combine(b, c))
       breaks at: a_1 = 1, b_1 = 2, c_1 = 3: at [1] the left side is -4, the right one 2
     """
+    check_combination(combine)
     return associativity(combine, _form_of(states), ())
+
+
+def check_combination(combine: object) -> None:
+    """Raise `InvalidArgument` for anything but a function of two parameters."""
+    if not callable(combine) or len(parameters(combine)[0]) < 2:
+        raise InvalidArgument(f"combine={brief(combine)}", required="a function of two states that returns one")
 
 
 def _form_of(states: object) -> StatesForm:

@@ -183,6 +183,8 @@ def test_refusals() -> None:
         s.block_scan("y", 4, atl.maximum)
     with pytest.raises(InvalidArgument, match="k=1"):
         s.block_scan("y", 1, add)
+    with pytest.raises(InvalidArgument, match="combine="):
+        s.block_scan("y", 4, lambda a: a)
     other = atl.reschedule(atl.program("filter", [f, x], FILTER))
     with pytest.raises(DoesNotApply, match="the rows of y are not written as a scan"):
         other.block_scan("y", 4, add)

@@ -57,8 +57,8 @@ ONE_TERM: Final = (
 """Rules for loops without iterations, for those of one iteration, and for the first rows of recurrences."""
 RESCALED: Final = ("sum_exp_rescale", "weighted_sum_exp_rescale")
 """Rules by which a step changes what was subtracted in earlier exponents."""
-NEUTRAL: Final = {"add": 0, "mul": 1}
-"""Literals that an operation ignores."""
+NEUTRAL: Final = {"add": (0,), "mul": (0, 1)}
+"""Literals with which an operation is its other operand or that literal."""
 MOST_SWEEPS: Final = 20
 MOST_CASES: Final = 8
 """Maximum number of conditions for which a proof distinguishes cases."""
@@ -98,13 +98,13 @@ def induct(
     """
     cursor, arguments = recurrence_with(work, rows, formula)
     goals = kernel.induction_goals(work.theorem, cursor.path, arguments)
-    proved = [
+    theorems = [
         proved(name, goal, work, passed=name) if given is None else _checked(name, goal, given)
         for name, goal, given in zip(("base", "step"), goals, (base, step), strict=True)
     ]
     assert isinstance(cursor.term, Rec)
     name = cursor.term.name
-    work.induction(cursor.path, arguments, *proved)
+    work.induction(cursor.path, arguments, *theorems)
     work.rename(cursor.path, name)
 
 
@@ -325,8 +325,10 @@ def proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = None
             left.rollback(before)
             if error.numbers or not _rows_computed(left, right):
                 raise _open(name, goal, error, passed) from error
+            _split_cases(left, right)
             try:
-                prove_equal(left, right.goal, LIMIT)
+                if left.goal.body != right.goal.body:
+                    prove_equal(left, right.goal, LIMIT)
             except ATLError:
                 raise _open(name, goal, error, passed) from error
     return transitivity(left.theorem, symmetry(right.theorem))
@@ -401,16 +403,16 @@ def simplify_rows(work: Derivation, below: Path = ()) -> None:
 
 
 def _drop_neutral(work: Derivation, below: Path) -> None:
-    """Drop literals 0 and padding that are added, and literals 1 that are multiplied."""
+    """Drop literals 0 and padding that are added, and products with literals 0 and 1."""
 
     def is_first(path: Path) -> bool:
         term = work.term(path)
         assert isinstance(term, Binary)
-        return isinstance(term.left, Constant) and term.left.value == NEUTRAL[term.op]
+        return isinstance(term.left, Constant) and term.left.value in NEUTRAL[term.op]
 
     for op in NEUTRAL:
         work.sweep(work.known([f"{op}_comm"]), below, where=is_first)
-    work.sweep(work.known(["add_zero", "mul_one", "nothing_add", "add_nothing"]), below)
+    work.sweep(work.known(["mul_zero", "add_zero", "mul_one", "nothing_add", "add_nothing"]), below)
 
 
 def _is_shifted(work: Derivation, path: Path) -> bool:

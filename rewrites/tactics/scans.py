@@ -26,7 +26,7 @@ from atl.surface.recurrences import StatesForm, rec, row_of_scan
 from atl.surface.values import IndexExpr, Tensor
 from atl.text.printing import place_of
 from rewrites import kernel
-from rewrites.associativity import associativity
+from rewrites.associativity import associativity, check_combination
 from rewrites.cursors.cursor import Cursor, positions
 from rewrites.derivation import Derivation
 from rewrites.egraph.equality import replace_at
@@ -71,11 +71,11 @@ def block_scan(
     Raises `FalseRule` with numbers if `combine` is not associative, `DoesNotApply`, and `NotFound` if the recurrence is
     not found to be this scan.
 
-    >>> s = reschedule(atl.parse(
-    ...     "prefix (x : float32[n]) : float32[n] "
-    ...     ":= rec[p < n] y from padding(float32[0]) in select(1 <= p, y[p - 1], 0) + x[p]"))
-    >>> x = atl.tensor("x", atl.sizes("n"))
-    >>> s.block_scan("y", 8, lambda a, b: a + b, element=lambda p: x[p])
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> sums = atl.associative_scan(n, lambda p: x[p], lambda a, b: a + b)
+    >>> s = reschedule(atl.program("prefix", [x], sums))
+    >>> s.block_scan("y", 8, lambda a, b: a + b)
     prefix (x : float32[n]) : float32[n] :=
       let scans :=
         ⊞[b < ⌈n / 8⌉] padr (8 - min(n - 8*b, 8))
@@ -419,10 +419,9 @@ def _outside_recurrences(work: Derivation, path: Path) -> Iterator[Path]:
     yield path
 
 
-def _form_of(combine: object, row: Type) -> StatesForm:
+def _form_of(combine: Callable[..., Any], row: Type) -> StatesForm:
     """Return the form of the states that a combination takes, of which rows have this type."""
-    if not callable(combine):
-        raise InvalidArgument(f"combine={brief(combine)}", required="the function of two states of the scan")
+    check_combination(combine)
     rows = [Tensor(TensorVar(next(fresh_uid), name, row)) for name in "ab"]
     count = row.shape[0].constant if row.shape else None
     errors: list[Exception] = []
