@@ -8,12 +8,12 @@ from typing import Final
 
 import pytest
 
-from atl import concat, flatten, gen, let, rec, transpose
+from atl import IndexExpr, Tensor, ceildiv, concat, flatten, gen, imin, let, padr, rec, transpose, truncr
 from atl.core.operations import BinaryOp
 from atl.meaning.modular import PRIME, Modular
 from atl.meaning.polynomials import Polynomial, Polynomials, symbol
 from rewrites.rule import Body, Elem, Equation, Index, Matrix, Rule, Vector, equation, given, rule
-from rewrites.rule_checking.exhaustion import decide, domains_of
+from rewrites.rule_checking.exhaustion import decide, domains_of, found_of_more_rows
 from rewrites.rule_checking.registry import status_text
 from rewrites.rule_checking.status import RANDOM_ELEMENTS, Status, determine_status
 from rewrites.rule_checking.symbolic import proved
@@ -89,6 +89,28 @@ def test_nested_rows_have_different_names() -> None:
 def test_status_names_the_domain() -> None:
     assert RANDOM_ELEMENTS in status_text(RULES["rec_blocks"])
     assert "for all elements" not in status_text(RULES["rec_blocks"])
+
+
+def test_false_order_of_the_rows_of_blocks_is_found_at_row_4() -> None:
+    """Earlier rows are in the first block, or the first ones of a block."""
+
+    @rule(family="false")
+    def exchanged(hi: Index, k: Index, x: Vector, e: Body[Index, Vector]) -> Equation:
+        """The rows of a block are before those of earlier blocks."""
+
+        def block(b: IndexExpr, ys: Tensor) -> Tensor:
+            rows = imin(k, hi - b * k)
+            made = rec(gen(0, lambda r: x[r]), rows, lambda r, y: e(b * k + r, concat(y, flatten(ys))))
+            return padr(k - rows, made)
+
+        count = ceildiv(hi, k)
+        blocks = rec(gen(0, k, lambda b, r: x[r]), count, block)
+        return equation(rec(x, hi, e), truncr(count * k - hi, flatten(blocks)), given(x.shape[0] == 0))
+
+    found = found_of_more_rows(exchanged)
+    assert found is not None
+    assert found.sizes["hi"] >= 4
+    assert found_of_more_rows(RULES["rec_strips"]) is None
 
 
 @pytest.mark.long

@@ -32,6 +32,11 @@ PROGRAMS: Final = (
         "f (A : float32[{0}, {1}]) : float32[{1}] := let y := ⊞[i < {0}] ⊞[j < {1}] 2 * A[i, j] in "
         "⊞[j < {1}] Σ[i < {0}] y[i, j] * A[i, j]"
     ),
+    (
+        "f (A : float32[{0}, {1}]) : float32[{0}, {1}] := "
+        "let y := ⊞[i < {0}] ⊞[j < {1}] where(A[i, j] < 5, A[i, j] + 1, 2) in rec[p < {0}] u from "
+        "padding(float32[0, {1}]) in ⊞[j < {1}] select(1 <= p, u[p - 1, {1} - 1 - j], 0) + y[p, j] * A[p, j]"
+    ),
 )
 REORDERED: Final = (
     "f (A : float32[{0}, {1}]) : float32[{0}, {1}] := ⊞[i < {0}] ⊞[j < {1}] A[i, j] * A[i, j]",
@@ -151,8 +156,8 @@ def tried(random: Random, what: str) -> tuple[str, str]:
             loops: FilledBy = "elements" if what == "by elements" else "places"
             session.store("y" if random.random() < 0.7 else "A", layout, loops=loops)
     except ATLError as refused:
-        if what == "by elements" and "places in segments" in refused.summary:
-            return "places in segments, not by elements", ""
+        if what == "by elements" and "packed segments" in refused.summary:
+            return "packed segments, not by elements", ""
         if is_storage(layout, rows, columns) and (what != "reordered" or _has_inverse(layout, rows, columns)):
             return "refused", f"{layout} of {shape} is refused: {refused.args[0]}"
         return f"no storage, not {what}", ""

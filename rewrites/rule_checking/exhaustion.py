@@ -57,6 +57,8 @@ LOOKED_AT: Final = (0, 10, 4, 2)
 """Number of elements that a generic function of a tensor reads in each dimension, by number of dimensions."""
 UNIT: Final = "unit"
 """A size with value one, used to write indices whose value the canonical form does not know."""
+MORE_ROWS: Final = range(-1, 7)
+"""Values of index metavariables in further choices for recurrences."""
 SPELLED: Final = 40
 """Number of choices tried with such indices."""
 UNLIKE: Final = 6
@@ -333,7 +335,9 @@ def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
             verdict.note(stated, compared(stated, generic))
             if verdict.counterexample is not None:
                 return verdict
-    verdict.counterexample = found_spelled_out(rule, seed) or found_of_unlike_elements(rule, seed)
+    verdict.counterexample = (
+        found_spelled_out(rule, seed) or found_of_unlike_elements(rule, seed) or found_of_more_rows(rule, seed)
+    )
     return verdict
 
 
@@ -395,6 +399,30 @@ def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
             found = compared(stated, Spelled.drawn(stated, random))
             if isinstance(found, Counterexample):
                 return found
+    return None
+
+
+def found_of_more_rows(rule: Rule, seed: int = 0) -> Counterexample | None:
+    """Return a counterexample with larger indices for a rule about recurrences, if one is found.
+
+    Row 4 is the first one that is neither in the first block nor the first row of a block.
+    """
+    random = Random(seed)
+    indices = [name for name, of in spaces(rule.metavariables).items() if of == WINDOW]
+    stated = next(filter(is_low, rule.statements.values()), None)
+    if stated is None or not indices or not has_recurrences(stated):
+        return None
+    compared_choices = 0
+    for _ in range(DRAWS):
+        drawn = {name: random.choice(of) for name, of in spaces(stated.metavariables).items()}
+        drawn |= {name: random.choice(MORE_ROWS) for name in indices}
+        if max(drawn[name] for name in indices) not in WINDOW:
+            found = compared(stated, Generic(stated, drawn))
+            if isinstance(found, Counterexample):
+                return found
+            compared_choices += found is not None
+        if compared_choices == UNLIKE * len(indices):
+            break
     return None
 
 

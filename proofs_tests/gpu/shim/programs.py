@@ -32,11 +32,25 @@ class Maker:
             read = random.choice(("w[n - 1 - b, i, j] + w[b, i, j]", "w[b, i, j] * w[b, i, j]"))
             used = f"⊞[b < n | block.x] {self._loops(rows, columns, axes)} {read}"
             return f"{name} {HEAD} : float32[n, {rows}, {columns}] := let w := {made} in {used}"
+        if random.random() < 0.08:
+            return self._stepped(name, grid, rows, columns)
         if random.random() < 0.25:
             return f"{name} {HEAD} : float32[n] := ⊞[b < n | {grid}] {self._lets('b')} {self._sum('b')}"
         lets = self._lets("b")
         body = self._tile("b", rows, columns)
         return f"{name} {HEAD} : float32[n, {rows}, {columns}] := ⊞[b < n | {grid}] {lets} {body}"
+
+    def _stepped(self, name: str, grid: str, rows: int, columns: int) -> str:
+        """Return a state after some steps, each of which is a launch."""
+        states = f"float32[n, {rows}, {columns}]"
+        loops = f"⊞[b < n | {grid}] {self._loops(rows, columns, self._axes())}"
+        read = self.random.choice(
+            ("w[s - 1, b, i, j]", f"w[s - 1, n - 1 - b, {rows} - 1 - i, j]", f"w[s - 1, b, i, {columns} - 1 - j]")
+        )
+        step = self.random.choice(("max(w[s - 1, b, i, j], {})", "w[s - 1, b, i, j] + {}", "{}")).format(read)
+        first = f"⊞[f < 1] ⊞[b < n] ⊞[i < {rows}] ⊞[j < {columns}] x[b, i, j]"
+        made = f"rec[1 <= s < n + 1] w from {first} in {loops} {step} + y[b, i, j]"
+        return f"{name} {HEAD} : {states} := ({made})[n]"
 
     def _lets(self, block: str) -> str:
         """Return some tiles, each computed from earlier ones."""
@@ -87,7 +101,10 @@ class Maker:
     def _element(self, block: str) -> str:
         """Return one or two reads. The first reads the last tile, so that no tile is unused."""
         reads = [self._read(block, first=True), *(self._read(block) for _ in range(self.random.choice((0, 1, 1))))]
-        return self.random.choice((" + ", " * ", " - ")).join(reads)
+        made = self.random.choice((" + ", " * ", " - ")).join(reads)
+        if self.random.random() < 0.1:
+            return f"where({reads[0]} < {self._read(block)}, {made}, {reads[0]})"
+        return made
 
     def _read(self, block: str, *, first: bool = False) -> str:
         random = self.random

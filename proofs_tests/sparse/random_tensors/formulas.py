@@ -57,6 +57,13 @@ def _times_matrix(a: atl.Tensor, b: atl.Tensor, shape: tuple[Any, ...]) -> atl.T
     return atl.gen(shape[0], b.shape[1], lambda i, r: atl.sum(shape[1], lambda j: a[i, j] * b[j, r]))
 
 
+def _running(a: atl.Tensor, v: atl.Tensor, shape: tuple[Any, ...]) -> atl.Tensor:
+    def row(i: atl.IndexExpr, y: atl.Tensor) -> atl.Tensor:
+        return atl.select(i >= 1, y[i - 1], 0) + atl.sum(shape[1], lambda j: a[i, j] * v[j])
+
+    return atl.rec(shape[0], row, dtype="float64")
+
+
 def _elementwise(a: atl.Tensor, d: atl.Tensor, shape: tuple[Any, ...]) -> atl.Tensor:
     return atl.gen(*shape, lambda *at: a[at] * d[at])
 
@@ -95,6 +102,19 @@ FORMULAS: Final = (
         lambda shape: shape,
         lambda a, d, shape: atl.gen(*shape, lambda i, j: a[i, j] + d[i, j]),
         lambda a, d: a + d,
+    ),
+    Formula(
+        "A v, summed over the rows before",
+        lambda shape: shape[-1:],
+        _running,
+        lambda a, v: np.cumsum(a @ v),
+        formats=(CSR, CSR.sorted()),
+    ),
+    Formula(
+        "A * D where D is positive",
+        lambda shape: shape,
+        lambda a, d, shape: atl.gen(*shape, lambda i, j: a[i, j] * atl.where(d[i, j] > 0, d[i, j], 1)),
+        lambda a, d: a * np.where(d > 0, d, 1),
     ),
     Formula(
         "rows of A scaled, stored as A",
