@@ -112,7 +112,7 @@ from atl.surface.operators import (
 )
 from atl.surface.program import SizeAnnotation as Size
 from atl.surface.program import program, tensor
-from atl.surface.recurrences import iterate, rec, scan
+from atl.surface.recurrences import associative_scan, fold, iterate, rec, scan
 from atl.surface.results import Results, results
 from atl.surface.values import Condition, IndexExpr, Tensor
 
@@ -162,6 +162,7 @@ if _typing.TYPE_CHECKING:
         autotune,
         reschedule,
     )
+    from rewrites.associativity import associative
     from rewrites.recipes import RECIPES, Recipe, recipe
     from rewrites.rules import RULES as rules  # noqa: N811
     from rewrites.session.proof_trace import proof_trace
@@ -208,6 +209,7 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
             Derivation DoesNotApply Handle NoMatch ProofTrace Rule Session Theorem Tuned Undetermined autotune
             proof_trace reschedule rules
         """,
+        "rewrites.associativity": "associative",
         "rewrites.recipes": "RECIPES Recipe recipe",
         "sparse": """
             BCSR BITMASK COO CSB CSC CSF CSR DCSC DCSR DIA HASH MODE_GENERIC VECTOR Format FormatError
@@ -229,15 +231,16 @@ __all__ = [
     "NoSuchAttribute", "NotExact", "OutOfMemory", "ParseError", "Program", "ProofTrace", "RaggedShape", "RankError",
     "Recipe", "RefusedMark", "Results", "Rule", "Session", "ShapeError", "Size", "SparseTensor", "Swizzle",
     "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned", "Undetermined", "UnknownMark", "UnsafeAccess",
-    "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs", "antidiagonal", "argmax", "argmin", "autotune",
-    "backwards", "blocked", "cast", "ceil", "ceildiv", "check_safe", "clip", "coiter", "column_major",
-    "compact_antidiagonal", "compile", "compress", "concat", "constant", "cos", "decompress", "einsum", "erf",
-    "evaluate", "evaluate_fast", "exp", "expm1", "flatten", "floor", "format_named", "gen", "guard", "imax", "imin",
-    "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout", "maximum",
-    "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c", "print_nest",
-    "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule", "results", "round", "row_major",
-    "rules", "scan", "scatter", "select", "shear", "sign", "sin", "sizes", "skewed", "split", "sqrt", "sum", "swizzled",
-    "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value", "where",
+    "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs", "antidiagonal", "argmax", "argmin", "associative",
+    "associative_scan", "autotune", "backwards", "blocked", "cast", "ceil", "ceildiv", "check_safe", "clip", "coiter",
+    "column_major", "compact_antidiagonal", "compile", "compress", "concat", "constant", "cos", "decompress", "einsum",
+    "erf", "evaluate", "evaluate_fast", "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "guard",
+    "imax", "imin", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout",
+    "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c",
+    "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule", "results",
+    "round", "row_major", "rules", "scan", "scatter", "select", "shear", "sign", "sin", "sizes", "skewed", "split",
+    "sqrt", "sum", "swizzled", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear",
+    "value", "where",
 ]  # fmt: skip
 _check_calls(globals())
 

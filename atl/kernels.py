@@ -13,6 +13,7 @@ from atl.surface.program import program as make_program
 
 if TYPE_CHECKING:
     from lowering import GpuKernel, Kernel
+    from rewrites.recipes import Report
 
 
 @overload
@@ -76,20 +77,34 @@ def compile(  # noqa: A001
     if not isinstance(optimize, bool):
         raise InvalidArgument(f"optimize={brief(optimize)}", required="optimize=True or optimize=False")
     if optimize:
-        from rewrites import reschedule
-        from rewrites.recipes.optimize import optimize as make_fast
-
         if target != "c":
             raise InvalidArgument(f"optimize=True for target={target!r}", required='target="c"')
-        made, _ = make_fast(reschedule(program), sizes, remembered=True, fast_math=fast_math)
-        program = made.goal
+        program, _ = _made_fast(program, sizes, fast_math=fast_math)
     return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math)
+
+
+def _made_fast(
+    program: Program, sizes: Mapping[str, int] | None = None, *, fast_math: bool = False
+) -> tuple[Program, Report]:
+    """Return the program with the fastest schedule known, and the report of the recipes."""
+    from rewrites import reschedule
+    from rewrites.recipes.optimize import optimize as make_fast
+
+    made, report = make_fast(reschedule(program), sizes, remembered=True, fast_math=fast_math)
+    return made.goal, report
 
 
 class CompiledFunction:
     """A Python function of tensors as a kernel: it is called with arrays, and compiled at its first call.
 
     `program` is the program that the function states.
+
+    >>> import atl
+    >>> @atl.kernel
+    ... def total(x: atl.Tensor["n"]):
+    ...     return atl.sum(x.shape[0], lambda i: x[i])
+    >>> [outcome.recipe.name for outcome in total.report.applied]
+    ['accumulate_vectors']
     """
 
     def __init__(self, function: Callable[..., Any], program: Program, *, optimize: bool) -> None:
@@ -98,9 +113,18 @@ class CompiledFunction:
         update_wrapper(self, function)
 
     @cached_property
+    def _scheduled(self) -> tuple[Program, Report | None]:
+        return _made_fast(self.program) if self._optimize else (self.program, None)
+
+    @property
+    def report(self) -> Report | None:
+        """The report of the recipes, as of `s.optimize()`; None with `optimize=False`."""
+        return self._scheduled[1]
+
+    @cached_property
     def kernel(self) -> Kernel:
         """The compiled kernel. Raises what `compile` raises."""
-        return compile(self.program, optimize=self._optimize)
+        return compile(self._scheduled[0])
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
         """Run the kernel on arrays, with the keywords of a `Kernel`: sizes, and `out=`."""

@@ -369,6 +369,13 @@ def _lowered(program: Program, *, registers: bool, origins: bool = False) -> tup
     return lowering, lowering.nest(body, outermost(program))
 
 
+def _is_joined(e: terms.Expr) -> bool:
+    """Return whether a tensor is put together of parts: where a guard is false, one may be longer than the whole."""
+    return isinstance(e, terms.Concat | terms.Rec) or (
+        isinstance(e, terms.Reshape) and isinstance(e.op, terms.PadLeft | terms.PadRight)
+    )
+
+
 class _Lowering:
     """One run of the lowering function, with its counter of ids and the buffers hoisted out of loops."""
 
@@ -485,7 +492,14 @@ class _Lowering:
             marked = (number_of_loop(e) for e in subterms(body))
             self.met.update(self._binders[number].path for number in marked if number is not None)
         inner = () if condition == FALSE else self.statement(body, to, context.assume(condition))
-        rest = self.statement(zeros_of(body), to, context.assume(negation(condition))) if zeros else ()
+        rest: ln.Block = ()
+        if zeros:
+            false = context.assume(negation(condition))
+            if any(map(_is_joined, subterms(body))):
+                zero = ln.Number(0, body.type.dtype or self.program.dtype)
+                rest = self._constant("pad", context.scope.shape(body.type), zero, to, false)
+            else:
+                rest = self.statement(zeros_of(body), to, false)
         return tuple(
             ln.If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
         )

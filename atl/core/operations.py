@@ -42,9 +42,10 @@ class Operation:
     `numpy` are the functions of NumPy with its meaning, of which the first one defines the machine numbers. `exact`
     computes with rational numbers, given the element type and the operands. `kinds` are the element types of the
     operands; the result has the same type, except that comparisons are Boolean. `sign` is the infix operator of the
-    notation; other operations print as calls. `at_zero` is true if operands of zero yield zero. `slope` is the absolute
-    value of the derivative of a smooth function at x, where its value is y. `error` is the bound on the error of C
-    for float32 and float64, in units in the last place; None where the result is correctly rounded.
+    notation; other operations print as calls. `at_zero` is true if operands of zero yield zero, and `commutative` if
+    the operands may be exchanged. `slope` is the absolute value of the derivative of a smooth function at x, where its
+    value is y. `error` is the bound on the error of C for float32 and float64, in units in the last place; None where
+    the result is correctly rounded.
     """
 
     numpy: tuple[str, ...]
@@ -54,6 +55,7 @@ class Operation:
     kinds: tuple[Kind, ...] = _NUMBERS
     sign: str = ""
     at_zero: bool = True
+    commutative: bool = False
     slope: Callable[[float, float], float] | None = None
     error: tuple[float, float] | None = None
 
@@ -148,22 +150,29 @@ OPERATIONS: Final[dict[UnaryOp | BinaryOp, Operation]] = {
     "floor": Operation(("floor",), _rational(math.floor), "rounded_down", r"\left\lfloor{}\right\rfloor", ("float",)),
     "round": Operation(("rint",), _rational(round), "rounded", r"\operatorname{round}", ("float",)),
     "invert": Operation(("invert", "logical_not"), _not, "complement", r"\lnot {}", _BITS, at_zero=False),
-    "add": Operation(("add",), _rational(operator.add), "add", "+", sign="+"),
+    "add": Operation(("add",), _rational(operator.add), "add", "+", sign="+", commutative=True),
     "sub": Operation(("subtract",), _rational(operator.sub), "sub", "-", sign="-"),
-    "mul": Operation(("multiply",), _rational(operator.mul), "mul", r"\cdot", sign="*"),
+    "mul": Operation(("multiply",), _rational(operator.mul), "mul", r"\cdot", sign="*", commutative=True),
     "div": Operation(
         ("divide",), _rational(lambda x, y: x / y if y else 0), "over", r"\frac{{{}}}{{{}}}", ("float",), sign="/"
     ),
-    "min": Operation(("minimum",), _rational(min), "least", r"\min", _ALL),
-    "max": Operation(("maximum",), _rational(max), "greatest", r"\max", _ALL),
+    "min": Operation(("minimum",), _rational(min), "least", r"\min", _ALL, commutative=True),
+    "max": Operation(("maximum",), _rational(max), "greatest", r"\max", _ALL, commutative=True),
     "lt": Operation(("less",), _rational(operator.lt), "is_less", "<", _ALL, "<"),
     "le": Operation(("less_equal",), _rational(operator.le), "is_at_most", r"\le", _ALL, "<=", at_zero=False),
-    "eq": Operation(("equal",), _rational(operator.eq), "is_equal", "=", _ALL, "==", at_zero=False),
+    "eq": Operation(("equal",), _rational(operator.eq), "is_equal", "=", _ALL, "==", at_zero=False, commutative=True),
     "and": Operation(
-        ("bitwise_and", "logical_and"), _of_integers(operator.and_), "bits_and", r"\mathbin{\&}", _BITS, "&"
+        ("bitwise_and", "logical_and"), _of_integers(operator.and_), "bits_and", r"\mathbin{\&}", _BITS, "&",
+        commutative=True,
     ),
-    "or": Operation(("bitwise_or", "logical_or"), _of_integers(operator.or_), "bits_or", r"\mathbin{|}", _BITS, "|"),
-    "xor": Operation(("bitwise_xor", "logical_xor"), _of_integers(operator.xor), "bits_xor", r"\veebar", _BITS, "^"),
+    "or": Operation(
+        ("bitwise_or", "logical_or"), _of_integers(operator.or_), "bits_or", r"\mathbin{|}", _BITS, "|",
+        commutative=True,
+    ),
+    "xor": Operation(
+        ("bitwise_xor", "logical_xor"), _of_integers(operator.xor), "bits_xor", r"\veebar", _BITS, "^",
+        commutative=True,
+    ),
     "floordiv": Operation(
         ("floor_divide",), _of_integers(lambda x, y: x // y if y else 0), "quotient", r"\mathbin{//}", ("integer",),
         "//",
@@ -182,6 +191,12 @@ ZERO_AT_ZERO: Final[tuple[UnaryOp, ...]] = tuple(op for op in UNARY if OPERATION
 """Functions that map zero to zero, and so padding to what reads as padding."""
 ZERO_AT_ZEROS: Final[tuple[BinaryOp, ...]] = tuple(op for op in BINARY if OPERATIONS[op].at_zero)
 """Operations that map two zeros to zero."""
+NOT_ZERO_AT_ZERO: Final[tuple[UnaryOp, ...]] = tuple(op for op in UNARY if not OPERATIONS[op].at_zero)
+"""Functions that do not map zero to zero."""
+NOT_ZERO_AT_ZEROS: Final[tuple[BinaryOp, ...]] = tuple(op for op in BINARY if not OPERATIONS[op].at_zero)
+"""Operations that do not map two zeros to zero."""
+COMMUTATIVE: Final[tuple[BinaryOp, ...]] = tuple(op for op in BINARY if OPERATIONS[op].commutative)
+"""Operations whose operands may be exchanged."""
 INFIX: Final[dict[BinaryOp, str]] = {op: OPERATIONS[op].sign for op in BINARY if OPERATIONS[op].sign}
 """Infix operators; other operations print as calls."""
 

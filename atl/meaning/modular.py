@@ -2,11 +2,14 @@
 
 The degree of a polynomial doubles in each step of y[p - 1] * y[p - 1]. Here each symbol is an independent number that
 looks random. Two polynomials that differ have different values except with a probability of their degree divided by the
-prime (Schwartz and Zippel). Functions such as exp are uninterpreted: equal operands give equal numbers.
+prime (Schwartz and Zippel). Functions such as exp are uninterpreted: equal operands give equal numbers. Residues have
+no order. So an extremum is a function of the set of its operands, and a test of numbers that are not small integers has
+a random result, 0 or 1, which another draw may change.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
@@ -23,12 +26,20 @@ PRIME: Final = (1 << 61) - 1
 
 
 class Modular(Scalars[int]):
-    """The domain of integers modulo `PRIME`, which ignores element types."""
+    """The domain of integers modulo `PRIME`, which ignores element types except that of truth values.
 
-    def __init__(self) -> None:
+    `draw` selects the results of tests between numbers that are not small integers. `uninterpreted` is true if a
+    result depends on more than the laws of a field, and `tests` is true if it depends on the draw.
+    """
+
+    def __init__(self, draw: int = 0) -> None:
         self.divisions_by_zero = 0
         self.undefined = 0
+        self.uninterpreted = False
+        self.tests = False
+        self._draw = draw
         self._numbers = Exact()
+        self._extrema: dict[int, tuple[BinaryOp, frozenset[int]]] = {}
 
     def constant(self, value: float, dtype: str) -> int:  # noqa: ARG002 (other domains need the type)
         return _reduced(Fraction(value))
@@ -36,31 +47,38 @@ class Modular(Scalars[int]):
     def from_index(self, value: int, dtype: str) -> int:  # noqa: ARG002
         return value % PRIME
 
-    def element(self, raw: Any, dtype: str) -> int:  # noqa: ARG002
+    def element(self, raw: Any, dtype: str) -> int:
         """Convert an element; a polynomial in symbols takes its value at the numbers of the symbols."""
         if not isinstance(raw, Polynomial):
             return _reduced(Fraction(raw))
+        value_of = self._test if dtype == BOOL else _number
         total = 0
         for monomial, coefficient in raw.terms.items():
             term = _reduced(Fraction(coefficient))
             for name in monomial:
-                term = term * _number(name) % PRIME
+                term = term * value_of(name) % PRIME
             total += term
         return total % PRIME
 
     def unary(self, op: UnaryOp, dtype: str, x: int) -> int:
-        if op == "neg":
-            return -x % PRIME
-        if op == "invert" and dtype == BOOL:
-            return int(not x)
-        if not x and OPERATIONS[op].at_zero:
-            return 0
-        try:
-            return _reduced(self._numbers.unary(op, "float64", Fraction(x))) if x in (0, 1) else _number(f"{op}({x})")
-        except NotExact:
-            return _number(f"{op}({x})")
+        match op:
+            case "neg":
+                return -x % PRIME
+            case "invert":
+                return ((1 if dtype == BOOL else -1) - x) % PRIME
+            case (
+                "abs" | "sqrt" | "exp" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round"
+            ):
+                if not x and OPERATIONS[op].at_zero:
+                    return 0
+                with suppress(NotExact):
+                    if x in (0, 1):
+                        return _reduced(self._numbers.unary(op, "float64", Fraction(x)))
+                return self._symbol(f"{op}({x})")
+            case _:
+                assert_never(op)
 
-    def binary(self, op: BinaryOp, dtype: str, x: int, y: int) -> int:  # noqa: ARG002
+    def binary(self, op: BinaryOp, dtype: str, x: int, y: int) -> int:
         match op:
             case "add":
                 return (x + y) % PRIME
@@ -71,31 +89,70 @@ class Modular(Scalars[int]):
             case "div":
                 self.divisions_by_zero += not y
                 return x * pow(y, -1, PRIME) % PRIME if y else 0
-            case "min":
-                return min(x, y)
-            case "max":
-                return max(x, y)
             case "lt":
-                return int(x < y)
+                return self._less(x, y)
             case "le":
-                return int(x <= y)
+                return 1 - self._less(y, x)
             case "eq":
-                return int(x == y)
-            case "and" | "or" | "xor" | "floordiv" | "mod" | "shl" | "shr":
-                # Truth values have their meaning; other numbers have no bits and no quotients here.
-                if {x, y} <= {0, 1} and op in ("and", "or", "xor"):
-                    return {"and": x & y, "or": x | y, "xor": x ^ y}[op]
-                return _number(f"{op}({x}, {y})")
+                return self._equal(x, y)
+            case "and" | "min" if dtype == BOOL:
+                return x & y
+            case "or" | "max" if dtype == BOOL:
+                return x | y
+            case "xor" if dtype == BOOL:
+                return x ^ y
+            case "min" | "max":
+                return self._extremum(op, x, y)
+            case "and" | "or" | "xor":
+                return self._symbol(f"{op}({min(x, y)}, {max(x, y)})")
+            case "floordiv" | "mod" | "shl" | "shr":
+                return self._symbol(f"{op}({x}, {y})")
             case _:
                 assert_never(op)
 
     def where(self, test: int, x: int, y: int) -> int:
         return x if test else y
 
+    def _symbol(self, name: str) -> int:
+        self.uninterpreted = True
+        return _number(name)
+
+    def _test(self, name: str) -> int:
+        """Return the result of a test, 0 or 1, that this draw has selected."""
+        self.uninterpreted = self.tests = True
+        return _number(f"{self._draw}: {name}") & 1
+
+    def _less(self, x: int, y: int) -> int:
+        a, b = _small(x), _small(y)
+        if x == y or (a is not None and b is not None):
+            return int(x != y and a is not None and b is not None and a < b)
+        return self._test(f"{x} < {y}")
+
+    def _equal(self, x: int, y: int) -> int:
+        if x == y or (_small(x) is not None and _small(y) is not None):
+            return int(x == y)
+        return self._test(f"{min(x, y)} = {max(x, y)}")
+
+    def _extremum(self, op: BinaryOp, x: int, y: int) -> int:
+        """Return a number for the set of operands, with nested extrema of the same kind flattened."""
+        operands: set[int] = set()
+        for part in (x, y):
+            kind, within = self._extrema.get(part, (op, frozenset((part,))))
+            operands |= within if kind == op else {part}
+        known = [value for value in map(_small, operands) if value is not None]
+        if known:
+            best = max(known) if op == "max" else min(known)
+            operands = {part for part in operands if _small(part) is None} | {best % PRIME}
+        if len(operands) == 1:
+            return operands.pop()
+        found = self._symbol(f"{op}({', '.join(map(str, sorted(operands)))})")
+        self._extrema[found] = op, frozenset(operands)
+        return found
+
     def cast(self, target: str, source: str, x: int) -> int:
-        if target == BOOL:
-            return int(x != 0)
-        return x if source in (target, BOOL) else _number(f"{target}({x})")
+        if source in (target, BOOL):
+            return x
+        return 1 - self._equal(x, 0) if target == BOOL else self._symbol(f"{target}({x})")
 
     def neutral(self, monoid: Monoid, dtype: str) -> int | None:  # noqa: ARG002
         match monoid:
@@ -105,6 +162,12 @@ class Modular(Scalars[int]):
                 return 1
             case "max" | "min":
                 return None
+
+
+def _small(x: int) -> int | None:
+    """Return the value of an integer that does not wrap in any type, as for constants; None for other numbers."""
+    value = x if x < PRIME // 2 else x - PRIME
+    return value if abs(value) < 2**31 else None
 
 
 def _reduced(value: Fraction) -> int:

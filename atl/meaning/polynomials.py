@@ -12,9 +12,9 @@ is a product with factors for each term, as over the real numbers, and exp(a) * 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final, TypeVar, assert_never
 
 from atl.core.dtypes import BOOL
 from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp
@@ -24,7 +24,9 @@ from atl.meaning.scalars import Scalars
 
 Monomial = tuple[str, ...]
 """Symbols in sorted order, with repetition."""
-MOST_FACTORS = 16
+M = TypeVar("M")
+P = TypeVar("P")
+MOST_FACTORS: Final = 16
 """Maximum power of a factor in exp(x); a term of x with a larger coefficient is one factor."""
 Coefficient = int | Fraction
 """An integer or a fraction: integers are added several times as fast."""
@@ -89,16 +91,27 @@ def number(value: float | Fraction) -> Polynomial:
     return Polynomial({(): exact.numerator if exact.denominator == 1 else exact})
 
 
-def _compared(x: Polynomial, y: Polynomial, holds: Callable[[Fraction, Fraction], bool]) -> bool | None:
-    """Return the result of a comparison of equal values or of constants, or None if it is not known."""
+def factors_of_exponential(terms: Iterable[tuple[M, Coefficient]]) -> Iterator[tuple[M, Fraction, int]]:
+    """Yield the factors of exp(Σ c m), as over the real numbers: exp(c/k m) to the power k, as m, c/k and k."""
+    for monomial, coefficient in terms:
+        whole = Fraction(coefficient)
+        power = abs(whole.numerator) if abs(whole.numerator) <= MOST_FACTORS else 1
+        yield monomial, whole / power, power
+
+
+def compared(x: P, y: P, constant: Callable[[P], Fraction | None], holds: Callable[..., bool]) -> bool | None:
+    """Return the result of a comparison of equal values or of constants, or None if it is not known.
+
+    It is not known for large constants, which may be those of integers that wrap.
+    """
     if x == y:
-        return holds(Fraction(0), Fraction(0))
-    return None if x.constant is None or y.constant is None else compared_constants(x.constant, y.constant, holds)
+        return holds(0, 0)
+    a, b = constant(x), constant(y)
+    return None if a is None or b is None or max(abs(a), abs(b)) >= 2**31 else holds(a, b)
 
 
-def compared_constants(a: Fraction, b: Fraction, holds: Callable[[Fraction, Fraction], bool]) -> bool | None:
-    """Return the result of a comparison, or None for large constants, which may be those of integers that wrap."""
-    return holds(a, b) if max(abs(a), abs(b)) < 2**31 else None
+def _constant(polynomial: Polynomial) -> Fraction | None:
+    return polynomial.constant
 
 
 def _with(polynomial: Polynomial, name: str, value: int) -> Polynomial:
@@ -142,15 +155,15 @@ class Polynomials(Scalars[Polynomial]):
                 return number(1 if dtype == BOOL else -1) + -x
             case "exp":
                 return self._by_cases(self._exponential, x)
-            case _:
+            case "abs" | "sqrt" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round":
                 return self._by_cases(lambda at: self._applied(op, dtype, at), x)
+            case _:
+                assert_never(op)
 
     def _exponential(self, x: Polynomial) -> Polynomial:
         made = number(1)
-        for monomial, value in x.terms.items():
-            whole = Fraction(value)
-            power = abs(whole.numerator) if abs(whole.numerator) <= MOST_FACTORS else 1
-            term = Polynomial({monomial: whole / power})
+        for monomial, coefficient, power in factors_of_exponential(x.terms.items()):
+            term = Polynomial({monomial: coefficient})
             name, inverse = f"exp({term})", f"exp({-term})"
             self._inverses |= {name: inverse, inverse: name}
             for _ in range(power):
@@ -207,11 +220,11 @@ class Polynomials(Scalars[Polynomial]):
 
     def _less(self, x: Polynomial, y: Polynomial) -> Polynomial:
         """Return the test x < y. It is not that of y - x > 0, which differs where integers wrap."""
-        known = _compared(x, y, operator.lt)
+        known = compared(x, y, _constant, operator.lt)
         return self._test(f"[{x} < {y}]") if known is None else number(int(known))
 
     def _equal(self, x: Polynomial, y: Polynomial) -> Polynomial:
-        known = _compared(x, y, operator.eq)
+        known = compared(x, y, _constant, operator.eq)
         low, high = sorted((str(x), str(y)))
         return self._test(f"[{low} = {high}]") if known is None else number(int(known))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, overload
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, overload
 from typing import cast as cast_to
 
 from atl.core import dtypes, terms
@@ -12,19 +13,34 @@ from atl.core.index import Index, Var, index
 from atl.core.node import refuse_runaway_recursion
 from atl.core.substitution import close, close_tensor, fresh_uid, strengthen
 from atl.errors import DtypeError, InvalidArgument, RankError, brief
-from atl.surface.operators import let, parameter_names, parameters
+from atl.surface.operators import let, parameter_names, parameters, select
 from atl.surface.results import Results, joined
 from atl.surface.values import Binder, IndexExpr, IndexLike, Tensor, TensorLike, as_index, as_tensor, located
 
 FIRST: Final = "first"
 """Name of the index of the first state, which is the only first row of its recurrence."""
+SCANNED, ELEMENT = "y", "x"
+"""Names of the rows and of the element of a scan."""
 COMPONENT: Final = "c"
 """Name of the index over several states."""
 
 
+Element: TypeAlias = Callable[[IndexExpr], TensorLike]
+Combine: TypeAlias = Callable[[Tensor, Tensor], TensorLike]
+Combined: TypeAlias = Callable[[Tensor], TensorLike] | None
+ElementStates: TypeAlias = Callable[[IndexExpr], "States"]
+CombineStates: TypeAlias = Callable[[Any, Any], "States"]
+NextRow: TypeAlias = Callable[[IndexExpr, Tensor], TensorLike]
+"""A row of a recurrence, a function of its index and the rows before it."""
+
+
+@overload
+def rec(x: TensorLike, n: IndexLike, row: NextRow, /) -> Tensor: ...
+@overload
+def rec(n: IndexLike, row: NextRow, /, *, of: tuple[IndexLike, ...] = ..., dtype: str | None = ...) -> Tensor: ...
 @refuse_runaway_recursion
 def rec(
-    *arguments: TensorLike | IndexLike | Callable[[IndexExpr, Tensor], TensorLike],
+    *arguments: TensorLike | IndexLike | NextRow,
     of: tuple[IndexLike, ...] | None = None,
     dtype: str | None = None,
 ) -> Tensor:
@@ -130,6 +146,122 @@ def scan(n: IndexLike, x: TensorLike, step: Callable[[IndexExpr, Tensor], Tensor
     return _recurrence(_row(start.node, FIRST), as_index(n) + 1, row, name, state)
 
 
+@overload
+def fold(n: IndexLike, element: Element, combine: Combine, result: Combined = ...) -> Tensor: ...
+@overload
+def fold(n: IndexLike, element: ElementStates, combine: CombineStates) -> Results: ...
+@overload
+def fold(
+    n: IndexLike, element: ElementStates, combine: CombineStates, result: Callable[[Any], TensorLike]
+) -> Tensor: ...
+@refuse_runaway_recursion
+def fold(
+    n: IndexLike,
+    element: Callable[..., Any],
+    combine: Callable[..., Any],
+    result: Callable[[Any], TensorLike] | None = None,
+) -> Tensor | Results:
+    """Return element(0), …, element(n - 1), combined from left to right; n must be proved positive.
+
+    Several states of one shape and element type are a tuple or a dictionary: `element(i)` returns it, and
+    `combine(a, b)` takes two and returns one. The states become the results of a program, or the argument of `result`.
+    This is row n - 1 of `associative_scan`. The order can be changed if `combine` is associative, as
+    `s.block_scan(rows, k, combine)` proves.
+
+    Raises `InvalidArgument`, `RankError` and `DtypeError`.
+
+    >>> import atl, numpy as np
+    >>> n = atl.sizes("n", min=1)
+    >>> x = atl.tensor("x", n, dtype="float64")
+    >>> def first_of_greatest(a, b):
+    ...     first = a["max"] >= b["max"]
+    ...     return {"max": atl.where(first, a["max"], b["max"]), "at": atl.where(first, a["at"], b["at"])}
+    >>> greatest = atl.fold(n, lambda i: {"max": x[i], "at": atl.value(i)}, first_of_greatest)
+    >>> atl.evaluate(atl.program("greatest", [x], greatest), np.array([1.0, 3.0, 2.0, 3.0]))
+    Results(max=array(3.), at=array(1.))
+    """
+    form, rows = _scanned(n, element, combine, "fold")
+    return form.bound(rows[as_index(n) - 1], result)
+
+
+@overload
+def associative_scan(n: IndexLike, element: Element, combine: Combine, result: Combined = ...) -> Tensor: ...
+@overload
+def associative_scan(n: IndexLike, element: ElementStates, combine: CombineStates) -> Results: ...
+@overload
+def associative_scan(
+    n: IndexLike, element: ElementStates, combine: CombineStates, result: Callable[[Any], TensorLike]
+) -> Tensor: ...
+@refuse_runaway_recursion
+def associative_scan(
+    n: IndexLike,
+    element: Callable[..., Any],
+    combine: Callable[..., Any],
+    result: Callable[[Any], TensorLike] | None = None,
+) -> Tensor | Results:
+    """Return the n partial results of `fold`: row p combines element(0), …, element(p). Shape: (n, shape of element).
+
+    The recurrence is `rec(n, lambda p, y: let(element(p), lambda x: select(p >= 1, combine(y[p - 1], x), x)))`.
+    `s.block_scan(rows, k, combine)` proves that `combine` is associative, and makes it a scan in blocks.
+
+    Raises `InvalidArgument`, `RankError` and `DtypeError`.
+
+    >>> import atl, numpy as np
+    >>> n = atl.sizes("n")
+    >>> a, b = (atl.tensor(name, n, dtype="float64") for name in "ab")
+    >>> def then(f, g):  # z -> f[0] * z + f[1], then the same with g
+    ...     return g[0] * f[0], g[0] * f[1] + g[1]
+    >>> linear = atl.associative_scan(n, lambda i: (a[i], b[i]), then, lambda of: of[1])
+    >>> atl.evaluate(atl.program("linear", [a, b], linear), np.array([2.0, 2.0, 3.0]), np.array([1.0, 1.0, 0.0]))
+    array([1., 3., 9.])
+    """
+    form, rows = _scanned(n, element, combine, "associative_scan")
+    if not form.several:
+        return form.bound(rows, result)
+
+    def columns(of: Tensor) -> Any:
+        return form.of_row(_columns_first(of))
+
+    return let(rows, lambda scanned: columns(scanned) if result is None else result(columns(scanned)))
+
+
+def _columns_first(rows: Tensor) -> Tensor:
+    """Exchange the first two dimensions."""
+    return Tensor(located(terms.Reshape(terms.Transpose(), rows.node)))
+
+
+def _scanned(
+    n: IndexLike, element: Callable[..., Any], combine: Callable[..., Any], what: str
+) -> tuple[StatesForm, Tensor]:
+    """Return the form of the states of a scan, and its rows."""
+    _check_order(n, element, f"{what}(n, element, combine)")
+    for function, count, of in ((element, 1, "an index"), (combine, 2, "two states")):
+        if not callable(function) or len(parameters(function)[0]) < count:
+            raise InvalidArgument(
+                f"{what} got {brief(function)} as a function of {of}", required=f"atl.{what}(n, element, combine)"
+            )
+    name = parameter_names(cast_to(Binder, element), 1, what)[0]
+    p = IndexExpr(index(Var(next(fresh_uid), name)))
+    made = element(p)
+    form = StatesForm.of(made)
+    row = form.joined(made, what)
+
+    def row_of(p: IndexExpr, rows: Tensor) -> Tensor:
+        return row_of_scan(
+            p,
+            rows,
+            form.joined(element(p), what),
+            lambda a, b: form.joined(combine(form.of_row(a), form.of_row(b)), what),
+        )
+
+    return form, _recurrence(_no_rows(tuple(row.shape), row.dtype), as_index(n), row_of, name, SCANNED)
+
+
+def row_of_scan(p: IndexExpr, rows: Tensor, element: Tensor, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Return row p of `associative_scan`, whose earlier rows and element are given."""
+    return let(element, lambda x: select(p >= 1, combine(rows[p - 1], x), x), name=ELEMENT)
+
+
 States = tuple[TensorLike, ...] | Mapping[str, TensorLike]
 
 
@@ -177,31 +309,20 @@ def iterate(
 def _iterate_several(
     n: IndexLike, x: States, step: Callable[..., States], result: Callable[[Any], TensorLike] | None
 ) -> Tensor | Results:
-    names = list(x) if isinstance(x, Mapping) else None
-    first = _joined_states([as_tensor(each) for each in (x.values() if isinstance(x, Mapping) else x)])
-    count = len(x)
+    form = StatesForm.of(x)
+    first = form.joined(x)
     sees_new = callable(step) and len(parameters(step)[0]) > 2
     name, old_name, *new_names = _parameters_of_step(step, 3 if sees_new else 2, "iterate")
 
-    def states(of: Tensor) -> Any:
-        each = [of[at] for at in range(count)]
-        return tuple(each) if names is None else dict(zip(names, each, strict=True))
-
     def following(s: IndexExpr, old: Tensor, *new: Tensor) -> list[Tensor]:
-        made = step(s, states(old), *map(states, new))
-        if (list(made) if isinstance(made, Mapping) else None) != names or len(made) != count:
-            raise InvalidArgument(
-                "the function of iterate returns other states than it is given",
-                required=f"a tuple of {count} tensors" if names is None else f"a dictionary of {', '.join(names)}",
-            )
-        return [as_tensor(each) for each in (made.values() if isinstance(made, Mapping) else made)]
+        return form.listed(step(s, form.of_row(old), *map(form.of_row, new)), "iterate")
 
     def row(p: IndexExpr, rows: Tensor) -> Tensor:
         if not new_names:
             return _joined_states(following(p - 1, rows[p - 1]))
         shape = tuple(rows.shape[2:])
         made = Tensor(_no_rows(shape, rows.dtype))
-        for at in range(count):
+        for at in range(form.count):
 
             def successor(_: IndexExpr, new: Tensor, at: int = at) -> Tensor:
                 return following(p - 1, rows[p - 1], new)[at]
@@ -210,17 +331,75 @@ def _iterate_several(
         return made
 
     last = _recurrence(_row(first.node, FIRST), as_index(n) + 1, row, name, old_name)[as_index(n)]
-    return let(last, lambda final: states(final) if result is None else result(states(final)))
+    return form.bound(last, result)
 
 
-def _joined_states(states: Sequence[Tensor]) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class StatesForm:
+    """The form in which a function takes and returns states: one tensor, a tuple of them, or a dictionary.
+
+    Several states of one shape are the rows of one tensor, a row of a recurrence.
+    """
+
+    count: int
+    several: bool
+    names: tuple[str, ...] | None = None
+
+    @staticmethod
+    def of(value: object) -> StatesForm:
+        """Return the form of a value."""
+        if not isinstance(value, tuple | dict):
+            return StatesForm(1, several=False)
+        return StatesForm(len(value), several=True, names=tuple(value) if isinstance(value, dict) else None)
+
+    def of_row(self, row: Tensor) -> Any:
+        """Return the states in a row of a recurrence."""
+        if not self.several:
+            return row
+        return self.of_states([row[at] for at in range(self.count)])
+
+    def of_states(self, states: Sequence[Tensor]) -> Any:
+        """Return these states in this form."""
+        if not self.several:
+            return states[0]
+        return tuple(states) if self.names is None else dict(zip(self.names, states, strict=True))
+
+    def listed(self, value: object, what: str) -> list[Tensor]:
+        """Return the states as a list. Raises `InvalidArgument` if they have another form."""
+        if StatesForm.of(value) != self:
+            raise InvalidArgument(
+                f"the function of {what} returns other states than it is given",
+                required=f"a dictionary of {', '.join(self.names)}"
+                if self.names is not None
+                else f"a tuple of {self.count} tensors"
+                if self.several
+                else "a tensor",
+            )
+        return [as_tensor(each) for each in (value.values() if isinstance(value, dict) else self._tuple(value))]
+
+    def _tuple(self, value: object) -> tuple[Any, ...]:
+        return cast_to(tuple[Any, ...], value) if self.several else (value,)
+
+    def joined(self, value: object, what: str = "iterate") -> Tensor:
+        """Return the row of a recurrence with these states."""
+        each = self.listed(value, what)
+        return _joined_states(each, what) if self.several else each[0]
+
+    def bound(self, row: Tensor, result: Callable[[Any], TensorLike] | None) -> Tensor | Results:
+        """Return the result of the states in a row; without a function, the states are the results."""
+        if not self.several:
+            return row if result is None else let(row, result, name="final")
+        return let(row, lambda final: self.of_row(final) if result is None else result(self.of_row(final)))
+
+
+def _joined_states(states: Sequence[Tensor], what: str = "iterate") -> Tensor:
     """Return several states of equal shape as the rows of one tensor."""
     if not states:
-        raise InvalidArgument("iterate got no states", required="a tensor, or a tuple or dictionary of them")
+        raise InvalidArgument(f"{what} got no states", required="a tensor, or a tuple or dictionary of them")
     for state in states:
         if state.rank != states[0].rank:
             raise RankError(
-                f"iterate has states of rank {states[0].rank} and {state.rank}", required="states of one shape"
+                f"{what} has states of rank {states[0].rank} and {state.rank}", required="states of one shape"
             )
     return joined([_row(state.node, COMPONENT) for state in states])
 

@@ -25,6 +25,8 @@ VECTORS_WIDE: Final = 2
 """Vectors in a row of a register tile: with one, each broadcast operand would serve one multiply-add only."""
 SHARE: Final = 4
 """An array stays in the last cache up to the size of that cache divided by this: the others share it."""
+BLOCK_LINES: Final = 8
+"""Cache lines in a row of a block: its first and last ones are shared with other blocks."""
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 KIB: Final = 1 << 10
 VECTOR_SIZES: Final = (8, 16, 32, 64, 128, 256)
@@ -112,6 +114,18 @@ class Machine:
         if type(row_bytes) is not int or row_bytes < 1:
             raise InvalidArgument(f"row_bytes={brief(row_bytes)}", required="a positive number of bytes")
         return power_of_two((self.l2 or self.l1) // 2 // row_bytes)
+
+    def panel_elements(self, dtype: str = "float32") -> int:
+        """Return the number of elements of a vector that take a quarter of L1: a power of two."""
+        return power_of_two(self.l1 // 4 // itemsize(dtype))
+
+    def window_block(self, dtype: str = "float32") -> tuple[int, int]:
+        """Return rows and columns of a block whose elements are read through windows of three rows.
+
+        A row has the columns of eight cache lines. The rows, with two for the border, take at most half of L1.
+        """
+        columns = max(self.lanes(dtype), BLOCK_LINES * self.line // itemsize(dtype))
+        return power_of_two(max(1, self.l1 // 2 // (columns * itemsize(dtype)) - 2)), columns
 
     def __str__(self) -> str:
         (rows, columns), (_, doubles) = self.register_tile(), self.register_tile("float64")

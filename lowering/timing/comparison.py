@@ -241,11 +241,19 @@ class KernelComparison:
         self._last = candidate, out
         return taken / 1e6
 
-    def run_start(self) -> float:
+    def run_start(self, seconds: float = math.inf) -> float | None:
         """Run the unscheduled program once, to compare schedules with its result; return the milliseconds.
 
-        For a short run these are the mean of several.
+        For a short run these are the mean of several. A run that may take longer is stopped after `seconds`: then the
+        result is None. Parallel loops are not stopped.
         """
+        if not self._start.threaded and self.predicted_ms * UNDERESTIMATED > seconds * 1e3:
+            taken = run_in_child(lambda: self._run(self._start.kernel, self._shared), seconds)
+            if taken is None:
+                return None
+            self._last = None
+            self._result_of_start = self._shared.copy()
+            return taken / 1e6
         result, ms = np.empty_like(self._out), None
         clock = WallClock() if self._start.threaded else ThreadClock()
         sampler = Sampler(lambda: self._run(self._start.kernel, result), clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lowering.c.text import wrapped
 from lowering.nest.loopnest import Assign, Declare, For, FromIndex, If, Load, Number, Scalar
 from lowering.nest.text import TextScope
 from proofs_tests.nests.by_hand import body_of, cell, i, j, k, loop, n, nest, output, run, vi, vj
-from proofs_tests.programs.batch import Call, Report, Sanitized
+from proofs_tests.programs.batch import Call, Report, Sanitized, compile_many
 from rewrites import reschedule
 
 N, M = atl.sizes("n m")
@@ -444,6 +445,33 @@ def test_conditional_reads_of_neighbours_are_exact(name: str) -> None:
         a.name: 100 + draw.permutation(11 * width).reshape(11, width).astype(a.dtype) for a in program.inputs
     }
     np.testing.assert_array_equal(lowering.compile(program)(**arrays), atl.evaluate(program, **arrays))
+
+
+BRANCHES = [
+    f"f{number} (A : {dtype}[n, 2], B : {dtype}[n, 2], K : int32[n, 2]) : {dtype}[{rows}, 2] given 8 <= n := "
+    f"⊞[i < {rows}] ⊞[j < 2] select({condition}, {values})"
+    for number, (condition, values, rows, dtype) in enumerate(
+        product(
+            ("2 <= (i + 1) // 2", "i % 4 = 1", "K[i, j] < 5"),
+            ("A[i, j], B[i, j]", "3 * A[i, 1 - j] + B[i, j], B[i, j]", "A[i, 1 - j], B[i, j]", "A[i, j], 0"),
+            ("5", "8", "n"),
+            ("float32", "float64", "int32"),
+        )
+    )
+]
+"""Rows of two elements in two branches. Without the barrier, gcc 12.2 with AVX2 computes 82 of these 108 wrongly."""
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("each_target")
+def test_branches_around_rows_of_two_are_exact() -> None:
+    programs = list(map(atl.parse, BRANCHES))
+    draw, wrong = np.random.default_rng(3), list[str]()
+    for text, program, kernel in zip(BRANCHES, programs, compile_many(programs), strict=True):
+        arrays: dict[str, Any] = {a.name: draw.integers(0, 10, (11, 2)).astype(a.dtype) for a in program.inputs}
+        if not np.array_equal(kernel(**arrays), atl.evaluate(program, **arrays)):
+            wrong.append(text)
+    assert not wrong
 
 
 @pytest.mark.parametrize(

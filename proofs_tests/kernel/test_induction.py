@@ -11,7 +11,7 @@ import pytest
 
 import atl
 from atl import Program, Tensor
-from atl.errors import ATLError
+from atl.errors import ATLError, InvalidArgument
 from rewrites import kernel, reschedule
 from rewrites.certificates.certificate import describe, dumps, loads
 from rewrites.errors import CertificateError, NotATheorem, NotFound, PremiseFailed
@@ -58,6 +58,39 @@ def test_closed_form_without_first_rows() -> None:
     program = atl.program("scaled", [x], atl.rec(n, lambda p, y: atl.cast("float64", atl.value(p)) * x[p]))
     s = reschedule(program).induct("y", lambda p: atl.value(p) * x[p])
     assert s.goal == atl.program("scaled", [x], atl.gen(n, lambda p: atl.value(p) * x[p]))
+
+
+def test_choice_at_the_first_row_is_proved_by_cases() -> None:
+    """At row 0 the body adds a literal 0, and the sum of no terms is padding."""
+    rows = atl.rec(n, lambda p, y: atl.select(p >= 1, y[p - 1], 0) + x[p])
+    s = reschedule(atl.program("prefix", [x], rows)).induct("y", prefix_sums)
+    assert loads(dumps(s.done())).rhs.body == atl.gen(n, prefix_sums).node
+
+
+@pytest.mark.long
+def test_wrong_choice_at_the_first_row_is_refuted() -> None:
+    wrong = atl.rec(n, lambda p, y: atl.select(p >= 1, y[p - 1], x[0]) + x[p])
+    with pytest.raises(NotFound, match="the formula differs from the next row") as caught:
+        reschedule(atl.program("wrong", [x], wrong)).induct("y", prefix_sums)
+    found = caught.value.numbers
+    assert isinstance(found, dict)
+    assert found["p"] == 0
+
+
+def test_several_choices_are_proved_by_cases() -> None:
+    early = [x[0], x[0] + x[1]]
+    rows = atl.rec(n, lambda p, y: atl.select(p >= 2, y[p - 1] + x[p], atl.select(p >= 1, early[1], early[0])))
+    s = reschedule(atl.program("prefix", [x], rows)).induct("y", prefix_sums)
+    assert loads(dumps(s.done())).rhs.body == atl.gen(n, prefix_sums).node
+
+
+def test_formula_may_name_loops_and_lets_around() -> None:
+    s = reschedule(ROWWISE)
+    s.induct("y", lambda p, r: r[0] + atl.sum((1, p + 1), lambda k: r[k]))
+    assert loads(dumps(s.done())).rhs == s.goal
+    assert "rec" not in str(s.goal)
+    with pytest.raises(InvalidArgument, match="formula has the parameter q, which is not a loop or let around"):
+        reschedule(ROWWISE).induct("y", lambda p, q: A[0, p])
 
 
 def test_goals_are_the_first_rows_and_the_next_row() -> None:
@@ -133,6 +166,46 @@ def test_extents_of_bound_tensors_use_the_indices_around_them() -> None:
     base, step = s.induction_goals("y", lambda p: atl.sum(p, lambda k: x2[k, k] * 0))
     for goal in (base, step):
         assert "t : float64[2*o1 + o + 1]" in str(goal.lhs)
+
+
+def test_goals_below_three_loops_and_two_tensors() -> None:
+    """Every extent and premise uses the index of its loop, and every bound tensor becomes an input."""
+    z = atl.tensor("z", m, m, m, dtype="float64")
+
+    def inner(i: Any, j: Any, k: Any) -> Tensor:
+        first = atl.gen(i + 2 * j + 4 * k + 1, j + 1, lambda a, b: atl.cast("float64", atl.value(a)))
+        other = atl.gen(k + 1, lambda a: z[i, j, k])
+
+        def row(r: Tensor, q: Tensor) -> Tensor:
+            return atl.rec(r[0:1, 0], i + 3 * k + 2, lambda p, y: y[p - 1] + q[0])[i + 1]
+
+        return atl.let(first, lambda r: atl.let(other, lambda q: row(r, q)))
+
+    base, step = goals_of(atl.program("f", [z], atl.gen(m, m, m, inner)), lambda p: z[0, 0, 0])
+    inputs = "z : float64[m, m, m], t : float64[4*o2 + 2*o1 + o + 1, o1 + 1], t1 : float64[o2 + 1]"
+    assert " ".join(str(base.lhs).split()).startswith(f"f_base ( {inputs}) : float64[1]")
+    text = " ".join(str(step.lhs).split())
+    assert text.startswith(f"f_step ( {inputs}, p : size) : float64")
+    assert "1 <= p, p <= 3*o2 + o + 1 :=" in text
+    assert text.endswith("[p - 1] + t1[0]")
+
+
+def test_names_in_use_are_not_captured() -> None:
+    """The index of the row differs from the last input, from a size of assumptions, and from one of the formula."""
+
+    def scaled(p: Any, y: Tensor) -> Tensor:
+        return x[p] * 2.0
+
+    p = atl.sizes("p")
+    second = atl.tensor("p", n, dtype="float64")
+    _, step = goals_of(atl.program("f", [x, second], atl.rec(n, scaled)), lambda q: x[q])
+    assert "p1 < n" in str(step.lhs)
+    _, step = goals_of(atl.program("f", [x], atl.rec(n, scaled), given=[p >= 5]), lambda q: x[q])
+    assert "0 <= p1, p1 < n" in str(step.lhs)
+    one = atl.tensor("c", dtype="float64")
+    program = atl.program("f", [one], atl.rec(4, lambda q, y: one * 2.0))
+    _, step = goals_of(program, lambda q: one * atl.cast("float64", atl.value(q + p)))
+    assert "value(p + p1)" in str(step.rhs)
 
 
 def test_index_that_may_be_negative_is_refused() -> None:

@@ -419,7 +419,7 @@ ROWS = gen(2, n, lambda i, j: x[j])
         (lambda: rec(ROWS, n, lambda p, y: gen(n + 1, lambda j: 1.0)), ShapeError, "rows of shape (n) and continues"),
         (lambda: UNTYPED.rec(n, lambda p: 1.0), InvalidArgument, "a function of 1 parameter"),
         (lambda: UNTYPED.rec(n), InvalidArgument, "rec needs the first rows"),
-        (lambda: rec(x, n, lambda p, y: 1.0, of=(n,)), InvalidArgument, "of= or dtype="),
+        (lambda: UNTYPED.rec(x, n, lambda p, y: 1.0, of=(n,)), InvalidArgument, "of= or dtype="),
         (lambda: UNTYPED.rec(n, lambda p, y: 1.0, of=n), InvalidArgument, "of="),
         (lambda: UNTYPED.iterate(n, x, 3), InvalidArgument, "iterate needs a number of steps"),
         (lambda: UNTYPED.scan(n, x, None), InvalidArgument, "scan needs a number of steps"),

@@ -293,6 +293,15 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "substituted::transform(body, on_leaf, on_tensor, untouched=unbound()): untouched not passed::0":
             "nothing changes without free variables or with a shift of 0; only slower",
     },
+    "rewrites/induction.py": {
+        "arguments_for::0: one more::0": "extents of a parameter's type are not used; the recurrence has its own",
+        "arguments_for::1: one more::0": "extents of a parameter's type are not used; the recurrence has its own",
+        "goals::True: negated::0": "the sequences have one length, since one is made of the other",
+        "goals::for side in (sides.lhs, sides.rhs): the first passed over::0":
+            "the left side is part of the program, so its sizes are the program's",
+        "goals::of.dtype or DEFAULT: part 1 forgotten::0":
+            "bound tensors of a program have a type; for the type checker",
+    },
     "rewrites/kernel.py": {
         "Theorem.rhs::self._changed and self._at is not None: part 1 forgotten::0":
             "a changed theorem has a position; for the type checker",

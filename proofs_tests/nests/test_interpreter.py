@@ -277,3 +277,19 @@ def test_read_in_an_index_is_checked() -> None:
     held: dict[str, AnyArray] = {"f": np.arange(3)}
     with pytest.raises(Trap, match="out of bounds: f\\[3\\] in an index"):
         execute(made, {"n": 3}, held)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "(let t := (⊞[j < 2] x[i + j]) ++ (⊞[2 <= j < n - i] x[i + j]) in t[0] + t[1])",
+        "(let t := padr (n - i - 2) ⊞[j < 2] x[i + j] in t[0] + t[1])",
+        "(rec[2 <= s < n - i] u from ⊞[j < 2] x[i + j] in u[s - 1])[1]",
+    ],
+    ids=("joined", "padded", "recurrent"),
+)
+def test_zeros_for_a_false_condition_stay_in_the_buffer(rows: str) -> None:
+    # At i = n - 1, the whole has one row, but its first part would have two.
+    text = f"f (x : float32[n]) : float32[n] := ⊞[i < n] select(i + 2 <= n, {rows}, x[i])"
+    program, x = atl.parse(text), np.arange(3, dtype=np.float32)
+    assert np.array_equal(run(lower(program), {"n": 3}, {"x": x}), evaluate(program, x=x))

@@ -96,19 +96,39 @@ def test_rows_are_fused_by_the_tile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "changed", "by"),
+    ("changed", "by"),
+    [({}, "[16, 128]"), ({"l1": 64 * KIB}, "[32, 128]"), ({"line": 128}, "[8, 256]"), ({"l1": 4 * KIB}, "[2, 128]")],
+)
+def test_windows_with_guards_are_blocks_in_the_first_cache(changed: dict[str, Any], by: str) -> None:
+    program = program_of("stencils")
+    made = calls(program, replace(AVX2, **changed), sizes=dict.fromkeys(program.sizes, 1000))
+    assert f", {by})" in made
+    assert "'ring'" not in made
+
+
+@pytest.mark.parametrize(
+    ("size", "changed", "expected"),
     [
-        (200, {}, "[16]"),
-        (100_000, {}, "[16, 128]"),
-        (200, {"l2": 16 * KIB}, "[16, 128]"),
-        (100_000, {"l1": 64 * KIB}, "[16, 256]"),
-        (100_000, {"l2": 65536 * KIB}, "[16]"),
+        (500, {}, "s.mark('row', 'ring')"),
+        (500, {"l3": 4096 * KIB}, "s.mark('row', 'registers')"),
+        (2000, {}, "s.mark('row', 'registers')"),
+        (2000, {"l3": 131072 * KIB}, "s.mark('row', 'ring')"),
+        (500, {"l2": 16 * KIB}, "[16, 128])"),
     ],
 )
-def test_windows_are_strips_if_a_strip_fits_in_the_cache(size: int, changed: dict[str, Any], by: str) -> None:
-    program = program_of("stencils")
-    made = calls(program, replace(AVX2, **changed), sizes=dict.fromkeys(program.sizes, size))
-    assert f", {by})" in made
+def test_rows_of_a_window_stay_in_a_cache_or_registers(size: int, changed: dict[str, Any], expected: str) -> None:
+    program = program_of("unsharp-mask")
+    assert expected in calls(program, replace(AVX2, **changed), sizes=dict.fromkeys(program.sizes, size))
+
+
+@pytest.mark.parametrize(("l2", "rows"), [(256, 64), (1024, 256), (64, 16)])
+def test_threads_share_strips_that_fit_in_the_second_cache(l2: int, rows: int) -> None:
+    program = program_of("unsharp-mask")
+    sizes = dict.fromkeys(program.sizes, 500)
+    made = calls(program, replace(AVX2, l2=l2 * KIB), sizes=sizes, parallel=True)
+    assert f"], [{rows}])" in made
+    assert "s.mark('row', 'ring')" in made
+    assert "'parallel'" in made
 
 
 def test_large_results_are_streamed() -> None:

@@ -15,6 +15,7 @@ from proofs_tests.recipes.machines import AVX2, TINY
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
 from rewrites.recipes import Context, movement
+from rewrites.recipes.optimize import worth_trying
 
 PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
 
@@ -249,3 +250,37 @@ def test_goal_is_lowered_once_if_it_compiles(monkeypatch: pytest.MonkeyPatch) ->
     assert s.report is not None
     assert len(s.report.applied) > 1
     assert len(checked) == 1
+
+
+def test_candidates_that_do_the_same_are_left_out() -> None:
+    tiles: list[Any] = [(8, 32), (4, 64)]
+    given = {
+        "fuse_epilogues_tile": tiles, "tile_sums_tile": tiles, "fuse_rows_rows": [8, 4],
+        "fuse_rows": [True, False], "fuse_epilogues": [True, False],
+    }  # fmt: skip
+    made = worth_trying(given)
+    assert len(made) == 2 * 3 + 2 * 3  # with fuse_epilogues one shape for both, and without; fuse_rows by 8, 4 or not
+    assert made[0] == {name: values[0] for name, values in given.items()}
+    assert all(each["fuse_rows_rows"] == 8 for each in made if not each["fuse_rows"])
+    assert all(each["fuse_epilogues_tile"] == each["tile_sums_tile"] for each in made if each["fuse_epilogues"])
+
+
+CONVOLUTION = "⊞[o < k] ⊞[y < n] ⊞[z < m] Σ[p < c] Σ[r < 3] Σ[q < 3] {} * w[o, p, r, q]"
+BORDER = "x[p, min(n - 1, max(0, y - 1)), min(m - 1, max(0, z - 1))]"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CONVOLUTION.format("x[p, min(n - 1, max(0, y + r - 1)), min(m - 1, max(0, z + q - 1))]"),
+        CONVOLUTION.format("[1 <= y + r] . [y + r <= n] . [1 <= z + q] . [z + q <= m] . x[p, y + r - 1, z + q - 1]"),
+        f"let b := ⊞[p < c] ⊞[y < n + 2] ⊞[z < m + 2] {BORDER} in {CONVOLUTION.format('b[p, y + r, z + q]')}",
+    ],
+    ids=("clamped", "guarded", "bordered"),
+)
+def test_convolution_of_channels_is_tiled_with_its_taps_and_border(body: str) -> None:
+    program = f"f (x : float32[c, n, m], w : float32[k, c, 3, 3]) : float32[k, n, m] given 1 <= n, 1 <= m := {body}"
+    s = reschedule(atl.parse(program)).optimize(machine=AVX2)
+    assert s.report is not None
+    applied = [outcome.recipe.name for outcome in s.report.applied]
+    assert applied == ["tile_sums", "guards_to_bounds"]  # not unroll_taps, nor inline_copies

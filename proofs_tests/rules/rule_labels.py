@@ -23,7 +23,7 @@ from atl.surface.values import Tensor
 from rewrites.metavariables import Kind
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted, applied
-from rewrites.rule_checking.exhaustion import Generic, choices, domain_of, instance, is_low
+from rewrites.rule_checking.exhaustion import Generic, choices, domains_of, instance, is_low
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def observed(term: Expr, generic: Generic, rule: Rule) -> Observed:
     arrays = {
         name: _RecordingArray(name, held, _indices_of(rule, name), reads) for name, held in generic.arrays.items()
     }
-    interpreter = Recording(arrays, domain_of(generic.stated))
+    interpreter = Recording(arrays, next(domains_of(generic.stated)))
     outermost = Environment({}, (), ())
     shape = tuple(interpreter.index(extent)(outermost) for extent in term.type.shape)
     meaning = interpreter.meaning(term)

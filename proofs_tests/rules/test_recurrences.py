@@ -13,7 +13,7 @@ from atl.core.operations import BinaryOp
 from atl.meaning.modular import PRIME, Modular
 from atl.meaning.polynomials import Polynomial, Polynomials, symbol
 from rewrites.rule import Body, Elem, Equation, Index, Matrix, Rule, Vector, equation, given, rule
-from rewrites.rule_checking.exhaustion import decide, domain_of
+from rewrites.rule_checking.exhaustion import decide, domains_of
 from rewrites.rule_checking.registry import status_text
 from rewrites.rule_checking.status import RANDOM_ELEMENTS, Status, determine_status
 from rewrites.rule_checking.symbolic import proved
@@ -99,8 +99,8 @@ def test_status_of_a_rule_for_blocks() -> None:
 
 
 def test_domains() -> None:
-    assert isinstance(domain_of(next(iter(RULES["rec_split"].statements.values()))), Modular)
-    assert isinstance(domain_of(next(iter(RULES["split_gen"].statements.values()))), Polynomials)
+    assert isinstance(next(domains_of(next(iter(RULES["rec_split"].statements.values())))), Modular)
+    assert isinstance(next(domains_of(next(iter(RULES["split_gen"].statements.values())))), Polynomials)
 
 
 OPERATIONS: Final[tuple[BinaryOp, ...]] = ("add", "sub", "mul")
@@ -139,5 +139,41 @@ def test_functions_modulo_the_prime() -> None:
     assert modular.cast("float64", "float64", a) == a
     assert modular.element(Fraction(1, 2), "float64") * 2 % PRIME == 1
     assert modular.from_index(-1, "int64") == PRIME - 1
-    assert {modular.binary(op, "float64", a, b) for op in ("min", "max")} == {a, b}
+    assert not modular.tests
     assert [modular.neutral(monoid, "float64") for monoid in ("sum", "product", "max", "min")] == [0, 1, None, None]
+
+
+def test_extrema_modulo_the_prime_depend_on_the_set_of_operands() -> None:
+    modular = Modular()
+    a, b, c = (modular.element(symbol(name), "float64") for name in "abc")
+
+    def greatest(x: int, y: int) -> int:
+        return modular.binary("max", "float64", x, y)
+
+    assert greatest(a, a) == a
+    assert not modular.uninterpreted
+    assert greatest(a, greatest(b, c)) == greatest(greatest(c, a), b)
+    assert greatest(a, b) not in (a, b, modular.binary("min", "float64", a, b))
+    assert greatest(a, 0) not in (a, 0)
+    assert greatest(PRIME - 2, 1) == 1
+    assert greatest(greatest(a, 1), PRIME - 2) == greatest(a, 1)
+    assert modular.uninterpreted
+    assert not modular.tests
+
+
+def test_tests_modulo_the_prime_have_both_results() -> None:
+    results: dict[str, set[int]] = {}
+    for draw in range(16):
+        modular = Modular(draw)
+        a, b = (modular.element(symbol(name), "float64") for name in "ab")
+        less, same = modular.binary("lt", "float64", a, b), modular.binary("eq", "float64", a, b)
+        assert modular.binary("le", "float64", b, a) == 1 - less
+        assert modular.binary("eq", "float64", b, a) == same
+        assert modular.binary("eq", "float64", a, a) == modular.binary("lt", "float64", PRIME - 1, 1) == 1
+        truth = modular.element(symbol("c"), "bool")
+        assert modular.unary("invert", "bool", truth) == 1 - truth
+        assert modular.binary("and", "bool", truth, 1) == modular.binary("or", "bool", truth, 0) == truth
+        found = {"<": less, "=": same, "c": truth, "true": modular.cast("bool", "float64", a)}
+        for name, value in found.items():
+            results.setdefault(name, set()).add(value)
+    assert set(map(frozenset, results.values())) == {frozenset((0, 1))}

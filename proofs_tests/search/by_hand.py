@@ -85,10 +85,11 @@ class ByHand:
             raise self.unjudged("no such type")
         return Judgement("wrong", "the element at (0) is 7, at n = 67") if candidate.by in self.wrong else RIGHT
 
-    def run_start(self) -> float:
+    def run_start(self, seconds: float) -> float | None:
         self.events.append("run start")
-        self.spend(self.times[1])
-        return self.times[1]
+        taken = self.times[1]
+        self.spend(min(taken, 1e3 * seconds))
+        return taken if taken <= 1e3 * seconds else None
 
     def run_once(self, candidate: Built, seconds: float) -> float | None:
         self.events.append(f"run {candidate.by}")

@@ -223,3 +223,14 @@ def test_session_without_a_schedule_refers_to_the_recipes() -> None:
         with pytest.raises(InvalidArgument, match="choices for the parameters") as refused:
             reschedule(TWICE).autotune(SIZES, **given)
         assert f"s.optimize({dict(SIZES)}, seconds=30)" in str(refused.value)
+
+
+def test_choice_that_loses_is_not_tried_again(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 50.0, 2: 10.0, 4: 9.0, 16: 30.0, 32: 30.0})
+    found = autotune(
+        lambda by, fast: tiled(by if fast else 8 * by), {"by": (2, 4), "fast": (True, False)}, SIZES, measure=contest
+    )
+    assert found.best is not None
+    assert found.best.parameters == {"by": 4, "fast": True}
+    assert [one.parameters["fast"] for one in found.tried].count(False) == 1
+    assert (found.stopped, found.untried) == ("exhausted", ())

@@ -54,6 +54,25 @@ def test_start_predicted_to_use_up_the_budget_is_not_run(tmp_path: Path) -> None
     assert found.start_note == "predicted to take >= 3.0 s, not run"
 
 
+def test_start_that_takes_longer_than_predicted_is_stopped(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 60_000.0, 2: 4.0, 4: 2.0}, predicted_ms=70.0)
+    found = tuned(contest, (2, 4), budget=10)
+    assert contest.events[:3] == ["run 2", "run start", "judge 2"]
+    assert contest.events.count("run start") == 1
+    assert (found.baseline, found.start_ms, found.start_note) == ("by=2", None, "stopped after 5.0 s")
+    assert found.best is not None
+    assert found.best.parameters == {"by": 4}
+
+
+def test_run_of_the_start_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = "f (x : float32[n]) : float32[n] := ⊞[i < n] Σ[j < n] Σ[k < n] tanh(x[i] * x[j] + x[k])"
+    assert measure(atl.parse(slow), {"n": 4000}).run_start(0.01) is None
+    monkeypatch.setattr("lowering.timing.comparison.UNDERESTIMATED", 1e12)  # so that it runs in a child process
+    contest = measure(atl.parse(slow), {"n": 8})
+    assert contest.run_start(60) is not None
+    assert contest.judgement_of(contest.candidate(atl.parse(slow))).outcome == "right"
+
+
 def test_candidate_that_cannot_judge_is_refused_and_the_slow_start_is_not_run(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8000.0, 2: 4.0, 4: 2.0}, predicted_ms=8000.0)
     contest.unjudged = atl.CompilerFailed

@@ -95,6 +95,11 @@ class Draws:
     def name(self) -> str:
         return self.random.choice(["i", "row", "buf", "x1"])
 
+    def sum_names(self) -> list[str]:
+        """Draw the names of at most one sum."""
+        names = [cursor.term.name for cursor in cursors(self.s.goal) if isinstance(cursor.term, Reduce)]
+        return self.random.sample(names, min(len(names), self.number(1)))
+
     def let_or_operator(self) -> Any:
         used = {type(cursor.term.op) for cursor in cursors(self.s.goal) if isinstance(cursor.term, Reshape)}
         words = [word for word, op in OPERATORS_BY_WORD.items() if op in used]
@@ -169,6 +174,7 @@ KINDS: Final[dict[Any, Callable[[Draws], Any]]] = {
     arg.Count: Draws.factor,
     arg.Number: lambda draws: draws.number(1),
     arg.NewName: Draws.name,
+    arg.SumNames: Draws.sum_names,
     arg.Mark: Draws.mark,
     arg.Layout: Draws.layout,
     arg.Recurrence: lambda draws: draws.place(is_a(Rec)),
@@ -177,6 +183,8 @@ KINDS: Final[dict[Any, Callable[[Draws], Any]]] = {
     arg.NextRow: lambda _: lambda p, y: y[p - 1],
     arg.FirstRows: lambda _: None,
     arg.OfLastRow: lambda _: None,
+    arg.Combination: lambda _: lambda a, b: a + b,
+    arg.ScanElement: lambda _: None,
     Callable[..., Any]: Draws.formula,
     Theorem: lambda _: None,
 }

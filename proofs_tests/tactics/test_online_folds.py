@@ -9,7 +9,7 @@ import atl
 from atl import IndexExpr, Tensor, concat, exp, gen, let, log, maximum, reduce
 from atl.errors import InvalidArgument
 from rewrites.certificates.certificate import dumps, loads
-from rewrites.errors import FalseRule, NotATheorem, NotFound
+from rewrites.errors import DoesNotApply, FalseRule, NotATheorem, NotFound
 from rewrites.rule_checking.registry import status_of
 from rewrites.rule_checking.status import Status
 from rewrites.user_rules import Equation, Scalar, equation, rule
@@ -165,3 +165,11 @@ def test_result_is_proved_beyond_equal_simplified_forms() -> None:
         result=lambda last: last * 2,
     )
     assert atl.evaluate(s.goal, np.array([1.0, 2.0, 3.0])) == 12
+
+
+def test_rows_that_may_be_none_are_refused() -> None:
+    z = atl.tensor("z", m)
+    s = atl.reschedule(atl.program("total", [z], atl.sum(m, lambda i: z[i])))
+    with pytest.raises(DoesNotApply, match="a recurrence of m rows is not proved to have a last row") as caught:
+        s.recur("_", m, lambda p: atl.sum(p + 1, lambda i: z[i]), lambda p, y: y[p - 1] + z[p])
+    assert "1 <= m" in str(caught.value)

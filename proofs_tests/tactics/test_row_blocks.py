@@ -116,3 +116,11 @@ def test_panels_are_tiled_over_packed_rows() -> None:
     assert "let rop := " in str(s.goal)
     arrays = inputs(s.goal, 45)
     np.testing.assert_allclose(s.compile()(*arrays), np.linalg.cholesky(*arrays).T, rtol=1e-10, atol=1e-12)
+
+
+def test_fold_within_a_fold_of_one_row() -> None:
+    """The inner fold is split first, and its parts are not computed again."""
+    a, b = atl.tensor("a", 1, 1, dtype="int64"), atl.tensor("b", 1, dtype="int64")
+    rows = atl.rec(1, lambda i, y: b[i] - atl.sum(i, lambda j: atl.sum(j, lambda q: y[q] + a[q, j])), dtype="int64")
+    s = reschedule(atl.program("f", [a, b], rows)).block_rows("y", 4)
+    np.testing.assert_array_equal(s.compile()(a=[[2]], b=[5]), [5])

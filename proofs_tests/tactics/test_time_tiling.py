@@ -203,6 +203,12 @@ def test_read_outside_the_state_is_refused_with_numbers() -> None:
     assert 8 * numbers["o"] + numbers["i"] > numbers["n"] + 2
 
 
+@pytest.mark.parametrize("steps", [0, 3])
+def test_fewer_steps_than_a_block_are_refused(steps: int) -> None:
+    with pytest.raises(DoesNotApply, match=f"the {steps} steps are fewer than k=4"):
+        atl.reschedule(stencil(1, steps)).time_tile("u", 4, i=8)
+
+
 def test_refused_recurrences() -> None:
     n = atl.sizes("n", min=2)
     x = atl.tensor("x", n, dtype="float64")

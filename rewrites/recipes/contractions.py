@@ -305,8 +305,8 @@ def _each(
 
 
 def _depths(context: Context) -> tuple[int | None, ...]:
-    panel = context.machine.panel_depth(context.dtype)
-    return None, 2 * panel, panel
+    panel, longest = context.machine.panel_depth(context.dtype), max(context.sizes.values(), default=None)
+    return None, *(depth for depth in (2 * panel, panel) if longest is None or depth < longest)
 
 
 def vector_widths(context: Context) -> list[int]:

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from atl.core import index as ix
 from atl.core import terms
+from atl.core.predicate import atoms_of
 from atl.core.program import Program
-from lowering.targets.machine import SPARE_REGISTERS, itemsize, power_of_two
+from lowering.targets.machine import SPARE_REGISTERS, itemsize
 from rewrites.cursors.cursor import walk
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.contractions import contractions
@@ -157,26 +158,29 @@ def _each_group(s: Any, fits: Callable[[Group], bool], schedule: Callable[[Any, 
 
 MAX_READS: Final = 12
 """Maximum number of elements read by a let of `jam_rows`, whose rows between two tiles are computed twice."""
-ROWS: Final = 16
-"""Rows of a tile with windows. With windows of three rows, two rows in eighteen are computed twice."""
-BORDER: Final = 2
-"""Rows that a tile with windows of three rows reads in addition to its own."""
+ROW_BYTES: Final = 8192
+"""Size of a row that is assumed where it is not known: 2048 numbers of four bytes."""
 
 
-def _tile_columns(context: Context) -> int:
-    """Return the columns of a tile with windows, a power of two: a buffer with its rows takes at most half of L1."""
-    machine = context.machine
-    return max(machine.line, power_of_two(machine.l1 // 2 // (ROWS + BORDER))) // itemsize(context.dtype)
+def _row_bytes(group: Group, context: Context) -> int:
+    """Return the size of a row of the nest that reads a group of lets, or what is assumed for it."""
+    row = context.elements([loop.extent for loop in group.root.loops[group.aligned + 1 :]])
+    return ROW_BYTES if row is None else max(1, row) * itemsize(context.dtype)
 
 
 @recipe()
 def inline_copies(s: Any) -> None:
-    """Inline lets that only copy, and lets whose elements are each read once: let x := e in … x[i] … → … e(i) …"""
+    """Inline lets that only copy, and lets whose elements are each read once: let x := e in … x[i] … → … e(i) …
+
+    A copy with a border, which a sum of products reads through windows, is kept: inner loops would have its conditions.
+    """
+    reused = {read.name for found in contractions(s.goal) if found.row is not None for read in found.moving}
     names = [
         producer.name
         for producer in producers(s.goal)
-        if _is_copy(producer.nest) or _is_read_once(producer)
-    ]  # fmt: skip
+        if _is_read_once(producer)
+        or (_is_copy(producer.nest) and not (producer.name in reused and _has_border(producer.nest)))
+    ]
     if not names:
         raise DoesNotApply("no let is a copy or is read once", required="a let with elements that are read once")
     for name in names:
@@ -189,6 +193,16 @@ def _is_copy(nest: Nest) -> bool:
     while isinstance(cursor.term, terms.Gen):
         cursor = cursor.child(0)
     return isinstance(cursor.term, terms.Access) and cursor.term.type.rank == 0
+
+
+def _has_border(nest: Nest) -> bool:
+    """Return whether a copy reads at clamped positions, or has guards."""
+    return any(isinstance(cursor.term, terms.Guard) for cursor in walk(nest.cursor)) or any(
+        isinstance(atom, ix.Extremum)
+        for read in reads_below(nest.cursor)
+        for index in read.indices
+        for atom in ix.atoms(index)
+    )
 
 
 def _is_read_once(producer: Producer) -> bool:
@@ -226,7 +240,12 @@ def _is_epilogue(group: Group, program: Program) -> bool:
     return bool(group.producers) and group.aligned == len(loops) > 1 and loops[-2].variable.name in reusing
 
 
-@recipe(rows=lambda context: (context.machine.register_tile(context.dtype)[0], 4, 16))
+def _multiples(rows: int) -> list[int]:
+    """Return a number of rows, half of it and twice as many."""
+    return list(dict.fromkeys((rows, max(1, rows // 2), 2 * rows)))
+
+
+@recipe(rows=lambda context: _multiples(context.machine.register_tile(context.dtype)[0]))
 def fuse_rows(s: Any, *, rows: int) -> None:
     """Compute lets in the row loop that reads them: let x := ⊞[i] e in ⊞[i] b(x[i]) → ⊞[i] let x := e in b(x).
 
@@ -253,10 +272,11 @@ def _rows_together(context: Context) -> list[int]:
 
 
 @recipe(rows=_rows_together)
-def jam_rows(s: Any, *, rows: int) -> None:
+def jam_rows(s: Any, *, context: Context, rows: int) -> None:
     """Compute several rows together, which share a let in registers: ⊞[y] ⊞[x] b(e[y], e[y + 1]) → ⊞[yo] ⊞[x] let e …
 
-    This suits one let that is cheap to compute and read through a window of rows, at its own column.
+    This suits one let that is cheap to compute and read through a window of rows, at its own column. Images that are
+    known to fit in a share of the last cache are left: there, computing each row of the let once is faster.
     """
 
     def schedule(s: Any, group: Group) -> None:
@@ -266,7 +286,10 @@ def jam_rows(s: Any, *, rows: int) -> None:
         s.unroll_and_jam(target_of(s.goal, row.path), rows, share=producer.name)
         s.mark(column.variable.name, "vector").mark(producer.name, "registers")
 
-    _each_group(s, _is_cheap_window, schedule, "a let, and reads such as x[y + 1, x]")
+    def fits(group: Group) -> bool:
+        return _is_cheap_window(group) and not _is_in_caches(group, context)
+
+    _each_group(s, fits, schedule, "a let, and reads such as x[y + 1, x]; and images larger than the caches")
 
 
 def _is_cheap_window(group: Group) -> bool:
@@ -278,48 +301,86 @@ def _is_cheap_window(group: Group) -> bool:
     return at_column and sum(map(_times, reads_below(producer.nest.cursor))) <= MAX_READS
 
 
+def _is_in_caches(group: Group, context: Context) -> bool:
+    """Return whether the result and the lets of a group are known to stay in the last cache."""
+    counts = [
+        context.elements(nest.cursor.term.type.shape) for nest in (group.root, *(each.nest for each in group.producers))
+    ]
+    known = [count for count in counts if count is not None]
+    return len(known) == len(counts) and sum(known) * itemsize(context.dtype) <= context.machine.resident
+
+
 def _times(read: Read) -> int:
     """Return the number of terms with a read, in all sums of constant extents around it."""
     sums = [loop_at(each) for each in read.cursor.spine() if isinstance(each.term, terms.Reduce)]
     return prod(loop.trips for loop in sums if loop.trips is not None)
 
 
-@recipe(tile=lambda context: (None, (ROWS, None), (ROWS, _tile_columns(context)), (2 * ROWS, _tile_columns(context))))
-def stage_windows(s: Any, *, context: Context, tile: tuple[int, int | None] | None) -> None:
-    """Compute tiles, each with the part of the lets that it reads: ⊞[y] ⊞[x] b → ⊞[yo] let e := … in ⊞[yi] ⊞[x] b.
+RING: Final = "ring"
+"""The choice of `stage_windows` that keeps the rows of a window in a circular buffer, without tiles."""
 
-    A tile is a strip of whole rows, or a block of rows and columns. Neighbouring tiles both compute the values that
-    both read. A let that is read at its reader's own row is computed row by row. `tile=None` lets the model decide:
-    strips for several lets or more than two dimensions, and where a strip is known to take less than a quarter of L2;
-    otherwise blocks, whose buffers fit in L1.
+
+def _window_tiles(context: Context) -> tuple[Any, ...]:
+    machine = context.machine
+    return None, RING, (machine.strip_rows(ROW_BYTES), None), machine.window_block(context.dtype)
+
+
+@recipe(tile=_window_tiles)
+def stage_windows(s: Any, *, context: Context, tile: Any) -> None:
+    """Compute the part of the lets that is read: ⊞[y] ⊞[x] b → ⊞[yo] let e | ring := … in ⊞[yi] ⊞[x] b.
+
+    The rows of a let that a window reads are kept in a circular buffer (`tile="ring"`), if threads share the work in
+    strips of whole rows. Otherwise a tile is a strip or a block of rows and columns, with buffers of the parts that it
+    reads. Neighbouring tiles both compute the values that both read. A let that is read at its reader's own row is
+    computed row by row. `tile=None` lets the model decide: blocks for one let whose rows are known to be too long for
+    the caches, otherwise circular buffers. Reads with guards on their rows have no circular buffer.
     """
 
     def schedule(s: Any, group: Group) -> None:
         depth = group.aligned
         loops = group.root.loops[depth:]
-        rows, columns = _tile(group, context) if tile is None else tile
-        by = [rows, columns] if columns is not None and len(loops) == 2 else [rows]
+        guarded = _guards_rows(group)
+        rows, columns = _tile(group, context) if tile is None else (None, None) if tile == RING else tile
+        by = [] if rows is None else [rows, columns] if columns is not None and len(loops) == 2 else [rows]
         if len(loops) == 1:
-            by = [8 * _tile_columns(context)]
-        s.tile([target_of(s.goal, loop.path) for loop in loops[: len(by)]], by)
-        below = _root(s, group).loops[depth + len(by) - 1 :]
-        outer, row = s.find(below[0].path), s.find(below[1].path)
+            by = [context.machine.panel_elements(context.dtype)]
+        if by:
+            s.tile([target_of(s.goal, loop.path) for loop in loops[: len(by)]], by)
+        now = _root(s, group).loops
+        outer = s.find(now[depth + len(by) - 1].path) if depth + len(by) else None
+        row = s.find(now[depth + len(by)].path)
         for producer in group.producers:
             by_row = len(loops) > 1 and producer.relations[depth] is Relation.SAME
-            s.stage(producer.name, at=target_of(s.goal, (row if by_row else outer).path))
+            place = row if by_row else outer
+            if place is not None:
+                s.stage(producer.name, at=target_of(s.goal, place.path))
+            if not by_row and len(by) == (0 if rows is None else 1) < len(loops) and not guarded:
+                s.mark(producer.name, "ring")
 
     _each_group(s, lambda group: group.has_window, schedule, "a let, and reads such as x[y + 1]")
 
 
-def _tile(group: Group, context: Context) -> tuple[int, int | None]:
-    """Return the rows and columns of a tile by the model; None for whole rows."""
-    strips = ROWS, None
-    loops = group.root.loops[group.aligned :]
-    if len(loops) != 2:
-        return strips
-    row = context.extent(loops[-1].extent)
-    fits = row is not None and context.machine.strip_rows(max(1, row) * itemsize(context.dtype)) > 2 * ROWS
-    return strips if fits or len(group.producers) > 1 else (ROWS, _tile_columns(context))
+def _tile(group: Group, context: Context) -> tuple[int | None, int | None]:
+    """Return the rows and columns of a tile by the model; None for all rows, and for whole rows."""
+    machine = context.machine
+    strip = machine.strip_rows(_row_bytes(group, context))
+    guarded = _guards_rows(group)
+    if len(group.producers) == 1 and len(group.root.loops) == group.aligned + 2 and (guarded or strip < LEAST_STRIP):
+        return machine.window_block(context.dtype)
+    return strip if context.parallel or guarded else None, None
+
+
+def _guards_rows(group: Group) -> bool:
+    """Return whether reads of the rows have guards: the loop over rows is split there, and cannot fill one buffer."""
+    row = group.root.loops[group.aligned].variable
+    return any(
+        isinstance(cursor.term, terms.Guard) and row in atoms_of(cursor.scope.predicate(cursor.term.predicate))
+        for cursor in walk(group.root.cursor)
+    )
+
+
+LEAST_STRIP: Final = 8
+"""Rows that must fit in half of L2, or blocks are preferred to whole rows: those of a window, and the next ones."""
 
 
 def _root(s: Any, group: Group) -> Nest:

@@ -13,7 +13,8 @@ from rewrites.diagnostics import new_diagnostics
 from rewrites.errors import DoesNotApply
 from rewrites.recipes import contractions, fusion, movement, preparation, recurrences, reductions
 from rewrites.recipes.declaration import Context, Recipe
-from rewrites.session.tuning.search import autotune
+from rewrites.session.tuning.search import autotune_among
+from rewrites.session.tuning.space import candidates
 from rewrites.session.tuning.table import best_known
 from rewrites.session.tuning.tuned import Tuned
 
@@ -158,7 +159,8 @@ def optimize(
         return candidate
 
     left = max(0.0, seconds - (monotonic() - begun))
-    tuned = autotune(schedule, choices(outcomes, context), known, left, start=s.theorem, **options)
+    given = choices(outcomes, context)
+    tuned = autotune_among(worth_trying(given), schedule, given, known, left, start=s.theorem, **options)
     if tuned.session is not None:
         return tuned.session, replace(tuned.session.report, tuned=tuned)
     if tuned.start_ms is not None or any(one.outcome == "wrong" for one in tuned.tried):
@@ -254,3 +256,23 @@ def choices(outcomes: Sequence[Outcome], context: Context) -> dict[str, list[Any
         for name in each.choices
     }
     return numbers | {each.name: [True, False] for each in fitted if each in OPTIONAL}
+
+
+def worth_trying(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the candidates of these choices that differ in what they do.
+
+    Parameters of a recipe that does not run have their preferred values. Tiles of recipes that run have the same
+    shape: the model makes all of them fit in the same registers.
+    """
+    tiles: dict[str, list[str]] = {}  # by their choices, the parameters that are tiles
+    for name, values in given.items():
+        if isinstance(values[0], tuple):
+            tiles.setdefault(repr(list(values)), []).append(name)
+
+    def differs(each: Mapping[str, Any]) -> bool:
+        off = [name for name, value in each.items() if value is False]
+        unused = {name for name in given if any(name.startswith(f"{recipe}_") for recipe in off)}
+        shapes = [{repr(each[name]) for name in alike if name not in unused} for alike in tiles.values()]
+        return all(each[name] == given[name][0] for name in unused) and all(len(shape) <= 1 for shape in shapes)
+
+    return [each for each in candidates(given) if differs(each)]

@@ -9,6 +9,7 @@ from atl.core import index as ix
 from atl.core import terms
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
+from rewrites.recipes.contractions import contractions
 from rewrites.recipes.declaration import recipe, schedule_each
 from rewrites.recipes.structure import Loop, Nest, Read, below, everywhere, loop_at, outer_nests, reads_below, target_of
 
@@ -70,7 +71,10 @@ def _sums_of_vectors(program: Any) -> Iterator[Cursor]:
 
 @recipe()
 def unroll_taps(s: Any) -> None:
-    """Unroll sums of a few terms, such as the taps of a filter: Σ[t < 3] e(t) → e(0) + e(1) + e(2)."""
+    """Unroll sums of a few terms, such as the taps of a filter: Σ[t < 3] e(t) → e(0) + e(1) + e(2).
+
+    Taps of a sum over channels are left, if rows share an operand: `tile_sums` computes those in register tiles.
+    """
     if not unroll_all_taps(s):
         raise DoesNotApply("no sum has a small constant number of terms", required=f"a sum of at most {TAPS} terms")
 
@@ -85,8 +89,14 @@ def unroll_all_taps(s: Any) -> bool:
 
 def _taps(program: Any) -> Iterator[Cursor]:
     """Yield the reductions of few terms whose elements move along with a loop around them, the inner ones first."""
+    tiled = {
+        loop.path
+        for found in contractions(program)
+        if found.row is not None and any(loop.trips is None or loop.trips > TAPS for loop in found.sums)
+        for loop in found.sums
+    }
     for cursor in reversed(list(everywhere(program))):
-        if isinstance(cursor.term, terms.Reduce) and not cursor.term.type.rank:
+        if isinstance(cursor.term, terms.Reduce) and not cursor.term.type.rank and cursor.path not in tiled:
             loop = loop_at(cursor)
             reads = list(reads_below(cursor))
             few = loop.trips is not None and loop.trips <= TAPS and loop.trips * len(reads) <= MAX_READS

@@ -21,12 +21,13 @@ def is_of_elements(broken: Counterexample) -> bool:
     """Return whether the sides differ in shape or as polynomials of elements; then they differ in numbers as well."""
     if broken.first is None:
         return True
-    return is_of_symbols(broken) and all(map(_ELEMENT.match, _symbols(*broken.first[1:])))
+    of_polynomials = isinstance(broken.first[1], Polynomial)
+    return of_polynomials and all(map(_ELEMENT.match, _symbols(*broken.first[1:])))
 
 
 def is_of_symbols(broken: Counterexample) -> bool:
-    """Return whether the sides were compared as polynomials, not in numbers."""
-    return broken.first is not None and isinstance(broken.first[1], Polynomial)
+    """Return whether the sides were compared as polynomials, or have uninterpreted functions; not in numbers."""
+    return broken.first is not None and (isinstance(broken.first[1], Polynomial) or broken.uninterpreted)
 
 
 def show_counterexample(rule: Rule, broken: Counterexample) -> str:

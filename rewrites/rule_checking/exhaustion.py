@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, islice, product
 from math import prod
 from random import Random
@@ -69,6 +69,8 @@ FEWEST: Final = len(ELEMENT_SHAPES)
 """Minimum number of choices for each of these statements."""
 DRAWS: Final = 200
 """Maximum number of draws for each wanted choice, because few draws may satisfy the premises."""
+DRAWN_TESTS: Final = 16
+"""Number of comparisons of a choice for which the tests in a recurrence have other results."""
 MOST_WORK: Final = 200_000
 """Maximum number of terms computed for a side; a choice that needs more is skipped."""
 SOME: Final = 8
@@ -78,7 +80,10 @@ FLOAT: Final = "float64"
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A choice at which the sides of a rule differ; `first` is a differing element, if the shapes are equal."""
+    """A choice at which the sides of a rule differ; `first` is a differing element, if the shapes are equal.
+
+    `uninterpreted` is true if the sides were compared modulo a prime, and contain functions, extrema or tests.
+    """
 
     choice: str
     left: str
@@ -87,6 +92,7 @@ class Counterexample:
     first: tuple[tuple[int, ...], Any, Any] | None = field(default=None, repr=False)
     elements: Mapping[str, Any] = field(default_factory=dict, repr=False)
     types: ElementTypes = field(default_factory=dict, repr=False)
+    uninterpreted: bool = field(default=False, repr=False)
 
 
 Side: TypeAlias = tuple[tuple[int, ...], npt.NDArray[Any]]
@@ -324,7 +330,7 @@ def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
     verdict = Verdict(rule.name, exhaustive=size(spaces(rule.metavariables)) <= cases)
     for stated in rule.statements.values():
         for generic in generics(stated, cases, seed):
-            verdict.note(stated, compared(stated, generic, domain_of(stated)))
+            verdict.note(stated, compared(stated, generic))
             if verdict.counterexample is not None:
                 return verdict
     verdict.counterexample = found_spelled_out(rule, seed) or found_of_unlike_elements(rule, seed)
@@ -361,9 +367,19 @@ def has_recurrences(stated: RuleStatement) -> bool:
     return any(isinstance(at, Rec) for side in (stated.lhs, stated.rhs) for at in subterms(side))
 
 
-def domain_of(stated: RuleStatement) -> Scalars[Any]:
-    """Return the domain in which the sides of a statement are compared: numbers modulo a prime for recurrences."""
-    return Modular() if has_recurrences(stated) else Polynomials()
+def domains_of(stated: RuleStatement) -> Iterator[Modular | Polynomials]:
+    """Yield the domains in which the sides of a statement are compared: numbers modulo a prime for recurrences.
+
+    These are repeated with other results of tests, if there were any.
+    """
+    if not has_recurrences(stated):
+        yield Polynomials()
+        return
+    for draw in range(DRAWN_TESTS):
+        domain = Modular(draw)
+        yield domain
+        if not domain.tests:
+            return
 
 
 def is_low(stated: RuleStatement) -> bool:
@@ -376,7 +392,7 @@ def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
     random = Random(seed)
     for stated in filter(is_low, rule.statements.values()):
         for _ in range(SPELLED):
-            found = compared(stated, Spelled.drawn(stated, random), domain_of(stated))
+            found = compared(stated, Spelled.drawn(stated, random))
             if isinstance(found, Counterexample):
                 return found
     return None
@@ -393,7 +409,7 @@ def found_of_unlike_elements(rule: Rule, seed: int = 0) -> Counterexample | None
                 extents = ELEMENT_SHAPES[(variant + (other == name)) % len(ELEMENT_SHAPES)][: rank[kind.group]]
                 generic.own_shapes[other] = extents
                 choice.update((f"{other}.{kind.rank + at}", extent) for at, extent in enumerate(extents))
-            found = compared(stated, generic, domain_of(stated))
+            found = compared(stated, generic)
             if isinstance(found, Counterexample):
                 return found
     return None
@@ -425,13 +441,23 @@ def work(term: Expr) -> int:
     return total
 
 
-def compared(stated: RuleStatement, generic: Generic, scalars: Scalars[Any]) -> Counterexample | bool | None:
-    """Return True if the sides are equal in shape and values, a counterexample, or None if the choice is skipped."""
+def compared(
+    stated: RuleStatement, generic: Generic, scalars: Scalars[Any] | None = None
+) -> Counterexample | bool | None:
+    """Return True if the sides are equal in shape and values, a counterexample, or None if the choice is skipped.
+
+    They are compared in the given domain, or in those of the statement.
+    """
     made = instance(stated, generic)
     if made is None:
         return None
-    left, right = (meant(term, generic, scalars) for term in (made.lhs, made.rhs))
-    return counterexample(generic, left, right, operator.ne) or True
+    for domain in domains_of(stated) if scalars is None else (scalars,):
+        left, right = (meant(term, generic, domain) for term in (made.lhs, made.rhs))
+        found = counterexample(generic, left, right, operator.ne)
+        if found is not None:
+            uninterpreted = isinstance(domain, Modular) and domain.uninterpreted
+            return replace(found, uninterpreted=uninterpreted)
+    return True
 
 
 def meant(term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:

@@ -214,7 +214,7 @@ def _read(generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
     """Yield the elements that the sides read where they differ, named as in the symbolic check."""
     stated = generic.stated
     generic_arguments = exhaustion.Generic(stated, generic.choice, generic.types, variant)
-    symbolic = exhaustion.compared(stated, generic_arguments, exhaustion.domain_of(stated))
+    symbolic = exhaustion.compared(stated, generic_arguments)
     if isinstance(symbolic, exhaustion.Counterexample) and is_of_symbols(symbolic) and symbolic.first is not None:
         _, left, right = symbolic.first
         for name in sorted(set(_ELEMENTS.findall(f"{left} {right}"))):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from atl.checks.scope import Scope
 from atl.checks.wellformed import obligations
@@ -362,8 +362,10 @@ def _unary(op: UnaryOp, dtype: str | None, x: Poly) -> Poly:
             return values.ONE - values.truth(x)
         case "exp":
             return values.by_cases(values.exponential, x)
-        case _:
+        case "abs" | "sqrt" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round" | "invert":
             return values.by_cases(lambda at: at if at.zero and op in ZERO_AT_ZERO else _opaque(op, at), x)
+        case _:
+            assert_never(op)
 
 
 def _opaque(op: str, x: Poly) -> Poly:

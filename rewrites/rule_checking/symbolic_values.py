@@ -6,6 +6,7 @@ the two sides of a rule for all sizes at once (`rewrites.rule_checking.symbolic`
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +14,7 @@ from typing import Final, TypeAlias
 
 from atl.core.index import Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, equal, expressions, negation, substitute
-from atl.meaning.polynomials import compared_constants
+from atl.meaning.polynomials import compared, factors_of_exponential
 from atl.prove import Facts, Proved, prove
 
 
@@ -156,8 +157,6 @@ def atom(of: Atom) -> Poly:
 
 
 EXP: Final = "exp"
-MOST_FACTORS: Final = 16
-"""Maximum power of a factor in exp(x); a term of x with a larger coefficient is one factor."""
 
 
 def exponential(x: Poly) -> Poly:
@@ -166,9 +165,8 @@ def exponential(x: Poly) -> Poly:
     These laws, which hold over the real numbers, are assumed. exp(3*a - b/2) is exp(a)^3 * exp(-b/2).
     """
     made = ONE
-    for monomial, coefficient in x.terms:
-        power = abs(coefficient.numerator) if abs(coefficient.numerator) <= MOST_FACTORS else 1
-        factor = Operation(EXP, frozenset((poly({monomial: coefficient / power}),)))
+    for monomial, coefficient, power in factors_of_exponential(x.terms):
+        factor = Operation(EXP, frozenset((poly({monomial: coefficient}),)))
         made = made * poly({frozenset(((factor, power),)): Fraction(1)})
     return made
 
@@ -184,23 +182,15 @@ def is_test(part: Atom) -> bool:
 
 def less(x: Poly, y: Poly) -> Poly:
     """Return the test x < y. It is not that of y - x > 0, which differs where integers wrap."""
-    known = _compared(x, y, lambda a, b: a < b)
-    return atom(Operation("<", frozenset((x, atom(Operation("right", frozenset((y,)))))))) if known is None else known
+    known = compared(x, y, _number, operator.lt)
+    right = atom(Operation("right", frozenset((y,))))
+    return atom(Operation("<", frozenset((x, right)))) if known is None else constant(int(known))
 
 
 def equal_values(x: Poly, y: Poly) -> Poly:
     """Return the test x = y."""
-    known = _compared(x, y, lambda a, b: a == b)
-    return atom(Operation("=", frozenset((x, y)))) if known is None else known
-
-
-def _compared(x: Poly, y: Poly, holds: Callable[[Fraction, Fraction], bool]) -> Poly | None:
-    """Return the result of a comparison of equal values or of constants, or None if it is not known."""
-    if x == y:
-        return constant(int(holds(Fraction(0), Fraction(0))))
-    a, b = _number(x), _number(y)
-    known = None if a is None or b is None else compared_constants(a, b, holds)
-    return None if known is None else constant(int(known))
+    known = compared(x, y, _number, operator.eq)
+    return atom(Operation("=", frozenset((x, y)))) if known is None else constant(int(known))
 
 
 def truth(x: Poly) -> Poly:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from atl import concat, flatten, gen, guard, padl, padr, reduce, select, split, transpose, truncl, truncr, where
-from atl.core.operations import ZERO_AT_ZERO, ZERO_AT_ZEROS, BinaryOp, UnaryOp
+from atl.core.operations import (
+    NOT_ZERO_AT_ZERO,
+    NOT_ZERO_AT_ZEROS,
+    ZERO_AT_ZERO,
+    ZERO_AT_ZEROS,
+    BinaryOp,
+    UnaryOp,
+)
 from atl.core.terms import MONOIDS, Monoid
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import Body, Cond, Equation, Index, Matrix, Vector, equation, given, rule, rules
@@ -120,7 +127,7 @@ def unary_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
     return equation(unary(op, a)[k], unary(op, a[k]))
 
 
-@rules(named="{}_access", over=("le", "eq"), family="access", source="[R] get_bin_distr")
+@rules(named="{}_access", over=NOT_ZERO_AT_ZEROS, family="access", source="[R] get_bin_distr")
 def comparison_access(op: BinaryOp, a: Vector, b: Vector, k: Index) -> Equation:
     """An element of a comparison that holds for zeros is the comparison of the elements, within the tensor."""
     return equation(binary(op, a, b)[k], binary(op, a[k], b[k]), given(k >= 0, k < a.shape[0]))
@@ -132,7 +139,7 @@ def where_access(c: Vector, a: Vector, b: Vector, k: Index) -> Equation:
     return equation(where(c, a, b)[k], where(c[k], a[k], b[k]))
 
 
-@rules(named="{}_access", over=("exp", "log", "cos", "invert"), family="access", source="§3.2")
+@rules(named="{}_access", over=NOT_ZERO_AT_ZERO, family="access", source="§3.2")
 def function_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
     """An element of a function of a tensor is the function of the element, within the tensor."""
     return equation(unary(op, a)[k], unary(op, a[k]), given(k >= 0, k < a.shape[0]))

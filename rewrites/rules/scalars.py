@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from atl.core.operations import BinaryOp
+from atl.core.operations import COMMUTATIVE, BinaryOp
 from atl.core.terms import Monoid
 from rewrites.named_operators import binary, folded, literal, padding
 from rewrites.rule import Elem, Equation, Scalar, equation, rule, rules
 
 
-@rules(
-    named="{}_comm",
-    over=("add", "mul", "min", "max", "eq", "and", "or"),
-    family="scalars",
-    source="§3.3, bin commutative",
-)
+@rules(named="{}_comm", over=COMMUTATIVE, family="scalars", source="§3.3, bin commutative")
 def comm(op: BinaryOp, a: Elem, b: Elem) -> Equation:
     """a ∘ b = b ∘ a."""
     return equation(binary(op, a, b), binary(op, b, a))

@@ -12,12 +12,13 @@ from rewrites.tactics import (
     normal_form,
     recurrences,
     row_blocks,
+    scans,
     simplification,
     time_tiling,
     wavefronts,
 )
 from rewrites.tactics.nests import accumulation, interchange, loop_marks, tails, tiling
-from rewrites.tactics.reindexing import reordering, storing
+from rewrites.tactics.reindexing import gathering, reordering, storing
 from rewrites.tactics.storage import binding, borders, packing, staging
 from rewrites.tactics.tactic import Tactic
 
@@ -27,10 +28,12 @@ class Tactics:
 
     accumulate = accumulation.accumulate
     block_rows = row_blocks.block_rows
+    block_scan = scans.block_scan
     coalesce = gpu.coalesce
     factor_out = factoring.factor_out
     flatten_loops = loops.flatten_loops
     fuse = staging.fuse
+    gather = gathering.gather
     gpu_map = gpu.gpu_map
     hoist = staging.hoist
     induct = recurrences.induct

@@ -39,11 +39,14 @@ Factors: TypeAlias = Annotated[Any, "a tile size, or a list of them for each loo
 Count: TypeAlias = Annotated[Any, "a small positive number"]
 Number: TypeAlias = Annotated[int, "a position, counted from 0"]
 NewName: TypeAlias = Annotated[str, "a new name for a loop or a let"]
+SumNames: TypeAlias = Annotated[str | Sequence[str], "the name of a sum, or several"]
 Mark: TypeAlias = Annotated[str | LoopMark | LetMark | None, "a mark or its word"]
 Rows: TypeAlias = Annotated[Any, "a positive number of rows: a number, a size, an expression or a string"]
 Row: TypeAlias = Annotated[Callable[..., Any] | Function, "the row of a recurrence, a function of its index"]
 NextRow: TypeAlias = Annotated[Callable[..., Any], "the row of a recurrence, a function of its index and earlier rows"]
 FirstRows: TypeAlias = Annotated[Callable[..., Any] | None, "a first row of a recurrence, a function of its index"]
+Combination: TypeAlias = Annotated[Callable[..., Any], "an associative function of two states of a scan"]
+ScanElement: TypeAlias = Annotated[Callable[..., Any] | None, "an element of a scan, a function of its index"]
 OfLastRow: TypeAlias = Annotated[Callable[..., Any] | None, "a term, a function of the last row of a recurrence"]
 Layout: TypeAlias = Annotated[
     Arrangement | Reindexing | Callable[..., Arrangement], "a layout, or a function from a shape to a layout"

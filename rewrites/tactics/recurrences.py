@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from atl.checks.scope import outermost
-from atl.core.index import ONE, ZERO, Bound, Index, Leaf, bound, index, map_leaves
+from atl.core.index import ONE, ZERO, Bound, Index, Leaf, Size, atoms, bound, constant, index, map_leaves
+from atl.core.predicate import Predicate, at_most, equal, expressions
 from atl.core.substitution import free_positions, types_around
-from atl.core.terms import MONOIDS, Access, Expr, Gen, Let, Rec, Reduce, Type, rows_before
+from atl.core.terms import (
+    MONOIDS,
+    Access,
+    Binary,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Let,
+    Rec,
+    Reduce,
+    Select,
+    Type,
+    rows_before,
+)
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, brief
+from atl.prove import proves
 from atl.prove.prover import contradictory
 from atl.surface.operators import parameters
-from atl.text.printing import show_predicate
+from atl.text.printing import place_of, show_index, show_predicate
 from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, every, one
@@ -24,6 +40,7 @@ from rewrites.egraph.equality import replace_at
 from rewrites.errors import DoesNotApply, NotATheorem, NotFound
 from rewrites.induction import ROWS, Goal, arguments_for
 from rewrites.kernel import Theorem, reflexivity, symmetry, transitivity
+from rewrites.matching.match import function_of
 from rewrites.rule_arguments import Argument, Function, Parameter, abstracted, of_indices, substituted
 from rewrites.tactics import arg
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
@@ -40,7 +57,13 @@ ONE_TERM: Final = (
 """Rules for loops without iterations, for those of one iteration, and for the first rows of recurrences."""
 RESCALED: Final = ("sum_exp_rescale", "weighted_sum_exp_rescale")
 """Rules by which a step changes what was subtracted in earlier exponents."""
+NEUTRAL: Final = {"add": 0, "mul": 1}
+"""Literals that an operation ignores."""
 MOST_SWEEPS: Final = 20
+MOST_CASES: Final = 8
+"""Maximum number of conditions for which a proof distinguishes cases."""
+FIRST_ROWS: Final = (0, 1, 2)
+"""Numbers that a case may determine an index to be."""
 SECONDS: Final = 0.5
 """Time limit of the search for a proof that a term is the result of the last row."""
 
@@ -56,10 +79,11 @@ def induct(
 ) -> None:
     """Replace a recurrence by a formula for its rows, proved by induction: rec[lo <= p < n] y … → ⊞[p < n] f(p).
 
-    `rows` names the recurrence or its tensor, and `formula` is a function of an index. Two equations are proved. The
-    first rows are those of the formula (`base`), and the body makes row p of the formula from its p rows before
-    (`step`). The formula may contain other recurrences: their row p is computed from the rows before. Where the search
-    finds no proof, pass a theorem with the two sides that `s.induction_goals` returns.
+    `rows` names the recurrence or its tensor, and `formula` is a function of an index. A further parameter that has the
+    name of a loop or let around the recurrence is its index or tensor. Two equations are proved. The first rows are
+    those of the formula (`base`), and the body makes row p of the formula from its p rows before (`step`). The formula
+    may contain other recurrences: their row p is computed from the rows before. Where the search finds no proof, pass a
+    theorem with the two sides that `s.induction_goals` returns.
 
     Raises `NotFound` with the equation that was not proved, and with numbers if it is false.
 
@@ -75,7 +99,7 @@ def induct(
     cursor, arguments = recurrence_with(work, rows, formula)
     goals = kernel.induction_goals(work.theorem, cursor.path, arguments)
     proved = [
-        _proved(name, goal, work, passed=name) if given is None else _checked(name, goal, given)
+        proved(name, goal, work, passed=name) if given is None else _checked(name, goal, given)
         for name, goal, given in zip(("base", "step"), goals, (base, step), strict=True)
     ]
     assert isinstance(cursor.term, Rec)
@@ -120,12 +144,19 @@ def recur(
     check_name(name)
     cursor = one(work.goal, what)
     many, few = (_index_at(work, cursor, label, value) for label, value in (("rows", rows), ("first", first)))
-    of_row = _function_at(cursor, "formula", formula, of_indices(1))
+    if not work.can_prove(cursor.path, at_most(ONE, many)):
+        raise DoesNotApply(
+            f"a recurrence of {show_index(cursor.scope.index(many))} rows is not proved to have a last row",
+            place=place_of(work.goal, cursor.path),
+            required=show_predicate(cursor.scope.predicate(at_most(ONE, many))),
+            suggestions=("assume it: atl.sizes(…, min=1), or reschedule(…, given=[…])",),
+        )
+    of_row = function_at(cursor, "formula", formula, of_indices(1))
     last = substituted(of_row.body, (many - 1,), ())
     assert isinstance(last, Expr)
     path = cursor.path
     if result is not None:
-        of_last = _function_at(cursor, "result", result, (last.type,))
+        of_last = function_at(cursor, "result", result, (last.type,))
         assert isinstance(of_last.body, Expr)
         _show_as(work, path, substituted(of_last.body, (), (last,)))
         work.apply(work.rule("unfold_let"), path, {"x": last, "e": of_last}, reverse=True)
@@ -135,15 +166,15 @@ def recur(
         _show_as(work, path, last)
     work.apply(work.rule("get_gen"), path, {"lo": ZERO, "hi": many, "e": of_row, "k": many - 1}, reverse=True)
     path = (*path, 0)
-    of_start = of_row if start is None else _function_at(cursor, "start", start, of_indices(1))
+    of_start = of_row if start is None else function_at(cursor, "start", start, of_indices(1))
     assert isinstance(of_start.body, Expr)
     begin = Gen(ZERO, few, of_start.body, "p")
-    of_step = _function_at(cursor, "step", step, ("index", rows_before(begin.type, bound(0), 1)))
+    of_step = function_at(cursor, "step", step, ("index", rows_before(begin.type, bound(0), 1)))
     arguments: dict[str, Argument] = {"hi": many, "x": begin, "e": of_step, "f": of_row}
     base, following = kernel.induction_goals(work.theorem, path, arguments)
     proofs = (
-        _proved("base", base, work),
-        _proved("step", following, work, passed="lemma") if lemma is None else _checked("lemma", following, lemma),
+        proved("base", base, work),
+        proved("step", following, work, passed="lemma") if lemma is None else _checked("lemma", following, lemma),
     )
     work.induction(path, arguments, *proofs, reverse=True)
     work.rename(path, "p")
@@ -157,8 +188,17 @@ def _index_at(work: Derivation, cursor: Cursor, name: str, value: object) -> Ind
     return made
 
 
-def _function_at(cursor: Cursor, what: str, function: object, own: tuple[Parameter, ...]) -> Function:
-    """Return a user's function at a place. After its own parameters, it may name loops and lets around the place."""
+def function_at(
+    cursor: Cursor,
+    what: str,
+    function: object,
+    own: tuple[Parameter, ...],
+    convert: Callable[[Any], object] = lambda made: made,
+) -> Function:
+    """Return a user's function at a place. After its own parameters, it may name loops and lets around the place.
+
+    `convert` converts what the function returns.
+    """
     if isinstance(function, Function) and function.parameters == own:
         return function
     if not callable(function):
@@ -185,7 +225,7 @@ def _function_at(cursor: Cursor, what: str, function: object, own: tuple[Paramet
     at = {name: position for position, name in enumerate(around)}
 
     def call(*given: object) -> object:
-        return function(*given[len(outer) :], *(given[at[name]] for name in named))
+        return convert(function(*given[len(outer) :], *(given[at[name]] for name in named)))
 
     return Function(own, abstracted((*outer, *own), call).body)
 
@@ -203,7 +243,7 @@ def _show_as(work: Derivation, path: Path, wanted: Expr) -> None:
     goal = work.goal
     other = Derivation(reflexivity(replace(goal, body=replace_at(goal.body, path, wanted))), work.rules)
     for side in (work, other):
-        _simplify(side, path)
+        simplify_rows(side, path)
     if work.term(path) != other.term(path):
         try:
             prove_equal(work, other.goal, replace(LIMIT, seconds=SECONDS))
@@ -232,9 +272,7 @@ def recurrence_with(work: Derivation, rows: Target, formula: Callable[..., Any])
     """Return the place of a recurrence, and the arguments of an induction with this formula for its rows."""
     cursor = find_recurrence(work, rows)
     assert isinstance(cursor.term, Rec)
-    function = argument_of("formula", ROWS.metavariables["f"], formula)
-    assert isinstance(function, Function)
-    return cursor, arguments_for(cursor.term, function)
+    return cursor, arguments_for(cursor.term, function_at(cursor, "formula", formula, of_indices(1)))
 
 
 def find_recurrence(work: Derivation, rows: Target) -> Cursor:
@@ -256,7 +294,7 @@ def _checked(name: str, goal: Goal, given: Theorem) -> Theorem:
     return given
 
 
-def _proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = None) -> Theorem:
+def proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = None) -> Theorem:
     """Prove an equation. Raises `NotFound`; `passed` is the argument for a theorem that was proved by hand."""
     from rewrites.egraph.equality import LIMIT, prove_equal
 
@@ -271,13 +309,14 @@ def _proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = Non
         return left.theorem
     for side in (left, right):
         side.attempt("gen_empty", ())
-        _simplify(side)
+        simplify_rows(side)
     if left.goal.body != right.goal.body:
         _peel(right, goal.row if name == "step" else None)
         for side in (left, right):
-            _simplify(side)
+            simplify_rows(side)
             side.sweep(side.known([f"{monoid}_rebase" for monoid in MONOIDS]), where=partial(_is_shifted, side))
             side.sweep(side.known(RESCALED))
+    _split_cases(left, right)
     if left.goal.body != right.goal.body:
         before = left.checkpoint
         try:
@@ -293,6 +332,43 @@ def _proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = Non
     return transitivity(left.theorem, symmetry(right.theorem))
 
 
+def _split_cases(left: Derivation, right: Derivation) -> None:
+    """Distinguish whether a condition on sizes holds, until both sides are equal or no condition is left."""
+    cases: list[Path] = [()]
+    for _ in range(MOST_CASES):
+        different = [path for path in cases if left.term(path) != right.term(path)]
+        found = ((path, each) for path in different for side in (left, right) for each in _conditions(side, path))
+        path, condition = next(found, ((), None))
+        if condition is None:
+            return
+        for side in (left, right):
+            given: dict[str, Argument] = {"p": condition, "e": side.term(path)}
+            side.apply(side.rule("select_same"), path, given, reverse=True)
+            for branch in (0, 1):
+                insert_known(side, (*path, branch), condition)
+                simplify_rows(side, (*path, branch))
+        cases.remove(path)
+        cases += [(*path, 0), (*path, 1)]
+
+
+def insert_known(work: Derivation, path: Path, condition: Predicate) -> None:
+    """Replace the sizes in a condition by numbers, where the case at a path determines them."""
+    facts = work.cursor(path).scope.facts
+    for size in dict.fromkeys(atom for e in expressions(condition) for atom in atoms(e) if isinstance(atom, Size)):
+        value = next((value for value in FIRST_ROWS if proves(facts, equal(index(size), constant(value)))), None)
+        body = function_of(work.term(path), (index(size),))
+        if value is not None and index(size) != constant(value) and body != work.term(path):
+            given: dict[str, Argument] = {"a": index(size), "b": constant(value), "e": Function(of_indices(1), body)}
+            work.attempted(work.rule("equal_index"), path, given, reverse=False)
+
+
+def _conditions(work: Derivation, below: Path) -> Iterator[Predicate]:
+    """Yield the conditions of guards and selections that depend on sizes only."""
+    for cursor in work.cursors(below, top_down=True):
+        if isinstance(cursor.term, Guard | Select) and not any(e.loose for e in expressions(cursor.term.predicate)):
+            yield cursor.term.predicate
+
+
 def _rows_computed(left: Derivation, right: Derivation) -> bool:
     """Compute the rows of other recurrences that the right side reads, by one step; return whether there are any.
 
@@ -304,23 +380,37 @@ def _rows_computed(left: Derivation, right: Derivation) -> bool:
         return False
     right.sweep(["unfold_let"])
     for side in (left, right):
-        _simplify(side)
+        simplify_rows(side)
         for cursor in list(side.cursors()):
             if isinstance(cursor.term, Access) and isinstance(cursor.term.tensor, Rec):
                 side.attempt("rec_truncate", cursor.path, m=cursor.term.index + 1)
     return True
 
 
-def _simplify(work: Derivation, below: Path = ()) -> None:
+def simplify_rows(work: Derivation, below: Path = ()) -> None:
     """Compute elements of generations, and loops of one iteration. Then inline the innermost lets, and start again."""
     for _ in range(MOST_SWEEPS):
         before = work.taken
         reduce_accesses(work, below)
         work.sweep(work.known(ONE_TERM), below, where=lambda path: not _is_constant(work.term(path)))
         simplify_guards(work, below)
+        _drop_neutral(work, below)
         work.sweep(work.known(["unfold_let"]), below, where=lambda path: not _contains_let(work.term(path)))
         if work.taken == before:
             return
+
+
+def _drop_neutral(work: Derivation, below: Path) -> None:
+    """Drop literals 0 and padding that are added, and literals 1 that are multiplied."""
+
+    def is_first(path: Path) -> bool:
+        term = work.term(path)
+        assert isinstance(term, Binary)
+        return isinstance(term.left, Constant) and term.left.value == NEUTRAL[term.op]
+
+    for op in NEUTRAL:
+        work.sweep(work.known([f"{op}_comm"]), below, where=is_first)
+    work.sweep(work.known(["add_zero", "mul_one", "nothing_add", "add_nothing"]), below)
 
 
 def _is_shifted(work: Derivation, path: Path) -> bool:

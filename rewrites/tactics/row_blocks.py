@@ -104,8 +104,10 @@ class _Block:
     def separated(self) -> None:
         """Separate the sums over rows of earlier blocks, and compute each of them for the whole block."""
         work = self.work
-        for cursor in list(work.cursors(self.row)):
-            if isinstance(cursor.term, Reduce) and self._reads_rows_by_index(cursor):
+        folds = [cursor.path for cursor in work.cursors(self.row) if isinstance(cursor.term, Reduce)]
+        for fold in folds:
+            cursor = work.cursor(fold)  # folds inside have been split
+            if self._reads_rows_by_index(cursor):
                 self._split(cursor)
         work.sweep(["concat_access_left", "concat_access_right"], self.row)
         work.sweep(["flatten_access"], self.row)

@@ -102,7 +102,7 @@ def simplify_guards(work: Derivation, below: Path = ()) -> None:
 
 
 def _visit(work: Derivation, cursor: Cursor) -> None:
-    while isinstance(cursor.term, Guard | Select) and _decided(work, cursor):
+    while isinstance(cursor.term, Guard | Select) and decided(work, cursor):
         cursor = Cursor(work.goal, cursor.path, work.term(cursor.path), cursor.above)
     if isinstance(cursor.term, Guard) and _without_implied(work, cursor, pred.conjuncts(cursor.term.predicate)):
         cursor = Cursor(work.goal, cursor.path, work.term(cursor.path), cursor.above)
@@ -110,7 +110,7 @@ def _visit(work: Derivation, cursor: Cursor) -> None:
         _visit(work, cursor.child(position))
 
 
-def _decided(work: Derivation, cursor: Cursor) -> bool:
+def decided(work: Derivation, cursor: Cursor) -> bool:
     """Simplify a guard or a selection whose condition is known to be true or false."""
     assert isinstance(cursor.term, Guard | Select)
     kind = "guard" if isinstance(cursor.term, Guard) else "select"

@@ -24,7 +24,7 @@ from atl.core.traversal import Path, children
 from atl.errors import InvalidArgument, brief
 from atl.prove import Refuted, proves, simplify
 from atl.text.index_notation import Names
-from atl.text.printing import place_of, show_predicate, text_at
+from atl.text.printing import place_of, show_index, show_predicate, text_at
 from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import every
@@ -55,7 +55,8 @@ def time_tile(work: Derivation, state: arg.Recurrence, k: arg.Count, /, **widths
     reads is found in its text, in each dimension. If k does not divide the number of steps, the last steps are made
     one by one.
 
-    Raises `DoesNotApply` if the step reads at other distances, or earlier states, and `InvalidArgument`.
+    Raises `DoesNotApply` if the step reads at other distances, or earlier states, or if there are fewer than k steps,
+    and `InvalidArgument`.
 
     >>> s = reschedule(atl.parse(
     ...     "smooth (x : float32[n]) : float32[n] := (rec[1 <= p < 5] u from ⊞[_ < 1] x in "
@@ -160,6 +161,13 @@ class _Steps:
             raise InvalidArgument("no width of tiles", required="a width for the outermost loop of the step: i=64")
         sizes = {name: _positive(name, width, f"the width of tiles of {name}") for name, width in widths.items()}
         cursor = _last_state(work, state)
+        assert isinstance(cursor.term, Access)
+        if proves(cursor.scope.facts, less(cursor.term.index, constant(block))):
+            raise DoesNotApply(
+                f"the {show_index(cursor.scope.index(cursor.term.index))} steps are fewer than k={block}",
+                place=place_of(work.goal, cursor.path),
+                required="the steps of one block, or more",
+            )
         reduce_accesses(work, cursor.path)
         simplify_guards(work, cursor.path)  # as tiling does, which compares the recurrence with this one
         term = work.term(cursor.path)

@@ -89,8 +89,11 @@ class Comparison(Protocol):
     def judge_by(self, candidate: Any, seconds: float) -> Judgement:
         """Compare other results with this candidate's, more precisely, if it is right. Raises `ATLError` on failure."""
 
-    def run_start(self) -> float:
-        """Run the unscheduled program once, to compare other results with its result; return the milliseconds."""
+    def run_start(self, seconds: float) -> float | None:
+        """Run the unscheduled program once, to compare other results with its result; return the milliseconds.
+
+        None if it was stopped after these seconds.
+        """
 
     def is_start(self, candidate: Any) -> bool:
         """Return whether a candidate is the machine code of the unscheduled program."""

@@ -21,6 +21,7 @@ from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.kernel import Theorem
 from rewrites.session.tuning.measuring import (
+    CLEARLY,
     LOSING,
     RERUNS,
     ROUNDS,
@@ -35,7 +36,7 @@ from rewrites.session.tuning.measuring import (
     compared,
     interval,
 )
-from rewrites.session.tuning.space import Choices, Parameters, called, candidates, check_parameters, next_of
+from rewrites.session.tuning.space import Choices, Parameters, called, candidates, check_parameters, next_of, written
 from rewrites.session.tuning.table import Baseline, Measured, Table, table_of
 from rewrites.session.tuning.tuned import START, S, Scheduled, Stopped, Tried, Tuned
 
@@ -103,6 +104,8 @@ UNPROMISING: Final = 20.0
 """The start is not run if it is predicted to take so many times as long as the first candidate."""
 SHARE: Final = 4.0
 """The start is not run if it is predicted to take more than one in so many parts of the time that is left."""
+UNDERESTIMATED: Final = 2.0
+"""The start is stopped after so many times that time."""
 ABANDONED: Final = 10.0
 """A first run is stopped after so many times the time of the best."""
 LEAST_SECONDS: Final = 0.5
@@ -137,6 +140,8 @@ def autotune(
     and times. If it is predicted to take 20 times as long as the first candidate, it is not run. Then the reference is
     the first candidate, whose results are judged in float64, and compared with the start at small sizes.
 
+    A value True or False that makes the best clearly slower is not tried again with other values.
+
     The search ends after `budget` seconds, which include deriving, compiling and checking, or at an interrupt
     (ctrl-C). With two cores, the C compiler builds the next candidate while one is timed. Times are saved in a table,
     in `folder` or the comparison's own folder, by program, sizes, machine, compiler and flags. The next run begins with
@@ -151,7 +156,24 @@ def autotune(
     >>> [one.note or one.outcome for one in found.tried]
     ['measured', 'a tile of 0 iterations [ATL102]']
     """
-    untried = candidates(choices)
+    return autotune_among(
+        candidates(choices), schedule, choices, sizes, budget, measure=measure, start=start, folder=folder, watch=watch
+    )
+
+
+def autotune_among(
+    untried: list[dict[str, Any]],
+    schedule: Callable[..., S],
+    choices: Mapping[str, Sequence[Any]],
+    sizes: Mapping[str, int],
+    budget: float,
+    *,
+    measure: Measure | None = None,
+    start: Theorem | None = None,
+    folder: str | PathLike[str] | None = None,
+    watch: Callable[[Tried], object] | None = None,
+) -> Tuned[S]:
+    """Try these candidates, which are some of the choices, like `autotune`, which tries all of them."""
     if measure is None:
         from lowering import measure
     if not callable(schedule) or not callable(measure):
@@ -283,8 +305,10 @@ class _Tuner(Generic[S]):
                     rest = [each for each in untried if each != begun.parameters]
                     if rest and self.comparison.builds_ahead and self._has_time():
                         self.next = self._begun(self._next_of(rest, begun.parameters))
-                    self._record(self._tried(begun))
+                    tried = self._tried(begun)
+                    self._record(tried)
                     untried.remove(begun.parameters)
+                    self._drop_lost(tried, untried)
                     following = None
             except _OutOfTime:
                 stopped = "budget"
@@ -293,6 +317,23 @@ class _Tuner(Generic[S]):
             finally:
                 runs.stop()
         return self._result(stopped, untried)
+
+    def _drop_lost(self, tried: Tried, untried: list[dict[str, Any]]) -> None:
+        """Drop the candidates with a True or False that made the best so far clearly slower."""
+        if self.best is None or tried is self.best or not self._has_clearly_lost(tried):
+            return
+        best = self.best.parameters
+        changed = [name for name, value in tried.parameters.items() if written(value) != written(best[name])]
+        if len(changed) == 1 and isinstance(lost := tried.parameters[changed[0]], bool):
+            begun = None if self.next is None else self.next.parameters
+            untried[:] = [each for each in untried if each[changed[0]] is not lost or each == begun]
+
+    def _has_clearly_lost(self, tried: Tried) -> bool:
+        assert self.best is not None
+        assert self.best.speed is not None
+        if tried.outcome == "slow":
+            return True
+        return tried.speed is not None and tried.speed.times(CLEARLY / self.best.speed.middle).high < 1
 
     def _result(self, stopped: Stopped, untried: Sequence[Parameters]) -> Tuned[S]:
         baseline = self.table.baseline or Baseline(START, None)
@@ -506,23 +547,26 @@ class _Tuner(Generic[S]):
         Raises `ATLError` if that cannot be built: the start is never run without a prediction that it is fast enough.
         """
         predicted, left = self.comparison.predicted_ms, self.progress.seconds_left * 1e3
-        note = ""
         if predicted >= UNPROMISING * ms:
             note = f"predicted >= {UNPROMISING:.0f} times slower, not run"
         elif predicted > left / SHARE:
             note = f"predicted to take >= {predicted / 1e3:.1f} s, not run"
-        if note:
-            try:
-                judgement = self.comparison.judge_by(built, self._share())
-            except ATLError as error:
-                if self.progress.is_over:
-                    raise _OutOfTime from error
-                raise
-            self.is_judged = judgement.outcome == "right"
-            return Baseline(name, None, note), judgement
-        self.progress.show(f"running the {START} once")
-        ms, self.is_judged = self.comparison.run_start(), True
-        return Baseline(START, ms), None
+        else:
+            limit = left / SHARE * UNDERESTIMATED / 1e3
+            self.progress.show(f"running the {START} once")
+            start_ms = self.comparison.run_start(limit)
+            if start_ms is not None:
+                self.is_judged = True
+                return Baseline(START, start_ms), None
+            note = f"stopped after {limit:.1f} s"
+        try:
+            judgement = self.comparison.judge_by(built, self._share())
+        except ATLError as error:
+            if self.progress.is_over:
+                raise _OutOfTime from error
+            raise
+        self.is_judged = judgement.outcome == "right"
+        return Baseline(name, None, note), judgement
 
     def _record(self, tried: Tried) -> None:
         self.tried.append(tried)
