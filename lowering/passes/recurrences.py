@@ -218,8 +218,6 @@ class _Recurrence:
         p, begun = self.loop.variable, self.loop.low.constant
         if self.zeroed:
             return "a row has padding, which the row before may not have"
-        if begun is None or begun > 1:
-            return f"it begins with {begun} rows"
         region = _with_copies_if(FALSE, self.region, self.buffer, p)
         mine = self._accesses(region)
         for access in (access for access in mine if access.how == "read"):
@@ -227,6 +225,8 @@ class _Recurrence:
             if not proves(access.facts, at_most(last, _row_of(access))):
                 row = show_index(access.scope, _row_of(access))
                 return f"`{access.text}` reads row {row}"
+        if begun is None or begun > 1:
+            return f"it begins with {begun} rows"
         # The row before and row p as two buffers of the same shape, in one iteration of p.
         old, new = replace(self.buffer, uid=-1), replace(self.buffer, uid=-2)
         done: list[Access] = []

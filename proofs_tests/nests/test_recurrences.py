@@ -154,6 +154,12 @@ def test_all_rows_are_kept_of_a_result_or_after_several_first_rows() -> None:
     check(program)
 
 
+def test_reason_for_three_rows_is_the_read_of_the_oldest() -> None:
+    body = "(rec[2 <= p < n + 2] y from ⊞[_ < 2] ⊞[i < m] x[i] in ⊞[i < m] y[p - 1, i] + y[p - 2, i])[n + 1]"
+    found = row_storage(atl.parse(f"f (x : float32[m], n : size) : float32[m] :=\n  {body}"), "y")
+    assert (found.rows, found.reason) == (3, "`y[p, i] = y[p - 1, i] + y[p - 2, i]` reads row p - 2")
+
+
 def test_read_in_a_loop_after_the_store_needs_two_rows() -> None:
     def step(s: IndexExpr, u: Tensor) -> Tensor:
         return atl.concat(gen(1, lambda i: 2 * u[i]), gen(n - 1, lambda i: u[i + 1] + u[0]))
