@@ -71,31 +71,16 @@ class _Counter:
 
     def _added(self, e: terms.Expr, indices: Indices) -> int:
         """Return the number of additions that add a term to a tensor: a placed term is added where it is placed."""
-        match e:
-            case terms.Reshape(terms.Place(), operand):
-                return self._added(operand, indices)
-            case terms.Guard(_, body):
-                return self._added(body, indices)
-            case terms.Let(_, body) if self._is_scatter(body):
-                return self._added(body, indices)
-            case terms.Gen(low, high, body) if self._is_scatter(body):
-                first, last = self._value(low, indices), self._value(high, indices)
-                return max(0, last - first) * self._added(body, (*indices, first))
-            case terms.Reduce("sum") | terms.Binary("add") if self._is_scatter(e):
-                return 0  # its terms are added one by one, and counted there
-            case _:
-                return self._elements(e, indices)
-
-    def _is_scatter(self, e: terms.Expr) -> bool:
-        match e:
-            case terms.Reshape(terms.Place()):
-                return True
-            case terms.Guard(_, body) | terms.Let(_, body) | terms.Gen(body=body) | terms.Reduce("sum", body=body):
-                return self._is_scatter(body)
-            case terms.Binary("add", left, right):
-                return self._is_scatter(left) or self._is_scatter(right)
-            case _:
-                return False
+        if not _is_scatter(e):
+            return self._elements(e, indices)
+        if isinstance(e, terms.Reshape):
+            return self._added(e.operand, indices)
+        if isinstance(e, terms.Guard | terms.Let):
+            return self._added(e.body, indices)
+        if isinstance(e, terms.Gen):
+            low, high = self._value(e.low, indices), self._value(e.high, indices)
+            return max(0, high - low) * self._added(e.body, (*indices, low))
+        return 0  # a sum: its terms are added one by one, and counted there
 
     def _parts(self, e: terms.Expr, indices: Indices) -> float:
         return sum((self._part(e, child, indices) for child in children(e)), 0.0)
@@ -131,3 +116,14 @@ class _Counter:
                 found |= {k - child.indices for k in self._positions(child.expr) if k >= child.indices}
             self._bounds[e] = frozenset(found)
         return self._bounds[e]
+
+
+def _is_scatter(e: terms.Expr) -> bool:
+    """Return whether a term is placed, or a sum of placed terms."""
+    if isinstance(e, terms.Reshape):
+        return isinstance(e.op, terms.Place)
+    if isinstance(e, terms.Binary):
+        return e.op == "add" and (_is_scatter(e.left) or _is_scatter(e.right))
+    if isinstance(e, terms.Reduce):
+        return e.monoid == "sum" and _is_scatter(e.body)
+    return isinstance(e, terms.Guard | terms.Let | terms.Gen) and _is_scatter(e.body)

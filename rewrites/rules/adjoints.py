@@ -142,7 +142,7 @@ def adjoint_of_split(k: Index, y: Matrix, v: Vector) -> Equation:
 def adjoint_of_padl(k: Index, y: Vector, v: Vector) -> Equation:
     """A tensor with padding before it is paired with y without its first elements."""
     padded = reshaped_by("padl", k, v)
-    return equation(pairing(y, padded), pairing(gen(v.shape[0], lambda i: y[k + i]), v), given(k >= 0))
+    return equation(pairing(y, padded), pairing(gen(v.shape[0], lambda i: y[k + i]), v))
 
 
 @rule(family="adjoints", source="Fig. 4.3")
@@ -159,7 +159,6 @@ def adjoint_of_truncl(k: Index, y: Vector, v: Vector) -> Equation:
     return equation(
         pairing(y, kept),
         pairing(gen(v.shape[0], lambda i: guard(k <= i, y[i - k])), v),
-        given(k >= 0, k <= v.shape[0]),
     )
 
 
@@ -168,7 +167,7 @@ def adjoint_of_truncr(k: Index, y: Vector, v: Vector) -> Equation:
     """A tensor without its last elements is paired with y before as much padding."""
     n = v.shape[0]
     kept = reshaped_by("truncr", k, v)
-    return equation(pairing(y, kept), pairing(gen(n, lambda i: guard(i < n - k, y[i])), v), given(k >= 0, k <= n))
+    return equation(pairing(y, kept), pairing(gen(n, lambda i: guard(i < n - k, y[i])), v))
 
 
 @rule(family="adjoints", source="Fig. 7.3")
