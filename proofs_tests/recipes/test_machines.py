@@ -61,6 +61,12 @@ def test_sum_is_blocked_if_its_rows_exceed_a_share_of_the_cache(changed: dict[st
     assert re.findall(r"s\.tile\('\w+', (\d+)\)", made) == ([] if depth is None else [str(depth)])
 
 
+@pytest.mark.parametrize(("size", "l3", "tile"), [(1024, 32, "[16, 6]"), (2048, 32, "[24, 4]"), (2048, 128, "[16, 6]")])
+def test_tile_is_wide_if_the_rows_exceed_a_share_of_the_cache(size: int, l3: int, tile: str) -> None:
+    machine = replace(AVX2, l3=l3 * 1024 * KIB)
+    assert tile in calls(matmul.naive(), machine, sizes=dict.fromkeys("MKN", size))
+
+
 @pytest.mark.parametrize(("registers", "width"), [(4, 8), (6, 16), (16, 32)])
 def test_whole_array_is_reduced_in_free_registers(registers: int, width: int) -> None:
     program = atl.parse("dot (x : float32[n], y : float32[n]) : float32 := Σ[p < n] x[p] * y[p]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
 from atl.core import index as ix
@@ -315,7 +316,19 @@ def vector_widths(context: Context) -> list[int]:
     return [min(vectors, free) * context.machine.lanes(context.dtype) for vectors in (4, 8, 2)]
 
 
-@recipe(tile=lambda context: context.machine.register_tiles(context.dtype), depth=_depths)
+def tiles_of_sums(context: Context) -> list[tuple[int, int]]:
+    """Return tiles of sums that stay in registers, the preferred one first.
+
+    If a matrix of the two largest sizes is larger than a share of the last cache, that is the one with three vectors in
+    a row: the operand with the rows is read from there once for each column of tiles.
+    """
+    preferred, wide, *others = context.machine.register_tiles(context.dtype)
+    largest = sorted(context.sizes.values())[-2:]
+    is_large = len(largest) == 2 and prod(largest) * itemsize(context.dtype) > context.machine.resident
+    return [wide, preferred, *others] if is_large else [preferred, wide, *others]
+
+
+@recipe(tile=tiles_of_sums, depth=_depths)
 def tile_sums(s: Any, *, context: Context, tile: tuple[int, int], depth: int | None) -> None:
     """Compute sums of products in register tiles over packed operands: Σp a * b → let acc := Σp ⊞ii ⊞ji a * bp in …
 

@@ -15,7 +15,7 @@ from atl.core.program import Program
 from lowering.targets.machine import SPARE_REGISTERS, itemsize
 from rewrites.cursors.cursor import walk
 from rewrites.errors import DoesNotApply
-from rewrites.recipes.contractions import contractions
+from rewrites.recipes.contractions import contractions, tiles_of_sums
 from rewrites.recipes.declaration import Context, recipe, schedule_each
 from rewrites.recipes.preparation import unroll_all_taps
 from rewrites.recipes.structure import Loop, Nest, Read, as_read, loop_at, outer_nests, reads_below, target_of
@@ -212,7 +212,7 @@ def _is_read_once(producer: Producer) -> bool:
     )  # fmt: skip
 
 
-@recipe(tile=lambda context: context.machine.register_tiles(context.dtype))
+@recipe(tile=tiles_of_sums)
 def fuse_epilogues(s: Any, *, tile: tuple[int, int]) -> None:
     """Compute sums of products in tiles of the loop that reads them: let x := ⊞ Σ e in ⊞ f(x) → ⊞ let x := … in f(x).
 
