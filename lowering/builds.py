@@ -58,7 +58,7 @@ OPTIMISED: Final = (
 # With jump threading, gcc turns a loop that tests i + 1 < n into a loop that it cannot vectorise.
 # -fira-region=one would save a fifth of the compile time, but a stencil by rows then runs 1.26 times as long.
 OF_GCC: Final = ("-fno-thread-jumps",)
-# Where a target has vectors of 64 bytes, clang may prefer 32. It would then split register tiles, which are made for 64.
+# Where a target has vectors of 64 bytes, clang may prefer 32. It would then split register tiles made for 64.
 LONG_VECTORS: Final = ("-mprefer-vector-width=512",)
 FAST_MATH: Final = "-ffast-math"
 # If one of these reaches the link, gcc adds start-up code that flushes subnormals in the whole process.
