@@ -58,6 +58,8 @@ OPTIMISED: Final = (
 # With jump threading, gcc turns a loop that tests i + 1 < n into a loop that it cannot vectorise.
 # -fira-region=one would save a fifth of the compile time, but a stencil by rows then runs 1.26 times as long.
 OF_GCC: Final = ("-fno-thread-jumps",)
+# Where a target has vectors of 64 bytes, clang may prefer 32. It would then split register tiles made for 64.
+LONG_VECTORS: Final = ("-mprefer-vector-width=512",)
 FAST_MATH: Final = "-ffast-math"
 # If one of these reaches the link, gcc adds start-up code that flushes subnormals in the whole process.
 NEVER_AT_LINK: Final = frozenset({FAST_MATH, "-Ofast", "-funsafe-math-optimizations"})
@@ -375,7 +377,8 @@ def _build(plan: Plan, output: Path) -> None:
 
 
 def _optimised(compiler: Compiler) -> tuple[str, ...]:
-    return (*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), *compiler.native)
+    longer = LONG_VECTORS if compiler.kind == "clang" and compiler.vector_bytes == 64 else ()
+    return (*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), *longer, *compiler.native)
 
 
 def kernel_flags(compiler: Compiler, *, fast_math: bool) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from atl.core.dtypes import DTYPES, is_integer, range_of
 from atl.core.index import Array, Index, Size, Var, bound, constant, index, size, value_at, value_of
 from atl.core.predicate import FALSE, TRUE, Predicate, Zero
 from atl.core.program import Program
-from atl.core.terms import Binary, Expr, Gen, Guard, Input, Reduce, Type
+from atl.core.terms import Binary, Expr, Gen, Guard, Input, Rec, Reduce, Type
 from atl.core.traversal import Path as TermPath
 from atl.core.traversal import children, subterms
 from atl.errors import NotExact, TooLarge
@@ -236,6 +236,8 @@ def _elements(array: Array, shape: tuple[int, ...], choices: Choices) -> Any:
 def _work(term: Expr, sizes: Mapping[str, int]) -> int:
     """Estimate the number of evaluation steps. A bound index in an extent counts as a small number."""
     inner = 1 + sum(_work(child.expr, sizes) for child in children(term))
+    if isinstance(term, Rec):
+        return inner * max(1, _extent(term.high, sizes))
     return inner * max(1, _extent(term.high - term.low, sizes)) if isinstance(term, Gen | Reduce) else inner
 
 
