@@ -22,6 +22,7 @@ from rewrites.derivation import Derivation
 from rewrites.kernel import Theorem, symmetry
 from rewrites.named_operators import pairing
 from rewrites.session.session import Session, reschedule
+from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
 SCATTERS: Final = ["place_of_add", "gen_scatter"]
@@ -91,8 +92,12 @@ def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
 
 
 def _name_operands(work: Derivation, program: Program, wrt: Sequence[str], cotangent: Array) -> None:
-    """Continue from the pairing with the tangent of a program to that of an equal program with named operands."""
+    """Continue from the pairing with the tangent of a program to that of an equal program with named operands.
+
+    Elements of whole tensors, as in Σi (x + y)[i], are computed one by one first. Else each would add to a whole tensor.
+    """
     named = reschedule(program.whole).begin()
+    reduce_accesses(named)
     naming = Naming(named, wrt)
     naming.visit((), ())
     if not named.taken:
@@ -100,6 +105,9 @@ def _name_operands(work: Derivation, program: Program, wrt: Sequence[str], cotan
     other = reschedule(paired_with(tangent(named.goal, *wrt), cotangent)).begin()
     before = work.checkpoint
     start = other.theorem
+    rank = program.body.type.rank
+    for each in (work, other):
+        reduce_accesses(each, (*(0,) * rank, 1, *(0,) * rank))
     if unify(work, other, (naming.name, f"d{naming.name}")):
         for step in symmetry(other.theorem).steps:
             work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)

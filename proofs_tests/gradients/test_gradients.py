@@ -51,11 +51,16 @@ def program(name: str, inputs: list[atl.Tensor], body: atl.Tensor) -> Program:
     return atl.program(name, inputs, body)
 
 
+def mean_square() -> atl.Tensor:
+    return ((X - V) ** 2).mean()
+
+
 PRODUCT = program("product", [A, B], A @ B)
 NAMED = {
     "product": (PRODUCT, ("A", "B"), 2.05),
     "softmax": (program("softmax", [X], softmax()), ("x",), 4.0),
     "layer_norm": (program("layer_norm", [X], layer_norm()), ("x",), 4.0),
+    "whole_tensors": (program("mean_square", [X, V], mean_square()), ("x", "v"), 4.0),
     "network": (program("network", [A, W, V, C], network()), ("A", "w", "v", "C"), 4.0),
 }
 

@@ -102,6 +102,11 @@ def test_all_transposes_are_tiled() -> None:
     np.testing.assert_array_equal(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays))
 
 
+def test_a_read_along_a_diagonal_is_not_a_transposition() -> None:
+    text = "f (w : float32[n, n]) : float32[n, n] := ⊞[i < n] ⊞[j < n] [i + j < n] · w[i + j, i]"
+    assert not reschedule(atl.parse(text)).optimize(machine=AVX2, recipes=[movement.transpose_in_tiles]).steps
+
+
 def test_transposed_let_with_sums_is_not_computed_in_tiles() -> None:
     text = (
         "f (a : float32[n, m, k]) : float32[m, n] := "

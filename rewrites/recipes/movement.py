@@ -78,7 +78,7 @@ def _transposes(program: Program) -> Iterator[Transposed]:
             for read in reads_below(nest.cursor)
             if read.name not in costly and read.factor(loops[-1]) == 0 and read.depends_on(loops[-1])
             for k in range(len(loops) - 2, -1, -1)
-            if read.factor(loops[k]) == 1
+            if read.factor(loops[k]) == 1 and not read.depends_on(loops[k], before=-1)
         ]
         if reads:
             read, outer = reads[0]

@@ -49,9 +49,9 @@ class Read:
         factor = ix.factor_of(self.indices[dimension], loop.variable)
         return None if factor is None else factor.constant
 
-    def depends_on(self, loop: Loop) -> bool:
-        """Return whether the element depends on a loop."""
-        return any(loop.variable in ix.atoms(index) for index in self.indices)
+    def depends_on(self, loop: Loop, before: int | None = None) -> bool:
+        """Return whether the element depends on a loop, by an index in one of the dimensions before a given one."""
+        return any(loop.variable in ix.atoms(index) for index in self.indices[:before])
 
 
 def loop_at(cursor: Cursor) -> Loop:
