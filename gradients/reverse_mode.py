@@ -19,9 +19,10 @@ from gradients.naming import Naming, unify
 from gradients.tangents import directions_of, fresh_name, tangent
 from gradients.transposition import Transposition, is_addition, operands_of
 from rewrites.derivation import Derivation
+from rewrites.errors import NotATheorem
 from rewrites.kernel import Theorem, symmetry
 from rewrites.named_operators import pairing
-from rewrites.session.session import Session, reschedule
+from rewrites.session.session import reschedule
 from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
@@ -43,10 +44,17 @@ class Gradient:
     theorem: Theorem
     wrt: tuple[str, ...]
 
-    @property
-    def session(self) -> Session:
-        """A session that starts from the gradient program."""
-        return reschedule(self.program)
+    def __post_init__(self) -> None:
+        """Check that the program computes the gradients of the theorem."""
+        *_, cotangent = inputs = self.theorem.rhs.inputs
+        directions = inputs[-1 - len(self.wrt) : -1]
+        if (*self.program.inputs, *directions) != (*inputs[: -1 - len(self.wrt)], cotangent, *directions) or (
+            _paired_back(self.program, self.theorem.rhs.body, directions) != self.theorem.rhs.body
+        ):
+            raise NotATheorem(
+                f"{self.program.name} is not the gradient of its theorem",
+                required="Σ gradient · direction, with the results of the program, is the right side of the theorem",
+            )
 
     def __repr__(self) -> str:
         return f"{self.program}"
@@ -94,7 +102,8 @@ def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
 def _name_operands(work: Derivation, program: Program, wrt: Sequence[str], cotangent: Array) -> None:
     """Continue from the pairing with the tangent of a program to that of an equal program with named operands.
 
-    Elements of whole tensors, as in Σi (x + y)[i], are computed one by one first. Else each would add to a whole tensor.
+    Elements of whole tensors, as in Σi (x + y)[i], are computed one by one first. Else each would add to a whole
+    tensor.
     """
     named = reschedule(program.whole).begin()
     reduce_accesses(named)
@@ -165,6 +174,21 @@ def paired_with(along: Program, cotangent: Array) -> Program:
 
 def _gradient_program(program: Program, collected: Expr, directions: Sequence[Array], cotangent: Array) -> Program:
     """Return the first operands of the pairings of a collected term, in the order of the directions."""
+    lets, found = _pairings(collected)
+    each = [found.get(array.name, terms.Padding(terms.Input(array).type)) for array in directions]
+    if len(each) == 1:
+        body, several = each[0], tuple[Result, ...]()
+    else:
+        made = results(**{array.name: Tensor(e) for array, e in zip(directions, each, strict=True)})
+        body, several = made.tensor.node, made.each
+    if isinstance(body, terms.Local) and body.position == 0:
+        body = lets.pop().value
+    inputs = (*program.inputs, cotangent)
+    return make_program(f"{program.name}_gradient", inputs, _around(lets, body), program.assumptions, several)
+
+
+def _pairings(collected: Expr) -> tuple[list[terms.Let], dict[str, Expr]]:
+    """Return the lets of a collected term, and the first operand of the pairing with each direction, last one first."""
     lets: list[terms.Let] = []
     while isinstance(collected, terms.Let):
         lets.append(collected)
@@ -174,18 +198,72 @@ def _gradient_program(program: Program, collected: Expr, directions: Sequence[Ar
         last = collected.right if is_addition(collected) else collected
         y, v, _ = operands_of(last)
         assert isinstance(v, terms.Input)
+        if v.array.name in found:
+            raise NotATheorem(
+                f"two pairings with the direction {v.array.name}", required="one pairing with each direction"
+            )
         found[v.array.name] = y
         if not is_addition(collected):
             break
         collected = collected.left
-    each = [found.get(array.name, terms.Padding(terms.Input(array).type)) for array in directions]
-    if len(each) == 1:
-        body, several = each[0], tuple[Result, ...]()
-    else:
-        made = results(**{array.name: Tensor(e) for array, e in zip(directions, each, strict=True)})
-        body, several = made.tensor.node, made.each
-    if isinstance(body, terms.Local) and body.position == 0:
-        body = lets.pop().value
+    return lets, found
+
+
+def _paired_back(made: Program, collected: Expr, directions: Sequence[Array]) -> Expr | None:
+    """Return the sum of the pairings of a program's results with directions, with the lets and order of `collected`.
+
+    Return None if the program has other results, or if the result for a direction without a pairing is not zero.
+    """
+    lets, found = _pairings(collected)
+    own: list[terms.Let] = []
+    body = made.body
+    is_value = len(directions) == 1 and any(isinstance(y, terms.Local) and y.position == 0 for y in found.values())
+    for _ in lets[is_value:]:
+        if not isinstance(body, terms.Let):
+            return None
+        own.append(body)
+        body = body.body
+    if is_value:
+        own.append(terms.Let(body, terms.Local(0, body.type)))
+        body = own[-1].body
+    each = _results_of(made, body, directions)
+    if each is None or any(not isinstance(each[name], terms.Padding) for name in each.keys() - found.keys()):
+        return None
+    inputs = {array.name: terms.Input(array) for array in directions}
+    total: Expr = terms.Padding(collected.type)
+    for name in reversed(found):
+        pair = pairing(Tensor(each[name]), Tensor(inputs[name])).node
+        total = pair if isinstance(total, terms.Padding) else terms.Binary("add", total, pair)
+    return _around(own, total)
+
+
+def _results_of(made: Program, body: Expr, directions: Sequence[Array]) -> dict[str, Expr] | None:
+    """Return the results in the body of a program below its lets, or None if they are not those of these directions."""
+    if len(directions) == 1:
+        return {directions[0].name: body}
+    if [result.name for result in made.results] != [array.name for array in directions]:
+        return None
+    each: dict[str, Expr] = {}
+    for array in reversed(directions):
+        row = body
+        if array is not directions[0]:
+            if not isinstance(body, terms.Concat):
+                return None
+            body, row = body.left, body.right
+        for _ in array.shape[1:]:
+            if not isinstance(row, terms.Reshape):
+                return None
+            row = row.operand
+        if not array.shape:
+            if not isinstance(row, terms.Gen):
+                return None
+            row = row.body
+        each[array.name] = row
+    return each
+
+
+def _around(lets: Sequence[terms.Let], body: Expr) -> Expr:
+    """Return the lets around another body."""
     for let in reversed(lets):
         body = terms.Let(let.value, body, let.name, let.mark)
-    return make_program(f"{program.name}_gradient", (*program.inputs, cotangent), body, program.assumptions, several)
+    return body

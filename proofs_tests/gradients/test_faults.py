@@ -1,4 +1,8 @@
-"""Faults planted in tangents are found: each changes a derivative of one of a few small programs."""
+"""Faults planted in tangents and gradients are found.
+
+A fault in a tangent changes a derivative of one of a few small programs. A gradient program that does not compute the
+gradient of its theorem is refused.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,12 @@ import pytest
 import atl
 from atl.core import operations, terms
 from atl.core.operations import UnaryOp
-from gradients import tangents
+from atl.surface.results import Results, results
+from gradients import reverse_mode, tangents
 from proofs_tests.gradients.duals import duals, values
+from rewrites.errors import NotATheorem
+from rewrites.kernel import reflexivity
+from rewrites.named_operators import pairing
 
 N: Final = atl.sizes("n")
 X: Final = atl.tensor("x", N, dtype="float64")
@@ -130,3 +138,35 @@ def test_missing_case_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_wrong_helper_is_found(name: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tangents, name, wrong)
     assert differs()
+
+
+# -- programs of gradients --------------------------------------------------------------------------------------------
+
+Y: Final = atl.tensor("y", N, dtype="float64")
+PRODUCT: Final = atl.program("product", [X, Y], atl.gen(N, lambda i: X[i] * Y[i]))
+
+
+def test_swapped_results_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def swapped(**named: atl.Tensor) -> Results:
+        return results(**dict(zip(named, reversed(named.values()), strict=True)))
+
+    monkeypatch.setattr(reverse_mode, "results", swapped)
+    with pytest.raises(NotATheorem, match="product_gradient is not the gradient of its theorem"):
+        atl.gradient(PRODUCT, ["x", "y"])
+
+
+def test_second_pairing_with_a_direction_is_found() -> None:
+    dx, dout = atl.tensor("dx", N, dtype="float64"), atl.tensor("dout", N, dtype="float64")
+    twice = reflexivity(atl.program("twice", [X, dx, dout], pairing(dout, dx) + pairing(dout, dx)))
+    with pytest.raises(NotATheorem, match="two pairings with the direction dx"):
+        reverse_mode.Gradient(atl.program("once", [X, dout], dout), twice, ("x",))
+
+
+@pytest.mark.parametrize("wrt", [["x"], ["x", "y"]])
+def test_other_program_is_found(wrt: list[str]) -> None:
+    made = atl.gradient(PRODUCT, wrt)
+    other = atl.program("other", [X, Y], atl.gen(N, lambda i: X[i] * Y[i] * Y[i]))
+    with pytest.raises(NotATheorem, match="is not the gradient of its theorem"):
+        replace(made, program=atl.gradient(other, wrt).program)
+    with pytest.raises(NotATheorem, match="is not the gradient of its theorem"):
+        replace(made, program=PRODUCT)
