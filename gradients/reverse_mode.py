@@ -198,11 +198,10 @@ def _pairings(collected: Expr) -> tuple[list[terms.Let], dict[str, Expr]]:
         last = collected.right if is_addition(collected) else collected
         y, v, _ = operands_of(last)
         assert isinstance(v, terms.Input)
-        if v.array.name in found:
-            raise NotATheorem(
-                f"two pairings with the direction {v.array.name}", required="one pairing with each direction"
-            )
-        found[v.array.name] = y
+        name = v.array.name
+        if name in found:
+            raise NotATheorem(f"two pairings with the direction {name}", required="one pairing with each direction")
+        found[name] = y
         if not is_addition(collected):
             break
         collected = collected.left
@@ -249,7 +248,7 @@ def _results_of(made: Program, body: Expr, directions: Sequence[Array]) -> dict[
         if array is not directions[0]:
             if not isinstance(body, terms.Concat):
                 return None
-            body, row = body.left, body.right
+            row, body = body.right, body.left
         for _ in array.shape[1:]:
             if not isinstance(row, terms.Reshape):
                 return None
