@@ -63,7 +63,8 @@ class Naming:
         for position in self._read_again(e, known):
             side = "" if isinstance(e, terms.Unary) else ("_left", "_right")[position]
             while isinstance(work.term((*path, position)), terms.Let):
-                work.rewrite(f"ll_{_word(e)}{side}", path)
+                if not work.attempt(f"ll_{_word(e)}{side}", path):
+                    return
                 path, known = self._inside(path, known)
             if not is_read(work.term((*path, position))):
                 bind(work, path, (position,), self.name)
@@ -97,7 +98,9 @@ class Naming:
             if not work.attempt("ll_gen", loops):
                 work.rollback(before)
                 return False
-        work.rewrite("let_let", path)
+        if not work.attempt("let_let", path):
+            work.rollback(before)
+            return False
         return True
 
     def _is_costly(self, path: Path) -> bool:

@@ -53,19 +53,19 @@ class Transposition:
                 case _ if any(isinstance(each, terms.Reduce) for each in subterms(y)):
                     path, known = self._bind(path, known, rank)
                 case terms.Padding():
-                    work.rewrite("adjoint_of_padding", path)
+                    self._adjoint("padding", path)
                     return
                 case terms.Unary("neg") | terms.Binary("mul" | "div") | terms.Reshape():
-                    name = v.op.form.word if isinstance(v, terms.Reshape) else v.op
-                    work.rewrite(f"adjoint_of_{name}", path)
+                    self._adjoint(v.op.form.word if isinstance(v, terms.Reshape) else v.op, path)
                 case terms.Access():
-                    if not work.attempt("adjoint_of_access", path):
-                        work.rewrite("access_guard", (*path, *(0,) * rank, 1, *(0,) * rank))
+                    inside = (*path, *(0,) * rank, 1, *(0,) * rank)
+                    if not work.attempt("adjoint_of_access", path) and not work.attempt("access_guard", inside):
+                        raise no_step("access")
                 case terms.Let(value):
                     self._push_let(path, known, is_tangent=self._reads_tangent(value, known))
                     return
                 case terms.Gen():
-                    work.rewrite("adjoint_of_gen", path)
+                    self._adjoint("gen", path)
                     self._push_below(path, known)
                     return
                 case terms.Reduce() | terms.Guard() | terms.Select() | terms.Where() | terms.Concat() | terms.Binary():
@@ -91,13 +91,18 @@ class Transposition:
                 case _:
                     assert_never(v)
 
+    def _adjoint(self, word: str, path: Path) -> None:
+        """Rewrite the pairing at a path by the rule for the constructor of this name."""
+        if not self._work.attempt(f"adjoint_of_{word}", path):
+            raise no_step(word)
+
     def _bind(self, path: Path, known: Known, rank: int) -> tuple[Path, Known]:
         """Bind the first operand of the pairing at a path. Return the place of the pairing."""
         bind(self._work, path, (*(0,) * rank, 0, *(0,) * rank), COTANGENT)
         return (*path, 1), (*known, False)
 
     def _push_parts(self, path: Path, known: Known, v: Expr) -> None:
-        self._work.rewrite(f"adjoint_of_{_word(v)}", path)
+        self._adjoint(_word(v), path)
         if isinstance(v, terms.Reduce | terms.Guard):
             self._push_below(path, known)
             return
@@ -116,7 +121,7 @@ class Transposition:
 
     def _push_let(self, path: Path, known: Known, *, is_tangent: bool) -> None:
         work = self._work
-        work.rewrite("adjoint_of_let", path)
+        self._adjoint("let", path)
         self.push((*path, 1), (*known, is_tangent))
         if not is_tangent:
             return
@@ -192,8 +197,10 @@ class Transposition:
         """Move a let out of a sum or a guard; return whether it could be moved."""
         work = self._work
         if word == "guard":
-            work.rewrite("ll_guard", path)
-            return work.attempt("let_guard", path)
+            moved = work.attempt("ll_guard", path)
+            if moved:
+                work.attempt("let_guard", path)
+            return moved
         return work.attempt("ll_sum_indep", path) or work.attempt("ll_sum", path)
 
     def _duplicate_lets(self, path: Path) -> None:
@@ -245,6 +252,15 @@ def too_many_dimensions(rank: int) -> DoesNotApply:
         f"the gradient needs a tensor of {rank} dimensions, inside of loops or placements",
         required=f"at most {MAX_ELEMENT_RANK} dimensions",
         suggestions=("join two dimensions: atl.flatten(…)",),
+    )
+
+
+def no_step(word: str) -> DoesNotApply:
+    """Return the error for a tangent to which the rule for its constructor does not apply."""
+    return DoesNotApply(
+        f"no gradient is found: the premises of the rule for `{word}` are not proved where the program uses it",
+        required="each access inside of its tensor, without the conditions around the term",
+        suggestions=("leave inputs out of wrt=, or put atl.stop(…) around the term",),
     )
 
 

@@ -15,6 +15,7 @@ from lowering.timing.operations import operations
 from proofs_tests.gradients.duals import values
 from proofs_tests.gradients.fuzz import Discarded, differences
 from proofs_tests.programs.generate import Case, case_by_seed
+from rewrites.derivation import Derivation
 
 N, M, K = atl.sizes("n m k")
 F: Any = {"dtype": "float64"}
@@ -49,6 +50,16 @@ def network() -> atl.Tensor:
 
 def program(name: str, inputs: list[atl.Tensor], body: atl.Tensor) -> Program:
     return atl.program(name, inputs, body)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Make a rule apply nowhere."""
+    attempted: Any = Derivation.attempted
+    monkeypatch.setattr(
+        Derivation,
+        "attempted",
+        lambda work, rule, *given, **options: rule.name != name and attempted(work, rule, *given, **options),
+    )
 
 
 def mean_square() -> atl.Tensor:
@@ -120,6 +131,15 @@ def test_second_gradient_agrees_with_dual_numbers() -> None:
     assert moves
 
 
+def test_lets_that_cannot_leave_a_guard_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    element = X[4] * V[4]
+    guarded = program("guarded", [X, V], atl.guard(N >= 5, element / (atl.exp(X[3]) * V[2]) * atl.tanh(element)))
+    refuse(monkeypatch, "ll_guard")
+    found, _, _, moves = differences(guarded, SIZES, arrays_of(guarded), np.random.default_rng(1))
+    assert not found
+    assert moves
+
+
 # -- ties -------------------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +207,12 @@ def test_wrong_inputs_are_refused(wrt: Any, error: type[Exception], message: str
     p = atl.tensor("p", N, dtype="int64")
     with pytest.raises(error, match=message):
         atl.gradient(program("scaled", [X, p], X * atl.cast("float64", p)), wrt)
+
+
+def test_rule_that_does_not_apply_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, "adjoint_of_transpose")
+    with pytest.raises(atl.DoesNotApply, match="the premises of the rule for `transpose` are not proved"):
+        atl.gradient(program("transposed", [A], atl.transpose(A)), ["A"])
 
 
 # -- random programs --------------------------------------------------------------------------------------------------
