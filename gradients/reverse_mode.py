@@ -12,11 +12,10 @@ from atl.core.index import Array
 from atl.core.program import Program, Result, checked_program
 from atl.core.terms import Expr
 from atl.core.traversal import Path
-from atl.errors import InvalidArgument, brief
 from atl.surface.results import results
 from atl.surface.values import Tensor
 from gradients.naming import Naming, unify
-from gradients.tangents import directions_of, fresh_name, tangent
+from gradients.tangents import directions_of, fresh_name, names_of, tangent
 from gradients.transposition import Transposition, is_addition, operands_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NotATheorem
@@ -60,14 +59,19 @@ class Gradient:
         return f"{self.program}"
 
 
-def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
-    """Derive the gradient of a program with respect to some of its inputs.
+def gradient(program: Program, wrt: str | Sequence[str]) -> Gradient:
+    """Derive the gradient of a program with respect to some of its inputs: a name, or a list of names.
 
-    The gradient program takes the inputs of `program` and the cotangent of its result, `dout`. For one input it returns
-    one tensor of the input's shape, for several inputs one result for each, named after the direction: dx for x.
+    The gradient program takes the inputs of `program` and the cotangent of its result, `dout`. If the program has
+    several results, `dout` has one dimension: the elements of all results, one result after the other. For one input
+    the gradient program returns one tensor of the input's shape, for several inputs one result for each, named after
+    the direction: dx for x.
 
     The gradient is the end of a derivation by rules of the catalogue (family "adjoints"), which starts from the pairing
-    of the cotangent with the tangent: Σ dout · tangent = Σ gradient · dx. Raises the errors of `tangent`.
+    of the cotangent with the tangent: Σ dout · tangent = Σ gradient · dx.
+
+    Raises the errors of `tangent`. Raises `DoesNotApply` also for a conversion between floating-point types, for a
+    tensor of more than four dimensions, and where a rule cannot be proved to apply.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -84,11 +88,9 @@ def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
     dot_tangent_paired = dot_tangent_paired, by ... steps
     """
     checked_program(program)
-    if isinstance(wrt, str) or not isinstance(wrt, Sequence):
-        raise InvalidArgument(f"wrt={brief(wrt)}", required='a list of names of inputs: wrt=["x"]')
-    wrt = tuple(wrt)
+    wrt = names_of(wrt)
     directions = directions_of(program, wrt)
-    along = tangent(program, *wrt)
+    along = tangent(program, wrt)
     cotangent = Array(fresh_name(along, "dout"), program.shape, program.dtype)
     work = reschedule(paired_with(along, cotangent)).begin()
     _name_operands(work, program, wrt, cotangent)
@@ -99,7 +101,7 @@ def gradient(program: Program, wrt: Sequence[str]) -> Gradient:
     return Gradient(made, work.theorem, wrt)
 
 
-def _name_operands(work: Derivation, program: Program, wrt: Sequence[str], cotangent: Array) -> None:
+def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cotangent: Array) -> None:
     """Continue from the pairing with the tangent of a program to that of an equal program with named operands.
 
     Elements of whole tensors, as in Σi (x + y)[i], are computed one by one first. Else each would add to a whole
@@ -111,7 +113,7 @@ def _name_operands(work: Derivation, program: Program, wrt: Sequence[str], cotan
     naming.visit((), ())
     if not named.taken:
         return
-    other = reschedule(paired_with(tangent(named.goal, *wrt), cotangent)).begin()
+    other = reschedule(paired_with(tangent(named.goal, wrt), cotangent)).begin()
     before = work.checkpoint
     start = other.theorem
     rank = program.body.type.rank

@@ -1,7 +1,8 @@
 """The tangent of a program: the derivative of its result along directions of its inputs, one match over the terms.
 
-This module defines what a derivative is. It is the only module of the package that is trusted: gradients are derived
-from tangents by steps of the kernel.
+This module defines what a derivative is. It is the only module of the package that is trusted, with what it uses: the
+derivatives of functions in `OPERATIONS`, and `numpy_forms.sign`. Gradients are derived from tangents by steps of the
+kernel.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from atl.surface.values import Tensor
 from rewrites.errors import DoesNotApply
 
 
-def tangent(program: Program, *wrt: str) -> Program:
+def tangent(program: Program, wrt: str | Sequence[str]) -> Program:
     """Return the derivative of a program's result along a direction for each input in `wrt`.
 
-    The program takes the inputs of `program`, then the directions: dx for an input x. It is linear in the directions.
-    At ties and corners it chooses like PyTorch: `abs` has slope 0 at 0, `maximum` and `minimum` share equally between
-    equal operands, and so does a maximum over a range. `atl.stop(e)` has tangent zero. Tests of `where` and integers
-    have no tangent.
+    `wrt` is a name or a list of names. The program takes the inputs of `program`, then the directions: dx for an input
+    x. It is linear in the directions. At ties and corners it chooses like PyTorch: `abs` has slope 0 at 0, `maximum`
+    and `minimum` share equally between equal operands, and so does a maximum over a range. `atl.stop(e)` has tangent
+    zero. Tests of `where` and integers have no tangent.
 
-    Raises `InvalidArgument` for unknown inputs, `DtypeError` for inputs that are not floating-point, and `DoesNotApply`
-    for recurrences that depend on the inputs.
+    Raises `InvalidArgument` for unknown inputs, `DtypeError` for inputs that are not floating-point or have different
+    element types, and `DoesNotApply` for recurrences that depend on the inputs.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -51,6 +52,7 @@ def tangent(program: Program, *wrt: str) -> Program:
       Σ[i < n] dx[i] * x[i] + dx[i] * x[i]
     """
     checked_program(program)
+    wrt = names_of(wrt)
     directions = directions_of(program, wrt)
     body = _Tangent(dict(zip(wrt, directions, strict=True))).of(program.whole.body)
     return make_program(
@@ -62,20 +64,32 @@ def tangent(program: Program, *wrt: str) -> Program:
     )
 
 
-def directions_of(program: Program, wrt: Sequence[str]) -> tuple[Array, ...]:
+def names_of(wrt: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of one or more different inputs as a tuple."""
+    names = (wrt,) if isinstance(wrt, str) else wrt
+    if (
+        not isinstance(names, list | tuple)
+        or not names
+        or not all(isinstance(name, str) for name in names)
+        or len(set(names)) < len(names)
+    ):
+        raise InvalidArgument(
+            f"a derivative with respect to {brief(wrt)}",
+            required="the name of an input, or a list of names of different inputs",
+        )
+    return tuple(names)
+
+
+def directions_of(program: Program, wrt: tuple[str, ...]) -> tuple[Array, ...]:
     """Return the input of the direction for each input in `wrt`. Raises the errors of `tangent`."""
     known = {array.name: array for array in program.inputs}
-    if not wrt or len(set(wrt)) < len(wrt):
-        raise InvalidArgument(
-            f"a derivative with respect to {brief(list(wrt))}", required="the names of one or more different inputs"
-        )
     made: list[Array] = []
     for name in wrt:
-        if not isinstance(name, str) or name not in known:
+        if name not in known:
             raise InvalidArgument(
                 f"{program.name} has no input {brief(name)}",
-                required=f"one of {', '.join(known)}",
-                suggestions=did_you_mean(name, known) if isinstance(name, str) else (),
+                required=f"one of {', '.join(known)}" if known else "a program with inputs",
+                suggestions=did_you_mean(name, known),
             )
         array = known[name]
         if array.dtype not in dtypes.FLOATS:
@@ -83,6 +97,12 @@ def directions_of(program: Program, wrt: Sequence[str]) -> tuple[Array, ...]:
                 f"the input {name} has {array.dtype} elements, so it has no derivative",
                 required="a floating-point input",
                 suggestions=(f'declare it with dtype="{dtypes.FLOATS[-1]}"',),
+            )
+        if made and array.dtype != made[0].dtype:
+            raise DtypeError(
+                f"the input {name} has {array.dtype} elements, but {wrt[0]} has {made[0].dtype}",
+                required="one element type for all inputs of a derivative",
+                suggestions=(f'take the derivative with respect to "{name}" by another call',),
             )
         made.append(Array(fresh_name(program, f"d{name}", made), array.shape, array.dtype))
     return tuple(made)

@@ -12,9 +12,9 @@ import pytest
 import atl
 from atl.core.program import Program
 from lowering.timing.operations import operations
+from proofs_tests.gradients import fuzz
 from proofs_tests.gradients.duals import values
-from proofs_tests.gradients.fuzz import Discarded, differences
-from proofs_tests.programs.generate import Case, case_by_seed
+from proofs_tests.gradients.fuzz import differences, run
 from rewrites.derivation import Derivation
 
 N, M, K = atl.sizes("n m k")
@@ -108,7 +108,7 @@ def test_certificate_replays(name: str, tmp_path: Path) -> None:
 
 
 def test_theorem_starts_from_the_tangent() -> None:
-    along = atl.tangent(PRODUCT, "A", "B")
+    along = atl.tangent(PRODUCT, ["A", "B"])
     lhs = atl.gradient(PRODUCT, ["A", "B"]).theorem.lhs
     arrays = arrays_of(lhs)
     of_tangent, _, _ = values(along, SIZES, {name: arrays[name] for name in ("A", "B", "dA", "dB")})
@@ -199,14 +199,26 @@ def test_conversion_is_refused_by_name() -> None:
         (["X"], atl.InvalidArgument, "scaled has no input 'X'"),
         ([], atl.InvalidArgument, "a derivative with respect to"),
         (["x", "x"], atl.InvalidArgument, "a derivative with respect to"),
-        ("x", atl.InvalidArgument, "wrt='x'"),
+        ([["x"]], atl.InvalidArgument, "a derivative with respect to"),
+        ([1], atl.InvalidArgument, r"a derivative with respect to \[1\]"),
+        (None, atl.InvalidArgument, "a derivative with respect to None"),
+        ({"x"}, atl.InvalidArgument, "a derivative with respect to"),
+        (["x", "z"], atl.DtypeError, "the input z has float32 elements, but x has float64"),
         (["p"], atl.DtypeError, "has int64 elements"),
     ],
 )
 def test_wrong_inputs_are_refused(wrt: Any, error: type[Exception], message: str) -> None:
-    p = atl.tensor("p", N, dtype="int64")
-    with pytest.raises(error, match=message):
-        atl.gradient(program("scaled", [X, p], X * atl.cast("float64", p)), wrt)
+    p, z = atl.tensor("p", N, dtype="int64"), atl.tensor("z", N, dtype="float32")
+    scaled = program("scaled", [X, p, z], X * atl.cast("float64", p) * atl.cast("float64", z))
+    for derivative in (atl.gradient, atl.tangent):
+        with pytest.raises(error, match=message):
+            derivative(scaled, wrt)
+
+
+def test_one_name_is_a_list_of_one_name() -> None:
+    square = program("square", [X], X * X)
+    assert atl.tangent(square, "x") == atl.tangent(square, ["x"])
+    assert atl.gradient(square, "x").program == atl.gradient(square, ["x"]).program
 
 
 def test_rule_that_does_not_apply_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,21 +230,19 @@ def test_rule_that_does_not_apply_is_refused_by_name(monkeypatch: pytest.MonkeyP
 # -- random programs --------------------------------------------------------------------------------------------------
 
 
-def first_difference(first: int, last: int) -> list[str]:
-    """Return the differences of the first random program with one."""
-    for number in range(first, last):
-        case = case_by_seed(7, number)
-        if not isinstance(case, Case):
-            continue
-        try:
-            found, *_ = differences(case.program, case.sizes, case.arrays, np.random.default_rng(number))
-        except (Discarded, atl.ATLError):
-            continue
-        if found:
-            return found
-    return []
-
-
 @pytest.mark.long
 def test_random_programs_agree_with_dual_numbers() -> None:
-    assert not first_difference(0, 60)
+    outcomes, _, wrong = run(12, 7, limit=0)
+    assert not wrong
+    assert outcomes["checked"] == 12
+    assert outcomes["derivative not zero"] >= 4
+
+
+def test_undocumented_refusals_are_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise atl.DoesNotApply("an inner step does not apply")
+
+    monkeypatch.setattr(fuzz, "gradient", refuses)
+    outcomes, _, wrong = run(1, 7, limit=0)
+    assert outcomes["failed"] == len(wrong) > 0
+    assert not outcomes["checked"]
