@@ -13,6 +13,7 @@ from atl.core.predicate import Predicate, at_most, equal, expressions
 from atl.core.substitution import free_positions, types_around
 from atl.core.terms import (
     MONOIDS,
+    OF_MONOID,
     Access,
     Binary,
     Constant,
@@ -438,18 +439,25 @@ def _is_constant(term: Expr) -> bool:
 
 
 def _peel(work: Derivation, row: Index | None) -> None:
-    """Split the terms off each fold that it does not have in the row before; without rows, the last term."""
+    """Split the terms off each fold that it does not have in the row before; without rows, the last term.
+
+    The terms of the row before come first.
+    """
 
     def before(leaf: Leaf) -> Index:
         return index(leaf) - ONE if index(leaf) == row else index(leaf)
 
     for cursor in list(work.cursors()):
         term = cursor.term
-        if isinstance(term, Reduce) and term.high.constant is None:
-            ends = [term.high - ONE] if row is None else [map_leaves(end, before) for end in (term.high, term.low)]
-            for k in ends:
-                if k not in (term.low, term.high):
-                    work.attempt(f"split_{term.monoid}", cursor.path, k=k)
+        if not isinstance(term, Reduce):
+            continue
+        low, high = (map_leaves(end, before) for end in (term.low, term.high))
+        if row is None and term.high.constant is None:
+            high = term.high - ONE
+        if high != term.high:
+            work.attempt(f"split_{term.monoid}", cursor.path, k=high)
+        elif low != term.low and work.attempt(f"split_{term.monoid}", cursor.path, k=low):
+            work.attempt(f"{OF_MONOID[term.monoid]}_comm", cursor.path)
 
 
 def _open(name: str, goal: Goal, error: ATLError, passed: str | None) -> NotFound:
