@@ -137,8 +137,9 @@ class Transposition:
         """Collect the sum of two collected terms."""
         work = self._work
         for side in (0, 1):
-            while isinstance(self._work.term((*path, side)), terms.Let):
-                work.rewrite(("ll_add_left", "ll_add_right")[side], path)
+            while isinstance(let := work.term((*path, side)), terms.Let):
+                if not work.attempt(("ll_add_left", "ll_add_right")[side], path):
+                    raise too_many_dimensions(let.value.type.rank)
                 path = (*path, 1)
         self._join(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 from collections.abc import Callable, Generator
@@ -96,5 +97,9 @@ class Memory:
 
 
 def _clear() -> None:
+    """Clear memos, and return the freed memory to the system if the C library can (glibc)."""
     clear_memos(without=OF_COMPILERS)
     gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
