@@ -37,13 +37,14 @@ class Queries:
 
     def each(self, row: Callable[[IndexExpr], Tensor]) -> Tensor:
         """Return row(i) for each query i of these, counted from `first`."""
-        return gen(self.count, lambda i: self._existing(i, row(i)))
+        return gen(self.count, row)
 
     def states(self, state: Callable[[IndexExpr], Tensor]) -> Tensor:
         """Return the state of each query. Unlike the loops of `each`, this loop is named r."""
-        return gen(self.count, lambda r: self._existing(r, state(r)))
+        return gen(self.count, lambda r: self.existing(r, state(r)))
 
-    def _existing(self, i: IndexExpr, row: Tensor) -> Tensor:
+    def existing(self, i: IndexExpr, row: Tensor) -> Tensor:
+        """Return the row of query i, or zeros if there is no such query."""
         return guard(self.first + i < L, row) if self.guarded else row
 
 
@@ -89,14 +90,24 @@ class Attention:
         of = "first_" if old is None else ""
         read = count or (lambda i: width)
 
-        def keys(e: IndexExpr, j: IndexExpr) -> Tensor:
-            element = key[b, begin + j, e]
+        def seen(j: IndexExpr, element: Tensor) -> Tensor:
             return element if count is None else guard(begin + j < L, element)
 
-        def scores(keys: Tensor) -> Tensor:
+        def keys(e: IndexExpr, j: IndexExpr) -> Tensor:
+            return seen(j, key[b, begin + j, e])
+
+        def asked(keys: Tensor) -> Tensor:
+            def element(i: IndexExpr, e: IndexExpr) -> Tensor:
+                return queries.existing(i, query[b, queries.first + i, e])
+
+            if not queries.guarded:
+                return scores(keys, element)
+            rows = gen(queries.count, E, element)
+            return let(rows, lambda rows: scores(keys, lambda i, e: rows[i, e]), name=f"{of}queries")
+
+        def scores(keys: Tensor, asked: Callable[[IndexExpr, IndexExpr], Tensor]) -> Tensor:
             def row(i: IndexExpr) -> Tensor:
-                at = queries.first + i
-                return gen(width, lambda j: atl.sum(E, lambda e: query[b, at, e] * keys[e, j]) / self.root)
+                return gen(width, lambda j: atl.sum(E, lambda e: asked(i, e) * keys[e, j]) / self.root)
 
             return let(queries.each(row), tops, name=f"{of}score")
 
@@ -123,7 +134,7 @@ class Attention:
 
         def mixes(power: Tensor, top: Tensor, after: Callable[[IndexExpr, IndexExpr, Tensor], Tensor]) -> Tensor:
             def row(i: IndexExpr) -> Tensor:
-                return gen(F, lambda f: atl.sum(read(i), lambda j: power[i, j] * value[b, begin + j, f]))
+                return gen(F, lambda f: atl.sum(read(i), lambda j: power[i, j] * seen(j, value[b, begin + j, f])))
 
             def rows(mixed: Tensor) -> Tensor:
                 def state(r: IndexExpr) -> Tensor:
@@ -134,11 +145,12 @@ class Attention:
 
             return let(queries.each(row), rows, name=f"{of}mixed")
 
-        return let(gen(E, width, keys), scores, name=f"{of}keys")
+        return let(gen(E, width, keys), asked, name=f"{of}keys")
 
     def result(self, last: Tensor) -> Tensor:
         """Return the results, from the states after all keys."""
-        return self.queries.each(lambda i: gen(F, lambda f: last[i, f] / last[i, F]))
+        queries = self.queries
+        return queries.each(lambda i: queries.existing(i, gen(F, lambda f: last[i, f] / last[i, F])))
 
 
 def _row(mixed: Tensor, total: Tensor, top: Tensor) -> Tensor:
@@ -217,7 +229,7 @@ def causal_scheduled(s: atl.Session, rows: int = 0, columns: int = 0) -> atl.Ses
     rows, columns = register_tile(rows or power_of_two_rows(), columns)
     for of in ("first_", ""):
         _stage_rows(s, of, rows)
-    _in_registers(s, "first_score", "⊞[i < _] [_] · _ / _", "Σ[e < E] _", rows, rows, "first_dots")
+    _in_registers(s, "first_score", "⊞[j < _] _ / _", "Σ[e < E] _", rows, rows, "first_dots")
     s.split_loop(s.find("Σ[j < _] _", in_="first_mixed"), f"{rows} * first_ro")
     _in_registers(s, "first_mixed", "⊞[f < F] _", "Σ[j < _] _", rows, columns, "first_sums")
     _in_registers(s, "score", "⊞[j < _] _ / _", "Σ[e < E] _", rows, columns, "dots")
