@@ -105,7 +105,9 @@ def adjoint_of_guard(p: Cond, y: Elem, a: Elem) -> Equation:
 @rule(family="adjoints", source="§3.2")
 def adjoint_of_select(p: Cond, y: Elem, a: Elem, b: Elem) -> Equation:
     """Each operand of a selection is paired with y where it is selected."""
-    return equation(pairing(y, select(p, a, b)), guard(p, pairing(y, a)) + guard(~p, pairing(y, b)), equal_shapes(a.shape, b.shape))
+    return equation(
+        pairing(y, select(p, a, b)), guard(p, pairing(y, a)) + guard(~p, pairing(y, b)), equal_shapes(a.shape, b.shape)
+    )
 
 
 @rule(family="adjoints", source="§3.2, [R] ll_get")
