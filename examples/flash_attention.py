@@ -234,6 +234,9 @@ def causal_scheduled(s: atl.Session, rows: int = 0, columns: int = 0) -> atl.Ses
     _in_registers(s, "first_mixed", "⊞[f < F] _", "Σ[j < _] _", rows, columns, "first_sums")
     _in_registers(s, "score", "⊞[j < _] _ / _", "Σ[e < E] _", rows, columns, "dots")
     _in_registers(s, "mixed", "⊞[f < F] _", "Σ[j < _] _", rows, columns, "sums")
+    # First the columns, so that the last tile of queries has full tiles of columns too.
+    for let in ("first_mixed", "mixed"):
+        s.tails(s.find("⊞[fo < _] _", in_=let), strategy="split")
     s.tails(strategy="split")
     return s
 
