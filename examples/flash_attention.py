@@ -29,7 +29,10 @@ Extent: TypeAlias = IndexExpr | int
 
 @dataclass(frozen=True)
 class Queries:
-    """The queries whose states a recurrence computes: `count` of them from `first` on, as far as there are so many."""
+    """The queries whose states a recurrence computes: `count` of them, from `first` on.
+
+    With `guarded`, the last ones may be after the end of the queries.
+    """
 
     count: Extent
     first: Extent = 0
@@ -234,6 +237,9 @@ def causal_scheduled(s: atl.Session, rows: int = 0, columns: int = 0) -> atl.Ses
     _in_registers(s, "first_mixed", "⊞[f < F] _", "Σ[j < _] _", rows, columns, "first_sums")
     _in_registers(s, "score", "⊞[j < _] _ / _", "Σ[e < E] _", rows, columns, "dots")
     _in_registers(s, "mixed", "⊞[f < F] _", "Σ[j < _] _", rows, columns, "sums")
+    # First the columns, so that the last tile of queries has full tiles of columns too.
+    for of in ("first_", ""):
+        s.tails(s.find("⊞[fo < _] _", in_=f"{of}mixed"), strategy="split")
     s.tails(strategy="split")
     return s
 
