@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from atl.core.index import ZERO, Index, Var, bound, index
@@ -57,7 +58,7 @@ def block_scan(
     element: arg.ScanElement = None,
     name: arg.NewName = "scans",
 ) -> None:
-    """Scan blocks of k rows, then the totals of the blocks, and combine both: (prefix sums in parallel, Blelloch).
+    """Scan blocks of k rows, then the totals of the blocks, and combine both (prefix sums in parallel, Blelloch).
 
     rec[p < n] y in select(1 <= p, combine(y[p - 1], e(p)), e(p))  →
     let scans := ⊞[b < ⌈n/k⌉] rec[r < k] y in select(1 <= r, combine(y[r - 1], e(k*b + r)), e(k*b + r)) in
@@ -65,8 +66,9 @@ def block_scan(
     ⊞[p < n] select(k <= p, combine(totals[p/k - 1], scans[p/k, p % k]), scans[p/k, p % k])
 
     `rows` names a recurrence, and `combine` is the function of its `atl.fold` or `atl.associative_scan`. For another
-    recurrence, `element(p)` is what row p combines with the row before. It is proved that `combine` is associative, and
-    that the recurrence is this scan. Then the blocks may be computed in any order, or in parallel.
+    recurrence, `element(p)` is what row p combines with the row before. It is proved that the recurrence is this scan.
+    That `combine` is associative is proved, refused with numbers, or only tested; the status of the theorem then says
+    so. Then the blocks may be computed in any order, or in parallel.
 
     Raises `FalseRule` with numbers if `combine` is not associative, `DoesNotApply`, and `NotFound` if the recurrence is
     not found to be this scan.
@@ -124,9 +126,7 @@ class _Scan:
         if element is None:
             of_row = _element_of(work, cursor)
         else:
-            of_row = function_at(
-                cursor, "element", element, of_indices(1), lambda made: form.joined(made, "the combination")
-            )
+            of_row = function_at(cursor, "element", element, of_indices(1), partial(_row_of_element, form))
         shape = tuple(None if e.constant is None else e for e in row.shape[form.several :])
         rule = associativity(combine, form, shape)
         scan = _Scan(term.high, row, _tensors(of_row, row), _tensors(function, row), form, rule, k)
@@ -458,6 +458,13 @@ class _Named(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         return self.state
+
+
+def _row_of_element(form: StatesForm, made: object) -> Tensor:
+    """Return the row of the states that a user's element returns."""
+    if StatesForm.of(made) != form:
+        raise InvalidArgument("element returns other states than combine", required=form.required)
+    return form.joined(made, "element")
 
 
 def _element_of(work: Derivation, cursor: Cursor) -> Function:
