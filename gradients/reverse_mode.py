@@ -104,8 +104,7 @@ def gradient(program: Program, wrt: str | Sequence[str]) -> Gradient:
 def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cotangent: Array) -> None:
     """Continue from the pairing with the tangent of a program to that of an equal program with named operands.
 
-    Elements of whole tensors, as in Σi (x + y)[i], are computed one by one first. Else each would add to a whole
-    tensor.
+    Elements of whole tensors, as in Σi (x + y)[i], are computed one by one first, or each would add a whole tensor.
     """
     named = reschedule(program.whole).begin()
     reduce_accesses(named)

@@ -99,13 +99,11 @@ class _Normalizer:
 
     def _all_stored(self, e: terms.Expr) -> terms.Expr:
         """Normalise a term of which all elements are stored, zero where they are padding."""
-        match e:
-            case terms.Gen(body=body):
-                return replace(e, body=self._all_stored(body))
-            case terms.Let(value, body, name, mark):
-                return bind(self.statement(value), self._all_stored(body), name, mark)
-            case _:
-                return self._generated(e)
+        if isinstance(e, terms.Gen):
+            return replace(e, body=self._all_stored(e.body))
+        if isinstance(e, terms.Let):
+            return bind(self.statement(e.value), self._all_stored(e.body), e.name, e.mark)
+        return self._generated(e)
 
     def _generated(self, e: terms.Expr) -> terms.Expr:
         """Expand a term whose padding is stored by v = gen i. v[i], as a reduction of tensors (§4.3.2)."""

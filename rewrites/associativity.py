@@ -9,7 +9,7 @@ from typing import Any, Final
 from atl.core.index import Index
 from atl.errors import InvalidArgument, brief
 from atl.parameters import check_calls
-from atl.surface.operators import parameters
+from atl.surface.operators import takes
 from atl.surface.recurrences import StatesForm
 from atl.surface.values import IndexExpr, Tensor
 from rewrites.elaboration import stated
@@ -25,7 +25,8 @@ def associative(combine: Callable[..., Any], states: int | Sequence[str] | None 
     """State that a combination of scalar states is associative, and check it: combine(combine(a, b), c) = ….
 
     `states` is the number of states of a tuple, or the names of those of a dictionary; by default, a state is one
-    tensor. The result is a user-defined rule: `proof_status` returns how it was proved, and `s.rw` applies it.
+    tensor. The result is a user-defined rule, which may be only tested: `proof_status` returns how it was proved, and
+    `s.rw` applies it.
 
     Raises `FalseRule` with numbers that break it, and `InvalidArgument`.
 
@@ -45,7 +46,7 @@ def associative(combine: Callable[..., Any], states: int | Sequence[str] | None 
 
 def check_combination(combine: object) -> None:
     """Raise `InvalidArgument` for anything but a function of two parameters."""
-    if not callable(combine) or len(parameters(combine)[0]) < 2:
+    if not callable(combine) or not takes(combine, 2):
         raise InvalidArgument(f"combine={brief(combine)}", required="a function of two states that returns one")
 
 
@@ -55,8 +56,15 @@ def _form_of(states: object) -> StatesForm:
     if isinstance(states, int) and not isinstance(states, bool) and states > 0:
         return StatesForm(states, several=True)
     if isinstance(states, list | tuple) and states and all(isinstance(name, str) for name in states):
-        return StatesForm(len(states), several=True, names=tuple(states))
+        names: tuple[str, ...] = tuple(states)
+        _check_distinct(names)
+        return StatesForm(len(names), several=True, names=names)
     raise InvalidArgument(f"states={brief(states)}", required="the number of states of a tuple, or the names of states")
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise InvalidArgument(f"states={brief(names)}", required="different names of states")
 
 
 def associativity(combine: Callable[..., Any], form: StatesForm, shape: Sequence[Index | None]) -> Rule:

@@ -3,8 +3,8 @@
 The degree of a polynomial doubles in each step of y[p - 1] * y[p - 1]. Here each symbol is an independent number that
 looks random. Two polynomials that differ have different values except with a probability of their degree divided by the
 prime (Schwartz and Zippel). Functions such as exp are uninterpreted: equal operands give equal numbers. Residues have
-no order. So an extremum is a function of the set of its operands, and a test of numbers that are not small integers has
-a random result, 0 or 1, which another draw may change.
+no order. So an extremum is a function of the set of its operands. A test of numbers that are not small integers has a
+result, 0 or 1, that depends on the draw. Few tests run through all results; those of many tests are random.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ PRIME: Final = (1 << 61) - 1
 class Modular(Scalars[int]):
     """The domain of integers modulo `PRIME`, which ignores element types except that of truth values.
 
-    `draw` selects the results of tests between numbers that are not small integers. `uninterpreted` is true if a
-    result depends on more than the laws of a field, and `tests` is true if it depends on the draw.
+    `draw` selects the results of tests between numbers that are not small integers. If `enumerated`, they are its bits,
+    in the order of the tests; otherwise they are random. `uninterpreted` is true if a result depends on more than the
+    laws of a field, and `tests` contains the results that depend on the draw.
     """
 
-    def __init__(self, draw: int = 0) -> None:
+    def __init__(self, draw: int = 0, *, enumerated: bool = False) -> None:
         self.divisions_by_zero = 0
         self.undefined = 0
         self.uninterpreted = False
-        self.tests = False
+        self.tests: dict[str, int] = {}
         self._draw = draw
+        self._enumerated = enumerated
         self._numbers = Exact()
         self._extrema: dict[int, tuple[BinaryOp, frozenset[int]]] = {}
 
@@ -131,8 +133,11 @@ class Modular(Scalars[int]):
 
     def _test(self, name: str) -> int:
         """Return the result of a test, 0 or 1, that this draw has selected."""
-        self.uninterpreted = self.tests = True
-        return _number(f"{self._draw}: {name}") & 1
+        self.uninterpreted = True
+        if name not in self.tests:
+            drawn = self._draw >> len(self.tests) if self._enumerated else _number(f"{self._draw}: {name}")
+            self.tests[name] = drawn & 1
+        return self.tests[name]
 
     def _less(self, x: int, y: int) -> int:
         a, b = _small(x), _small(y)

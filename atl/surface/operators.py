@@ -141,8 +141,8 @@ def _bounds(what: str, range_: object) -> tuple[Index, Index]:
 
 def parameter_names(function: Binder, wanted: int, what: str, spare_names: str = "ijklpqrstuvw") -> list[str]:
     """Return the names of a function's index parameters; for variadic parameters the names are i, j, k, …"""
-    plain, required, by_name, is_variadic = parameters(function)
-    if by_name or required > wanted or (len(plain) < wanted and not is_variadic):
+    plain, required, _, _ = parameters(function)
+    if not takes(function, wanted):
         raise InvalidArgument(
             f"{what} over {wanted} range{'s' if wanted > 1 else ''} got a function of {required} "
             f"parameter{'' if required == 1 else 's'}",
@@ -153,6 +153,12 @@ def parameter_names(function: Binder, wanted: int, what: str, spare_names: str =
     while len(names) < wanted:
         names.append(next(spare, "i"))
     return [name if name.isascii() and name.strip("_") else "i" for name in names]
+
+
+def takes(function: Binder, count: int) -> bool:
+    """Return whether a function can be called with this number of positional arguments."""
+    plain, required, by_name, is_variadic = parameters(function)
+    return not by_name and required <= count and (len(plain) >= count or is_variadic)
 
 
 def parameters(function: Binder) -> tuple[list[str], int, bool, bool]:

@@ -13,7 +13,7 @@ from atl.core.index import Index, Var, index
 from atl.core.node import refuse_runaway_recursion
 from atl.core.substitution import close, close_tensor, fresh_uid, strengthen
 from atl.errors import DtypeError, InvalidArgument, RankError, brief
-from atl.surface.operators import let, parameter_names, parameters, select
+from atl.surface.operators import let, parameter_names, parameters, select, takes
 from atl.surface.results import Results, joined
 from atl.surface.values import Binder, IndexExpr, IndexLike, Tensor, TensorLike, as_index, as_tensor, located
 
@@ -166,7 +166,7 @@ def fold(
     Several states of one shape and element type are a tuple or a dictionary: `element(i)` returns it, and
     `combine(a, b)` takes two and returns one. The states become the results of a program, or the argument of `result`.
     This is row n - 1 of `associative_scan`. The order can be changed if `combine` is associative, as
-    `s.block_scan(rows, k, combine)` proves.
+    `s.block_scan(rows, k, combine)` proves or tests.
 
     Raises `InvalidArgument`, `RankError` and `DtypeError`.
 
@@ -202,7 +202,8 @@ def associative_scan(
     """Return the n partial results of `fold`: row p combines element(0), …, element(p). Shape: (n, shape of element).
 
     The recurrence is `rec(n, lambda p, y: let(element(p), lambda x: select(p >= 1, combine(y[p - 1], x), x)))`.
-    `s.block_scan(rows, k, combine)` proves that `combine` is associative, and makes it a scan in blocks.
+    `s.block_scan(rows, k, combine)` makes it a scan in blocks. It proves that `combine` is associative, refuses it with
+    numbers, or only tests it; the status of the theorem then says so.
 
     Raises `InvalidArgument`, `RankError` and `DtypeError`.
 
@@ -236,7 +237,7 @@ def _scanned(
     """Return the form of the states of a scan, and its rows."""
     _check_order(n, element, f"{what}(n, element, combine)")
     for function, count, of in ((element, 1, "an index"), (combine, 2, "two states")):
-        if not callable(function) or len(parameters(function)[0]) < count:
+        if not callable(function) or not takes(function, count):
             raise InvalidArgument(
                 f"{what} got {brief(function)} as a function of {of}", required=f"atl.{what}(n, element, combine)"
             )
@@ -352,6 +353,13 @@ class StatesForm:
             return StatesForm(1, several=False)
         return StatesForm(len(value), several=True, names=tuple(value) if isinstance(value, dict) else None)
 
+    @property
+    def required(self) -> str:
+        """Describe a value of this form."""
+        if self.names is not None:
+            return f"a dictionary of {', '.join(self.names)}"
+        return f"a tuple of {self.count} tensors" if self.several else "a tensor"
+
     def of_row(self, row: Tensor) -> Any:
         """Return the states in a row of a recurrence."""
         if not self.several:
@@ -369,11 +377,7 @@ class StatesForm:
         if StatesForm.of(value) != self:
             raise InvalidArgument(
                 f"the function of {what} returns other states than it is given",
-                required=f"a dictionary of {', '.join(self.names)}"
-                if self.names is not None
-                else f"a tuple of {self.count} tensors"
-                if self.several
-                else "a tensor",
+                required=self.required,
             )
         return [as_tensor(each) for each in (value.values() if isinstance(value, dict) else self._tuple(value))]
 

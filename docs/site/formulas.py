@@ -137,7 +137,7 @@ class _Reader:
 
     def _operator(self) -> str:
         r"""Read the argument of \mathop{\boxplus}\limits or \mathbin{+\!\!+} as one operator."""
-        inside = re.sub(r"<mspace[^>]*/>|</?m(?:row|o)>", "", self.one())
+        inside = re.sub(r"<mspace[^>]*/>|</?m(?:row|o)[^>]*>", "", self.one())
         if self.peek() == r"\limits":
             self.at += 1
         return f"<mo>{inside}</mo>"

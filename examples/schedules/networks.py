@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 import atl
-from atl import IndexExpr, Program, Tensor
+from atl import Condition, IndexExpr, Program, Tensor
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -47,6 +48,16 @@ query, key, value = atl.tensor("query", B, L, E), atl.tensor("key", B, S, E), at
 
 def multi_head_attention() -> Program:
     """Return softmax(query keyᵀ / √E) value for each of B heads, in stages that each compute all heads."""
+    return _attention("multi_head_attention", lambda i: S)
+
+
+def causal_attention() -> Program:
+    """Return attention in which query i reads keys 0 … i only, for each of B heads."""
+    return _attention("causal_attention", lambda i: i + 1, given=[L <= S])
+
+
+def _attention(name: str, seen: Callable[[IndexExpr], IndexExpr], given: Sequence[Condition] = ()) -> Program:
+    """Return attention in which query i reads the first seen(i) keys."""
     root = atl.sqrt(atl.cast("float32", atl.value(E)))
     scores = atl.gen(B, L, S, lambda b, i, j: atl.sum(E, lambda e: query[b, i, e] * key[b, j, e]) / root)
 
@@ -54,25 +65,34 @@ def multi_head_attention() -> Program:
         return atl.let(atl.gen(B, L, S, lambda b, i, j: atl.exp(score[b, i, j] - top[b, i])), totals, name="power")
 
     def totals(power: Tensor) -> Tensor:
-        summed = atl.gen(B, L, lambda b, i: atl.sum(S, lambda j: power[b, i, j]))
+        summed = atl.gen(B, L, lambda b, i: atl.sum(seen(i), lambda j: power[b, i, j]))
         return atl.let(summed, lambda total: weighed(power, total), name="total")
 
     def weighed(power: Tensor, total: Tensor) -> Tensor:
         def mixed(b: IndexExpr, i: IndexExpr, f: IndexExpr) -> Tensor:
-            return atl.sum(S, lambda j: power[b, i, j] * value[b, j, f]) / total[b, i]
+            return atl.sum(seen(i), lambda j: power[b, i, j] * value[b, j, f]) / total[b, i]
 
         return atl.gen(B, L, F, mixed)
 
     def heads(score: Tensor) -> Tensor:
-        tops = atl.gen(B, L, lambda b, i: atl.reduce("max", S, lambda j: score[b, i, j]))
+        tops = atl.gen(B, L, lambda b, i: atl.reduce("max", seen(i), lambda j: score[b, i, j]))
         return atl.let(tops, lambda top: powers(score, top), name="top")
 
-    return atl.program("multi_head_attention", [query, key, value], atl.let(scores, heads, name="score"))
+    return atl.program(name, [query, key, value], atl.let(scores, heads, name="score"), given=given)
 
 
 def numpy_multi_head_attention(query: Array, key: Array, value: Array) -> Array:
     """Compute `multi_head_attention` by NumPy."""
+    return _numpy_mixed(query @ key.swapaxes(1, 2) / np.sqrt(query.shape[2]), value)
+
+
+def numpy_causal_attention(query: Array, key: Array, value: Array) -> Array:
+    """Compute `causal_attention` by NumPy."""
     scores = query @ key.swapaxes(1, 2) / np.sqrt(query.shape[2])
+    return _numpy_mixed(np.where(np.tri(*scores.shape[1:]) > 0, scores, -np.inf), value)
+
+
+def _numpy_mixed(scores: Array, value: Array) -> Array:
     powers = np.exp(scores - scores.max(2, keepdims=True))
     out: Array = powers @ value / powers.sum(2, keepdims=True)
     return out

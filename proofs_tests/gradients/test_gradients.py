@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import atl
+from atl.core.operations import BinaryOp
 from atl.core.program import Program
 from lowering.timing.operations import operations
 from proofs_tests.gradients import fuzz
 from proofs_tests.gradients.duals import values
 from proofs_tests.gradients.fuzz import differences, run
 from rewrites.derivation import Derivation
+from rewrites.named_operators import binary
 
 N, M, K = atl.sizes("n m k")
 F: Any = {"dtype": "float64"}
@@ -246,3 +248,14 @@ def test_undocumented_refusals_are_faults(monkeypatch: pytest.MonkeyPatch) -> No
     outcomes, _, wrong = run(1, 7, limit=0)
     assert outcomes["failed"] == len(wrong) > 0
     assert not outcomes["checked"]
+
+
+@pytest.mark.parametrize(("op", "rule"), [("add", "adjoint_of_add"), ("sub", "adjoint_of_sub")])
+def test_pairing_over_an_empty_range_says_nothing_about_other_shapes(op: BinaryOp, rule: str) -> None:
+    """With n = 0 and m = 3 the sum is empty, but a sum over b is not."""
+    n, m = atl.sizes("n m")
+    y, a, b = (atl.tensor(name, size, dtype="float64") for name, size in (("y", m), ("a", n), ("b", m)))
+    body = atl.sum(n, lambda i: y[i] * binary(op, a, b)[i])
+    session = atl.reschedule(atl.program("f", [y, a, b], body, given=[n <= 0]))
+    with pytest.raises(atl.DoesNotApply, match="a premise fails: m = n"):
+        session.rw(rule)

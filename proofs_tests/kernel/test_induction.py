@@ -369,3 +369,16 @@ def test_boolean_tensor_may_be_bound_around_an_induction() -> None:
         lambda p, w, v: w[p - 1] + positive(v, p),
     )
     assert loads(dumps(s.done())).rhs == s.goal
+
+
+def test_terms_are_added_before_those_of_the_row_before() -> None:
+    """The formula's sum begins at the row: row p has the last p + 1 elements."""
+    s = atl.reschedule(atl.program("total", [x], atl.sum(n, lambda i: x[i])))
+    s.recur(
+        "Σ[i < n] _",
+        n,
+        lambda p: atl.sum((n - 1 - p, n), lambda i: x[i]),
+        lambda p, w: w[p - 1] + x[n - 1 - p],
+        start=lambda p: atl.sum(1, lambda i: x[n - 1 + i]),
+    )
+    assert loads(dumps(s.done())).rhs == s.goal

@@ -107,6 +107,17 @@ def test_a_read_along_a_diagonal_is_not_a_transposition() -> None:
     assert not reschedule(atl.parse(text)).optimize(machine=AVX2, recipes=[movement.transpose_in_tiles]).steps
 
 
+def test_a_recurrence_along_skewed_lines_is_not_computed_in_tiles() -> None:
+    text = (
+        "paths (x : float64[n, m]) : float64[n, m] := rec[i < n] v from padding(float64[0, m]) in "
+        "rec[j < m] r from padding(float64[0]) in "
+        "x[i, j] + select(1 <= i ∧ 1 <= j, max(v[i - 1, j], r[j - 1]), 0)"
+    )
+    s = reschedule(atl.parse(text)).wavefront("v")
+    before = len(s.steps)
+    assert len(s.optimize(machine=AVX2, recipes=[movement.transpose_in_tiles]).steps) == before
+
+
 def test_transposed_let_with_sums_is_not_computed_in_tiles() -> None:
     text = (
         "f (a : float32[n, m, k]) : float32[m, n] := "

@@ -42,6 +42,11 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("place_of_select", "n for i in place(n, i, a)"): "it has a meaning only where the other one is selected",
     ("place_of_select", "n for i in place(n, i, b)"): "it has a meaning only where the other one is selected",
     ("transpose_of_place", "n for i in place(n, i, v[j])"): "it has a meaning only where there are no columns",
+    **{
+        ("adjoint_of_access", change): "the access has a meaning only within the tensor, or there are no elements"
+        for change in ("without k >= 0", "without k < v.shape[0]", "weaker k < v.shape[0]")
+    },
+    ("adjoint_of_concat", "b.shape[0] of y"): "the elements beyond those of the second part are not read",
     ("tile_sum", "n + 1 in ceildiv(n, k)"): "a block more is guarded as a whole",
     ("rec_strips", "a floor for ceildiv(hi, k)"): "unless k divides hi, less than nothing would be cut off",
     **{

@@ -199,3 +199,12 @@ def test_tests_modulo_the_prime_have_both_results() -> None:
         for name, value in found.items():
             results.setdefault(name, set()).add(value)
     assert set(map(frozenset, results.values())) == {frozenset((0, 1))}
+
+
+def test_few_tests_modulo_the_prime_have_every_combination_of_results() -> None:
+    found = set()
+    for draw in range(8):
+        modular = Modular(draw, enumerated=True)
+        a, b, c = (modular.element(symbol(name), "float64") for name in "abc")
+        found.add(tuple(modular.binary("lt", "float64", x, y) for x, y in ((a, b), (b, c), (a, b), (c, a))))
+    assert len(found) == 8

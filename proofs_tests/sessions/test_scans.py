@@ -35,6 +35,11 @@ def then(a: Any, b: Any) -> Any:
     return b[0] * a[0], b[0] * a[1] + b[1]
 
 
+def first_of_greatest(a: Any, b: Any) -> Any:
+    first = a[0] >= b[0]
+    return atl.where(first, a[0], b[0]), atl.where(first, a[1], b[1])
+
+
 PREFIX = atl.program("prefix", [x], atl.associative_scan(n, lambda i: x[i], add))
 LOG_SUM_EXP = atl.program(
     "lse", [x], atl.fold(n, lambda i: (x[i], 1), add_exponentials, lambda s: s[0] + atl.log(s[1]))
@@ -94,6 +99,9 @@ def test_states_of_a_scan_are_results() -> None:
         (lambda: atl.fold(n, lambda i: {"a": x[i]}, lambda a, b: {"b": a["a"]}), "a dictionary of a"),
         (lambda: UNTYPED.fold(n, lambda i: x[i], 3), "fold got 3 as a function of two states"),
         (lambda: UNTYPED.associative_scan(n, lambda: x[0], add), "as a function of an index"),
+        (lambda: UNTYPED.fold(n, lambda i: x[i], lambda a, b, c: a), "as a function of two states"),
+        (lambda: UNTYPED.associative(lambda a, b, c: a), "combine="),
+        (lambda: atl.associative(lambda a, b: a, ["a", "a"]), "different names of states"),
     ],
 )
 def test_misuse_is_refused(call: Any, message: str) -> None:
@@ -111,6 +119,10 @@ def test_combination_is_proved_associative() -> None:
 @pytest.mark.long
 def test_sums_of_exponentials_are_associative_over_the_reals() -> None:
     assert "proved for all sizes; over the real numbers" in status_text(atl.associative(add_exponentials, 2))
+
+
+def test_combination_may_be_only_tested() -> None:
+    assert "user-defined rule, tested" in status_text(atl.associative(first_of_greatest, 2))
 
 
 def test_other_combinations_are_refused_with_numbers() -> None:
@@ -179,15 +191,23 @@ def test_refusals() -> None:
     s = atl.reschedule(PREFIX)
     with pytest.raises(FalseRule, match="the combination is not associative"):
         s.block_scan("y", 4, lambda a, b: a - b)
-    with pytest.raises(NotFound, match="the formula differs from the next row"):
+    with pytest.raises(NotFound, match="the recurrence is not a scan by this combine") as caught:
         s.block_scan("y", 4, atl.maximum)
+    assert caught.value.numbers["n"] >= 2  # type: ignore[index, operator]
+    assert len(str(caught.value).splitlines()) <= 6
     with pytest.raises(InvalidArgument, match="k=1"):
         s.block_scan("y", 1, add)
     with pytest.raises(InvalidArgument, match="combine="):
         s.block_scan("y", 4, lambda a: a)
     other = atl.reschedule(atl.program("filter", [f, x], FILTER))
+    with pytest.raises(InvalidArgument, match=r"write the recurrence as atl\.associative_scan"):
+        other.block_scan("y", 4, then)
+    with pytest.raises(ZeroDivisionError):
+        s.block_scan("y", 4, lambda a, b: a * (1 / 0))
     with pytest.raises(DoesNotApply, match="the rows of y are not written as a scan"):
         other.block_scan("y", 4, add)
+    with pytest.raises(InvalidArgument, match="element returns other states than combine"):
+        other.block_scan("y", 4, add, element=lambda p: (f[p], x[p]))
     with pytest.raises(InvalidArgument, match="combine returns 2 states"):
         s.block_scan("y", 4, lambda a, b: (a, b))
 

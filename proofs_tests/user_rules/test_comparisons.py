@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -104,3 +105,59 @@ def test_true_steps_of_recurrences_are_tested_in_numbers(
     found = status_of(rule(same))
     assert found is not None
     assert found.status == Status.TESTED
+
+
+# -- tests of elements in recurrences: all of few results are tried, and random ones of many -------------------------
+
+
+@rule
+def all_less(
+    n: Index, a: Scalar, b: Scalar, c: Scalar, d: Scalar, e: Scalar, f: Scalar,
+    g: Scalar, h: Scalar, i: Scalar, j: Scalar, k: Scalar, m: Scalar,
+) -> Equation:  # fmt: skip
+    """False where six comparisons are true, which few random elements satisfy."""
+    every = (a < b) & (c < d) & (e < f) & (g < h) & (i < j) & (k < m)
+    return equation(rec(n, lambda p, y: where(every, a, b)), rec(n, lambda p, y: 1 * b))
+
+
+def test_rare_results_of_six_tests_prevent_a_bounded_rule() -> None:
+    found = status_of(all_less)
+    assert found is not None
+    assert found.status == Status.TESTED
+
+
+def in_order(*elements: Tensor) -> Tensor:
+    """Return whether each element is less than every later one."""
+    first, *rest = (before < after for before, after in combinations(elements, 2))
+    for other in rest:
+        first = first & other
+    return first
+
+
+def test_false_rule_with_ten_tests_is_refuted_in_numbers() -> None:
+    def sorted_elements(n: Index, a: Scalar, b: Scalar, c: Scalar, d: Scalar, e: Scalar) -> Equation:
+        """False where the elements are sorted."""
+        return equation(
+            rec(n, lambda p, y: where(in_order(a, b, c, d, e), a, b)),
+            rec(n, lambda p, y: 1 * b),
+        )
+
+    with pytest.raises(FalseRule, match="sorted_elements is false") as caught:
+        rule(sorted_elements)
+    assert "the left side is" in str(caught.value.numbers)
+
+
+def test_rule_with_more_tests_is_not_bounded() -> None:
+    """The equation is true, but no proof is found. Without results that break it, it is tested only."""
+
+    def contradictory(n: Index, a: Scalar, b: Scalar, c: Scalar, d: Scalar, e: Scalar) -> Equation:
+        """Elements that are sorted are not sorted in the other order."""
+        return equation(
+            rec(n, lambda p, y: where(in_order(a, b, c, d, e) & (e < a), a, b)),
+            rec(n, lambda p, y: 1 * b),
+        )
+
+    found = status_of(rule(contradictory))
+    assert found is not None
+    assert found.status == Status.TESTED
+    assert "more than 8 tests" in str(found)

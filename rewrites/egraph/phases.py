@@ -154,13 +154,14 @@ UNDERDETERMINED: Final = (
     "max_repeat+", "max_repeat-", "min_repeat+", "min_repeat-", "rec_one-", "rec_split+", "rec_split-",
     "rec_get_first-", "rec_get-", "rec_truncate+", "rec_truncate-", "rec_column+", "rec_blocks+", "rec_blocks-",
     "rec_strips+", "rec_strips-", "exp_rescale-", "sum_exp_rescale-", "weighted_sum_exp_rescale-",
+    "adjoint_of_padding-", "adjoint_of_split-", "adjoint_of_padr-", "adjoint_of_place-",
 )  # fmt: skip
 """Rules whose matched side does not determine all parameters, or is not a pattern, and that have no enumerator."""
 
 NON_TERMINATING: Final = (
     "gen_bounds+", "gen_step+", "sum_step+", "guard_twice+", "access_guard+", "let_let_same-", "let_guard+",
     "transpose_access-", "transpose_of_padding-", "place_place-",
-    "flatten_of_tiles+", "where_not-",
+    "flatten_of_tiles+", "where_not-", "adjoint_of_gen-", "adjoint_of_access+",
 )  # fmt: skip
 """Rules that apply to their own results without end."""
 

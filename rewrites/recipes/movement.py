@@ -63,12 +63,12 @@ def _loops_of(s: Any, found: Transposed) -> Sequence[Loop]:
 def _transposes(program: Program) -> Iterator[Transposed]:
     """Yield the nests that read an operand along whose last dimension another loop than the innermost runs.
 
-    Lets with sums or lets inside are not such operands: staging would compute them again for each tile.
+    Lets with sums, recurrences or lets inside are not such operands: staging would compute them again for each tile.
     """
     costly: set[str] = set()
     for nest in outer_nests(program):
         loops = nest.loops
-        if any(isinstance(cursor.term, terms.Reduce | terms.Let) for cursor in walk(nest.cursor)):
+        if any(isinstance(cursor.term, terms.Reduce | terms.Let | terms.Rec) for cursor in walk(nest.cursor)):
             costly |= {nest.name} if nest.name is not None else set()
             continue
         if len(loops) < 2 or loops[-1].trips is not None:

@@ -71,8 +71,10 @@ FEWEST: Final = len(ELEMENT_SHAPES)
 """Minimum number of choices for each of these statements."""
 DRAWS: Final = 200
 """Maximum number of draws for each wanted choice, because few draws may satisfy the premises."""
+MOST_TESTS: Final = 8
+"""Maximum number of tests of elements in a recurrence for which every combination of results is tried."""
 DRAWN_TESTS: Final = 16
-"""Number of comparisons of a choice for which the tests in a recurrence have other results."""
+"""Number of random combinations of results that are tried for more tests."""
 MOST_WORK: Final = 200_000
 """Maximum number of terms computed for a side; a choice that needs more is skipped."""
 SOME: Final = 8
@@ -111,6 +113,8 @@ class Verdict:
     exhaustive: bool = True
     counterexample: Counterexample | None = None
     ranks: set[Ranks] = field(default_factory=set)
+    drawn_tests: bool = False
+    """True if not every combination of results of the tests of elements was tried."""
 
     def note(self, stated: RuleStatement, found: Counterexample | bool | None) -> None:
         """Count the result for one choice of a statement."""
@@ -149,6 +153,7 @@ class Generic:
         self.types = dict.fromkeys(stated.type_variables, a_type_of(stated)) if types is None else types
         self.shapes = element_shapes(stated, variant)
         self.own_shapes: dict[str, tuple[int, ...]] = {}
+        self.drawn_tests = False
         self.arrays: dict[str, Any] = {}
         self.inputs: list[Array] = []
 
@@ -333,6 +338,7 @@ def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
     for stated in rule.statements.values():
         for generic in generics(stated, cases, seed):
             verdict.note(stated, compared(stated, generic))
+            verdict.drawn_tests |= generic.drawn_tests
             if verdict.counterexample is not None:
                 return verdict
     verdict.counterexample = (
@@ -374,15 +380,19 @@ def has_recurrences(stated: RuleStatement) -> bool:
 def domains_of(stated: RuleStatement) -> Iterator[Modular | Polynomials]:
     """Yield the domains in which the sides of a statement are compared: numbers modulo a prime for recurrences.
 
-    These are repeated with other results of tests, if there were any.
+    These are repeated with all results of tests, or with random ones if there are more than `MOST_TESTS` tests.
     """
     if not has_recurrences(stated):
         yield Polynomials()
         return
-    for draw in range(DRAWN_TESTS):
-        domain = Modular(draw)
+    tests = draw = 0
+    while draw < 2**tests:
+        domain = Modular(draw, enumerated=True)
         yield domain
-        if not domain.tests:
+        draw += 1
+        tests = max(tests, len(domain.tests))
+        if tests > MOST_TESTS:
+            yield from map(Modular, range(DRAWN_TESTS))
             return
 
 
@@ -485,6 +495,7 @@ def compared(
         if found is not None:
             uninterpreted = isinstance(domain, Modular) and domain.uninterpreted
             return replace(found, uninterpreted=uninterpreted)
+        generic.drawn_tests |= isinstance(domain, Modular) and len(domain.tests) > MOST_TESTS
     return True
 
 

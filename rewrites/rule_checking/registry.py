@@ -33,6 +33,8 @@ from rewrites.rule_checking.status import (
 from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS
 
+MORE: Final = 4
+"""Factor of the number of choices of a rule that is only tested, because few may have the rare results of its tests."""
 SYMBOLS: Final = "max, sqrt, casts and the like are compared on sample numbers only"
 
 _REGISTERED: Final[WeakKeyDictionary[Rule, ProofStatus]] = WeakKeyDictionary()
@@ -153,10 +155,14 @@ def register(rule: Rule, cases: int = CASES) -> ProofStatus:
 
 
 def _checked_status(rule: Rule, cases: int) -> ProofStatus:
-    """Return the status of a rule. Differences that exist only between symbols are compared again in numbers."""
+    """Return the status of a rule. Differences that exist only between symbols are compared again in numbers.
+
+    So are the sides of a rule that is only tested.
+    """
     found = determine_status(rule, cases)
     if found.counterexample is None:
-        return found
+        broken = decide_in_numbers(rule, MORE * cases).counterexample if found.status == Status.TESTED else None
+        return found if broken is None else replace(found, counterexample=broken)
     broken = decide(rule, cases).counterexample
     if broken is not None and is_of_elements(broken):
         return replace(found, counterexample=broken)

@@ -15,7 +15,7 @@ from atl.core.dtypes import is_integer
 from atl.core.terms import Unary
 from atl.core.traversal import subterms
 from rewrites.rule import Rule
-from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, has_recurrences
+from rewrites.rule_checking.exhaustion import CASES, MOST_TESTS, Counterexample, decide, has_recurrences
 from rewrites.rule_checking.samples import sample
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rule_statement import Ranks
@@ -23,6 +23,7 @@ from rewrites.rules.bounded import BOUNDED_ONLY
 
 ALL_ELEMENTS: Final = "all elements"
 RANDOM_ELEMENTS: Final = "random elements modulo 2^61 - 1"
+TOO_MANY_TESTS: Final = f"a recurrence has more than {MOST_TESTS} tests of elements, so that not all results were tried"
 
 
 class Status(IntEnum):
@@ -137,4 +138,6 @@ def determine_status(rule: Rule, cases: int = CASES) -> ProofStatus:
     stuck = proved(rule)
     if stuck is None:
         return found(Status.PROVED, "")
+    if verdict.drawn_tests:
+        return found(Status.TESTED, TOO_MANY_TESTS)
     return found(Status.BOUNDED, BOUNDED_ONLY.get(rule.name, stuck))

@@ -1,11 +1,16 @@
 """Adjoints: a pairing with a linear operation of v is a pairing with v (the transposed operation, term by term).
 
 The pairing of y and v, tensors of one shape, is the sum of y * v over their elements. It is linear in both.
+
+Rules for two operands require that their shapes are equal. Well-formedness implies that only where elements exist: if a
+has no elements and b has some, the pairing with a + b is an empty sum, but the pairing with b is not.
 """
 
 from __future__ import annotations
 
 from atl import concat, flatten, gen, guard, let, place, select, split, sum, transpose, where
+from atl.core.predicate import Predicate
+from atl.surface.values import IndexExpr
 from rewrites.named_operators import padding, pairing, reshaped_by
 from rewrites.rule import (
     Body,
@@ -21,19 +26,25 @@ from rewrites.rule import (
     rule,
 )  # fmt: skip
 
+
+def equal_shapes(*shapes: tuple[IndexExpr, ...]) -> tuple[Predicate, ...]:
+    """Return the premise that shapes are equal."""
+    return given(*(n == m for other in shapes[1:] for n, m in zip(shapes[0], other, strict=True)))
+
+
 # -- scalar operations ------------------------------------------------------------------------------------------------
 
 
 @rule(family="adjoints", source="linearity")
 def adjoint_of_add(y: Elem, a: Elem, b: Elem) -> Equation:
     """Both operands of an addition are paired with y."""
-    return equation(pairing(y, a + b), pairing(y, a) + pairing(y, b))
+    return equation(pairing(y, a + b), pairing(y, a) + pairing(y, b), equal_shapes(a.shape, b.shape))
 
 
 @rule(family="adjoints", source="linearity")
 def adjoint_of_sub(y: Elem, a: Elem, b: Elem) -> Equation:
     """The operands of a difference are paired with y and -y."""
-    return equation(pairing(y, a - b), pairing(y, a) + pairing(-y, b))
+    return equation(pairing(y, a - b), pairing(y, a) + pairing(-y, b), equal_shapes(a.shape, b.shape))
 
 
 @rule(family="adjoints", source="linearity")
@@ -58,7 +69,9 @@ def adjoint_of_div(y: Elem, a: Elem, b: Elem) -> Equation:
 def adjoint_of_where(y: Elem, c: Elem, a: Elem, b: Elem) -> Equation:
     """Each operand of a choice is paired with y where it is chosen, and with zero elsewhere."""
     return equation(
-        pairing(y, where(c, a, b)), pairing(where(c, y, padding(y)), a) + pairing(where(c, padding(y), y), b)
+        pairing(y, where(c, a, b)),
+        pairing(where(c, y, padding(y)), a) + pairing(where(c, padding(y), y), b),
+        equal_shapes(a.shape, b.shape),
     )
 
 
@@ -92,7 +105,9 @@ def adjoint_of_guard(p: Cond, y: Elem, a: Elem) -> Equation:
 @rule(family="adjoints", source="§3.2")
 def adjoint_of_select(p: Cond, y: Elem, a: Elem, b: Elem) -> Equation:
     """Each operand of a selection is paired with y where it is selected."""
-    return equation(pairing(y, select(p, a, b)), guard(p, pairing(y, a)) + guard(~p, pairing(y, b)))
+    return equation(
+        pairing(y, select(p, a, b)), guard(p, pairing(y, a)) + guard(~p, pairing(y, b)), equal_shapes(a.shape, b.shape)
+    )
 
 
 @rule(family="adjoints", source="§3.2, [R] ll_get")
@@ -112,7 +127,9 @@ def adjoint_of_concat(y: Vector, a: Vector, b: Vector) -> Equation:
     """Each part of a concatenation is paired with its part of y."""
     n, m = a.shape[0], b.shape[0]
     first, second = gen(n, lambda i: y[i]), gen(m, lambda i: y[n + i])
-    return equation(pairing(y, concat(a, b)), pairing(first, a) + pairing(second, b))
+    return equation(
+        pairing(y, concat(a, b)), pairing(first, a) + pairing(second, b), equal_shapes(a.shape[1:], b.shape[1:])
+    )
 
 
 # -- reshape operators ------------------------------------------------------------------------------------------------
@@ -182,7 +199,7 @@ def adjoint_of_place(n: Index, i: Index, y: Vector, e: Elem) -> Equation:
 @rule(family="adjoints", source="linearity")
 def pairing_add(a: Elem, b: Elem, v: Elem) -> Equation:
     """Two pairings with one tensor are the pairing of the sum."""
-    return equation(pairing(a, v) + pairing(b, v), pairing(a + b, v))
+    return equation(pairing(a, v) + pairing(b, v), pairing(a + b, v), equal_shapes(a.shape, b.shape))
 
 
 @rule(family="adjoints", source="linearity")

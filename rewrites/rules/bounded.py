@@ -10,14 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 _OTHER_FOLDS: Final = "a fold other than a sum has no neutral element from which an induction could start"
-_TWO_PAIRINGS: Final = "nested sums of an addition are compared with two nested sums, which needs an induction in each"
 BOUNDED_ONLY: Final[dict[str, str]] = {
     **{f"{monoid}_pairs": _OTHER_FOLDS for monoid in ("product", "max", "min")},
     **{f"split_{monoid}": _OTHER_FOLDS for monoid in ("product", "max", "min")},
     **{f"{monoid}_repeat": _OTHER_FOLDS for monoid in ("max", "min")},
-    **dict.fromkeys(
-        ("adjoint_of_add", "adjoint_of_sub", "adjoint_of_where", "adjoint_of_select", "pairing_add"), _TWO_PAIRINGS
-    ),
     **dict.fromkeys(
         ("adjoint_of_concat", "adjoint_of_split", "adjoint_of_padr", "adjoint_of_truncr"),
         "the sums have different lengths, so that no induction on one of them succeeds",

@@ -13,6 +13,7 @@ from atl.core.predicate import Predicate, at_most, equal, expressions
 from atl.core.substitution import free_positions, types_around
 from atl.core.terms import (
     MONOIDS,
+    OF_MONOID,
     Access,
     Binary,
     Constant,
@@ -310,11 +311,13 @@ def proved(name: str, goal: Goal, work: Derivation, *, passed: str | None = None
     for side in (left, right):
         side.attempt("gen_empty", ())
         simplify_rows(side)
+        if name == "base":
+            _start_folds_at_zero(side)
     if left.goal.body != right.goal.body:
         _peel(right, goal.row if name == "step" else None)
         for side in (left, right):
             simplify_rows(side)
-            side.sweep(side.known([f"{monoid}_rebase" for monoid in MONOIDS]), where=partial(_is_shifted, side))
+            _start_folds_at_zero(side)
             side.sweep(side.known(RESCALED))
     _split_cases(left, right)
     if left.goal.body != right.goal.body:
@@ -415,6 +418,11 @@ def _drop_neutral(work: Derivation, below: Path) -> None:
     work.sweep(work.known(["mul_zero", "add_zero", "mul_one", "nothing_add", "add_nothing"]), below)
 
 
+def _start_folds_at_zero(work: Derivation) -> None:
+    """Shift the indices of folds so that they start from zero."""
+    work.sweep(work.known([f"{monoid}_rebase" for monoid in MONOIDS]), where=partial(_is_shifted, work))
+
+
 def _is_shifted(work: Derivation, path: Path) -> bool:
     """Return whether this is a fold whose index does not start from zero."""
     term = work.term(path)
@@ -431,17 +439,25 @@ def _is_constant(term: Expr) -> bool:
 
 
 def _peel(work: Derivation, row: Index | None) -> None:
-    """Split the terms off each fold that it does not have in the row before; without rows, the last term."""
+    """Split the terms off each fold that it does not have in the row before; without rows, the last term.
+
+    The terms of the row before come first.
+    """
 
     def before(leaf: Leaf) -> Index:
         return index(leaf) - ONE if index(leaf) == row else index(leaf)
 
     for cursor in list(work.cursors()):
         term = cursor.term
-        if isinstance(term, Reduce) and term.high.constant is None:
-            k = term.high - ONE if row is None else map_leaves(term.high, before)
-            if k != term.high:
-                work.attempt(f"split_{term.monoid}", cursor.path, k=k)
+        if not isinstance(term, Reduce):
+            continue
+        low, high = (map_leaves(end, before) for end in (term.low, term.high))
+        if row is None and term.high.constant is None:
+            high = term.high - ONE
+        if high != term.high:
+            work.attempt(f"split_{term.monoid}", cursor.path, k=high)
+        elif low != term.low and work.attempt(f"split_{term.monoid}", cursor.path, k=low):
+            work.attempt(f"{OF_MONOID[term.monoid]}_comm", cursor.path)
 
 
 def _open(name: str, goal: Goal, error: ATLError, passed: str | None) -> NotFound:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from atl.core.index import ZERO, Index, Var, bound, index
@@ -20,7 +21,7 @@ from atl.core.predicate import Predicate
 from atl.core.substitution import close, free_positions, fresh_uid, strengthen
 from atl.core.terms import Access, Expr, Guard, Let, Rec, Select, TensorVar, Type, rows_before
 from atl.core.traversal import Path
-from atl.errors import InvalidArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from atl.surface.operators import ceildiv, gen, imin, let, padr, select
 from atl.surface.recurrences import StatesForm, rec, row_of_scan
 from atl.surface.values import IndexExpr, Tensor
@@ -29,6 +30,7 @@ from rewrites import kernel
 from rewrites.associativity import associativity, check_combination
 from rewrites.cursors.cursor import Cursor, positions
 from rewrites.derivation import Derivation
+from rewrites.egraph.counterexamples import find_counterexample
 from rewrites.egraph.equality import replace_at
 from rewrites.errors import DoesNotApply, NotFound
 from rewrites.induction import Goal
@@ -45,6 +47,8 @@ from rewrites.tactics.tactic import tactic
 TOTALS: Final = "totals"
 """Name of the tensor with the totals of all blocks up to each one."""
 MOST_SWEEPS: Final = 20
+OF_ANOTHER_FORM: Final = (ATLError, AttributeError, LookupError, TypeError, ValueError)
+"""What a user's combination raises for states of another form, such as a tensor instead of a tuple."""
 
 
 @tactic
@@ -57,7 +61,7 @@ def block_scan(
     element: arg.ScanElement = None,
     name: arg.NewName = "scans",
 ) -> None:
-    """Scan blocks of k rows, then the totals of the blocks, and combine both: (prefix sums in parallel, Blelloch).
+    """Scan blocks of k rows, then the totals of the blocks, and combine both (prefix sums in parallel, Blelloch).
 
     rec[p < n] y in select(1 <= p, combine(y[p - 1], e(p)), e(p))  →
     let scans := ⊞[b < ⌈n/k⌉] rec[r < k] y in select(1 <= r, combine(y[r - 1], e(k*b + r)), e(k*b + r)) in
@@ -65,8 +69,9 @@ def block_scan(
     ⊞[p < n] select(k <= p, combine(totals[p/k - 1], scans[p/k, p % k]), scans[p/k, p % k])
 
     `rows` names a recurrence, and `combine` is the function of its `atl.fold` or `atl.associative_scan`. For another
-    recurrence, `element(p)` is what row p combines with the row before. It is proved that `combine` is associative, and
-    that the recurrence is this scan. Then the blocks may be computed in any order, or in parallel.
+    recurrence, `element(p)` is what row p combines with the row before. It is proved that the recurrence is this scan.
+    That `combine` is associative is proved, refused with numbers, or only tested; the status of the theorem then says
+    so. Then the blocks may be computed in any order, or in parallel.
 
     Raises `FalseRule` with numbers if `combine` is not associative, `DoesNotApply`, and `NotFound` if the recurrence is
     not found to be this scan.
@@ -124,9 +129,7 @@ class _Scan:
         if element is None:
             of_row = _element_of(work, cursor)
         else:
-            of_row = function_at(
-                cursor, "element", element, of_indices(1), lambda made: form.joined(made, "the combination")
-            )
+            of_row = function_at(cursor, "element", element, of_indices(1), partial(_row_of_element, form))
         shape = tuple(None if e.constant is None else e for e in row.shape[form.several :])
         rule = associativity(combine, form, shape)
         scan = _Scan(term.high, row, _tensors(of_row, row), _tensors(function, row), form, rule, k)
@@ -148,7 +151,7 @@ class _Scan:
             "f": formula,
         }
         goals = kernel.induction_goals(work.theorem, cursor.path, arguments)
-        base, step = (proved(name, goal, work) for name, goal in zip(("base", "step"), goals, strict=True))
+        base, step = (_shown(name, goal, work) for name, goal in zip(("base", "step"), goals, strict=True))
         work.induction(cursor.path, arguments, base, step)
         work.rewrite("gen_eta", cursor.path)
 
@@ -419,6 +422,24 @@ def _outside_recurrences(work: Derivation, path: Path) -> Iterator[Path]:
     yield path
 
 
+def _shown(name: str, goal: Goal, work: Derivation) -> Theorem:
+    """Prove that rows of a recurrence are those of a scan, or refute it in numbers first."""
+    required = "the function of its atl.associative_scan or atl.fold; row p is combine(row p - 1, element(p))"
+    numbers = find_counterexample(goal.lhs, goal.rhs)
+    if numbers is not None:
+        raise NotFound("the recurrence is not a scan by this combine", required=required, numbers=numbers)
+    try:
+        return proved(name, goal, work)
+    except NotFound as error:
+        raise NotFound(
+            f"no proof was found that the recurrence is a scan by this combine ({name})",
+            left=error.left,
+            right=error.right,
+            required=required,
+            numbers=error.numbers or {},
+        ) from error
+
+
 def _form_of(combine: Callable[..., Any], row: Type) -> StatesForm:
     """Return the form of the states that a combination takes, of which rows have this type."""
     check_combination(combine)
@@ -432,15 +453,22 @@ def _form_of(combine: Callable[..., Any], row: Type) -> StatesForm:
         ):
             try:
                 made = combine(*states)
-            except Exception as error:  # noqa: BLE001 (a user's function of another form may raise anything)
+            except OF_ANOTHER_FORM as error:
                 errors.append(error)
                 continue
             if isinstance(made, tuple | dict) and len(made) == count:
                 return StatesForm.of(dict(made) if isinstance(made, dict) else made)
     try:
         made = combine(*rows)
-    except Exception as error:
-        raise errors[0] if errors else error from error
+    except OF_ANOTHER_FORM as error:
+        if errors:
+            raise errors[0] from error
+        said = error.summary if isinstance(error, ATLError) else error
+        raise InvalidArgument(
+            f"combine does not take rows of rank {len(row.shape)}: {said}",
+            required="the function of two states of the scan, which has these states",
+            suggestions=("write the recurrence as atl.associative_scan, whose rows are all states of combine",),
+        ) from error
     if isinstance(made, tuple | dict):
         raise InvalidArgument(
             f"combine returns {len(made)} states, and a row of the recurrence has {count or 'one'}",
@@ -458,6 +486,13 @@ class _Named(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         return self.state
+
+
+def _row_of_element(form: StatesForm, made: object) -> Tensor:
+    """Return the row of the states that a user's element returns."""
+    if StatesForm.of(made) != form:
+        raise InvalidArgument("element returns other states than combine", required=form.required)
+    return form.joined(made, "element")
 
 
 def _element_of(work: Derivation, cursor: Cursor) -> Function:

@@ -35,7 +35,8 @@ def gather(work: Derivation, *, keep: arg.SumNames = ()) -> None:
 
     Where several sums could be solved for, as in q = p + r, those of constant extent remain, and of the others the
     inner ones; `keep` names sums that remain. Lets are bound outside of these sums first. A scatter to positions that
-    are data, as of an embedding, remains, and a note says so. The tactic fails if no scatter can be gathered.
+    are data, as of an embedding, remains, and a note says so. Raises `DoesNotApply` if no scatter can be gathered, and
+    `InvalidArgument` if `keep` names no sum.
 
     >>> s = reschedule(atl.parse("f (w : float32[3], d : float32[n]) : float32[n + 2] := "
     ...     "Σ[i < n] Σ[r < 3] place (n + 2) (i + r) (w[r] * d[i])"))
