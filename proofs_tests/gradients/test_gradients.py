@@ -142,6 +142,17 @@ def test_lets_that_cannot_leave_a_guard_are_copied(monkeypatch: pytest.MonkeyPat
     assert moves
 
 
+@pytest.mark.parametrize("rule", ["let_let", "ll_mul_left", "ll_mul_right"])
+def test_operands_without_names_are_computed_again(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, rule)
+    nested = program(
+        "nested", [X], atl.gen(N, lambda i: atl.exp(atl.tanh(X[i]) * atl.exp(X[i])) * atl.exp(X[i] * X[i]))
+    )
+    found, _, _, moves = differences(nested, SIZES, arrays_of(nested), np.random.default_rng(1))
+    assert not found
+    assert moves
+
+
 # -- ties -------------------------------------------------------------------------------------------------------------
 
 
