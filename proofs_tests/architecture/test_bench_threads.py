@@ -34,7 +34,7 @@ def test_libraries_use_the_given_number_of_threads(pools: Pools) -> None:
 @pytest.mark.long
 def test_candidates_run_with_one_thread_too() -> None:
     """The baseline fails if the libraries use another number of threads."""
-    found, _ = in_own_process(Case("threaded", 100, 2, rounds=4, seconds=0.2), lambda _: None, WORKLOAD_MODULE)
+    found, _ = in_own_process(Case("threaded", 100, 2, rounds=4, seconds=2), lambda _: None, WORKLOAD_MODULE)
     assert (found.faults, found.left_out) == ((), ())
     assert [entry.name for entry in found.entries] == ["with threads", "doubled_in_tiles (by = 4, sizes fixed)"]
     assert all(entry.speed_up is not None for entry in found.entries)

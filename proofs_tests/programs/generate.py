@@ -341,7 +341,8 @@ class Maker:
         if chance(self.choices, 3):
             return operand ** self.choices.integer(1, 3)
         if not is_integer(dtype) and chance(self.choices, 15):
-            return choose(self.choices, (atl.floor, atl.round, atl.ceil))(operand)
+            # The derivative of these functions is zero too.
+            return choose(self.choices, (atl.floor, atl.round, atl.ceil))(atl.stop(operand))
         if not is_integer(dtype) and chance(self.choices, 5):
             return atl.where(atl.isfinite(operand), operand, self.tensor(scope, shape, dtype))
         if self.ring or is_integer(dtype):

@@ -15,7 +15,7 @@ BOUNDED_ONLY: Final[dict[str, str]] = {
     **{f"split_{monoid}": _OTHER_FOLDS for monoid in ("product", "max", "min")},
     **{f"{monoid}_repeat": _OTHER_FOLDS for monoid in ("max", "min")},
     **dict.fromkeys(
-        ("adjoint_of_concat", "adjoint_of_split", "adjoint_of_padr", "adjoint_of_truncr"),
+        ("adjoint_of_split", "adjoint_of_padr", "adjoint_of_truncr"),
         "the sums have different lengths, so that no induction on one of them succeeds",
     ),
     "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k succeeds",
