@@ -114,14 +114,11 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
         return
     other = reschedule(paired_with(tangent(named.goal, wrt), cotangent)).begin()
     before = work.checkpoint
-    start = other.theorem
     rank = program.body.type.rank
     for each in (work, other):
         reduce_accesses(each, (*(0,) * rank, 1, *(0,) * rank))
     if unify(work, other, (naming.name, f"d{naming.name}")):
-        for step in symmetry(other.theorem).steps:
-            work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
-        work.show(start.rhs.body)
+        work.follow(symmetry(other.theorem))
     else:
         work.rollback(before)
 

@@ -211,6 +211,12 @@ class Derivation:
             kernel.induction(self.theorem, path, arguments, base, step, reverse=reverse), ROWS, path, reverse=reverse
         )
 
+    def follow(self, theorem: Theorem) -> None:
+        """Take the steps of a theorem that starts from the goal. The names and marks at its end are kept."""
+        for step in theorem.steps:
+            self.theorems.append(kernel.replay(self.theorem, step))
+        self.show(theorem.rhs.body)
+
     def _take(self, made: Theorem, rule: Rule, path: Path, *, reverse: bool) -> None:
         before = self.term(path)
         there = made.zipper_at(path)

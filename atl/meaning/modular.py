@@ -69,20 +69,9 @@ class Modular(Scalars[int]):
             case "invert":
                 return ((1 if dtype == BOOL else -1) - x) % PRIME
             case (
-                "abs"
-                | "sqrt"
-                | "exp"
-                | "log"
-                | "tanh"
-                | "erf"
-                | "sin"
-                | "cos"
-                | "log1p"
-                | "expm1"
-                | "floor"
-                | "round"
+                "abs" | "sqrt" | "exp" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round"
                 | "stop"
-            ):
+            ):  # fmt: skip
                 if not x and OPERATIONS[op].at_zero:
                     return 0
                 with suppress(NotExact):

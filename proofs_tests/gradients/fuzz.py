@@ -32,7 +32,7 @@ from rewrites.errors import DoesNotApply
 
 PRECISION: Final = 1e-7
 REFUSALS: Final = ("a gradient through a conversion from ", "the recurrence ", "the gradient needs a tensor of ")
-"""How the messages of the documented refusals begin. Any other error is a fault."""
+"""First words of the errors that docs/gradients.md lists. Any other error is a fault."""
 
 
 class Discarded(Exception):

@@ -355,7 +355,7 @@ if 1 <= k:
 
 @pytest.mark.parametrize("fault", ["neutral", "_where"])
 def test_fault_in_the_start_of_a_fold_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start at zero, or store the neutral element where there are no terms."""
+    """Plant a fault: start at zero, or store the neutral element where the fold has no terms."""
     if fault == "neutral":
         monkeypatch.setattr(import_module("lowering.lower"), fault, lambda _, dtype: Number(0, dtype))
     else:

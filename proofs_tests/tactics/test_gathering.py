@@ -46,6 +46,9 @@ GATHERED = {
         "⊞[q < k + n] ⊞[q1 < m] Σ[r < k] [r <= q < r + n] · W[r, 0] * X[q - r, q1]"),
     "rows": (MATRIX, "float32[n, m + 1] := ⊞[i < n] Σ[j < m] place (m + 1) (j + 1) X[i, j]",
              "⊞[i < n] ⊞[q < m + 1] [1 <= q] · X[i, q - 1]"),
+    "rows below a sum": (
+        MATRIX, "float32[n, m] := Σ[i < n] Σ[j < m] ⊞[r < n] place m j (X[i, j] * Y[i, r])",
+        "⊞[q < n] ⊞[q1 < m] Σ[i < n] X[i, q1] * Y[i, q]"),
     "additions share a loop": (
         VECTOR, "float32[n] := (Σ[i < n] place n i (2*x[i])) + (Σ[i < n] [1 <= i] · place n (i - 1) x[i])",
         "⊞[q < n] 2 * x[q] + [q + 1 < n] · x[q + 1]"),

@@ -363,20 +363,9 @@ def _unary(op: UnaryOp, dtype: str | None, x: Poly) -> Poly:
         case "exp":
             return values.by_cases(values.exponential, x)
         case (
-            "abs"
-            | "sqrt"
-            | "log"
-            | "tanh"
-            | "erf"
-            | "sin"
-            | "cos"
-            | "log1p"
-            | "expm1"
-            | "floor"
-            | "round"
-            | "stop"
+            "abs" | "sqrt" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round" | "stop"
             | "invert"
-        ):
+        ):  # fmt: skip
             return values.by_cases(lambda at: at if at.zero and op in ZERO_AT_ZERO else _opaque(op, at), x)
         case _:
             assert_never(op)

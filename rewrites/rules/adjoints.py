@@ -118,7 +118,7 @@ def adjoint_of_let(y: Elem, x: ElemT, e: Body[ElemT]) -> Equation:
 
 @rule(family="adjoints", source="§7.2.1")
 def adjoint_of_access(y: Elem, v: Vector, k: Index) -> Equation:
-    """What is paired with an element is placed at its position."""
+    """A pairing with an element is a pairing with the tensor, with y placed at the position of the element."""
     return equation(pairing(y, v[k]), pairing(place(v.shape[0], k, y), v), given(k >= 0, k < v.shape[0]))
 
 

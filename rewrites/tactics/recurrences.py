@@ -259,8 +259,7 @@ def _show_as(work: Derivation, path: Path, wanted: Expr) -> None:
                 required=f"equal programs\n{work.goal}\nand\n{other.goal}",
                 numbers=error.numbers or {},
             ) from error
-    for taken in symmetry(other.theorem).steps:
-        work.theorems.append(kernel.replay(work.theorem, taken))
+    work.follow(symmetry(other.theorem))
 
 
 def induction_goals(work: Derivation, rows: Target, formula: Callable[..., Any]) -> tuple[Goal, Goal]:

@@ -48,7 +48,7 @@ TOTALS: Final = "totals"
 """Name of the tensor with the totals of all blocks up to each one."""
 MOST_SWEEPS: Final = 20
 OF_ANOTHER_FORM: Final = (ATLError, AttributeError, LookupError, TypeError, ValueError)
-"""What a user's combination raises for states of another form, such as a tensor instead of a tuple."""
+"""Errors that a user's combination may raise when it is called with states of another form: a tensor for a tuple."""
 
 
 @tactic
@@ -380,8 +380,7 @@ class _Step:
                 required=f"equal programs\n{side.goal}\nand\n{other.goal}",
                 numbers={},
             )
-        for taken in symmetry(other.theorem).steps:
-            side.theorems.append(kernel.replay(side.theorem, taken))
+        side.follow(symmetry(other.theorem))
 
     def compare(self, path: Path) -> None:
         """Show that both sides are equal at a path."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from atl.core.index import ONE, Bound, Index, Quotient, Read, atoms, index
 from atl.core.predicate import NonNegative, Predicate, Zero, conjunction, conjuncts, within
-from atl.core.terms import Access, Binary, Expr, Guard, Let, Place, Reduce, Reshape, Unary
+from atl.core.terms import Access, Binary, Expr, Gen, Guard, Let, Place, Reduce, Reshape, Unary
 from atl.core.traversal import Path, subterms
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.text.printing import text_at
@@ -94,22 +94,22 @@ def _scatters(work: Derivation, path: Path, remaining: dict[Path, str]) -> Itera
     if (data := _data_place(work, path)) is not None:
         remaining[data] = f"the positions of {text_at(work.goal, data)} are data"
         yield from _scatters(work, (*data, 0), remaining)
-    elif _is_scatter(term):
+    elif _may_gather(term) and not isinstance(term, Gen):
         yield path
     else:
         for position in positions(term):
             yield from _scatters(work, (*path, position), remaining)
 
 
-def _is_scatter(term: Expr) -> bool:
-    """Return True for placed terms, and for sums and additions of them."""
+def _may_gather(term: Expr) -> bool:
+    """Return True for placed terms at computed positions, and for sums, additions and generations of them."""
     match term:
         case Reshape(Place(at=at)):
             return not _is_data(at)
-        case Reduce("sum", body=body) | Guard(_, body) | Let(_, body) | Unary("neg", body):
-            return bool(term.type.rank) and _is_scatter(body)
+        case Gen(body=body) | Reduce("sum", body=body) | Guard(_, body) | Let(_, body) | Unary("neg", body):
+            return bool(term.type.rank) and _may_gather(body)
         case Binary("add" | "sub", left, right):
-            return _is_scatter(left) and _is_scatter(right)
+            return _may_gather(left) and _may_gather(right)
         case _:
             return False
 
@@ -163,7 +163,7 @@ class _Scatter:
         while work.sweep(work.known(_READS), self.path, where=self._reads_element):
             pass
         for cursor in work.cursors(self.path):
-            if isinstance(cursor.term, Access) and _is_scatter(cursor.term.tensor):
+            if isinstance(cursor.term, Access) and _may_gather(cursor.term.tensor):
                 raise _Remains(f"the rules for sums and placed terms do not apply to {text_at(work.goal, cursor.path)}")
         while self._solved_for_one():
             pass
@@ -177,7 +177,7 @@ class _Scatter:
     def _binds_inside(self, path: Path) -> bool:
         """Return whether a let is directly in a sum or a guard, around placed terms."""
         term = self.work.term(path)
-        return isinstance(term, Reduce | Guard) and isinstance(term.body, Let) and _is_scatter(term)
+        return isinstance(term, Reduce | Guard) and isinstance(term.body, Let) and _may_gather(term)
 
     def _by_elements(self) -> None:
         """Write the tensor as generations of its elements: v → ⊞[q < n] v[q]."""
@@ -244,7 +244,7 @@ class _Scatter:
             if isinstance(cursor.term, Reduce) and cursor.term.name not in self.kept and fixed_below(cursor.term.body)
             if not cursor.term.type.rank and cursor.term.monoid == "sum"
         ]
-        return sorted(found, key=_constant_extent)
+        return sorted(found, key=_solved_first)
 
     def _check(self) -> None:
         """Raise `_Remains` if an element would be compared with the positions of all terms of a sum."""
@@ -310,7 +310,7 @@ def _without_quotient(part: Predicate) -> Predicate:
     return part
 
 
-def _constant_extent(cursor: Cursor) -> tuple[bool, int]:
+def _solved_first(cursor: Cursor) -> tuple[bool, int]:
     assert isinstance(cursor.term, Reduce)
     extent = (cursor.term.high - cursor.term.low).constant
     return (False, 0) if extent is None else (True, -extent)
