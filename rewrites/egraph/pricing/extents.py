@@ -103,7 +103,7 @@ class Extents:
                     lows, highs = pick(lows, low), pick(highs, high)
                 return lows, highs
             case Xor(parts):
-                most = np.maximum.reduce([self.interval(part, ranges)[1] for part in parts])
+                most = _most([self.interval(part, ranges)[1] for part in parts])
                 return np.zeros(1), np.exp2(np.ceil(np.log2(np.maximum(most, 0.0) + 1.0))) - 1.0
             case Read() | Bound():
                 return np.zeros(1), np.full(1, UNKNOWN)
