@@ -16,6 +16,7 @@ from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, chosen, nothing_chosen
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.named_operators import operation_name
 from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.storage.binding import binders_between
 from rewrites.tactics.storage.staging import loops_between, raised
@@ -209,19 +210,11 @@ def _inward_rule(around: terms.Expr, side: int, *, addends: bool) -> _InwardRule
             return _InwardRule("guard_div_left", reverse=True)
         case terms.Binary("add" | "sub" as op) if addends:
             return _InwardRule(f"guard_{op}")
-        case terms.Unary("neg"):
-            return _InwardRule("guard_neg")
+        case terms.Unary("neg") | terms.Cast():
+            return _InwardRule(f"guard_{operation_name(around)}")
         case terms.Reduce() | terms.Rec() | terms.Let() | terms.Binary() | terms.Unary() | terms.Guard():
             return None
-        case (
-            terms.Access()
-            | terms.Cast()
-            | terms.Concat()
-            | terms.Place()
-            | terms.Reshape()
-            | terms.Select()
-            | terms.Where()
-        ):
+        case terms.Access() | terms.Concat() | terms.Place() | terms.Reshape() | terms.Select() | terms.Where():
             return None
         case (
             terms.Constant()
