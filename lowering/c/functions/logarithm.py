@@ -13,8 +13,8 @@
 - Sums that must not be reassociated are fused multiply-adds, as in the exponential function: hence 2 f in place of f,
   since a product by one would be dropped. Without hardware support, the C library's functions are called.
 
-The logarithm is off by less than 1 unit in the last place, the tangent by less than 1.5; all floats were tried. The
-logarithm of zero is -infinity, that of a negative number NaN.
+`atl.core.operations.error_bound` has the bounds on the errors; all floats were tried. The logarithm of zero is
+-infinity, that of a negative number NaN.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lowering.c.functions.exponential import has_fma, polynomial
+from lowering.c.functions.exponential import described, has_fma, polynomial
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ _DOUBLE: Final = _Format(
 def _logarithm(of: _Format) -> str:
     fma, kind, bits, f = f"fma{of.suffix}", of.c_type, of.bits, of.suffix
     return f"""\
-/* The natural logarithm of x, within 1 unit in the last place. */
+{described("The natural logarithm of x", "log", kind)}
 static inline {kind} log_{kind}({kind} x)
 {{
 #if {has_fma(f)}
@@ -121,7 +121,7 @@ static inline {kind} log_{kind}({kind} x)
 def _tangent(of: _Format) -> str:
     fma, kind, f = f"fma{of.suffix}", of.c_type, of.suffix
     return f"""\
-/* The hyperbolic tangent of x, within 1.5 units in the last place. */
+{described("The hyperbolic tangent of x", "tanh", kind)}
 static inline {kind} tanh_{kind}({kind} x)
 {{
 #if {has_fma(f)}
