@@ -101,13 +101,13 @@ class Progress:
 
 
 UNPROMISING: Final = 20.0
-"""The start is not run if it is predicted to take so many times as long as the first candidate."""
+"""The start is not run if its predicted time exceeds this multiple of the first candidate's."""
 SHARE: Final = 4.0
-"""The start is not run if it is predicted to take more than one in so many parts of the time that is left."""
+"""The start is not run if its predicted time exceeds the remaining time divided by this number."""
 UNDERESTIMATED: Final = 2.0
-"""The start is stopped after so many times that time."""
+"""The start is stopped after this multiple of its predicted time."""
 ABANDONED: Final = 10.0
-"""A first run is stopped after so many times the time of the best."""
+"""A first run is stopped after this multiple of the time of the best."""
 LEAST_SECONDS: Final = 0.5
 """Seconds of a first run before it is stopped: on a loaded machine even a fast one takes a while."""
 LEAST_SHARE: Final = 1.0
