@@ -35,7 +35,7 @@ from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
 from lowering.in_place import with_inputs_in_place
-from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sized
+from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.targets.capabilities import check_names, marked_binders, support_of
@@ -291,7 +291,7 @@ class Kernel:
             if (other := exchanged(self.program, arrays, named, out)) is not None:
                 return other.back(self(*other.arrays, out=other.out, **other.named))
             call, passed, pointers = self._bind(arrays, named)
-            sizes, shape = sized(self.program, self.nest, call)
+            sizes, shape = sizes_and_shape(self.program, self.nest, call)
             elements_decide = self._index_overflow.check(call.sizes, call.arrays)
             if key is not None and self._shapes_determine_sizes:
                 # Equal limits are shared, so that an operand checked in one call is not checked again in similar calls.
@@ -340,7 +340,7 @@ class Kernel:
         if (other := exchanged(self.program, arrays, named, out)) is not None:
             return self.prepared(*other.arrays, out=other.out, **other.named)
         call, passed, pointers = self._bind(arrays, named)
-        sizes, shape = sized(self.program, self.nest, call)
+        sizes, shape = sizes_and_shape(self.program, self.nest, call)
         self._index_overflow.check(call.sizes, call.arrays)
         into, function = self._output_pointer(out, shape), self._function
         if self._overlaps(into, pointers):

@@ -28,7 +28,7 @@ from lowering.c_compiler import OPENMP
 from lowering.calls.arguments import values_of
 from lowering.export.cases import cases
 from lowering.export.contract import header, names_of
-from lowering.export.input_generation import Own, elements_text
+from lowering.export.input_generation import CheckVariable, elements_text
 from lowering.export.self_check import CheckedKernel, check_text
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest, key
@@ -141,9 +141,9 @@ def host_text(nest: LoopNest, name: str, header: str) -> str:
     scope = names_of(nest, {name})
     arrays = [array for array in nest.inputs if array.shape]
     held = {array.name: at for at, array in enumerate(arrays)}
-    given, scope = scope.bind(Own("given"), "given")
-    error, scope = scope.bind(Own("error"), "error")
-    each, scope = scope.bind(Own("each"), "each")
+    given, scope = scope.bind(CheckVariable("given"), "given")
+    error, scope = scope.bind(CheckVariable("error"), "error")
+    each, scope = scope.bind(CheckVariable("each"), "each")
     out = scope.name(key(nest.output))
     kind = C_TYPES[nest.output.dtype]
     passed = [

@@ -1,8 +1,8 @@
 """The functions log(1 + x) and exp(x) - 1 of generated C, which are exact near zero.
 
-For floats, they are computed in double precision, so that the rounding of 1 + x, and the cancellation in the
-difference, are 2^-53. Where |x| < 2^-26, the result is x. `atl.core.operations.error_bound` has the bounds on the
-errors; all floats were tested. For doubles, the C library's functions are called.
+For floats, they are computed in double precision: rounding 1 + x, or subtracting 1, then causes a relative error of
+about 2^-53. Where |x| < 2^-26, the result is x. `atl.core.operations.error_bound` has the bounds on the errors; all
+floats were tested. For doubles, the C library's functions are called.
 """
 
 from __future__ import annotations
