@@ -404,7 +404,7 @@ class Kernel:
         Raises `LibraryMissing` without PyTorch; `InvalidArgument` if the shape of the result depends on elements, since
         it cannot be known while tracing.
         """
-        return torch_operator(self.program, self._unsplit, name or self.path.stem.replace("-", "_"))
+        return torch_operator(self.program, self, name or self.path.stem.replace("-", "_"))
 
     def jax_function(self) -> Callable[..., Any]:
         """Return a function of JAX arrays that calls the kernel through `jax.pure_callback`, also in `jax.jit`.
