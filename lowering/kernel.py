@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -388,7 +388,7 @@ class Kernel:
         options = dict(named)
         if "seconds" in self._arguments:
             options["seconds"], seconds = seconds, 0.5
-        first = self._unsplit(*arrays, **options)
+        first = self.whole(*arrays, **options)
         if self._pattern is None:
             options.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
@@ -412,10 +412,10 @@ class Kernel:
         It takes arrays by position or by name, and sizes that no array determines by name. It has no derivative. Raises
         as `torch_operator` does.
         """
-        return jax_function(self.program, self._unsplit)
+        return jax_function(self.program, self.whole)
 
-    @property
-    def _unsplit(self) -> Kernel:
+    @cached_property
+    def whole(self) -> Kernel:
         """The same kernel, but returning several results as one array."""
         return Kernel(self._original, self.nest, self._code, whole=True)
 

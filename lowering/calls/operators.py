@@ -103,6 +103,15 @@ def registered(
     return operator
 
 
+def unused_name(name: str, computed: object) -> str:
+    """Return the name, or one with a number if the operator of this name computes something else."""
+    found, count = name, 1
+    while found in _REGISTERED and _REGISTERED[found][0] != computed:
+        count += 1
+        found = f"{name}_{count}"
+    return found
+
+
 @cache
 def _library() -> Any:
     import torch
@@ -185,10 +194,13 @@ def jax_function(program: Program, call: Call) -> Call:
     It takes the arrays by position or by name, and the sizes that no array determines by name. Raises `LibraryMissing`.
     The function raises `ArrayError` for arrays of another element type or rank, before the kernel runs.
     """
+    return checked_jax_function(program, jax_call(program, call))
+
+
+def checked_jax_function(program: Program, whole: Call) -> Call:
+    """Return the function that checks its arguments, and splits the result of `whole`, which takes sizes and arrays."""
     if not find_spec("jax"):
         raise _missing("jax", "JAX")
-    import jax
-
     shapes = Shapes.of(program)
 
     def function(*arrays: Any, **named: Any) -> Any:
@@ -197,21 +209,33 @@ def jax_function(program: Program, call: Call) -> Call:
         sizes = {name: named[name] for name in program.free_sizes}
         for array in program.inputs:
             _check(array, given[array.name])
-        every = shapes.sizes(given)
-        shape = shapes.result(every)
+        made = whole(sizes, *(given[array.name] for array in program.inputs))
+        return split_results(program, made, shapes.sizes(given), {})
+
+    return function
+
+
+def jax_call(program: Program, call: Call) -> Call:
+    """Return a function of sizes by name, and of JAX arrays, that returns the array of all results of a kernel."""
+    import jax
+
+    shapes = Shapes.of(program)
+
+    def whole(sizes: Mapping[str, Any], *arrays: Any) -> Any:
+        given = {array.name: value for array, value in zip(program.inputs, arrays, strict=True)}
+        shape = shapes.result(shapes.sizes({**given, **sizes}))
         signature = jax.ShapeDtypeStruct(shape, np.dtype(program.dtype))
         # Python numbers are not passed through JAX, which would round them to 32 bits.
-        numbers = {array.name: given[array.name] for array in program.inputs if _is_number(given[array.name])}
+        numbers = {name: value for name, value in given.items() if _is_number(value)}
         traced = [array for array in program.inputs if array.name not in numbers]
 
         def back(*values: Any) -> Any:
             held = {a.name: np.asarray(v, a.dtype) for v, a in zip(values, traced, strict=True)}
             return call(**held, **numbers, **sizes)
 
-        held = [given[array.name] for array in traced]
-        return split_results(program, jax.pure_callback(back, signature, *held, vmap_method="sequential"), every, {})
+        return jax.pure_callback(back, signature, *(given[each.name] for each in traced), vmap_method="sequential")
 
-    return function
+    return whole
 
 
 def _by_name(program: Program, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
