@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import compress
 from threading import RLock
 from typing import Any, Final, TypeAlias, cast
@@ -126,6 +126,11 @@ class Differentiable:
             if names not in self._gradients:
                 self._gradients[names] = gradient(self.program, names)
             return self._gradients[names]
+
+    @property
+    def computed(self) -> tuple[tuple[str, ...], ...]:
+        """The sets of inputs for which backward passes have been derived, in the order of the calls."""
+        return tuple(self._passes)
 
     def backward(self, wanted: tuple[str, ...]) -> tuple[_Backward, ...]:
         """Return the backward passes that compute the gradients of some inputs, one for each element type."""
@@ -257,49 +262,42 @@ class Differentiable:
 
     def _custom_vjp(self, sizes: Mapping[str, int]) -> Callable[..., Any]:
         import jax
-        from jax.custom_derivatives import SymbolicZero
 
         names = [array.name for array in self.program.inputs]
         shapes = Shapes.of(self.program)
-        static_type = _static()
         forward = operators.jax_call(self.program, self._call_whole)
         function: Any = jax.custom_vjp(lambda *arrays: forward(sizes, *arrays))
 
         def run(*primals: Any) -> Any:
             wanted = tuple(name for name, each in zip(names, primals, strict=True) if each.perturbed)
             arrays = {name: each.value for name, each in zip(names, primals, strict=True)}
-            saved = tuple(tuple(arrays[name] for name in back.reads) for back in self.backward(wanted))
-            static = static_type(wanted, tuple(shapes.sizes({**arrays, **sizes}).items()))
-            return function(*arrays.values()), (saved, static)
+            saved = [[arrays[name] for name in back.reads] for back in self.backward(wanted)]
+            pullback = _Pullback(self, wanted, tuple(shapes.sizes({**arrays, **sizes}).items()))
+            return function(*arrays.values()), jax.tree_util.Partial(pullback, saved)
 
-        def backward(residuals: Any, cotangent: Any) -> Any:
-            saved, static = residuals
-            if isinstance(cotangent, SymbolicZero):
-                return (None,) * len(names)
-            found: dict[str, Any] = {}
-            held = dict(static.sizes)
-            for back, arrays in zip(self.backward(static.wanted), saved, strict=True):
-                made = back.layer.jax(*arrays, cotangent, **{name: held[name] for name in back.sizes})
-                found |= zip(back.wrt, made if len(back.wrt) > 1 else (made,), strict=True)
-            return tuple(found.get(name) if name in static.wanted else None for name in names)
-
-        function.defvjp(run, backward, symbolic_zeros=True)
+        function.defvjp(run, lambda pullback, cotangent: pullback(cotangent), symbolic_zeros=True)
         return cast(Callable[..., Any], function)
 
 
-@cache
-def _static() -> Any:
-    import jax
-
-    return jax.tree_util.register_static(_Static)
-
-
 @dataclass(frozen=True)
-class _Static:
-    """What a backward pass in JAX needs besides arrays: the inputs that ask for a gradient, and the sizes."""
+class _Pullback:
+    """The backward pass of a call in JAX, without the arrays that it reads."""
 
+    layer: Differentiable
     wanted: tuple[str, ...]
     sizes: tuple[tuple[str, int], ...]
+
+    def __call__(self, saved: Sequence[Sequence[Any]], cotangent: Any) -> tuple[Any, ...]:
+        """Return the gradient for each input; None for those that did not ask for one."""
+        from jax.custom_derivatives import SymbolicZero
+
+        found: dict[str, Any] = {}
+        sizes = dict(self.sizes)
+        for back, arrays in zip(self.layer.backward(self.wanted), saved, strict=True):
+            if not isinstance(cotangent, SymbolicZero):
+                made = back.layer.jax(*arrays, cotangent, **{name: sizes[name] for name in back.sizes})
+                found |= zip(back.wrt, made if len(back.wrt) > 1 else (made,), strict=True)
+        return tuple(found.get(a.name) if a.name in self.wanted else None for a in self.layer.program.inputs)
 
 
 @dataclass(frozen=True, eq=False)

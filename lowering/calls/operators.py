@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -22,8 +21,8 @@ from atl.meaning.results import named as result_tuple
 from atl.meaning.results import split_results
 
 Call = Callable[..., Any]
-_REGISTERED: Final[dict[str, tuple[object, Any]]] = {}
-"""Registered operators by name, each with what it computes.
+_REGISTERED: Final[dict[str, tuple[object, Any, Any]]] = {}
+"""Registered operators by name: what each computes, the operator, and the library that keeps it registered.
 
 Registering a name again would invalidate the first operator.
 """
@@ -61,8 +60,7 @@ def registered(
     function that saves what it needs, as for `torch.library.register_autograd`. With `scalars`, floating-point scalars
     are tensors without dimensions, which may have gradients. Raises the errors of `torch_operator`.
     """
-    if not find_spec("torch"):
-        raise _missing("torch", "PyTorch")
+    _require("torch", "PyTorch")
     import torch
 
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
@@ -71,7 +69,7 @@ def registered(
         )
     shapes = Shapes.of(program)
     if name in _REGISTERED:
-        other, operator = _REGISTERED[name]
+        other, operator, _ = _REGISTERED[name]
         if other != computed:
             raise InvalidName(
                 f"the operator atl::{name} is already registered for another kernel",
@@ -91,7 +89,7 @@ def registered(
         each = tuple(torch.empty(shape, dtype=dtype, device=device) for shape in shapes.results(sizes))
         return each if program.results else each[0]
 
-    library = _library()
+    library = torch.library.Library("atl", "FRAGMENT")
     library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     library.impl(name, _caller(program, call, scalars=scalars), "CPU")
     operator = getattr(torch.ops.atl, name).default
@@ -99,7 +97,7 @@ def registered(
     backward, setup = autograd
     torch.library.register_autograd(operator, backward, setup_context=setup, lib=library)
     torch.library.register_vmap(operator, lambda *given: _over_batch(operator, *given), lib=library)
-    _REGISTERED[name] = computed, operator
+    _REGISTERED[name] = computed, operator, library
     return operator
 
 
@@ -110,13 +108,6 @@ def unused_name(name: str, computed: object) -> str:
         count += 1
         found = f"{name}_{count}"
     return found
-
-
-@cache
-def _library() -> Any:
-    import torch
-
-    return torch.library.Library("atl", "FRAGMENT")
 
 
 def torch_type(dtype: str | None) -> Any:
@@ -199,8 +190,6 @@ def jax_function(program: Program, call: Call) -> Call:
 
 def checked_jax_function(program: Program, whole: Call) -> Call:
     """Return the function that checks its arguments, and splits the result of `whole`, which takes sizes and arrays."""
-    if not find_spec("jax"):
-        raise _missing("jax", "JAX")
     shapes = Shapes.of(program)
 
     def function(*arrays: Any, **named: Any) -> Any:
@@ -217,6 +206,7 @@ def checked_jax_function(program: Program, whole: Call) -> Call:
 
 def jax_call(program: Program, call: Call) -> Call:
     """Return a function of sizes by name, and of JAX arrays, that returns the array of all results of a kernel."""
+    _require("jax", "JAX")
     import jax
 
     shapes = Shapes.of(program)
@@ -319,7 +309,9 @@ def _no_element(array: Array, _: tuple[int, ...]) -> int:
     raise AssertionError(f"the shape does not depend on elements of {array.name}")
 
 
-def _missing(module: str, name: str) -> LibraryMissing:
-    return LibraryMissing(
-        f"{name} is not installed", required=f"the package {module}", suggestions=(f"pip install {module}",)
-    )
+def _require(module: str, name: str) -> None:
+    """Raise `LibraryMissing` unless a library is installed."""
+    if not find_spec(module):
+        raise LibraryMissing(
+            f"{name} is not installed", required=f"the package {module}", suggestions=(f"pip install {module}",)
+        )
