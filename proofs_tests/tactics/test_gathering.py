@@ -58,6 +58,12 @@ GATHERED = {
     "a let is bound outside": (
         VECTOR, "float32[n + 1] := Σ[i < n] let h := x[i] * x[i] in place (n + 1) (i + 1) h + place (n + 1) i (h * h)",
         "let h := ⊞[i < n] x[i] * x[i] in ⊞[q < n + 1] [1 <= q] · h[q - 1] + [q < n] · h[q] * h[q]"),
+    "a let in an addend is bound outside": (
+        MATRIX, "float32[n] := (Σ[i < n] place n i D[i, 2]) + Σ[i < n] let h := Y[i, 0] in Σ[j < 8] place n i (h * h)",
+        "let h := ⊞[i < n] Y[i, 0] in ⊞[q < n] D[q, 2] + Σ[j < 8] h[q] * h[q]"),
+    "a let in a generation is bound outside": (
+        MATRIX, "float32[n, m] := Σ[r < k] ⊞[i < n] let h := D[i, 0] * W[r, 0] in Σ[j < m] place m j (h * X[i, j])",
+        "let h := ⊞[r < k] ⊞[i < n] D[i, 0] * W[r, 0] in ⊞[q < n] ⊞[q1 < m] Σ[r < k] h[r, q] * X[q, q1]"),
     "a scatter bound by a let": (
         VECTOR, "float32[n] := let g := Σ[i < n] place (n + 1) (i + 1) x[i] in ⊞[i < n] g[i] * g[i]",
         "let g := ⊞[q < n + 1] [1 <= q] · x[q - 1] in ⊞[i < n] g[i] * g[i]"),
