@@ -29,7 +29,7 @@ _OUT_OF: Final = (
 )  # fmt: skip
 """Rules that move a let out of a sum of placed terms."""
 _ELEMENT: Final = "q"
-"""The name of the loops over the elements of a result."""
+"""The name of the loops over the elements of a result, if no index is their position."""
 
 
 @tactic
@@ -147,6 +147,27 @@ def _sums_into_data_places(work: Derivation) -> None:
                 work.rollback(point)
 
 
+def _names(term: Expr, around: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names for the loops over the elements of a scatter: of the indices that are positions, `q` for others.
+
+    `around` are the names of the indices in scope, outermost first.
+    """
+    match term:
+        case Reshape(Place(at=at), operand):
+            inner = _names(operand, around)
+            if isinstance(at.atom, Bound) and at.atom.position < len(around):
+                return (around[~at.atom.position], *inner)
+            return (_ELEMENT, *inner)
+        case Gen(body=body, name=name):
+            return (name, *_names(body, (*around, name)))
+        case Reduce(body=body, name=name):
+            return _names(body, (*around, name))
+        case Guard(_, body) | Let(_, body) | Unary("neg", body) | Binary("add" | "sub", body, _):
+            return _names(body, around)
+        case _:
+            return (_ELEMENT,) * term.type.rank
+
+
 # -- one scatter ------------------------------------------------------------------------------------------------------
 
 
@@ -190,9 +211,9 @@ class _Scatter:
         path = self.path
         self.rank = self.work.term(path).type.rank
         self.depth = len(self.work.cursor(path).scope.indices)
-        for _ in range(self.rank):
+        for name in _names(self.work.term(path), ()):
             self.work.rewrite("gen_eta", path, reverse=True, n=self.work.term(path).type.shape[0])
-            self.work.rename(path, _ELEMENT)
+            self.work.rename(path, name)
             path = (*path, 0)
 
     def _reads_element(self, path: Path) -> bool:
