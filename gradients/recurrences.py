@@ -59,6 +59,7 @@ def push_recurrence(t: Transposition, path: Path, known: Known) -> None:
     if rows.part is not None:
         work.rollback(before)
         _introduce_cotangents(work, path, y, v, rows.part)
+        work.repeat(_READS, (*path, 0, 1, 0))
         _collapse(work, (*path, 0, 1, 1))
         path, known = (*path, 1), (*known, False)
         work.rewrite("pairing_add", path, reverse=True)
@@ -90,6 +91,7 @@ def _by_rows(t: Transposition, path: Path, known: Known) -> Rows:
         work.rewrite("split_sum", path, k=v.low)
         first, later = (*path, 0), (*path, 1)
         work.rewrite("rec_get_first", (*first, 0, *inner, 1, *inner))
+        work.repeat(OF_ACCESSES, (*first, 0, *inner, 1, *inner))
         work.attempt("get_gen", (*first, 0, *inner, 0, *inner))
     row = (*later, 0)
     work.attempt("get_gen", (*row, *inner, 0, *inner))
@@ -114,36 +116,35 @@ def _separated(t: Transposition, later: Path) -> tuple[Path | None, Expr | None]
     base = (*row, 1, 1)
     inside = t.below_lets(base)
     lets = len(inside) - len(base)
-    found = t.to_the_right(inside, lets)
-    both = found and is_addition(work.term(inside))
+    if not t.to_the_right(inside, lets):
+        work.rewrite("unfold_let", (*row, 1))
+        return later, None
+    both = is_addition(work.term(inside))
     if both:
         for length in range(len(inside) - 1, len(base) - 1, -1):
             work.rewrite("let_share_add", inside[:length], reverse=True)
-    if found:
-        paired = (*base, 1) if both else base
-        for length in range(len(paired) + lets - 1, len(paired) - 1, -1):
-            at = (*paired, *(1,) * (length - len(paired)))
-            if not work.attempt("let_unused", at):
-                work.rewrite("pairing_let", at)
+    side: Path = (1,) if both else ()
+    for depth in range(lets - 1, -1, -1):
+        _into_pairing(work, (*base, *side, *(1,) * depth))
     work.rewrite("unfold_let", (*row, 1))
     if both:
         work.rewrite("let_share_add", row, reverse=True)
-    if found:
-        paired = (*row, 1) if both else row
-        if not work.attempt("let_unused", paired):
-            work.rewrite("pairing_let", paired)
-        part, _, _ = operands_of(work.term(paired))
+    _into_pairing(work, (*row, *side))
+    part, _, _ = operands_of(work.term((*row, *side)))
     if both:
         work.rewrite("sum_add", later)
-    if not found:
-        return later, None
-    _scatter_rows(t, (*later, 1) if both else later)
+    _scatter_rows(work, (*later, *side))
     return (*later, 0) if both else None, part.body if isinstance(part, terms.Let) else shift_term(part, 0, 1)
 
 
-def _scatter_rows(t: Transposition, path: Path) -> None:
+def _into_pairing(work: Derivation, path: Path) -> None:
+    """Move a let into the first operand of the pairing in it."""
+    if not work.attempt("let_unused", path):
+        work.rewrite("pairing_let", path)
+
+
+def _scatter_rows(work: Derivation, path: Path) -> None:
     """Turn Σ_q (the pairing of a term with the rows before q) into a pairing with all rows."""
-    work = t.work
     work.rewrite("adjoint_of_gen", (*path, 0))
     if not work.attempt("adjoint_of_access", (*path, 0, 0)):
         raise no_step("rec")
@@ -226,7 +227,7 @@ def _collapse(work: Derivation, path: Path) -> None:
 def _eliminated(work: Derivation, path: Path) -> bool:
     """Eliminate the sum at a path if a condition determines its index. Return whether it does."""
     before = work.checkpoint
-    if isinstance(sum := work.term(path), terms.Reduce) and sum.monoid == "sum":
+    if isinstance(loop := work.term(path), terms.Reduce) and loop.monoid == "sum":
         lift_guards(work, (*path, 0))
         if fixed_below(work.term((*path, 0))):
             try:

@@ -73,13 +73,7 @@ class Transposition:
                         path, known = self._bind(path, known, rank)
                     push_recurrence(self, path, known)
                     return
-                case (
-                    terms.Unary()
-                    | terms.Constant()
-                    | terms.Value()
-                    | terms.TensorVar()
-                    | terms.Metavariable()
-                ):
+                case terms.Unary() | terms.Constant() | terms.Value() | terms.TensorVar() | terms.Metavariable():
                     raise AssertionError(f"{type(v).__name__} is not linear")
                 case _:
                     assert_never(v)
