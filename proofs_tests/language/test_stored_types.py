@@ -18,6 +18,8 @@ from atl.core.operations import BINARY, COMPARISONS, UNARY, accepts
 from atl.errors import ArrayError, DtypeError, InvalidArgument
 from atl.meaning.scalars import converted
 from atl.surface.values import Tensor
+from lowering import GpuKernel
+from lowering import compile as compile_program
 from rewrites import reschedule
 
 Array = npt.NDArray[Any]
@@ -219,3 +221,16 @@ def test_tensors_of_pytorch(dtype: str) -> None:
     found = atl.compile(atl.program("f", [x], atl.transpose(x)))(given)
     assert isinstance(found, torch.Tensor)
     assert torch.equal(found, given.T)
+
+
+def test_shared_tiles_hold_stored_elements_and_need_no_guards() -> None:
+    s = reschedule(product("float16"))
+    s.gpu_map(["i", "j"], [[64, 8], [64, 4]]).stage_registers("p", at="jo").tile("p", 16)
+    s.stage_shared("B", at="po").stage_shared("A", at="po")
+    goal = " ".join(str(s.goal).split())
+    assert "⊞[jii < 4] cast(float32, Ap[pi, iio, iii]) * cast(float32, Bp[pi, jio, jii]) in" in goal
+    kernel = compile_program(s.goal, target="cuda")
+    assert isinstance(kernel, GpuKernel)
+    text = kernel.source
+    assert "uint16_t Ap[1024];" in text
+    assert "float_from_float16(Ap[" in text
