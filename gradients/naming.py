@@ -14,7 +14,7 @@ from atl.core.operations import OPERATIONS
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterms
-from gradients.transposition import Known, is_read, reads
+from gradients.pairings import Known, is_read, reads
 from rewrites.derivation import Derivation
 from rewrites.tactics.storage.binding import bind
 
@@ -44,7 +44,8 @@ class Naming:
                 path, known = self._inside(path, known)
                 self.visit(path, known)
             case terms.Rec():
-                return
+                self.visit((*path, 0), known)
+                self.visit((*path, 1), (*known, True))
             case _:
                 for position in range(len(children(e))):
                     self.visit((*path, position), known)

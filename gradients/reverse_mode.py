@@ -15,8 +15,9 @@ from atl.core.traversal import Path
 from atl.surface.results import results
 from atl.surface.values import Tensor
 from gradients.naming import Naming, unify
+from gradients.pairings import is_addition, operands_of
 from gradients.tangents import directions_of, fresh_name, names_of, tangent
-from gradients.transposition import Transposition, is_addition, operands_of
+from gradients.transposition import Transposition
 from rewrites.derivation import Derivation
 from rewrites.errors import NotATheorem
 from rewrites.kernel import Theorem, symmetry

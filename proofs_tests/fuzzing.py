@@ -83,31 +83,39 @@ def try_all(
 
 def command(
     arguments: Sequence[str] | None,
-    run: Callable[[Sequence[int], int, Progress[Found]], Tally[Found]],
+    run: Callable[..., Tally[Any]],
     *,
-    name: str,
+    name: str | None = None,
     what: str,
-    description: str,
+    description: str | None,
+    n: int = MANY,
+    seed: int = SEED,
+    declare: Callable[[argparse.ArgumentParser], object] = lambda _: None,
 ) -> int:
-    """Run the command of a fuzzer. Return 0 without findings, 1 with findings, 130 when interrupted."""
-    parser = argparse.ArgumentParser(prog=f"atl fuzz {name}", description=description)
-    parser.add_argument("--n", type=int, default=MANY, help=f"how many {what} (default: {MANY})")
-    parser.add_argument("--seed", type=int, default=SEED, help=f"which {what} (default: {SEED})")
+    """Run the command of a fuzzer. Return 0 without findings, 1 with findings, 130 when interrupted.
+
+    `run` takes the numbers of the cases, the seed and a function that shows progress. `declare` adds options, which
+    `run` takes by keyword. `name` is that of `atl fuzz`, if it has this fuzzer.
+    """
+    parser = argparse.ArgumentParser(prog=name and f"atl fuzz {name}", description=description)
+    parser.add_argument("--n", type=int, default=n, help=f"how many {what} (default: {n})")
+    parser.add_argument("--seed", type=int, default=seed, help=f"which {what} (default: {seed})")
     parser.add_argument("--only", type=int, help="the number of one of them, to see it again")
-    options = parser.parse_args(arguments)
-    numbers = range(options.n) if options.only is None else [options.only]
-    report = run(numbers, options.seed, _shown(what))
+    declare(parser)
+    options = vars(parser.parse_args(arguments))
+    many, seed, only = (options.pop(option) for option in ("n", "seed", "only"))
+    report = run(range(many) if only is None else [only], seed, _shown(what), **options)
     print(report)
     if report.interrupted:
         return INTERRUPTED
     return 1 if report.findings else 0
 
 
-def _shown(what: str) -> Callable[[Tally[Found]], None]:
+def _shown(what: str) -> Progress[Any]:
     in_place = sys.stderr.isatty()
     shown = 0
 
-    def show(tally: Tally[Found]) -> None:
+    def show(tally: Tally[Any]) -> None:
         nonlocal shown
         for found in tally.findings[shown:]:  # at once: a long run may be killed before its report
             print(found, file=sys.stderr, flush=True)

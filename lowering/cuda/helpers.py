@@ -148,7 +148,7 @@ def combine(op: Folding, dtype: str, left: str, right: str) -> str:
 def _fold_of_lanes(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
-/* What so many neighbouring lanes of a warp fold their parts into: a power of two. */
+/* Fold one value of each of these neighbouring lanes of a warp; their number is a power of two. */
 static __device__ {c_type} {fold_name(op, dtype, of="lanes")}({c_type} part, unsigned lanes)
 {{
     const unsigned lane = ({THREAD_NUMBER}) % 32;

@@ -167,7 +167,7 @@ _GET_POINTER.restype, _GET_POINTER.argtypes = ctypes.c_void_p, (ctypes.py_object
 
 
 def _by_dlpack(name: str, value: Any, stream: int) -> GpuArray:
-    """Wrap the tensor in a capsule. The capsule is not consumed, so that its destructor frees the tensor."""
+    """Return the array in a DLPack capsule. The capsule is not consumed, so its destructor frees the array."""
     try:
         capsule = value.__dlpack__(stream=stream)
         tensor = _Tensor.from_address(_GET_POINTER(capsule, b"dltensor"))

@@ -32,7 +32,7 @@ from lowering.device.runtime import DECLARED, LEGACY, ON_DEVICE, PER_THREAD, Run
 from lowering.element_checks import Facts
 from lowering.gpu.kernels import AXES, HostBlock, HostBranch, HostLoop, Kernels, Launch
 from lowering.gpu.passes import WIDEST
-from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sized
+from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.nest.loopnest import Allocate, Clear, For, Free, LoopNest
 
 # -- grid sizes -------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Caller:
         """Check a call; return its arguments, its arrays and sizes, the sizes in order, and the shape of the result."""
         passed = self._with_placeholders(stream, arrays, out, named)
         call = bind(self._program, passed.arrays, passed.named)
-        sizes, shape = sized(self._program, self._nest, call)
+        sizes, shape = sizes_and_shape(self._program, self._nest, call)
         elements = _Elements(call.arrays, lambda array: self._elements(passed, array))
         self._index_overflow.check(call.sizes, elements)
         check_grids(self._kernels, call.sizes, index_elements(elements))

@@ -17,7 +17,7 @@ from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import index_text, predicate_text
 from lowering.c.scalars import C_TYPES
 from lowering.c.text import AND, COMPARISON, Names, indented, wrapped
-from lowering.export.input_generation import HELPERS, THERE, InputGenerator, Own, elements_text
+from lowering.export.input_generation import HELPERS, INPUTS_EXIST, CheckVariable, InputGenerator, elements_text
 from lowering.nest.loopnest import LoopNest, key
 from lowering.nest.text import TextScope, names_wanted
 
@@ -166,7 +166,7 @@ def _used(code: str) -> list[str]:
     return kept
 
 
-WANT, FAILED, BYTES, KEPT, K, FOUND = map(Own, ("want", "failed", "bytes", "kept", "k", "found"))
+WANT, FAILED, BYTES, KEPT, K, FOUND = map(CheckVariable, ("want", "failed", "bytes", "kept", "k", "found"))
 """Variables: plain result, error code, size of the result, whether the guard bytes are intact, index, outcome."""
 
 
@@ -181,7 +181,7 @@ def _case(program: Program, checked: CheckedKernel) -> str:
     drawing = InputGenerator.of(_scope(nest, frozenset({checked.name, checked.plain})), nest.inputs)
     scope = drawing.scope
     name = scope.name
-    out, there = name(key(nest.output)), name(THERE)
+    out, there = name(key(nest.output)), name(INPUTS_EXIST)
     want, failed, size, kept, k, found = map(name, (WANT, FAILED, BYTES, KEPT, K, FOUND))
     kind = C_TYPES[nest.output.dtype]
     assumed = [predicate_text(scope, each).at(AND + 1) for each in nest.assumptions if each != TRUE]
@@ -199,8 +199,8 @@ def _case(program: Program, checked: CheckedKernel) -> str:
         *indented(
             [
                 f"const size_t {size} = (size_t)({elements_text(scope, nest.output.extents)}) * sizeof({kind});",
-                f"{kind} *{out} = atl_room((int64_t){size}, 1);",
-                f"{kind} *{want} = atl_room((int64_t){size}, 1);",
+                f"{kind} *{out} = atl_allocate((int64_t){size}, 1);",
+                f"{kind} *{want} = atl_allocate((int64_t){size}, 1);",
                 f"memset({out}, 0xff, {size} + ATL_GUARD);",
                 f"memset({want}, 0xff, {size} + ATL_GUARD);",
                 f"int {failed} = {checked.plain}({', '.join((*reads, *other, want))});",

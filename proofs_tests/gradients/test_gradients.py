@@ -157,6 +157,69 @@ def test_operands_without_names_are_computed_again(rule: str, p: Program, monkey
     assert moves
 
 
+# -- recurrences ------------------------------------------------------------------------------------------------------
+
+
+def previous(rows: atl.Tensor, p: atl.IndexExpr) -> atl.Tensor:
+    return atl.select(p >= 1, rows[p - 1], 0)
+
+
+def recurrent_network() -> atl.Tensor:
+    def step(s: atl.IndexExpr, h: atl.Tensor) -> atl.Tensor:
+        return atl.gen(N, lambda j: atl.tanh(atl.sum(N, lambda i: C[s, i] * h[i]) + V[j]))
+
+    return atl.iterate(M, X, step)
+
+
+N2 = atl.sizes("n", min=2)
+RECURRENCES = {
+    "sums": (program("sums", [X], atl.rec(N, lambda p, y: previous(y, p) + X[p])), 2.0),
+    "linear": (program("linear", [X, V], atl.rec(N, lambda p, y: previous(y, p) * V[p] + X[p])), 4.0),
+    "nonlinear": (program("nonlinear", [X, V], atl.rec(N, lambda p, y: atl.tanh(previous(y, p) * V[p]) + X[p])), 7.0),
+    "all_rows": (program("all_rows", [X, V], atl.rec(N, lambda p, y: atl.sum(p, lambda q: y[q] * V[q]) + X[p])), 4.0),
+    "network": (program("network", [C, X, V], recurrent_network()), 6.0),
+    "steps": (program("steps", [X], atl.gen(N, lambda i: atl.iterate(3, X[i], lambda s, u: (u + X[i] / u) / 2))), 5.0),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_gradient_of_a_recurrence_agrees_with_dual_numbers(name: str) -> None:
+    p, most = RECURRENCES[name]
+    found, made, _, moves = differences(p, SIZES, arrays_of(p), np.random.default_rng(1))
+    assert not found
+    assert moves
+    sizes = {"n": 24, "m": 24}
+    assert operations(made.program, sizes, {}) <= most * operations(p, sizes, {})
+
+
+@pytest.mark.long
+def test_first_rows_of_a_recurrence_have_a_gradient() -> None:
+    x, v = atl.tensor("x", 2, **F), atl.tensor("v", N2, **F)
+    p = program("two_rows", [x, v], atl.rec(x, N2, lambda p, y: v[p] * y[p - 1] - y[p - 2] * y[p - 2]))
+    numbers = np.random.default_rng(3)
+    arrays = {"x": numbers.normal(size=2), "v": numbers.normal(size=5)}
+    found, made, _, moves = differences(p, {"n": 5}, arrays, numbers)
+    assert not found
+    assert moves
+    assert operations(made.program, {"n": 64}, {}) <= 8 * operations(p, {"n": 64}, {})
+
+
+def test_gradient_of_sums_is_a_sum_in_reverse() -> None:
+    p, _ = RECURRENCES["sums"]
+    found = atl.evaluate(atl.gradient(p, "x").program, np.ones(4), np.array([1.0, 2.0, 3.0, 4.0]))
+    assert np.array_equal(found, [10.0, 9.0, 7.0, 4.0])
+
+
+@pytest.mark.long
+def test_second_gradient_of_a_recurrence_agrees_with_dual_numbers() -> None:
+    p, _ = RECURRENCES["linear"]
+    _, made, inputs, _ = differences(p, SIZES, arrays_of(p), np.random.default_rng(1))
+    found, _, _, moves = differences(made.program.whole, SIZES, inputs, np.random.default_rng(2))
+    assert not found
+    assert moves
+
+
 # -- ties -------------------------------------------------------------------------------------------------------------
 
 
@@ -197,12 +260,6 @@ def test_equal_terms_of_a_maximum_share_equally() -> None:
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def test_recurrence_is_refused_by_name() -> None:
-    sums = program("sums", [X], atl.rec(N, lambda p, y: atl.select(p >= 1, y[p - 1], 0) + X[p]))
-    with pytest.raises(atl.DoesNotApply, match="the recurrence y depends on an input of the derivative"):
-        atl.gradient(sums, ["x"])
 
 
 def test_conversion_is_refused_by_name() -> None:

@@ -72,9 +72,9 @@ def cases(draw: Callable[[st.SearchStrategy[int]], int]) -> Made:
     return case(Drawn(draw))
 
 
-def case(choices: Choices) -> Made:
+def case(choices: Choices, generator: type[Maker] | None = None) -> Made:
     """Return a random case. Malformed programs are rejected by the language itself."""
-    maker = Maker(choices)
+    maker = (generator or Maker)(choices)
     ground = maker.ground
     unchecked = None
     try:
