@@ -24,7 +24,7 @@ from lowering.builds import build_shared, load, openmp_flags
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.loops import gathering_flags
 from lowering.c.printer import declaration, function_names, print_c
-from lowering.c.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES, passed_by_value
 from lowering.c_compiler import OPENMP, Compiler, find_compiler
 from lowering.calls.arguments import WALKED, ArgumentBinder, BoundArguments, InputSpec, validated_indices, values_of
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
@@ -580,7 +580,7 @@ def _cffi_backend() -> Any:
 
 def _argument_for_c(array: AnyArray) -> Any:
     """Return the number in an array of rank 0, or the array, copied unless it is contiguous and aligned."""
-    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else array.item()
+    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else passed_by_value(array)
 
 
 def _buffers(nest: LoopNest) -> list[str]:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from atl.core import dtypes
+from atl.core.dtypes import Kind
 from atl.errors import NotExact
 
 UnaryOp: TypeAlias = Literal[
@@ -43,10 +44,9 @@ ARITHMETIC: Final[tuple[Arithmetic, ...]] = get_args(Arithmetic)
 COMPARISONS: Final[tuple[Comparison, ...]] = get_args(Comparison)
 BINARY: Final[tuple[BinaryOp, ...]] = get_args(BinaryOp)
 
-Kind: TypeAlias = Literal["float", "integer", "bool"]
 _NUMBERS: Final[tuple[Kind, ...]] = ("float", "integer")
 _BITS: Final[tuple[Kind, ...]] = ("integer", "bool")
-_ALL: Final[tuple[Kind, ...]] = get_args(Kind)
+_ALL: Final[tuple[Kind, ...]] = dtypes.KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,6 @@ class Operation:
     commutative: bool = False
     tangent: Callable[[Any, Any, Any, Callable[[UnaryOp, Any], Any]], Any] | None = None
     error: tuple[float, float, float, float] | None = None
-
-
-def kind_of(dtype: str) -> Kind:
-    """Return the kind of an element type."""
-    return "bool" if dtype == dtypes.BOOL else "integer" if dtypes.is_integer(dtype) else "float"
 
 
 # -- exact values -----------------------------------------------------------------------------------------------------
@@ -235,8 +230,15 @@ def error_bound(op: UnaryOp, dtype: Literal["float32", "float64"], *, fma: bool)
 
 
 def accepts(op: UnaryOp | BinaryOp, dtype: str | None) -> bool:
-    """Return whether an operation is defined on elements of this type; any type if it is not determined yet."""
-    return dtype is None or dtypes.is_variable(dtype) or kind_of(dtype) in OPERATIONS[op].kinds
+    """Return whether an operation is defined on elements of this type; any type if it is not determined yet.
+
+    Elements that are only stored are not computed with; integers are compared, as they may be indices.
+    """
+    if dtype is None or dtypes.is_variable(dtype):
+        return True
+    if dtype in dtypes.STORED:
+        return op in COMPARISONS and dtypes.is_integer(dtype)
+    return dtypes.kind_of(dtype) in OPERATIONS[op].kinds
 
 
 def result_type(op: BinaryOp, dtype: str | None) -> str | None:

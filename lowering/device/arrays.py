@@ -26,7 +26,7 @@ ADDRESSES: Final = 1 << 64
 """Upper bound of addresses, and of streams, which are addresses."""
 MAX_BYTES: Final = (1 << 63) - 1
 """Largest size of an array in bytes."""
-KINDS: Final = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+KINDS: Final = {0: "i", 1: "u", 2: "f", 4: "bfloat", 5: "c", 6: "b"}
 """DLPack's type codes, with NumPy's kinds."""
 
 
@@ -184,7 +184,7 @@ def _by_dlpack(name: str, value: Any, stream: int) -> GpuArray:
             required="elements of the declared type",
         )
     shape = tuple(tensor.shape[at] for at in range(tensor.rank))
-    dtype = np.dtype("bool" if kind == "b" else f"{kind}{bits // 8}")
+    dtype = np.dtype("bool" if kind == "b" else f"bfloat{bits}" if kind == "bfloat" else f"{kind}{bits // 8}")
     if tensor.strides:
         strides = tuple(tensor.strides[at] * dtype.itemsize for at in range(tensor.rank))
         _check_strides(name, shape, strides, dtype.itemsize)

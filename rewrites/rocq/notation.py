@@ -267,7 +267,7 @@ def type_of_input(array: Array) -> str:
 
 def holds_integers(array: Array) -> bool:
     """Return whether the elements may be read as indices or as truth values."""
-    return array.dtype not in dtypes.FLOATS
+    return not dtypes.is_float(array.dtype)
 
 
 def check_distinct(names: Iterable[str]) -> tuple[str, ...]:

@@ -128,7 +128,8 @@ class Reader:
                 return values.choice(condition, self.read(left, at, facts), self.read(right, at, facts))
             case terms.Cast(dtype, operand):
                 # The same value can differ between two types, because an index may wrap in one of them.
-                return _opaque(f"{operand.type.dtype} to {dtype}", self.read(operand, at, facts))
+                name = f"{operand.type.dtype} to {dtype}"
+                return values.by_cases(lambda x: x if x.zero else _opaque(name, x), self.read(operand, at, facts))
             case terms.Concat(left, right):
                 n = left.type.shape[0]
                 return self._where(
