@@ -320,8 +320,8 @@ def vector_widths(context: Context) -> list[int]:
 def tiles_of_sums(context: Context) -> list[tuple[int, int]]:
     """Return tiles of sums that stay in registers, the preferred one first.
 
-    If a matrix of the two largest sizes is larger than a share of the last cache, that is the one with three vectors in
-    a row: the operand with the rows is read from there once for each column of tiles.
+    If a matrix of the two largest sizes is larger than a share of the last cache, the tile with three vectors in a row
+    is preferred. The operand with the rows is then read from memory once for each column of tiles.
     """
     preferred, wide, *others = context.machine.register_tiles(context.dtype)
     largest = sorted(context.sizes.values())[-2:]

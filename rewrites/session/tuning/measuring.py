@@ -60,7 +60,7 @@ class Judgement(Protocol):
 
     @property
     def note(self) -> str:
-        """What is wrong, or was not judged."""
+        """The wrong element, what was not judged, or how the result was found right."""
 
 
 @runtime_checkable
