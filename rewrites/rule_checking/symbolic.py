@@ -638,8 +638,10 @@ def _proved(rule: Rule, goal: Goal) -> None:
     try:
         _split(goal, _reads_equal(linear=linear))
     except Stuck as reason:
-        for variable, over in _inductions(goal):
-            for ends in ((False, False), (True, True), (False, True), (True, False)):
+        # The most frequent ones come first: on the extent of the last sum, of which the last terms are split off.
+        extents = list(_inductions(goal))[::-1]
+        for ends in ((False, False), (True, True), (False, True), (True, False)):
+            for variable, over in extents:
                 try:
                     _by_induction(goal, variable, over, linear=linear, ends=ends)
                 except Stuck:
