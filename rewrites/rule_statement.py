@@ -17,7 +17,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.dtypes import ANY_DTYPE, BOOL, DTYPES, is_variable
+from atl.core.dtypes import ANY_DTYPE, BOOL, is_variable
 from atl.core.index import Array, Bound, Index, Leaf, Read, Var, atoms, bound, constant, index, map_leaves, read, shift
 from atl.core.predicate import (
     FALSE,
@@ -166,11 +166,6 @@ class RuleStatement:
     def types_of(self, arguments: Arguments, dtype: str | None = None) -> ElementTypes:
         """Return the element types that these arguments determine for the type variables."""
         return _Instance(self, arguments, dtype).types
-
-    def choices_of_types(self) -> Iterator[ElementTypes]:
-        """Yield every assignment of element types to the type variables."""
-        for chosen in product(DTYPES, repeat=len(self.type_variables)):
-            yield dict(zip(self.type_variables, chosen, strict=True))
 
 
 class Variables:
