@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.core import predicate as pred
 from atl.core import terms
-from atl.core.dtypes import ANY_DTYPE, BOOL, DTYPES, is_variable
+from atl.core.dtypes import ANY_DTYPE, BOOL, is_variable
 from atl.core.index import Array, Bound, Index, Leaf, Read, Var, atoms, bound, constant, index, map_leaves, read, shift
 from atl.core.predicate import Any as Some
 from atl.core.substitution import map_type, rebuild, shift_term, strengthen, transform, unbound
@@ -142,11 +142,6 @@ class RuleStatement:
     def types_of(self, arguments: Arguments, dtype: str | None = None) -> ElementTypes:
         """Return the element types that these arguments determine for the type variables."""
         return _Instance(self, arguments, dtype).types
-
-    def choices_of_types(self) -> Iterator[ElementTypes]:
-        """Yield every assignment of element types to the type variables."""
-        for chosen in product(DTYPES, repeat=len(self.type_variables)):
-            yield dict(zip(self.type_variables, chosen, strict=True))
 
 
 class Variables:
