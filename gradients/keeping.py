@@ -23,7 +23,7 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, NotATheorem
 from rewrites.kernel import Theorem, symmetry
 from rewrites.session.session import reschedule
-from rewrites.tactics.simplification import find_lets
+from rewrites.tactics.simplification import find_lets, reduce_accesses
 from rewrites.tactics.storage.staging import stage_at
 
 
@@ -157,10 +157,14 @@ def kept(theorem: Theorem, several: tuple[Result, ...], computed: Program, names
 
 
 def _equal(one: Program, other: Program) -> Theorem | None:
-    """Prove that two programs are equal up to lets."""
+    """Prove that two programs are equal up to lets, and to accesses of computed tensors."""
     works = reschedule(one).begin(), reschedule(other).begin()
     if not unify(*works, ()):
-        return None
+        for work in works:
+            reduce_accesses(work)
+            work.sweep(["gen_eta"])
+        if not unify(*works, ()):
+            return None
     works[0].follow(symmetry(works[1].theorem))
     return works[0].theorem
 

@@ -265,6 +265,8 @@ def test_refusals_name_the_argument() -> None:
         layer(w.detach().float(), x.detach(), 1.0)
     with pytest.raises(ArrayError, match="elements of a are float32"):
         layer(w.detach(), x.detach(), torch.tensor(1.0))
+    with pytest.raises(InvalidArgument, match=r"forward mode \(jvp\) of dense(.|\n)*atl.tangent\(dense"):
+        torch.func.jvp(lambda w: layer(w, x.detach(), a.detach()), (w.detach(),), (w.detach(),))
     with pytest.raises(InvalidName, match="already registered"):
         assert atl.differentiable(BOTH, name="only_w_of_the_test").torch
 
