@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 from threading import RLock
@@ -17,6 +17,8 @@ from atl.core.predicate import at_most, expressions
 from atl.core.program import Program, checked_program
 from atl.core.traversal import indices_in, subterms
 from atl.errors import DtypeError, InvalidArgument, brief
+from atl.meaning.results import split_results
+from gradients.keeping import kept_names, outermost, with_results
 from gradients.reverse_mode import Gradient, gradient
 from gradients.tangents import directions_of, names_of
 from lowering.calls import operators
@@ -37,6 +39,7 @@ def differentiable(
     *,
     forward: Schedule | None = None,
     backward: Schedule | None = None,
+    keep: str | Sequence[str] = (),
     name: str | None = None,
 ) -> Differentiable:
     """Return a program as a layer that PyTorch and JAX can train: `.torch` and `.jax` are functions with derivatives.
@@ -49,8 +52,11 @@ def differentiable(
     that starts from `.gradient().program`; all gradients are then computed in each call. By default
     `s.gather()` and `s.optimize()` choose, without measuring. `name` is the name of PyTorch's operator.
 
-    Raises `InvalidArgument` and `DtypeError` for `wrt`, and `InvalidArgument` for a schedule of another program. The
-    first call may raise `DoesNotApply`, if no gradient is found.
+    `keep` names lets that the forward kernel stores for the backward pass, which otherwise computes them again. The
+    programs to schedule are then `.gradient().forward` and `.gradient().program`.
+
+    Raises `InvalidArgument` and `DtypeError` for `wrt`, and `InvalidArgument` for `keep` and for a schedule of another
+    program. The first call may raise `DoesNotApply`, if no gradient is found.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
@@ -71,7 +77,7 @@ def differentiable(
     names = tuple(known) if wrt is None else names_of(wrt)
     for each in _by_type(program, names):
         directions_of(program, each)
-    return Differentiable(program, names, forward, backward, name)
+    return Differentiable(program, names, forward, backward, keep, name)
 
 
 class Differentiable:
@@ -87,31 +93,44 @@ class Differentiable:
         wrt: tuple[str, ...],
         forward: Schedule | None = None,
         backward: Schedule | None = None,
+        keep: str | Sequence[str] = (),
         name: str | None = None,
     ) -> None:
         self.program: Final = program
         self.wrt: Final = wrt
+        self.keep: Final = kept_names(keep)
+        extended, positions = program, tuple[int, ...]()
+        if self.keep:
+            extended, positions = with_results(outermost(program, self.keep).rhs, program.results, self.keep)
+        self.extended: Final = extended
+        """The program of the forward kernel: with the kept lets as further results."""
+        self._positions = positions
         self._forward = _checked_schedule("forward", forward)
         self._backward = _checked_schedule("backward", backward)
         self._name = name
         self._gradients: dict[tuple[str, ...], Gradient] = {}
-        self._passes: dict[tuple[str, ...], tuple[_Backward, ...]] = {}
+        self._passes: dict[tuple[str, ...], _Passes] = {}
         self._lock = RLock()
         if isinstance(forward, Session | Theorem):
-            _scheduled(program, forward)
+            _scheduled(extended, forward)
 
     def __repr__(self) -> str:
         return f"differentiable by {', '.join(self.wrt)}: {self.program}"
 
     @cached_property
     def goal(self) -> Program:
-        """The scheduled program."""
-        return _scheduled(self.program, self._forward)
+        """The program of the forward kernel, scheduled."""
+        return _scheduled(self.extended, self._forward)
 
     @cached_property
     def kernel(self) -> Kernel:
         """The forward kernel. Raises what `compile` raises."""
         return compile(self.goal)
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether the forward kernel returns more than the results of the program."""
+        return len(self.extended.results) > max(1, len(self.program.results))
 
     def _call(self, *arrays: Any, **named: Any) -> Any:
         return self.kernel(*arrays, **named)
@@ -124,7 +143,7 @@ class Differentiable:
         names = self.wrt if wrt is None else names_of(wrt)
         with self._lock:
             if names not in self._gradients:
-                self._gradients[names] = gradient(self.program, names)
+                self._gradients[names] = gradient(self.program, names, keep=self.keep)
             return self._gradients[names]
 
     @property
@@ -132,14 +151,14 @@ class Differentiable:
         """The sets of inputs for which backward passes have been derived, in the order of the calls."""
         return tuple(self._passes)
 
-    def backward(self, wanted: tuple[str, ...]) -> tuple[_Backward, ...]:
-        """Return the backward passes that compute the gradients of some inputs, one for each element type."""
+    def backward(self, wanted: tuple[str, ...]) -> _Passes:
+        """Return the backward passes that compute the gradients of some inputs."""
         with self._lock:
             if wanted not in self._passes:
-                self._passes[wanted] = tuple(self._pass(names) for names in _by_type(self.program, wanted))
+                self._passes[wanted] = self._derived(wanted)
             return self._passes[wanted]
 
-    def _pass(self, wanted: tuple[str, ...]) -> _Backward:
+    def _derived(self, wanted: tuple[str, ...]) -> _Passes:
         for name in wanted:
             if name not in self.wrt:
                 raise InvalidArgument(
@@ -148,57 +167,96 @@ class Differentiable:
                     suggestions=(f'add "{name}" to wrt=', f"pass {name}.detach(), or jax.lax.stop_gradient({name})"),
                 )
         if isinstance(self._backward, Session | Theorem):
-            wanted = self.wrt
-        found = self.gradient(wanted)
-        goal = _scheduled(found.program, self._backward, gathers=True)
-        *_, cotangent = found.program.inputs
-        read = _read_names(found.program) | _read_names(goal) | {cotangent.name}
-        return _Backward(wanted, _with_inputs(found.program, read), _with_inputs(goal, read))
+            each = [self._pass(self.gradient(), self._backward)]
+        else:
+            each = [self._pass(self.gradient(names), self._backward) for names in _by_type(self.program, wanted)]
+        if not self._keeps:
+            return _Passes(tuple(each), ())
+        of_kept = [gradient(self.extended, names, keep=self.keep) for names in _by_type(self.program, wanted)]
+        return _Passes(tuple(each), tuple(self._pass(found, None) for found in of_kept))
+
+    def _pass(self, found: Gradient, schedule: Schedule | None) -> _Backward:
+        goal = _scheduled(found.program, schedule, gathers=True)
+        read = _read_names(found.program) | _read_names(goal) | {found.program.inputs[-1].name}
+        names = [array.name for array in found.program.inputs[:-1]]
+        kept = dict(zip(names[len(self.program.inputs) :], self._positions, strict=True))
+        return _Backward(
+            found.wrt,
+            _with_inputs(found.program, read),
+            _with_inputs(goal, read),
+            tuple(kept.get(name, name) for name in names if name in read),
+        )
 
     # -- PyTorch ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def torch(self) -> Any:
-        """The operator of PyTorch, with a backward function. It works under `torch.compile` and `torch.vmap`.
+        """The function of PyTorch tensors, which calls the operator `torch.ops.atl.NAME` with a backward function.
 
-        The first call compiles the kernel, and the first call with gradients the backward kernel. Raises
+        It works under `torch.compile` and `torch.vmap`. Forward mode is refused: call the program of `atl.tangent`
+        instead. The first call compiles the kernel, and the first call with gradients the backward kernel. Raises
         `LibraryMissing`, `InvalidArgument` if the shape of the result depends on elements of an array, and
         `InvalidName` if the name is taken.
         """
-        return operators.with_named_results(self.program, self._with_scalars(self._operator))
+        import torch
+
+        forward_mode = torch.autograd.forward_ad
+        operator, program, count = self._operator, self.program, len(self.program.results)
+        # Numbers for floating-point scalars become tensors, as the operator requires.
+        scalars = {
+            position: (array.name, operators.torch_type(array.dtype))
+            for position, array in enumerate(program.inputs)
+            if not array.shape and array.dtype in FLOATS
+        }
+
+        def function(*given: Any, **named: Any) -> Any:
+            if scalars:
+                given, named = _with_tensors(scalars, given, named)
+            if forward_mode._current_level >= 0:  # noqa: SLF001 (PyTorch would lose the tangents)
+                _refuse_tangents(program, (*given, *named.values()))
+            made = operator(*given, **named)
+            return (made[:count] if count else made[0]) if self._keeps else made
+
+        return operators.with_named_results(program, function)
 
     @cached_property
     def _operator(self) -> Any:
-        computed = (self.program, self.goal, self.wrt, self._backward)
+        computed = (self.program, self.goal, self.wrt, self.keep, self._backward)
         name = self._name or operators.unused_name(self.kernel.path.stem.replace("-", "_"), computed)
         return self._registered(name, computed)
 
     def _registered(self, name: str, computed: object) -> Any:
-        program = self.program
+        program = self.extended
         names = (*(array.name for array in program.inputs), *program.free_sizes)
         numbers = {a.name for a in program.inputs if not a.shape and a.dtype not in FLOATS} | {*program.free_sizes}
         shapes = Shapes.of(program)
+        count = max(1, len(self.program.results))
 
-        def set_up(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG001 (a keyword of PyTorch)
-            wanted = tuple(compress(names, ctx.needs_input_grad))
-            ctx.passes = passes = self.backward(wanted)
+        def set_up(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            ctx.passes = passes = self.backward(tuple(compress(names, ctx.needs_input_grad)))
             given = dict(zip(names, inputs, strict=True))
             ctx.numbers = {each: given[each] for each in numbers}
-            if program.results or any(back.sizes for back in passes):
+            if program.results or passes.needs_sizes:
                 ctx.numbers |= shapes.sizes(given)
-            ctx.save_for_backward(*(given[each] for back in passes for each in back.reads if each not in numbers))
+            made = output if program.results else (output,)
+            saved = [each for each in passes.reads if each not in numbers]
+            ctx.save_for_backward(*(made[each] if isinstance(each, int) else given[each] for each in saved))
+            ctx.saved = saved
             ctx.set_materialize_grads(False)
 
         def backward(ctx: Any, *cotangents: Any) -> Any:
             if all(each is None for each in cotangents):
                 return (None,) * len(names)
-            tensors = iter(ctx.saved_tensors)
-            cotangent = _joined(cotangents, shapes.results(ctx.numbers)) if program.results else cotangents[0]
+            held = {**ctx.numbers, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
+            of_kept = any(each is not None for each in cotangents[count:])
+            given = cotangents if of_kept else cotangents[:count]
+            cotangent = given[0]
+            if self.program.results or of_kept:
+                cotangent = _joined(given, shapes.results(ctx.numbers)[: len(given)])
             found: dict[str, Any] = {}
-            for back in ctx.passes:
-                read = [ctx.numbers[each] if each in numbers else next(tensors) for each in back.reads]
-                operator = back.layer.registered_as(f"{name}_backward_{'_'.join(back.wrt)}")
-                made = operator(*read, cotangent, *(ctx.numbers[each] for each in back.sizes))
+            for back in ctx.passes.of_kept if of_kept else ctx.passes.each:
+                operator = back.layer.registered_as(f"{name}_backward_{'all_' * of_kept}{'_'.join(back.wrt)}")
+                made = operator(*(held[each] for each in back.reads), cotangent, *(held[each] for each in back.sizes))
                 found |= zip(back.wrt, made if len(back.wrt) > 1 else (made,), strict=True)
             needed = zip(names, ctx.needs_input_grad, strict=True)
             return tuple(found.get(each) if needs else None for each, needs in needed)
@@ -212,31 +270,6 @@ class Differentiable:
                 vars(self)["_operator"] = self._registered(name, self)
             return self._operator
 
-    def _with_scalars(self, operator: Any) -> Any:
-        """Return a function that converts numbers for floating-point scalars to tensors."""
-        scalars = {
-            position: (array.name, operators.torch_type(array.dtype))
-            for position, array in enumerate(self.program.inputs)
-            if not array.shape and array.dtype in FLOATS
-        }
-        if not scalars:
-            return operator
-        import torch
-
-        def converted(value: Any, dtype: Any) -> Any:
-            return value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype)
-
-        def function(*given: Any, **named: Any) -> Any:
-            values = list(given)
-            for position, (name, dtype) in scalars.items():
-                if position < len(values):
-                    values[position] = converted(values[position], dtype)
-                elif name in named:
-                    named[name] = converted(named[name], dtype)
-            return operator(*values, **named)
-
-        return function
-
     # -- JAX ----------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -247,13 +280,13 @@ class Differentiable:
         call the program of `atl.tangent` instead. Raises `LibraryMissing`, and `InvalidArgument` if the shape of the
         result depends on elements of an array.
         """
-        return operators.checked_jax_function(self.program, self._whole)
+        return operators.checked_jax_function(self.program, self.whole)
 
     @cached_property
     def _whole_functions(self) -> dict[tuple[tuple[str, int], ...], Callable[..., Any]]:
         return {}
 
-    def _whole(self, sizes: Mapping[str, int], *arrays: Any) -> Any:
+    def whole(self, sizes: Mapping[str, int], *arrays: Any) -> Any:
         """Return the array of all results for JAX arrays."""
         key = tuple(sizes.items())
         if key not in self._whole_functions:
@@ -264,19 +297,43 @@ class Differentiable:
         import jax
 
         names = [array.name for array in self.program.inputs]
-        shapes = Shapes.of(self.program)
-        forward = operators.jax_call(self.program, self._call_whole)
-        function: Any = jax.custom_vjp(lambda *arrays: forward(sizes, *arrays))
+        shapes = Shapes.of(self.extended)
+        # The derivative of a derivative passes through what the forward pass keeps.
+        forward = self._plain.whole if self._keeps else operators.jax_call(self.extended, self._call_whole)
+
+        def sizes_of(arrays: Sequence[Any]) -> dict[str, int]:
+            return shapes.sizes({**dict(zip(names, arrays, strict=True)), **sizes})
+
+        def results_of(whole: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
+            return split_results(self.extended, whole, sizes_of(arrays), {}) if self.extended.results else (whole,)
+
+        def without_kept(whole: Any, arrays: Sequence[Any]) -> Any:
+            if not self._keeps:
+                return whole
+            each = results_of(whole, arrays)[: max(1, len(self.program.results))]
+            return jax.numpy.concatenate([part.reshape(-1) for part in each]) if self.program.results else each[0]
+
+        function: Any = jax.custom_vjp(lambda *arrays: without_kept(forward(sizes, *arrays), arrays))
 
         def run(*primals: Any) -> Any:
             wanted = tuple(name for name, each in zip(names, primals, strict=True) if each.perturbed)
-            arrays = {name: each.value for name, each in zip(names, primals, strict=True)}
-            saved = [[arrays[name] for name in back.reads] for back in self.backward(wanted)]
-            pullback = _Pullback(self, wanted, tuple(shapes.sizes({**arrays, **sizes}).items()))
-            return function(*arrays.values()), jax.tree_util.Partial(pullback, saved)
+            arrays = [each.value for each in primals]
+            whole = forward(sizes, *arrays) if self._keeps else function(*arrays)
+            held: dict[str | int, Any] = {
+                **dict(zip(names, arrays, strict=True)),
+                **dict(enumerate(results_of(whole, arrays))),
+            }
+            saved = [[held[each] for each in back.reads] for back in self.backward(wanted).each]
+            pullback = _Pullback(self, wanted, tuple(sizes_of(arrays).items()))
+            return without_kept(whole, arrays), jax.tree_util.Partial(pullback, saved)
 
         function.defvjp(run, lambda pullback, cotangent: pullback(cotangent), symbolic_zeros=True)
         return cast(Callable[..., Any], function)
+
+    @cached_property
+    def _plain(self) -> Differentiable:
+        """The layer of the forward program, which returns the kept lets too and computes them again for derivatives."""
+        return Differentiable(self.extended, self.wrt, self._forward)
 
 
 @dataclass(frozen=True)
@@ -293,7 +350,7 @@ class _Pullback:
 
         found: dict[str, Any] = {}
         sizes = dict(self.sizes)
-        for back, arrays in zip(self.layer.backward(self.wanted), saved, strict=True):
+        for back, arrays in zip(self.layer.backward(self.wanted).each, saved, strict=True):
             if not isinstance(cotangent, SymbolicZero):
                 made = back.layer.jax(*arrays, cotangent, **{name: sizes[name] for name in back.sizes})
                 found |= zip(back.wrt, made if len(back.wrt) > 1 else (made,), strict=True)
@@ -304,23 +361,76 @@ class _Pullback:
 class _Backward:
     """A backward pass: the gradient of a program by the inputs `wrt`, without the inputs that it does not read.
 
-    `program` is the formula, and `goal` the same with a schedule.
+    `program` is the formula, and `goal` the same with a schedule. `reads` are the names of inputs of the layer, and the
+    positions of kept results of its forward program.
     """
 
     wrt: tuple[str, ...]
     program: Program
     goal: Program
-    layer: Differentiable = field(init=False)
-    reads: tuple[str, ...] = field(init=False)
-    sizes: tuple[str, ...] = field(init=False)
+    reads: tuple[str | int, ...]
 
-    def __post_init__(self) -> None:
-        *reads, _ = (array.name for array in self.program.inputs)
-        wrt = tuple(array.name for array in self.program.inputs if array.dtype in FLOATS)
-        layer = Differentiable(self.program, wrt)
+    @cached_property
+    def layer(self) -> Differentiable:
+        """The backward pass as a layer, whose derivatives are those of second order."""
+        floats = tuple(array.name for array in self.program.inputs if array.dtype in FLOATS)
+        layer = Differentiable(self.program, floats)
         vars(layer)["goal"] = self.goal
-        for field_name, value in (("layer", layer), ("reads", tuple(reads)), ("sizes", self.program.free_sizes)):
-            object.__setattr__(self, field_name, value)
+        return layer
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that its arrays do not determine."""
+        return self.program.free_sizes
+
+
+@dataclass(frozen=True, eq=False)
+class _Passes:
+    """The backward passes for some inputs of a layer, one for each element type.
+
+    Those in `of_kept` take cotangents of the kept results too, which only derivatives of derivatives have.
+    """
+
+    each: tuple[_Backward, ...]
+    of_kept: tuple[_Backward, ...]
+
+    @cached_property
+    def reads(self) -> tuple[str | int, ...]:
+        """What the passes read, without repetitions."""
+        return tuple(dict.fromkeys(each for back in (*self.each, *self.of_kept) for each in back.reads))
+
+    @cached_property
+    def needs_sizes(self) -> bool:
+        """Whether a pass takes sizes."""
+        return any(back.sizes for back in (*self.each, *self.of_kept))
+
+
+def _with_tensors(
+    scalars: Mapping[int, tuple[str, Any]], given: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with tensors for the numbers at some positions, which have a name and a type."""
+    import torch
+
+    values, by_name = list(given), dict(named)
+    for position, (name, dtype) in scalars.items():
+        held: Any = values if position < len(values) else by_name
+        key: Any = position if position < len(values) else name
+        if (position < len(values) or name in by_name) and not isinstance(held[key], torch.Tensor):
+            held[key] = torch.tensor(held[key], dtype=dtype)
+    return tuple(values), by_name
+
+
+def _refuse_tangents(program: Program, given: Sequence[Any]) -> None:
+    """Raise `InvalidArgument` for tensors with tangents of forward mode."""
+    import torch
+
+    for value in given:
+        if isinstance(value, torch.Tensor) and torch.autograd.forward_ad.unpack_dual(value).tangent is not None:
+            raise InvalidArgument(
+                f"forward mode (jvp) of {program.name}",
+                required="reverse mode: .backward() or torch.autograd.grad",
+                suggestions=(f"call the program of the derivative along a direction: atl.tangent({program.name}, …)",),
+            )
 
 
 def _joined(cotangents: Sequence[Any], shapes: Sequence[tuple[Any, ...]]) -> Any:

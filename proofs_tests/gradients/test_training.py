@@ -12,6 +12,7 @@ import pytest
 import atl
 from atl.core.program import Program
 from atl.errors import ArrayError, DtypeError, InvalidArgument, InvalidName
+from proofs_tests.gradients.test_keeping import KEEP, SOFTMAX, TANH, TWO
 from rewrites.session.session import Session
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -51,11 +52,11 @@ def test_gradients_are_those_of_gradient() -> None:
 
 
 def test_backward_reads_only_what_it_needs() -> None:
-    (back,) = atl.differentiable(dense()).backward(("a",))
+    (back,) = atl.differentiable(dense()).backward(("a",)).each
     assert back.reads == ("w", "x")
     assert back.sizes == ()
     total = atl.differentiable(atl.parse("total (x : float32[2*n - 2]) : float32 := Σ[i < 2*n - 2] x[i]"))
-    (back,) = total.backward(("x",))
+    (back,) = total.backward(("x",)).each
     assert (back.reads, back.sizes) == ((), ("n",))
     assert atl.compile(back.goal)(2.0, n=3).tolist() == [2.0] * 4
 
@@ -65,7 +66,7 @@ def test_integer_operands_of_the_backward_are_kept() -> None:
     x, at = atl.tensor("x", n), atl.tensor("at", m, dtype="int32", range=(0, n))
     layer = atl.differentiable(atl.program("rows", [x, at], atl.gen(m, lambda i: x[at[i]] * x[at[i]])))
     assert layer.wrt == ("x",)
-    (back,) = layer.backward(("x",))
+    (back,) = layer.backward(("x",)).each
     assert back.reads == ("x", "at")
     at_data = np.array([2, 0, 2], np.int32)
     found = atl.compile(back.goal)(np.array([1, 2, 3], np.float32), at_data, np.ones(3, np.float32))
@@ -87,7 +88,7 @@ def test_schedules_are_functions_sessions_or_theorems() -> None:
     for forward in (tile, in_place, tile(atl.reschedule(p)), tile(atl.reschedule(p)).theorem):
         assert atl.differentiable(p, forward=forward).goal == goal
     for backward in (tile, backwards, backwards.theorem):
-        (back,) = atl.differentiable(p, backward=backward).backward(("x",))
+        (back,) = atl.differentiable(p, backward=backward).backward(("x",)).each
         assert back.goal.body == backwards.goal.body
         assert back.program.body == atl.gradient(p, "x").program.body
 
@@ -95,7 +96,7 @@ def test_schedules_are_functions_sessions_or_theorems() -> None:
 def test_backward_session_computes_all_gradients() -> None:
     p = dense()
     layer = atl.differentiable(p, ["w", "x"], backward=atl.reschedule(atl.gradient(p, ["w", "x"]).program))
-    (back,) = layer.backward(("x",))
+    (back,) = layer.backward(("x",)).each
     assert back.wrt == ("w", "x")
 
 
@@ -164,16 +165,19 @@ def samples() -> dict[str, tuple[Program, list[Any]]]:
         "both": (BOTH, tensors((3,), (3,))),
         "rows": (ROWS, [rows, positions]),
         "padded": (PADDED, [x, s, 2]),
+        "softmax": (SOFTMAX, tensors((2, 3))),
+        "activation": (TANH, tensors((3,))),
+        "two": (TWO, tensors((3,), ())),
     }
 
 
 @needs_torch
-@pytest.mark.parametrize("name", ["dense", "both", "rows", "padded"])
+@pytest.mark.parametrize("name", ["dense", "both", "rows", "padded", *KEEP])
 def test_derivatives_pass_the_checks_of_torch(name: str) -> None:
     import torch
 
     p, given = samples()[name]
-    function = atl.differentiable(p, name=f"{name}_layer_of_the_test").torch
+    function = atl.differentiable(p, name=f"{name}_layer_of_the_test", keep=KEEP.get(name, ())).torch
     operator = getattr(torch.ops.atl, f"{name}_layer_of_the_test").default
     assert set(torch.library.opcheck(operator, tuple(given)).values()) == {"SUCCESS"}
     assert torch.autograd.gradcheck(function, tuple(given))
@@ -261,6 +265,8 @@ def test_refusals_name_the_argument() -> None:
         layer(w.detach().float(), x.detach(), 1.0)
     with pytest.raises(ArrayError, match="elements of a are float32"):
         layer(w.detach(), x.detach(), torch.tensor(1.0))
+    with pytest.raises(InvalidArgument, match=r"forward mode \(jvp\) of dense(.|\n)*atl.tangent\(dense"):
+        torch.func.jvp(lambda w: layer(w, x.detach(), a.detach()), (w.detach(),), (w.detach(),))
     with pytest.raises(InvalidName, match="already registered"):
         assert atl.differentiable(BOTH, name="only_w_of_the_test").torch
 
@@ -398,6 +404,28 @@ def test_derivatives_agree_with_those_of_jax() -> None:
         jax.jvp(lambda x: layer.jax(w, x, a), (x,), (x,))
     with pytest.raises(InvalidArgument, match="the input x of dense asks for a gradient"):
         jax.grad(lambda x: atl.differentiable(dense("float32"), "w").jax(w, x, a).sum())(x)
+
+
+@needs_jax
+def test_layers_with_kept_lets_in_jax() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    (x,) = jax_arrays((2, 3))
+    softmax = atl.parse(str(SOFTMAX).replace("float64", "float32"))
+    ours = atl.differentiable(softmax, keep=["power", "total"]).jax
+
+    def losses(function: Any) -> list[Any]:
+        def loss(x: Any) -> Any:
+            return jnp.sin(function(x)).sum()
+
+        return [jax.jit(jax.grad(loss)), jax.jit(jax.grad(lambda x: (jax.grad(loss)(x) ** 2).sum()))]
+
+    for found, expected in zip(losses(ours), losses(lambda x: jax.nn.softmax(x, 1)), strict=True):
+        assert np.allclose(found(x), expected(x), atol=1e-6)
+    two = atl.differentiable(atl.parse(str(TWO).replace("float64", "float32")), keep="e").jax
+    slope = jax.grad(lambda s: two(x[0], s).z)(0.5)
+    assert np.allclose(slope, (2 * x[0] * jnp.exp(x[0])).sum(), rtol=1e-4)
 
 
 @needs_jax
