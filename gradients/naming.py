@@ -16,6 +16,7 @@ from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterms
 from gradients.pairings import Known, is_read, reads
 from rewrites.derivation import Derivation
+from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
 OPERAND: Final = "u"
@@ -141,18 +142,19 @@ def unify(one: Derivation, other: Derivation, names: Collection[str]) -> bool:
 
     Return whether the goals are equal.
     """
-    for work in (one, other):
-        _unfold(work, (), names)
-    return _agree(one, other, ())
+    return all(_unfold(work, (), names) for work in (one, other)) and _agree(one, other, ())
 
 
-def _unfold(work: Derivation, path: Path, names: Collection[str]) -> None:
-    """Unfold all lets with these names at and below a path."""
+def _unfold(work: Derivation, path: Path, names: Collection[str]) -> bool:
+    """Unfold all lets with these names at and below a path. Return whether the rules apply to their dimensions."""
     while isinstance(let := work.term(path), terms.Let) and let.name in names:
-        work.rewrite("unfold_let", path)
-    for position, child in enumerate(children(work.term(path))):
-        if any(isinstance(each, terms.Let) for each in subterms(child.expr)):
-            _unfold(work, (*path, position), names)
+        if not work.attempt("unfold_let", path):
+            return False
+    return all(
+        _unfold(work, (*path, position), names)
+        for position, child in enumerate(children(work.term(path)))
+        if any(isinstance(each, terms.Let) for each in subterms(child.expr))
+    )
 
 
 def _agree(one: Derivation, other: Derivation, path: Path) -> bool:
@@ -166,11 +168,11 @@ def _agree(one: Derivation, other: Derivation, path: Path) -> bool:
 
 
 def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
-    """Unfold a let, or read an element of a generation, unless the other term is one too."""
+    """Unfold a let, or read an element of a term, unless the other term is one too."""
     match work.term(path):
         case terms.Let() if not isinstance(other, terms.Let):
             return work.attempt("unfold_let", path)
-        case terms.Access(terms.Gen()) if not (isinstance(other, terms.Access) and isinstance(other.tensor, terms.Gen)):
-            return work.attempt("get_gen", path)
+        case terms.Access(tensor) if not (isinstance(other, terms.Access) and type(tensor) is type(other.tensor)):
+            return bool(reduce_accesses(work, path))
         case _:
             return False

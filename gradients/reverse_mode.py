@@ -141,9 +141,6 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
         return
     other = reschedule(paired_with(tangent(named.goal, wrt), cotangent)).begin()
     before = work.checkpoint
-    rank = program.body.type.rank
-    for each in (work, other):
-        reduce_accesses(each, (*(0,) * rank, 1, *(0,) * rank))
     if unify(work, other, (naming.name, f"d{naming.name}")):
         work.follow(symmetry(other.theorem))
     else:

@@ -7,15 +7,19 @@ turns a pairing with a tangent into a collected term, by one rule for each const
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from atl.core import terms
+from atl.core.index import bound, shift
+from atl.core.substitution import shift_term
 from atl.core.terms import Expr
 from atl.core.traversal import Path, subterms
 from gradients.pairings import COTANGENT, Known, is_addition, is_read, no_step, operands_of, reads, too_many_dimensions
 from gradients.recurrences import push_recurrence
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.rule_arguments import Argument, Function
 from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.tactics.storage.binding import bind
 
@@ -36,6 +40,7 @@ class Transposition:
             y, v, rank = operands_of(self.work.term(path))
             if rank > MAX_ELEMENT_RANK:
                 raise too_many_dimensions(rank)
+            self._equalise_extents(path, v)
             match v:
                 case terms.Input() | terms.Local():
                     return
@@ -44,8 +49,13 @@ class Transposition:
                 case terms.Padding():
                     self._adjoint("padding", path)
                     return
-                case terms.Unary("neg") | terms.Binary("mul" | "div") | terms.Reshape():
-                    self._adjoint(v.op.form.word if isinstance(v, terms.Reshape) else v.op, path)
+                case terms.Unary("neg") | terms.Binary("mul" | "div"):
+                    self._adjoint(v.op, path)
+                case terms.Reshape(op):
+                    inside = (*path, *(0,) * rank, 1, *(0,) * rank)
+                    word = op.form.word
+                    if not work.attempt(f"adjoint_of_{word}", path) and not work.attempt(f"unfold_{word}", inside):
+                        raise no_step(word)
                 case terms.Access():
                     inside = (*path, *(0,) * rank, 1, *(0,) * rank)
                     if not work.attempt("adjoint_of_access", path) and not work.attempt("access_guard", inside):
@@ -77,6 +87,20 @@ class Transposition:
                     raise AssertionError(f"{type(v).__name__} is not linear")
                 case _:
                     assert_never(v)
+
+    def _equalise_extents(self, path: Path, v: Expr) -> None:
+        """Write the extents of a pairing as those of its second operand, where they are written differently.
+
+        A program writes ⌈3 / n⌉ as 2 // n + 1 if n is positive, but the type of `split` does not.
+        """
+        for depth, extent in enumerate(v.type.shape):
+            at = (*path, *(0,) * depth)
+            loop, wanted = self.work.term(at), shift(extent, depth)
+            assert isinstance(loop, terms.Reduce)
+            if loop.high != wanted:
+                around = Function(("index",), replace(shift_term(loop, 1), high=bound(0)))
+                given: dict[str, Argument] = {"a": loop.high, "b": wanted, "e": around}
+                self.work.attempted(self.work.rule("equal_index"), at, given, reverse=False)
 
     def _adjoint(self, word: str, path: Path) -> None:
         """Rewrite the pairing at a path by the rule for the constructor of this name."""
