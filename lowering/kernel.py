@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -388,7 +388,7 @@ class Kernel:
         options = dict(named)
         if "seconds" in self._arguments:
             options["seconds"], seconds = seconds, 0.5
-        first = self._unsplit(*arrays, **options)
+        first = self.whole(*arrays, **options)
         if self._pattern is None:
             options.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
@@ -404,7 +404,7 @@ class Kernel:
         Raises `LibraryMissing` without PyTorch; `InvalidArgument` if the shape of the result depends on elements, since
         it cannot be known while tracing.
         """
-        return torch_operator(self.program, self._unsplit, name or self.path.stem.replace("-", "_"))
+        return torch_operator(self.program, self, name or self.path.stem.replace("-", "_"))
 
     def jax_function(self) -> Callable[..., Any]:
         """Return a function of JAX arrays that calls the kernel through `jax.pure_callback`, also in `jax.jit`.
@@ -412,10 +412,10 @@ class Kernel:
         It takes arrays by position or by name, and sizes that no array determines by name. It has no derivative. Raises
         as `torch_operator` does.
         """
-        return jax_function(self.program, self._unsplit)
+        return jax_function(self.program, self.whole)
 
-    @property
-    def _unsplit(self) -> Kernel:
+    @cached_property
+    def whole(self) -> Kernel:
         """The same kernel, but returning several results as one array."""
         return Kernel(self._original, self.nest, self._code, whole=True)
 
