@@ -394,6 +394,12 @@ class IllegalMark(RefusedMark, ValueError):
     code = "ATL506"
 
 
+class NotAssembled(ATLError, ValueError):
+    """The result of a program cannot be stored as an assembled sparse tensor."""
+
+    code = "ATL513"
+
+
 class GpuMissing(ATLError, RuntimeError):
     """A GPU kernel is called without a usable GPU, driver or compiler."""
 

@@ -47,7 +47,8 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
     body = substitution.expr(program.body)
     results = tuple(each.over(substitution.index) for each in program.results)
     made = make_program(program.name, inputs, body, [p for p in assumptions if p != TRUE], results)
-    return replace(made, packed=tuple(_packed(substitution, each) for each in program.packed))
+    packed = tuple(_packed(substitution, each) for each in program.packed)
+    return replace(made, packed=packed, assembly=program.assembly)
 
 
 def _packed(substitution: _Substitution, packed: SparseOperand) -> SparseOperand:

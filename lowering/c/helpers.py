@@ -19,6 +19,8 @@ from lowering.c.functions.trigonometric import TRIGONOMETRIC
 
 OUT_OF_MEMORY: Final = 1
 """Return value of a kernel if a buffer cannot be allocated; otherwise 0."""
+OUT_OF_SPACE: Final = 2
+"""Return value of a kernel if the entries of an assembled result do not fit into its arrays."""
 IVDEP: Final = "#pragma GCC ivdep"
 """Directive for a loop without dependences between iterations. clang does not support it."""
 
@@ -42,18 +44,8 @@ _HEADERS: Final = {
         *(f"{f}{s}" for f in ("fabs", "sqrt", "floor", "rint", "fma", *OF_FLOATS) for s in ("", "f")),
     },
     "stdint.h": {
-        *(
-            "int32_t",
-            "int64_t",
-            "int8_t",
-            "uint8_t",
-            "uint16_t",
-            "uint32_t",
-            "uint64_t",
-            "uintptr_t",
-            "INT64_C",
-            "PTRDIFF_MAX",
-        ),
+        *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+        *("uintptr_t", "INT64_C", "UINT64_C", "PTRDIFF_MAX"),
         *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
     },
     "stdlib.h": {"aligned_alloc", "free"},
@@ -74,6 +66,9 @@ static inline {c_type} abs_{c_type.removesuffix("_t")}({c_type} a)
 _HELPERS: Final = {
     "OUT_OF_MEMORY": f"""\
 enum {{ OUT_OF_MEMORY = {OUT_OF_MEMORY} }};
+""",
+    "OUT_OF_SPACE": f"""\
+enum {{ OUT_OF_SPACE = {OUT_OF_SPACE} }};
 """,
     "saturating_sum": """\
 /* a + b; where a size_t does not hold that, more than any memory has. */

@@ -318,7 +318,16 @@ def _is_long_fold(loop: ln.For) -> bool:
                     return False
             case ln.If():
                 pass
-            case ln.For() | ln.Accumulate() | ln.Assign() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case (
+                ln.For()
+                | ln.Accumulate()
+                | ln.Assign()
+                | ln.Declare()
+                | ln.Allocate()
+                | ln.Clear()
+                | ln.Free()
+                | ln.Gather()
+            ):
                 return False
             case _:
                 assert_never(statement)

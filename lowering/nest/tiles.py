@@ -108,7 +108,7 @@ def vectors_read(block: ln.Block, buffer: ln.Buffer, lengths: tuple[int, ...]) -
                     found |= vectors_read(at_iteration(statement, lane) if own else body, buffer, lengths)
             case ln.If(_, body):
                 found |= vectors_read(body, buffer, lengths)
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 read = (cell for cell, stored in cells_of((statement,)) if not stored and cell.buffer == buffer)
                 found.update(element(cell, lengths)[0] for cell in read)
             case _:
@@ -237,7 +237,7 @@ def cells_of(block: ln.Block) -> Iterator[tuple[ln.Cell, bool]]:
             case ln.Declare(_, initial):
                 for cell in cells(initial):
                     yield cell, False
-            case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)

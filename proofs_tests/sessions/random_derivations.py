@@ -206,11 +206,11 @@ class _Same(Sample):
     """Return a sample with random arguments."""
 
     def __init__(self, sample: Sample, drawn: dict[str, Argument]) -> None:
-        self.stated, self.arrays, self.inputs, self.drawn = sample.stated, sample.arrays, sample.inputs, drawn
+        self.stated, self.arrays, self.inputs, self.given = sample.stated, sample.arrays, sample.inputs, drawn
 
     def argument(self, name: str, kind: Any) -> Argument:
         del kind
-        return self.drawn[name]
+        return self.given[name]
 
 
 def _within_context(side: Any, sample: Sample, random: Random, *, inside: bool) -> tuple[Program, Path]:
