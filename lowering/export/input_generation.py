@@ -10,7 +10,8 @@ from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Read, atoms
 from atl.core.program import is_bool_array
 from lowering.c.index import count_text, index_text
-from lowering.c.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES, conversion
+from lowering.c.text import Text
 from lowering.nest.loopnest import elements
 from lowering.nest.text import TextScope
 
@@ -152,6 +153,13 @@ def _drawn(array: Array) -> CheckVariable:
     return CheckVariable(f"{array.name}_drawn")
 
 
+def _random_value(array: Array) -> str:
+    """Return the C text of a random truth value or number for an input."""
+    if is_bool_array(array):
+        return f"({C_TYPES[array.dtype]})(atl_random() & 1)"
+    return conversion(Text("atl_number()"), "float64", array.dtype).text
+
+
 @dataclass(frozen=True, slots=True)
 class InputGenerator:
     """The C code that declares, generates and frees the inputs of a nest, with the scope of its names."""
@@ -184,8 +192,7 @@ class InputGenerator:
         lines.append(f"{kind} *{name} = atl_allocate({count}, sizeof *{name});")
         loop = f"for (int64_t {at} = 0; {at} < {count}; {at}++) {{"
         if is_bool_array(array) or not is_integer(array.dtype):
-            value = "(atl_random() & 1)" if is_bool_array(array) else "atl_number()"
-            return [*lines, loop, f"    {name}[{at}] = ({kind}){value};", "}"]
+            return [*lines, loop, f"    {name}[{at}] = {_random_value(array)};", "}"]
         lines.append(f"int64_t *{drawn} = atl_allocate({count}, sizeof *{drawn});")
         lines.append(f"{there} = {there} && {self._integers(array, drawn, count)};")
         return [
@@ -198,10 +205,8 @@ class InputGenerator:
         ]
 
     def _scalar(self, array: Array, name: str, kind: str, drawn: str) -> list[str]:
-        if is_bool_array(array):
-            return [f"const {kind} {name} = ({kind})(atl_random() & 1);"]
-        if not is_integer(array.dtype):
-            return [f"const {kind} {name} = ({kind})atl_number();"]
+        if is_bool_array(array) or not is_integer(array.dtype):
+            return [f"const {kind} {name} = {_random_value(array)};"]
         low, high = self._range(array, "1")
         there = self.scope.name(INPUTS_EXIST)
         return [

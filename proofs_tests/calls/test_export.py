@@ -55,6 +55,12 @@ def sparse_product() -> Theorem:
     return reschedule(atl.program("spmv", [a, v], body)).sparsify("A", CSR).done()
 
 
+def halves() -> Theorem:
+    a, v = atl.tensor("A", n, m, dtype="float16"), atl.tensor("v", m)
+    body = atl.gen(n, lambda i: atl.cast("bfloat16", atl.sum(m, lambda j: atl.cast("float32", a[i, j]) * v[j])))
+    return reschedule(atl.program("halves", [a, v], body)).tile("j", 8).done()
+
+
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run make with an environment that has only make and a compiler."""
     bare = {"PATH": "/usr/bin:/bin"}
@@ -69,7 +75,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kernel, Path]:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("derivation", [convolution, blur, softmax, sparse_product])
+@pytest.mark.parametrize("derivation", [convolution, blur, softmax, sparse_product, halves])
 def test_exported_kernel_builds_and_checks_itself(derivation: Callable[[], Theorem], tmp_path: Path) -> None:
     theorem = derivation()
     folder = compile(theorem.rhs).write(tmp_path / "new" / "folder", theorem=theorem)

@@ -234,3 +234,25 @@ def test_shared_tiles_hold_stored_elements_and_need_no_guards() -> None:
     text = kernel.source
     assert "uint16_t Ap[1024];" in text
     assert "float_from_float16(Ap[" in text
+
+
+def test_entries_that_cannot_be_added_are_refused() -> None:
+    a, v = atl.tensor("A", n, m, dtype="float16"), atl.tensor("v", m)
+    product = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.cast("float32", a[i, j]) * v[j]))
+    with pytest.raises(DtypeError, match=r'(?s)entries of A are float16.*declare A with dtype="float32"'):
+        reschedule(atl.program("spmv", [a, v], product)).sparsify("A", atl.CSR)
+
+
+@pytest.mark.parametrize("dtype", STORED)
+def test_constants_are_stored(dtype: str) -> None:
+    x, w = atl.tensor("x", n, dtype=dtype), atl.constant([1, 2, 3], dtype=dtype)
+    program = atl.program("f", [x], atl.concat(x, atl.gen(3, lambda i: w[i])))
+    assert atl.compile(program)(np.ones(1, dtype)).tolist() == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_schedules_that_store_are_searched(dtype: str) -> None:
+    x = atl.tensor("x", n, m)
+    program = atl.program("f", [x], atl.cast(dtype, atl.gen(n, m, lambda i, j: x[i, j] * 2)))
+    kernel = reschedule(program).optimize(sizes={"n": 20, "m": 30}, seconds=1).compile()
+    assert kernel(np.ones((2, 3), np.float32)).tolist() == [[2, 2, 2], [2, 2, 2]]
