@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -477,7 +478,10 @@ def test_sanitizers_find_a_store_one_cell_outside(by: int, monkeypatch: pytest.M
     assert [isinstance(result, Report) for result in found] == [False, True, False, False]
     assert isinstance(found[1], Report)
     assert "heap-buffer-overflow" in found[1].text
-    assert "kernel_1" in found[1].text
+    # clang needs llvm-symbolizer of its version to name functions.
+    place = re.search(r"#0 0x\w+( in \w+)?", found[1].text)
+    assert place is not None
+    assert place[1] in (None, " in kernel_1")
 
 
 @needs_sanitizers
