@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -49,6 +51,33 @@ class Tally(Generic[Found]):
         if self.tried < self.wanted:
             return f"stopped at the first finding, after {self.tried} of {self.wanted}"
         return f"all {self.wanted} are done"
+
+
+class TooSlow(BaseException):
+    """A case took too long. This is not an `Exception`, which a caller inside the case might catch."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TooSlow` after these seconds of CPU time."""
+
+    def late(*_: object) -> None:
+        raise TooSlow
+
+    def unraised(what: sys.UnraisableHookArgs) -> None:
+        if what.exc_type is not TooSlow:
+            previous(what)
+
+    previous, sys.unraisablehook = sys.unraisablehook, unraised
+    before = signal.signal(signal.SIGPROF, late)
+    # The signal is repeated, because an exception raised during garbage collection is lost.
+    signal.setitimer(signal.ITIMER_PROF, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+        sys.unraisablehook = previous
 
 
 def counted(counts: Mapping[Any, int]) -> str:
