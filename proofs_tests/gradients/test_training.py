@@ -254,6 +254,7 @@ def test_layer_is_traced_and_mapped() -> None:
 
 
 @needs_torch
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 def test_refusals_name_the_argument() -> None:
     import torch
 
