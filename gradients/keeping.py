@@ -140,7 +140,12 @@ def _tensors_around(path: Path, work: Derivation) -> list[Path]:
 
 
 def kept(theorem: Theorem, several: tuple[Result, ...], computed: Program, names: Sequence[str]) -> Kept:
-    """Return the kept lets of a program for its gradient. Raises `DoesNotApply` if none is proved to be equal."""
+    """Return the kept lets of a program for its gradient.
+
+    Raises `DoesNotApply` if no let of the gradient is proved to be equal. Raises `InvalidArgument` if a let has another
+    element type than the results, so that the forward pass cannot return it.
+    """
+    with_results(theorem.rhs, several, names)
     values: list[Theorem | None] = []
     for name in names:
         forward = replace(theorem.rhs, body=_value(theorem.rhs, name))
