@@ -40,9 +40,7 @@ class Naming:
         match e:
             case terms.Let():
                 self.visit((*path, 0), known)
-                while self._move_out_of_value(path):
-                    path, known = self._inside(path, known)
-                path, known = self._inside(path, known)
+                path, known = self._out_of_value(path, known)
                 self.visit(path, known)
             case terms.Rec():
                 self.visit((*path, 0), known)
@@ -70,7 +68,7 @@ class Naming:
                 path, known = self._inside(path, known)
             if not is_read(work.term((*path, position))):
                 bind(work, path, (position,), self.name)
-                path, known = self._inside(path, known)
+                path, known = self._out_of_value(path, known)
 
     def _read_again(self, e: Expr, known: Known) -> tuple[int, ...]:
         """Return the operands whose values the tangent of a term reads."""
@@ -86,18 +84,26 @@ class Naming:
             case _:
                 return ()
 
+    def _out_of_value(self, path: Path, known: Known) -> tuple[Path, Known]:
+        """Move lets out of the value of the let at a path. Return the place of the body of this let."""
+        while self._move_out_of_value(path):
+            path, known = self._inside(path, known)
+        return self._inside(path, known)
+
     def _move_out_of_value(self, path: Path) -> bool:
         """Move a let out of the value of the let at a path. Return whether there is one."""
         work = self._work
-        loops = (*path, 0)
-        while isinstance(work.term(loops), terms.Gen):
-            loops = (*loops, 0)
-        if not isinstance(work.term(loops), terms.Let) or (len(loops) > len(path) + 1 and not self._is_costly(loops)):
+        inner = (*path, 0)
+        rules: list[str] = []
+        while (rule := _rule_of_let(work.term(inner))) is not None:
+            inner = (*inner, 0)
+            rules.append(rule)
+        if not isinstance(work.term(inner), terms.Let) or ("ll_gen" in rules and not self._is_costly(inner)):
             return False
         before = work.checkpoint
-        while len(loops) > len(path) + 1:
-            loops = loops[:-1]
-            if not work.attempt("ll_gen", loops):
+        for rule in reversed(rules):
+            inner = inner[:-1]
+            if not work.attempt(rule, inner):
                 work.rollback(before)
                 return False
         if not work.attempt("let_let", path):
@@ -118,6 +124,17 @@ class Naming:
         let = self._work.term(path)
         assert isinstance(let, terms.Let)
         return (*path, 1), (*known, reads(let.value, self._wrt, known))
+
+
+def _rule_of_let(e: Expr) -> str | None:
+    """Return the rule that moves a let out of a term, if lets move through this constructor to be named."""
+    match e:
+        case terms.Gen():
+            return "ll_gen"
+        case terms.Reshape(op) if not isinstance(op, terms.Place):
+            return f"{op.form.word}_of_let"
+        case _:
+            return None
 
 
 def _word(e: Expr) -> str:

@@ -27,7 +27,7 @@ from rewrites.session.session import reschedule
 from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
-SCATTERS: Final = ["place_of_add", "gen_scatter"]
+SCATTERS: Final = ["ll_place", "place_of_add", "gen_scatter"]
 """Rules that, in reverse, make a generation of a scatter to the position of each iteration."""
 TIDY: Final = ["gen_eta", "get_gen"]
 """Rules that remove what the derivation leaves behind."""

@@ -98,9 +98,9 @@ class Transposition:
             loop, wanted = self.work.term(at), shift(extent, depth)
             assert isinstance(loop, terms.Reduce)
             if loop.high != wanted:
-                lifted = shift_term(loop, 1)
-                assert isinstance(lifted, terms.Reduce)
-                around = Function(("index",), replace(lifted, high=bound(0)))
+                shifted = shift_term(loop, 1)
+                assert isinstance(shifted, terms.Reduce)
+                around = Function(("index",), replace(shifted, high=bound(0)))
                 given: dict[str, Argument] = {"a": loop.high, "b": wanted, "e": around}
                 self.work.attempted(self.work.rule("equal_index"), at, given, reverse=False)
 

@@ -11,6 +11,7 @@ Documented refusals are counted. Any other error is a fault.
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 import tempfile
@@ -24,12 +25,13 @@ import numpy as np
 
 import atl
 from atl.core import dtypes, terms
-from atl.core.index import Array
+from atl.core.index import Array, value_at
 from atl.core.program import Program
 from atl.core.traversal import subterms
 from atl.errors import ATLError
 from gradients.reverse_mode import Gradient, gradient
 from gradients.tangents import tangent
+from lowering.timing.operations import operations
 from proofs_tests.gradients.duals import duals, values
 from proofs_tests.gradients.generate import differentiable_case
 from proofs_tests.programs.generate import AnyArray, Case
@@ -111,6 +113,20 @@ def constructs(program: Program) -> set[str]:
     return found
 
 
+def cost(program: Program, made: Gradient) -> float | None:
+    """Return the number of operations of a gradient over that of the program, with extents of 6.
+
+    The elements that a program reads and computes count as operations too, because a gradient stores as many. Returns
+    None for programs with products over a range, whose gradients take quadratic work.
+    """
+    if any(isinstance(each, terms.Reduce) and each.monoid == "product" for each in subterms(program.body)):
+        return None
+    sizes = dict.fromkeys(program.sizes, 6)
+    shapes = (program.shape, *(array.shape for array in program.inputs if array.name in made.wrt))
+    elements = sum(math.prod(max(0, value_at(extent, sizes)) for extent in shape) for shape in shapes)
+    return operations(made.program, sizes, {}) / max(1, elements + operations(program, sizes, {}))
+
+
 def _alarm(*_: object) -> None:
     raise Slow
 
@@ -151,6 +167,10 @@ def run(
             wrong += (f"case {number}: {each}" for each in found)
             outcomes["checked"] += 1
             outcomes["derivative not zero"] += moves
+            if (ratio := cost(case.program, made)) is not None:
+                outcomes["cost compared"] += 1
+                outcomes["cost above 5"] += ratio > 5
+                outcomes["cost above 15"] += ratio > 15
             seen.update(constructs(case.program) | case.events)
             if certificates and not outcomes["checked"] % certificates:
                 wrong += (f"case {number}: {each}" for each in replayed(made))

@@ -99,6 +99,20 @@ def test_cost_is_bounded(name: str) -> None:
     assert operations(atl.gradient(p, wrt).program, sizes, {}) <= most * operations(p, sizes, {})
 
 
+def test_cost_does_not_grow_with_depth() -> None:
+    e = X
+    for _ in range(4):
+        e = atl.tanh(atl.sin(e))
+    nested = program("nested", [X], e)
+    assert operations(atl.gradient(nested, "x").program, {"n": 16}, {}) <= 4.2 * operations(nested, {"n": 16}, {})
+
+
+def test_lets_move_out_of_reshape_operators() -> None:
+    flat = program("flat", [A], atl.tanh(atl.flatten(atl.sin(atl.exp(A)))))
+    sizes = {"n": 16, "k": 16}
+    assert operations(atl.gradient(flat, "A").program, sizes, {}) <= 4.2 * operations(flat, sizes, {})
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_certificate_replays(name: str, tmp_path: Path) -> None:
     p, wrt, _ = NAMED[name]
@@ -296,9 +310,26 @@ def test_one_name_is_a_list_of_one_name() -> None:
 
 
 def test_rule_that_does_not_apply_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, "adjoint_of_gen")
+    with pytest.raises(atl.DoesNotApply, match="the premises of the rule for `gen` are not proved"):
+        atl.gradient(program("doubled", [X], atl.gen(N, lambda i: 2 * X[i])), ["x"])
+
+
+def test_reshape_operator_is_unfolded_where_its_rule_does_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, "adjoint_of_transpose")
-    with pytest.raises(atl.DoesNotApply, match="the premises of the rule for `transpose` are not proved"):
-        atl.gradient(program("transposed", [A], atl.transpose(A)), ["A"])
+    p = program("transposed", [A], atl.transpose(A))
+    found, _, _, moves = differences(p, SIZES, arrays_of(p), np.random.default_rng(1))
+    assert not found
+    assert moves
+
+
+def test_extents_may_be_written_differently() -> None:
+    """The type of `split` says ⌈3 / n⌉, and the pairing 2 // n + 1."""
+    n, x = atl.sizes("n", min=1), atl.tensor("x", 3, **F)
+    p = program("split", [x], atl.split(n, x))
+    found, _, _, moves = differences(p, {"n": 2}, {"x": np.ones(3)}, np.random.default_rng(1))
+    assert not found
+    assert moves
 
 
 # -- random programs --------------------------------------------------------------------------------------------------
