@@ -10,14 +10,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import atl
-from atl.core import terms
-from atl.core.index import Array
-from atl.core.substitution import instantiate_tensor
 from examples.tiles import largest_tile, multiple_below, register_tile
 
 
@@ -42,32 +39,13 @@ class Shipped:
 
     def gradient(self, dtype: str = "float32") -> atl.Gradient:
         """Derive the gradient."""
-        return atl.gradient(self.program(dtype), self.wrt)
+        return atl.gradient(self.program(dtype), self.wrt, keep=self.keep)
 
     def session(self, dtype: str = "float32") -> atl.Session:
         """Schedule the gradient."""
-        s = atl.reschedule(keeping(self.gradient(dtype).program, self.keep))
+        s = atl.reschedule(self.gradient(dtype).program)
         self.schedule(s)
         return s
-
-
-def keeping(program: atl.Program, names: Sequence[str]) -> atl.Program:
-    """Return a program in which outermost lets of some names are inputs, before the last input."""
-    lets: list[terms.Let] = []
-    body, kept = program.body, list[Array]()
-    while isinstance(body, terms.Let):
-        if body.name in names:
-            kept.append(Array(body.name, body.value.type.shape, program.inputs[-1].dtype))
-            body = instantiate_tensor(body.body, terms.Input(kept[-1]))
-        else:
-            lets.append(body)
-            body = body.body
-    for let in reversed(lets):
-        body = terms.Let(let.value, body, let.name)
-    *inputs, last = program.inputs
-    work = atl.reschedule(replace(program, inputs=(*inputs, *kept, last), body=body)).begin()
-    work.sweep(["let_unused"])
-    return work.goal
 
 
 def by_model(s: atl.Session) -> None:
