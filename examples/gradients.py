@@ -164,8 +164,8 @@ SHIPPED: Final = {
         by_model,
     ),
     "2-D convolution": Shipped(
-        """convolution_2d (x : float32[B, C, H + R - 1, W + S - 1], w : float32[K, C, R, S]) : float32[B, K, H, W] :=
-        ⊞[n < B] ⊞[k < K] ⊞[y < H] ⊞[p < W] Σ[c < C] Σ[r < R] Σ[q < S] x[n, c, y + r, p + q] * w[k, c, r, q]""",
+        """convolution_2d (x : float32[B, C, H + R - 1, W + T - 1], w : float32[K, C, R, T]) : float32[B, K, H, W] :=
+        ⊞[n < B] ⊞[k < K] ⊞[y < H] ⊞[p < W] Σ[c < C] Σ[r < R] Σ[t < T] x[n, c, y + r, p + t] * w[k, c, r, t]""",
         ("x", "w"),
         by_model,
     ),
