@@ -54,13 +54,14 @@ def by_model(s: atl.Session) -> None:
 
 
 def without_border(s: atl.Session) -> None:
-    """Peel the border, so that the inner elements need no guards."""
-    s.gather().tails()
+    """Compute each element in one pass, and peel the border, so that the inner elements need no guards."""
+    s.gather().inline("g").normalize()
+    s.tails()
 
 
 def product_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) -> None:
     """Compute both products in register tiles: dA over packed panels of B, dB with both operands packed in blocks."""
-    rows, columns = register_tile(rows, columns)
+    rows, columns = register_tile(rows, columns, s.goal.inputs[0].dtype)
     s.gather()
     s.interchange(s.find("⊞[i < n] _", in_="dA"))
     s.tile([s.find("⊞[p < k] _", in_="dA"), "i"], [columns, rows])
@@ -79,14 +80,14 @@ def product_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) -> Non
 def convolution_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) -> None:
     """Compute register tiles: dx of channels x positions, as a convolution, and dw of both kinds of channels."""
     s.gather()
-    channels, positions = largest_tile(rows, columns)
+    channels, positions = largest_tile(rows, columns, s.goal.inputs[0].dtype)
     s.interchange(s.find("⊞[c < C] _", in_="dx"))
     s.tile([s.find("⊞[q < _] _", in_="dx"), "c"], [positions, channels])
     s.interchange(s.find("⊞[qi < _] _", in_="dx"))
     s.accumulate(s.find("Σ[k < K] _", in_="dx"), name="accx").mark("accx", "registers")
     s.pad("dout", at=s.find("⊞[qo < _] _", in_="dx"))
     s.pack("w")
-    rows, columns = register_tile(rows, columns)
+    rows, columns = register_tile(rows, columns, s.goal.inputs[0].dtype)
     s.tile([s.find("⊞[k < K] _", in_="dw"), "c"], [columns, rows])
     s.interchange(s.find("⊞[ci < _] _", in_="dw"))
     s.interchange(s.find("⊞[ki < _] _", in_="dw")).interchange(s.find("⊞[ki < _] _", in_="dw"))
@@ -125,6 +126,8 @@ def _by_reciprocal(s: atl.Session, numerator: str, denominator: str) -> None:
     s.rw("mul_div", at=f"{numerator} * 1 / {denominator}", all=True)
 
 
+EPSILON: Final = 1e-5
+"""What layer norm adds to the variance of a row."""
 SOFTMAX: Final = """softmax (x : float32[n, m]) : float32[n, m] :=
     let top := ⊞[i < n] max[j < m] x[i, j] in
     let power := ⊞[i < n] ⊞[j < m] exp(x[i, j] - stop(top[i])) in
@@ -174,10 +177,10 @@ SHIPPED: Final = {
     "attention": Shipped(ATTENTION, ("q", "k", "v"), by_model),
     "attention, keeping": Shipped(ATTENTION, ("q", "k", "v"), by_model, keep=("power", "total")),
     "layer norm": Shipped(
-        """layer_norm (x : float32[n, m], scale : float32[m], bias : float32[m]) : float32[n, m] :=
+        f"""layer_norm (x : float32[n, m], scale : float32[m], bias : float32[m]) : float32[n, m] :=
         let mean := ⊞[i < n] (Σ[j < m] x[i, j]) / value(m) in
         let centred := ⊞[i < n] ⊞[j < m] x[i, j] - mean[i] in
-        let deviation := ⊞[i < n] sqrt((Σ[j < m] centred[i, j] * centred[i, j]) / value(m) + 0.00001) in
+        let deviation := ⊞[i < n] sqrt((Σ[j < m] centred[i, j] * centred[i, j]) / value(m) + {EPSILON}) in
         ⊞[i < n] ⊞[j < m] centred[i, j] / deviation[i] * scale[j] + bias[j]""",
         ("x", "scale", "bias"),
         layer_norm_by_rows,

@@ -51,7 +51,8 @@ def test_schedule_agrees_with_finite_differences(name: str) -> None:
     shipped, numbers = SHIPPED[name], np.random.default_rng(4)
     program = shipped.program("float64")
     arrays = arrays_of(program)
-    results: Any = atl.evaluate(shipped.gradient("float64").forward or program, **arrays)
+    sizes = {size: SMALL[size] for size in ("W", "H") if size in program.free_sizes}
+    results: Any = atl.evaluate(shipped.gradient("float64").forward or program, **arrays, **sizes)
     first = results[0] if shipped.keep else np.asarray(results)
     dout = numbers.normal(size=first.shape)
     kept = {each: getattr(results, each) for each in shipped.keep}
@@ -65,7 +66,7 @@ def test_schedule_agrees_with_finite_differences(name: str) -> None:
 
     def loss(by: float) -> float:
         at = {each: values + by * along[each] if each in along else values for each, values in arrays.items()}
-        return float((dout * np.asarray(atl.evaluate(program, **at))).sum())
+        return float((dout * np.asarray(atl.evaluate(program, **at, **sizes))).sum())
 
     expected = (loss(1e-6) - loss(-1e-6)) / 2e-6
     total = sum(float((np.asarray(d) * along[each]).sum()) for each, d in zip(shipped.wrt, found, strict=True))
