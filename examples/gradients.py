@@ -10,14 +10,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import atl
-from atl.core import terms
-from atl.core.index import Array
-from atl.core.substitution import instantiate_tensor
 from examples.tiles import largest_tile, multiple_below, register_tile
 
 
@@ -42,32 +39,13 @@ class Shipped:
 
     def gradient(self, dtype: str = "float32") -> atl.Gradient:
         """Derive the gradient."""
-        return atl.gradient(self.program(dtype), self.wrt)
+        return atl.gradient(self.program(dtype), self.wrt, keep=self.keep)
 
     def session(self, dtype: str = "float32") -> atl.Session:
         """Schedule the gradient."""
-        s = atl.reschedule(keeping(self.gradient(dtype).program, self.keep))
+        s = atl.reschedule(self.gradient(dtype).program)
         self.schedule(s)
         return s
-
-
-def keeping(program: atl.Program, names: Sequence[str]) -> atl.Program:
-    """Return a program in which outermost lets of some names are inputs, before the last input."""
-    lets: list[terms.Let] = []
-    body, kept = program.body, list[Array]()
-    while isinstance(body, terms.Let):
-        if body.name in names:
-            kept.append(Array(body.name, body.value.type.shape, program.inputs[-1].dtype))
-            body = instantiate_tensor(body.body, terms.Input(kept[-1]))
-        else:
-            lets.append(body)
-            body = body.body
-    for let in reversed(lets):
-        body = terms.Let(let.value, body, let.name)
-    *inputs, last = program.inputs
-    work = atl.reschedule(replace(program, inputs=(*inputs, *kept, last), body=body)).begin()
-    work.sweep(["let_unused"])
-    return work.goal
 
 
 def by_model(s: atl.Session) -> None:
@@ -76,13 +54,14 @@ def by_model(s: atl.Session) -> None:
 
 
 def without_border(s: atl.Session) -> None:
-    """Peel the border, so that the inner elements need no guards."""
-    s.gather().tails()
+    """Compute each element in one pass, and peel the border, so that the inner elements need no guards."""
+    s.gather().inline("g").normalize()
+    s.tails()
 
 
 def product_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) -> None:
     """Compute both products in register tiles: dA over packed panels of B, dB with both operands packed in blocks."""
-    rows, columns = register_tile(rows, columns)
+    rows, columns = register_tile(rows, columns, s.goal.inputs[0].dtype)
     s.gather()
     s.interchange(s.find("⊞[i < n] _", in_="dA"))
     s.tile([s.find("⊞[p < k] _", in_="dA"), "i"], [columns, rows])
@@ -101,14 +80,14 @@ def product_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) -> Non
 def convolution_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) -> None:
     """Compute register tiles: dx of channels x positions, as a convolution, and dw of both kinds of channels."""
     s.gather()
-    channels, positions = largest_tile(rows, columns)
+    channels, positions = largest_tile(rows, columns, s.goal.inputs[0].dtype)
     s.interchange(s.find("⊞[c < C] _", in_="dx"))
     s.tile([s.find("⊞[q < _] _", in_="dx"), "c"], [positions, channels])
     s.interchange(s.find("⊞[qi < _] _", in_="dx"))
     s.accumulate(s.find("Σ[k < K] _", in_="dx"), name="accx").mark("accx", "registers")
     s.pad("dout", at=s.find("⊞[qo < _] _", in_="dx"))
     s.pack("w")
-    rows, columns = register_tile(rows, columns)
+    rows, columns = register_tile(rows, columns, s.goal.inputs[0].dtype)
     s.tile([s.find("⊞[k < K] _", in_="dw"), "c"], [columns, rows])
     s.interchange(s.find("⊞[ci < _] _", in_="dw"))
     s.interchange(s.find("⊞[ki < _] _", in_="dw")).interchange(s.find("⊞[ki < _] _", in_="dw"))
@@ -147,6 +126,8 @@ def _by_reciprocal(s: atl.Session, numerator: str, denominator: str) -> None:
     s.rw("mul_div", at=f"{numerator} * 1 / {denominator}", all=True)
 
 
+EPSILON: Final = 1e-5
+"""What layer norm adds to the variance of a row."""
 SOFTMAX: Final = """softmax (x : float32[n, m]) : float32[n, m] :=
     let top := ⊞[i < n] max[j < m] x[i, j] in
     let power := ⊞[i < n] ⊞[j < m] exp(x[i, j] - stop(top[i])) in
@@ -186,8 +167,8 @@ SHIPPED: Final = {
         by_model,
     ),
     "2-D convolution": Shipped(
-        """convolution_2d (x : float32[B, C, H + R - 1, W + S - 1], w : float32[K, C, R, S]) : float32[B, K, H, W] :=
-        ⊞[n < B] ⊞[k < K] ⊞[y < H] ⊞[p < W] Σ[c < C] Σ[r < R] Σ[q < S] x[n, c, y + r, p + q] * w[k, c, r, q]""",
+        """convolution_2d (x : float32[B, C, H + R - 1, W + T - 1], w : float32[K, C, R, T]) : float32[B, K, H, W] :=
+        ⊞[n < B] ⊞[k < K] ⊞[y < H] ⊞[p < W] Σ[c < C] Σ[r < R] Σ[t < T] x[n, c, y + r, p + t] * w[k, c, r, t]""",
         ("x", "w"),
         by_model,
     ),
@@ -196,10 +177,10 @@ SHIPPED: Final = {
     "attention": Shipped(ATTENTION, ("q", "k", "v"), by_model),
     "attention, keeping": Shipped(ATTENTION, ("q", "k", "v"), by_model, keep=("power", "total")),
     "layer norm": Shipped(
-        """layer_norm (x : float32[n, m], scale : float32[m], bias : float32[m]) : float32[n, m] :=
+        f"""layer_norm (x : float32[n, m], scale : float32[m], bias : float32[m]) : float32[n, m] :=
         let mean := ⊞[i < n] (Σ[j < m] x[i, j]) / value(m) in
         let centred := ⊞[i < n] ⊞[j < m] x[i, j] - mean[i] in
-        let deviation := ⊞[i < n] sqrt((Σ[j < m] centred[i, j] * centred[i, j]) / value(m) + 0.00001) in
+        let deviation := ⊞[i < n] sqrt((Σ[j < m] centred[i, j] * centred[i, j]) / value(m) + {EPSILON}) in
         ⊞[i < n] ⊞[j < m] centred[i, j] / deviation[i] * scale[j] + bias[j]""",
         ("x", "scale", "bias"),
         layer_norm_by_rows,
