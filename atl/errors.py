@@ -395,7 +395,7 @@ class IllegalMark(RefusedMark, ValueError):
 
 
 class NotAssembled(ATLError, ValueError):
-    """The result of a program cannot be stored as an assembled sparse tensor."""
+    """The result of a program cannot be assembled as a sparse tensor, such as one of which every element is stored."""
 
     code = "ATL513"
 

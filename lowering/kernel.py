@@ -452,6 +452,8 @@ class Kernel:
 
         Raises `InvalidArgument`, also if the folder cannot be written.
         """
+        if self._assembler is not None:
+            raise self._assembled("an exported folder")
         flags = gathering_flags(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code
         exported = ExportedKernel(self.program, self.nest, self.source, code.name, flags, code.fast_math)

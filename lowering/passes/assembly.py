@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, assert_never
 
 from atl.checks.scope import initial_facts
 from atl.core.index import ZERO, Index
@@ -118,8 +118,19 @@ class _Analysis:
                     if row is None:
                         return None
                     out.append(row)
-                case _:
+                case (
+                    ln.For()
+                    | ln.Assign()
+                    | ln.Accumulate()
+                    | ln.Declare()
+                    | ln.Allocate()
+                    | ln.Clear()
+                    | ln.Free()
+                    | ln.Gather()
+                ):
                     return None
+                case _:
+                    assert_never(statement)
         return out
 
     def _row(self, loop: ln.For, facts: Facts) -> _Row | None:
@@ -172,8 +183,12 @@ class _Analysis:
                 return self._only(merge.body, inside, merge.fingers[0])
             case ln.For(mark=LoopMark.NONE | LoopMark.UNROLL):
                 return self._only(statement.body, facts.assume(statement.range), Finger(statement, ZERO))
-            case _:
+            case ln.For() | ln.Assign() | ln.Accumulate():
                 return None
+            case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
+                raise AssertionError("the statement does not store to the output")
+            case _:
+                assert_never(statement)
 
     def _only(self, block: ln.Block, facts: Facts, around: Finger | None) -> _Chain | None:
         parts = [each for each in block if stores_to(each, self.output)]

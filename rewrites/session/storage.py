@@ -66,7 +66,7 @@ def assemble(self: S, form: AssembledFormat, *, zeros: bool = True) -> S:
     passes one, otherwise a `SparseTensor`. Rows of a format that is `sorted()` have increasing columns. The goal must
     leave elements without a store: `compile` refuses a loop that stores them all.
 
-    >>> import atl
+    >>> import atl, numpy as np
     >>> n, m = atl.sizes("n m")
     >>> A, x = atl.tensor("A", n, m, dtype="float64"), atl.tensor("x", n, dtype="float64")
     >>> s = reschedule(atl.program("scaled", [A, x], atl.gen(n, m, lambda i, j: x[i] * A[i, j])))

@@ -82,6 +82,7 @@ FORMULAS: Final = (
         lambda a, b: a * b,
         formats=ROWS,
     ),
+    Formula("A * B as tensors", {"A": NM, "B": NM}, lambda a, b: a * b, lambda a, b: a * b, formats=ROWS),
     Formula(
         "A * B merged",
         {"A": NM, "B": NM},

@@ -83,6 +83,17 @@ def test_sums_of_sorted_matrices_are_unions() -> None:
     assert s.compile()(LEFT, LEFT.T.tocsr()).toarray().tolist() == (LEFT - LEFT.T).toarray().tolist()
 
 
+def test_arithmetic_on_whole_operands_is_sparsified_like_its_elements() -> None:
+    other = atl.tensor("B", n, m, dtype="float64")
+
+    def goal(body: atl.Tensor) -> Any:
+        s = reschedule(atl.program("f", [A, other], body)).sparsify("A", CSR).sparsify("B", CSR)
+        return s.goal.body
+
+    assert goal(A * other) == goal(atl.gen(n, m, lambda i, j: A[i, j] * other[i, j]))
+    assert goal(2.0 * A - other) == goal(atl.gen(n, m, lambda i, j: 2.0 * A[i, j] - other[i, j]))
+
+
 def test_later_calls_keep_the_storage_of_the_result() -> None:
     left, right = atl.tensor("A", n, k, dtype="float64"), atl.tensor("B", k, m, dtype="float64")
     body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: left[i, q] * right[q, j]))
