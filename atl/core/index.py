@@ -657,12 +657,13 @@ def atoms(expression: Index) -> Iterable[AnyAtom]:
     """Yield every occurrence of an atom, nested atoms before the atoms that contain them."""
     for monomial, _ in expression.terms:
         for atom in monomial:
-            for part in _parts(atom):
+            for part in parts_of(atom):
                 yield from atoms(part)
             yield atom
 
 
-def _parts(atom: AnyAtom) -> tuple[Index, ...]:
+def parts_of(atom: AnyAtom) -> tuple[Index, ...]:
+    """Return the expressions in an atom."""
     match atom:
         case Size() | Bound() | Var():
             return ()
