@@ -273,7 +273,7 @@ class _Writer:
                 where, otherwise = self.piece(left)[0], self.piece(right)[0]
                 cases = f"{where} & {self.condition(predicate)} \\\\ {otherwise} & \\text{{otherwise}}"
                 return f"\\left(\\begin{{cases}} {cases} \\end{{cases}}\\right)", notation.Level.ATOM, False
-            case tm.Unary() | tm.Binary() | tm.Where() | tm.Cast() | tm.Concat():
+            case tm.Elementwise() | tm.Concat():
                 return self._arithmetic(expr)
             case _:
                 assert_never(expr)

@@ -71,7 +71,7 @@ enum {{ OUT_OF_MEMORY = {OUT_OF_MEMORY} }};
 enum {{ OUT_OF_SPACE = {OUT_OF_SPACE} }};
 """,
     "saturating_sum": """\
-/* a + b; where a size_t does not hold that, more than any memory has. */
+/* a + b, or PTRDIFF_MAX if the sum does not fit into a size_t. */
 static inline size_t saturating_sum(size_t a, size_t b)
 {
     size_t sum;
@@ -79,7 +79,7 @@ static inline size_t saturating_sum(size_t a, size_t b)
 }
 """,
     "saturating_product": """\
-/* a * b; where a size_t does not hold that, more than any memory has. */
+/* a * b, or PTRDIFF_MAX if the product does not fit into a size_t. */
 static inline size_t saturating_product(size_t a, size_t b)
 {
     size_t product;
@@ -90,14 +90,14 @@ static inline size_t saturating_product(size_t a, size_t b)
 #if !defined __STDC_VERSION__ || __STDC_VERSION__ < 201112L
 #error "aligned_alloc needs C11: compile with -std=c11 or later"
 #endif
-/* Storage that begins where a line of the cache does; NULL where there is none. */
+/* Memory that begins at a cache line, or NULL. */
 static inline void *aligned_storage(size_t size)
 {
     return size < PTRDIFF_MAX ? aligned_alloc(64, (size / 64 + 1) * 64) : NULL;
 }
 """,
     "aligned_zeros": """\
-/* The same, all zero. */
+/* The same, filled with zeros. */
 static inline void *aligned_zeros(size_t size)
 {
     void *made = aligned_storage(size);
@@ -105,7 +105,7 @@ static inline void *aligned_zeros(size_t size)
 }
 """,
     "not_vectorised": """\
-/* Keeps gcc before version 14 from vectorising a loop: it gets reads of neighbours under a condition wrong. */
+/* Keeps gcc before version 14 from vectorising a loop: it compiles conditional reads of neighbours wrongly. */
 static inline void not_vectorised(void)
 {
 #if defined __GNUC__ && !defined __clang__ && __GNUC__ < 14

@@ -37,7 +37,7 @@ _DEVICE: Final = "static __host__ __device__ __forceinline__"
 
 def _wrapping(op: str, sign: str, bits: int) -> str:
     return f"""\
-/* a {sign} b modulo 2^{bits}: of signed integers, CUDA leaves open what an overflow gives. */
+/* a {sign} b modulo 2^{bits}: in CUDA, overflow of signed integers is undefined. */
 {_DEVICE} int{bits}_t {op}_int{bits}(int{bits}_t a, int{bits}_t b)
 {{
     return (int{bits}_t)((uint{bits}_t)a {sign} (uint{bits}_t)b);
@@ -74,7 +74,7 @@ template <class index_t> {_DEVICE} index_t {kind}_index(index_t a, index_t b)
 
 def _pick_of_floats(kind: str, c_type: str, sign: str) -> str:
     return f"""\
-/* The {kind}imum of both; NaN, where one of them is. */
+/* The {kind}imum of both; NaN if one of them is NaN. */
 {_DEVICE} {c_type} {kind}_{c_type}({c_type} a, {c_type} b)
 {{
     a = b {sign} a ? b : a;
@@ -167,7 +167,7 @@ static __device__ {c_type} {fold_name(op, dtype, of="lanes")}({c_type} part, uns
 def _fold_of_block(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
-/* All threads of a block fold their parts into it; a barrier comes before the next call. */
+/* Fold the values of all threads of a block. The next call must come after a barrier. */
 static __device__ {c_type} {fold_name(op, dtype, of="block")}({c_type} part)
 {{
     __shared__ {c_type} of_warp[{MAX_THREADS_PER_BLOCK // WARP}];
@@ -194,14 +194,14 @@ static __device__ {c_type} {fold_name(op, dtype, of="block")}({c_type} part)
 def _fold_of_axes(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
-/* What threads fold their parts into that differ along two axes of a block at most, of these strides and extents. */
+/* Fold the values of threads that differ along at most two axes of a block, with these strides and extents. */
 static __device__ {c_type} {fold_name(op, dtype, of="axes")}({c_type} part, unsigned stride, unsigned count,
         unsigned stride2, unsigned count2)
 {{
     __shared__ {c_type} parts[{MAX_THREADS_PER_BLOCK}];
     const unsigned thread = {THREAD_NUMBER};
     const unsigned first = thread - thread / stride % count * stride - thread / stride2 % count2 * stride2;
-    __syncthreads(); /* of the call before this one all is read */
+    __syncthreads(); /* all threads have read the result of the previous call */
     parts[thread] = part;
     __syncthreads();
     {c_type} folded = parts[first];

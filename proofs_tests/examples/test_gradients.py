@@ -51,7 +51,7 @@ def test_schedule_agrees_with_finite_differences(name: str) -> None:
     shipped, numbers = SHIPPED[name], np.random.default_rng(4)
     program = shipped.program("float64")
     arrays = arrays_of(program)
-    sizes = {size: SMALL[size] for size in ("W", "H") if size in program.free_sizes}
+    sizes: dict[str, Any] = {size: SMALL[size] for size in ("W", "H") if size in program.free_sizes}
     results: Any = atl.evaluate(shipped.gradient("float64").forward or program, **arrays, **sizes)
     first = results[0] if shipped.keep else np.asarray(results)
     dout = numbers.normal(size=first.shape)

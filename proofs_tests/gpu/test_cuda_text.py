@@ -1,7 +1,5 @@
 """CUDA text of kernels: its form, detection of nvcc and GPUs, and errors of calls."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

@@ -265,15 +265,7 @@ class _Proof:
                 return [f"apply (down_concat_right {extents}); [known | intros {x} ?]; {self._without(1, x)}"]
             case terms.Reshape(op, operand):
                 return [self._through(op, operand.type)]
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-                | terms.Padding()
-            ):
+            case terms.Named() | terms.Number() | terms.Padding():
                 raise InvalidArgument(
                     "the path of a step goes below a term without parts", required="a path within the program"
                 )

@@ -150,18 +150,6 @@ class Notation:
                 return around.tensors[-1 - position]
             case terms.TensorVar(uid, name):
                 return self.variables.get(uid) or f"{word(name)}{uid}"
-            case (
-                terms.Gen()
-                | terms.Reduce()
-                | terms.Rec()
-                | terms.Guard()
-                | terms.Let()
-                | terms.Access()
-                | terms.Select()
-                | terms.Concat()
-                | terms.Reshape()
-            ):
-                return f"({self._operator(t, around)})"
             case terms.Unary(op, operand):
                 return f"(unary {operation(op, t.type.dtype)} {self.term(operand, around)})"
             case terms.Binary(op, left, right):
@@ -176,53 +164,37 @@ class Notation:
                 return f"(literal (integer {self.index(index, around)}))"
             case terms.Padding():
                 return "padding"
-            case _:
-                assert_never(t)
-
-    def _operator(
-        self,
-        t: terms.Gen
-        | terms.Reduce
-        | terms.Rec
-        | terms.Guard
-        | terms.Let
-        | terms.Access
-        | terms.Select
-        | terms.Concat
-        | terms.Reshape,
-        around: NamesInScope,
-    ) -> str:
-        match t:
             case terms.Gen(low, _, body, name):
                 i = self.fresh(name)
-                return f"gen {self.index(low, around)} (fun {i} => {self.term(body, around.index(i))})"
+                text = f"gen {self.index(low, around)} (fun {i} => {self.term(body, around.index(i))})"
             case terms.Reduce(monoid, low, high, body, name):
                 i = self.fresh(name)
                 ends = f"{self.index(low, around)} {self.index(high, around)}"
-                op = operation(terms.OF_MONOID[monoid])
-                return f"reduce {op} {ends} (fun {i} => {self.term(body, around.index(i))})"
+                folding = operation(terms.OF_MONOID[monoid])
+                text = f"reduce {folding} {ends} (fun {i} => {self.term(body, around.index(i))})"
             case terms.Rec(low, high, init, body, name, rows):
                 p, y = self.fresh(name), self.fresh(rows)
                 ends = f"{self.index(low, around)} {self.index(high, around)}"
                 row = self.term(body, around.index(p).tensor(y))
-                return f"rec {ends} {self.term(init, around)} (fun {p} {y} => {row})"
+                text = f"rec {ends} {self.term(init, around)} (fun {p} {y} => {row})"
             case terms.Guard(p, body):
-                return f"guard {self.predicate(p, around)} {self.term(body, around)}"
+                text = f"guard {self.predicate(p, around)} {self.term(body, around)}"
             case terms.Let(value, body, name):
                 x = self.fresh(name)
-                return f"bind {self.term(value, around)} (fun {x} => {self.term(body, around.tensor(x))})"
+                text = f"bind {self.term(value, around)} (fun {x} => {self.term(body, around.tensor(x))})"
             case terms.Access(tensor, i):
                 extent = self.index(tensor.type.shape[0], around)
-                return f"access {extent} {self.term(tensor, around)} {self.index(i, around)}"
+                text = f"access {extent} {self.term(tensor, around)} {self.index(i, around)}"
             case terms.Select(p, left, right):
-                return f"select {self.predicate(p, around)} {self.term(left, around)} {self.term(right, around)}"
+                text = f"select {self.predicate(p, around)} {self.term(left, around)} {self.term(right, around)}"
             case terms.Concat(left, right):
                 extent = self.index(left.type.shape[0], around)
-                return f"concat {extent} {self.term(left, around)} {self.term(right, around)}"
+                text = f"concat {extent} {self.term(left, around)} {self.term(right, around)}"
             case terms.Reshape(op, operand):
-                return f"{self.reshape(op, operand.type, around)} {self.term(operand, around)}"
+                text = f"{self.reshape(op, operand.type, around)} {self.term(operand, around)}"
             case _:
                 assert_never(t)
+        return f"({text})"
 
     def reshape(self, op: terms.ReshapeOp, of: terms.Type, around: NamesInScope) -> str:
         """Print a reshape operator with the amounts and extents that it needs."""

@@ -223,15 +223,7 @@ def _inward_rule(around: terms.Expr, side: int, *, addends: bool) -> _InwardRule
             return None
         case terms.Access() | terms.Concat() | terms.Place() | terms.Reshape() | terms.Select() | terms.Where():
             return None
-        case (
-            terms.Constant()
-            | terms.Input()
-            | terms.Local()
-            | terms.Metavariable()
-            | terms.Padding()
-            | terms.TensorVar()
-            | terms.Value()
-        ):
+        case terms.Number() | terms.Named() | terms.Padding():
             return None
         case _:
             assert_never(around)
