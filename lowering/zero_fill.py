@@ -194,6 +194,11 @@ def _all_stored(e: terms.Expr, scope: Scope, *, sums_stored: bool, zeros: bool =
     return _is_stored(e, tuple(at), scope, ids, sums_stored=sums_stored, zeros=zeros)
 
 
+def stores_every_element(e: terms.Expr, scope: Scope) -> bool:
+    """Return whether lowering is proved to store every element of a normalised term, where empty sums store nothing."""
+    return _all_stored(e, scope, sums_stored=False)
+
+
 def additions(buffer: Buffer, block: Block) -> int:
     """Count the statements of a block that add to elements of the buffer."""
     targets = (statement.target for statement in statements(block) if isinstance(statement, Accumulate))

@@ -18,7 +18,7 @@ from atl.core import dtypes
 from atl.core.forms import Form, Formed, IndexBinder, Marked, Part, TensorBinder
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
 from atl.core.marks import LetMark, LoopMark
-from atl.core.operations import BINARY, OPERATIONS, UNARY, Arithmetic, BinaryOp, Kind, UnaryOp, accepts, result_type
+from atl.core.operations import BINARY, OPERATIONS, UNARY, Arithmetic, BinaryOp, UnaryOp, accepts, result_type
 from atl.core.predicate import Predicate
 from atl.errors import DtypeError, InvalidArgument, RaggedShape, RankError, Source, brief
 
@@ -645,12 +645,19 @@ def _alike(what: str, left: Expr, right: Expr) -> str | None:
     return other if one == dtypes.ANY_DTYPE else one
 
 
-_OPERANDS: Final[dict[Kind, str]] = {"float": "floating-point", "integer": "integer", "bool": "Boolean"}
+_OPERANDS: Final[dict[dtypes.Kind, str]] = {"float": "floating-point", "integer": "integer", "bool": "Boolean"}
 
 
 def _check_operands(op: UnaryOp | BinaryOp, dtype: str | None) -> None:
     if accepts(op, dtype):
         return
+    if dtype in dtypes.STORED:
+        wide = dtypes.TYPES[dtype].computed_as
+        raise DtypeError(
+            f"'{op}' of {dtype} elements, which are only stored",
+            required=f"operands of a type that is computed with: {', '.join(dtypes.DTYPES)}",
+            suggestions=(f'cast first: atl.cast("{wide}", …)',),
+        )
     kinds = OPERATIONS[op].kinds
     suggestions = {
         "float": ('cast first: atl.cast("float64", …)',),

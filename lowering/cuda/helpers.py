@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from atl.core.dtypes import BOOL, DTYPES, is_integer
 from atl.core.operations import INFIX
+from lowering.c.functions.halves import halves
 from lowering.c.functions.integers import integer_helpers
 from lowering.c.functions.lanes import OF_DOUBLES, OF_FLOATS
 from lowering.c.helpers import identifiers
@@ -106,6 +107,7 @@ template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
     },
     **{f"abs_int{bits}": _absolute(bits) for bits in (32, 64)},
     **integer_helpers(_DEVICE),
+    **halves(_DEVICE),
     **{
         f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type, sign)
         for kind, sign in (("min", "<"), ("max", ">"))
@@ -148,7 +150,7 @@ def combine(op: Folding, dtype: str, left: str, right: str) -> str:
 def _fold_of_lanes(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
-/* What so many neighbouring lanes of a warp fold their parts into: a power of two. */
+/* Fold one value of each of these neighbouring lanes of a warp; their number is a power of two. */
 static __device__ {c_type} {fold_name(op, dtype, of="lanes")}({c_type} part, unsigned lanes)
 {{
     const unsigned lane = ({THREAD_NUMBER}) % 32;
@@ -231,4 +233,6 @@ def preamble(code: str) -> str:
     folds = [text for name, text in _FOLDS.items() if name in used]
     used |= identifiers("".join(folds))
     helpers = [text for name, text in _HELPERS.items() if name in used]
-    return "\n".join(("#include <math.h>\n#include <stdint.h>\n", *helpers, *folds))
+    used |= identifiers("".join(helpers))
+    headers = "#include <math.h>\n#include <stdint.h>\n" + ("#include <string.h>\n" if "memcpy" in used else "")
+    return "\n".join((headers, *helpers, *folds))

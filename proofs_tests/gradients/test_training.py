@@ -1,4 +1,4 @@
-"""Layers with backward kernels: `atl.differentiable` in PyTorch and JAX, beside operators of these libraries."""
+"""Layers with backward kernels: `atl.differentiable` in PyTorch and JAX, compared with operators of these libraries."""
 
 from __future__ import annotations
 

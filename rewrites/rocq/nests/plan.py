@@ -98,6 +98,8 @@ def _alone(at: ln.Statement, target: int | None, hoisted: frozenset[int]) -> Pla
             plan = Branch(at, plan_of(body, -1 if target is None else target, hoisted))
         case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             plan = Simple(at)
+        case ln.Gather():
+            return Nothing()
         case _:
             assert_never(at)
     for under, read in dict.fromkeys(looks_of(at)):
@@ -125,7 +127,7 @@ def storage_written(at: ln.Statement, hoisted: frozenset[int]) -> dict[int, Held
             return {} if buffer.uid in hoisted else {buffer.uid: buffer}
         case ln.Clear(buffer):
             return {buffer.uid: buffer}
-        case ln.Free():
+        case ln.Free() | ln.Gather():
             return {}
         case _:
             assert_never(at)
@@ -142,7 +144,7 @@ def begun(block: ln.Block, hoisted: frozenset[int]) -> set[int]:
                 found.add(buffer.uid)
             case ln.Clear(buffer):
                 found.add(buffer.uid)
-            case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Allocate() | ln.Free():
+            case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Allocate() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(at)
@@ -156,7 +158,7 @@ def loaded(at: ln.Statement) -> set[int]:
             return {uid for each in body for uid in loaded(each)}
         case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
             return set(_sources(value))
-        case ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return set()
         case _:
             assert_never(at)

@@ -55,7 +55,7 @@ def _check_role(at: ln.Statement) -> None:
                     f"{buffer.name}, which is not a local tensor, is allocated, cleared or freed",
                     required="allocations of local tensors only",
                 )
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.For() | ln.If():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.For() | ln.If() | ln.Gather():
             return
         case _:
             assert_never(at)
@@ -70,7 +70,7 @@ def mentioned(at: ln.Statement) -> Iterator[Held]:
         case ln.Declare(variable, initial):
             yield variable
             yield from _sources(initial)
-        case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer):
+        case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer) | ln.Gather(buffer):
             yield buffer
         case ln.For() | ln.If():
             return
