@@ -418,7 +418,7 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("torch_operator")
-        return torch_operator(self.program, self.whole, name or self.path.stem.replace("-", "_"))
+        return torch_operator(self.program, self, name or self.path.stem.replace("-", "_"))
 
     def jax_function(self) -> Callable[..., Any]:
         """Return a function of JAX arrays that calls the kernel through `jax.pure_callback`, also in `jax.jit`.

@@ -133,6 +133,10 @@ def _caller(program: Program, call: Call, *, scalars: bool) -> Call:
         except (TypeError, RuntimeError):
             return given  # the kernel raises an error that names the argument
 
+    def result(made: Any) -> Any:
+        # A call with a tensor that NumPy cannot represent returns tensors.
+        return made if isinstance(made, tensor) else from_numpy(made)
+
     def called(given: Sequence[Any], values: Sequence[Any]) -> Any:
         if not numbers and not program.packed:
             return call(*values[:arrays], **dict(zip(names[arrays:], values[arrays:], strict=True)))
@@ -149,7 +153,7 @@ def _caller(program: Program, call: Call, *, scalars: bool) -> Call:
             # The same error for tensors, with suggestions in terms of PyTorch.
             called(given, [each.detach() if isinstance(each, tensor) else each for each in given])
             raise
-        return tuple(map(from_numpy, made)) if program.results else from_numpy(made)
+        return tuple(map(result, made)) if program.results else result(made)
 
     return run
 
