@@ -260,7 +260,8 @@ class _Tangent:
                 found = value or bound
                 is_found = arithmetic("eq", term, found)
                 total = summed(terms.Where(is_found, d, _or_zero(None, e)))
-                count = summed(terms.Where(is_found, _filled(1, e), _filled(0, e)))
+                assert e.type.dtype is not None
+                count = summed(terms.Cast(e.type.dtype, is_found))
                 share = terms.Binary("div", total, terms.Binary("max", count, _filled(1, e)))
                 return share if value is not None else terms.Let(e, close_tensor(share, bound), bound.name)
             case "sum":

@@ -79,7 +79,7 @@ class Transposition:
                         suggestions=("declare the inputs with the type of the result",),
                     )
                 case terms.Rec():
-                    if not is_read(y):
+                    if not isinstance(y, terms.Input | terms.Local):
                         path, known = self._bind(path, known, rank)
                     push_recurrence(self, path, known)
                     return
