@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,7 @@ from examples.tiles import largest_tile, multiple_below, register_tile
 
 @dataclass(frozen=True)
 class Shipped:
-    """A formula, the inputs of its gradient, and the schedule of the gradient, which begins with `gather`.
+    """A formula, the inputs of its gradient, and the schedule of the gradient after `gather`.
 
     `keep` names lets of the formula that the forward pass returns as further results. The backward pass reads them; it
     computes the others again.
@@ -41,28 +42,44 @@ class Shipped:
         """Derive the gradient."""
         return atl.gradient(self.program(dtype), self.wrt, keep=self.keep)
 
+    def gathered(self, dtype: str = "float32") -> atl.Session:
+        """Make gathers of the scatters in the gradient."""
+        s = atl.reschedule(self.gradient(dtype).program)
+        with suppress(atl.DoesNotApply):  # it has no scatters
+            s.gather()
+        return s
+
     def session(self, dtype: str = "float32") -> atl.Session:
         """Schedule the gradient."""
-        s = atl.reschedule(self.gradient(dtype).program)
+        s = self.gathered(dtype)
+        self.schedule(s)
+        return s
+
+    def schedule_only(self, dtype: str = "float32") -> atl.Session:
+        """Schedule the gradient, in a session that starts from its gathers."""
+        s = atl.reschedule(self.gathered(dtype).goal)
         self.schedule(s)
         return s
 
 
+def as_gathered(s: atl.Session) -> None:
+    """Leave the gradient as it is."""
+
+
 def by_model(s: atl.Session) -> None:
     """Schedule by the model of the machine."""
-    s.gather().optimize()
+    s.optimize()
 
 
 def without_border(s: atl.Session) -> None:
     """Compute each element in one pass, and peel the border, so that the inner elements need no guards."""
-    s.gather().inline("g").normalize()
+    s.inline("g").normalize()
     s.tails()
 
 
 def product_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) -> None:
     """Compute both products in register tiles: dA over packed panels of B, dB with both operands packed in blocks."""
     rows, columns = register_tile(rows, columns, s.goal.inputs[0].dtype)
-    s.gather()
     s.interchange(s.find("⊞[i < n] _", in_="dA"))
     s.tile([s.find("⊞[p < k] _", in_="dA"), "i"], [columns, rows])
     s.interchange(s.find("⊞[pi < _] _", in_="dA"))
@@ -79,7 +96,6 @@ def product_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) -> Non
 
 def convolution_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) -> None:
     """Compute register tiles: dx of channels x positions, as a convolution, and dw of both kinds of channels."""
-    s.gather()
     channels, positions = largest_tile(rows, columns, s.goal.inputs[0].dtype)
     s.interchange(s.find("⊞[c < C] _", in_="dx"))
     s.tile([s.find("⊞[q < _] _", in_="dx"), "c"], [positions, channels])
@@ -99,7 +115,7 @@ def convolution_in_registers(s: atl.Session, rows: int = 0, columns: int = 0) ->
 
 def softmax_by_rows(s: atl.Session) -> None:
     """Compute one row at a time, with one division for each row."""
-    s.gather().inline("g1").normalize()
+    s.inline("g1").normalize()
     for numerator in ("power[_, _]", "(power[_, _] * (1 / total[_]))", "dout[_, _]"):
         _by_reciprocal(s, numerator, "total[_]")
     s.stage("g", at=s.find("⊞[i < n] ⊞[j < m] _"))
@@ -107,7 +123,7 @@ def softmax_by_rows(s: atl.Session) -> None:
 
 def layer_norm_by_rows(s: atl.Session) -> None:
     """Compute dx one row at a time, with one division for each row, and both sums over rows in one loop."""
-    s.gather().normalize()
+    s.normalize()
     s.inline("centred").inline("u").inline("g").normalize()
     for numerator in (
         "(x[_, _] - mean[_])", "((x[_, _] - mean[_]) * (1 / deviation[_]))", "(dout[_, _] * scale[_])",
@@ -202,7 +218,7 @@ SHIPPED: Final = {
         """embedding (table : float32[v, m], word : int64[n] in [0, v)) : float32[n, m] :=
         ⊞[i < n] ⊞[j < m] table[word[i], j]""",
         ("table",),
-        lambda s: s.gather(),
+        as_gathered,
     ),
     "SpMV": Shipped(
         "spmv (A : float32[n, m], x : float32[m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j] * x[j]",
@@ -213,6 +229,6 @@ SHIPPED: Final = {
         """sddmm (A : float32[n, m], U : float32[n, k], V : float32[m, k]) : float32[n, m] :=
         ⊞[i < n] ⊞[j < m] A[i, j] * Σ[p < k] U[i, p] * V[j, p]""",
         ("U", "V"),
-        lambda s: s.gather().sparsify("A", atl.CSR),
+        lambda s: s.sparsify("A", atl.CSR),
     ),
 }

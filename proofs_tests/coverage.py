@@ -83,7 +83,7 @@ ABSENT: Final = {
         r"^class _Pullback:",
     ),
 }
-"""Code of lowering/calls/operators.py and gradients/training.py that runs only where one of these modules is installed."""
+"""Code of lowering/calls/operators.py and gradients/training.py that runs only where a module is installed."""
 
 
 @dataclass(frozen=True, slots=True)

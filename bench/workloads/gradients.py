@@ -22,10 +22,10 @@ Prepare: TypeAlias = Callable[..., Callable[[], Any]]
 
 
 def _ours(name: str) -> Callable[[], atl.Session]:
-    """Return a function that derives a shipped gradient with its schedule."""
+    """Return a function that derives the schedule of a shipped gradient, from its gathers on."""
 
     def make() -> atl.Session:
-        return SHIPPED[name].session()
+        return SHIPPED[name].schedule_only()
 
     make.__name__ = "_".join(name.replace("-", "").replace(",", "").lower().split()) + "_backward"
     return make
@@ -80,7 +80,7 @@ PRODUCT: Final = Workload(
     "both gradients of a product of n x n matrices",
     (512, 1024),
     posed(_product, lambda n: (*((n, n),) * 3, (2 * n * n,)), terms=lambda n: n),
-    (Ours(_ours("product")),),
+    (Ours(_ours("product"), parallel=("po",)),),
     (
         numpy("NumPy with its BLAS", _numpy_product),
         _torch(lambda library, a, b, dout: lambda: (dout @ b.T, a.T @ dout)),
@@ -118,7 +118,7 @@ CONVOLUTION: Final = Workload(
     f"both gradients of a convolution: {BATCH} x {CHANNELS} x n, {TAPS} taps, {CHANNELS} to {CHANNELS} channels",
     (512,),
     posed(_convolution, _shapes, terms=lambda n: BATCH * n),
-    (Ours(_ours("convolution")),),
+    (Ours(_ours("convolution"), parallel=("qo",)),),
     (_torch(_torch_convolution),),
     Roofline("fma", lambda problem: 4.0 * BATCH * CHANNELS**2 * TAPS * problem.size),
     max_size=100_000,
@@ -202,7 +202,7 @@ SOFTMAX: Final = Workload(
     f"the gradient of softmax of n rows of {WIDTH}, from what the forward pass keeps",
     (512, 2048),
     lambda n: _rows(n, _softmax_inputs, (n, WIDTH), _softmax),
-    (Ours(_ours("softmax, keeping")),),
+    (Ours(_ours("softmax, keeping"), parallel=("i",)),),
     (_torch(_torch_softmax),),
     Roofline("copy", lambda problem: 3.0 * problem.out.nbytes),
     max_size=100_000,
@@ -214,7 +214,7 @@ SOFTMAX_AGAIN: Final = Workload(
     f"the gradient of softmax of n rows of {WIDTH}, with the forward pass",
     (512, 2048),
     lambda n: _rows(n, lambda x: (x,), (n, WIDTH), _softmax_again),
-    (Ours(_ours("softmax")),),
+    (Ours(_ours("softmax"), parallel=("i",)),),
     (_torch(_torch_softmax_again),),
     Roofline("copy", moved),
     max_size=100_000,
@@ -225,7 +225,7 @@ LAYER_NORM: Final = Workload(
     f"all gradients of layer norm of n rows of {WIDTH}, from what the forward pass keeps",
     (512, 2048),
     lambda n: _rows(n, _layer_norm_inputs, ((n + 2) * WIDTH,), _layer_norm),
-    (Ours(_ours("layer norm")),),
+    (Ours(_ours("layer norm"), parallel=("i",)),),
     (_torch(_torch_layer_norm),),
     Roofline("copy", moved),
     max_size=100_000,
@@ -249,7 +249,7 @@ STENCIL: Final = Workload(
     "the gradient of a five-point stencil of n x n",
     (2000,),
     posed(_stencil, lambda n: ((n + 2, n + 2), (n, n), (n + 2, n + 2))),
-    (Ours(_ours("stencil")),),
+    (Ours(_ours("stencil"), parallel=("q",)),),
     (numpy("NumPy", lambda v, dout, _: _stencil(v, dout), allocates=True),),
     Roofline("copy", lambda problem: 2.0 * problem.out.nbytes),
     max_size=20_000,

@@ -12,7 +12,7 @@ import scipy.sparse
 
 import atl
 from examples.gradients import SHIPPED
-from proofs_tests.gradients.shipped import cost, gathered, row
+from proofs_tests.gradients.shipped import cost, row
 from rewrites import Session
 from rewrites.certificates.certificate import dumps, loads
 
@@ -51,7 +51,7 @@ def test_schedule_agrees_with_finite_differences(name: str) -> None:
     shipped, numbers = SHIPPED[name], np.random.default_rng(4)
     program = shipped.program("float64")
     arrays = arrays_of(program)
-    sizes: dict[str, Any] = {size: SMALL[size] for size in ("W", "H") if size in program.free_sizes}
+    sizes: Any = {size: SMALL[size] for size in ("W", "H") if size in program.free_sizes}
     results: Any = atl.evaluate(shipped.gradient("float64").forward or program, **arrays, **sizes)
     first = results[0] if shipped.keep else np.asarray(results)
     dout = numbers.normal(size=first.shape)
@@ -82,7 +82,7 @@ def test_certificate_of_the_schedule_is_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_gather_takes_few_steps_and_the_gradient_few_operations(name: str) -> None:
-    s = gathered(SHIPPED[name])
+    s = SHIPPED[name].gathered()
     assert len(s.theorem.steps) <= MOST_STEPS
     assert cost(SHIPPED[name], s.goal) <= MOST_COST.get(name, 4.0)
 

@@ -17,12 +17,6 @@ SIZES: Final = {
 """Sizes for which operations are counted."""
 
 
-def gathered(shipped: Shipped) -> atl.Session:
-    """Return a session in which the scatters of a gradient are gathers, as in the first call of its schedule."""
-    s = atl.reschedule(shipped.gradient().program)
-    return s.gather() if "place" in str(s.goal) else s
-
-
 def cost(shipped: Shipped, goal: atl.Program) -> float:
     """Return the operations of a gradient over those of its program."""
     arrays: dict[str, Any] = {"word": np.arange(SIZES["n"])}
@@ -32,7 +26,7 @@ def cost(shipped: Shipped, goal: atl.Program) -> float:
 def row(name: str) -> str:
     """Return the row of a shipped gradient."""
     shipped = SHIPPED[name]
-    gradient, s = shipped.gradient(), gathered(shipped)
+    gradient, s = shipped.gradient(), shipped.gathered()
     steps = len(s.theorem.steps) if s.steps else "-"
     by = ", ".join(f"`{each}`" for each in shipped.wrt)
     kept = ", ".join(f"`{each}`" for each in shipped.keep)

@@ -53,6 +53,13 @@ RECIPES: Final[dict[str, str]] = {
     "prefix-sum": "",
     "biquad": "",
     "gru": "",
+    "product-backward": "tile_sums guards_to_bounds",
+    "convolution-backward": "tile_sums guards_to_bounds",
+    "softmax-backward": "multiply_by_reciprocals inline_copies fuse_rows",
+    "softmax-recomputing": "multiply_by_reciprocals inline_copies fuse_rows",
+    "layer-norm-backward": "elements multiply_by_reciprocals inline_copies accumulate_columns accumulate_rows",
+    "stencil-backward": "stage_windows guards_to_bounds",
+    "embedding-backward": "",
 }
 """The recipes that fit each workload, for AVX2."""
 SIZES: Final = (1, 5, 17, 33, 40)
