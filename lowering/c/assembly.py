@@ -146,6 +146,7 @@ def _from_bits(scope: TextScope, end: str) -> Lines:
     stored = [f"{crd}[{end}] = {_as_column(inside, column)};", f"{values}[{end}++] = {work}[{column}];"]
     if not _assembled(scope).assembly.zeros:
         stored = [f"if ({work}[{column}] != 0) {{", *indented(stored), "}"]
+    stored += [f"{work}[{column}] = 0;"]
     return [
         f"for (int64_t {group} = 0; {group} < ({_columns(scope)} + 4095) / 4096; {group}++) {{",
         f"    for ({WORD} {rest} = {words}[{group}]; {rest} != 0; {rest} &= {rest} - 1) {{",
@@ -245,25 +246,18 @@ def _appended(scope: TextScope, column: str, value: str) -> Lines:
 
 
 def _marked(scope: TextScope, column: str, statement: ln.Assign | ln.Accumulate, value: Text) -> Lines:
-    """Store to the workspace of a sorted row, and set the bits of the column."""
+    """Store to the workspace of a sorted row, which is zero between rows, and set the bits of the column.
+
+    A test whether the bit is set already would be mispredicted often.
+    """
     work, bits, words = (_name(scope, role) for role in ("work", "bits", "words"))
-    (bit,), _ = _local(scope, "bit")
     element = f"{work}[{column}]"
-    added = f"{element} += {value.text};"
     if isinstance(statement, ln.Accumulate) and statement.op not in ("add", "sub"):
         return [f"{element} = {applied(statement.op, [Text(element), value], statement.value.dtype).text};"]
-    new = [
-        f"{bits}[{column} >> 6] |= {bit};",
-        f"{words}[{column} >> 12] |= UINT64_C(1) << ({column} >> 6 & 63);",
-        f"{element} = {value.text};",
-    ]
     return [
-        f"const {WORD} {bit} = UINT64_C(1) << ({column} & 63);",
-        f"if (({bits}[{column} >> 6] & {bit}) == 0) {{",
-        *indented(new),
-        "} else {",
-        f"    {added}",
-        "}",
+        f"{element} {'+=' if isinstance(statement, ln.Accumulate) else '='} {value.text};",
+        f"{bits}[{column} >> 6] |= UINT64_C(1) << ({column} & 63);",
+        f"{words}[{column} >> 12] |= UINT64_C(1) << ({column} >> 6 & 63);",
     ]
 
 

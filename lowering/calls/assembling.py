@@ -21,8 +21,6 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 
 GROWTH: Final = 4
 """Factor by which arrays grow. Pages that are not written to take no memory."""
-COPIED: Final = 2**20
-"""Size in bytes up to which arrays that are at most half full are copied to arrays of the right size."""
 KEPT_WORKSPACES: Final = 4
 """Number of workspaces that a kernel keeps for later calls."""
 
@@ -127,10 +125,10 @@ class Assembler:
         counts = ((columns, self._text.dtype), (words, "uint64"), (-(-words // 64), "uint64"))
         return [np.zeros(count, dtype) for count, dtype in counts]
 
-    @staticmethod
-    def _guess(passed: Sequence[Any]) -> int:
+    def _guess(self, passed: Sequence[Any]) -> int:
         """Return a number of entries for which there is space at first: in the order of that of the operands."""
-        return GROWTH * max((array.size for array in passed if isinstance(array, np.ndarray)), default=0)
+        times = {"appended": 1, "union": 2}.get(self._text.kind, GROWTH)
+        return times * max((array.size for array in passed if isinstance(array, np.ndarray)), default=0)
 
     def _overflow(self, what: str) -> IndexOverflow:
         index = self._assembly.index_dtype
@@ -150,5 +148,6 @@ def _longer(array: AnyArray, stored: int, capacity: int) -> AnyArray:
 
 
 def _fitted(array: AnyArray, end: int) -> AnyArray:
-    """Return the first elements of an array: a copy if it is small and mostly unused, otherwise a view."""
-    return array[:end].copy() if 2 * end < len(array) and array.nbytes <= COPIED else array[:end]
+    """Return the array after giving back the memory behind its first elements. No other object refers to it."""
+    array.resize(end, refcheck=False)
+    return array

@@ -103,7 +103,7 @@ def _operands(choices: Choices, formula: Formula, form: Format) -> tuple[list[An
 def small_arrays() -> Iterator[None]:
     """Begin with space for the entries of one row, and let arrays grow by a factor of 2."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembling.Assembler, "_guess", staticmethod(lambda _: 0))
+        patch.setattr(assembling.Assembler, "_guess", lambda *_: 0)
         patch.setattr(assembling, "GROWTH", 2)
         yield
 

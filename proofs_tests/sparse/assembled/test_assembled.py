@@ -17,7 +17,7 @@ from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute
 from proofs_tests.sparse.assembled import fuzz
 from rewrites import Session, reschedule
-from sparse import COO, CSC, CSR, VECTOR, SparseTensor, decompress
+from sparse import COO, CSC, CSF, CSR, MODE_GENERIC, VECTOR, SparseTensor, decompress
 
 n, m, k = atl.sizes("n m k")
 A = atl.tensor("A", n, m, dtype="float64")
@@ -193,3 +193,24 @@ def test_the_interpreter_traps_rows_in_the_wrong_order() -> None:
     for body in (loop.body[:-1], (*loop.body, ends), (ends, *loop.body[:-1])):
         with pytest.raises(Trap, match="row"):
             execute(replace(nest, body=(replace(loop, body=body),)), sizes, arrays)
+
+
+@pytest.mark.parametrize("form", [CSF, COO, MODE_GENERIC], ids=repr)
+def test_results_of_rank_3_have_the_entries_of_the_operand(form: Any) -> None:
+    t = atl.tensor("T", n, m, k, dtype="float64")
+    body = atl.gen(n, m, k, lambda i, j, q: 2.0 * t[i, j, q])
+    kernel = reschedule(atl.program("twice", [t], body)).sparsify("T", CSF).assemble(form).compile()
+    value = np.zeros((3, 4, 5))
+    value[[0, 2, 2], [1, 0, 3], [4, 2, 2]] = [1.0, 2.0, 3.0]
+    assert decompress(kernel(value)).tolist() == (2 * value).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+def test_results_of_other_element_types_are_assembled(dtype: str) -> None:
+    left, right = atl.tensor("A", n, k, dtype=dtype), atl.tensor("B", k, m, dtype=dtype)
+    body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: left[i, q] * right[q, j]))
+    s = reschedule(atl.program("product", [left, right], body)).sparsify("A", CSR).sparsify("B", CSR)
+    one, other = LEFT.astype(dtype), RIGHT.astype(dtype)
+    made = s.assemble(CSR.sorted()).compile()(one, other)
+    assert made.dtype == dtype
+    assert made.toarray().tolist() == (one @ other).toarray().tolist()
