@@ -3,8 +3,8 @@
     python -m proofs_tests.gradients.fuzz --n 2000 --seed 1
 
 The programs are those of `proofs_tests.gradients.generate`. Each is differentiated with respect to all floating-point
-inputs of one type. Programs with divisions by zero, undefined casts or ties are discarded. With `--second`, one in so
-many gradients is differentiated as well; with `--certificates`, one in so many theorems is saved and replayed.
+inputs of one type. Programs with divisions by zero, undefined casts or ties are discarded. With `--second K`, one in K
+gradients is differentiated as well; with `--certificates K`, one in K theorems is saved and replayed.
 Documented refusals are counted. Any other error is a fault.
 """
 
@@ -148,7 +148,8 @@ def run(
     """Check `wanted` programs. Return counts of outcomes and constructs, and the differences and other faults.
 
     One in `second` gradients is differentiated again, and one in `certificates` theorems is replayed; none if 0.
-    `limit` is the number of seconds of CPU time for a program, or 0. The check gives up after 50 cases for each wanted program.
+    `limit` is the number of seconds of CPU time for a program, or 0. The check gives up after 50 cases for each wanted
+    program.
     """
     outcomes: Counter[str] = Counter()
     seen: Counter[str] = Counter()
