@@ -9,7 +9,7 @@ cotangents of the rows before it. So y is l - C(l), and in its pairing with R th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from atl.core import terms
 from atl.core.index import Var, index, shift
@@ -32,8 +32,18 @@ from rewrites.tactics.storage.binding import bind
 
 _READS: Final = [*OF_ACCESSES, "place_access"]
 
-if TYPE_CHECKING:
-    from gradients.transposition import Transposition
+
+class Transposition(Protocol):
+    """The steps of `gradients.transposition.Transposition` that a recurrence needs."""
+
+    work: Derivation
+
+    def push(self, path: Path, known: Known) -> None: ...
+    def push_below(self, path: Path, known: Known) -> None: ...
+    def move_out(self, path: Path) -> None: ...
+    def add(self, path: Path) -> None: ...
+    def below_lets(self, path: Path) -> Path: ...
+    def to_the_right(self, path: Path, position: int) -> bool: ...
 
 
 @dataclass(frozen=True)

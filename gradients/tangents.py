@@ -125,7 +125,7 @@ class _Tangent:
 
     def of(self, e: Expr, value: Expr | None = None) -> Expr | None:
         """Return the tangent of a term. It reads the value of the term from `value`, an equal term, if there is one."""
-        if e.type.dtype is not None and e.type.dtype not in dtypes.FLOATS:
+        if e.type.dtype is not None and not dtypes.is_float(e.type.dtype):
             return None
         if value is not None:
             return self._of(e, value)

@@ -71,13 +71,10 @@ class _Counter:
 
     def _element_of(self, tensor: terms.Expr, indices: Indices) -> float:
         """Return the number of operations for one element of the first dimension; a recurrence computes all rows."""
-        match tensor:
-            case terms.Let(value, body):
-                return self.count(value, indices) + self._element_of(body, indices)
-            case terms.Rec():
-                return self.count(tensor, indices)
-            case _:
-                return self.count(tensor, indices) / max(1, self._value(tensor.type.shape[0], indices))
+        if isinstance(tensor, terms.Let):
+            return self.count(tensor.value, indices) + self._element_of(tensor.body, indices)
+        whole = self.count(tensor, indices)
+        return whole if isinstance(tensor, terms.Rec) else whole / max(1, self._value(tensor.type.shape[0], indices))
 
     def _added(self, e: terms.Expr, indices: Indices) -> int:
         """Return the number of additions that add a term to a tensor: a placed term is added where it is placed."""

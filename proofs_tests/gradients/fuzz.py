@@ -148,8 +148,7 @@ def run(
     """Check `wanted` programs. Return counts of outcomes and constructs, and the differences and other faults.
 
     One in `second` gradients is differentiated again, and one in `certificates` theorems is replayed; none if 0.
-    `limit` is the number of seconds of CPU time for a program, or 0. The check gives up after 50 cases for each wanted
-    program.
+    `limit` is the number of seconds of CPU time for a program, or 0. The check gives up after 50 cases per program.
     """
     outcomes: Counter[str] = Counter()
     seen: Counter[str] = Counter()

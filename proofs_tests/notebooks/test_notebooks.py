@@ -11,7 +11,7 @@ import pytest
 from proofs_tests.notebooks.executing import compared, executed
 from proofs_tests.notebooks.stored import FOLDER, Cell, cells_of, differences, paths, shown
 
-NAMES = ["fast-product", "first-steps", "layouts-of-four-papers", "sparse-kernel", "tiled-blur"]
+NAMES = ["fast-product", "first-steps", "gradients", "layouts-of-four-papers", "sparse-kernel", "tiled-blur"]
 
 
 def test_notebooks_are_known_by_name() -> None:
