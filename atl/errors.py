@@ -394,6 +394,12 @@ class IllegalMark(RefusedMark, ValueError):
     code = "ATL506"
 
 
+class NotAssembled(ATLError, ValueError):
+    """The result of a program cannot be assembled as a sparse tensor, such as one of which every element is stored."""
+
+    code = "ATL513"
+
+
 class GpuMissing(ATLError, RuntimeError):
     """A GPU kernel is called without a usable GPU, driver or compiler."""
 

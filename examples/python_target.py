@@ -51,8 +51,8 @@ def _block(scope: TextScope, block: ln.Block) -> list[str]:
                     "..." if statement.row_start is None else show_index(scope, statement.row_start.memory_pairs[0][0])
                 )
                 lines.append(f"{scope.name(ln.key(buffer))}[{where}] = 0")
-            case ln.Free():
-                pass  # Python frees memory itself
+            case ln.Free() | ln.Gather():
+                pass  # Python frees memory itself; an assembled result is dense here
             case _:
                 assert_never(statement)
     return lines

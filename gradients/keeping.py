@@ -23,7 +23,7 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, NotATheorem
 from rewrites.kernel import Theorem, symmetry
 from rewrites.session.session import reschedule
-from rewrites.tactics.simplification import find_lets
+from rewrites.tactics.simplification import find_lets, reduce_accesses
 from rewrites.tactics.storage.staging import stage_at
 
 
@@ -140,7 +140,12 @@ def _tensors_around(path: Path, work: Derivation) -> list[Path]:
 
 
 def kept(theorem: Theorem, several: tuple[Result, ...], computed: Program, names: Sequence[str]) -> Kept:
-    """Return the kept lets of a program for its gradient. Raises `DoesNotApply` if none is proved to be equal."""
+    """Return the kept lets of a program for its gradient.
+
+    Raises `DoesNotApply` if no let of the gradient is proved to be equal. Raises `InvalidArgument` if a let has another
+    element type than the results, so that the forward pass cannot return it.
+    """
+    with_results(theorem.rhs, several, names)
     values: list[Theorem | None] = []
     for name in names:
         forward = replace(theorem.rhs, body=_value(theorem.rhs, name))
@@ -157,10 +162,14 @@ def kept(theorem: Theorem, several: tuple[Result, ...], computed: Program, names
 
 
 def _equal(one: Program, other: Program) -> Theorem | None:
-    """Prove that two programs are equal up to lets."""
+    """Prove that two programs are equal up to lets, and to accesses of computed tensors."""
     works = reschedule(one).begin(), reschedule(other).begin()
     if not unify(*works, ()):
-        return None
+        for work in works:
+            reduce_accesses(work)
+            work.sweep(["gen_eta"])
+        if not unify(*works, ()):
+            return None
     works[0].follow(symmetry(works[1].theorem))
     return works[0].theorem
 

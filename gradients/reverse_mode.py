@@ -16,8 +16,9 @@ from atl.surface.results import results
 from atl.surface.values import Tensor
 from gradients.keeping import Kept, kept, kept_names, outermost
 from gradients.naming import Naming, unify
+from gradients.pairings import is_addition, operands_of
 from gradients.tangents import directions_of, fresh_name, names_of, tangent
-from gradients.transposition import Transposition, is_addition, operands_of
+from gradients.transposition import Transposition
 from rewrites.derivation import Derivation
 from rewrites.errors import NotATheorem
 from rewrites.kernel import Theorem, symmetry
@@ -26,7 +27,7 @@ from rewrites.session.session import reschedule
 from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
-SCATTERS: Final = ["place_of_add", "gen_scatter"]
+SCATTERS: Final = ["ll_place", "place_of_add", "gen_scatter"]
 """Rules that, in reverse, make a generation of a scatter to the position of each iteration."""
 TIDY: Final = ["gen_eta", "get_gen"]
 """Rules that remove what the derivation leaves behind."""
@@ -140,9 +141,6 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
         return
     other = reschedule(paired_with(tangent(named.goal, wrt), cotangent)).begin()
     before = work.checkpoint
-    rank = program.body.type.rank
-    for each in (work, other):
-        reduce_accesses(each, (*(0,) * rank, 1, *(0,) * rank))
     if unify(work, other, (naming.name, f"d{naming.name}")):
         work.follow(symmetry(other.theorem))
     else:

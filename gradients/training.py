@@ -191,22 +191,33 @@ class Differentiable:
 
     @cached_property
     def torch(self) -> Any:
-        """The operator of PyTorch, with a backward function. It works under `torch.compile` and `torch.vmap`.
+        """The function of PyTorch tensors, which calls the operator `torch.ops.atl.NAME` with a backward function.
 
-        The first call compiles the kernel, and the first call with gradients the backward kernel. Raises
+        It works under `torch.compile` and `torch.vmap`. Forward mode is refused: call the program of `atl.tangent`
+        instead. The first call compiles the kernel, and the first call with gradients the backward kernel. Raises
         `LibraryMissing`, `InvalidArgument` if the shape of the result depends on elements of an array, and
         `InvalidName` if the name is taken.
         """
-        operator = self._with_scalars(self._operator)
-        count = len(self.program.results)
-        if not self._keeps:
-            return operators.with_named_results(self.program, operator)
+        import torch
+
+        forward_mode = torch.autograd.forward_ad
+        operator, program, count = self._operator, self.program, len(self.program.results)
+        # Numbers for floating-point scalars become tensors, as the operator requires.
+        scalars = {
+            position: (array.name, operators.torch_type(array.dtype))
+            for position, array in enumerate(program.inputs)
+            if not array.shape and array.dtype in FLOATS
+        }
 
         def function(*given: Any, **named: Any) -> Any:
+            if scalars:
+                given, named = _with_tensors(scalars, given, named)
+            if forward_mode._current_level >= 0:  # noqa: SLF001 (PyTorch would lose the tangents)
+                _refuse_tangents(program, (*given, *named.values()))
             made = operator(*given, **named)
-            return made[:count] if count else made[0]
+            return (made[:count] if count else made[0]) if self._keeps else made
 
-        return operators.with_named_results(self.program, function)
+        return operators.with_named_results(program, function)
 
     @cached_property
     def _operator(self) -> Any:
@@ -258,31 +269,6 @@ class Differentiable:
             if "_operator" not in vars(self):
                 vars(self)["_operator"] = self._registered(name, self)
             return self._operator
-
-    def _with_scalars(self, operator: Any) -> Any:
-        """Return a function that converts numbers for floating-point scalars to tensors."""
-        scalars = {
-            position: (array.name, operators.torch_type(array.dtype))
-            for position, array in enumerate(self.program.inputs)
-            if not array.shape and array.dtype in FLOATS
-        }
-        if not scalars:
-            return operator
-        import torch
-
-        def converted(value: Any, dtype: Any) -> Any:
-            return value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype)
-
-        def function(*given: Any, **named: Any) -> Any:
-            values = list(given)
-            for position, (name, dtype) in scalars.items():
-                if position < len(values):
-                    values[position] = converted(values[position], dtype)
-                elif name in named:
-                    named[name] = converted(named[name], dtype)
-            return operator(*values, **named)
-
-        return function
 
     # -- JAX ----------------------------------------------------------------------------------------------------------
 
@@ -417,6 +403,34 @@ class _Passes:
     def needs_sizes(self) -> bool:
         """Whether a pass takes sizes."""
         return any(back.sizes for back in (*self.each, *self.of_kept))
+
+
+def _with_tensors(
+    scalars: Mapping[int, tuple[str, Any]], given: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with tensors for the numbers at some positions, which have a name and a type."""
+    import torch
+
+    values, by_name = list(given), dict(named)
+    for position, (name, dtype) in scalars.items():
+        held: Any = values if position < len(values) else by_name
+        key: Any = position if position < len(values) else name
+        if (position < len(values) or name in by_name) and not isinstance(held[key], torch.Tensor):
+            held[key] = torch.tensor(held[key], dtype=dtype)
+    return tuple(values), by_name
+
+
+def _refuse_tangents(program: Program, given: Sequence[Any]) -> None:
+    """Raise `InvalidArgument` for tensors with tangents of forward mode."""
+    import torch
+
+    for value in given:
+        if isinstance(value, torch.Tensor) and torch.autograd.forward_ad.unpack_dual(value).tangent is not None:
+            raise InvalidArgument(
+                f"forward mode (jvp) of {program.name}",
+                required="reverse mode: .backward() or torch.autograd.grad",
+                suggestions=(f"call the program of the derivative along a direction: atl.tangent({program.name}, …)",),
+            )
 
 
 def _joined(cotangents: Sequence[Any], shapes: Sequence[tuple[Any, ...]]) -> Any:

@@ -24,9 +24,10 @@ from lowering.builds import build_shared, load, openmp_flags
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.loops import gathering_flags
 from lowering.c.printer import declaration, function_names, print_c
-from lowering.c.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES, passed_by_value
 from lowering.c_compiler import OPENMP, Compiler, find_compiler
 from lowering.calls.arguments import WALKED, ArgumentBinder, BoundArguments, InputSpec, validated_indices, values_of
+from lowering.calls.assembling import Assembler
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.notebook import kernel_html
 from lowering.calls.operators import jax_function, torch_operator
@@ -35,7 +36,7 @@ from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
 from lowering.in_place import with_inputs_in_place
-from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sized
+from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.targets.capabilities import check_names, marked_binders, support_of
@@ -279,6 +280,7 @@ class Kernel:
         self._validated: dict[tuple[object, ...], Known] = {}
         self._limits: dict[tuple[ElementConstraint, ...], ElementConstraints] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
+        self._assembler = None if nest.assembly is None else Assembler(nest, code.ffi, self._from_buffer)
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
         if copy is not None:
@@ -291,7 +293,7 @@ class Kernel:
             if (other := exchanged(self.program, arrays, named, out)) is not None:
                 return other.back(self(*other.arrays, out=other.out, **other.named))
             call, passed, pointers = self._bind(arrays, named)
-            sizes, shape = sized(self.program, self.nest, call)
+            sizes, shape = sizes_and_shape(self.program, self.nest, call)
             elements_decide = self._index_overflow.check(call.sizes, call.arrays)
             if key is not None and self._shapes_determine_sizes:
                 # Equal limits are shared, so that an operand checked in one call is not checked again in similar calls.
@@ -300,6 +302,14 @@ class Kernel:
                 elements = (elements_decide, limits) if elements_decide or limits.each else None
                 self._cache_validation(key, (sizes, shape, elements))
         function = self._function
+        if self._assembler is not None:
+            if out is not None:
+                raise self._assembled("out=…")
+            in_scipy = any(map(_is_scipy_matrix, (*arrays, *named.values())))
+            entries = self._assembler.make(function, pointers, sizes, shape, passed, in_scipy=in_scipy)
+            if entries is None:
+                raise self._no_memory(sizes)
+            return entries
         if out is None:
             result = self._new_result(shape, sizes)
             into = self._from_buffer(self._result, result)
@@ -336,11 +346,13 @@ class Kernel:
         >>> out
         array([6., 6.], dtype=float32)
         """
+        if self._assembler is not None:
+            raise self._assembled("prepared")
         refuse_copies(self.program, arrays, named)
         if (other := exchanged(self.program, arrays, named, out)) is not None:
             return self.prepared(*other.arrays, out=other.out, **other.named)
         call, passed, pointers = self._bind(arrays, named)
-        sizes, shape = sized(self.program, self.nest, call)
+        sizes, shape = sizes_and_shape(self.program, self.nest, call)
         self._index_overflow.check(call.sizes, call.arrays)
         into, function = self._output_pointer(out, shape), self._function
         if self._overlaps(into, pointers):
@@ -389,7 +401,7 @@ class Kernel:
         if "seconds" in self._arguments:
             options["seconds"], seconds = seconds, 0.5
         first = self.whole(*arrays, **options)
-        if self._pattern is None:
+        if self._pattern is None and self._assembler is None:
             options.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
         return time_of(self.program.name, lambda: self(*arrays, **options), seconds=seconds, threads=threads)
@@ -404,6 +416,8 @@ class Kernel:
         Raises `LibraryMissing` without PyTorch; `InvalidArgument` if the shape of the result depends on elements, since
         it cannot be known while tracing.
         """
+        if self._assembler is not None:
+            raise self._assembled("torch_operator")
         return torch_operator(self.program, self, name or self.path.stem.replace("-", "_"))
 
     def jax_function(self) -> Callable[..., Any]:
@@ -412,6 +426,8 @@ class Kernel:
         It takes arrays by position or by name, and sizes that no array determines by name. It has no derivative. Raises
         as `torch_operator` does.
         """
+        if self._assembler is not None:
+            raise self._assembled("jax_function")
         return jax_function(self.program, self.whole)
 
     @cached_property
@@ -436,6 +452,8 @@ class Kernel:
 
         Raises `InvalidArgument`, also if the folder cannot be written.
         """
+        if self._assembler is not None:
+            raise self._assembled("an exported folder")
         flags = gathering_flags(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code
         exported = ExportedKernel(self.program, self.nest, self.source, code.name, flags, code.fast_math)
@@ -564,6 +582,15 @@ class Kernel:
             suggestions=("omit out=… to get a new array",),
         )
 
+    def _assembled(self, what: str) -> InvalidArgument:
+        """Return the error of a use that needs an array for the result."""
+        assert self.nest.assembly is not None
+        return InvalidArgument(
+            f"{what} of {self.program.name}, whose result is assembled as {self.nest.assembly.format}",
+            required="a call, which returns the entries in new arrays",
+            suggestions=("omit s.assemble(…) for a dense result",),
+        )
+
     def _no_memory(self, sizes: tuple[int, ...]) -> OutOfMemory:
         return OutOfMemory(
             f"there is not enough memory for a buffer of {self.program.name}",
@@ -578,9 +605,14 @@ def _cffi_backend() -> Any:
     return backend
 
 
+def _is_scipy_matrix(value: object) -> bool:
+    """Return whether an argument is a matrix of scipy.sparse; a `SparseTensor` has no conversion to `coo`."""
+    return hasattr(value, "tocoo")
+
+
 def _argument_for_c(array: AnyArray) -> Any:
     """Return the number in an array of rank 0, or the array, copied unless it is contiguous and aligned."""
-    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else array.item()
+    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else passed_by_value(array)
 
 
 def _buffers(nest: LoopNest) -> list[str]:

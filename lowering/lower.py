@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import padtypes
 from atl.checks.safety import check_safe, reads_in
@@ -32,6 +32,7 @@ from atl.core.traversal import Path, amounts, subterms
 from atl.errors import InvalidArgument, UnsafeAccess, brief
 from atl.prove import proves, simplify, simplify_predicate, upper_bound
 from lowering.nest import loopnest as ln
+from lowering.nest.assembly import check_assembly
 from lowering.nest.loopnest import (
     RESULT_NAMES,
     Apply,
@@ -59,7 +60,7 @@ from lowering.targets.capabilities import (
     traced,
 )
 from lowering.targets.legality import check_legal, check_lowered, check_merges
-from lowering.zero_fill import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
+from lowering.zero_fill import additions, fills, has_guards_of_rows, is_filled_by_zeros, stores_every_element, zeros_of
 
 # -- reindexers (Fig. 4.5 as corrected by E1–E3) ----------------------------------------------------------------------
 # A reindexer is a list of steps in the order in which lowering descends. Each step is a function from a list of
@@ -121,6 +122,10 @@ class Rows:
     buffer: Buffer
     reindexer: Reindexer
     extents: tuple[Index, ...]
+
+
+_IN_TERMS: Final = 1 << 30
+"""Id of the index of a sum whose terms are analysed before it is lowered: above the ids of a nest."""
 
 
 def is_scalar_leaf(e: terms.Expr) -> bool:
@@ -206,13 +211,9 @@ def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage | Rows, ...], inpu
         case (
             terms.TensorVar()
             | terms.Metavariable()
-            | terms.Constant()
-            | terms.Value()
-            | terms.Unary()
-            | terms.Binary()
-            | terms.Cast()
+            | terms.Number()
+            | terms.Elementwise()
             | terms.Select()
-            | terms.Where()
             | terms.Padding()
         ):
             raise AssertionError("a normalised access is to a named tensor")
@@ -337,7 +338,11 @@ def lower(
     passes for registers, storage and loops of CPUs are skipped, and `lowering.gpu` makes kernels of the nest. With
     `origins`, the nest records the binder of the program that each loop came from (`LoopNest.origins`).
 
-    Raises `InvalidArgument`, `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
+    If the program has an `assembly`, the stored cells are the entries of the result. For the output, no zeros are then
+    stored to pads, to false guards or for empty sums, and no buffer is in its storage.
+
+    Raises `InvalidArgument`, `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`, and `NotAssembled` for a result whose
+    entries cannot be assembled.
     """
     if not isinstance(vector_bytes, int) or vector_bytes not in (16, 32, 64):
         raise InvalidArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
@@ -351,6 +356,7 @@ def lower(
     check_merges(program)
     lowering, lowered = _lowered(program, registers=registers, origins=origins)
     check_lowered(program, lowered, lowering.met)
+    check_assembly(lowered, target)
     nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
     check_legal(nest)
     return nest
@@ -409,6 +415,7 @@ class _Lowering:
             complete=complete,
             marks=self._binders,
             recurrences=frozenset(self._recurrences),
+            assembly=program.assembly,
             origins=self._origins,
         )
 
@@ -421,10 +428,14 @@ class _Lowering:
         # Outside of loops this is so only if whole rows are padding.
         in_loop = bool(context.around) or mark is LetMark.RING
         cheap = in_loop or (self.registers and has_guards_of_rows(e))
-        zeros = cheap and is_filled_by_zeros(e, context.scope)
+        zeros = cheap and not self._is_assembled(buffer) and is_filled_by_zeros(e, context.scope)
         block = self.statement(e, Destination(buffer, zeros=zeros), context)
         after, stored = self._added_after[buffer], self._direct == before
         return block, fills(e, context.scope, buffer, block, added_after=after, sums_stored=stored, zeros=zeros)
+
+    def _is_assembled(self, storage: Storage) -> bool:
+        """Return whether this is the output, and its entries are the cells that are stored."""
+        return self.program.assembly is not None and isinstance(storage, ln.Buffer) and storage.role == "output"
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -466,16 +477,7 @@ class _Lowering:
                 return (*assigned, *added)
             case terms.Padding():
                 return self._store(ln.Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-            ):
-                return self._store(context.scalar(e), to)
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
+            case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
                 return self._store(context.scalar(e), to)
             case _:
                 assert_never(e)
@@ -643,9 +645,10 @@ class _Lowering:
         in_scalar = isinstance(to.storage, ln.Scalar)
         # A sum within another one of the same merge adds to the same destination, since the two become one loop.
         merged = context.in_merge and e.mark is LoopMark.MERGE and to.op in ("add", "sub")
-        if e.monoid == "sum" and (
-            merged or (in_scalar and to.op == "add") or (not in_scalar and not self._kept(to, context))
-        ):
+        assembled = self._is_assembled(to.storage)
+        direct = not in_scalar and not self._kept(to, context)
+        direct = direct or (assembled and not self._stores_each_term(e, context))
+        if e.monoid == "sum" and (merged or (in_scalar and to.op == "add") or direct):
             # Add to an enclosing sum, or directly to a cell that a truncation may cut off: an empty sum is padding.
             self._direct += not in_scalar
             return self._fold(e, to, context)
@@ -654,12 +657,18 @@ class _Lowering:
         loop = self._fold(e, Destination(total), context)
         result: ln.ScalarExpr = ln.Load(total)
         start = ln.Declare(total, neutral(e.monoid, total.dtype))
-        if e.monoid == "sum" or context.proves(nonempty):
+        if (e.monoid == "sum" and not assembled) or context.proves(nonempty):
             return (start, *loop, *self._store(result, to))
         if to.op in (None, "add", "sub"):
             # Store nothing for an empty range: a truncation may have cut its element off.
             return (start, *loop, ln.If(nonempty, self._store(result, to)))
         return (start, *loop, *self._store(ln.Choose(nonempty, result, ln.Number(0, total.dtype)), to))
+
+    def _stores_each_term(self, e: terms.Reduce, context: Context) -> bool:
+        """Return whether no term of a sum is padding, so that the sum is stored exactly if its range is not empty."""
+        scope = context.scope
+        _, inside = scope.bind(e.name, scope.index(e.low), scope.index(e.high), uid=_IN_TERMS)
+        return stores_every_element(e.body, inside)
 
     def _kept(self, to: Destination, context: Context) -> bool:
         """Return whether a sum may run in a scalar variable: every truncation keeps its element."""
@@ -687,16 +696,7 @@ class _Lowering:
                 less(scope.index(low), scope.index(high))
             ):
                 return neutral(monoid, variable.dtype), self._fold(value, Destination(variable), context)
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-            ):
-                return context.scalar(value), ()
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
+            case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
                 return context.scalar(value), ()
             case terms.Guard() | terms.Reduce() | terms.Let() | terms.Padding():
                 return zero, self.statement(value, Destination(variable), context)

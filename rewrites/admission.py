@@ -40,7 +40,9 @@ def admit_program(program: Program) -> Program:
     inputs = tuple(map(validated_array, program.inputs))
     conditions = tuple(map(validated_predicate, program.assumptions))
     results = tuple(each.over(validated_index) for each in program.results)
-    made = Program(program.name, inputs, validated_term(program.body), conditions, program.packed, results)
+    made = Program(
+        program.name, inputs, validated_term(program.body), conditions, program.packed, results, program.assembly
+    )
     check_parts(made)
     check_meaning(made)
     return made

@@ -40,7 +40,7 @@ from atl.checks.zipper import Zipper, whole
 from atl.core.index import ZERO, bound
 from atl.core.node import is_position
 from atl.core.predicate import Predicate, at_most, equal, is_predicate
-from atl.core.program import Program
+from atl.core.program import Assembly, Program
 from atl.core.substitution import binds_by_type, has_types_of, types_around
 from atl.core.terms import Expr
 from atl.core.traversal import Path, names_given
@@ -225,6 +225,12 @@ def with_names_and_marks_at(theorem: Theorem, path: Path, part: Expr) -> Theorem
     if made is None:
         raise NotATheorem(f"the subterm at {list(path)} differs in more than names and marks")
     return theorem.with_rhs(_KEY, at.with_term(made), theorem.chain)
+
+
+def with_assembly(theorem: Theorem, assembly: Assembly | None) -> Theorem:
+    """Return the theorem with a right side whose result is stored this way. It states the same equation."""
+    _check_theorem(theorem)
+    return Theorem(_KEY, theorem.lhs, replace(theorem.rhs, assembly=assembly), theorem.chain)
 
 
 def with_provenance(theorem: Theorem, provenance: Sequence[object]) -> Theorem:
@@ -476,6 +482,7 @@ __all__ = [
     "rewrite",
     "symmetry",
     "transitivity",
+    "with_assembly",
     "with_names_and_marks",
     "with_names_and_marks_at",
     "with_provenance",

@@ -10,17 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import atl
-from atl.core.dtypes import DEFAULT
+from atl.core.dtypes import DEFAULT, STORED, TYPES
 from atl.core.index import ONE, Array
 from atl.core.node import is_position
-from atl.core.program import Program, SparseOperand
+from atl.core.program import Assembly, Program, SparseOperand
 from atl.core.terms import Input
-from atl.errors import InvalidArgument, brief
+from atl.errors import DtypeError, InvalidArgument, brief
 from rewrites import Operand, Rule, Theorem
 from rewrites.certificates.certificate import replay
+from sparse.assembly import ResultMaker
 from sparse.levels import Bitmask, Compressed, Condition, Declarer, Dense, Hashed, Level, Metadata, Number
 from sparse.packing import OperandConverter, pack
-from sparse.scipy_interop import scipy_view
+from sparse.scipy_interop import compressed_scipy_format, scipy_view
 from sparse.tensors import AnyArray, SparseTensor, check_sparse_tensor, entries, to_dense
 from sparse.views import Blocked, Diagonals, Identity, Permuted, Storage, View
 
@@ -142,6 +143,13 @@ class Format(Storage):
         `s.sparsify("A", format)` calls this. If `distinct` is true, the arrays are declared such that no two entries
         share a position, and each call checks it.
         """
+        if array.dtype in STORED:
+            wide = TYPES[array.dtype].computed_as
+            raise DtypeError(
+                f"the entries of {array.name} are {array.dtype} elements, which cannot be added",
+                required="elements of a type that is computed with, because entries of one position are added",
+                suggestions=(f'declare {array.name} with dtype="{wide}"',),
+            )
         extents = tuple(atl.IndexExpr(extent) for extent in array.shape)
         found = self.levels_of(extents)
         names = _ArrayNames(array.name, taken, found)
@@ -160,6 +168,24 @@ class Format(Storage):
         functions = (unpacker, unpacker.validation_cache, unpacker.rebuild)
         packed = SparseOperand(array.name, array.shape, names_of, repr(self), *functions, meaning=meaning.node)
         return Operand(arrays, meaning.node, packed)
+
+    def assembly(self, rank: int, *, zeros: bool = True) -> Assembly:
+        """Return how a kernel stores a result of this rank in the format. `s.assemble(format)` calls this.
+
+        The rows of compressed formats are assembled in the order of the format, with unsorted columns unless the format
+        is `sorted()`. Other formats are encoded from sorted coordinates.
+
+        >>> CSC.assembly(2).order, DIA.assembly(2).ordered
+        ((1, 0), True)
+        """
+        if not isinstance(rank, int) or not isinstance(zeros, bool):
+            raise InvalidArgument(
+                f"assembly({brief(rank)}, zeros={brief(zeros)})", required="a rank, and True or False"
+            )
+        self.levels_of(tuple(map(atl.IndexExpr, (ONE,) * rank)))  # refuses ranks that the format does not support
+        order = self.view.order if isinstance(self.view, Permuted) else tuple(range(rank))
+        ordered = self.ordered or not compressed_scipy_format(self)
+        return Assembly(repr(self), order, self.index_dtype, ResultMaker(self, order), ordered, zeros)
 
 
 def _declared(tensor: atl.Tensor) -> Array:

@@ -189,6 +189,53 @@ class SparseOperand:
             )
 
 
+Assemble: TypeAlias = Callable[[Sequence[Any], tuple[int, ...], bool], object]
+"""Function from the arrays of assembled rows and the shape of the tensor to a sparse tensor; true for one of scipy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The storage of a result of which only the entries are stored, as an assembled sparse tensor.
+
+    The entries are the elements to which the loop nest stores; all others are padding. They are assembled row by row:
+    a row is what has one index along dimension `order[0]` of the result, and its columns are the indices along the
+    other dimensions in that order, row-major. A result of one dimension is one row.
+
+    If `ordered`, the columns of each row increase. Without `zeros`, entries whose value is zero are dropped. `make`
+    makes a tensor in the `format` from three arrays: the bounds of the rows, of `index_dtype`, the columns of the
+    entries, of `column_dtype`, and their values. Theorems ignore how a result is stored.
+    """
+
+    format: str
+    order: tuple[int, ...]
+    index_dtype: str
+    make: Assemble
+    ordered: bool = True
+    zeros: bool = True
+
+    def __post_init__(self) -> None:
+        rank = len(self.order) if type(self.order) is tuple else 0
+        if (
+            type(self.format) is not str
+            or not rank
+            or sorted(self.order) != list(range(rank))
+            or self.index_dtype not in dtypes.INTEGERS
+            or not callable(self.make)
+            or not isinstance(self.ordered, bool)
+            or not isinstance(self.zeros, bool)
+        ):
+            raise malformed(
+                "an assembled result",
+                (self.format, self.order, self.index_dtype),
+                "the name of a format, an order of the dimensions, an integer type, and a function of the arrays",
+            )
+
+    @property
+    def column_dtype(self) -> str:
+        """The element type of the columns: the product of several extents may need 64 bits."""
+        return self.index_dtype if len(self.order) <= 2 else "int64"
+
+
 @dataclass(frozen=True, repr=False, init=False)
 class Program(Printed):
     """A named tensor expression whose only free variables are its inputs and sizes.
@@ -196,7 +243,8 @@ class Program(Printed):
     `inputs` are the declared arrays in the order of a call. `assumptions` are conditions that every call checks.
     `packed` lists the operands that a call may pass as one object instead of several inputs; equality ignores it.
     Without `results`, the body is the result. With several `results`, the body has one dimension and contains the
-    elements of one result after the other.
+    elements of one result after the other. With an `assembly`, the result is stored as a sparse tensor; equality
+    ignores it.
     """
 
     name: str
@@ -205,6 +253,7 @@ class Program(Printed):
     assumptions: tuple[Predicate, ...]
     packed: tuple[SparseOperand, ...] = field(compare=False)
     results: tuple[Result, ...]
+    assembly: Assembly | None = field(compare=False)
 
     def __init__(
         self,
@@ -214,6 +263,7 @@ class Program(Printed):
         assumptions: tuple[Predicate, ...] = (),
         packed: tuple[SparseOperand, ...] = (),
         results: tuple[Result, ...] = (),
+        assembly: Assembly | None = None,
     ) -> None:
         if self.__dict__:
             raise InvalidArgument(
@@ -236,12 +286,30 @@ class Program(Printed):
             raise malformed(f"the program {name}", results, "a tuple of results")
         if results and (body.type.rank != 1 or len({each.name for each in results}) < len(results)):
             raise malformed(f"the program {name}", results, "distinct names of results, and a body of one dimension")
+        if assembly is not None and (
+            type(assembly) is not Assembly or results or len(assembly.order) != body.type.rank
+        ):
+            raise malformed(f"the program {name}", assembly, "an assembly of one result of this rank")
         self.__dict__.update(
-            name=name, inputs=inputs, body=body, assumptions=assumptions, packed=packed, results=results
+            name=name,
+            inputs=inputs,
+            body=body,
+            assumptions=assumptions,
+            packed=packed,
+            results=results,
+            assembly=assembly,
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Program, (self.name, self.inputs, self.body, self.assumptions, self.packed, self.results)
+        return Program, (
+            self.name,
+            self.inputs,
+            self.body,
+            self.assumptions,
+            self.packed,
+            self.results,
+            self.assembly,
+        )
 
     def __deepcopy__(self, _: dict[int, object]) -> Program:
         return self  # it never changes
@@ -287,7 +355,7 @@ class Program(Printed):
         The result is sparse if the body is `let values := … in D(values)`, where D is the tensor that the operand's
         arrays represent.
         """
-        for each in self.packed if not self.results else ():
+        for each in self.packed if not self.results and self.assembly is None else ():
             if each.result is not None and isinstance(self.body, Let) and self.body.body == each.result:
                 return each, self.body.value
         return None

@@ -168,7 +168,7 @@ def _values(statement: ln.Statement) -> tuple[ln.ScalarExpr, ...]:
     match statement:
         case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
             return (value,)
-        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return ()
     assert_never(statement)
 

@@ -81,7 +81,7 @@ def _at_allocations(block: ln.Block, live: Live) -> Iterator[Live]:
                     yield live  # the exit is after the loop
                 case ln.For(body=body) | ln.If(body=body):
                     yield from _at_allocations(body, live)
-                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear():
+                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Gather():
                     pass
                 case _:
                     assert_never(statement)

@@ -17,7 +17,7 @@ from atl.core.marks import LoopMark
 from atl.core.operations import INFIX
 from atl.core.predicate import TRUE, Predicate, negation
 from atl.core.program import AtLeast, Below, Monotonic, facts_of, is_bool_array
-from lowering.c import loops, memory, scalars
+from lowering.c import assembly, loops, memory, scalars
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import count_text, predicate_text
 from lowering.c.text import PRODUCT, WIDTH, Located, Names, Text, indented, locate_loops, wrapped
@@ -55,6 +55,10 @@ def _types(nest: ln.LoopNest) -> list[tuple[Hashable, str]]:
         ),
         *((Size(size), "int64_t") for size in nest.sizes),
         (ln.key(nest.output), f"{scalars.C_TYPES[nest.output.dtype]} *"),
+        *(
+            (("assembly", role), kind)
+            for role, kind in ([] if nest.assembly is None else assembly.parameter_types(nest))
+        ),
     ]
 
 
@@ -120,11 +124,14 @@ def _function(nest: ln.LoopNest, name: str, *, static: bool, others: Sequence[st
     scope = outermost(nest)
     body: Lines = []
     out = scope.name(ln.key(nest.output))
-    if not nest.complete:
+    if not nest.complete and nest.assembly is None:
         body.append(f"memset({out}, 0, {_bytes(scope, nest.output, ln.elements(nest.output.extents))});")
     inside, heap, pointers = memory.initial_heap(scope, nest)
     parameters = parameters_of(nest, scope, restrict=True)
-    parts = _parts(inside, heap, nest)
+    if nest.assembly is None:
+        parts = _parts(inside, heap, nest)
+    else:
+        parts = [assembly.print_function(inside, nest, lambda scope: _block(scope, heap, nest.body))]
     functions = _part_functions(parts, name, parameters, others) if len(parts) > 1 else []
     body += [call for _, call in functions] or [line for part in parts for line in part]
     used = identifiers("\n".join(body))
@@ -184,6 +191,7 @@ def _comment(nest: ln.LoopNest, name: str, scope: TextScope) -> Lines:
     facts = [*assumed(nest, scope), *(fact for array in nest.inputs for fact in facts_text(scope, array))]
     inputs = [shown(scope, array.name, array.shape) for array in nest.inputs]
     text = f"{name}: {shown(scope, ln.key(nest.output), nest.output.extents)}"
+    text += f" as {nest.assembly.format}" if nest.assembly else ""
     text += (f" from {', '.join(inputs)}" if inputs else "") + (f", where {', '.join(facts)}" if facts else "")
     text = ". ".join((text, *(str(storage).replace("*/", "* /") for storage in nest.row_storage)))
     return textwrap.wrap(f"/* {text}. */", WIDTH, subsequent_indent="   ", break_long_words=False)
@@ -261,9 +269,14 @@ def _block(scope: TextScope, heap: memory.Heap, block: ln.Block) -> Lines:
                 new = _statement(scope, heap, statement)
                 scope, pointers = memory.pointers_to_rows(scope, statement, block[at:])
                 new += pointers
+            case ln.For() if (both := assembly.merged_loops(scope, block[at - 1 : at + 1])) is not None:
+                new = assembly.union(scope, *both)
+                at += 1
             case ln.For():
                 new = _statement(scope, heap, statement)
                 scope = scalars.after_keys(scope, statement)
+            case ln.Gather():
+                new = assembly.gather(scope, statement)
             case ln.If() | ln.Assign() | ln.Accumulate():
                 new = _statement(scope, heap, statement)
             case _:
@@ -274,15 +287,18 @@ def _block(scope: TextScope, heap: memory.Heap, block: ln.Block) -> Lines:
 
 def _loop(scope: TextScope, heap: memory.Heap, loop: ln.For, *clauses: str) -> Lines:
     ends, first, last = loops.loop_bounds(scope, loop)
+    skipping, first, begin_row = assembly.row_loop(scope, loop, first, last)
     inside, before, after = scalars.with_keys(scope, loop)
     name, inside = inside.bind(loop.variable, loop.variable.name)
     inside, kept = loops.with_segment_ends(inside.under(loop.range), loop, last)
-    lines = _block(inside, heap, loop.body)
+    lines = [*begin_row(inside), *_block(inside, heap, loop.body)]
     if loop.mark is LoopMark.PARALLEL and loops.has_streams(loop.body):
         lines.append(loops.FENCE)  # for the stores of this thread
     head = f"for (int64_t {name} = {first}{kept}; {name} < {last}; {name}++)"
     braced = _braced(head, [*loops.vectorisation_barrier(loop, inside.tiles), *lines] if lines else [])
     looped = scope.of_loop(loop.variable, [*loops.directives(inside, loop, *clauses), *braced])
+    if skipping:
+        looped = ["{", *indented([*skipping, *looped]), "}"]
     return [*ends, *before, *looped, *after] if lines else []
 
 
@@ -305,6 +321,8 @@ def _statement(
             return _loop(scope, heap, statement)
         case ln.If(predicate, body):
             return _branches(scope, heap, predicate, body, None)
+        case ln.Assign() | ln.Accumulate() if (stored := assembly.store(scope, statement)) is not None:
+            return stored
         case ln.Assign(target, value):
             return [f"{scalars.storage_text(scope, target).text} = {scalars.scalar_text(scope, value).text};"]
         case ln.Accumulate(target, op, value):

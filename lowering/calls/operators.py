@@ -133,17 +133,27 @@ def _caller(program: Program, call: Call, *, scalars: bool) -> Call:
         except (TypeError, RuntimeError):
             return given  # the kernel raises an error that names the argument
 
+    def result(made: Any) -> Any:
+        # A call with a tensor that NumPy cannot represent returns tensors.
+        return made if isinstance(made, tensor) else from_numpy(made)
+
+    def called(given: Sequence[Any], values: Sequence[Any]) -> Any:
+        if not numbers and not program.packed:
+            return call(*values[:arrays], **dict(zip(names[arrays:], values[arrays:], strict=True)))
+        held = dict(zip(names, values, strict=True))
+        for name, value in zip(names, given, strict=True):
+            if name in numbers and value.dtype is numbers[name]:
+                held[name] = value.item()
+        return call(**held)
+
     def run(*given: Any) -> Any:
-        values = [array_of(each) if isinstance(each, tensor) else each for each in given]
-        if numbers or program.packed:
-            named = dict(zip(names, values, strict=True))
-            for name, value in zip(names, given, strict=True):
-                if name in numbers and value.dtype is numbers[name]:
-                    named[name] = value.item()
-            made = call(**named)
-        else:
-            made = call(*values[:arrays], **dict(zip(names[arrays:], values[arrays:], strict=True)))
-        return tuple(map(from_numpy, made)) if program.results else from_numpy(made)
+        try:
+            made = called(given, [array_of(each) if isinstance(each, tensor) else each for each in given])
+        except ArrayError:
+            # The same error for tensors, with suggestions in terms of PyTorch.
+            called(given, [each.detach() if isinstance(each, tensor) else each for each in given])
+            raise
+        return tuple(map(result, made)) if program.results else result(made)
 
     return run
 

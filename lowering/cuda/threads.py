@@ -61,7 +61,7 @@ class Threads:
             case kn.Run(statement):
                 lines = self._statement(statement, here, frozenset())
                 return [*lines, *(["__syncthreads();"] if self._reuses_memory(step) else [])], here
-            case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 return self._definition(step, here)
         assert_never(step)
 
@@ -101,6 +101,8 @@ class Threads:
                     lines += new
                 case ln.For() | ln.If() | ln.Assign() | ln.Accumulate():
                     lines += self._statement(statement, here, folding)
+                case ln.Gather():
+                    raise AssertionError("an assembled result has no nest for a GPU")
                 case _:
                     assert_never(statement)
         return lines
@@ -153,7 +155,7 @@ class Threads:
             before.append(f"{c_type} {part} = {_neutral(fold)};")
             after.append(f"{total} = {combine(fold.op, fold.into.dtype, total, self._folded(fold, part))};")
             if here.threads and self._fold_scope(fold) == "block":
-                after.append("__syncthreads(); /* the next fold within this loop of threads is in the same memory */")
+                after.append("__syncthreads(); /* the next fold of this loop uses the same memory */")
         lines = self._thread_body(loop, replace(here, scope=scope), folding | {fold.into for fold in folds})
         return ["{", *indented([*before, *lines, *after]), "}"] if folds else lines
 
@@ -224,7 +226,7 @@ class Threads:
                 return [text], replace(here, scope=scope)
             case ln.Clear(buffer, count, zeroed):
                 return (self._zeros(buffer, count, here) if zeroed else []), here
-            case ln.Free():
+            case ln.Free() | ln.Gather():
                 return [], here
         assert_never(statement)
 

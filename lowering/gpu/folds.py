@@ -65,7 +65,7 @@ def _with_axes(
                 yield from _with_axes(part, axes)
         case ln.Assign() | ln.Accumulate():
             yield statement, axes
-        case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             pass
         case _:
             assert_never(statement)

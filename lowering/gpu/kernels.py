@@ -208,7 +208,7 @@ def launches(block: HostBlock) -> Iterator[Launch]:
                 yield step
             case HostLoop(body=body) | HostBranch(body=body):
                 yield from launches(body)
-            case ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(step)
@@ -258,7 +258,7 @@ def external_buffers(launch: Launch) -> dict[ln.Buffer, bool]:
                     note(cell.buffer, changed)
             case ln.Clear(buffer):
                 note(buffer, True)
-            case Repeat() | Branch() | Barrier() | ln.Allocate() | ln.Free():
+            case Repeat() | Branch() | Barrier() | ln.Allocate() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(step)

@@ -53,7 +53,7 @@ def _in_block(around: _Enclosing, block: ln.Block) -> Iterator[IllegalMark]:
                 yield from _in_block(replace(around, scope=scope, loops=(*around.loops, statement), axes=axes), body)
             case ln.If(body=body):
                 yield from _in_block(around, body)
-            case ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case ln.Declare() | ln.Allocate():
                 around = replace(around, scope=after(around.scope, statement))

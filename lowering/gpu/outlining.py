@@ -82,6 +82,8 @@ class _Host:
                     out.append(statement)
                 case ln.Free():
                     freed.append(statement)
+                case ln.Gather():
+                    raise AssertionError("an assembled result has no nest for a GPU")
                 case ln.For() | ln.If() if _has_blocks(statement):
                     launch()
                     # Only declarations may still be waiting; they belong to the next launch of a single block.
@@ -239,6 +241,8 @@ class _Kernel:
                     out += [replace(statement, zeroed=False), ln.Clear(buffer, capacity, zeroed=True)]
                 case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                     out.append(statement)
+                case ln.Gather():
+                    raise AssertionError("an assembled result has no nest for a GPU")
                 case _:
                     assert_never(statement)
         return tuple(out)
@@ -263,7 +267,7 @@ class _Kernel:
                         )
                     # Buffers in registers outside of loops of threads are distributed later.
                     yield buffer.uid, "private" if in_threads or mark is LetMark.REGISTERS else "shared"
-                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
+                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather():
                     pass
                 case _:
                     assert_never(statement)

@@ -36,7 +36,7 @@ def _statement(statement: ln.Statement, facts: Facts) -> ln.Statement:
             bound = _least_constants(capacity)
             is_bound = bound.constant is not None and proves(facts, pred.at_most(capacity, bound))
             return replace(statement, capacity=bound) if is_bound else statement
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather():
             return statement
     assert_never(statement)
 
@@ -117,7 +117,7 @@ class _Removal:
                 case ln.Assign():
                     if not any(statement is each for each in self.removed):
                         yield statement
-                case ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                case ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                     yield statement
                 case _:
                     assert_never(statement)
@@ -158,7 +158,7 @@ class _Vectorization:
                     out.append(replace(step, body=self.steps(body, facts.assume(step.range))))
                 case Branch(predicate, body):
                     out.append(replace(step, body=self.steps(body, facts.assume(predicate))))
-                case Run() | Barrier() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                case Run() | Barrier() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                     out.append(step)
                 case _:
                     assert_never(step)
@@ -175,7 +175,7 @@ class _Vectorization:
                 return ln.with_body(statement, self._block(body, facts.assume(statement.range)))
             case ln.If(predicate, body):
                 return ln.If(predicate, self._block(body, facts.assume(predicate)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 return statement
         assert_never(statement)
 
@@ -215,7 +215,7 @@ class _Loop:
             case ln.Accumulate(target, op, value):
                 new = self._scalar(value, facts, ())
                 return None if new is None else ln.Accumulate(target, op, new)
-            case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 return None
         assert_never(statement)
 
@@ -337,7 +337,7 @@ def _replace(block: ln.Block, allocate: ln.Allocate, facts: Facts, scope: TextSc
                 out.append(ln.with_body(statement, _replace(body, allocate, facts.assume(statement.range), scope)))
             case ln.If(predicate, body):
                 out.append(ln.If(predicate, _replace(body, allocate, facts.assume(predicate), scope)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)
@@ -359,7 +359,7 @@ def _stores(block: ln.Block, allocate: ln.Allocate, loops: tuple[ln.For, ...]) -
                 yield None
             case ln.Clear(buffer) if buffer == allocate.buffer:
                 yield None
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -417,7 +417,17 @@ def _with_zeros(
             return ln.with_body(statement, tuple(_with_zeros(s, store, kept, conditions) for s in body))
         case ln.If(predicate, (inner,)) if _contains(statement, store):
             return _with_zeros(inner, store, kept, (*conditions, predicate))
-        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case (
+            ln.For()
+            | ln.If()
+            | ln.Assign()
+            | ln.Accumulate()
+            | ln.Declare()
+            | ln.Allocate()
+            | ln.Clear()
+            | ln.Free()
+            | ln.Gather()
+        ):
             return statement
     assert_never(statement)
 

@@ -124,7 +124,7 @@ def after(scope: TextScope, statement: ln.Statement) -> TextScope:
             return scope.bind(ln.key(variable), variable.name)[1]
         case ln.Allocate(buffer):
             return scope.bind(ln.key(buffer), buffer.name)[1]
-        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
+        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free() | ln.Gather():
             return scope
     assert_never(statement)
 
@@ -153,7 +153,7 @@ def _in_statement(place: _Context, statement: ln.Statement) -> Iterator[Access]:
                 pairs = ((row, buffer.extents[0]), *pairs[1:])
             cleared = replace(place, facts=facts, loops=(*place.loops, *any_of))
             yield cleared.to(ln.Cell(buffer, pairs), "write", statement)
-        case ln.Allocate() | ln.Free():
+        case ln.Allocate() | ln.Free() | ln.Gather():
             return
         case _:
             assert_never(statement)

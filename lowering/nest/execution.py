@@ -50,6 +50,7 @@ TrapKind: TypeAlias = Literal[
     "ring",  # a row of a circular buffer that is not started yet, or replaced already
     "marked loop",  # an invalid merge or `runs` loop, or keys that decrease or repeat where they must not
     "data race",  # two concurrent iterations access one cell, and one of them changes it
+    "rows",  # rows or columns of an assembled output in the wrong order, or a row that does not end
     "alignment",  # a misaligned wide load or store of a GPU thread
 ]
 

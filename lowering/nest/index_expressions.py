@@ -94,7 +94,7 @@ def _in_statement(inside: Inside, statement: ln.Statement) -> Occurrences:
             # The extents of a hoisted buffer may contain the variable of a loop that its allocation is outside of.
             for part in buffer.allocated_extents if count == ln.elements(buffer.allocated_extents) else (count,):
                 yield Computed(inside, IndexUse.COUNT, part)
-        case ln.Free():
+        case ln.Free() | ln.Gather():
             return
         case _:
             assert_never(statement)

@@ -29,6 +29,7 @@ from atl.core.predicate import Any as AnyOf
 from atl.errors import TooLarge
 from atl.meaning.scalars import Machine
 from lowering.nest import loopnest as ln
+from lowering.nest.assembly import AssembledRows
 from lowering.nest.execution import (
     AccessKind,
     RaceDetector,
@@ -143,6 +144,7 @@ class Interpreter:
         self._chance = None if order is None else Random(order)
         self._watch = RaceDetector()
         self._made: dict[ln.Scalar, int] = {}  # like `Memory.made`
+        self._rows = None if nest.assembly is None else AssembledRows(nest)
 
     def outcome(self) -> Outcome:
         output = self._nest.output
@@ -155,6 +157,8 @@ class Interpreter:
                 memory.owners[address] = buffer.uid
         self._whole()
         stored = {at: value for at, value in memory.cells.items() if memory.owners[at] == output.uid}
+        if self._rows is not None:
+            self._rows.end()
         if self._nest.complete and len(stored) < count:
             missing = next(address for address in range(count) if address not in stored)
             raise Trap("incomplete", f"nothing is stored at {missing} of the output, which is marked complete")
@@ -188,7 +192,7 @@ class Interpreter:
                     self._free(buffer)
                     if allocated.pop(buffer.uid, None) is None:
                         raise Trap("double free", f"{buffer.name} is freed in a block that did not allocate it")
-                case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear():
+                case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Gather():
                     self._statement(statement)
                 case _:
                     assert_never(statement)
@@ -238,6 +242,9 @@ class Interpreter:
                     self._begin(statement, self._index(row))
             case ln.Free(buffer):
                 self._free(buffer)
+            case ln.Gather(_, row):
+                assert self._rows is not None
+                self._rows.gather(None if row is None else self._index(row))
             case _:
                 assert_never(statement)
 
@@ -328,6 +335,7 @@ class Interpreter:
             case ln.Cell(buffer):
                 memory, address = self._place(target)
                 self._touch(buffer, address, memory.made, "write")
+                self._assemble(target)
                 if buffer.in_place:
                     self._replace(target, memory, address)
                 elif address in memory.cells and memory.owners[address] == buffer.uid:
@@ -344,6 +352,7 @@ class Interpreter:
             case ln.Cell(buffer):
                 memory, address = self._place(target)
                 self._touch(buffer, address, memory.made, "write")
+                self._assemble(target)
                 if address not in memory.cells and (op not in ("add", "sub") or not self._is_zero(target)):
                     raise Trap("uninitialised", f"{op} to {buffer.name} at {address}, which has no value")
                 self._check_owner(buffer, memory, address)
@@ -352,6 +361,11 @@ class Interpreter:
                 old = memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
                 memory.cells[address] = self._scalars.binary(op, buffer.dtype, old, value)
                 memory.owners[address] = buffer.uid
+
+    def _assemble(self, target: ln.Cell) -> None:
+        """Record a store to an assembled output."""
+        if self._rows is not None and target.buffer.role == "output":
+            self._rows.store(tuple([self._index(position) for position, _ in target.pairs]))
 
     def _replace(self, target: ln.Cell, memory: Memory, address: int) -> None:
         """Record a store to an element of a buffer in place, which replaces that of an earlier row."""

@@ -24,6 +24,7 @@ from atl.core.index import index
 from atl.core.marks import LetMark, LoopMark
 from atl.core.operations import Arithmetic, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, negation, substitute, within
+from atl.core.program import Assembly
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import Monoid
 from atl.core.traversal import Path
@@ -321,7 +322,32 @@ class Free:
     buffer: Buffer
 
 
-Statement: TypeAlias = For | If | Assign | Accumulate | Declare | Allocate | Clear | Free
+RowStorageKind: TypeAlias = Literal["appended", "union", "gathered", "counted"]
+"""How the rows of an assembled output are stored:
+
+- appended: each cell is stored once, and the columns of a row increase, so the stores are the entries in order;
+- union: two loops in a row, each with increasing columns, are merged;
+- gathered: cells are accumulated in a workspace of one row;
+- counted: rows are stored in any order, so the stores to each row are counted first.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """The end of a row of an assembled output: the cells stored since the row before become its entries.
+
+    All of them are in this row, and rows come one after another. Without a `row`, they are in any rows; this statement
+    is then the only one. `repeats` are the cells of a counted output that may be stored several times: none, or only
+    stores that are adjacent in the order of their row, or any.
+    """
+
+    buffer: Buffer
+    row: ix.Index | None
+    kind: RowStorageKind
+    repeats: Literal["none", "adjacent", "any"] = "any"
+
+
+Statement: TypeAlias = For | If | Assign | Accumulate | Declare | Allocate | Clear | Free | Gather
 Block: TypeAlias = tuple[Statement, ...]
 
 
@@ -417,6 +443,8 @@ class LoopNest:
       decrease, and each merge has at most one such position. The loop-nest interpreter traps violations.
     - `recurrences`: the loops that compute the rows of recurrences in order, until a pass has split them.
     - `row_storage`: the storage of recurrences in local buffers.
+    - `assembly`: the storage of an assembled output, of which only the entries are stored. The last pass on loops adds
+      `Gather` statements, all of the same kind.
     - `origins`: the paths in the program of the binders that loops came from, by loop variable, if `lower` was called
       with `origins`. They are ignored by equality.
     """
@@ -436,6 +464,7 @@ class LoopNest:
     strict: frozenset[ix.Var] = frozenset()
     recurrences: frozenset[ix.Var] = frozenset()
     row_storage: tuple[RowStorage, ...] = ()
+    assembly: Assembly | None = None
     origins: Mapping[ix.Var, Path] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -482,7 +511,7 @@ def unused_ids(nest: LoopNest) -> Iterator[int]:
                 used.append(buffer.uid)
             case Declare(scalar):
                 used.append(scalar.uid)
-            case If() | Assign() | Accumulate() | Clear() | Free():
+            case If() | Assign() | Accumulate() | Clear() | Free() | Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -507,7 +536,7 @@ def stack_in_use(block: Block) -> int:
                 most = max(most, current)
             case For(body=body) | If(body=body):
                 most = max(most, current + stack_in_use(body))
-            case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
+            case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free() | Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -646,6 +675,9 @@ class _Replacement:
                 return replace(statement, buffer=self._buffer(buffer), count=self._index(count), row=row)
             case Free(buffer):
                 return Free(self._buffer(buffer))
+            case Gather(buffer, row):
+                row = None if row is None else self._index(row)
+                return replace(statement, buffer=self._buffer(buffer), row=row)
         assert_never(statement)
 
     def _scalar(self, e: ScalarExpr) -> ScalarExpr:

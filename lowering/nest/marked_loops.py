@@ -271,7 +271,7 @@ def _reads(statement: ln.Statement) -> Iterator[Hashable]:
             yield from map(ln.accessed, sources(value))
         case ln.Declare(_, initial):
             yield from map(ln.accessed, sources(initial))
-        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return
         case _:
             assert_never(statement)
@@ -286,7 +286,7 @@ def _adding_to(block: ln.Block, adding: ln.Accumulate, total: ln.Scalar) -> ln.B
                 out.append(ln.with_body(statement, _adding_to(body, adding, total)))
             case ln.Accumulate() if statement is adding:
                 out.append(replace(adding, target=total))
-            case ln.Accumulate() | ln.Assign() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Accumulate() | ln.Assign() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)
@@ -347,7 +347,9 @@ def stream_at(loop: ln.For) -> Stream | None:
                     line = Line(statement, around, next(buffers))
                     lines.append(line)
                     out.append(replace(statement, target=gathered_in(line, loop.variable, first)))
-                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                case (
+                    ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather()
+                ):
                     out.append(statement)
                 case _:
                     assert_never(statement)
@@ -418,7 +420,7 @@ def _stores(block: ln.Block, around: Around, facts: Facts) -> Iterator[_StoreSit
                 yield from _stores(body, (*around, statement), facts.assume(predicate))
             case ln.Assign(ln.Cell() as cell) if is_stored(cell.buffer):
                 yield _StoreSite(around, facts)
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -451,7 +453,7 @@ def _stored(loop: ln.For) -> ln.Buffer:
                 found = buffer
             case ln.Clear(buffer) if ln.key(buffer) not in own:
                 raise _NoLinesError(f"each of its iterations clears the buffer {buffer.name}", ONE_TENSOR)
-            case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -498,7 +500,7 @@ def _read(statement: ln.Statement) -> Iterator[ln.Cell | ln.Scalar]:
             yield from sources(value)
         case ln.Declare(_, initial):
             yield from sources(initial)
-        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return
         case _:
             assert_never(statement)

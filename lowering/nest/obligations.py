@@ -142,7 +142,7 @@ class _Walk:
                     self._empty(buffer, facts, loops)
                 case ln.Clear(buffer):
                     self._empty(buffer, facts, loops)
-                case ln.Declare() | ln.Free():
+                case ln.Declare() | ln.Free() | ln.Gather():
                     pass
                 case _:
                     assert_never(statement)

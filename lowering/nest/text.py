@@ -10,6 +10,7 @@ from atl.core.index import Index, Size, Var
 from atl.core.marks import Mark
 from atl.core.operations import INFIX, BinaryOp
 from atl.core.predicate import Predicate
+from atl.core.program import Assembly
 from atl.text.index_notation import ASCII, write_condition, write_index
 from atl.text.printing import condition_text, index_text
 from lowering.c.text import (
@@ -26,11 +27,58 @@ from lowering.c.text import (
     wrapped,
 )
 from lowering.nest import loopnest as ln
+from lowering.nest.assembly import assembly_of, column_extents, gathers, number_of_columns
 from lowering.nest.loopnest import Conditions, LoopNest, key, under
 from lowering.nest.marked_loops import NoMerge, is_merge, merge_at
 from lowering.nest.tiles import Tiles
 
 # -- scopes -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledText:
+    """An assembled output in a text: its storage, the key of its values, and how the nest stores its rows.
+
+    `counts` is set where the stores of counted rows are only counted.
+    """
+
+    assembly: Assembly
+    output: Hashable
+    dtype: str
+    kind: ln.RowStorageKind
+    repeats: str
+    columns: Index
+    column_extents: tuple[Index, ...]
+    counts: bool = False
+
+    @classmethod
+    def of(cls, nest: LoopNest) -> AssembledText:
+        """Return the storage of the output of a nest."""
+        ends = gathers(nest)
+        kind, repeats = (ends[0].kind, ends[0].repeats) if ends else ("appended", "none")
+        columns, extents = number_of_columns(nest), column_extents(nest)
+        return cls(assembly_of(nest), key(nest.output), nest.output.dtype, kind, repeats, columns, extents)
+
+    @property
+    def has_bits(self) -> bool:
+        """True if rows are gathered in a workspace with bits."""
+        return (self.kind == "gathered" and self.assembly.ordered) or (self.kind == "counted" and self.repeats == "any")
+
+    @property
+    def has_places(self) -> bool:
+        """True if columns have the positions of their entries."""
+        return self.kind == "gathered" and not self.assembly.ordered
+
+    @property
+    def arrays(self) -> list[tuple[str, str]]:
+        """The arrays that a function takes besides the values of the output: their roles and element types."""
+        index = self.assembly.index_dtype
+        found = [("pos", index), ("crd", self.assembly.column_dtype)]
+        if self.has_bits:
+            found += [("work", self.dtype), ("bits", "uint64"), ("words", "uint64")]
+        if self.has_places:
+            found += [("place", index)]
+        return [*found, ("space", "int64")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +97,7 @@ class TextScope:
     strict: frozenset[Var] = frozenset()
     indices: str = ""
     anchored: frozenset[int] = frozenset()
+    assembled: AssembledText | None = None
 
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
@@ -61,6 +110,11 @@ class TextScope:
     def with_tile(self, uid: int, lengths: tuple[int, ...]) -> TextScope:
         """Return the scope with a tile in registers whose rows consist of vectors of these lengths."""
         return replace(self, tiles={**self.tiles, uid: lengths})
+
+    def counting(self) -> TextScope:
+        """Return the scope in which the stores to an assembled output are counted."""
+        assert self.assembled is not None
+        return replace(self, assembled=replace(self.assembled, counts=True))
 
     def under(self, predicate: Predicate) -> TextScope:
         """Return the scope within a loop or branch."""
@@ -85,13 +139,25 @@ def names_wanted(nest: LoopNest) -> list[tuple[Hashable, str]]:
         *((array.name, array.name) for array in nest.inputs),
         *((Size(size), size) for size in nest.sizes),
         (key(nest.output), nest.output.name),
+        *((("assembly", role), f"{nest.output.name}_{role}") for role, _ in _assembled_arrays(nest)),
     ]
+
+
+def _assembled_arrays(nest: LoopNest) -> list[tuple[str, str]]:
+    return [] if nest.assembly is None else AssembledText.of(nest).arrays
 
 
 def outermost(nest: LoopNest) -> TextScope:
     """Return the scope of the body of a loop nest, in which its parameters are visible."""
     names = Names().bind_all(names_wanted(nest))
-    return TextScope(names, frozenset(), nest.nonnegative_numerators, strict=nest.strict, anchored=ids_of(nest.origins))
+    return TextScope(
+        names,
+        frozenset(),
+        nest.nonnegative_numerators,
+        strict=nest.strict,
+        anchored=ids_of(nest.origins),
+        assembled=None if nest.assembly is None else AssembledText.of(nest),
+    )
 
 
 # -- the notation of programs, with the names of a scope --------------------------------------------------------------
@@ -117,6 +183,12 @@ def shown(scope: TextScope, storage: Hashable, indices: Sequence[Index]) -> str:
 
 
 _PLACES: Final[dict[str, str]] = {"heap": "", "stack": " on stack", "registers": " in registers"}
+_ENDS: Final[dict[ln.RowStorageKind, str]] = {
+    "appended": "end row",
+    "union": "merge the two loops of row",
+    "gathered": "gather row",
+    "counted": "count, then fill the rows",
+}
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 
 
@@ -138,9 +210,10 @@ def print_nest(nest: ln.LoopNest) -> str:
     scope = outermost(ln.checked_nest(nest))
     inputs = ", ".join(shown(scope, array.name, array.shape) for array in nest.inputs)
     out = shown(scope, key(nest.output), nest.output.extents)
-    cleared = [] if nest.complete else [f"clear {scope.name(key(nest.output))}"]
+    cleared = [] if nest.complete or nest.assembly else [f"clear {scope.name(key(nest.output))}"]
     kept = [f"# {storage}" for storage in nest.row_storage]
-    lines = [f"{nest.name}({inputs}) -> {out}", *indented([*kept, *cleared, *_block(scope, nest.body)])]
+    stored = f" as {nest.assembly.format}" if nest.assembly else ""
+    lines = [f"{nest.name}({inputs}) -> {out}{stored}", *indented([*kept, *cleared, *_block(scope, nest.body)])]
     return "\n".join(part for line in lines for part in wrapped(line))
 
 
@@ -167,6 +240,9 @@ def _block(scope: TextScope, block: ln.Block) -> list[str]:
                 extents = shown(scope, key(buffer), buffer.allocated_extents if whole or buffer.rows else (capacity,))
                 text = f"{'zeros' if zeroed else 'alloc'} {extents}{circular}{_PLACES[storage]}"
                 lines.append(f"{text}{_shown_mark(mark)}")
+            case ln.Gather(buffer, row, kind):
+                where = "" if row is None else f" {show_index(scope, row)}"
+                lines.append(f"{_ENDS[kind]}{where} of {scope.name(key(buffer))}")
             case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
                 lines += _statement(scope, statement)
             case _:

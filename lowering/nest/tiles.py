@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, assert_never
 
 import numpy as np
 
-from atl.core.dtypes import BOOL
+from atl.core.dtypes import DTYPES
 from atl.core.index import Index, Var, constant, factor_of
 from atl.core.operations import ARITHMETIC, UNARY
 from atl.core.predicate import expressions
@@ -45,7 +45,7 @@ def vectors_of_row(length: int, dtype: str, vector_bytes: int) -> tuple[int, ...
     >>> vectors_of_row(5, "float64", 32)
     (4, 1)
     """
-    if dtype == BOOL:
+    if dtype not in DTYPES:
         return (1,) * length
     size = np.dtype(dtype).itemsize
     out: list[int] = []
@@ -108,7 +108,7 @@ def vectors_read(block: ln.Block, buffer: ln.Buffer, lengths: tuple[int, ...]) -
                     found |= vectors_read(at_iteration(statement, lane) if own else body, buffer, lengths)
             case ln.If(_, body):
                 found |= vectors_read(body, buffer, lengths)
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 read = (cell for cell, stored in cells_of((statement,)) if not stored and cell.buffer == buffer)
                 found.update(element(cell, lengths)[0] for cell in read)
             case _:
@@ -237,7 +237,7 @@ def cells_of(block: ln.Block) -> Iterator[tuple[ln.Cell, bool]]:
             case ln.Declare(_, initial):
                 for cell in cells(initial):
                     yield cell, False
-            case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)

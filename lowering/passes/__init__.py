@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from lowering.nest.loopnest import LoopNest
+from lowering.passes.assembly import with_assembled_rows
 from lowering.passes.buffers import with_early_frees, with_lets_in_output_rows, with_reused_buffers, with_stack_budget
 from lowering.passes.control_flow import (
     with_conditions_joined,
@@ -47,6 +48,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_lets_in_output_rows,  # after buffer reuse, which may use the output first
     with_early_frees,  # after all passes that remove statements
     with_strict_keys,  # on loops in their final form
+    with_assembled_rows,  # after strict keys, by which columns are proved to increase
     with_cache_lines,  # on loops in their final form
     with_nonnegative_numerators,  # last: it refers to the expressions that are printed and run
 )
@@ -61,6 +63,7 @@ _FOR_CPUS: Final = (
     without_trivial_loops,
     with_reused_buffers,
     with_lets_in_output_rows,
+    with_assembled_rows,
     with_cache_lines,
 )
 _ON_GPUS: Final[Mapping[Pass, Pass]] = {with_kept_rows: with_kept_rows_on_gpu}

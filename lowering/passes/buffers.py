@@ -163,7 +163,17 @@ def _copied(statement: ln.Statement, to: ln.Buffer) -> ln.Buffer | None:
         case ln.Assign(ln.Cell(target, pairs), ln.Load(ln.Cell(source, read))):
             same = target == to and pairs == read and target.extents == source.extents and target.dtype == source.dtype
             return source if same and not source.rows else None
-        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case (
+            ln.For()
+            | ln.If()
+            | ln.Assign()
+            | ln.Accumulate()
+            | ln.Declare()
+            | ln.Allocate()
+            | ln.Clear()
+            | ln.Free()
+            | ln.Gather()
+        ):
             return None
     assert_never(statement)
 
@@ -179,7 +189,17 @@ def _row_copied(statement: ln.Statement, to: ln.Buffer) -> ln.Cell | None:
             same = target == to and pairs == tuple(read) and target.dtype == source.dtype
             alike = target.extents == source.extents[1:] and ONE not in target.extents
             return cell if same and alike and not row.free & loops else None
-        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case (
+            ln.For()
+            | ln.If()
+            | ln.Assign()
+            | ln.Accumulate()
+            | ln.Declare()
+            | ln.Allocate()
+            | ln.Clear()
+            | ln.Free()
+            | ln.Gather()
+        ):
             return None
     assert_never(statement)
 
@@ -200,7 +220,7 @@ def _block(facts: Facts, scope: TextScope, block: ln.Block, output: ln.Buffer | 
                 out.append(ln.with_body(statement, _block(facts.assume(statement.range), inside, body, None)))
             case ln.If(predicate, body):
                 out.append(ln.with_body(statement, _block(facts.assume(predicate), scope, body, None)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)
@@ -281,7 +301,7 @@ def with_lets_in_output_rows(nest: ln.LoopNest) -> ln.LoopNest:
     The let must be completely stored before it is read. The last loop that reads it must store every element of the
     row, so that all its elements are overwritten.
     """
-    if sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
+    if nest.assembly is not None or sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
         return nest
     facts = initial_facts(nest.assumptions, nest.inputs)
     for allocate in ln.statements(nest.body):
@@ -309,7 +329,7 @@ def _in_row(facts: Facts, scope: TextScope, block: ln.Block, buffer: ln.Buffer, 
             within = _in_row(facts.assume(statement.range), inside, body, buffer, output)
         case ln.If(predicate, body):
             within = _in_row(facts.assume(predicate), scope, body, buffer, output)
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return None
         case _:
             assert_never(statement)
@@ -382,7 +402,16 @@ def _stored(
                 yield from _stored(inner, buffer, (*loops, statement))
         case ln.Assign(ln.Cell(target) as cell) if target == buffer:
             yield cell, loops
-        case ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case (
+            ln.If()
+            | ln.Assign()
+            | ln.Accumulate()
+            | ln.Declare()
+            | ln.Allocate()
+            | ln.Clear()
+            | ln.Free()
+            | ln.Gather()
+        ):
             return
         case _:
             assert_never(statement)
@@ -456,7 +485,9 @@ class _StackBuffers:
                     self.collect(body, loops + 1)
                 case ln.If(body=body):
                     self.collect(body, loops)
-                case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
+                case (
+                    ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather()
+                ):
                     pass
                 case _:
                     assert_never(statement)
@@ -488,7 +519,7 @@ def _outside(block: ln.Block, kept: Collection[ln.Buffer]) -> ln.Block:
                 out += [*moved, loop, *(ln.Free(allocate.buffer) for allocate in reversed(moved))]
             case ln.If(predicate, body):
                 out.append(ln.If(predicate, _outside(body, kept)))
-            case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
+            case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)
@@ -511,7 +542,7 @@ def _in_loop(block: ln.Block, kept: Collection[ln.Buffer], moved: list[ln.Alloca
                 out.append(ln.with_body(statement, _outside(body, kept)))
             case ln.For(body=body) | ln.If(body=body):
                 out.append(ln.with_body(statement, _in_loop(body, kept, moved)))
-            case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
+            case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)
@@ -573,7 +604,7 @@ def _mentioned(statement: ln.Statement) -> Iterator[Hashable]:
         case ln.Declare(variable, initial):
             yield ln.key(variable)
             yield from loaded(initial)
-        case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer):
+        case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer) | ln.Gather(buffer):
             yield ln.key(buffer)
         case _:
             assert_never(statement)

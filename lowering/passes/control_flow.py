@@ -52,7 +52,7 @@ def _joined_statement(statement: ln.Statement, *, is_branch: bool) -> ln.Stateme
             while not is_branch and predicate != pred.TRUE and len(body) == 1 and isinstance(body[0], ln.If):
                 predicate, body = conjunction((predicate, body[0].predicate)), body[0].body
             return ln.If(predicate, _joined_block(body))
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return statement
     assert_never(statement)
 
@@ -86,7 +86,7 @@ def _bounded_statement(facts: Facts, statement: ln.Statement) -> ln.Statement:
         case ln.If(predicate, body):
             inner = _bounded_block(facts.assume(predicate), body)
             return statement if inner is body else ln.If(predicate, inner)
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return statement
     assert_never(statement)
 
@@ -171,7 +171,7 @@ def _without_trivial(facts: Facts, statement: ln.Statement, tiles: Tiles) -> ln.
             return ln.with_body(statement, _block_without_trivial(facts.assume(statement.range), body, tiles))
         case ln.If(predicate, body):
             return ln.with_body(statement, _block_without_trivial(facts.assume(predicate), body, tiles))
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return statement
     assert_never(statement)
 
@@ -240,7 +240,7 @@ def _unswitched_statement(facts: Facts, statement: ln.Statement) -> ln.Block:
         case ln.If(predicate, body):
             inner = _unswitched_block(facts.assume(predicate), body)
             return (statement if inner is body else ln.If(predicate, inner),)
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return (statement,)
     assert_never(statement)
 
@@ -351,7 +351,7 @@ def _tests(block: ln.Block) -> Iterator[pred.Predicate]:
                 yield from _tests(body)
             case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
                 yield from tests_in(value)
-            case ln.For() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.For() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -392,7 +392,7 @@ def _decided(block: ln.Block, outcome: pred.Predicate) -> ln.Block:
             case ln.For(body=body):
                 if inner := _decided(body, outcome):
                     out.append(replace(statement, body=inner))
-            case ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)

@@ -89,7 +89,9 @@ class _Folding:
                     out.append(ln.with_body(statement, self.block(facts.assume(statement.range), inside, body)))
                 case ln.If(predicate, body):
                     out.append(ln.with_body(statement, self.block(facts.assume(predicate), scope, body)))
-                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                case (
+                    ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather()
+                ):
                     out.append(statement)
                 case _:
                     assert_never(statement)
@@ -115,6 +117,7 @@ class _Folding:
                     | ln.Allocate()
                     | ln.Clear()
                     | ln.Free()
+                    | ln.Gather()
                 ):
                     pass
                 case _:
@@ -304,7 +307,7 @@ def _copies(statement: ln.Statement, buffer: ln.Buffer, p: Var) -> bool:
             return any(_copies(inside, buffer, p) for inside in body)
         case ln.Assign(ln.Cell() as target, value):
             return _is_in(target, buffer) and _has_copy(value, target, p)
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return False
     assert_never(statement)
 
@@ -320,7 +323,7 @@ def _depends(statement: ln.Statement, buffer: ln.Buffer, p: Var) -> bool:
             return p.uid in predicate.free or any(_depends(s, buffer, p) for s in inner)
         case ln.Assign(ln.Cell(pairs=(_, *place)), value):
             return any(p.uid in of.free for of in (*(position for position, _ in place), *tests_in(value)))
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return False
     assert_never(statement)
 
@@ -339,7 +342,7 @@ def _with_copies_if(condition: Predicate, block: ln.Block, buffer: ln.Buffer, p:
             case ln.For(body=body) | ln.If(body=body):
                 if inner := _with_copies_if(condition, body, buffer, p):
                     out.append(ln.with_body(statement, inner))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)
@@ -389,7 +392,7 @@ def _with_aliases_merged(statement: ln.Statement, buffer: ln.Buffer) -> ln.State
             return replace(statement, value=_merged(value, buffer))
         case ln.Declare(_, initial):
             return replace(statement, initial=_merged(initial, buffer))
-        case ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return statement
     assert_never(statement)
 
@@ -453,7 +456,7 @@ def _reallocated(block: ln.Block, found: dict[ln.Buffer, _Kept]) -> ln.Block:
                 out.append(ln.Free(found[buffer].buffer))
             case ln.For(body=body) | ln.If(body=body):
                 out.append(ln.with_body(statement, _reallocated(body, found)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)

@@ -91,6 +91,7 @@ def _stored_by_element(body: ln.Block, tiles: AbstractSet[int]) -> frozenset[int
                 | ln.Allocate()
                 | ln.Clear()
                 | ln.Free()
+                | ln.Gather()
             ):
                 pass
             case _:
@@ -144,7 +145,7 @@ class _Writer:
                 # A copy also reads elements that were never stored.
                 zeroed = zeroed or buffer.uid in self.copied
                 return replace(statement, storage="registers", zeroed=zeroed, vectors=self._lengths(buffer))
-            case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
+            case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather():
                 return statement
         assert_never(statement)
 
@@ -163,7 +164,9 @@ class _Writer:
                     out += self._loop(facts, statement)
                 case ln.If(predicate, body):
                     out.append(ln.If(predicate, self.block(facts.assume(predicate), body)))
-                case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
+                case (
+                    ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather()
+                ):
                     self._check(statement)
                     self.left -= isinstance(statement, ln.Assign | ln.Accumulate | ln.Declare)
                     out.append(statement)
@@ -432,7 +435,7 @@ class Copy:
                 return replace(statement, value=self._scalar(value))
             case ln.Declare(_, initial):
                 return replace(statement, initial=self._scalar(initial))
-            case ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 return statement
         assert_never(statement)
 
@@ -535,7 +538,7 @@ def _read_by_lanes(block: ln.Block, tile: ln.Buffer, around: ln.For | None = Non
             case ln.If(_, body):
                 if not _read_by_lanes(body, tile):
                     return False
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 reads = any(cell.buffer == tile for cell, _ in cells_of((statement,)))
                 if reads and (around is None or not has_lanes(statement, around.variable)):
                     return False

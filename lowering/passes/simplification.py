@@ -97,7 +97,7 @@ def _statement(facts: Facts, statement: ln.Statement, done: frozenset[int]) -> l
         case ln.Clear(_, count, _, row):
             row = None if row is None else simplify(facts, row)
             return (replace(statement, count=simplify(facts, count), row=row),)
-        case ln.Free():
+        case ln.Free() | ln.Gather():
             return (statement,)
     assert_never(statement)
 
@@ -194,7 +194,7 @@ def _strict(block: ln.Block, facts: Facts, fingers: Collection[Var] = ()) -> Ite
                 yield from _strict(body, facts.assume(statement.range), within)
             case ln.If(predicate, body):
                 yield from _strict(body, facts.assume(predicate), fingers)
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -221,7 +221,7 @@ def _block_with_cache_lines(block: ln.Block, facts: Facts, ids: Iterator[int]) -
                 out.append(ln.with_body(statement, _block_with_cache_lines(body, facts.assume(statement.range), ids)))
             case ln.If(predicate, body):
                 out.append(ln.If(predicate, _block_with_cache_lines(body, facts.assume(predicate), ids)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)

@@ -64,7 +64,7 @@ def _split(recurrences: frozenset[Var], facts: Facts, statement: ln.Statement, *
             here = facts.assume(predicate)
             inner = tuple(s for one in body for s in _split(recurrences, here, one, inside=inside))
             return (ln.with_body(statement, inner),)
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return (statement,)
     assert_never(statement)
 
@@ -108,7 +108,7 @@ def _choices(block: ln.Block) -> Iterator[Predicate]:
                 yield from _choices(body)
             case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
                 yield from tests_in(value)
-            case ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)

@@ -96,7 +96,9 @@ class _Folding:
                     out.append(ln.with_body(statement, self.block(facts.assume(statement.range), inside, body)))
                 case ln.If(predicate, body):
                     out.append(ln.with_body(statement, self.block(facts.assume(predicate), scope, body)))
-                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                case (
+                    ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather()
+                ):
                     out.append(statement)
                 case _:
                     assert_never(statement)
@@ -281,7 +283,7 @@ def _of_row(statement: ln.Statement, buffer: ln.Buffer, row: Index, around: froz
             if around & to.free:
                 raise _CannotFold(f"its rows are not computed by a separate loop: row {to}", "a loop over its rows")
             return (ln.If(equal(to, row), (statement,)),)
-        case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return (statement,)
     assert_never(statement)
 
@@ -306,7 +308,7 @@ def _changed(block: ln.Block) -> frozenset[Hashable]:
         match statement:
             case ln.Assign(target) | ln.Accumulate(target):
                 changed.add(ln.accessed(target))
-            case ln.Clear(buffer) | ln.Free(buffer):
+            case ln.Clear(buffer) | ln.Free(buffer) | ln.Gather(buffer):
                 changed.add(ln.key(buffer))
             case ln.For() | ln.If() | ln.Declare() | ln.Allocate():
                 pass
@@ -322,7 +324,7 @@ def _touched(block: ln.Block) -> frozenset[Hashable]:
         match statement:
             case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
                 read |= set(loaded(value))
-            case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)

@@ -70,7 +70,7 @@ def _live_part(statement: ln.Statement, needed: frozenset[Hashable]) -> ln.Block
             return (ln.with_body(statement, inner),) if inner else ()
         case ln.Assign() | ln.Accumulate() | ln.Declare():
             return (statement,) if _target(statement) in needed else ()
-        case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer):
+        case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer) | ln.Gather(buffer):
             return (statement,) if ln.key(buffer) in needed else ()
     assert_never(statement)
 
@@ -115,6 +115,7 @@ def _fused_block(block: ln.Block, tiles: AbstractSet[int]) -> ln.Block:
                 | ln.Allocate()
                 | ln.Clear()
                 | ln.Free()
+                | ln.Gather()
             ):
                 out = (*out, _inside(statement, tiles))
             case _:
@@ -147,7 +148,7 @@ def _fused(before: ln.Block, declared: ln.Declare, summing: ln.For, tiles: Abstr
                 pass  # nothing is stored to it yet
             case ln.Declare(variable) if ln.key(variable) not in read:
                 pass
-            case ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
+            case ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather():
                 return None
             case _:
                 assert_never(loop)
@@ -413,7 +414,7 @@ def _cleared(facts: Facts, block: ln.Block) -> Iterator[_Cleared]:
                 yield from _cleared(facts.assume(statement.range), body)
             case ln.If(predicate, body):
                 yield from _cleared(facts.assume(predicate), body)
-            case ln.Allocate() | ln.Clear() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Free():
+            case ln.Allocate() | ln.Clear() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -509,6 +510,6 @@ def _single_stores(statement: ln.Statement, single: frozenset[int], full: set[ln
             return ln.Assign(target, value) if id(statement) in single else statement
         case ln.Allocate(buffer) | ln.Clear(buffer):
             return replace(statement, zeroed=False) if buffer in full and statement.zeroed else statement
-        case ln.Assign() | ln.Declare() | ln.Free():
+        case ln.Assign() | ln.Declare() | ln.Free() | ln.Gather():
             return statement
     assert_never(statement)

@@ -41,7 +41,7 @@ def _block(nest: ln.LoopNest, facts: Facts, block: ln.Block) -> ln.Block:
                 out.append(ln.with_body(statement, _block(nest, facts.assume(statement.range), body)))
             case ln.If(predicate, body):
                 out.append(ln.with_body(statement, _block(nest, facts.assume(predicate), body)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)
@@ -142,7 +142,7 @@ def _stores(
                 yield None
             case ln.Clear(of) if of == buffer:
                 yield None
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -163,7 +163,7 @@ def _without_zeros(block: ln.Block, buffer: ln.Buffer) -> ln.Block:
                 out.append(ln.with_body(statement, _without_zeros(body, buffer)))
             case ln.Assign(ln.Cell(of) as target, value) if of == buffer and (found := _guard(value)) is not None:
                 out.append(ln.If(found[0], (ln.Assign(target, found[1]),)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 out.append(statement)
             case _:
                 assert_never(statement)

@@ -109,7 +109,7 @@ def _of_statement(statement: ln.Statement, nest: ln.LoopNest, support: Support) 
             return _exceeds_stack(statement, nest)
         case ln.Allocate(buffer=buffer, mark=mark):
             return unsupported("buffer", buffer.name, mark, support)
-        case ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
+        case ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free() | ln.Gather():
             return None
         case _:
             assert_never(statement)
@@ -167,7 +167,7 @@ def _within_others(nest: ln.LoopNest, block: ln.Block, around: tuple[ln.For, ...
                 vector = next((loop for loop in around if loop.mark in LANES), None)
                 if vector is not None:
                     yield _heap_within(statement, vector, nest)
-            case ln.Allocate() | ln.Declare() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
+            case ln.Allocate() | ln.Declare() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
@@ -429,7 +429,7 @@ def _marked_loops(block: ln.Block, facts: Facts, scope: TextScope) -> Iterator[t
                 yield from _marked_loops(body, facts.assume(statement.range), scope.bind(variable, variable.name)[1])
             case ln.If(predicate, body):
                 yield from _marked_loops(body, facts.assume(predicate), scope)
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 scope = after(scope, statement)
             case _:
                 assert_never(statement)

@@ -167,6 +167,15 @@ OF_BUILDING: Final = (
         cure="`ulimit -s unlimited`, or `s.mark(buffer, 'heap')`",
     ),
     Entry(
+        "ATL513",
+        "body = atl.gen(n, n, lambda i, j: atl.exp(x[i] * x[j]))\n"
+        "s = reschedule(atl.program('f', [x], body))\n"
+        "s.assemble(atl.CSR).compile()\n",
+        "s.assemble(atl.CSR)",
+        "s",
+        "omit s.assemble(…)",
+    ),
+    Entry(
         "ATL601",
         "from proofs_tests.nests.test_interpreter import AT_I, OUT, X, cell, every, nest\n"
         "from lowering.nest.loopnest import Assign, Load\n"

@@ -97,6 +97,12 @@ def test_wrong_kept_lets_are_refused() -> None:
     )
     with pytest.raises(atl.DoesNotApply, match="between it and the place of the binding"):
         atl.differentiable(in_rows, keep="a")
+    of_another_type = atl.parse(
+        "f (x : float32[n], i : int32[n]) : float32[n] := "
+        "let a := ⊞[k < n] i[k] + i[k] in ⊞[k < n] cast(float32, a[k]) * x[k]"
+    )
+    with pytest.raises(InvalidArgument, match="the result a has element type int32, but out has float32"):
+        atl.gradient(of_another_type, "x", keep="a")
     for keep, message in ((["totl"], "did you mean total"), (3, "keep=3"), (["i"], "no let of softmax is named 'i'")):
         wrong: Any = keep
         with pytest.raises(InvalidArgument, match=message):

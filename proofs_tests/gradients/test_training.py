@@ -1,9 +1,11 @@
-"""Layers with backward kernels: `atl.differentiable` in PyTorch and JAX, beside operators of these libraries."""
+"""Layers with backward kernels: `atl.differentiable` in PyTorch and JAX, compared with operators of these libraries."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -252,6 +254,7 @@ def test_layer_is_traced_and_mapped() -> None:
 
 
 @needs_torch
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 def test_refusals_name_the_argument() -> None:
     import torch
 
@@ -265,6 +268,11 @@ def test_refusals_name_the_argument() -> None:
         layer(w.detach().float(), x.detach(), 1.0)
     with pytest.raises(ArrayError, match="elements of a are float32"):
         layer(w.detach(), x.detach(), torch.tensor(1.0))
+    forward_mode = torch.autograd.forward_ad
+    with forward_mode.dual_level():
+        dual = forward_mode.make_dual(w.detach(), w.detach())
+        with pytest.raises(InvalidArgument, match=r"forward mode \(jvp\) of dense(.|\n)*atl.tangent\(dense"):
+            layer(dual, x.detach(), a.detach())
     with pytest.raises(InvalidName, match="already registered"):
         assert atl.differentiable(BOTH, name="only_w_of_the_test").torch
 
@@ -357,6 +365,19 @@ def test_training_agrees_with_torch() -> None:
     assert theirs[-1] < 0.2 * theirs[0]
     for compiled in (False, True):
         assert np.allclose(losses(*layers, compiled=compiled), theirs, rtol=0, atol=1e-5)
+
+
+@needs_torch
+def test_examples_train() -> None:
+    from examples.train import train
+
+    losses = train(50)
+    assert losses[-1] < 0.5 * losses[0]
+    text = Path("docs/gradients.md").read_text()
+    (example,) = re.findall(r"```python\n(import torch\n.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert names["w"].grad.shape == names["v"].grad.shape == (16, 4)
 
 
 # -- JAX --------------------------------------------------------------------------------------------------------------

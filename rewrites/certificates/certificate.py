@@ -40,7 +40,7 @@ from rewrites.certificates.rule_json import check_digests, names_of, rules_of, r
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
 from rewrites.induction import ROWS
-from rewrites.kernel import Step, Theorem, reflexivity, rewrite, with_names_and_marks
+from rewrites.kernel import Step, Theorem, reflexivity, rewrite, with_assembly, with_names_and_marks
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument
 from rewrites.rule_checking.registry import status_of, status_text
@@ -127,6 +127,7 @@ def _written(theorem: Theorem) -> dict[str, Json]:
         "steps": [line.written() for line in lines],
         "terms": terms,
         **operands.written(theorem.lhs),
+        **operands.assembly_written(theorem.rhs),
         **rules_written(steps, names),
     }
 
@@ -262,8 +263,10 @@ def _replayed_from(data: dict[str, Json], rules: Mapping[str, Rule], formats: op
             found=str(theorem.rhs),
             required=f"they lead to:\n{theorem.rhs}",
         )
-    # Take over the names and marks of the end program in the file.
-    return with_names_and_marks(theorem, end.body)
+    # Take over the names and marks of the end program in the file, and the storage of its result.
+    theorem = with_names_and_marks(theorem, end.body)
+    assembled = data.get("assembled")
+    return theorem if assembled is None else with_assembly(theorem, operands.read_assembly(end, assembled, formats))
 
 
 def _lemmas(line: _Line, rules: Mapping[str, Rule], formats: operands.Formats) -> tuple[Theorem, ...]:
@@ -298,8 +301,8 @@ _PARTS: Final[dict[str, type]] = {
     "steps": list,
     "terms": list,
 }
-_OPTIONAL_PARTS: Final[dict[str, type]] = {"packed": list, "own": dict}
-"""Optional parts: sparse operands and user-defined rules."""
+_OPTIONAL_PARTS: Final[dict[str, type]] = {"packed": list, "own": dict, "assembled": dict}
+"""Optional parts: sparse operands, user-defined rules, and the format of an assembled result."""
 
 
 def _object(text: str) -> dict[str, Json]:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from atl.core.dtypes import DTYPES
+from atl.core.dtypes import ELEMENTS
 from atl.core.index import Array
-from atl.core.program import Program, SparseOperand, Unpacked
+from atl.core.program import Assembly, Program, SparseOperand, Unpacked
 from atl.errors import ArgumentError, ATLError
 from atl.surface.declarations import parse_extent
 from atl.text.printing import show_index
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import Json, abbreviated
 from rewrites.errors import CertificateError
-from rewrites.tactics.sparse.operands import OperandFormat
+from rewrites.tactics.sparse.operands import AssembledFormat, OperandFormat
 
-Formats: TypeAlias = Callable[[str], OperandFormat | None]
+
+class CompleteFormat(OperandFormat, AssembledFormat, Protocol):
+    """A format for operands and for results."""
+
+
+Formats: TypeAlias = Callable[[str], CompleteFormat | None]
 """A function from the name of a sparse format to the format; None for an unknown name."""
 
 
@@ -54,6 +59,37 @@ def with_packed(program: Program, recorded: Sequence[Json], formats: Formats) ->
     return replace(program, packed=tuple(_read(program, each, formats) for each in recorded))
 
 
+def assembly_written(program: Program) -> dict[str, Json]:
+    """Return the part of a certificate that describes an assembled result; empty for a dense result."""
+    if program.assembly is None:
+        return {}
+    return {"assembled": {"format": program.assembly.format, "zeros": program.assembly.zeros}}
+
+
+def read_assembly(program: Program, recorded: Json, formats: Formats) -> Assembly:
+    """Return how the result of a program is stored. Raises `CertificateError` if the format is unknown."""
+    match recorded:
+        case {"format": str(text), "zeros": bool(zeros)} if len(recorded) == 2:
+            pass
+        case _:
+            raise CertificateError(
+                f"{abbreviated(recorded)} is not an assembled result",
+                field="assembled",
+                required="its format, and whether entries with the value zero are stored",
+            )
+    form = formats(text)
+    if form is None:
+        raise CertificateError(
+            f"the format {text} of the result is unknown",
+            field="assembled",
+            suggestions=("load the certificate with atl.load(path), with custom={...} for custom formats by name",),
+        )
+    try:
+        return form.assembly(program.type.rank, zeros=zeros)
+    except ATLError as error:
+        raise CertificateError(f"the format of the result is refused: {error.summary}", field="assembled") from error
+
+
 def _read(program: Program, recorded: Json, formats: Formats) -> SparseOperand:
     match recorded:
         case {
@@ -67,7 +103,7 @@ def _read(program: Program, recorded: Json, formats: Formats) -> SparseOperand:
             further.keys() <= {"result", "meaning"}
             and further.get("result", True) is True
             and isinstance(further.get("meaning", ""), str)
-            and dtype in DTYPES
+            and dtype in ELEMENTS
             and all(isinstance(each, str) for each in (*extents, *arrays))
         ):
             result = "result" in further
@@ -119,4 +155,4 @@ class _Unknown:
         )
 
 
-__all__ = ["Formats", "Mapping", "unknown", "with_packed", "written"]
+__all__ = ["Formats", "Mapping", "assembly_written", "read_assembly", "unknown", "with_packed", "written"]

@@ -30,7 +30,7 @@ from rewrites.session.call import Call
 from rewrites.tactics import Tactics
 from rewrites.tactics.tactic import Tactic
 
-FORMAT: Final = re.compile(r"^(sparsify\('\w+', )")
+FORMAT: Final = re.compile(r"^(sparsify\('\w+', |assemble\()")
 """The text of a call before the name of a sparse format."""
 _KEYWORDS = frozenset({"name", "at", "around", "nth", "all", "reverse", "top_down"})
 """Keywords of `Session.rw` itself: a rule's parameter with such a name is passed through `exactly`."""
@@ -51,6 +51,8 @@ def as_python(theorem: Theorem) -> str:
     literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
     lines = ["import atl", "from rewrites import reschedule"]
     lines += _imports(calls, own)
+    if (stored := theorem.rhs.assembly) is not None:
+        calls.append(f"s.assemble(atl.{stored.format}{'' if stored.zeros else ', zeros=False'})")
     return "\n".join(
         [*lines, "", f"start = atl.parse({literal})", "s = reschedule(start)", *calls, "theorem = s.done()", ""]
     )
@@ -89,11 +91,20 @@ def _is_method_call(text: str) -> bool:
         assert isinstance(call, ast.Call)
         assert isinstance(call.func, ast.Name)
         for value in (*call.args, *(each.value for each in call.keywords)):
-            if not (call.func.id == "sparsify" and isinstance(value, ast.Name)):
+            if not (call.func.id in ("sparsify", "assemble") and _is_format(value)):
                 ast.literal_eval(value)
     except (SyntaxError, ValueError, AssertionError):
         return False
-    return call.func.id in ("rw", "sparsify", "view") or isinstance(vars(Tactics).get(call.func.id), Tactic)
+    return call.func.id in ("rw", "sparsify", "assemble", "view") or isinstance(vars(Tactics).get(call.func.id), Tactic)
+
+
+def _is_format(value: ast.expr) -> bool:
+    """Return whether an argument is the name of a format, or a format that calls derive from it: CSR.sorted()."""
+    while isinstance(value, ast.Call | ast.Attribute):
+        if isinstance(value, ast.Call) and not all(isinstance(each, ast.Constant) for each in value.args):
+            return False
+        value = value.func if isinstance(value, ast.Call) else value.value
+    return isinstance(value, ast.Name)
 
 
 def _steps_as_calls(work: Derivation, steps: Sequence[Step], wanted: Program, own: Mapping[Rule, str]) -> list[str]:

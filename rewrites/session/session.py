@@ -344,7 +344,7 @@ class Session(Tactics, SessionBase):
 
     # -- other arrays for an input ------------------------------------------------------------------------------------
 
-    sparsify, view = storage.sparsify, storage.view
+    sparsify, assemble, view = storage.sparsify, storage.assemble, storage.view
 
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Session:
         """Restart from the program in which an input is stored in other arrays, replay the calls, and run a tactic."""

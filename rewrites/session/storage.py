@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from atl.checks.scope import initial_facts
+from atl.core.index import ZERO, Array, index
+from atl.core.predicate import Predicate
 from atl.core.program import Program
-from atl.errors import brief
+from atl.core.terms import Access, Expr, Gen, Input
+from atl.errors import InvalidArgument, brief
+from rewrites import kernel
 from rewrites.derivation import Derivation
-from rewrites.session.call import check_flags
+from rewrites.kernel import Theorem
+from rewrites.session.call import Call, check_flags
+from rewrites.session.diagnosis import attach_call_site
 from rewrites.session.display import written
 from rewrites.tactics import arg
-from rewrites.tactics.reindexing.views import ViewForm, read_through_layout
-from rewrites.tactics.sparse.operands import InputForm, OperandFormat, ResultForm
+from rewrites.tactics.indices import simplify_indices
+from rewrites.tactics.reindexing.formulas import element_variables, over_bound, reindexing_at
+from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.sparse.operands import AssembledFormat, Given, InputForm, OperandFormat, ResultForm
 from rewrites.tactics.sparse.pattern import sparsify_result
 from rewrites.tactics.sparse.sparsification import sparsify as sparse_loops
+
+
+@dataclass(frozen=True, slots=True)
+class ViewForm:
+    """The form of an input that is passed in a layout: one array with the extents of the layout's places."""
+
+    layout: arg.Layout
+    assumptions: tuple[Predicate, ...]
+
+    def operand(self, array: Array, taken: Collection[str]) -> Given:
+        """Return the array in the layout, and the tensor that it represents: ⊞[i < n] ⊞[j < m] A_laid[to(i, j)]."""
+        if not array.shape:
+            raise InvalidArgument(f"the scalar {array.name} has no layout", required="a tensor of rank 1 or more")
+        facts = initial_facts(self.assumptions, (array,))
+        made = reindexing_at(self.layout, array.shape, facts, copies=True).flat()
+        name = f"{array.name}_laid"
+        while name in taken:
+            name += "_"
+        variables = element_variables(made.names[0])
+        laid = Array(name, made.places, array.dtype)
+        meaning: Expr = Input(laid)
+        for place in over_bound(made.place([index(variable) for variable in variables]), variables):
+            meaning = Access(meaning, place)
+        for extent, called in zip(reversed(array.shape), reversed(made.names[0]), strict=True):
+            meaning = Gen(ZERO, extent, meaning, called)
+        return Given((laid,), meaning)
+
+
+def read_through_layout(work: Derivation) -> None:
+    """Rewrite (⊞[i < n] ⊞[j < m] A_laid[to(i, j)])[a, b] → A_laid[to(a, b)], everywhere."""
+    work.repeat(work.known(OF_ACCESSES))
+    simplify_guards(work)
+    simplify_indices(work)
 
 
 class Restarts(Protocol):
@@ -22,6 +65,11 @@ class Restarts(Protocol):
 
     @property
     def goal(self) -> Program: ...
+
+    @property
+    def theorem(self) -> Theorem: ...
+
+    def record_call(self, call: Call) -> Any: ...
 
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Any: ...
 
@@ -47,6 +95,40 @@ def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -
     else:
         made = self._restart_with(f"sparsify({brief(name)}, {brief(form)})", name, form, sparse_loops)
     return made
+
+
+def assemble(self: S, form: AssembledFormat, *, zeros: bool = True) -> S:
+    """Store the result in a sparse format: a kernel returns the elements that it stores, and no others.
+
+    The loop nest determines the entries: an element is an entry if a statement stores to it, even if its value is zero.
+    With `zeros=False`, entries with the value zero are dropped. The goal and its meaning do not change: the tensor that
+    the entries represent, zero elsewhere, is the value of the goal. A kernel returns a scipy.sparse array if a call
+    passes one, otherwise a `SparseTensor`. Rows of a format that is `sorted()` have increasing columns. The goal must
+    leave elements without a store: `compile` refuses a loop that stores them all.
+
+    >>> import atl, numpy as np
+    >>> n, m = atl.sizes("n m")
+    >>> A, x = atl.tensor("A", n, m, dtype="float64"), atl.tensor("x", n, dtype="float64")
+    >>> s = reschedule(atl.program("scaled", [A, x], atl.gen(n, m, lambda i, j: x[i] * A[i, j])))
+    >>> s = s.sparsify("A", atl.CSR).assemble(atl.CSR)
+    >>> atl.to_scipy(s.compile()(np.array([[0.0, 2.0], [3.0, 0.0]]), np.array([10.0, 100.0]))).toarray()
+    array([[  0.,  20.],
+           [300.,   0.]])
+    """
+    check_flags(zeros=zeros)
+    with attach_call_site():
+        if not callable(getattr(form, "assembly", None)):
+            raise InvalidArgument(f"{brief(form)} is not a sparse format", required="a format, such as sparse.CSR")
+        goal = self.goal
+        if goal.results or not goal.type.rank:
+            raise InvalidArgument(
+                f"{goal.name} has {'several results' if goal.results else 'a scalar result'}",
+                required="one result with at least one dimension",
+            )
+        made = kernel.with_assembly(self.theorem, form.assembly(goal.type.rank, zeros=zeros))
+        text = f"assemble({brief(form)}{'' if zeros else ', zeros=False'})"
+        recorded: S = self.record_call(Call(text, self.theorem, (made,)))
+    return recorded
 
 
 def view(self: S, name: str, layout: arg.Layout) -> S:

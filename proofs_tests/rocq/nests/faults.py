@@ -58,7 +58,17 @@ def _another_index(statement: ln.Statement) -> ln.Statement | None:
     match statement:
         case ln.Assign(ln.Cell() as target) | ln.Accumulate(ln.Cell() as target):
             return replace(statement, target=_moved(target, 1))
-        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case (
+            ln.For()
+            | ln.If()
+            | ln.Assign()
+            | ln.Accumulate()
+            | ln.Declare()
+            | ln.Allocate()
+            | ln.Clear()
+            | ln.Free()
+            | ln.Gather()
+        ):
             return None
         case _:
             assert_never(statement)
@@ -69,7 +79,7 @@ def _another_load(statement: ln.Statement) -> ln.Statement | None:
         case ln.Assign(value=value) | ln.Accumulate(value=value):
             moved = _with_moved_load(value)
             return None if moved is None else replace(statement, value=moved)
-        case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return None
         case _:
             assert_never(statement)

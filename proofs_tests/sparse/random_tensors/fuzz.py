@@ -7,6 +7,7 @@ unsorted scipy matrix.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -154,6 +155,11 @@ def run_sparse(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status is 0 without findings, 1 with findings, 130 if interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "--assembled" in given:
+        from proofs_tests.sparse.assembled.fuzz import main as assembled
+
+        return assembled([each for each in given if each != "--assembled"])
     summary = "Random sparse tensors in every format, compiled and compared with the dense formula."
     return command(arguments, run_sparse, name="sparse", what="tensors", description=summary)
 

@@ -98,6 +98,8 @@ def _alone(at: ln.Statement, target: int | None, hoisted: frozenset[int]) -> Pla
             plan = Branch(at, plan_of(body, -1 if target is None else target, hoisted))
         case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             plan = Simple(at)
+        case ln.Gather():
+            return Nothing()
         case _:
             assert_never(at)
     for under, read in dict.fromkeys(looks_of(at)):
@@ -125,7 +127,7 @@ def storage_written(at: ln.Statement, hoisted: frozenset[int]) -> dict[int, Held
             return {} if buffer.uid in hoisted else {buffer.uid: buffer}
         case ln.Clear(buffer):
             return {buffer.uid: buffer}
-        case ln.Free():
+        case ln.Free() | ln.Gather():
             return {}
         case _:
             assert_never(at)
@@ -142,7 +144,7 @@ def begun(block: ln.Block, hoisted: frozenset[int]) -> set[int]:
                 found.add(buffer.uid)
             case ln.Clear(buffer):
                 found.add(buffer.uid)
-            case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Allocate() | ln.Free():
+            case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Allocate() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(at)
@@ -155,29 +157,28 @@ def loaded(at: ln.Statement) -> set[int]:
         case ln.For(body=body) | ln.If(body=body):
             return {uid for each in body for uid in loaded(each)}
         case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
-            return set(_sources(value))
-        case ln.Allocate() | ln.Clear() | ln.Free():
+            return {held.uid for held in sources(value) if isinstance(held, ln.Scalar) or held.role != "input"}
+        case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return set()
         case _:
             assert_never(at)
 
 
-def _sources(e: ln.ScalarExpr) -> Iterator[int]:
+def sources(e: ln.ScalarExpr) -> Iterator[Held]:
+    """Yield the storage that an expression loads from."""
     match e:
         case ln.Number() | ln.FromIndex():
             return
         case ln.Load(source):
-            held = source.buffer if isinstance(source, ln.Cell) else source
-            if isinstance(held, ln.Scalar) or held.role != "input":
-                yield held.uid
+            yield source.buffer if isinstance(source, ln.Cell) else source
         case ln.Apply(_, arguments):
             for argument in arguments:
-                yield from _sources(argument)
+                yield from sources(argument)
         case ln.Choose(_, left, right):
-            yield from _sources(left)
-            yield from _sources(right)
+            yield from sources(left)
+            yield from sources(right)
         case ln.Convert(argument):
-            yield from _sources(argument)
+            yield from sources(argument)
         case _:
             assert_never(e)
 

@@ -84,6 +84,8 @@ class Printer:
                 return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {shape}) {self._anything(loops)}))"
             case ln.Free(buffer):
                 return f"(Storage {buffer.uid} nil 1 (Freed {self.shape(buffer)}) {self._anything(loops)})"
+            case ln.Gather():
+                raise AssertionError("the end of a row does not change the heap")
             case ln.For() | ln.If():
                 raise AssertionError("loops and branches have bodies")
             case _:
@@ -106,7 +108,7 @@ class Printer:
         if of.rows or of.home is not None:
             raise InvalidArgument(
                 f"{of.name} shares the storage of {'its own rows' if of.rows else of.storage.name}",
-                required="a nest in which tensors share no storage",
+                required="a nest in which tensors do not share storage",
             )
         return positions(map(self.index, of.extents))
 
@@ -209,7 +211,7 @@ def looks_of(at: ln.Statement) -> Iterator[Under]:
             yield from reads_of(capacity)
         case ln.Clear(_, cells):
             yield from reads_of(cells)
-        case ln.Free():
+        case ln.Free() | ln.Gather():
             return
         case _:
             assert_never(at)

@@ -9,7 +9,7 @@ from typing import Protocol
 from atl.checks.wellformed import make_program
 from atl.core.index import Array, Read, atoms
 from atl.core.predicate import expressions
-from atl.core.program import SparseOperand
+from atl.core.program import Assembly, SparseOperand
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Input, Let
 from atl.core.traversal import children, indices_in, subterms
@@ -63,6 +63,13 @@ class OperandFormat(Protocol):
         """
 
 
+class AssembledFormat(Protocol):
+    """A representation of a tensor in which a kernel can store its result."""
+
+    def assembly(self, rank: int, *, zeros: bool = True) -> Assembly:
+        """Return how a result of this rank is stored. Without `zeros`, entries with the value zero are dropped."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResultForm:
     """A format that is used for the result as well as for the operand."""
@@ -111,7 +118,8 @@ def with_input_form(theorem: Theorem, name: str, form: InputForm, rules: Mapping
         arguments = {key: _argument(argument, array, made.meaning) for key, argument in step.arguments.items()}
         out = kernel.rewrite(out, step.rule, step.path, arguments, reverse=step.reverse)
     # Restore the current names and marks.
-    return kernel.with_names_and_marks(out, _replaced(theorem.rhs.body, array, made.meaning))
+    out = kernel.with_names_and_marks(out, _replaced(theorem.rhs.body, array, made.meaning))
+    return kernel.with_assembly(out, theorem.rhs.assembly)
 
 
 def _check_not_read(theorem: Theorem, array: Array) -> None:
@@ -153,4 +161,4 @@ def _replaced(term: Expr, array: Array, meaning: Expr) -> Expr:
     return term if all(a is b.expr for a, b in zip(parts, found, strict=True)) else with_children(term, parts)
 
 
-__all__ = ["Given", "InputForm", "Operand", "OperandFormat", "with_input_form"]
+__all__ = ["AssembledFormat", "Given", "InputForm", "Operand", "OperandFormat", "with_input_form"]

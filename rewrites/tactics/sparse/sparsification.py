@@ -8,7 +8,7 @@ from typing import Final
 from atl.checks.safety import safely_tested
 from atl.core.index import AnyAtom, Bound, Read, atoms
 from atl.core.predicate import conjunction, conjuncts, expressions
-from atl.core.terms import Binary, Expr, Gen, Guard, Place, Reduce, Reshape, Unary
+from atl.core.terms import Access, Binary, Expr, Gen, Guard, Place, Reduce, Reshape, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
@@ -37,10 +37,13 @@ GATHER_GUARDS: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "gua
 def sparsify(work: Derivation) -> None:
     """Turn dense loops over decompressed operands into loops over their entries.
 
-    Reads of elements are reduced, conditions are gathered, sums leave products, and matching sums over entries are
-    hoisted. Each loop whose index is determined by an equation moves inward to the equation and is eliminated; for a
-    generation, the element is scattered. Raises `DoesNotApply` for a loop that is still dense.
+    Arithmetic on whole operands becomes elementwise. Reads of elements are reduced, conditions are gathered, sums
+    leave products, and matching sums over entries are hoisted. Each loop whose index is determined by an equation moves
+    inward to the equation and is eliminated; for a generation, the element is scattered. Raises `DoesNotApply` for a
+    loop that is still dense.
     """
+    while _elementwise(work):
+        work.repeat(work.known(READ_RULES))
     while work.repeat(work.known((*READ_RULES, *GATHER_GUARDS))) + _sums_out(work):
         pass
     _eliminate_level_sums(work)
@@ -65,6 +68,31 @@ def sparsify(work: Derivation) -> None:
 
 
 # -- preparation ------------------------------------------------------------------------------------------------------
+
+
+def _elementwise(work: Derivation) -> bool:
+    """Expand the first arithmetic on a whole decompressed operand: x * y → ⊞[i < n] (x * y)[i]; reads move inward."""
+    for cursor in work.cursors(top_down=True):
+        term = cursor.term
+        if not isinstance(term, Binary | Unary) or not term.type.rank or not _has_places(term):
+            continue
+        is_read = cursor.path and isinstance(work.term(cursor.path[:-1]), Access)
+        if not is_read and work.attempt("gen_eta", cursor.path, reverse=True):
+            return True
+    return False
+
+
+def _has_places(term: Expr) -> bool:
+    """Return True for arithmetic on tensors, one of which is a sum of scattered elements."""
+    match term:
+        case Binary(_, left, right):
+            return _has_places(left) or _has_places(right)
+        case Unary(_, operand) | Reduce("sum", body=operand) | Guard(body=operand):
+            return _has_places(operand)
+        case Reshape(Place()):
+            return True
+        case _:
+            return False
 
 
 def _sums_out(work: Derivation) -> int:

@@ -1,0 +1,159 @@
+"""Compare assembled sparse results with scipy: `python -m bench.sparse.assembled`.
+
+Each call takes scipy matrices and returns one, with all checks. Both sides alternate, and CPU time is compared. A
+ratio is scipy's time over ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from math import exp, log
+from typing import Any, Final
+
+import numpy as np
+
+import atl
+from bench.measure import pinned
+from bench.sparse.comparison import TOLERANCE
+from bench.sparse.matrices import MATRICES, Matrix
+from lowering import ThreadClock, alternate, ratio, spread
+
+COUNTS: Final = (10**5, 10**6)
+MOST_PRODUCTS: Final = 2 * 10**8
+"""Products of matrices with more multiplications are left out."""
+
+n, m, k = atl.sizes("n m k")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A kernel, the arguments of a call for a matrix A and another one B, and the same by scipy."""
+
+    session: Callable[[], atl.Session]
+    arguments: Callable[[Matrix, Matrix], tuple[Matrix, ...]]
+    scipy: Callable[[Matrix, Matrix], Matrix]
+
+
+def _tensor(name: str, *extents: Any) -> atl.Tensor:
+    return atl.tensor(name, *extents, dtype="float64")
+
+
+def _product(form: atl.Format) -> atl.Session:
+    a, b = _tensor("A", n, k), _tensor("B", k, m)
+    body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: a[i, q] * b[q, j]))
+    s = atl.reschedule(atl.program("product", [a, b], body))
+    return s.sparsify("A", atl.CSR).sparsify("B", atl.CSR).assemble(form)
+
+
+def _of_two(body: Callable[[atl.Tensor, atl.Tensor], atl.Tensor]) -> atl.Session:
+    a, b = _tensor("A", n, m), _tensor("B", n, m)
+    s = atl.reschedule(atl.program("elementwise", [a, b], body(a, b)))
+    return s.sparsify("A", atl.CSR.sorted()).sparsify("B", atl.CSR.sorted()).assemble(atl.CSR.sorted())
+
+
+def _conversion(start: atl.Format, end: atl.Format) -> atl.Session:
+    a = _tensor("A", n, m)
+    s = atl.reschedule(atl.program("converted", [a], atl.gen(n, m, lambda i, j: a[i, j])))
+    return s.sparsify("A", start).assemble(end)
+
+
+CANDIDATES: Final = {
+    "A @ A": Candidate(lambda: _product(atl.CSR), lambda a, _: (a, a), lambda a, _: a @ a),
+    "A @ A sorted": Candidate(lambda: _product(atl.CSR.sorted()), lambda a, _: (a, a), lambda a, _: a @ a),
+    "A + B": Candidate(lambda: _of_two(lambda a, b: a + b), lambda a, b: (a, b), lambda a, b: a + b),
+    "A * B": Candidate(
+        lambda: _of_two(lambda a, b: a * b).mark("p", "merge").mark("p1", "merge"),
+        lambda a, b: (a, b),
+        lambda a, b: a.multiply(b),
+    ),
+    "CSR to CSC": Candidate(
+        lambda: _conversion(atl.CSR.sorted(), atl.CSC.sorted()), lambda a, _: (a,), lambda a, _: a.tocsc()
+    ),
+    "COO to CSR": Candidate(
+        lambda: _conversion(atl.COO, atl.CSR.sorted()),
+        lambda a, _: (_shuffled(a),),
+        lambda a, _: _shuffled(a).tocsr(),
+    ),
+}
+
+
+@cache
+def _kernel(name: str) -> Callable[..., Matrix]:
+    return CANDIDATES[name].session().compile()
+
+
+_SHUFFLED: dict[int, Matrix] = {}
+
+
+def _shuffled(matrix: Matrix) -> Matrix:
+    """Return the entries of a matrix in random order, the same object for the same matrix."""
+    import scipy.sparse as sp
+
+    if id(matrix) not in _SHUFFLED:
+        found = matrix.tocoo()
+        order = np.random.default_rng(5).permutation(found.nnz)
+        at = tuple(each[order].astype(np.int32) for each in found.coords)
+        _SHUFFLED.clear()
+        _SHUFFLED[id(matrix)] = sp.coo_array((found.data[order], at), shape=found.shape)
+    return _SHUFFLED[id(matrix)]
+
+
+def _pairs(counts: Sequence[int]) -> Iterator[tuple[str, int, Matrix, Matrix]]:
+    """Yield matrices, each with another one of the same shape: its rows in reverse order."""
+    for kind, make in MATRICES.items():
+        for count in counts:
+            matrix = make(count)
+            other = matrix[::-1].copy()
+            for each in (matrix, other):
+                each.sum_duplicates()
+            yield kind, count, matrix, other
+
+
+def ratios(names: Sequence[str], counts: Sequence[int], seconds: float) -> Iterator[tuple[str, str, int, float, float]]:
+    """Yield kernel, matrix, number of entries, our milliseconds, and scipy's time over ours, for each comparison.
+
+    Raises `AssertionError` if a result is wrong.
+    """
+    for kind, count, matrix, other in _pairs(counts):
+        for name in names:
+            if "@" in name and int(np.diff(matrix.indptr)[matrix.indices].sum()) > MOST_PRODUCTS:
+                continue
+            candidate, kernel = CANDIDATES[name], _kernel(name)
+            arguments = candidate.arguments(matrix, other)
+            made, wanted = kernel(*arguments), candidate.scipy(matrix, other)
+            difference = abs(made - wanted)
+            assert difference.nnz == 0 or difference.max() <= TOLERANCE * abs(wanted).max(), (name, kind)
+            runs = {"ours": partial(kernel, *arguments), "scipy": partial(candidate.scipy, matrix, other)}
+            samples = alternate(runs, rounds=101, seconds=seconds, clock=ThreadClock())
+            taken, over = spread(samples.clean("ours")), ratio(samples, "scipy", "ours")
+            if taken is not None and over is not None:
+                yield name, kind, count, taken.middle, over.middle
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m bench.sparse.assembled", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="KERNEL", help=f"some of {', '.join(CANDIDATES)} (default: all)")
+    parser.add_argument("--entries", type=lambda text: int(float(text)), action="append", help="non-zeros: 1e5, 1e6 …")
+    parser.add_argument("--seconds", type=float, default=1.0, help="measuring time of each comparison")
+    chosen = parser.parse_args(arguments)
+    if unknown := [name for name in chosen.names if name not in CANDIDATES]:
+        parser.error(f"unknown kernel {unknown[0]!r}; choose from {', '.join(CANDIDATES)}")
+    pinned()
+    found: dict[tuple[str, int], list[float]] = {}
+    for name, kind, count, taken, over in ratios(
+        chosen.names or [*CANDIDATES], chosen.entries or COUNTS, chosen.seconds
+    ):
+        found.setdefault((name, count), []).append(over)
+        print(f"{name:14} {kind:16} {count:.0e}  {taken:9.3f} ms  scipy/ours {over:.2f}", flush=True)
+    for (name, count), each in found.items():
+        print(f"{name:14} {count:.0e}  geometric mean of {len(each)}: {exp(sum(map(log, each)) / len(each)):.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,430 @@
+"""C of assembled outputs: entries are stored row by row, or counted first, in arrays that the caller allocates.
+
+The caller passes arrays for the bounds of the rows (`pos`, which starts with 0), the columns (`crd`) and the values of
+the entries, an empty workspace if one is needed, and `space`: the row to begin with, and the number of entries that
+the arrays can store. If the entries of a row may not fit, the function returns `OUT_OF_SPACE`, with that row and the
+number of entries needed to continue in `space`. It is then called again with larger arrays that begin with the same
+entries. Workspaces are empty between rows.
+
+- A sorted row is gathered in a dense workspace with one bit for each column, and one for each word of 64 bits. Going
+  through the bits gives the columns in order, and empties the workspace.
+- In an unsorted row, each column has the position of its entry, which is outdated if it is before the row's first one.
+- Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
+  Between the two, `space` requests arrays of exactly this size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from lowering.c.index import address_text, count_text, index_text
+from lowering.c.loops import loop_bounds
+from lowering.c.scalars import C_TYPES, applied, scalar_text
+from lowering.c.text import SUM, UNARY, Text, indented
+from lowering.nest import loopnest as ln
+from lowering.nest.assembly import column_pairs, number_of_rows, row_of
+from lowering.nest.text import AssembledText, TextScope
+
+Lines: TypeAlias = list[str]
+
+WORD: Final = "uint64_t"
+
+
+def parameter_types(nest: ln.LoopNest) -> list[tuple[str, str]]:
+    """Return the role and the C type of each array of an assembled output, except its values."""
+    return [
+        (role, f"{WORD if dtype == 'uint64' else C_TYPES[dtype]} *") for role, dtype in AssembledText.of(nest).arrays
+    ]
+
+
+def _name(scope: TextScope, role: str) -> str:
+    return scope.name(("assembly", role))
+
+
+def _assembled(scope: TextScope) -> AssembledText:
+    assert scope.assembled is not None
+    return scope.assembled
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+def print_function(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope], Lines]) -> Lines:
+    """Print the statements of a nest between the beginning and the end of a function that assembles its output."""
+    for role in ("end", "done", "stop", "first", "total"):
+        _, scope = scope.bind(("assembly", role), role)
+    if _assembled(scope).kind == "counted":
+        return _counted(scope, nest, printed)
+    pos, space = _name(scope, "pos"), _name(scope, "space")
+    end, done, stop = (_name(scope, role) for role in ("end", "done", "stop"))
+    rows = index_text(scope, number_of_rows(nest)).text
+    is_vector = len(_assembled(scope).assembly.order) == 1
+    first = [f"const int64_t {_name(scope, 'first')} = {end};"] if is_vector and _assembled(scope).has_places else []
+    return [
+        f"int64_t {done} = {space}[0], {end} = {pos}[{done}], {stop} = -1;",
+        *first,
+        *printed(scope),
+        f"if ({stop} >= 0) {{",
+        *indented([f"{space}[0] = {stop};", f"{space}[1] = {end} + {_columns(scope)};", "return OUT_OF_SPACE;"]),
+        "}",
+        *_rows_without_entries(scope, rows),
+    ]
+
+
+def _rows_without_entries(scope: TextScope, last: str) -> Lines:
+    done, end = _name(scope, "done"), _name(scope, "end")
+    return [f"for (; {done} < {last}; {done}++) {{", f"    {_bound(scope, f'{done} + 1', end)}", "}"]
+
+
+def _columns(scope: TextScope) -> str:
+    columns, extents = _assembled(scope).columns, _assembled(scope).column_extents
+    return count_text(scope, columns, extents).at(SUM + 1)
+
+
+def _bound(scope: TextScope, row: str, end: str) -> str:
+    kind = C_TYPES[_assembled(scope).assembly.index_dtype]
+    return f"{_name(scope, 'pos')}[{row}] = ({kind}){end};"
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lines, str, Callable[[TextScope], Lines]]:
+    """Return declarations before a loop over rows, its first iteration, and the lines that begin a row.
+
+    Rows that an earlier call has stored are skipped.
+    """
+    gather = loop.body[-1] if loop.body else None
+    if scope.assembled is None or not isinstance(gather, ln.Gather) or gather.row is None:
+        return [], first, lambda _: []
+    row, space = gather.row, _name(scope, "space")
+    begin, inside = scope.bind(loop.variable, f"{loop.variable.name}_begin")
+    skipped = f"{index_text(inside, row).text} < {space}[0]"
+
+    def begins(scope: TextScope) -> Lines:
+        stop, end = _name(scope, "stop"), _name(scope, "end")
+        at = index_text(scope, row).text
+        places = [f"const int64_t {_name(scope, 'first')} = {end};"] if _assembled(scope).has_places else []
+        return [
+            f"if ({stop} >= 0 || {space}[1] - {end} < {_columns(scope)}) {{",
+            *indented([f"{stop} = {stop} < 0 ? {at} : {stop};", "break;"]),
+            "}",
+            *_rows_without_entries(scope, at),
+            *places,
+        ]
+
+    return (
+        [
+            f"int64_t {begin} = {first};",
+            f"while ({begin} < {last} && {skipped}) {{",
+            f"    {begin}++;",
+            "}",
+        ],
+        begin,
+        begins,
+    )
+
+
+def gather(scope: TextScope, statement: ln.Gather) -> Lines:
+    """End a row: store its entries from the workspace, if there is one, and the bound of the row."""
+    if statement.row is None:
+        return []  # `_counted` ends all rows
+    row = index_text(scope, statement.row)
+    done, end = _name(scope, "done"), _name(scope, "end")
+    lines: Lines = []
+    if statement.kind == "gathered":
+        lines += _dropped(scope, end) if _assembled(scope).has_places else _from_bits(scope, end)
+    return [*lines, f"{done} = {Text(row.text, SUM).at(SUM)} + 1;", _bound(scope, done, end)]
+
+
+def _from_bits(scope: TextScope, end: str) -> Lines:
+    """Store the columns of the workspace and their values, in order, and empty it."""
+    crd, values, work = _name(scope, "crd"), _values(scope), _name(scope, "work")
+    bits, words = _name(scope, "bits"), _name(scope, "words")
+    (group, rest, word, held, column), inside = _local(scope, "group", "rest", "word", "held", "column")
+    stored = [f"{crd}[{end}] = {_as_column(inside, column)};", f"{values}[{end}++] = {work}[{column}];"]
+    if not _assembled(scope).assembly.zeros:
+        stored = [f"if ({work}[{column}] != 0) {{", *indented(stored), "}"]
+    stored += [f"{work}[{column}] = 0;"]
+    return [
+        f"for (int64_t {group} = 0; {group} < ({_columns(scope)} + 4095) / 4096; {group}++) {{",
+        f"    for ({WORD} {rest} = {words}[{group}]; {rest} != 0; {rest} &= {rest} - 1) {{",
+        f"        const int64_t {word} = 64 * {group} + __builtin_ctzll({rest});",
+        f"        for ({WORD} {held} = {bits}[{word}]; {held} != 0; {held} &= {held} - 1) {{",
+        f"            const int64_t {column} = 64 * {word} + __builtin_ctzll({held});",
+        *indented(indented(indented(stored))),
+        "        }",
+        f"        {bits}[{word}] = 0;",
+        "    }",
+        f"    {words}[{group}] = 0;",
+        "}",
+    ]
+
+
+def _dropped(scope: TextScope, end: str) -> Lines:
+    """Drop the entries of a row whose value is zero, if zeros are not stored."""
+    if _assembled(scope).assembly.zeros:
+        return []
+    crd, values, first = _name(scope, "crd"), _values(scope), _name(scope, "first")
+    (kept, at), _ = _local(scope, "kept", "at")
+    return [
+        f"int64_t {kept} = {first};",
+        f"for (int64_t {at} = {first}; {at} < {end}; {at}++) {{",
+        *indented(
+            [
+                f"if ({values}[{at}] != 0) {{",
+                f"    {crd}[{kept}] = {crd}[{at}];",
+                f"    {values}[{kept}++] = {values}[{at}];",
+                "}",
+            ]
+        ),
+        "}",
+        f"{end} = {kept};",
+    ]
+
+
+def _local(scope: TextScope, *hints: str) -> tuple[list[str], TextScope]:
+    names = []
+    for hint in hints:
+        name, scope = scope.bind(("assembly", "local", hint), hint)
+        names.append(name)
+    return names, scope
+
+
+def _values(scope: TextScope) -> str:
+    return scope.name(_assembled(scope).output)
+
+
+def _as_column(scope: TextScope, column: str) -> str:
+    return f"({C_TYPES[_assembled(scope).assembly.column_dtype]}){column}"
+
+
+# -- stores -----------------------------------------------------------------------------------------------------------
+
+
+def store(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Lines | None:
+    """Print a store to an assembled output; None for a store elsewhere."""
+    assembled, target = scope.assembled, statement.target
+    if assembled is None or not isinstance(target, ln.Cell) or ln.key(target.buffer) != assembled.output:
+        return None
+    (column,), inside = _local(scope, "column")
+    at, value = _column_text(scope, target), _signed(scope, statement)
+    match assembled.kind:
+        case "counted":
+            return _store_in_any_order(scope, target, at, value)
+        case "appended" | "union":
+            return _appended(scope, at, value.text)
+        case "gathered":
+            pass
+    declared = f"const int64_t {column} = {at};"
+    lines = _placed(inside, column, value) if assembled.has_places else _marked(inside, column, statement, value)
+    return ["{", *indented([declared, *lines]), "}"]
+
+
+def _column_text(scope: TextScope, cell: ln.Cell) -> str:
+    return address_text(scope, column_pairs(cell.pairs, _assembled(scope).assembly)).text
+
+
+def _signed(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Text:
+    """Return the value that a store adds or assigns."""
+    value = scalar_text(scope, statement.value)
+    subtracted = isinstance(statement, ln.Accumulate) and statement.op == "sub"
+    return applied("neg", [value], statement.value.dtype) if subtracted else value
+
+
+def _appended(scope: TextScope, column: str, value: str) -> Lines:
+    crd, values, end = _name(scope, "crd"), _values(scope), _name(scope, "end")
+    cast = _as_column(scope, Text(column, SUM).at(UNARY))
+    if _assembled(scope).assembly.zeros:
+        return [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {value};"]
+    (new,), _ = _local(scope, "value")
+    kind = C_TYPES[_assembled(scope).dtype]
+    stored = [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {new};"]
+    lines = [f"const {kind} {new} = {value};", f"if ({new} != 0) {{", *indented(stored), "}"]
+    return ["{", *indented(lines), "}"]
+
+
+def _marked(scope: TextScope, column: str, statement: ln.Assign | ln.Accumulate, value: Text) -> Lines:
+    """Store to the workspace of a sorted row, which is zero between rows, and set the bits of the column.
+
+    A test whether the bit is set already would be mispredicted often.
+    """
+    work, bits, words = (_name(scope, role) for role in ("work", "bits", "words"))
+    element = f"{work}[{column}]"
+    if isinstance(statement, ln.Accumulate) and statement.op not in ("add", "sub"):
+        return [f"{element} = {applied(statement.op, [Text(element), value], statement.value.dtype).text};"]
+    return [
+        f"{element} {'+=' if isinstance(statement, ln.Accumulate) else '='} {value.text};",
+        f"{bits}[{column} >> 6] |= UINT64_C(1) << ({column} & 63);",
+        f"{words}[{column} >> 12] |= UINT64_C(1) << ({column} >> 6 & 63);",
+    ]
+
+
+def _placed(scope: TextScope, column: str, value: Text) -> Lines:
+    """Store to the entry of a column in an unsorted row, which is new if its position is before the row."""
+    place, first, end = (_name(scope, role) for role in ("place", "first", "end"))
+    kind = C_TYPES[_assembled(scope).assembly.index_dtype]
+    return [
+        f"if ({place}[{column}] < {first}) {{",
+        f"    {place}[{column}] = ({kind}){end};",
+        *indented([f"{_name(scope, 'crd')}[{end}] = {_as_column(scope, column)};"]),
+        f"    {_values(scope)}[{end}++] = {value.text};",
+        "} else {",
+        f"    {_values(scope)}[{place}[{column}]] += {value.text};",
+        "}",
+    ]
+
+
+# -- unions -----------------------------------------------------------------------------------------------------------
+
+
+def merged_loops(scope: TextScope, block: ln.Block) -> tuple[ln.For, ln.For] | None:
+    """Return the first two loops of a block if they store the entries of a row that is their union."""
+    assembled = scope.assembled
+    if assembled is None or assembled.kind != "union" or len(block) < 2:
+        return None
+    one, other = block[:2]
+    if not isinstance(one, ln.For) or not isinstance(other, ln.For):
+        return None
+    stored = all(
+        len(loop.body) == 1
+        and isinstance(store := loop.body[0], ln.Assign | ln.Accumulate)
+        and isinstance(store.target, ln.Cell)
+        and ln.key(store.target.buffer) == assembled.output
+        for loop in (one, other)
+    )
+    return (one, other) if stored else None
+
+
+def union(scope: TextScope, one: ln.For, other: ln.For) -> Lines:
+    """Print two loops with increasing columns as a merge: an entry that both of them store is their sum."""
+    heads: Lines = []
+    positions: list[str] = []
+    lasts: list[str] = []
+    scopes: list[TextScope] = []
+    for loop in (one, other):
+        ends, first, last = loop_bounds(scope, loop)
+        name, inside = scope.bind(loop.variable, loop.variable.name)
+        while name in positions:
+            name, inside = inside.bind(loop.variable, f"{name}_")
+        heads += [*ends, f"int64_t {name} = {first};"]
+        positions.append(name)
+        lasts.append(last)
+        scopes.append(inside.under(loop.range))
+    stores = [loop.body[0] for loop in (one, other)]
+    columns, values = [], []
+    for inside, each in zip(scopes, stores, strict=True):
+        assert isinstance(each, ln.Assign | ln.Accumulate)
+        assert isinstance(each.target, ln.Cell)
+        columns.append(_column_text(inside, each.target))
+        values.append(_signed(inside, each).text)
+    (left, right), inner = _local(scope, f"{positions[0]}_column", f"{positions[1]}_column")
+    (p, q), (p_end, q_end) = positions, lasts
+    zero = "0.0" if _assembled(scope).dtype.startswith("float") else "0"
+    column = f"({left} < {right} ? {left} : {right})"
+    value = f"({left} <= {right} ? {values[0]} : {zero}) + ({right} <= {left} ? {values[1]} : {zero})"
+    both = [
+        f"const int64_t {left} = {columns[0]}, {right} = {columns[1]};",
+        *_appended(inner, column, value),
+        f"{p} += {left} <= {right};",
+        f"{q} += {right} <= {left};",
+    ]
+    lines = [*heads, f"while ({p} < {p_end} && {q} < {q_end}) {{", *indented(both), "}"]
+    for name, last, at, new in zip(positions, lasts, columns, values, strict=True):
+        lines += [f"for (; {name} < {last}; {name}++) {{", *indented(_appended(inner, at, new)), "}"]
+    return ["{", *indented(lines), "}"]
+
+
+# -- counted rows -----------------------------------------------------------------------------------------------------
+
+
+def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope], Lines]) -> Lines:
+    """Print the loops twice: to count the stores to each row, and to store the entries."""
+    assembled = _assembled(scope)
+    pos, space, total = _name(scope, "pos"), _name(scope, "space"), _name(scope, "total")
+    rows = index_text(scope, number_of_rows(nest)).at(SUM)
+    (row, ends), inside = _local(scope, "row", "row_ends")
+    kind = C_TYPES[assembled.assembly.index_dtype]
+    count = [
+        f"int64_t {total} = 0;",
+        f"memset({pos}, 0, ({rows} + 2) * sizeof *{pos});",
+        *printed(scope.counting()),
+        f"if ({total} > {space}[1]) {{",
+        *indented([f"{space}[0] = 1;", f"{space}[1] = {total};", "return OUT_OF_SPACE;"]),
+        "}",
+    ]
+    sums = [
+        f"for (int64_t {row} = 0; {row} < {rows}; {row}++) {{",
+        f"    {ends}[{row} + 1] += {ends}[{row}];",
+        "}",
+    ]
+    return [
+        f"{kind} *const {ends} = {pos} + 1;",
+        f"if ({space}[0] == 0) {{",
+        *indented(count),
+        "}",
+        *sums,
+        *printed(inside),
+        *_combined(inside, rows),
+    ]
+
+
+def _store_in_any_order(scope: TextScope, cell: ln.Cell, column: str, value: Text) -> Lines:
+    assembled = _assembled(scope)
+    row = index_text(scope, row_of(cell.pairs, assembled.assembly))
+    if assembled.counts:
+        return [f"{_name(scope, 'pos')}[{Text(row.text, SUM).at(SUM)} + 2]++;", f"{_name(scope, 'total')}++;"]
+    (at,), inside = _local(scope, "at")
+    kind = C_TYPES[assembled.assembly.index_dtype]
+    ends = _name(scope, "pos")
+    lines = [
+        f"const {kind} {at} = {ends}[{Text(row.text, SUM).at(SUM)} + 1]++;",
+        f"{_name(scope, 'crd')}[{at}] = {_as_column(inside, Text(column, SUM).at(UNARY))};",
+        f"{_values(scope)}[{at}] = {value.text};",
+    ]
+    return ["{", *indented(lines), "}"]
+
+
+def _combined(scope: TextScope, rows: str) -> Lines:
+    """Sum the stores to each element of counted rows, sort them if necessary, and drop zeros if required."""
+    assembled = _assembled(scope)
+    if assembled.repeats == "none" and assembled.assembly.zeros:
+        return []
+    pos, crd, values = _name(scope, "pos"), _name(scope, "crd"), _values(scope)
+    end, first = _name(scope, "end"), _name(scope, "first")
+    (row, begin, last, at), inside = _local(scope, "row", "begin", "last", "at")
+    if assembled.repeats == "any":
+        (column,), local = _local(inside, "column")
+        add = ln.Accumulate(ln.Scalar(-1, "", assembled.dtype), "add", ln.Number(0, assembled.dtype))
+        stored = [
+            f"const int64_t {column} = {crd}[{at}];",
+            *_marked(local, column, add, Text(f"{values}[{at}]")),
+        ]
+        after = _from_bits(inside, end)
+    else:
+        stored = [
+            f"if ({end} > {first} && {crd}[{end} - 1] == {crd}[{at}]) {{",
+            f"    {values}[{end} - 1] += {values}[{at}];",
+            "} else {",
+            f"    {crd}[{end}] = {crd}[{at}];",
+            f"    {values}[{end}++] = {values}[{at}];",
+            "}",
+        ]
+        after = _dropped(inside, end)
+    body = [
+        f"const int64_t {first} = {end}, {last} = {pos}[{row} + 1];",
+        *([f"(void){first};"] if assembled.repeats == "any" else []),
+        f"for (int64_t {at} = {begin}; {at} < {last}; {at}++) {{",
+        *indented(stored),
+        "}",
+        *after,
+        _bound(scope, f"{row} + 1", end),
+        f"{begin} = {last};",
+    ]
+    return [
+        f"int64_t {end} = 0, {begin} = 0;",
+        f"for (int64_t {row} = 0; {row} < {rows}; {row}++) {{",
+        *indented(body),
+        "}",
+    ]

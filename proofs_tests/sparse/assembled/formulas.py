@@ -1,0 +1,188 @@
+"""The formulas of `atl fuzz sparse --assembled`, and their kernels for formats of the operands and of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+import atl
+from lowering import Kernel
+from lowering import compile as compiled
+from rewrites import Session, reschedule
+from sparse import BCSR, COO, CSC, CSF, CSR, DCSC, DCSR, DIA, VECTOR, Format
+
+n, m, k = atl.sizes("n m k")
+
+OPERANDS: Final = (CSR, CSR.sorted(), CSC, COO, DCSR.sorted(), CSR.with_index_dtype("int64"))
+RESULTS: Final = (
+    CSR, CSR.sorted(), CSC, CSC.sorted(), COO, DCSR, DCSC, CSF, BCSR, DIA, CSR.sorted().with_index_dtype("int64"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula over sparse operands with these extents, and other inputs; `meant` is its meaning in NumPy.
+
+    `pattern` returns positive numbers exactly at the entries of the result, for operands that are 1 at their entries
+    and other inputs that are 1 everywhere; by default, it is `meant`.
+    `finish` completes the schedule.
+    """
+
+    name: str
+    operands: Mapping[str, tuple[Any, ...]]
+    body: Callable[..., atl.Tensor]
+    meant: Callable[..., Any] = field(compare=False)
+    others: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    formats: tuple[Format, ...] = OPERANDS
+    results: tuple[Format, ...] = RESULTS
+    finish: Callable[[Session], Session] = field(default=lambda s: s, compare=False)
+    pattern: Callable[..., Any] | None = field(default=None, compare=False)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def _product(a: atl.Tensor, b: atl.Tensor) -> atl.Tensor:
+    return atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: a[i, q] * b[q, j]))
+
+
+def _merged(s: Session) -> Session:
+    return s.mark("p", "merge").mark("p1", "merge")
+
+
+NM, MM, NN = (n, m), (m, m), (n, n)
+SORTED: Final = (CSR.sorted(),)
+ROWS: Final = (CSR, CSR.sorted(), CSR.with_index_dtype("int64"))
+FORMULAS: Final = (
+    Formula("A B", {"A": (n, k), "B": (k, m)}, _product, lambda a, b: a @ b),
+    Formula("A", {"A": NM}, lambda a: atl.gen(n, m, lambda i, j: a[i, j]), lambda a: a),
+    Formula("A + B", {"A": NM, "B": NM}, lambda a, b: a + b, lambda a, b: a + b),
+    Formula(
+        "2 A - 3 B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: 2.0 * a[i, j] - 3.0 * b[i, j]),
+        lambda a, b: 2 * a - 3 * b,
+        pattern=lambda a, b: a + b,
+    ),
+    Formula(
+        "A - A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: a[i, j] - a[i, j]),
+        lambda a: a - a,
+        pattern=lambda a: a,
+    ),
+    Formula(
+        "A * B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: a[i, j] * b[i, j]),
+        lambda a, b: a * b,
+        formats=ROWS,
+    ),
+    Formula("A * B as tensors", {"A": NM, "B": NM}, lambda a, b: a * b, lambda a, b: a * b, formats=ROWS),
+    Formula(
+        "A * B merged",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: a[i, j] * b[i, j]),
+        lambda a, b: a * b,
+        formats=SORTED,
+        finish=_merged,
+    ),
+    Formula("A transposed", {"A": NM}, lambda a: atl.gen(m, n, lambda j, i: a[i, j]), lambda a: a.T),
+    Formula(
+        "A + A transposed",
+        {"A": NN},
+        lambda a: atl.gen(n, n, lambda i, j: a[i, j] + a[j, i]),
+        lambda a: a + a.T,
+        formats=ROWS,
+    ),
+    Formula(
+        "lower triangle of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.guard(j <= i, a[i, j])),
+        np.tril,
+    ),
+    Formula(
+        "A stacked on B",
+        {"A": (n, m), "B": (k, m)},
+        lambda a, b: atl.concat(atl.gen(n, m, lambda i, j: a[i, j]), atl.gen(k, m, lambda i, j: b[i, j])),
+        lambda a, b: np.vstack([a, b]),
+        formats=ROWS,
+    ),
+    Formula(
+        "A beside B",
+        {"A": (n, m), "B": (n, k)},
+        lambda a, b: atl.gen(n, lambda i: atl.concat(atl.gen(m, lambda j: a[i, j]), atl.gen(k, lambda j: b[i, j]))),
+        lambda a, b: np.hstack([a, b]),
+        formats=ROWS,
+    ),
+    Formula(
+        "rows of A scaled",
+        {"A": NM},
+        lambda a, d: atl.gen(n, m, lambda i, j: d[i] * a[i, j]),
+        lambda a, d: d[:, None] * a,
+        others={"d": (n,)},
+    ),
+    Formula(
+        "A with a diagonal",
+        {"A": NN},
+        lambda a, d: atl.gen(n, n, lambda i, j: a[i, j] + atl.guard(i == j, d[i])),
+        lambda a, d: a + np.diag(d),
+        others={"d": (n,)},
+        formats=ROWS,
+    ),
+    Formula(
+        "Laplacian of A",
+        {"A": NN},
+        lambda a: atl.gen(n, n, lambda i, j: atl.guard(i == j, atl.sum(n, lambda q: a[i, q])) - a[i, j]),
+        lambda a: np.diag(a.sum(axis=1)) - a,
+        pattern=lambda a: np.diag(a.sum(axis=1)) + a,
+        formats=ROWS,
+    ),
+    Formula(
+        "A B + C",
+        {"A": (n, k), "B": (k, m), "C": NM},
+        lambda a, b, c: atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: a[i, q] * b[q, j]) + c[i, j]),
+        lambda a, b, c: a @ b + c,
+        formats=ROWS,
+    ),
+    Formula(
+        "A sampled at U W",
+        {"A": NM},
+        lambda a, u, w: atl.gen(n, m, lambda i, j: a[i, j] * atl.sum(2, lambda r: u[i, r] * w[j, r])),
+        lambda a, u, w: a * (u @ w.T),
+        others={"u": (n, 2), "w": (m, 2)},
+    ),
+    Formula(
+        "x + y",
+        {"x": (n,), "y": (n,)},
+        lambda x, y: x + y,
+        lambda x, y: x + y,
+        formats=(CSR,),
+        results=(VECTOR, VECTOR.sorted(), COO),
+    ),
+    Formula(
+        "A x",
+        {"A": NM, "x": (m,)},
+        lambda a, x: atl.gen(n, lambda i: atl.sum(m, lambda j: a[i, j] * x[j])),
+        lambda a, x: a @ x,
+        formats=(CSC, COO),
+        results=(VECTOR, VECTOR.sorted()),
+    ),
+)
+
+
+@cache
+def kernel_for(formula: Formula, form: Format, result: Format, zeros: bool) -> Kernel:
+    """Return the kernel of a formula for these formats of its operands and of its result."""
+    tensors = {
+        name: atl.tensor(name, *extents, dtype="float64")
+        for name, extents in {**formula.operands, **formula.others}.items()
+    }
+    s = reschedule(atl.program("formula", list(tensors.values()), formula.body(*tensors.values())))
+    for name, extents in formula.operands.items():
+        s = s.sparsify(name, VECTOR if len(extents) == 1 else form)
+    return compiled(formula.finish(s).assemble(result, zeros=zeros).done().rhs)

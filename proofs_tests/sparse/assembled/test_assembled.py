@@ -1,0 +1,216 @@
+"""Assembled sparse results: formats, arguments, certificates and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import atl
+from atl.errors import IndexOverflow, InvalidArgument, NotAssembled, UnsupportedMark
+from lowering.calls.assembling import Assembler
+from lowering.nest.assembly import gathers
+from lowering.nest.execution import Trap
+from lowering.nest.interpreter import execute
+from proofs_tests.sparse.assembled import fuzz
+from rewrites import Session, reschedule
+from sparse import COO, CSC, CSF, CSR, MODE_GENERIC, VECTOR, SparseTensor, decompress
+
+n, m, k = atl.sizes("n m k")
+A = atl.tensor("A", n, m, dtype="float64")
+LEFT = sp.csr_array(np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0], [0.0, 0.0, 0.0]]))
+RIGHT = sp.csr_array(np.array([[0.0, 1.0, 5.0, 0.0], [4.0, -4.0, 0.0, 0.0], [0.0, 0.0, 7.0, 0.0]]))
+
+
+def product() -> Session:
+    left, right = atl.tensor("A", n, k, dtype="float64"), atl.tensor("B", k, m, dtype="float64")
+    body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: left[i, q] * right[q, j]))
+    return reschedule(atl.program("product", [left, right], body)).sparsify("A", CSR).sparsify("B", CSR)
+
+
+def identity(form: Any = CSR) -> Session:
+    return reschedule(atl.program("same", [A], atl.gen(n, m, lambda i, j: A[i, j]))).sparsify("A", form)
+
+
+def kind_of(s: Session) -> str:
+    return str(gathers(s.compile().nest)[0].kind)
+
+
+def test_a_product_of_scipy_matrices_is_a_scipy_matrix() -> None:
+    made = product().assemble(CSR.sorted()).compile()(LEFT, RIGHT)
+    assert isinstance(made, sp.csr_array)
+    assert made.has_sorted_indices
+    assert made.indptr.dtype == made.indices.dtype == np.int32
+    assert made.toarray().tolist() == (LEFT @ RIGHT).toarray().tolist()
+
+
+def test_a_product_of_arrays_is_a_sparse_tensor() -> None:
+    made = product().assemble(CSR).compile()(LEFT.toarray(), RIGHT.toarray())
+    assert isinstance(made, SparseTensor)
+    assert made.format == CSR
+    assert decompress(made).tolist() == (LEFT @ RIGHT).toarray().tolist()
+
+
+def test_computed_zeros_are_entries_unless_they_are_dropped() -> None:
+    left, right = sp.csr_array(np.array([[1.0, 1.0]])), sp.csr_array(np.array([[2.0, 3.0], [-2.0, 1.0]]))
+    assert product().assemble(CSR.sorted()).compile()(left, right).data.tolist() == [0.0, 4.0]
+    assert product().assemble(CSR.sorted(), zeros=False).compile()(left, right).data.tolist() == [4.0]
+
+
+@pytest.mark.parametrize(
+    ("s", "kind"),
+    [
+        (identity(CSR.sorted()).assemble(CSR.sorted()), "appended"),
+        (identity(CSR).assemble(CSR.sorted()), "gathered"),
+        (identity(CSR.sorted()).assemble(CSC.sorted()), "counted"),
+        (identity(COO).assemble(CSR), "counted"),
+    ],
+)
+def test_the_proofs_choose_how_rows_are_stored(s: Session, kind: str) -> None:
+    assert kind_of(s) == kind
+    assert s.compile()(LEFT).toarray().tolist() == LEFT.toarray().tolist()
+
+
+def test_sums_of_sorted_matrices_are_unions() -> None:
+    other = atl.tensor("B", n, m, dtype="float64")
+    body = atl.gen(n, m, lambda i, j: A[i, j] - other[i, j])
+    s = reschedule(atl.program("difference", [A, other], body))
+    s = s.sparsify("A", CSR.sorted()).sparsify("B", CSR.sorted()).assemble(CSR.sorted())
+    assert kind_of(s) == "union"
+    assert s.compile()(LEFT, LEFT.T.tocsr()).toarray().tolist() == (LEFT - LEFT.T).toarray().tolist()
+
+
+def test_arithmetic_on_whole_operands_is_sparsified_like_its_elements() -> None:
+    other = atl.tensor("B", n, m, dtype="float64")
+
+    def goal(body: atl.Tensor) -> Any:
+        s = reschedule(atl.program("f", [A, other], body)).sparsify("A", CSR).sparsify("B", CSR)
+        return s.goal.body
+
+    assert goal(A * other) == goal(atl.gen(n, m, lambda i, j: A[i, j] * other[i, j]))
+    assert goal(2.0 * A - other) == goal(atl.gen(n, m, lambda i, j: 2.0 * A[i, j] - other[i, j]))
+
+
+def test_later_calls_keep_the_storage_of_the_result() -> None:
+    left, right = atl.tensor("A", n, k, dtype="float64"), atl.tensor("B", k, m, dtype="float64")
+    body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: left[i, q] * right[q, j]))
+    s = reschedule(atl.program("product", [left, right], body)).sparsify("A", CSR).assemble(CSR.sorted())
+    s = s.sparsify("B", CSR).rename("i", "row")
+    assert s.goal.assembly is not None
+    assert s.goal.assembly.format == "CSR.sorted()"
+    assert s.undo(3).goal.assembly is None
+
+
+def test_certificates_and_scripts_keep_the_storage_of_the_result(tmp_path: Path) -> None:
+    s = product().assemble(CSR.sorted(), zeros=False)
+    path = tmp_path / "product.atl.json"
+    s.done().save(path)
+    loaded = atl.load(path)
+    assert loaded.rhs.assembly == s.goal.assembly
+    assert atl.compile(loaded.rhs)(LEFT, RIGHT).toarray().tolist() == (LEFT @ RIGHT).toarray().tolist()
+    assert "s.assemble(atl.CSR.sorted(), zeros=False)" in s.done().as_python()
+
+
+def test_a_result_without_padding_is_refused() -> None:
+    s = reschedule(atl.program("shifted", [A], atl.gen(n, m, lambda i, j: A[i, j] + 1))).assemble(CSR)
+    with pytest.raises(NotAssembled, match="every element of the result of shifted is stored by the dense loop j"):
+        s.compile()
+
+
+def test_marks_that_run_stores_concurrently_are_refused() -> None:
+    with pytest.raises(UnsupportedMark, match="the loop i is marked parallel and stores entries of CSR"):
+        product().assemble(CSR).mark("i", "parallel").compile()
+
+
+def test_other_targets_and_uses_are_refused_by_name() -> None:
+    s = product().assemble(CSR)
+    with pytest.raises(NotAssembled, match="target cuda does not support"):
+        s.compile(target="cuda")
+    kernel = s.compile()
+    out = np.zeros((3, 4))
+    for use in (lambda: kernel(LEFT, RIGHT, out=out), lambda: kernel.prepared(LEFT, RIGHT, out=out)):
+        with pytest.raises(InvalidArgument, match="whose result is assembled as CSR"):
+            use()
+
+
+def test_scalars_and_other_objects_are_refused() -> None:
+    x = atl.tensor("x", n)
+    with pytest.raises(InvalidArgument, match="total has a scalar result"):
+        reschedule(atl.program("total", [x], atl.sum(n, lambda i: x[i]))).assemble(VECTOR)
+    with pytest.raises(InvalidArgument, match="'CSR' is not a sparse format"):
+        product().assemble("CSR")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", [CSR, CSR.sorted(), CSC])
+def test_too_many_entries_for_the_index_dtype_are_refused(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = product().assemble(form).compile()
+    monkeypatch.setattr(kernel._assembler, "_most", 4)
+    many = sp.csr_array(np.ones((3, 3)))
+    with fuzz.small_arrays(), pytest.raises(IndexOverflow, match=r"entries.*[\s\S]*with_index_dtype\(\"int64\"\)"):
+        kernel(many, many)
+
+
+def test_a_kernel_continues_where_space_ended() -> None:
+    kernel = product().assemble(CSR.sorted()).compile()
+    rng = np.random.default_rng(1)
+    left, right = (sp.random_array((20, 20), density=0.2, rng=rng, format="csr") for _ in range(2))
+    with fuzz.small_arrays():
+        made = kernel(left, right)
+    assert np.allclose(made.toarray(), (left @ right).toarray())
+
+
+def test_calls_in_threads_do_not_share_workspaces() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    kernel = product().assemble(CSR.sorted()).compile()
+    rng = np.random.default_rng(2)
+    pairs = [[sp.random_array((30, 30), density=0.2, rng=rng, format="csr") for _ in range(2)] for _ in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda pair: kernel(*pair), pairs))
+    assert all(np.allclose(one.toarray(), (a @ b).toarray()) for one, (a, b) in zip(made, pairs, strict=True))
+    assert isinstance(kernel._assembler, Assembler)
+
+
+def test_the_interpreter_traps_rows_in_the_wrong_order() -> None:
+    from dataclasses import replace
+
+    from lowering.nest import loopnest as ln
+
+    nest = identity(CSR.sorted()).assemble(CSR.sorted()).compile().nest
+    (loop,) = nest.body
+    assert isinstance(loop, ln.For)
+    sizes = {"n": 2, "m": 2, "A_nnz": 2}
+    arrays = {
+        "A_pos": np.array([0, 1, 2], np.int32),
+        "A_crd": np.array([1, 0], np.int32),
+        "A_val": np.array([1.0, 2.0]),
+    }
+    assert len(execute(nest, sizes, arrays).cells) == 2
+    ends = loop.body[-1]
+    for body in (loop.body[:-1], (*loop.body, ends), (ends, *loop.body[:-1])):
+        with pytest.raises(Trap, match="row"):
+            execute(replace(nest, body=(replace(loop, body=body),)), sizes, arrays)
+
+
+@pytest.mark.parametrize("form", [CSF, COO, MODE_GENERIC], ids=repr)
+def test_results_of_rank_3_have_the_entries_of_the_operand(form: Any) -> None:
+    t = atl.tensor("T", n, m, k, dtype="float64")
+    body = atl.gen(n, m, k, lambda i, j, q: 2.0 * t[i, j, q])
+    kernel = reschedule(atl.program("twice", [t], body)).sparsify("T", CSF).assemble(form).compile()
+    value = np.zeros((3, 4, 5))
+    value[[0, 2, 2], [1, 0, 3], [4, 2, 2]] = [1.0, 2.0, 3.0]
+    assert decompress(kernel(value)).tolist() == (2 * value).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+def test_results_of_other_element_types_are_assembled(dtype: str) -> None:
+    left, right = atl.tensor("A", n, k, dtype=dtype), atl.tensor("B", k, m, dtype=dtype)
+    body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: left[i, q] * right[q, j]))
+    s = reschedule(atl.program("product", [left, right], body)).sparsify("A", CSR).sparsify("B", CSR)
+    one, other = LEFT.astype(dtype), RIGHT.astype(dtype)
+    made = s.assemble(CSR.sorted()).compile()(one, other)
+    assert made.dtype == dtype
+    assert made.toarray().tolist() == (one @ other).toarray().tolist()
