@@ -120,7 +120,7 @@ from atl.surface.values import Condition, IndexExpr, Tensor
 
 if _typing.TYPE_CHECKING:
     from atl.kernels import compile, kernel
-    from gradients import Gradient, gradient, tangent
+    from gradients import Differentiable, Gradient, differentiable, gradient, tangent
     from layouts import (
         Layout,
         LinearLayout,
@@ -201,7 +201,7 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
     name: package
     for package, names in {
         "atl.kernels": "compile kernel",
-        "gradients": "Gradient gradient tangent",
+        "gradients": "Differentiable Gradient differentiable gradient tangent",
         "layouts": """
             Layout LinearLayout Swizzle antidiagonal backwards blocked column_major compact_antidiagonal
             make_layout morton padded row_major skewed swizzled
@@ -228,22 +228,23 @@ __version__ = "0.1.0"
 __all__ = [
     "BCSR", "BITMASK", "COO", "CSB", "CSC", "CSF", "CSR", "DCSC", "DCSR", "DIA", "HASH", "MODE_GENERIC", "RECIPES",
     "VECTOR", "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CompilerFailed", "CompilerMissing",
-    "Condition", "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "DoesNotApply", "DtypeError",
-    "EscapedIndex", "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel", "GpuMissing",
-    "Gradient", "GridTooLarge", "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "InvalidArgument",
-    "InvalidName", "Kernel", "KernelCrashed", "Layout", "LibraryMissing", "LinearLayout", "Machine", "NoMatch",
-    "NoSuchAttribute", "NotAssembled", "NotExact", "OutOfMemory", "ParseError", "Program", "ProofTrace", "RaggedShape",
-    "RankError", "Recipe", "RefusedMark", "Results", "Rule", "Session", "ShapeError", "Size", "SparseTensor", "Swizzle",
-    "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned", "Undetermined", "UnknownMark", "UnsafeAccess",
-    "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs", "antidiagonal", "argmax", "argmin", "associative",
-    "associative_scan", "autotune", "backwards", "blocked", "cast", "ceil", "ceildiv", "check_safe", "clip", "coiter",
-    "column_major", "compact_antidiagonal", "compile", "compress", "concat", "constant", "cos", "decompress", "einsum",
-    "erf", "evaluate", "evaluate_fast", "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient",
-    "guard", "imax", "imin", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine",
-    "make_layout", "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow",
-    "print_c", "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule",
-    "results", "round", "row_major", "rules", "scan", "scatter", "select", "shear", "sign", "sin", "sizes", "skewed",
-    "split", "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl",
+    "Condition", "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "Differentiable", "DoesNotApply",
+    "DtypeError", "EscapedIndex", "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel",
+    "GpuMissing", "Gradient", "GridTooLarge", "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow",
+    "InvalidArgument", "InvalidName", "Kernel", "KernelCrashed", "Layout", "LibraryMissing", "LinearLayout",
+    "Machine", "NoMatch", "NoSuchAttribute", "NotAssembled", "NotExact", "OutOfMemory", "ParseError", "Program",
+    "ProofTrace", "RaggedShape", "RankError", "Recipe", "RefusedMark", "Results", "Rule", "Session", "ShapeError",
+    "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned", "Undetermined",
+    "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs", "antidiagonal",
+    "argmax", "argmin", "associative", "associative_scan", "autotune", "backwards", "blocked", "cast", "ceil",
+    "ceildiv", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal", "compile", "compress",
+    "concat", "constant", "cos", "decompress", "differentiable", "einsum", "erf", "evaluate", "evaluate_fast",
+    "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient", "guard", "imax", "imin",
+    "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout", "maximum",
+    "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c",
+    "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule", "results",
+    "round", "row_major", "rules", "scan", "scatter", "select", "shear", "sign", "sin", "sizes", "skewed", "split",
+    "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl",
     "truncr", "unshear", "value", "where",
 ]  # fmt: skip
 _check_calls(globals())

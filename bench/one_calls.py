@@ -18,8 +18,8 @@ class Mean:
 
     call: str
     of: int
-    rival_ratio: float | None
-    rival_cases: int
+    baseline_ratio: float | None
+    baseline_cases: int
     hand_ratio: float | None
     hand_cases: int
 
@@ -29,12 +29,12 @@ def means(rows: Sequence[OneCallRow]) -> list[Mean]:
     found = []
     for call in dict.fromkeys(row.call for row in rows):
         dense = [row for row in rows if row.call == call and row.dense]
-        rival = [row.rival_ratio for row in dense if row.rival_ratio]
+        baseline = [row.baseline_ratio for row in dense if row.baseline_ratio]
         hand = [row.hand_ratio for row in dense if row.hand_ratio]
         found.append(
             Mean(
                 call, len(dense),
-                geometric_mean(rival) if rival else None, len(rival),
+                geometric_mean(baseline) if baseline else None, len(baseline),
                 geometric_mean(hand) if hand else None, len(hand),
             )
         )  # fmt: skip
@@ -47,16 +47,16 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def _lines(rows: Sequence[OneCallRow]) -> Iterator[str]:
-    yield "one call of s.optimize(), against the best baseline (rival) and the best hand schedule; above 1 it is faster"
-    yield f"  {'':{NAME}}{'ms':>10}{'call, s':>9}{'rival ÷':>9}{'hand ÷':>9}  rival; hand schedule"
+    yield "one call of s.optimize(), against the best baseline and the best hand schedule; above 1 it is faster"
+    yield f"  {'':{NAME}}{'ms':>10}{'call, s':>9}{'baseline ÷':>12}{'hand ÷':>9}  baseline; hand schedule"
     for row in rows:
-        others = "; ".join(name or "none" for name in (row.rival, row.hand))
+        others = "; ".join(name or "none" for name in (row.baseline, row.hand))
         numbers = f"{_number(row.ms, 3, 10)}{_number(row.deriving_s, 1)}"
-        ratios = f"{_number(row.rival_ratio, 2)}{_number(row.hand_ratio, 2)}"
+        ratios = f"{_number(row.baseline_ratio, 2, 12)}{_number(row.hand_ratio, 2)}"
         yield f"  {f'{row.workload}@{row.size} {row.call}':{NAME}}{numbers}{ratios}  {others}"
     for mean in means(rows):
-        ratios = f"{_number(mean.rival_ratio, 2)}{_number(mean.hand_ratio, 2)}"
-        of = f"{mean.rival_cases} and {mean.hand_cases} of {mean.of} dense cases"
+        ratios = f"{_number(mean.baseline_ratio, 2, 12)}{_number(mean.hand_ratio, 2)}"
+        of = f"{mean.baseline_cases} and {mean.hand_cases} of {mean.of} dense cases"
         yield f"  {f'geometric mean, {mean.call}':{NAME}}{'':19}{ratios}  {of}"
 
 

@@ -74,7 +74,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class OneCallRow:
-    """One call of `s.optimize()` compared with the fastest baseline (the rival) and with our fastest hand schedule.
+    """One call of `s.optimize()` compared with the fastest baseline and with our fastest hand schedule.
 
     The ratios are the other's time over that of the one call, the median over the rounds. Above 1 the one call is
     faster. `deriving_s` is the time of the call in seconds. None is for what was not measured.
@@ -87,8 +87,8 @@ class OneCallRow:
     call: str
     deriving_s: float | None
     ms: float | None
-    rival: str | None
-    rival_ratio: float | None
+    baseline: str | None
+    baseline_ratio: float | None
     hand: str | None
     hand_ratio: float | None
 
@@ -241,8 +241,8 @@ def concluded(
             call=call,
             deriving_s=entry.deriving_s if entry else None,
             ms=entry.ms if entry else None,
-            rival=best.name if best else None,
-            rival_ratio=compared_to(call, best),
+            baseline=best.name if best else None,
+            baseline_ratio=compared_to(call, best),
             hand=by_hand.name if by_hand else None,
             hand_ratio=compared_to(call, by_hand),
         )

@@ -81,6 +81,7 @@ class Worker:
                 case "progress":
                     watch(value)
                 case "failed":
+                    self._busy = False  # it ends by itself
                     raise Gone("failed", value)
                 case "interrupted":
                     raise KeyboardInterrupt

@@ -12,7 +12,8 @@ energy_gradient (x : float32[n], dout : float32) : float32[n] :=
 from atl.parameters import check_calls as _check_calls
 from gradients.reverse_mode import Gradient, gradient
 from gradients.tangents import tangent
+from gradients.training import Differentiable, differentiable
 
-__all__ = ["Gradient", "gradient", "tangent"]
+__all__ = ["Differentiable", "Gradient", "differentiable", "gradient", "tangent"]
 
 _check_calls(globals())

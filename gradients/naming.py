@@ -14,8 +14,9 @@ from atl.core.operations import OPERATIONS
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterms
-from gradients.transposition import Known, is_read, reads
+from gradients.pairings import Known, is_read, reads
 from rewrites.derivation import Derivation
+from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
 OPERAND: Final = "u"
@@ -39,12 +40,11 @@ class Naming:
         match e:
             case terms.Let():
                 self.visit((*path, 0), known)
-                while self._move_out_of_value(path):
-                    path, known = self._inside(path, known)
-                path, known = self._inside(path, known)
+                path, known = self._out_of_value(path, known)
                 self.visit(path, known)
             case terms.Rec():
-                return
+                self.visit((*path, 0), known)
+                self.visit((*path, 1), (*known, True))
             case _:
                 for position in range(len(children(e))):
                     self.visit((*path, position), known)
@@ -68,7 +68,7 @@ class Naming:
                 path, known = self._inside(path, known)
             if not is_read(work.term((*path, position))):
                 bind(work, path, (position,), self.name)
-                path, known = self._inside(path, known)
+                path, known = self._out_of_value(path, known)
 
     def _read_again(self, e: Expr, known: Known) -> tuple[int, ...]:
         """Return the operands whose values the tangent of a term reads."""
@@ -84,18 +84,26 @@ class Naming:
             case _:
                 return ()
 
+    def _out_of_value(self, path: Path, known: Known) -> tuple[Path, Known]:
+        """Move lets out of the value of the let at a path. Return the place of the body of this let."""
+        while self._move_out_of_value(path):
+            path, known = self._inside(path, known)
+        return self._inside(path, known)
+
     def _move_out_of_value(self, path: Path) -> bool:
         """Move a let out of the value of the let at a path. Return whether there is one."""
         work = self._work
-        loops = (*path, 0)
-        while isinstance(work.term(loops), terms.Gen):
-            loops = (*loops, 0)
-        if not isinstance(work.term(loops), terms.Let) or (len(loops) > len(path) + 1 and not self._is_costly(loops)):
+        inner = (*path, 0)
+        rules: list[str] = []
+        while (rule := _rule_of_let(work.term(inner))) is not None:
+            inner = (*inner, 0)
+            rules.append(rule)
+        if not isinstance(work.term(inner), terms.Let) or ("ll_gen" in rules and not self._is_costly(inner)):
             return False
         before = work.checkpoint
-        while len(loops) > len(path) + 1:
-            loops = loops[:-1]
-            if not work.attempt("ll_gen", loops):
+        for rule in reversed(rules):
+            inner = inner[:-1]
+            if not work.attempt(rule, inner):
                 work.rollback(before)
                 return False
         if not work.attempt("let_let", path):
@@ -116,6 +124,17 @@ class Naming:
         let = self._work.term(path)
         assert isinstance(let, terms.Let)
         return (*path, 1), (*known, reads(let.value, self._wrt, known))
+
+
+def _rule_of_let(e: Expr) -> str | None:
+    """Return the rule that moves a let out of a term, if lets move through this constructor to be named."""
+    match e:
+        case terms.Gen():
+            return "ll_gen"
+        case terms.Reshape(op) if not isinstance(op, terms.Place):
+            return f"{op.form.word}_of_let"
+        case _:
+            return None
 
 
 def _word(e: Expr) -> str:
@@ -140,18 +159,19 @@ def unify(one: Derivation, other: Derivation, names: Collection[str]) -> bool:
 
     Return whether the goals are equal.
     """
-    for work in (one, other):
-        _unfold(work, (), names)
-    return _agree(one, other, ())
+    return all(_unfold(work, (), names) for work in (one, other)) and _agree(one, other, ())
 
 
-def _unfold(work: Derivation, path: Path, names: Collection[str]) -> None:
-    """Unfold all lets with these names at and below a path."""
+def _unfold(work: Derivation, path: Path, names: Collection[str]) -> bool:
+    """Unfold all lets with these names at and below a path. Return whether the rules apply to their dimensions."""
     while isinstance(let := work.term(path), terms.Let) and let.name in names:
-        work.rewrite("unfold_let", path)
-    for position, child in enumerate(children(work.term(path))):
-        if any(isinstance(each, terms.Let) for each in subterms(child.expr)):
-            _unfold(work, (*path, position), names)
+        if not work.attempt("unfold_let", path):
+            return False
+    return all(
+        _unfold(work, (*path, position), names)
+        for position, child in enumerate(children(work.term(path)))
+        if any(isinstance(each, terms.Let) for each in subterms(child.expr))
+    )
 
 
 def _agree(one: Derivation, other: Derivation, path: Path) -> bool:
@@ -165,11 +185,11 @@ def _agree(one: Derivation, other: Derivation, path: Path) -> bool:
 
 
 def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
-    """Unfold a let, or read an element of a generation, unless the other term is one too."""
+    """Unfold a let, or read an element of a term, unless the other term is one too."""
     match work.term(path):
         case terms.Let() if not isinstance(other, terms.Let):
             return work.attempt("unfold_let", path)
-        case terms.Access(terms.Gen()) if not (isinstance(other, terms.Access) and isinstance(other.tensor, terms.Gen)):
-            return work.attempt("get_gen", path)
+        case terms.Access(tensor) if not (isinstance(other, terms.Access) and type(tensor) is type(other.tensor)):
+            return bool(reduce_accesses(work, path))
         case _:
             return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from atl.checks.wellformed import make_program
@@ -14,9 +14,11 @@ from atl.core.terms import Expr
 from atl.core.traversal import Path
 from atl.surface.results import results
 from atl.surface.values import Tensor
+from gradients.keeping import Kept, kept, kept_names, outermost
 from gradients.naming import Naming, unify
+from gradients.pairings import is_addition, operands_of
 from gradients.tangents import directions_of, fresh_name, names_of, tangent
-from gradients.transposition import Transposition, is_addition, operands_of
+from gradients.transposition import Transposition
 from rewrites.derivation import Derivation
 from rewrites.errors import NotATheorem
 from rewrites.kernel import Theorem, symmetry
@@ -25,7 +27,7 @@ from rewrites.session.session import reschedule
 from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
-SCATTERS: Final = ["place_of_add", "gen_scatter"]
+SCATTERS: Final = ["ll_place", "place_of_add", "gen_scatter"]
 """Rules that, in reverse, make a generation of a scatter to the position of each iteration."""
 TIDY: Final = ["gen_eta", "get_gen"]
 """Rules that remove what the derivation leaves behind."""
@@ -42,24 +44,33 @@ class Gradient:
     program: Program
     theorem: Theorem
     wrt: tuple[str, ...]
+    kept: Kept | None = None
 
     def __post_init__(self) -> None:
         """Check that the program computes the gradients of the theorem."""
         *_, cotangent = inputs = self.theorem.rhs.inputs
         directions = inputs[-1 - len(self.wrt) : -1]
-        if (*self.program.inputs, *directions) != (*inputs[: -1 - len(self.wrt)], cotangent, *directions) or (
-            _paired_back(self.program, self.theorem.rhs.body, directions) != self.theorem.rhs.body
+        computed = self.program if self.kept is None else self.kept.computed
+        if (
+            (*computed.inputs, *directions) != (*inputs[: -1 - len(self.wrt)], cotangent, *directions)
+            or _paired_back(computed, self.theorem.rhs.body, directions) != self.theorem.rhs.body
+            or (self.kept is not None and self.program != self.kept.program)
         ):
             raise NotATheorem(
                 f"{self.program.name} is not the gradient of its theorem",
                 required="Σ gradient · direction, with the results of the program, is the right side of the theorem",
             )
 
+    @property
+    def forward(self) -> Program | None:
+        """The program with the kept lets as further results; None without `keep`."""
+        return None if self.kept is None else self.kept.forward
+
     def __repr__(self) -> str:
         return f"{self.program}"
 
 
-def gradient(program: Program, wrt: str | Sequence[str]) -> Gradient:
+def gradient(program: Program, wrt: str | Sequence[str], *, keep: str | Sequence[str] = ()) -> Gradient:
     """Derive the gradient of a program with respect to some of its inputs: a name, or a list of names.
 
     The gradient program takes the inputs of `program` and the cotangent of its result, `dout`. If the program has
@@ -70,8 +81,13 @@ def gradient(program: Program, wrt: str | Sequence[str]) -> Gradient:
     The gradient is the end of a derivation by rules of the catalogue (family "adjoints"), which starts from the pairing
     of the cotangent with the tangent: Σ dout · tangent = Σ gradient · dx.
 
-    Raises the errors of `tangent`. Raises `DoesNotApply` also for a conversion between floating-point types, for a
-    tensor of more than four dimensions, and where a rule cannot be proved to apply.
+    `keep` names lets that the gradient program does not compute again: it takes them as inputs, before the cotangent.
+    `.forward` is the program that returns them as further results. They are first moved out of all loops, so that the
+    theorem is about an equal program, and the gradient on its right side computes them in lets.
+
+    Raises the errors of `tangent`, and `InvalidArgument` for names of no let. Raises `DoesNotApply` also for a
+    conversion between floating-point types, for a tensor of more than four dimensions, where a rule cannot be proved to
+    apply, and for a let that cannot be moved out of loops.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -89,6 +105,17 @@ def gradient(program: Program, wrt: str | Sequence[str]) -> Gradient:
     """
     checked_program(program)
     wrt = names_of(wrt)
+    names = kept_names(keep)
+    if not names:
+        return _derived(program, wrt)
+    directions_of(program, wrt)
+    theorem = outermost(program, names)
+    made = _derived(replace(theorem.rhs, results=program.results), wrt)
+    taken = kept(theorem, program.results, made.program, names)
+    return Gradient(taken.program, made.theorem, wrt, taken)
+
+
+def _derived(program: Program, wrt: tuple[str, ...]) -> Gradient:
     directions = directions_of(program, wrt)
     along = tangent(program, wrt)
     cotangent = Array(fresh_name(along, "dout"), program.shape, program.dtype)
@@ -114,9 +141,6 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
         return
     other = reschedule(paired_with(tangent(named.goal, wrt), cotangent)).begin()
     before = work.checkpoint
-    rank = program.body.type.rank
-    for each in (work, other):
-        reduce_accesses(each, (*(0,) * rank, 1, *(0,) * rank))
     if unify(work, other, (naming.name, f"d{naming.name}")):
         work.follow(symmetry(other.theorem))
     else:

@@ -30,7 +30,6 @@ from atl.core.traversal import children, subterms
 from atl.errors import DtypeError, InvalidArgument, brief, did_you_mean
 from atl.surface import numpy_forms
 from atl.surface.values import Tensor
-from rewrites.errors import DoesNotApply
 
 
 def tangent(program: Program, wrt: str | Sequence[str]) -> Program:
@@ -41,8 +40,8 @@ def tangent(program: Program, wrt: str | Sequence[str]) -> Program:
     and `minimum` share equally between equal operands, and so does a maximum over a range. `atl.stop(e)` has tangent
     zero. Tests of `where` and integers have no tangent.
 
-    Raises `InvalidArgument` for unknown inputs, `DtypeError` for inputs that are not floating-point or have different
-    element types, and `DoesNotApply` for recurrences that depend on the inputs.
+    Raises `InvalidArgument` for unknown inputs, and `DtypeError` for inputs that are not floating-point or have
+    different element types.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -126,7 +125,7 @@ class _Tangent:
 
     def of(self, e: Expr, value: Expr | None = None) -> Expr | None:
         """Return the tangent of a term. It reads the value of the term from `value`, an equal term, if there is one."""
-        if e.type.dtype is not None and e.type.dtype not in dtypes.FLOATS:
+        if e.type.dtype is not None and not dtypes.is_float(e.type.dtype):
             return None
         if value is not None:
             return self._of(e, value)
@@ -170,16 +169,7 @@ class _Tangent:
             case terms.Reduce():
                 return self._fold(e, value)
             case terms.Rec():
-                if not self._depends(e):
-                    return None
-                raise DoesNotApply(
-                    f"the recurrence {e.rows} depends on an input of the derivative",
-                    required="recurrences that do not depend on the inputs of the derivative",
-                    suggestions=(
-                        'with the number of rows fixed, unroll it first: s.unroll("' + e.name + '")',
-                        "leave its inputs out of wrt=, or put atl.stop(…) around them",
-                    ),
-                )
+                return self._rec(e, value) if self._depends(e) else None
             case terms.Local() | terms.Metavariable():
                 raise InvalidArgument("a tangent of an open term", required="the body of a program")
             case _:
@@ -205,6 +195,22 @@ class _Tangent:
         if d is not None:
             body = terms.Let(d, close_tensor(body, seed), seed.name)
         return terms.Let(e.value, close_tensor(body, bound), e.name, e.mark)
+
+    def _rec(self, e: terms.Rec, value: Expr | None) -> Expr | None:
+        """Return let y := e in the recurrence of the tangents of its rows, which read the rows of y before them."""
+        all_rows = terms.TensorVar(next(fresh_uid), e.rows, e.type)
+        p, k = Var(next(fresh_uid), e.name), Var(next(fresh_uid), "k")
+        before = terms.rows_before(e.type, index(p))
+        rows = terms.TensorVar(next(fresh_uid), e.rows, before)
+        seed = terms.TensorVar(next(fresh_uid), f"d{e.rows}", before)
+        self._lets[rows.uid] = seed
+        row = instantiate_tensor(instantiate(e.body, index(p)), rows)
+        first, d = self.of(e.init), _or_zero(self.of(row), row)
+        computed = terms.Gen(index(0), index(p), close(terms.Access(value or all_rows, index(k)), k), k.name)
+        d = instantiate_tensor(close_tensor(d, rows), computed)
+        later = close(close_tensor(d, seed), p)
+        made = terms.Rec(e.low, e.high, _or_zero(first, e.init), later, e.name, seed.name)
+        return made if value is not None else terms.Let(e, close_tensor(made, all_rows), e.rows)
 
     def _of_binary(self, e: terms.Binary, value: Expr) -> Expr | None:
         a, b = e.left, e.right
@@ -254,7 +260,8 @@ class _Tangent:
                 found = value or bound
                 is_found = arithmetic("eq", term, found)
                 total = summed(terms.Where(is_found, d, _or_zero(None, e)))
-                count = summed(terms.Where(is_found, _filled(1, e), _filled(0, e)))
+                assert e.type.dtype is not None
+                count = summed(terms.Cast(e.type.dtype, is_found))
                 share = terms.Binary("div", total, terms.Binary("max", count, _filled(1, e)))
                 return share if value is not None else terms.Let(e, close_tensor(share, bound), bound.name)
             case "sum":

@@ -7,46 +7,40 @@ turns a pairing with a tangent into a collected term, by one rule for each const
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final, TypeGuard, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 from atl.core import terms
-from atl.core.substitution import free_positions, shift_term
+from atl.core.index import bound, shift
+from atl.core.substitution import shift_term
 from atl.core.terms import Expr
 from atl.core.traversal import Path, subterms
+from gradients.pairings import COTANGENT, Known, is_addition, is_read, no_step, operands_of, reads, too_many_dimensions
+from gradients.recurrences import push_recurrence
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.rule_arguments import Argument, Function
 from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.tactics.storage.binding import bind
-
-COTANGENT: Final = "g"
-"""The name of lets that bind cotangents."""
-READ: Final = (
-    terms.Input, terms.Local, terms.Access, terms.Constant, terms.Value, terms.Padding, terms.Reshape, terms.Guard,
-    terms.Gen, terms.Cast, terms.Concat,
-)  # fmt: skip
-"""Constructors that compute nothing."""
-
-Known = tuple[bool, ...]
-"""For each let around a place, innermost last: whether it binds a tangent."""
 
 
 class Transposition:
     """Steps that transpose the pairings of one derivation."""
 
     def __init__(self, work: Derivation, directions: frozenset[str]) -> None:
-        self._work = work
+        self.work = work
         self._directions = directions
 
     # -- pairings -----------------------------------------------------------------------------------------------------
 
     def push(self, path: Path, known: Known) -> None:
         """Collect the pairing with a tangent at a path."""
-        work = self._work
+        work = self.work
         while True:
-            y, v, rank = operands_of(self._work.term(path))
+            y, v, rank = operands_of(self.work.term(path))
             if rank > MAX_ELEMENT_RANK:
                 raise too_many_dimensions(rank)
+            self._equalise_extents(path, v)
             match v:
                 case terms.Input() | terms.Local():
                     return
@@ -55,8 +49,13 @@ class Transposition:
                 case terms.Padding():
                     self._adjoint("padding", path)
                     return
-                case terms.Unary("neg") | terms.Binary("mul" | "div") | terms.Reshape():
-                    self._adjoint(v.op.form.word if isinstance(v, terms.Reshape) else v.op, path)
+                case terms.Unary("neg") | terms.Binary("mul" | "div"):
+                    self._adjoint(v.op, path)
+                case terms.Reshape(op):
+                    inside = (*path, *(0,) * rank, 1, *(0,) * rank)
+                    word = op.form.word
+                    if not work.attempt(f"adjoint_of_{word}", path) and not work.attempt(f"unfold_{word}", inside):
+                        raise no_step(word)
                 case terms.Access():
                     inside = (*path, *(0,) * rank, 1, *(0,) * rank)
                     if not work.attempt("adjoint_of_access", path) and not work.attempt("access_guard", inside):
@@ -66,7 +65,7 @@ class Transposition:
                     return
                 case terms.Gen():
                     self._adjoint("gen", path)
-                    self._push_below(path, known)
+                    self.push_below(path, known)
                     return
                 case terms.Reduce() | terms.Guard() | terms.Select() | terms.Where() | terms.Concat() | terms.Binary():
                     if isinstance(v, terms.Guard) or is_read(y):
@@ -79,68 +78,82 @@ class Transposition:
                         required="one floating-point type from the inputs to the result",
                         suggestions=("declare the inputs with the type of the result",),
                     )
-                case (
-                    terms.Unary()
-                    | terms.Rec()
-                    | terms.Constant()
-                    | terms.Value()
-                    | terms.TensorVar()
-                    | terms.Metavariable()
-                ):
+                case terms.Rec():
+                    if not isinstance(y, terms.Input | terms.Local):
+                        path, known = self._bind(path, known, rank)
+                    push_recurrence(self, path, known)
+                    return
+                case terms.Unary() | terms.Constant() | terms.Value() | terms.TensorVar() | terms.Metavariable():
                     raise AssertionError(f"{type(v).__name__} is not linear")
                 case _:
                     assert_never(v)
 
+    def _equalise_extents(self, path: Path, v: Expr) -> None:
+        """Write the extents of a pairing as those of its second operand, where they are written differently.
+
+        A program writes ⌈3 / n⌉ as 2 // n + 1 if n is positive, but the type of `split` does not.
+        """
+        for depth, extent in enumerate(v.type.shape):
+            at = (*path, *(0,) * depth)
+            loop, wanted = self.work.term(at), shift(extent, depth)
+            assert isinstance(loop, terms.Reduce)
+            if loop.high != wanted:
+                shifted = shift_term(loop, 1)
+                assert isinstance(shifted, terms.Reduce)
+                around = Function(("index",), replace(shifted, high=bound(0)))
+                given: dict[str, Argument] = {"a": loop.high, "b": wanted, "e": around}
+                self.work.attempted(self.work.rule("equal_index"), at, given, reverse=False)
+
     def _adjoint(self, word: str, path: Path) -> None:
         """Rewrite the pairing at a path by the rule for the constructor of this name."""
-        if not self._work.attempt(f"adjoint_of_{word}", path):
+        if not self.work.attempt(f"adjoint_of_{word}", path):
             raise no_step(word)
 
     def _bind(self, path: Path, known: Known, rank: int) -> tuple[Path, Known]:
         """Bind the first operand of the pairing at a path. Return the place of the pairing."""
-        bind(self._work, path, (*(0,) * rank, 0, *(0,) * rank), COTANGENT)
+        bind(self.work, path, (*(0,) * rank, 0, *(0,) * rank), COTANGENT)
         return (*path, 1), (*known, False)
 
     def _push_parts(self, path: Path, known: Known, v: Expr) -> None:
         self._adjoint(_word(v), path)
         if isinstance(v, terms.Reduce | terms.Guard):
-            self._push_below(path, known)
+            self.push_below(path, known)
             return
         for position in (0, 1):
             part = (*path, position)
             if isinstance(v, terms.Select):
-                self._push_below(part, known)
+                self.push_below(part, known)
             else:
                 self.push(part, known)
-        self._add(path)
+        self.add(path)
 
-    def _push_below(self, path: Path, known: Known) -> None:
+    def push_below(self, path: Path, known: Known) -> None:
         """Collect a sum or a guard around a pairing."""
         self.push((*path, 0), known)
-        self._move_out(path)
+        self.move_out(path)
 
     def _push_let(self, path: Path, known: Known, *, is_tangent: bool) -> None:
-        work = self._work
+        work = self.work
         self._adjoint("let", path)
         self.push((*path, 1), (*known, is_tangent))
         if not is_tangent:
             return
-        inside = self._below_lets((*path, 1))
+        inside = self.below_lets((*path, 1))
         lets = len(inside) - len(path) - 1
-        found = self._to_the_right(inside, lets)
+        found = self.to_the_right(inside, lets)
         work.rewrite("unfold_let", path)
         inside = (*path, *(1,) * lets)
         if found:
             is_sum = is_addition(work.term(inside))
             self.push((*inside, 1) if is_sum else inside, (*known, *(False,) * lets))
             if is_sum:
-                self._add(inside)
+                self.add(inside)
 
     # -- collected terms ----------------------------------------------------------------------------------------------
 
-    def _add(self, path: Path) -> None:
+    def add(self, path: Path) -> None:
         """Collect the sum of two collected terms."""
-        work = self._work
+        work = self.work
         for side in (0, 1):
             while isinstance(let := work.term((*path, side)), terms.Let):
                 if not work.attempt(("ll_add_left", "ll_add_right")[side], path):
@@ -150,7 +163,7 @@ class Transposition:
 
     def _join(self, path: Path) -> None:
         """Collect the sum of two sums of pairings."""
-        work = self._work
+        work = self.work
         match work.term(path):
             case terms.Binary("add", terms.Padding(), _):
                 work.rewrite("nothing_add", path)
@@ -170,11 +183,11 @@ class Transposition:
             case _:
                 work.attempt("pairing_add", path)
 
-    def _move_out(self, path: Path) -> None:
+    def move_out(self, path: Path) -> None:
         """Collect a sum or a guard around a collected term."""
-        work = self._work
+        work = self.work
         word = "guard" if isinstance(work.term(path), terms.Guard) else "sum"
-        inside = self._below_lets((*path, 0))
+        inside = self.below_lets((*path, 0))
         body = work.term(inside)
         if is_addition(body):
             while isinstance(work.term((*path, 0)), terms.Let):
@@ -183,9 +196,9 @@ class Transposition:
                     break
                 path = (*path, 1)
             work.rewrite(f"{word}_add", path)
-            self._move_out((*path, 0))
-            self._move_out((*path, 1))
-            self._add(path)
+            self.move_out((*path, 0))
+            self.move_out((*path, 1))
+            self.add(path)
             return
         while len(inside) > len(path) + 1:
             inside = inside[:-1]
@@ -195,7 +208,7 @@ class Transposition:
 
     def _hoist(self, path: Path, word: str) -> bool:
         """Move a let out of a sum or a guard; return whether it could be moved."""
-        work = self._work
+        work = self.work
         if word == "guard":
             moved = work.attempt("ll_guard", path)
             if moved:
@@ -205,21 +218,21 @@ class Transposition:
 
     def _duplicate_lets(self, path: Path) -> None:
         """Move the addition out of the lets below a path: each operand gets a copy of the lets."""
-        inside = self._below_lets((*path, 0))
+        inside = self.below_lets((*path, 0))
         while len(inside) > len(path) + 1:
             inside = inside[:-1]
-            if not self._work.attempt("let_share_add", inside, reverse=True):
-                raise too_many_dimensions(self._work.term((*inside, 0)).type.rank)
+            if not self.work.attempt("let_share_add", inside, reverse=True):
+                raise too_many_dimensions(self.work.term((*inside, 0)).type.rank)
 
-    def _to_the_right(self, path: Path, position: int) -> bool:
+    def to_the_right(self, path: Path, position: int) -> bool:
         """Make the pairing with the tangent of a let the last one of a sum. Return whether there is one."""
-        work = self._work
+        work = self.work
         e = work.term(path)
         if not is_addition(e):
             return self._is_with(path, position)
         if self._is_with((*path, 1), position):
             return True
-        if not self._to_the_right((*path, 0), position):
+        if not self.to_the_right((*path, 0), position):
             return False
         if is_addition(work.term((*path, 0))):
             work.rewrite("add_assoc", path)
@@ -232,57 +245,18 @@ class Transposition:
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def _is_with(self, path: Path, position: int) -> bool:
-        if isinstance(self._work.term(path), terms.Padding):
+        if isinstance(self.work.term(path), terms.Padding):
             return False
-        _, v, _ = operands_of(self._work.term(path))
+        _, v, _ = operands_of(self.work.term(path))
         return isinstance(v, terms.Local) and v.position == position
 
-    def _below_lets(self, path: Path) -> Path:
-        while isinstance(self._work.term(path), terms.Let):
+    def below_lets(self, path: Path) -> Path:
+        while isinstance(self.work.term(path), terms.Let):
             path = (*path, 1)
         return path
 
     def _reads_tangent(self, e: Expr, known: Known) -> bool:
         return reads(e, self._directions, known)
-
-
-def too_many_dimensions(rank: int) -> DoesNotApply:
-    """Return the error for a term of a rank for which the rules have no statements."""
-    return DoesNotApply(
-        f"the gradient needs a tensor of {rank} dimensions, inside of loops or placements",
-        required=f"at most {MAX_ELEMENT_RANK} dimensions",
-        suggestions=("join two dimensions: atl.flatten(…)",),
-    )
-
-
-def no_step(word: str) -> DoesNotApply:
-    """Return the error for a tangent to which the rule for its constructor does not apply."""
-    return DoesNotApply(
-        f"no gradient is found: the premises of the rule for `{word}` are not proved where the program uses it",
-        required="each access inside of its tensor, without the conditions around the term",
-        suggestions=("leave inputs out of wrt=, or put atl.stop(…) around the term",),
-    )
-
-
-def operands_of(e: Expr) -> tuple[Expr, Expr, int]:
-    """Return the operands of a pairing, and their rank."""
-    rank = 0
-    while isinstance(e, terms.Reduce):
-        e, rank = e.body, rank + 1
-    assert isinstance(e, terms.Binary)
-    y, v = e.left, e.right
-    for _ in range(rank):
-        assert isinstance(y, terms.Access)
-        assert isinstance(v, terms.Access)
-        y, v = y.tensor, v.tensor
-    return shift_term(y, -rank), shift_term(v, -rank), rank
-
-
-def reads(e: Expr, inputs: Collection[str], known: Known) -> bool:
-    """Return whether a term reads one of these inputs, or one of the lets around it that are `known`."""
-    return any(known[-1 - position] for position in free_positions(e)[1]) or any(
-        isinstance(each, terms.Input) and each.array.name in inputs for each in subterms(e)
-    )
 
 
 def _word(v: Expr) -> str:
@@ -293,13 +267,3 @@ def _word(v: Expr) -> str:
             return v.op
         case _:
             return v.form.word
-
-
-def is_addition(e: Expr) -> TypeGuard[terms.Binary]:
-    """Return whether a term is an addition."""
-    return isinstance(e, terms.Binary) and e.op == "add"
-
-
-def is_read(e: Expr) -> bool:
-    """Return whether a term computes nothing, so that it may be read several times."""
-    return all(isinstance(each, READ) for each in subterms(e))

@@ -109,7 +109,7 @@ def _check(value: object, of: type | UnionType, what: str) -> None:
         raise InvalidArgument(f"{brief(value)} is not {what}", required=what)
 
 
-def _cut(name: str) -> str:
+def _file_name(name: str) -> str:
     """Return the file name, without suffix, of a build. Raises `InvalidName`."""
     if not name.isidentifier() or not name.isascii():
         raise InvalidName(
@@ -408,7 +408,7 @@ def build_shared(
     _check(compiler, Compiler | None, "a compiler: find_compiler()")
     for flags in (extra_flags, link_flags):
         _check(flags, list | tuple, "a list of flags")
-    compiler, name = compiler or find_compiler(), _cut(name)
+    compiler, name = compiler or find_compiler(), _file_name(name)
     plan = _planned(
         {f"{name}.c": source},
         name=name,
@@ -438,7 +438,7 @@ def build_executable(
     Raises `CompilerMissing`; `CompilerFailed` with the compiler's message. Call `has_sanitizers` to find out whether a
     compiler supports `sanitize`.
     """
-    compiler, name = compiler or find_compiler(), _cut(name)
+    compiler, name = compiler or find_compiler(), _file_name(name)
     mode = SANITIZED if sanitize else _optimised(compiler)
     plan = _planned(
         sources,

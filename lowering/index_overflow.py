@@ -46,7 +46,7 @@ def operands(nest: LoopNest) -> Operands:
     for occurrence in index_expressions(nest):
         match occurrence:
             case Computed(inside, use, expression):
-                yield from _of(inside, use, expression)
+                yield from _of_occurrence(inside, use, expression)
             case Compared(inside, condition):
                 left, _, right = sides(condition)
                 yield from _sum(inside, left)
@@ -55,17 +55,17 @@ def operands(nest: LoopNest) -> Operands:
                 assert_never(occurrence)
 
 
-def _of(inside: Inside, use: IndexUse, e: ix.Index) -> Operands:
+def _of_occurrence(inside: Inside, use: IndexUse, e: ix.Index) -> Operands:
     match use:
         case IndexUse.COUNT:
-            yield from _whole(inside, e)
+            yield from _of_value(inside, e)
         case IndexUse.ADDRESS | IndexUse.SCALAR:
             yield from _within(inside, terms_of(e))
         case _:
             assert_never(use)
 
 
-def _whole(inside: Inside, e: ix.Index) -> Operands:
+def _of_value(inside: Inside, e: ix.Index) -> Operands:
     yield from _sum(inside, terms_of(e))
 
 
@@ -87,11 +87,11 @@ def _in_factor(inside: Inside, factor: Factor) -> Operands:
         case ix.Size() | ix.Var() | ix.Bound():
             return
         case ix.Quotient(numerator, denominator) | Remainder(numerator, denominator):
-            yield from _whole(inside, numerator)
-            yield from _whole(inside, denominator)
+            yield from _of_value(inside, numerator)
+            yield from _of_value(inside, denominator)
         case ix.Extremum(_, parts) | ix.Xor(parts):
             for part in parts:
-                yield from _whole(inside, part)
+                yield from _of_value(inside, part)
         case ix.Read(array, indices):
             for part in (*indices, *array.shape):
                 yield from _within(inside, terms_of(part))
@@ -251,7 +251,7 @@ MEMORY: Final = 2**63
 """Exclusive upper bound on the bytes of an array."""
 
 
-def sized(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def sizes_and_shape(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes in the order of the parameters and the shape of the result. Raises `OutOfMemory`."""
     shape = tuple(ix.value_of(e, ix.leaf_values(call.sizes), index_elements(call.arrays)) for e in nest.output.extents)
     needed = [(prod(shape) * np.dtype(nest.output.dtype).itemsize, "the result")]
@@ -385,7 +385,8 @@ class IndexOverflowCheck:
         else:
             element = show_index(ix.index(read))
             advice = (
-                f"declare range=(low, high) of {read.array.name}, or guard with bounds of {element} before all else"
+                f"declare range=(low, high) of {read.array.name}, "
+                f"or guard with bounds of {element} in the outermost condition"
             )
         low, high = found
         problem = "may not" if low != high else "does not"

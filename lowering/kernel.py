@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -24,7 +24,7 @@ from lowering.builds import build_shared, load, openmp_flags
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.loops import gathering_flags
 from lowering.c.printer import declaration, function_names, print_c
-from lowering.c.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES, passed_by_value
 from lowering.c_compiler import OPENMP, Compiler, find_compiler
 from lowering.calls.arguments import WALKED, ArgumentBinder, BoundArguments, InputSpec, validated_indices, values_of
 from lowering.calls.assembling import Assembler
@@ -36,7 +36,7 @@ from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
 from lowering.in_place import with_inputs_in_place
-from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sized
+from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.targets.capabilities import check_names, marked_binders, support_of
@@ -293,7 +293,7 @@ class Kernel:
             if (other := exchanged(self.program, arrays, named, out)) is not None:
                 return other.back(self(*other.arrays, out=other.out, **other.named))
             call, passed, pointers = self._bind(arrays, named)
-            sizes, shape = sized(self.program, self.nest, call)
+            sizes, shape = sizes_and_shape(self.program, self.nest, call)
             elements_decide = self._index_overflow.check(call.sizes, call.arrays)
             if key is not None and self._shapes_determine_sizes:
                 # Equal limits are shared, so that an operand checked in one call is not checked again in similar calls.
@@ -352,7 +352,7 @@ class Kernel:
         if (other := exchanged(self.program, arrays, named, out)) is not None:
             return self.prepared(*other.arrays, out=other.out, **other.named)
         call, passed, pointers = self._bind(arrays, named)
-        sizes, shape = sized(self.program, self.nest, call)
+        sizes, shape = sizes_and_shape(self.program, self.nest, call)
         self._index_overflow.check(call.sizes, call.arrays)
         into, function = self._output_pointer(out, shape), self._function
         if self._overlaps(into, pointers):
@@ -400,7 +400,7 @@ class Kernel:
         options = dict(named)
         if "seconds" in self._arguments:
             options["seconds"], seconds = seconds, 0.5
-        first = self._unsplit(*arrays, **options)
+        first = self.whole(*arrays, **options)
         if self._pattern is None and self._assembler is None:
             options.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
@@ -418,7 +418,7 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("torch_operator")
-        return torch_operator(self.program, self._unsplit, name or self.path.stem.replace("-", "_"))
+        return torch_operator(self.program, self, name or self.path.stem.replace("-", "_"))
 
     def jax_function(self) -> Callable[..., Any]:
         """Return a function of JAX arrays that calls the kernel through `jax.pure_callback`, also in `jax.jit`.
@@ -428,10 +428,10 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("jax_function")
-        return jax_function(self.program, self._unsplit)
+        return jax_function(self.program, self.whole)
 
-    @property
-    def _unsplit(self) -> Kernel:
+    @cached_property
+    def whole(self) -> Kernel:
         """The same kernel, but returning several results as one array."""
         return Kernel(self._original, self.nest, self._code, whole=True)
 
@@ -612,7 +612,7 @@ def _is_scipy_matrix(value: object) -> bool:
 
 def _argument_for_c(array: AnyArray) -> Any:
     """Return the number in an array of rank 0, or the array, copied unless it is contiguous and aligned."""
-    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else array.item()
+    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else passed_by_value(array)
 
 
 def _buffers(nest: LoopNest) -> list[str]:

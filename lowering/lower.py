@@ -211,13 +211,9 @@ def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage | Rows, ...], inpu
         case (
             terms.TensorVar()
             | terms.Metavariable()
-            | terms.Constant()
-            | terms.Value()
-            | terms.Unary()
-            | terms.Binary()
-            | terms.Cast()
+            | terms.Number()
+            | terms.Elementwise()
             | terms.Select()
-            | terms.Where()
             | terms.Padding()
         ):
             raise AssertionError("a normalised access is to a named tensor")
@@ -481,16 +477,7 @@ class _Lowering:
                 return (*assigned, *added)
             case terms.Padding():
                 return self._store(ln.Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-            ):
-                return self._store(context.scalar(e), to)
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
+            case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
                 return self._store(context.scalar(e), to)
             case _:
                 assert_never(e)
@@ -709,16 +696,7 @@ class _Lowering:
                 less(scope.index(low), scope.index(high))
             ):
                 return neutral(monoid, variable.dtype), self._fold(value, Destination(variable), context)
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-            ):
-                return context.scalar(value), ()
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
+            case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
                 return context.scalar(value), ()
             case terms.Guard() | terms.Reduce() | terms.Let() | terms.Padding():
                 return zero, self.statement(value, Destination(variable), context)

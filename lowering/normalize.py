@@ -83,16 +83,7 @@ class _Normalizer:
                 return terms.Reshape(op, self.statement(operand))
             case terms.Padding():
                 return e
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-            ):
-                return self._arithmetic(e)
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
+            case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
                 return self._arithmetic(e)
             case _:
                 assert_never(e)
@@ -176,17 +167,7 @@ class _Normalizer:
                 return self._bound(self.statement(out), "reshaped", bindings) if _has_let(out) else out
             case terms.Reduce("sum") if _has_let(e):
                 return self._bound(self.statement(e), RESULT_NAMES[e.monoid], bindings)
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-                | terms.Gen()
-                | terms.Reduce()
-                | terms.Padding()
-            ):
+            case terms.Named() | terms.Number() | terms.Gen() | terms.Reduce() | terms.Padding():
                 return e
             case _:
                 assert_never(e)
@@ -199,7 +180,7 @@ class _Normalizer:
             return e
         first, *rest = at
         match e:
-            case terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable():
+            case terms.Named():
                 return _accessed(e, at)
             case terms.Access(tensor, position):
                 return self.read(tensor, (position, *at))
@@ -237,7 +218,7 @@ class _Normalizer:
                 return terms.Padding(rest_of) if rest_of.rank else _zero(of)
             case terms.Reshape():
                 return self._read_reshaped(e, at)
-            case terms.Constant() | terms.Value():
+            case terms.Number():
                 return e
             case _:
                 assert_never(e)
@@ -255,14 +236,7 @@ class _Normalizer:
     def scalar(self, e: terms.Expr, bindings: list[_Binding]) -> terms.Expr:
         """Normalise a scalar within arithmetic. Other terms in it are bound by lets, in the order of evaluation."""
         match e:
-            case (
-                terms.Constant()
-                | terms.Value()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Input()
-            ):
+            case terms.Number() | terms.Named():
                 return e
             case terms.Access():
                 positions, at = _positions(e)
@@ -352,27 +326,9 @@ def _has_order(e: terms.Expr) -> bool:
             return True
         case terms.Gen() | terms.Guard() | terms.Concat() | terms.Reshape():
             return _has_let(e) or any(_has_order(child.expr) for child in children(e))
-        case (
-            terms.Input()
-            | terms.Local()
-            | terms.TensorVar()
-            | terms.Metavariable()
-            | terms.Constant()
-            | terms.Value()
-            | terms.Padding()
-        ):
+        case terms.Named() | terms.Number() | terms.Padding():
             return False
-        case (
-            terms.Access()
-            | terms.Unary()
-            | terms.Binary()
-            | terms.Cast()
-            | terms.Select()
-            | terms.Where()
-            | terms.Reduce()
-        ):
-            return False
-        case terms.Rec():
+        case terms.Access() | terms.Elementwise() | terms.Select() | terms.Reduce() | terms.Rec():
             return False
         case _:
             assert_never(e)
@@ -399,28 +355,9 @@ def _stored(e: terms.Expr) -> terms.Expr:
             return e if of.rank else _zero(of)
         case terms.Let(value, body, name, mark):
             return bind(value, _stored(body), name, mark)
-        case (
-            terms.Input()
-            | terms.Local()
-            | terms.TensorVar()
-            | terms.Metavariable()
-            | terms.Constant()
-            | terms.Value()
-            | terms.Access()
-            | terms.Reduce()
-        ):
+        case terms.Named() | terms.Number() | terms.Access() | terms.Reduce():
             return e
-        case (
-            terms.Unary()
-            | terms.Binary()
-            | terms.Cast()
-            | terms.Select()
-            | terms.Where()
-            | terms.Gen()
-            | terms.Rec()
-            | terms.Concat()
-            | terms.Reshape()
-        ):
+        case terms.Elementwise() | terms.Select() | terms.Gen() | terms.Rec() | terms.Concat() | terms.Reshape():
             return e
         case _:
             assert_never(e)

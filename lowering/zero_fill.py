@@ -70,21 +70,9 @@ def _has_guards_only(e: terms.Expr) -> bool:
             return _has_guards_only(left) and _has_guards_only(right)
         case terms.Reshape(terms.PadLeft() | terms.PadRight() | terms.Transpose() | terms.Flatten(), operand):
             return _has_guards_only(operand)
-        case (
-            terms.Reshape() | terms.Padding() | terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable()
-        ):
+        case terms.Reshape() | terms.Padding() | terms.Named():
             return not e.type.rank
-        case (
-            terms.Constant()
-            | terms.Value()
-            | terms.Access()
-            | terms.Unary()
-            | terms.Binary()
-            | terms.Cast()
-            | terms.Select()
-            | terms.Where()
-            | terms.Reduce()
-        ):
+        case terms.Number() | terms.Access() | terms.Elementwise() | terms.Select() | terms.Reduce():
             return not e.type.rank
         case _:
             assert_never(e)
@@ -102,19 +90,9 @@ def has_guards_of_rows(e: terms.Expr) -> bool:
             return has_guards_of_rows(left) and has_guards_of_rows(right)
         case terms.Reshape(_, operand):
             return has_guards_of_rows(operand)
-        case terms.Padding() | terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable():
+        case terms.Padding() | terms.Named():
             return True
-        case (
-            terms.Constant()
-            | terms.Value()
-            | terms.Access()
-            | terms.Unary()
-            | terms.Binary()
-            | terms.Cast()
-            | terms.Select()
-            | terms.Where()
-            | terms.Reduce()
-        ):
+        case terms.Number() | terms.Access() | terms.Elementwise() | terms.Select() | terms.Reduce():
             return True
         case _:
             assert_never(e)
@@ -134,19 +112,9 @@ def _has_partial_extents(e: terms.Expr) -> bool:
             return _has_partial_extents(left) or _has_partial_extents(right)
         case terms.Reshape(op, operand):
             return any(divisors(end) or reads(end) for end in amounts(op)) or _has_partial_extents(operand)
-        case terms.Padding() | terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable():
+        case terms.Padding() | terms.Named():
             return False
-        case (
-            terms.Constant()
-            | terms.Value()
-            | terms.Access()
-            | terms.Unary()
-            | terms.Binary()
-            | terms.Cast()
-            | terms.Select()
-            | terms.Where()
-            | terms.Reduce()
-        ):
+        case terms.Number() | terms.Access() | terms.Elementwise() | terms.Select() | terms.Reduce():
             return False
         case _:
             assert_never(e)
@@ -165,21 +133,9 @@ def zeros_of(e: terms.Expr) -> terms.Expr:
             return terms.Concat(zeros_of(left), zeros_of(right))
         case terms.Reshape(op, operand) if e.type.rank:
             return terms.Reshape(op, zeros_of(operand))
-        case (
-            terms.Reshape() | terms.Padding() | terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable()
-        ):
+        case terms.Reshape() | terms.Padding() | terms.Named():
             return terms.Constant(0, e.type.dtype)
-        case (
-            terms.Constant()
-            | terms.Value()
-            | terms.Access()
-            | terms.Unary()
-            | terms.Binary()
-            | terms.Cast()
-            | terms.Select()
-            | terms.Where()
-            | terms.Reduce()
-        ):
+        case terms.Number() | terms.Access() | terms.Elementwise() | terms.Select() | terms.Reduce():
             return terms.Constant(0, e.type.dtype)
         case _:
             assert_never(e)
@@ -255,11 +211,7 @@ def _is_stored(
             return part(left, at)
         case terms.Padding():
             return zeros or known(FALSE)
-        case (
-            terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable() | terms.Constant() | terms.Value()
-        ):
-            return True
-        case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
+        case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
             return True
         case _:
             assert_never(e)

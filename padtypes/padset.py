@@ -227,20 +227,7 @@ def _cases(e: terms.Expr, at: Positions, scope: Scope, path: Path, ids: Iterator
             yield from _where(source.present, _cases(operand, source.at, scope, (*path, 0), ids))
         case terms.Padding():
             return
-        case (
-            terms.Input()
-            | terms.Local()
-            | terms.TensorVar()
-            | terms.Metavariable()
-            | terms.Constant()
-            | terms.Value()
-            | terms.Access()
-            | terms.Unary()
-            | terms.Binary()
-            | terms.Cast()
-            | terms.Select()
-            | terms.Where()
-        ):
+        case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
             # Reads, literals and arithmetic are stored, even if their operands are padding (E27).
             yield Case(TRUE, leaf=path)
         case _:

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias, assert_never, get_args
 import pytest
 
 from atl.errors import CompilerMissing
-from lowering.builds import OF_GCC, OPTIMISED, STANDARD, openmp_flags
+from lowering.builds import kernel_flags, openmp_flags
 from lowering.c_compiler import OPENMP, Compiler, find_compiler, has_openmp, has_sanitizers, run
 
 _NAME: Final = re.compile(r"(gcc|clang)(-\d+)?")
@@ -101,6 +101,6 @@ def has_vectorised_loop(text: str, compiler: Compiler) -> bool:
     flag, says = {"gcc": ("-fopt-info-vec", "loop vectorized"), "clang": ("-Rpass=loop-vectorize", "vectorized loop")}[
         compiler.kind
     ]
-    optimised = [*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), *compiler.native, *openmp_flags([text])]
-    command = [*compiler.command, *STANDARD, *optimised, flag, "-S", "-x", "c", "-", "-o", "-"]
+    flags = (*kernel_flags(compiler, fast_math=False), *openmp_flags([text]))
+    command = [*compiler.command, *flags, flag, "-S", "-x", "c", "-", "-o", "-"]
     return says in run(command, stdin=text).stderr

@@ -51,17 +51,39 @@ partial_also =
 ABSENT: Final = {
     "torch": (
         r"^def torch_operator\(",
-        r"^def _operator\(program: Program, operator",
-        r"^def _kind_of\(array: Array\)",
+        r"^def registered\(",
+        r"^def unused_name\(",
+        r"^def torch_type\(",
+        r"^def _caller\(program: Program, call",
+        r"^def _over_batch\(operator",
+        r"^def with_named_results\(program: Program, operator",
+        r"^def _kind_of\(array: Array",
+        r"^    def torch\(self\) -> Any:",
+        r"^    def _operator\(self\) -> Any:",
+        r"^    def _registered\(self, name",
+        r"^    def registered_as\(self, name",
+        r"^    def needs_sizes\(self\) -> bool:",
+        r"^    def reads\(self\) -> tuple",
+        r"^def _with_tensors\($",
+        r"^def _refuse_tangents\(program",
+        r"^def _joined\(cotangents",
     ),
     "jax": (
         r"^    def function\(\*arrays: Any, \*\*named: Any\) -> Any:",
+        r"^    def whole\(sizes: Mapping",
+        r"^def jax_call\(program",
         r"^def _by_name\(program: Program, arrays: Sequence\[Any\]",
         r"^def _is_number\(value: object\)",
         r"^def _check\(array: Array, value: Any\)",
+        r"^    def jax\(self\) -> Callable",
+        r"^    def whole\(self, sizes",
+        r"^    def _whole_functions\(self\)",
+        r"^    def _custom_vjp\(self, sizes",
+        r"^    def _plain\(self\) -> Differentiable:",
+        r"^class _Pullback:",
     ),
 }
-"""Functions of lowering/calls/operators.py that run only where one of these modules is installed."""
+"""Code of lowering/calls/operators.py and gradients/training.py that runs only where one of these modules is installed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -51,6 +53,33 @@ class Tally(Generic[Found]):
         return f"all {self.wanted} are done"
 
 
+class TooSlow(BaseException):
+    """A case took too long. This is not an `Exception`, which a caller inside the case might catch."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TooSlow` after these seconds of CPU time."""
+
+    def late(*_: object) -> None:
+        raise TooSlow
+
+    def unraised(what: sys.UnraisableHookArgs) -> None:
+        if what.exc_type is not TooSlow:
+            previous(what)
+
+    previous, sys.unraisablehook = sys.unraisablehook, unraised
+    before = signal.signal(signal.SIGPROF, late)
+    # The signal is repeated, because an exception raised during garbage collection is lost.
+    signal.setitimer(signal.ITIMER_PROF, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+        sys.unraisablehook = previous
+
+
 def counted(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
 
@@ -83,31 +112,39 @@ def try_all(
 
 def command(
     arguments: Sequence[str] | None,
-    run: Callable[[Sequence[int], int, Progress[Found]], Tally[Found]],
+    run: Callable[..., Tally[Any]],
     *,
-    name: str,
+    name: str | None = None,
     what: str,
-    description: str,
+    description: str | None,
+    n: int = MANY,
+    seed: int = SEED,
+    declare: Callable[[argparse.ArgumentParser], object] = lambda _: None,
 ) -> int:
-    """Run the command of a fuzzer. Return 0 without findings, 1 with findings, 130 when interrupted."""
-    parser = argparse.ArgumentParser(prog=f"atl fuzz {name}", description=description)
-    parser.add_argument("--n", type=int, default=MANY, help=f"how many {what} (default: {MANY})")
-    parser.add_argument("--seed", type=int, default=SEED, help=f"which {what} (default: {SEED})")
+    """Run the command of a fuzzer. Return 0 without findings, 1 with findings, 130 when interrupted.
+
+    `run` takes the numbers of the cases, the seed and a function that shows progress. `declare` adds options, which
+    `run` takes by keyword. `name` is that of `atl fuzz`, if it has this fuzzer.
+    """
+    parser = argparse.ArgumentParser(prog=name and f"atl fuzz {name}", description=description)
+    parser.add_argument("--n", type=int, default=n, help=f"how many {what} (default: {n})")
+    parser.add_argument("--seed", type=int, default=seed, help=f"which {what} (default: {seed})")
     parser.add_argument("--only", type=int, help="the number of one of them, to see it again")
-    options = parser.parse_args(arguments)
-    numbers = range(options.n) if options.only is None else [options.only]
-    report = run(numbers, options.seed, _shown(what))
+    declare(parser)
+    options = vars(parser.parse_args(arguments))
+    many, seed, only = (options.pop(option) for option in ("n", "seed", "only"))
+    report = run(range(many) if only is None else [only], seed, _shown(what), **options)
     print(report)
     if report.interrupted:
         return INTERRUPTED
     return 1 if report.findings else 0
 
 
-def _shown(what: str) -> Callable[[Tally[Found]], None]:
+def _shown(what: str) -> Progress[Any]:
     in_place = sys.stderr.isatty()
     shown = 0
 
-    def show(tally: Tally[Found]) -> None:
+    def show(tally: Tally[Any]) -> None:
         nonlocal shown
         for found in tally.findings[shown:]:  # at once: a long run may be killed before its report
             print(found, file=sys.stderr, flush=True)

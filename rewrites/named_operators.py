@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from atl.core import terms
-from atl.core.dtypes import BOOL
+from atl.core.dtypes import BOOL, ELEMENTS
 from atl.core.index import Index
-from atl.core.operations import BinaryOp, UnaryOp
+from atl.core.operations import UNARY, ZERO_AT_ZERO, BinaryOp
 from atl.surface.operators import sum  # noqa: A004 (the name in formulas)
 from atl.surface.values import IndexExpr, Tensor, arithmetic
 
@@ -27,9 +27,23 @@ def truth(*, value: bool) -> Tensor:
     return Tensor(terms.Constant(int(value), BOOL))
 
 
-def unary(op: UnaryOp, a: Tensor) -> Tensor:
-    """Apply the function of this name to each element."""
-    return Tensor(terms.Unary(op, a.node))
+_CASTS: Final = {f"cast_{dtype}": dtype for dtype in ELEMENTS}
+FUNCTIONS: Final[tuple[str, ...]] = (*UNARY, *_CASTS)
+"""Names of functions of one element: the unary operations, and conversions to each element type."""
+FUNCTIONS_ZERO_AT_ZERO: Final[tuple[str, ...]] = (*ZERO_AT_ZERO, *_CASTS)
+"""Names of the functions of one element that map zero to zero. All conversions do."""
+
+
+def unary(op: str, a: Tensor) -> Tensor:
+    """Apply the function of this name in `FUNCTIONS` to each element."""
+    if op in _CASTS:
+        return Tensor(terms.Cast(_CASTS[op], a.node))
+    return Tensor(terms.Unary(next(each for each in UNARY if each == op), a.node))
+
+
+def operation_name(e: terms.Unary | terms.Binary | terms.Cast) -> str:
+    """Return the name of an operation in the names of rules."""
+    return f"cast_{e.dtype}" if isinstance(e, terms.Cast) else e.op
 
 
 def binary(op: BinaryOp, a: Tensor, b: Tensor) -> Tensor:

@@ -17,36 +17,12 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.dtypes import ANY_DTYPE, BOOL, DTYPES, is_variable
+from atl.core import predicate as pred
+from atl.core import terms
+from atl.core.dtypes import ANY_DTYPE, BOOL, is_variable
 from atl.core.index import Array, Bound, Index, Leaf, Read, Var, atoms, bound, constant, index, map_leaves, read, shift
-from atl.core.predicate import (
-    FALSE,
-    TRUE,
-    All,
-    NonNegative,
-    NonZero,
-    Predicate,
-    Zero,
-    conjunction,
-    conjuncts,
-    disjunction,
-    equal,
-    is_predicate,
-    map_indices,
-    negation,
-)
 from atl.core.predicate import Any as Some
 from atl.core.substitution import map_type, rebuild, shift_term, strengthen, transform, unbound
-from atl.core.terms import (
-    Constant,
-    Expr,
-    Local,
-    Metavariable,
-    Padding,
-    TensorVar,
-    Type,
-    Value,
-)
 from atl.core.traversal import Child
 from atl.errors import DtypeError, InvalidArgument, RankError, ShapeError, Source
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
@@ -72,19 +48,19 @@ ElementTypes: TypeAlias = Mapping[str, str]
 class Equation:
     """The equation lhs = rhs under the premises."""
 
-    lhs: Expr
-    rhs: Expr
-    premises: tuple[Predicate, ...] = ()
+    lhs: terms.Expr
+    rhs: terms.Expr
+    premises: tuple[pred.Predicate, ...] = ()
 
 
-def equation(lhs: object, rhs: object, premises: tuple[Predicate, ...] = ()) -> Equation:
+def equation(lhs: object, rhs: object, premises: tuple[pred.Predicate, ...] = ()) -> Equation:
     """Return the equation lhs = rhs under the premises."""
     return Equation(as_tensor(lhs).node, as_tensor(rhs).node, premises)
 
 
-def given(*conditions: Condition | bool) -> tuple[Predicate, ...]:
+def given(*conditions: Condition | bool) -> tuple[pred.Predicate, ...]:
     """Return the premises of an equation, one for each conjunct."""
-    return tuple(part for c in conditions for part in conjuncts(as_predicate(c)) if part != TRUE)
+    return tuple(part for c in conditions for part in pred.conjuncts(as_predicate(c)) if part != pred.TRUE)
 
 
 def groups_of(metavariables: Mapping[str, Kind]) -> list[str]:
@@ -120,7 +96,7 @@ def ranks_of(metavariables: Mapping[str, Kind], arguments: Arguments) -> Ranks:
             note(name, kind, body.type.rank)
         if isinstance(argument, Function):
             for parameter, of in zip(kind.parameters, argument.parameters, strict=False):
-                if isinstance(of, Type):
+                if isinstance(of, terms.Type):
                     note(name, parameter, of.rank)
     return tuple(found.get(group, 0) for group in groups_of(metavariables))
 
@@ -138,9 +114,9 @@ class RuleStatement:
 
     metavariables: Mapping[str, Kind]
     ranks: Ranks
-    lhs: Expr
-    rhs: Expr
-    premises: tuple[Predicate, ...]
+    lhs: terms.Expr
+    rhs: terms.Expr
+    premises: tuple[pred.Predicate, ...]
     element_types: Mapping[str, str]
     parameter_types: Mapping[tuple[str, int], str]
     type_variables: tuple[str, ...]
@@ -159,18 +135,13 @@ class RuleStatement:
         """
         return _Instance(self, arguments, dtype).equation()
 
-    def premises_for(self, arguments: Arguments) -> tuple[Predicate, ...]:
+    def premises_for(self, arguments: Arguments) -> tuple[pred.Predicate, ...]:
         """Return the premises for these arguments, without building the sides."""
         return _Instance(self, arguments, None).premises()
 
     def types_of(self, arguments: Arguments, dtype: str | None = None) -> ElementTypes:
         """Return the element types that these arguments determine for the type variables."""
         return _Instance(self, arguments, dtype).types
-
-    def choices_of_types(self) -> Iterator[ElementTypes]:
-        """Yield every assignment of element types to the type variables."""
-        for chosen in product(DTYPES, repeat=len(self.type_variables)):
-            yield dict(zip(self.type_variables, chosen, strict=True))
 
 
 class Variables:
@@ -182,7 +153,7 @@ class Variables:
         self.rank_of_group = dict(zip(groups_of(metavariables), ranks, strict=True))
         self.names: dict[int, str] = {}
         self.extents: dict[int, Extent] = {}
-        self.types: dict[str, Type] = {}
+        self.types: dict[str, terms.Type] = {}
         self.arrays: dict[str, Array] = {}
         self._uids: dict[str, int] = {}
         for position, (name, kind) in enumerate(metavariables.items()):
@@ -194,7 +165,7 @@ class Variables:
             if kind.sort == "tensor":
                 dimensions = range(self.rank(kind))
                 self.extents.update({uid + 1 + dimension: (name, dimension) for dimension in dimensions})
-                self.types[name] = Type(ANY_DTYPE, tuple(index(self.extent(name, at)) for at in dimensions))
+                self.types[name] = terms.Type(ANY_DTYPE, tuple(index(self.extent(name, at)) for at in dimensions))
 
     def rank(self, kind: Kind) -> int:
         """Return the rank of a tensor of this kind."""
@@ -226,7 +197,7 @@ class Variables:
     def _condition(self, name: str) -> Callable[..., Condition]:
         def call(*at: object) -> Condition:
             self._check_count(name, at)
-            return Condition(NonNegative(read(self.arrays[name], tuple(map(as_index, at)))))
+            return Condition(pred.NonNegative(read(self.arrays[name], tuple(map(as_index, at)))))
 
         return call
 
@@ -238,7 +209,7 @@ class Variables:
             pairs = list(zip(kinds, at, strict=True))
             indices = tuple(as_index(value) for kind, value in pairs if kind.sort == "index")
             tensors = tuple(as_tensor(value).node for kind, value in pairs if kind.sort == "tensor")
-            return Tensor(Metavariable(self._uids[name], name, self.types[name], indices, tensors))
+            return Tensor(terms.Metavariable(self._uids[name], name, self.types[name], indices, tensors))
 
         return call
 
@@ -254,9 +225,9 @@ class Variables:
 # -- conditions -------------------------------------------------------------------------------------------------------
 
 
-def condition_variable(predicate: Predicate) -> tuple[str, tuple[Index, ...]] | None:
+def condition_variable(predicate: pred.Predicate) -> tuple[str, tuple[Index, ...]] | None:
     """Return the name and the indices of a condition metavariable; None for any other predicate."""
-    if not isinstance(predicate, NonNegative):
+    if not isinstance(predicate, pred.NonNegative):
         return None
     match predicate.expression.atom:
         case Read(array, indices) if array.dtype == BOOL:
@@ -266,23 +237,23 @@ def condition_variable(predicate: Predicate) -> tuple[str, tuple[Index, ...]] | 
 
 
 def map_predicate(
-    predicate: Predicate,
+    predicate: pred.Predicate,
     on_index: Callable[[Index], Index],
-    on_condition: Callable[[str, tuple[Index, ...]], Predicate],
-) -> Predicate:
+    on_condition: Callable[[str, tuple[Index, ...]], pred.Predicate],
+) -> pred.Predicate:
     """Replace the indices and the condition metavariables in a predicate of a statement."""
     for turned in (False, True):
-        variable = condition_variable(negation(predicate) if turned else predicate)
+        variable = condition_variable(pred.negation(predicate) if turned else predicate)
         if variable is not None:
             found = on_condition(*variable)
-            return negation(found) if turned else found
+            return pred.negation(found) if turned else found
     match predicate:
-        case NonNegative() | Zero() | NonZero():
-            return map_indices(predicate, on_index)
-        case All(parts):
-            return conjunction(map_predicate(part, on_index, on_condition) for part in parts)
+        case pred.NonNegative() | pred.Zero() | pred.NonZero():
+            return pred.map_indices(predicate, on_index)
+        case pred.All(parts):
+            return pred.conjunction(map_predicate(part, on_index, on_condition) for part in parts)
         case Some(parts):
-            return disjunction(map_predicate(part, on_index, on_condition) for part in parts)
+            return pred.disjunction(map_predicate(part, on_index, on_condition) for part in parts)
         case _:
             assert_never(predicate)
 
@@ -298,7 +269,7 @@ class _Instance:
         self.arguments = arguments
         self.types = self._types(dtype)
         self._source: Source | None = None
-        self._shapes: list[Predicate] = []
+        self._shapes: list[pred.Predicate] = []
         self._claimed: dict[tuple[str, int], Index] = {}
 
     def equation(self) -> Equation:
@@ -306,9 +277,9 @@ class _Instance:
         lhs, rhs = (self._term(side, 0, 0) for side in (self.statement.lhs, self.statement.rhs))
         return Equation(lhs, rhs, (*self.premises(), *dict.fromkeys(self._shapes)))
 
-    def premises(self) -> tuple[Predicate, ...]:
+    def premises(self) -> tuple[pred.Predicate, ...]:
         found = (self._predicate(premise, 0) for premise in self.statement.premises)
-        return tuple(part for premise in found for part in conjuncts(premise) if part != TRUE)
+        return tuple(part for premise in found for part in pred.conjuncts(premise) if part != pred.TRUE)
 
     # -- element types
 
@@ -319,7 +290,7 @@ class _Instance:
         for (name, at), variable in self.statement.parameter_types.items():
             argument = self.arguments.get(name)
             parameters = argument.parameters if isinstance(argument, Function) else ()
-            of = [parameter for parameter in parameters if isinstance(parameter, Type)]
+            of = [parameter for parameter in parameters if isinstance(parameter, terms.Type)]
             self._note(found, variable, name, of[at] if at < len(of) else None)
         side = str(self.statement.lhs.type.dtype)
         if dtype is not None and is_variable(side):
@@ -327,7 +298,7 @@ class _Instance:
         return found
 
     def _note(self, found: dict[str, str], variable: str, name: str, of: object) -> None:
-        dtype = of.type.dtype if is_term(of) else of.dtype if isinstance(of, Type) else None
+        dtype = of.type.dtype if is_term(of) else of.dtype if isinstance(of, terms.Type) else None
         if dtype is None:
             return
         wanted = found.setdefault(variable, dtype) if is_variable(variable) else variable
@@ -341,26 +312,26 @@ class _Instance:
     def _dtype(self, of: str | None) -> str | None:
         return self.types.get(of) if of is not None and is_variable(of) else of
 
-    def _type(self, of: Type, depth: int) -> Type:
-        return Type(self._dtype(of.dtype), tuple(self._index(extent, depth) for extent in of.shape))
+    def _type(self, of: terms.Type, depth: int) -> terms.Type:
+        return terms.Type(self._dtype(of.dtype), tuple(self._index(extent, depth) for extent in of.shape))
 
     # -- terms
 
-    def _term(self, at: Expr, indices: int, tensors: int) -> Expr:
+    def _term(self, at: terms.Expr, indices: int, tensors: int) -> terms.Expr:
         match at:
-            case Metavariable():
+            case terms.Metavariable():
                 return self._application(at, indices, tensors)
-            case Constant(value, dtype):
-                return Constant(value, self._dtype(dtype))
-            case Value(value, dtype):
-                return Value(self._index(value, indices), self._dtype(dtype))
-            case Padding(of):
-                return Padding(self._type(of, indices))
-            case Local(position, of):
-                return Local(position, self._type(of, indices))
+            case terms.Constant(value, dtype):
+                return terms.Constant(value, self._dtype(dtype))
+            case terms.Value(value, dtype):
+                return terms.Value(self._index(value, indices), self._dtype(dtype))
+            case terms.Padding(of):
+                return terms.Padding(self._type(of, indices))
+            case terms.Local(position, of):
+                return terms.Local(position, self._type(of, indices))
             case _:
 
-                def child(part: Child) -> Expr:
+                def child(part: Child) -> terms.Expr:
                     return self._term(part.expr, indices + part.indices, tensors + part.tensors)
 
                 made = rebuild(at, child, lambda e: self._index(e, indices), lambda p: self._predicate(p, indices))
@@ -369,7 +340,7 @@ class _Instance:
                     object.__setattr__(made, "source", self._source)
                 return made
 
-    def _application(self, at: Metavariable, indices: int, tensors: int) -> Expr:
+    def _application(self, at: terms.Metavariable, indices: int, tensors: int) -> terms.Expr:
         argument = self.arguments[at.name]
         dtype = self._dtype(at.of.dtype)
         if not isinstance(argument, Function):
@@ -384,7 +355,7 @@ class _Instance:
             self._claim_shape(at, made, indices)
         return made if dtype is None else strengthen(made, dtype)
 
-    def _claim_shape(self, at: Metavariable, made: Expr, depth: int) -> None:
+    def _claim_shape(self, at: terms.Metavariable, made: terms.Expr, depth: int) -> None:
         """Require that a function returns tensors of one shape, as the statement assumes.
 
         The required shape is that of the function's body. It may depend on a parameter; then the shape at the first
@@ -403,9 +374,9 @@ class _Instance:
             if here != claimed:
                 self._shapes.append(self._equal_extents(at.name, here, claimed))
 
-    def _equal_extents(self, name: str, here: Index, claimed: Index) -> Predicate:
-        same = equal(here, claimed)
-        if same == FALSE:
+    def _equal_extents(self, name: str, here: Index, claimed: Index) -> pred.Predicate:
+        same = pred.equal(here, claimed)
+        if same == pred.FALSE:
             raise ShapeError(
                 f"{name} returns tensors of different shapes: a dimension is {show_index(here)} at one place"
                 f" of the rule and {show_index(claimed)} at another",
@@ -448,16 +419,16 @@ class _Instance:
             return None
         return map_leaves(found, lambda leaf: bound(leaf.position - own) if isinstance(leaf, Bound) else index(leaf))
 
-    def _predicate(self, predicate: Predicate, depth: int) -> Predicate:
-        def on_condition(name: str, at: tuple[Index, ...]) -> Predicate:
+    def _predicate(self, predicate: pred.Predicate, depth: int) -> pred.Predicate:
+        def on_condition(name: str, at: tuple[Index, ...]) -> pred.Predicate:
             found = self.arguments[name]
             if isinstance(found, Function):
-                assert is_predicate(found.body)
+                assert pred.is_predicate(found.body)
                 own = found.indices
-                body = map_indices(found.body, lambda e: _raised(e, own, depth))
+                body = pred.map_indices(found.body, lambda e: _raised(e, own, depth))
                 return substituted(body, tuple(self._index(place, depth) for place in at), ())
-            assert is_predicate(found)
-            return map_indices(found, lambda e: lifted(e, depth))
+            assert pred.is_predicate(found)
+            return pred.map_indices(found, lambda e: lifted(e, depth))
 
         return map_predicate(predicate, lambda e: self._index(e, depth), on_condition)
 
@@ -475,7 +446,7 @@ def _raised(expression: Index, own: int, by: int) -> Index:
     return map_leaves(expression, leaf) if by and expression.loose > own else expression
 
 
-def shift_under(body: Expr, indices: int, tensors: int, own: int, own_tensors: int) -> Expr:
+def shift_under(body: terms.Expr, indices: int, tensors: int, own: int, own_tensors: int) -> terms.Expr:
     """Shift the body of a function under more binders; its parameters stay."""
     if not indices and not tensors:
         return body
@@ -485,10 +456,10 @@ def shift_under(body: Expr, indices: int, tensors: int, own: int, own_tensors: i
             return bound(leaf.position + indices)
         return index(leaf)
 
-    def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
-        if isinstance(at, Local) and at.position >= own_tensors + tensor_depth:
+    def on_tensor(at: terms.Local | terms.TensorVar, depth: int, tensor_depth: int) -> terms.Expr | None:
+        if isinstance(at, terms.Local) and at.position >= own_tensors + tensor_depth:
             of = map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
-            return Local(at.position + tensors, of)
+            return terms.Local(at.position + tensors, of)
         return None
 
     return transform(body, on_leaf, on_tensor, untouched=unbound(own, own_tensors))

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import atl
-from atl.core.dtypes import DEFAULT
+from atl.core.dtypes import DEFAULT, STORED, TYPES
 from atl.core.index import ONE, Array
 from atl.core.node import is_position
 from atl.core.program import Assembly, Program, SparseOperand
 from atl.core.terms import Input
-from atl.errors import InvalidArgument, brief
+from atl.errors import DtypeError, InvalidArgument, brief
 from rewrites import Operand, Rule, Theorem
 from rewrites.certificates.certificate import replay
 from sparse.assembly import ResultMaker
@@ -143,6 +143,13 @@ class Format(Storage):
         `s.sparsify("A", format)` calls this. If `distinct` is true, the arrays are declared such that no two entries
         share a position, and each call checks it.
         """
+        if array.dtype in STORED:
+            wide = TYPES[array.dtype].computed_as
+            raise DtypeError(
+                f"the entries of {array.name} are {array.dtype} elements, which cannot be added",
+                required="elements of a type that is computed with, because entries of one position are added",
+                suggestions=(f'declare {array.name} with dtype="{wide}"',),
+            )
         extents = tuple(atl.IndexExpr(extent) for extent in array.shape)
         found = self.levels_of(extents)
         names = _ArrayNames(array.name, taken, found)

@@ -192,11 +192,10 @@ def obligations(expr: terms.Expr, scope: Scope) -> Iterator[Obligation]:
             | terms.Access()
             | terms.Unary()
             | terms.Cast()
-            | terms.Value()
-            | terms.Constant()
+            | terms.Number()
         ):
             return  # defined whenever their indices and parts are
-        case terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable():
+        case terms.Named():
             return  # checked at the declaration or binder
         case _:
             assert_never(expr)
@@ -213,24 +212,13 @@ def inspects_subterms(expr: terms.Expr) -> bool:
             | terms.Guard()
             | terms.Let()
             | terms.Access()
-            | terms.Unary()
-            | terms.Binary()
+            | terms.Elementwise()
             | terms.Select()
-            | terms.Where()
-            | terms.Cast()
             | terms.Concat()
             | terms.Reshape()
         ):
             return False
-        case (
-            terms.Input()
-            | terms.Local()
-            | terms.TensorVar()
-            | terms.Metavariable()
-            | terms.Constant()
-            | terms.Value()
-            | terms.Padding()
-        ):
+        case terms.Named() | terms.Number() | terms.Padding():
             return False
         case _:
             assert_never(expr)
@@ -373,11 +361,7 @@ def _all_stored(monoid: str, body: terms.Expr) -> Iterator[Obligation]:
         case terms.Concat(left, right) | terms.Rec(init=left, body=right):
             yield from _all_stored(monoid, left)
             yield from _all_stored(monoid, right)
-        case terms.Access() | terms.Unary() | terms.Binary() | terms.Select() | terms.Where() | terms.Cast():
-            return
-        case (
-            terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable() | terms.Constant() | terms.Value()
-        ):
+        case terms.Access() | terms.Elementwise() | terms.Select() | terms.Named() | terms.Number():
             return
         case _:
             assert_never(body)

@@ -30,7 +30,7 @@ def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=list(FUZZERS), help=compared)
     parser.add_argument("--n", type=int, help="number of random cases (default: 1000)")
     parser.add_argument("--seed", type=int, help="seed of the random choices (default: 0)")
-    parser.add_argument("--only", type=int, help="run only this case, to reproduce a failure (not diff, pads)")
+    parser.add_argument("--only", type=int, help="run only this case, to reproduce a failure")
     parser.add_argument("--assembled", action="store_true", help="assembled sparse results (sparse)")
     parser.add_argument("--marked", action="store_true", help="only programs with marked loops and lets (diff)")
     declare_json(parser)

@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
 
 from atl.errors import DtypeError, brief
 
-FLOATS: Final = ("float32", "float64")
-INTEGERS: Final = ("int32", "int64")
+try:
+    import ml_dtypes  # adds bfloat16 to NumPy
+except ImportError:
+    _HAS_ML_DTYPES = False
+else:
+    _HAS_ML_DTYPES = ml_dtypes.bfloat16 is not None
+
+Kind: TypeAlias = Literal["float", "integer", "bool"]
+"""The kind of an element type."""
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """The properties of an element type: its kind, its size, its type in C and CUDA, and where it is computed with.
+
+    `computed_as` is the type of arithmetic on the elements. Where it is another type, elements are only stored: they
+    are read, moved, guarded and cast. `extra` is the installation extra with the NumPy type, if NumPy lacks it.
+    """
+
+    kind: Kind
+    bits: int
+    c: str
+    computed_as: str
+    extra: str = ""
+
+
+TYPES: Final = {
+    "float32": ElementType("float", 32, "float", "float32"),
+    "float64": ElementType("float", 64, "double", "float64"),
+    "int32": ElementType("integer", 32, "int32_t", "int32"),
+    "int64": ElementType("integer", 64, "int64_t", "int64"),
+    "float16": ElementType("float", 16, "uint16_t", "float32"),
+    "bfloat16": ElementType("float", 16, "uint16_t", "float32", extra="half"),
+    "int8": ElementType("integer", 8, "int8_t", "int32"),
+    "uint8": ElementType("integer", 8, "uint8_t", "int32"),
+    "bool": ElementType("bool", 8, "uint8_t", "bool"),
+}
+"""All element types by name."""
+FLOATS: Final = tuple(name for name, of in TYPES.items() if of.kind == "float" and of.computed_as == name)
+INTEGERS: Final = tuple(name for name, of in TYPES.items() if of.kind == "integer" and of.computed_as == name)
 DTYPES: Final = FLOATS + INTEGERS
-RESERVED: Final = ("float16", "bfloat16")
+"""Element types of numbers that are computed with."""
+STORED: Final = tuple(name for name, of in TYPES.items() if of.computed_as != name)
+"""Element types that are only stored: they are read, moved, guarded, padded and cast, but not computed with."""
 BOOL: Final = "bool"
 """Element type of truth values: results of comparisons, and inputs, which may also be read in conditions.
 
 The elements are 0 (false) or 1 (true). A Boolean array without bounds represents a condition of a rule, which is true
 where its element is non-negative.
 """
-ELEMENTS: Final = (*DTYPES, BOOL)
-"""Element types of tensors: numbers and truth values."""
+ELEMENTS: Final = tuple(TYPES)
+"""Element types of tensors."""
 ANY_DTYPE: Final = "?"
 """Element type of the metavariables of a rule; with a number ("?0", "?1", …), a type variable."""
 DEFAULT: Final = "float32"
@@ -27,10 +69,25 @@ DEFAULT: Final = "float32"
 def checked_dtype(dtype: object) -> str:
     """Return the name of an element type. Raises `DtypeError`."""
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or brief(dtype)
-    if name in ELEMENTS:
-        return name
-    reserved = " (reserved)" if name in RESERVED else ""
-    raise DtypeError(f"unsupported element type {brief(name)}{reserved}", required=f"one of {', '.join(ELEMENTS)}")
+    if name not in TYPES:
+        raise DtypeError(f"unsupported element type {brief(name)}", required=f"one of {', '.join(ELEMENTS)}")
+    if not has_arrays(name):
+        raise DtypeError(
+            f"the element type {name} needs the package ml_dtypes",
+            required="an installation with it",
+            suggestions=(f"pip install 'atl-tensor[{TYPES[name].extra}]'",),
+        )
+    return name
+
+
+def has_arrays(dtype: str) -> bool:
+    """Return whether NumPy has arrays of this element type: bfloat16 needs the package ml_dtypes."""
+    return not TYPES[dtype].extra or _HAS_ML_DTYPES
+
+
+def kind_of(dtype: str) -> Kind:
+    """Return the kind of an element type."""
+    return TYPES[dtype].kind
 
 
 def is_variable(dtype: str) -> bool:
@@ -44,13 +101,18 @@ def show_dtype(dtype: str | None) -> str:
 
 
 def is_integer(dtype: str | None) -> bool:
-    """Check for an integer type."""
-    return dtype in INTEGERS
+    """Return whether this is an integer type."""
+    return dtype in TYPES and TYPES[dtype].kind == "integer"
+
+
+def is_float(dtype: str | None) -> bool:
+    """Return whether this is a floating-point type."""
+    return dtype in TYPES and TYPES[dtype].kind == "float"
 
 
 def bits(dtype: str) -> int:
     """Return the size of an element in bits."""
-    return 8 if dtype == BOOL else int(dtype.lstrip("floatin"))
+    return TYPES[dtype].bits
 
 
 def bytes_of(count: int | None, dtype: str) -> int | None:
@@ -61,18 +123,20 @@ def bytes_of(count: int | None, dtype: str) -> int | None:
 def range_of(dtype: str) -> tuple[int, int]:
     """Return the least and the greatest value of an integer type or of `BOOL`.
 
-    >>> range_of("int32") == (-(2**31), 2**31 - 1)
-    True
+    >>> range_of("int32") == (-(2**31), 2**31 - 1), range_of("uint8")
+    (True, (0, 255))
     """
     if dtype == BOOL:
         return 0, 1
+    if TYPES[dtype].c.startswith("u"):
+        return 0, (1 << bits(dtype)) - 1
     half = 1 << (bits(dtype) - 1)
     return -half, half - 1
 
 
 def holds_literal(dtype: str, value: float) -> bool:
     """Return whether a type can hold a literal: other types than floats need a whole number in their range."""
-    if dtype in FLOATS or is_variable(dtype):
+    if is_float(dtype) or is_variable(dtype):
         return True
     if isinstance(value, float) and not value.is_integer():
         return False

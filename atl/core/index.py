@@ -163,13 +163,13 @@ class Array(Node):
             raise malformed(f"the input {self.name}", self.shape, "extents and bounds without indices")
         boolean = self.dtype == dtypes.BOOL and bounds in ((), (ZERO, constant(2))) and not self.monotonic
         ordered = self.monotonic in ("", "nondecreasing", "increasing")
-        if not ordered or ((bounds or self.monotonic) and not boolean and not dtypes.is_integer(self.dtype)):
-            raise malformed(f"the input {self.name} with declared facts", self.dtype, "an integer element type")
+        if not ordered or ((bounds or self.monotonic) and not boolean and self.dtype not in dtypes.INTEGERS):
+            raise malformed(f"the input {self.name} with declared facts", self.dtype, "the element type int32 or int64")
         if self.between is not None:
             self._check_positions(self.between)
 
     def _check_positions(self, between: Array) -> None:
-        row = type(between) is Array and dtypes.is_integer(between.dtype) and len(between.shape) == 1
+        row = type(between) is Array and between.dtype in dtypes.INTEGERS and len(between.shape) == 1
         if not row or between.between is not None:
             raise malformed(f"the order of {self.name}", between, "a one-dimensional input of integers")
         if not self.monotonic or len(self.shape) != 1:
@@ -203,7 +203,7 @@ class Read(Atom):
         _need_indices("a read", self.indices)
         if type(self.array) is not Array or len(self.indices) != len(self.array.shape):
             raise malformed("a read", (self.array, self.indices), "an input, and an index for each of its dimensions")
-        if self.array.dtype in dtypes.FLOATS:
+        if dtypes.is_float(self.array.dtype):
             raise malformed("a read", (self.array.name, self.array.dtype), "an input whose elements are integers")
         # The key includes the whole declaration, because two programs may declare different facts for one name.
         order = (5, self.array.order, *(index.order for index in self.indices))
@@ -657,12 +657,13 @@ def atoms(expression: Index) -> Iterable[AnyAtom]:
     """Yield every occurrence of an atom, nested atoms before the atoms that contain them."""
     for monomial, _ in expression.terms:
         for atom in monomial:
-            for part in _parts(atom):
+            for part in parts_of(atom):
                 yield from atoms(part)
             yield atom
 
 
-def _parts(atom: AnyAtom) -> tuple[Index, ...]:
+def parts_of(atom: AnyAtom) -> tuple[Index, ...]:
+    """Return the index expressions in an atom."""
     match atom:
         case Size() | Bound() | Var():
             return ()

@@ -125,7 +125,7 @@ def zero(expression: ix.Index) -> Predicate:
 
 
 def negation(predicate: Predicate) -> Predicate:
-    """Return the negation of the predicate, cached in each node, because equal nodes may have different hints."""
+    """Return the negation, cached in the node: equal nodes may differ in the names of their variables."""
     known: Predicate | None = getattr(predicate, "opposite", None)
     if known is None:
         known = _negated(predicate)

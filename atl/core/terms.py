@@ -18,7 +18,7 @@ from atl.core import dtypes
 from atl.core.forms import Form, Formed, IndexBinder, Marked, Part, TensorBinder
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
 from atl.core.marks import LetMark, LoopMark
-from atl.core.operations import BINARY, OPERATIONS, UNARY, Arithmetic, BinaryOp, Kind, UnaryOp, accepts, result_type
+from atl.core.operations import BINARY, OPERATIONS, UNARY, Arithmetic, BinaryOp, UnaryOp, accepts, result_type
 from atl.core.predicate import Predicate
 from atl.errors import DtypeError, InvalidArgument, RaggedShape, RankError, Source, brief
 
@@ -61,8 +61,26 @@ class Term(Formed):
         raise NotImplementedError
 
 
+class Named(Term):
+    """Base class of tensors that are given by a name: inputs, let-bound tensors and metavariables."""
+
+    __slots__ = ()
+
+
+class Number(Term):
+    """Base class of scalars that are known without reading a tensor."""
+
+    __slots__ = ()
+
+
+class Elementwise(Term):
+    """Base class of terms that compute each element from the same elements of their operands."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Input(Term):
+class Input(Named):
     """An input tensor."""
 
     form: ClassVar = Form("input", "the input", arrays=("array",))
@@ -73,7 +91,7 @@ class Input(Term):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Local(Term):
+class Local(Named):
     """The tensor bound by the `position`-th enclosing let; `of` is its type, relative to this node.
 
     The type is significant in equality, so that equal terms have the same shape.
@@ -88,7 +106,7 @@ class Local(Term):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TensorVar(Term):
+class TensorVar(Named):
     """An opened let-bound tensor, while the body of its let is built or processed."""
 
     form: ClassVar = Form("variable", "the let-bound", opened="uid", known_type="of", hints=("name",))
@@ -101,7 +119,7 @@ class TensorVar(Term):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Metavariable(Term):
+class Metavariable(Named):
     """A tensor metavariable of a rule, applied to indices and tensors. It occurs only in patterns, not in programs.
 
     `of` is the type of the application; patterns have no element types.
@@ -130,7 +148,7 @@ LARGEST_LITERAL: Final = float_info.max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constant(Term):
+class Constant(Number):
     """A literal scalar. Literals are stored values, never padding, even if they are zero."""
 
     form: ClassVar = Form("constant", "the literal", literals=("value",), dtypes=("dtype",))
@@ -150,7 +168,7 @@ class Constant(Term):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value(Term):
+class Value(Number):
     """An index expression as a scalar."""
 
     form: ClassVar = Form("value", "the value", indices=("index",), dtypes=("dtype",))
@@ -325,7 +343,7 @@ class Access(Term):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unary(Term):
+class Unary(Elementwise):
     """A scalar function, element by element."""
 
     form: ClassVar = Form("unary", "a function,", static=("op",), parts=(Part("operand"),))
@@ -339,7 +357,7 @@ class Unary(Term):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Binary(Term):
+class Binary(Elementwise):
     """A scalar operation, element by element on two tensors of equal shape; "add" is the ⊕ of Fig. 3.1."""
 
     form: ClassVar = Form("binary", "arithmetic,", static=("op",), parts=(Part("left"), Part("right")))
@@ -374,7 +392,7 @@ class Select(Term):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Where(Term):
+class Where(Elementwise):
     """The left operand where the test, a Boolean tensor, is true, the right one elsewhere; all three are evaluated."""
 
     form: ClassVar = Form("where", "a choice,", parts=(Part("test"), Part("left"), Part("right")))
@@ -395,7 +413,7 @@ class Where(Term):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cast(Term):
+class Cast(Elementwise):
     """The operand with its elements converted as in C."""
 
     form: ClassVar = Form("cast", "a cast,", static=("dtype",), parts=(Part("operand"),))
@@ -645,12 +663,19 @@ def _alike(what: str, left: Expr, right: Expr) -> str | None:
     return other if one == dtypes.ANY_DTYPE else one
 
 
-_OPERANDS: Final[dict[Kind, str]] = {"float": "floating-point", "integer": "integer", "bool": "Boolean"}
+_OPERANDS: Final[dict[dtypes.Kind, str]] = {"float": "floating-point", "integer": "integer", "bool": "Boolean"}
 
 
 def _check_operands(op: UnaryOp | BinaryOp, dtype: str | None) -> None:
     if accepts(op, dtype):
         return
+    if dtype in dtypes.STORED:
+        wide = dtypes.TYPES[dtype].computed_as
+        raise DtypeError(
+            f"'{op}' of {dtype} elements, which are only stored",
+            required=f"operands of a type that is computed with: {', '.join(dtypes.DTYPES)}",
+            suggestions=(f'cast first: atl.cast("{wide}", …)',),
+        )
     kinds = OPERATIONS[op].kinds
     suggestions = {
         "float": ('cast first: atl.cast("float64", …)',),

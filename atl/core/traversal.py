@@ -130,6 +130,7 @@ def static(expr: Expr) -> tuple[object, ...]:
             case Role.OPERATOR:
                 found += (type(value), *(getattr(value, name) for name in type(value).form.static))
             case Role.VARIABLE:
+                # The id of an opened variable is its identity; a bound position is not an attribute.
                 found += (value,) if slot.name == type(expr).form.opened else ()
             case Role.INDEX | Role.INDICES | Role.PREDICATE | Role.TYPE | Role.KNOWN_TYPE | Role.DTYPE:
                 pass

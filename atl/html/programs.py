@@ -17,7 +17,7 @@ from atl.text.printing import layout_at, show_part, show_program
 WIDTH: Final = 88
 """Columns of a program's layout, fewer than in a terminal, as the list of calls is next to it."""
 MAX_PAIRS: Final = 4_000_000
-"""Number of word pairs above which texts are compare by lines."""
+"""Number of word pairs above which texts are marked as a whole."""
 MAX_NODES: Final = 20_000
 """Number of nodes above which a program is abridged."""
 MARK_WHOLE: Final = 0.6
@@ -219,7 +219,7 @@ def text_with_subterm(program: Program, path: Path) -> tuple[str, list[Span]]:
 def pre(
     text: str, spans: Iterable[Span] = (), *, label: str | None = None, class_: str = "program", colours: bool = True
 ) -> Html:
-    """Return a program text as a `pre` element; nested folded text may omit the colours."""
+    """Return a program text as a `pre` element. `colours` highlights operators and marks."""
     # A region that scrolls sideways must be reachable by keyboard.
     code = element("code", with_spans(text, spans, colours=colours))
     return element("pre", code, class_=class_, tabindex=0, role="group", aria_label=label)

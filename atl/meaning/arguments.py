@@ -37,6 +37,7 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 Shapes: TypeAlias = tuple[tuple[int, ...] | None, ...]
 """The shapes of the sparse operands; None for an operand that is passed as separate arrays."""
 LARGEST: Final = 2**63 - 1
+_TYPES: Final = [np.dtype(name) for name in dtypes.ELEMENTS if dtypes.has_arrays(name)]
 CONVERSION_ERRORS: Final = (
     ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, OSError, RuntimeError, TypeError,
     ValueError,
@@ -254,7 +255,7 @@ def _converted(array: Array, value: object) -> AnyArray:
     except CONVERSION_ERRORS as error:
         raise ArgumentError(f"{array.name} is not an array: {error}", required=_declared(array)) from None
     nothing = data.dtype.kind == "O" and data.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
-    if data.dtype.kind not in "biufcO" or nothing:
+    if (data.dtype.kind not in "biufcO" and data.dtype not in _TYPES) or nothing:
         sparse = f'derive a kernel for a sparse {array.name}: reschedule(program).sparsify("{array.name}", sparse.CSR)'
         raise ArgumentError(
             f"{array.name} is {brief(value, kind=True)}",
@@ -291,6 +292,8 @@ def _exact_numbers(array: Array, data: AnyArray) -> AnyArray:
     """Check that an array consists of rational numbers: integers, Fractions or floats."""
     if data.dtype.kind in "iuf":
         return data
+    if data.dtype.kind == "V":
+        return data.astype(np.float64)
     for at, element in np.ndenumerate(data):
         if isinstance(element, (bool, np.bool_)) or not isinstance(element, (numbers.Rational, float, np.floating)):
             raise ArrayError(

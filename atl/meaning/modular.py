@@ -156,7 +156,7 @@ class Modular(Scalars[int]):
         return found
 
     def cast(self, target: str, source: str, x: int) -> int:
-        if source in (target, BOOL):
+        if source in (target, BOOL) or not x:
             return x
         return 1 - self._equal(x, 0) if target == BOOL else self._symbol(f"{target}({x})")
 

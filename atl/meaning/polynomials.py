@@ -299,7 +299,7 @@ class Polynomials(Scalars[Polynomial]):
             return x
         if target == BOOL:
             return number(1) + -self._by_cases(self._equal, x, number(0))
-        return self._by_cases(lambda at: symbol(f"{target}({at})"), x)
+        return self._by_cases(lambda at: symbol(f"{target}({at})") if at.terms else at, x)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Polynomial | None:  # noqa: ARG002
         match monoid:

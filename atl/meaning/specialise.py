@@ -8,27 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never
 
 from atl.checks.wellformed import make_program
-from atl.core.index import (
-    ONE,
-    AnyAtom,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    atoms,
-    constant,
-    exclusive_or,
-    extremum,
-    floordiv,
-    index,
-    linear,
-    read,
-)
+from atl.core import index as ix
+from atl.core.index import index
 from atl.core.predicate import FALSE, TRUE, Predicate, expressions, map_indices
 from atl.core.program import Program, SparseOperand, checked_program
 from atl.core.substitution import rebuild
@@ -91,7 +72,7 @@ class _Substitution:
     """Replaces sizes by numbers in terms and in the declarations of arrays."""
 
     sizes: Mapping[str, int]
-    arrays: dict[Array, Array] = field(default_factory=dict)
+    arrays: dict[ix.Array, ix.Array] = field(default_factory=dict)
     done: dict[int, Expr] = field(default_factory=dict)
 
     def expr(self, e: Expr) -> Expr:
@@ -118,44 +99,44 @@ class _Substitution:
             self._is_invalid_divisor(d) for term in subterms(e.body) for i in indices_in(term) for d in divisors(i)
         )
 
-    def _is_invalid_divisor(self, divisor: Index) -> bool:
+    def _is_invalid_divisor(self, divisor: ix.Index) -> bool:
         value = self.index(divisor).constant
         return value is not None and value <= 0
 
-    def array(self, array: Array) -> Array:
+    def array(self, array: ix.Array) -> ix.Array:
         if array not in self.arrays:
             low, high = (None if bound is None else self.index(bound) for bound in (array.low, array.high))
             shape = tuple(map(self.index, array.shape))
             between = None if array.between is None else self.array(array.between)
-            self.arrays[array] = Array(array.name, shape, array.dtype, low, high, array.monotonic, between)
+            self.arrays[array] = ix.Array(array.name, shape, array.dtype, low, high, array.monotonic, between)
         return self.arrays[array]
 
-    def index(self, expression: Index) -> Index:
-        total: list[tuple[int, Index]] = []
+    def index(self, expression: ix.Index) -> ix.Index:
+        total: list[tuple[int, ix.Index]] = []
         for monomial, coefficient in expression.terms:
-            product = ONE
+            product = ix.ONE
             for atom in monomial:
                 product = product * self._atom(atom)
             total.append((coefficient, product))
-        return linear(total)
+        return ix.linear(total)
 
-    def _atom(self, atom: AnyAtom) -> Index:
+    def _atom(self, atom: ix.AnyAtom) -> ix.Index:
         match atom:
-            case Size(name):
-                return constant(self.sizes[name]) if name in self.sizes else index(atom)
-            case Bound() | Var():
+            case ix.Size(name):
+                return ix.constant(self.sizes[name]) if name in self.sizes else index(atom)
+            case ix.Bound() | ix.Var():
                 return index(atom)
-            case Quotient(numerator, denominator):
+            case ix.Quotient(numerator, denominator):
                 a, b = self.index(numerator), self.index(denominator)
                 if b.constant is not None and b.constant <= 0:
-                    return index(Quotient(a, b))  # undefined; refused if it is computed
-                return floordiv(a, b)
-            case Extremum(kind, choices):
-                return extremum(kind, *map(self.index, choices))
-            case Xor(parts):
-                return exclusive_or(*map(self.index, parts))
-            case Read(array, indices):
-                return read(self.array(array), tuple(map(self.index, indices)))
+                    return index(ix.Quotient(a, b))  # undefined; refused if it is computed
+                return ix.floordiv(a, b)
+            case ix.Extremum(kind, choices):
+                return ix.extremum(kind, *map(self.index, choices))
+            case ix.Xor(parts):
+                return ix.exclusive_or(*map(self.index, parts))
+            case ix.Read(array, indices):
+                return ix.read(self.array(array), tuple(map(self.index, indices)))
         assert_never(atom)
 
     def predicate(self, predicate: Predicate) -> Predicate:
@@ -164,7 +145,7 @@ class _Substitution:
     def assumption(self, program: Program, assumption: Predicate) -> Predicate:
         left = self.predicate(assumption)
         if left == FALSE:
-            used = [size.name for e in expressions(assumption) for size in atoms(e) if isinstance(size, Size)]
+            used = [size.name for e in expressions(assumption) for size in ix.atoms(e) if isinstance(size, ix.Size)]
             raise AssumptionError(
                 f"the fixed sizes violate an assumption of {program.name}",
                 required=show_predicate(assumption),

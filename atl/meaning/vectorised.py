@@ -25,7 +25,7 @@ from atl.core.program import Program
 from atl.errors import EscapedIndex, OutOfMemory
 from atl.meaning.arguments import bind, check_rank
 from atl.meaning.results import split_results
-from atl.meaning.scalars import Machine
+from atl.meaning.scalars import Machine, converted
 
 Numbers: TypeAlias = npt.NDArray[Any]
 Truths: TypeAlias = npt.NDArray[np.bool_]
@@ -413,7 +413,7 @@ def _binary(op: BinaryOp, dtype: str, x: Numbers, y: Numbers) -> Numbers:
 
 def _cast(dtype: str, x: Numbers) -> Numbers:
     if not dtypes.is_integer(dtype) or x.dtype.kind in "iub":
-        return x.astype(dtype)
+        return np.asarray(converted(x, dtype))
     near = np.abs(x) < float(1 << 62)
     out = np.where(near, x, 0).astype(np.int64).astype(dtype)
     for at in np.argwhere(~near):

@@ -157,7 +157,7 @@ class _Reader(IndexReader):
         if self.accept("in"):
             low, high = self._bounds()
         monotonic = self._monotonicity()
-        if (bounded or monotonic) and not dtypes.is_integer(of.dtype):
+        if (bounded or monotonic) and of.dtype not in dtypes.INTEGERS:
             raise self.error(
                 f"{name} has a range or an order, and elements of type {of.dtype}",
                 token,
@@ -187,7 +187,7 @@ class _Reader(IndexReader):
                 continue
             positions = next((each for each in declared if each.name == token.text), None)
             row = positions is not None and len(positions.shape) == len(array.shape) == 1
-            if positions is None or not row or not dtypes.is_integer(positions.dtype) or positions.name in between:
+            if positions is None or not row or positions.dtype not in dtypes.INTEGERS or positions.name in between:
                 raise self.error(
                     f"{array.name} cannot be ordered between {token.text}",
                     token,
@@ -218,7 +218,9 @@ class _Reader(IndexReader):
     def _dtype(self, checked: Callable[[object], str] = dtypes.checked_dtype) -> str:
         token = self.next
         if token.kind != "name":
-            raise self.error(f"expected an element type, found {token}", required=f"one of {', '.join(dtypes.DTYPES)}")
+            raise self.error(
+                f"expected an element type, found {token}", required=f"one of {', '.join(dtypes.ELEMENTS)}"
+            )
         self.advance()
         with self.placed(token.start):
             return checked(token.text)

@@ -8,26 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, assert_never
 
+from atl.core import index as ix
 from atl.core import predicate as pred
-from atl.core.index import (
-    ZERO,
-    AnyAtom,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    atoms,
-    divide_out,
-    floordiv,
-    index,
-    map_leaves,
-)
 from atl.core.node import Identity
 from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
@@ -115,9 +97,9 @@ def _decide(facts: Facts, goal: pred.Predicate, thorough: bool) -> Answer:
     return answer
 
 
-def _variables(facts: Facts, goal: pred.Predicate) -> Iterator[Var]:
+def _variables(facts: Facts, goal: pred.Predicate) -> Iterator[ix.Var]:
     for predicate in (*facts.predicates, goal):
-        yield from (atom for atom in pred.atoms_of(predicate) if isinstance(atom, Var))
+        yield from (atom for atom in pred.atoms_of(predicate) if isinstance(atom, ix.Var))
 
 
 @contextmanager
@@ -253,7 +235,7 @@ class _Query:
     as_written: bool = False
 
     def answer(self) -> Answer:
-        if any(isinstance(atom, Xor) for atom in pred.atoms_of(self.goal)) and self._by_bits(thorough=False):
+        if any(isinstance(atom, ix.Xor) for atom in pred.atoms_of(self.goal)) and self._by_bits(thorough=False):
             return self._proved("linear")
         if isinstance(self.goal, pred.NonNegative) and has_only_non_negative_terms(self.facts, self.goal.expression):
             return self._proved("linear")
@@ -281,7 +263,7 @@ class _Query:
         if self._at_ends() or (self.thorough and refuted_by_rounding(table, known, denied)):
             return self._proved("linear")
         effort = BUDGET if self.thorough else QUICK_BUDGET
-        split = bool(whole.cases) or any(isinstance(atom, Extremum | Read) for atom in table.atoms.values())
+        split = bool(whole.cases) or any(isinstance(atom, ix.Extremum | ix.Read) for atom in table.atoms.values())
         if split and refuted(table, known, denied, effort=effort):
             return self._proved("linear")
         if self.thorough and (model := self._sampled(samples, MORE_TRIES, table, solution)) is not None:
@@ -317,7 +299,7 @@ class _Query:
 
     def _with_solved(self, solution: _Solution) -> bool:
         """Prove the goal after substituting solved equalities, as this may cancel parts of an exclusive or."""
-        if not solution.solved or not any(isinstance(atom, Xor) for atom in pred.atoms_of(self.goal)):
+        if not solution.solved or not any(isinstance(atom, ix.Xor) for atom in pred.atoms_of(self.goal)):
             return False
         facts, goal = list(self.facts.predicates), self.goal
         for leaf, value in solution.solved:
@@ -338,19 +320,19 @@ class _Query:
         found = {divisor: None for expression in everything for divisor in divisors(expression)}
         # Use only facts without quotients, so that this query does not recur.
         plain = self.facts.only(lambda fact: not _divides(fact))
-        positive = {d for d in found if proves(plain, pred.less(ZERO, d), thorough=False)}
+        positive = {d for d in found if proves(plain, pred.less(ix.ZERO, d), thorough=False)}
         if not positive:
             return original
 
-        def divide(a: Index, b: Index) -> Index:
+        def divide(a: ix.Index, b: ix.Index) -> ix.Index:
             if b.constant is not None and b.constant <= 0:
-                return index(Quotient(a, b))  # an undefined quotient
-            return divide_out(a, b) if b in positive else floordiv(a, b)
+                return ix.index(ix.Quotient(a, b))  # an undefined quotient
+            return ix.divide_out(a, b) if b in positive else ix.floordiv(a, b)
 
         def taken_out(predicate: pred.Predicate) -> pred.Predicate:
             if not _may_be_divided_out(predicate):
                 return predicate
-            return pred.map_indices(predicate, lambda e: map_leaves(e, index, divide))
+            return pred.map_indices(predicate, lambda e: ix.map_leaves(e, ix.index, divide))
 
         return tuple(taken_out(fact) for fact in facts), taken_out(denied)
 
@@ -418,16 +400,16 @@ class _Query:
 
     def _checked(self, table: Table, sample: Sample, solution: _Solution) -> Model | None:
         """Return the sample as a model if it satisfies the facts and not the goal."""
-        leaves: dict[Leaf, int] = {}
+        leaves: dict[ix.Leaf, int] = {}
         for column, atom in table.atoms.items():
-            if isinstance(atom, Size | Bound | Var):
+            if isinstance(atom, ix.Size | ix.Bound | ix.Var):
                 leaves[atom] = sample.leaves[column]
         elements = [(name, position, value) for (name, position), value in sample.elements.items()]
         try:
             for leaf, value in reversed(solution.solved):
                 leaves[leaf] = model_of(leaves.items(), elements).value(value)
             model = model_of(leaves.items(), elements)
-            negative = any(isinstance(leaf, Size) and value < 0 for leaf, value in model.leaves)
+            negative = any(isinstance(leaf, ix.Size) and value < 0 for leaf, value in model.leaves)
             if negative or model.satisfies(self.goal) or not realisable(self._arrays(table), model):
                 return None
         except ZeroDivisionError:
@@ -442,11 +424,11 @@ class _Query:
                     return None
         return model
 
-    def _arrays(self, table: Table) -> Iterator[Array]:
+    def _arrays(self, table: Table) -> Iterator[ix.Array]:
         """Yield the arrays that are read in the query, also if a substitution removed the read."""
         for predicate in (*self.facts.predicates, self.goal):
-            yield from (atom.array for atom in pred.atoms_of(predicate) if isinstance(atom, Read))
-        yield from (atom.array for atom in table.atoms.values() if isinstance(atom, Read))
+            yield from (atom.array for atom in pred.atoms_of(predicate) if isinstance(atom, ix.Read))
+        yield from (atom.array for atom in table.atoms.values() if isinstance(atom, ix.Read))
 
 
 def _inconsistent(facts: Facts) -> bool:
@@ -469,9 +451,9 @@ def _may_be_divided_out(predicate: pred.Predicate) -> bool:
     return any(map(_contains_multiple, pred.atoms_of(predicate)))
 
 
-def _contains_multiple(atom: AnyAtom) -> bool:
+def _contains_multiple(atom: ix.AnyAtom) -> bool:
     """Return True if some term of the numerator contains the divisor, a single product."""
-    if not isinstance(atom, Quotient) or len(atom.denominator.terms) != 1:
+    if not isinstance(atom, ix.Quotient) or len(atom.denominator.terms) != 1:
         return False
     ((factors, _),) = atom.denominator.terms
     return atom.numerator.constant is not None or any(
@@ -481,7 +463,7 @@ def _contains_multiple(atom: AnyAtom) -> bool:
 
 def _divides(predicate: pred.Predicate) -> bool:
     """Return True if the predicate contains a quotient."""
-    return any(isinstance(atom, Quotient) for atom in pred.atoms_of(predicate))
+    return any(isinstance(atom, ix.Quotient) for atom in pred.atoms_of(predicate))
 
 
 # -- equalities -------------------------------------------------------------------------------------------------------
@@ -493,14 +475,14 @@ class _Solution:
 
     facts: Sequence[pred.Predicate]
     denied: pred.Predicate
-    solved: Sequence[tuple[Leaf, Index]]
+    solved: Sequence[tuple[ix.Leaf, ix.Index]]
 
 
 def _solve_equalities(facts: Sequence[pred.Predicate], denied: pred.Predicate) -> _Solution:
     """Substitute each leaf that an equality determines, also inside quotients and reads."""
     left = [*facts, *pred.conjuncts(denied)]
     declaring = {leaf for predicate in left for leaf in _declaring(predicate)}
-    solved: list[tuple[Leaf, Index]] = []
+    solved: list[tuple[ix.Leaf, ix.Index]] = []
     position = 0
     while position < len(left):
         predicate = left[position]
@@ -514,7 +496,7 @@ def _solve_equalities(facts: Sequence[pred.Predicate], denied: pred.Predicate) -
             continue
         left = replaced
         solved.append((leaf, value))
-        if isinstance(leaf, Size):
+        if isinstance(leaf, ix.Size):
             left.append(pred.non_negative(value))
         position = 0
     if not solved:
@@ -522,44 +504,44 @@ def _solve_equalities(facts: Sequence[pred.Predicate], denied: pred.Predicate) -
     return _Solution(left, pred.TRUE, solved)
 
 
-def _substituted(predicate: pred.Predicate, leaf: Leaf, value: Index) -> pred.Predicate:
-    return pred.substitute(predicate, lambda other: value if other == leaf else index(other))
+def _substituted(predicate: pred.Predicate, leaf: ix.Leaf, value: ix.Index) -> pred.Predicate:
+    return pred.substitute(predicate, lambda other: value if other == leaf else ix.index(other))
 
 
-def _declaring(predicate: pred.Predicate) -> Iterator[AnyAtom]:
+def _declaring(predicate: pred.Predicate) -> Iterator[ix.AnyAtom]:
     """Yield the atoms in the declarations of arrays that are read; these sizes are not substituted."""
     for atom in pred.atoms_of(predicate):
-        if isinstance(atom, Read):
+        if isinstance(atom, ix.Read):
             for part in declared(atom.array):
-                yield from atoms(part)
+                yield from ix.atoms(part)
 
 
-def _solvable(expression: Index, kept: set[AnyAtom]) -> tuple[Leaf, Index] | None:
+def _solvable(expression: ix.Index, kept: set[ix.AnyAtom]) -> tuple[ix.Leaf, ix.Index] | None:
     """Solve expression = 0 for a leaf that has coefficient 1 or -1 and occurs only once."""
-    best: tuple[Leaf, int] | None = None
+    best: tuple[ix.Leaf, int] | None = None
     for monomial, coefficient in expression.terms:
         if len(monomial) != 1 or abs(coefficient) != 1:
             continue
-        leaf: AnyAtom = monomial[0]
+        leaf: ix.AnyAtom = monomial[0]
         if (
-            not isinstance(leaf, Size | Bound | Var)
+            not isinstance(leaf, ix.Size | ix.Bound | ix.Var)
             or leaf in kept
-            or sum(atom == leaf for atom in atoms(expression)) != 1
+            or sum(atom == leaf for atom in ix.atoms(expression)) != 1
         ):
             continue
-        if best is None or not isinstance(leaf, Size):
+        if best is None or not isinstance(leaf, ix.Size):
             best = (leaf, coefficient)
     if best is None:
         return None
     leaf, coefficient = best
-    rest = expression - index(leaf) * coefficient
+    rest = expression - ix.index(leaf) * coefficient
     return leaf, -rest if coefficient > 0 else rest
 
 
 # -- simplification ---------------------------------------------------------------------------------------------------
 
 
-def simplify(facts: Facts, expression: Index) -> Index:
+def simplify(facts: Facts, expression: ix.Index) -> ix.Index:
     """Return an expression equal to `expression` wherever the facts hold.
 
     Quotients by positive divisors: a // b = 0 for 0 <= a < b; multiples of the divisor and common factors are taken

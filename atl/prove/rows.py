@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from math import gcd
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
+from atl.core.index import AnyAtom, Bound, Index, Read, Size, Var, parts_of
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from atl.core.program import AtLeast, Below, bounds_of, is_increasing
 from atl.prove.facts import declared
@@ -84,18 +84,7 @@ class Table:
 
 def _parts(atom: AnyAtom) -> tuple[Index, ...]:
     """Return the expressions in the definition of an atom; for a read, its indices, then its declaration."""
-    match atom:
-        case Size() | Bound() | Var():
-            return ()
-        case Quotient(numerator, denominator):
-            return (numerator, denominator)
-        case Extremum(_, choices):
-            return choices
-        case Xor(parts):
-            return parts
-        case Read(array, indices):
-            return (*indices, *declared(array))
-    assert_never(atom)
+    return (*parts_of(atom), *declared(atom.array)) if isinstance(atom, Read) else parts_of(atom)
 
 
 def combined(a: Row, x: int, b: Row, y: int) -> Row:

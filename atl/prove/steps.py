@@ -9,20 +9,8 @@ from itertools import islice, pairwise, product
 from typing import Final, TypeAlias, assert_never
 
 from atl.core import index as ix
+from atl.core import predicate as pred
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Quotient, Read, Size, Var, Xor, atoms
-from atl.core.predicate import (
-    All,
-    Any,
-    NonNegative,
-    Predicate,
-    at_most,
-    atoms_of,
-    expressions,
-    less,
-    negation,
-    non_negative,
-    substitute,
-)
 from atl.core.program import AtLeast, Below, bounds_of, order_of
 from atl.prove.facts import Facts, Model
 from atl.prove.rows import Budget, Row, System, Table, combined, leaves_no_rows, plus, read_predicate
@@ -30,25 +18,25 @@ from atl.prove.rows import Budget, Row, System, Table, combined, leaves_no_rows,
 # -- case splits ------------------------------------------------------------------------------------------------------
 
 
-SplitCase: TypeAlias = tuple[Facts, Predicate]
+SplitCase: TypeAlias = tuple[Facts, pred.Predicate]
 
 LARGEST_DIVISOR: Final = 4
 """Largest divisor for which each remainder becomes a case."""
 _WHOLE: Final = 1 << 56
 
 
-def split_alternatives(facts: Facts, goal: Predicate) -> SplitCase | None:
+def split_alternatives(facts: Facts, goal: pred.Predicate) -> SplitCase | None:
     """Prove p or (q and r) as (q and r) under the assumption not p. None for goals of another form."""
-    if not isinstance(goal, Any):
+    if not isinstance(goal, pred.Any):
         return None
-    compound = [part for part in goal.parts if isinstance(part, All)]
+    compound = [part for part in goal.parts if isinstance(part, pred.All)]
     if len(compound) != 1:
         return None
-    others = [negation(part) for part in goal.parts if part is not compound[0]]
+    others = [pred.negation(part) for part in goal.parts if part is not compound[0]]
     return facts.assume(*others), compound[0]
 
 
-def split_remainders(facts: Facts, goal: Predicate) -> list[SplitCase]:
+def split_remainders(facts: Facts, goal: pred.Predicate) -> list[SplitCase]:
     """Split on the remainder of a variable by a small divisor: i = d*q, i = d*q + 1, …, with a new variable q.
 
     The cases contain no such quotient. Return an empty list if the goal has none.
@@ -59,9 +47,9 @@ def split_remainders(facts: Facts, goal: Predicate) -> list[SplitCase]:
     return []
 
 
-def _divided(goal: Predicate) -> Iterator[tuple[ix.Var, int]]:
+def _divided(goal: pred.Predicate) -> Iterator[tuple[ix.Var, int]]:
     """Yield (variable, divisor) for each quotient by a small number in the goal."""
-    for atom in atoms_of(goal):
+    for atom in pred.atoms_of(goal):
         if isinstance(atom, ix.Quotient) and 1 < (divisor := atom.denominator.constant or 0) <= LARGEST_DIVISOR:
             for variable in dict.fromkeys(each for each in ix.atoms(atom.numerator) if isinstance(each, ix.Var)):
                 factor = ix.factor_of(atom.numerator, variable)
@@ -79,15 +67,15 @@ def with_plain_limits(facts: Facts) -> Facts:
 def _least(facts: Facts) -> Iterator[tuple[ix.Monomial, int]]:
     """Yield leaves with constant lower bounds."""
     for fact in facts.predicates:
-        if isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2:
+        if isinstance(fact, pred.NonNegative) and len(fact.expression.terms) <= 2:
             leaf = next((monomial[0] for monomial, _ in fact.expression.terms if len(monomial) == 1), None)
             rest = None if leaf is None else (fact.expression - ix.index(leaf)).constant
             if rest is not None and isinstance(leaf, ix.Size | ix.Bound | ix.Var):
                 yield (leaf,), -rest
 
 
-def _plain(fact: Predicate, known: Mapping[ix.Monomial, int]) -> Predicate:
-    if not isinstance(fact, NonNegative):
+def _plain(fact: pred.Predicate, known: Mapping[ix.Monomial, int]) -> pred.Predicate:
+    if not isinstance(fact, pred.NonNegative):
         return fact
     for monomial, factor in fact.expression.terms:
         if factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], ix.Extremum) or monomial[0].kind != "max":
@@ -99,15 +87,15 @@ def _plain(fact: Predicate, known: Mapping[ix.Monomial, int]) -> Predicate:
         reach = rest.offset + sum(most)
         possible = [choice for choice in monomial[0].choices if choice.constant is None or choice.constant + reach >= 0]
         if 0 < len(possible) < len(monomial[0].choices):
-            return non_negative(ix.extremum("max", *possible) + rest)
+            return pred.non_negative(ix.extremum("max", *possible) + rest)
     return fact
 
 
-def _substituted(facts: Facts, goal: Predicate, variable: ix.Var, value: ix.Index) -> SplitCase:
+def _substituted(facts: Facts, goal: pred.Predicate, variable: ix.Var, value: ix.Index) -> SplitCase:
     def leaf(at: ix.Leaf) -> ix.Index:
         return value if at == variable else ix.index(at)
 
-    return Facts().assume(*(substitute(fact, leaf) for fact in facts.predicates)), substitute(goal, leaf)
+    return Facts().assume(*(pred.substitute(fact, leaf) for fact in facts.predicates)), pred.substitute(goal, leaf)
 
 
 # -- realisability of models ------------------------------------------------------------------------------------------
@@ -210,7 +198,7 @@ FIRST_DIGIT: Final = -(1 << 40)
 """First id of the variables for digits; other variables do not have such ids."""
 
 
-def is_least_at_ends(facts: Facts, expression: ix.Index, can_prove: Callable[[Predicate], bool]) -> bool:
+def is_least_at_ends(facts: Facts, expression: ix.Index, can_prove: Callable[[pred.Predicate], bool]) -> bool:
     """Return True if the expression is proved non-negative; `can_prove` answers simple queries under the facts."""
     search = _Ends(facts, cache(can_prove))
     return search.never_negative(search.in_digits(expression), frozenset())
@@ -219,7 +207,7 @@ def is_least_at_ends(facts: Facts, expression: ix.Index, can_prove: Callable[[Pr
 @dataclass(slots=True)
 class _Ends:
     facts: Facts
-    can_prove: Callable[[Predicate], bool]
+    can_prove: Callable[[pred.Predicate], bool]
     digits: dict[ix.AnyAtom, ix.Index] = field(default_factory=dict)
     """Variables for remainders, with their divisors."""
     left: int = MAX_SUBSTITUTIONS
@@ -229,7 +217,7 @@ class _Ends:
         if self._sign(e) > 0:
             return True
         if all(len(monomial) < 2 for monomial, _ in e.terms):
-            return self.can_prove(NonNegative(e))
+            return self.can_prove(pred.NonNegative(e))
         if len(e.terms) > MAX_TERMS:
             return False
         for variable in self._variables(e):
@@ -259,11 +247,11 @@ class _Ends:
         return 1 if signs != {False} else -1
 
     def _is_non_negative(self, atom: ix.AnyAtom) -> bool:
-        return isinstance(atom, ix.Size) or atom in self.digits or self.can_prove(NonNegative(ix.index(atom)))
+        return isinstance(atom, ix.Size) or atom in self.digits or self.can_prove(pred.NonNegative(ix.index(atom)))
 
     def _is_positive(self, divisor: ix.Index) -> bool:
         """Return True if a divisor is positive. Constants are checked even under contradictory facts."""
-        return divisor.constant > 0 if divisor.constant is not None else self.can_prove(less(ix.ZERO, divisor))
+        return divisor.constant > 0 if divisor.constant is not None else self.can_prove(pred.less(ix.ZERO, divisor))
 
     # -- ranges ------------------------------------------------------------------------------------------------------
 
@@ -278,7 +266,7 @@ class _Ends:
 
     def _ends_in_facts(self, variable: ix.AnyAtom, *, up: bool) -> Iterator[ix.Index]:
         for fact in self.facts.predicates:
-            if isinstance(fact, NonNegative):
+            if isinstance(fact, pred.NonNegative):
                 multiple, rest = _collected(fact.expression, variable)
                 if multiple == (-ix.ONE if up else ix.ONE):
                     yield rest if up else -rest
@@ -289,7 +277,7 @@ class _Ends:
         if not self._is_positive(b):
             return
         if not up:
-            if self.can_prove(at_most(ix.ZERO, a)):
+            if self.can_prove(pred.at_most(ix.ZERO, a)):
                 yield ix.ZERO
             return
         for leaf in self._variables(a):
@@ -364,11 +352,11 @@ GROUP_BUDGET: Final = 200
 MAX_CHOICES: Final = 8
 """Maximum number of combinations of alternatives that are tried for a group."""
 
-_Group: TypeAlias = tuple[Predicate, ...]
+_Group: TypeAlias = tuple[pred.Predicate, ...]
 """Facts that share quotients, directly or through other facts of the group."""
 
 
-def relevant(facts: Facts, goal: Predicate) -> Facts:
+def relevant(facts: Facts, goal: pred.Predicate) -> Facts:
     """Drop facts that only constrain quotients which do not occur in the goal, if there are many.
 
     This is sound, as fewer facts prove less. It may lose proofs that need a fact's effect on integers.
@@ -394,12 +382,12 @@ def _independent(facts: Facts) -> tuple[tuple[_Group, frozenset[Quotient]], ...]
 
 
 @lru_cache(maxsize=4096)
-def _quotients(predicate: Predicate) -> frozenset[Quotient]:
+def _quotients(predicate: pred.Predicate) -> frozenset[Quotient]:
     return frozenset(atom for atom in _atoms(predicate) if isinstance(atom, Quotient))
 
 
-def _atoms(predicate: Predicate) -> Iterator[AnyAtom]:
-    for expression in expressions(predicate):
+def _atoms(predicate: pred.Predicate) -> Iterator[AnyAtom]:
+    for expression in pred.expressions(predicate):
         yield from atoms(expression)
 
 

@@ -15,6 +15,7 @@ from atl.errors import InvalidArgument, brief
 from atl.surface.numpy_forms import over
 from atl.surface.values import Tensor, located
 
+_NUMBERS: Final = (*dtypes.DTYPES, *dtypes.STORED)
 MAX_ELEMENTS: Final = 256
 """Maximum number of elements. A selection between more literals would be slow and long; larger tables are inputs."""
 
@@ -38,10 +39,10 @@ def constant(numbers: Any, *, dtype: str | None = None) -> Tensor:
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"{brief(numbers)} is not an array: {error}", required="an array of numbers") from None
     kind = str(held.dtype) if dtype is None else dtypes.checked_dtype(dtype)
-    if kind not in dtypes.DTYPES or held.dtype.kind not in "iuf":
+    if kind not in _NUMBERS or held.dtype.kind not in "iufV":
         raise InvalidArgument(
             f"a constant with elements of type {held.dtype}",
-            required=f"numbers of type {', '.join(dtypes.DTYPES)}, or dtype= with one of these",
+            required=f"numbers of type {', '.join(_NUMBERS)}, or dtype= with one of these",
         )
     if not 1 <= held.size <= MAX_ELEMENTS:
         raise InvalidArgument(

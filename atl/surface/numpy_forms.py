@@ -348,7 +348,7 @@ def power(base: terms.Expr, exponent: terms.Expr) -> terms.Expr:
     if not 1 <= count <= MAX_FACTORS:
         raise InvalidArgument(
             f"a tensor is raised to the power {value}",
-            required=f"an integer from 1 to {MAX_FACTORS} or from -{MAX_FACTORS} to -1, or a number that is no integer",
+            required=f"an integer of magnitude 1 to {MAX_FACTORS}, or a number that is not an integer",
             suggestions=(f"for positive elements, write atl.exp({value} * atl.log(a))",) if count else ("write 1.0",),
         )
     product = _product(base, count)

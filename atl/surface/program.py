@@ -52,10 +52,10 @@ def tensor(
 def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, declared: object) -> Array:
     checked_name(name, "an input")
     kind = dtypes.checked_dtype(dtype)
-    if (bounds is not None or declared is not None) and not dtypes.is_integer(kind):
+    if (bounds is not None or declared is not None) and kind not in dtypes.INTEGERS:
         raise InvalidArgument(
             f"range= and monotonic= are for integers, but the elements of {name} are {kind}",
-            required="an integer array",
+            required="an array of int32 or int64",
             suggestions=('declare it with dtype="int32" or "int64"',),
         )
     monotonic, between = _monotonicity(name, len(shape), declared)
@@ -79,7 +79,7 @@ def _monotonicity(name: str, rank: int, declared: object) -> tuple[Monotonicity,
         case ("nondecreasing" | "increasing") as monotonic:
             return monotonic, None
         case (("nondecreasing" | "increasing") as monotonic, Tensor(node=Input(between))) if (
-            rank == len(between.shape) == 1 and dtypes.is_integer(between.dtype) and between.between is None
+            rank == len(between.shape) == 1 and between.dtype in dtypes.INTEGERS and between.between is None
         ):
             return monotonic, between
         case _:

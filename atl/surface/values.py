@@ -555,15 +555,15 @@ def _index_of_element(node: terms.Expr) -> Index:
             raise _no_index()
 
 
-def _index_read(node: terms.Expr, of: tuple[str, ...] = dtypes.INTEGERS) -> Index:
-    """Convert an element of an input with one of these types to an index."""
+def _index_read(node: terms.Expr, of: dtypes.Kind = "integer") -> Index:
+    """Convert an element of an input with elements of this kind to an index."""
     positions: list[Index] = []
     at: terms.Expr = node
     while isinstance(at, terms.Access):
         positions.append(at.index)
         at = at.tensor
     if isinstance(at, terms.Input) and not node.type.shape:
-        if at.array.dtype in of:
+        if dtypes.kind_of(at.array.dtype) == of:
             return read(at.array, tuple(reversed(positions)))
         raise DtypeError(
             f"an element of {at.array.name}, of type {at.array.dtype}, is used as an index or compared",
@@ -617,7 +617,7 @@ def _predicate_of_element(node: terms.Expr) -> Predicate:
         case terms.Constant(literal):
             return predicate.TRUE if literal else predicate.FALSE
         case terms.Input() | terms.Access():
-            return predicate.truth(_index_read(node, (dtypes.BOOL,)))
+            return predicate.truth(_index_read(node, "bool"))
         case terms.Unary("invert", operand):
             return predicate.negation(_predicate_of_element(operand))
         case terms.Binary("and", left, right):

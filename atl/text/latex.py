@@ -9,62 +9,15 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias, assert_never
 
+from atl.core import terms as tm
 from atl.core.dtypes import show_dtype
 from atl.core.index import Index
 from atl.core.marks import Mark
 from atl.core.operations import INFIX, OPERATIONS, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Rec,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    TensorVar,
-    Term,
-    Type,
-    Unary,
-    Value,
-    Where,
-)
 from atl.core.traversal import amounts, children
-from atl.text.index_notation import (
-    INFIX_LEVELS,
-    BooleanAtom,
-    BooleanOp,
-    Comparison,
-    Condition,
-    Division,
-    Element,
-    Extreme,
-    IndexSyntax,
-    Level,
-    Name,
-    Names,
-    Number,
-    Product,
-    Sum,
-    Truth,
-    names_in,
-    names_of_index,
-    sizes_of,
-    write_condition,
-    write_index,
-)
+from atl.text import index_notation as notation
 from atl.text.printing import WHOLE
 
 _BIG: Final = {"sum": r"\sum", "product": r"\prod", "max": r"\max", "min": r"\min"}
@@ -77,11 +30,11 @@ _SPECIAL: Final = str.maketrans(
     {c: "\\" + c for c in "_&%$#{}"} | {"\\": r"\backslash{}", "~": r"\sim{}", "^": r"\hat{}"}
 )
 
-_Piece: TypeAlias = tuple[str, Level, bool]
+_Piece: TypeAlias = tuple[str, notation.Level, bool]
 """LaTeX of a term, its precedence, and whether it extends as far to the right as possible."""
 
 
-def latex(what: Program | Expr) -> str:
+def latex(what: Program | tm.Expr) -> str:
     r"""Return LaTeX for a program or a term, with dollar signs.
 
     >>> from atl.core.index import size
@@ -90,20 +43,20 @@ def latex(what: Program | Expr) -> str:
     $\displaystyle \mathop{\boxplus}\limits_{i < n}\, 1$
     """
     if not isinstance(what, Program):
-        body = _Writer(names_in(what)).lines(what)
+        body = _Writer(notation.names_in(what)).lines(what)
         return f"$\\displaystyle {body[0]}$" if len(body) == 1 else _aligned(body)
-    writer = _Writer(Names((*what.sizes, *(array.name for array in what.inputs))))
-    declared = [f"{_name(array.name)} : {writer.type(Type(array.dtype, array.shape))}" for array in what.inputs]
-    mentioned = set(sizes_of(what.inputs))
+    writer = _Writer(notation.Names((*what.sizes, *(array.name for array in what.inputs))))
+    declared = [f"{_name(array.name)} : {writer.type(tm.Type(array.dtype, array.shape))}" for array in what.inputs]
+    mentioned = set(notation.sizes_of(what.inputs))
     declared.extend(f"{_name(name)} : \\mathsf{{size}}" for name in what.sizes if name not in mentioned)
-    results = [f"{_name(each.name)} : {writer.type(Type(what.dtype, each.shape))}" for each in what.results]
-    result_types = f"({', '.join(results)})" if results else writer.type(Type(what.dtype, what.type.shape))
+    results = [f"{_name(each.name)} : {writer.type(tm.Type(what.dtype, each.shape))}" for each in what.results]
+    result_types = f"({', '.join(results)})" if results else writer.type(tm.Type(what.dtype, what.type.shape))
     head = f"{_name(what.name)}({', '.join(declared)}) : {result_types} :="
     given = [r"\quad \text{given } " + ", ".join(map(writer.condition, what.assumptions))] if what.assumptions else []
     return _aligned([head, *given, *(f"\\quad {line}" for line in writer.lines(what.body))])
 
 
-def formula(what: Program | Expr | Index | Predicate | tuple[Index, ...]) -> str | None:
+def formula(what: Program | tm.Expr | Index | Predicate | tuple[Index, ...]) -> str | None:
     r"""Return LaTeX for a value, with dollar signs; None for a large value.
 
     >>> from atl.core.index import ceildiv, index, size
@@ -118,16 +71,16 @@ def formula(what: Program | Expr | Index | Predicate | tuple[Index, ...]) -> str
         case tuple():
             extents = ", ".join(map(_standalone, what))
             return f"$\\left({extents}{',' if len(what) == 1 else ''}\\right)$"
-        case Term():
+        case tm.Term():
             return None if what.size > WHOLE else latex(what)
         case _:
-            names = names_of_index(expressions(what))
-            return f"${_condition(write_condition(what, names.of_leaf))}$"
+            names = notation.names_of_index(expressions(what))
+            return f"${_condition(notation.write_condition(what, names.of_leaf))}$"
 
 
 def _standalone(expression: Index) -> str:
-    names = names_of_index((expression,) if expression.free else ())
-    return _index(write_index(expression, names.of_leaf))
+    names = notation.names_of_index((expression,) if expression.free else ())
+    return _index(notation.write_index(expression, names.of_leaf))
 
 
 def _aligned(lines: list[str]) -> str:
@@ -149,54 +102,54 @@ def _name(name: str) -> str:
 # -- index expressions and conditions ---------------------------------------------------------------------------------
 
 
-def _index(written: IndexSyntax, *, tight: bool = False) -> str:
+def _index(written: notation.IndexSyntax, *, tight: bool = False) -> str:
     """Return LaTeX for an index expression; with `tight`, sums and remainders are in parentheses."""
     match written:
-        case Number(value):
+        case notation.Number(value):
             return f"({value})" if tight and value < 0 else str(value)
-        case Name(name):
+        case notation.Name(name):
             return _name(name)
-        case Sum(terms):
+        case notation.Sum(terms):
             signs = [
                 ("-" if subtracted else "") if not at else ("- " if subtracted else "+ ")
                 for at, (subtracted, _) in enumerate(terms)
             ]
             text = " ".join(
-                sign + _index(term, tight=sign.strip() == "-" and isinstance(term, Division))
+                sign + _index(term, tight=sign.strip() == "-" and isinstance(term, notation.Division))
                 for sign, (_, term) in zip(signs, terms, strict=True)
             )
             return f"({text})" if tight else text
-        case Product(factors):
+        case notation.Product(factors):
             return r" \, ".join(_index(factor, tight=True) for factor in factors)
-        case Division("remainder", left, right):
+        case notation.Division("remainder", left, right):
             text = f"{_index(left, tight=True)} \\bmod {_index(right, tight=True)}"
             return f"({text})" if tight else text
-        case Division(kind, left, right):
+        case notation.Division(kind, left, right):
             side = "floor" if kind == "floor" else "ceil"
             return f"\\left\\l{side} \\frac{{{_index(left)}}}{{{_index(right)}}} \\right\\r{side}"
-        case Extreme(kind, choices):
+        case notation.Extreme(kind, choices):
             function = r"\operatorname{xor}" if kind == "xor" else f"\\{kind}"
             return f"{function}({', '.join(map(_index, choices))})"
-        case Element(array, indices):
+        case notation.Element(array, indices):
             return f"{_name(array)}[{', '.join(map(_index, indices))}]" if indices else _name(array)
         case _:
             assert_never(written)
 
 
-def _condition(condition: Condition, *, inner: bool = False) -> str:
+def _condition(condition: notation.Condition, *, inner: bool = False) -> str:
     match condition:
-        case Truth(value):
+        case notation.Truth(value):
             return r"\mathsf{true}" if value else r"\mathsf{false}"
-        case Comparison(operands, relations):
+        case notation.Comparison(operands, relations):
             rest = (
                 f" {_RELATIONS[sign]} {_index(operand)}" for sign, operand in zip(relations, operands[1:], strict=True)
             )
             return _index(operands[0]) + "".join(rest)
-        case BooleanAtom(name, indices, negated, is_element):
+        case notation.BooleanAtom(name, indices, negated, is_element):
             begin, end = "[]" if is_element else "()"
             stated = _name(name) + (f"{begin}{', '.join(map(_index, indices))}{end}" if indices else "")
             return f"\\lnot {stated}" if negated else stated
-        case BooleanOp(every, parts):
+        case notation.BooleanOp(every, parts):
             text = (r" \land " if every else r" \lor ").join(_condition(part, inner=True) for part in parts)
             return f"({text})" if inner else text
         case _:
@@ -209,36 +162,36 @@ def _condition(condition: Condition, *, inner: bool = False) -> str:
 class _Writer:
     """Converter of terms to LaTeX, with the names in scope at the current place."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: notation.Names) -> None:
         self._names = names
 
     def index(self, expression: Index) -> str:
-        return _index(write_index(expression, self._names.of_leaf))
+        return _index(notation.write_index(expression, self._names.of_leaf))
 
     def condition(self, predicate: Predicate) -> str:
-        return _condition(write_condition(predicate, self._names.of_leaf))
+        return _condition(notation.write_condition(predicate, self._names.of_leaf))
 
-    def type(self, of: Type) -> str:
+    def type(self, of: tm.Type) -> str:
         shape = f"[{', '.join(map(self.index, of.shape))}]" if of.shape else ""
         return f"\\mathsf{{{show_dtype(of.dtype)}}}{shape}"
 
-    def lines(self, expr: Expr) -> list[str]:
+    def lines(self, expr: tm.Expr) -> list[str]:
         """Return the lines of a term, with a line break after each let and in long chains of operators."""
         out: list[str] = []
-        line, at_least, lets, indices = "", int(Level.BINDER), 0, 0
-        while isinstance(expr, Let | Gen | Reduce | Guard | Reshape):
-            if isinstance(expr, Let):
+        line, at_least, lets, indices = "", int(notation.Level.BINDER), 0, 0
+        while isinstance(expr, tm.Let | tm.Gen | tm.Reduce | tm.Guard | tm.Reshape):
+            if isinstance(expr, tm.Let):
                 value = self.lines(expr.value)
-                first, *rest = self._around(value) if isinstance(expr.value, Let) else value
+                first, *rest = self._around(value) if isinstance(expr.value, tm.Let) else value
                 out += filter(None, [line, f"{self._let_head(expr)} {first}", *(f"\\quad {each}" for each in rest)])
                 out[-1] += r" \ \mathbf{in}"
-                line, at_least, lets = "", int(Level.BINDER), lets + 1
-            elif isinstance(expr, Guard) and at_least > Level.GUARD:
+                line, at_least, lets = "", int(notation.Level.BINDER), lets + 1
+            elif isinstance(expr, tm.Guard) and at_least > notation.Level.GUARD:
                 break
             else:
                 head, at_least = self._head(expr)
                 out, line = _filled(out, line, head)
-                indices += isinstance(expr, Gen | Reduce)
+                indices += isinstance(expr, tm.Gen | tm.Reduce)
             expr = children(expr)[-1].expr
         out, line = _filled(out, line, self._last_operand(expr, at_least)[0])
         for _ in range(indices):
@@ -247,15 +200,15 @@ class _Writer:
             self._names.unbind_tensor()
         return [*out, line]
 
-    def _head(self, expr: Gen | Reduce | Guard | Reshape) -> tuple[str, int]:
+    def _head(self, expr: tm.Gen | tm.Reduce | tm.Guard | tm.Reshape) -> tuple[str, int]:
         """Return the text before the body, and the precedence that the body needs."""
         match expr:
-            case Gen() | Reduce():
-                return f"{self._range(expr)}\\, ", Level.BINDER
-            case Guard(predicate):
-                return f"[{self.condition(predicate)}] \\cdot ", Level.GUARD
-            case Reshape(op):
-                return f"{self._reshape(op)}\\ ", Level.RESHAPE
+            case tm.Gen() | tm.Reduce():
+                return f"{self._range(expr)}\\, ", notation.Level.BINDER
+            case tm.Guard(predicate):
+                return f"[{self.condition(predicate)}] \\cdot ", notation.Level.GUARD
+            case tm.Reshape(op):
+                return f"{self._reshape(op)}\\ ", notation.Level.RESHAPE
             case _:
                 assert_never(expr)
 
@@ -264,127 +217,135 @@ class _Writer:
         """Enclose lines in parentheses of fixed size, because \\left and \\right cannot span lines."""
         return [f"({lines[0]}", *lines[1:-1], f"{lines[-1]})"]
 
-    def _let_head(self, expr: Let) -> str:
+    def _let_head(self, expr: tm.Let) -> str:
         """Return `let x :=` and bind x."""
         return f"\\mathbf{{let}}\\ {_name(self._names.bind_tensor(expr.name))}{_mark(expr.mark)} :="
 
-    def _operand(self, expr: Expr, at_least: int, *, last: bool = True) -> str:
+    def _operand(self, expr: tm.Expr, at_least: int, *, last: bool = True) -> str:
         text, level, is_open = self.piece(expr)
-        fits = level >= at_least or (level == Level.BINDER and is_open)
+        fits = level >= at_least or (level == notation.Level.BINDER and is_open)
         return text if fits and (last or not is_open) else f"\\left({text}\\right)"
 
-    def piece(self, expr: Expr) -> _Piece:
+    def piece(self, expr: tm.Expr) -> _Piece:
         match expr:
-            case Input(array):
-                return _name(array.name), Level.ATOM, False
-            case Local(position, _):
-                return _name(self._names.of_tensor(position)), Level.ATOM, False
-            case TensorVar():
-                return _name(self._names.of_variable(expr)), Level.ATOM, False
-            case Metavariable(name=name, indices=indices, tensors=tensors):
+            case tm.Input(array):
+                return _name(array.name), notation.Level.ATOM, False
+            case tm.Local(position, _):
+                return _name(self._names.of_tensor(position)), notation.Level.ATOM, False
+            case tm.TensorVar():
+                return _name(self._names.of_variable(expr)), notation.Level.ATOM, False
+            case tm.Metavariable(name=name, indices=indices, tensors=tensors):
                 arguments = [*map(self.index, indices), *(self.piece(at)[0] for at in tensors)]
-                return _name(name) + (f"({', '.join(arguments)})" if arguments else ""), Level.ATOM, False
-            case Constant(value, _):
-                return _literal(value), Level.MINUS if repr(value).startswith("-") else Level.ATOM, False
-            case Value(position, _):
-                return self.index(position), Level.ADD, False
-            case Padding(of):
-                return _called("padding", self.type(of)), Level.ATOM, False
-            case Gen() | Reduce():
-                return f"{self._range(expr)}\\, {self._body(expr)}", Level.BINDER, True
-            case Guard(predicate, body):
-                text, is_open = self._last_operand(body, Level.GUARD)
-                return f"[{self.condition(predicate)}] \\cdot {text}", Level.GUARD, is_open
-            case Let(value, body):
-                bound = self._operand(value, Level.BINDER, last=not isinstance(value, Let))
+                return _name(name) + (f"({', '.join(arguments)})" if arguments else ""), notation.Level.ATOM, False
+            case tm.Constant(value, _):
+                return (
+                    _literal(value),
+                    notation.Level.MINUS if repr(value).startswith("-") else notation.Level.ATOM,
+                    False,
+                )
+            case tm.Value(position, _):
+                return self.index(position), notation.Level.ADD, False
+            case tm.Padding(of):
+                return _called("padding", self.type(of)), notation.Level.ATOM, False
+            case tm.Gen() | tm.Reduce():
+                return f"{self._range(expr)}\\, {self._body(expr)}", notation.Level.BINDER, True
+            case tm.Guard(predicate, body):
+                text, is_open = self._last_operand(body, notation.Level.GUARD)
+                return f"[{self.condition(predicate)}] \\cdot {text}", notation.Level.GUARD, is_open
+            case tm.Let(value, body):
+                bound = self._operand(value, notation.Level.BINDER, last=not isinstance(value, tm.Let))
                 text = f"{self._let_head(expr)} {bound} \\ \\mathbf{{in}}\\ {self.piece(body)[0]}"
                 self._names.unbind_tensor()
-                return text, Level.BINDER, True
-            case Rec(init=init, body=body):
-                begun = self._operand(init, Level.BINDER, last=not isinstance(init, Let | Rec))
+                return text, notation.Level.BINDER, True
+            case tm.Rec(init=init, body=body):
+                begun = self._operand(init, notation.Level.BINDER, last=not isinstance(init, tm.Let | tm.Rec))
                 head = f"\\mathbf{{rec}}_{{{self._bounds(expr)}}}\\ {_name(self._names.bind_tensor(expr.rows))}"
                 text = f"{head}\\ \\mathbf{{from}}\\ {begun} \\ \\mathbf{{in}}\\ {self.piece(body)[0]}"
                 self._names.unbind_tensor()
                 self._names.unbind_index()
-                return text, Level.BINDER, True
-            case Access():
-                return self._access(expr), Level.POSTFIX, False
-            case Reshape(op, operand):
-                text, is_open = self._last_operand(operand, Level.RESHAPE)
-                return f"{self._reshape(op)}\\ {text}", Level.RESHAPE, is_open
-            case Select(predicate, left, right):
+                return text, notation.Level.BINDER, True
+            case tm.Access():
+                return self._access(expr), notation.Level.POSTFIX, False
+            case tm.Reshape(op, operand):
+                text, is_open = self._last_operand(operand, notation.Level.RESHAPE)
+                return f"{self._reshape(op)}\\ {text}", notation.Level.RESHAPE, is_open
+            case tm.Select(predicate, left, right):
                 where, otherwise = self.piece(left)[0], self.piece(right)[0]
                 cases = f"{where} & {self.condition(predicate)} \\\\ {otherwise} & \\text{{otherwise}}"
-                return f"\\left(\\begin{{cases}} {cases} \\end{{cases}}\\right)", Level.ATOM, False
-            case Unary() | Binary() | Where() | Cast() | Concat():
+                return f"\\left(\\begin{{cases}} {cases} \\end{{cases}}\\right)", notation.Level.ATOM, False
+            case tm.Elementwise() | tm.Concat():
                 return self._arithmetic(expr)
             case _:
                 assert_never(expr)
 
-    def _arithmetic(self, expr: Unary | Binary | Where | Cast | Concat) -> _Piece:
+    def _arithmetic(self, expr: tm.Unary | tm.Binary | tm.Where | tm.Cast | tm.Concat) -> _Piece:
         match expr:
-            case Unary("neg" | "invert" as op, operand):
-                text, is_open = self._last_operand(operand, Level.POSTFIX)
-                return OPERATIONS[op].latex.format(text), Level.MINUS, is_open
-            case Unary(op, operand):
-                return _applied(op, self.piece(operand)[0]), Level.ATOM, False
-            case Cast(dtype, operand):
-                return _called(dtype, self.piece(operand)[0]), Level.ATOM, False
-            case Where(test, left, right):
+            case tm.Unary("neg" | "invert" as op, operand):
+                text, is_open = self._last_operand(operand, notation.Level.POSTFIX)
+                return OPERATIONS[op].latex.format(text), notation.Level.MINUS, is_open
+            case tm.Unary(op, operand):
+                return _applied(op, self.piece(operand)[0]), notation.Level.ATOM, False
+            case tm.Cast(dtype, operand):
+                return _called(dtype, self.piece(operand)[0]), notation.Level.ATOM, False
+            case tm.Where(test, left, right):
                 return (
                     _called("where", ", ".join(self.piece(part)[0] for part in (test, left, right))),
-                    Level.ATOM,
+                    notation.Level.ATOM,
                     False,
                 )
-            case Binary("div" as op, left, right):
-                return OPERATIONS[op].latex.format(self.piece(left)[0], self.piece(right)[0]), Level.RESHAPE, False
-            case Binary(op, left, right) if op not in INFIX:
-                return _applied(op, f"{self.piece(left)[0]}, {self.piece(right)[0]}"), Level.ATOM, False
-            case Binary(op, left, right):
+            case tm.Binary("div" as op, left, right):
+                return (
+                    OPERATIONS[op].latex.format(self.piece(left)[0], self.piece(right)[0]),
+                    notation.Level.RESHAPE,
+                    False,
+                )
+            case tm.Binary(op, left, right) if op not in INFIX:
+                return _applied(op, f"{self.piece(left)[0]}, {self.piece(right)[0]}"), notation.Level.ATOM, False
+            case tm.Binary(op, left, right):
                 sign = r"\oplus" if op == "add" and left.type.rank else OPERATIONS[op].latex
-                return self._infix(left, sign, right, INFIX_LEVELS[op])
-            case Concat(left, right):
-                return self._infix(left, r"\mathbin{+\!\!+}", right, Level.CONCAT)
+                return self._infix(left, sign, right, notation.INFIX_LEVELS[op])
+            case tm.Concat(left, right):
+                return self._infix(left, r"\mathbin{+\!\!+}", right, notation.Level.CONCAT)
             case _:
                 assert_never(expr)
 
-    def _infix(self, left: Expr, sign: str, right: Expr, level: Level) -> _Piece:
+    def _infix(self, left: tm.Expr, sign: str, right: tm.Expr, level: notation.Level) -> _Piece:
         first = self._operand(left, level, last=False)
         second, is_open = self._last_operand(right, level + 1)
         return f"{first} {sign} {second}", level, is_open
 
-    def _last_operand(self, expr: Expr, at_least: int) -> tuple[str, bool]:
+    def _last_operand(self, expr: tm.Expr, at_least: int) -> tuple[str, bool]:
         """Return a term as the last operand, and whether it extends as far to the right as possible."""
         text, level, is_open = self.piece(expr)
-        if level >= at_least or (level == Level.BINDER and is_open):
+        if level >= at_least or (level == notation.Level.BINDER and is_open):
             return text, is_open
         return f"\\left({text}\\right)", False
 
-    def _range(self, expr: Gen | Reduce) -> str:
+    def _range(self, expr: tm.Gen | tm.Reduce) -> str:
         """Return the operator with its range, and bind the index."""
-        operator = _GEN if isinstance(expr, Gen) else _BIG[expr.monoid]
+        operator = _GEN if isinstance(expr, tm.Gen) else _BIG[expr.monoid]
         return f"{operator}_{{{self._bounds(expr)}}}"
 
-    def _bounds(self, expr: Gen | Reduce | Rec) -> str:
+    def _bounds(self, expr: tm.Gen | tm.Reduce | tm.Rec) -> str:
         """Return the range of a binder, and bind the index."""
         low = "" if expr.low.constant == 0 else f"{self.index(expr.low)} \\le "
         high = self.index(expr.high)
         return f"{low}{_name(self._names.bind_index(expr.name))} < {high}{_mark(expr.mark)}"
 
-    def _body(self, expr: Gen | Reduce) -> str:
+    def _body(self, expr: tm.Gen | tm.Reduce) -> str:
         text = self.piece(expr.body)[0]
         self._names.unbind_index()
         return text
 
-    def _access(self, expr: Access) -> str:
+    def _access(self, expr: tm.Access) -> str:
         indices: list[str] = []
-        base: Expr = expr
-        while isinstance(base, Access):
+        base: tm.Expr = expr
+        while isinstance(base, tm.Access):
             indices.append(self.index(base.index))
             base = base.tensor
-        return f"{self._operand(base, Level.POSTFIX, last=False)}[{', '.join(reversed(indices))}]"
+        return f"{self._operand(base, notation.Level.POSTFIX, last=False)}[{', '.join(reversed(indices))}]"
 
-    def _reshape(self, op: ReshapeOp) -> str:
+    def _reshape(self, op: tm.ReshapeOp) -> str:
         by = ", ".join(map(self.index, amounts(op)))
         return f"\\mathsf{{{op.form.word}}}_{{{by}}}" if by else f"\\mathsf{{{op.form.word}}}"
 

@@ -378,11 +378,11 @@ class _Printer:
 
     def _determines_type(self, expr: tm.Expr) -> bool:
         match expr:
-            case tm.Input() | tm.Local() | tm.TensorVar() | tm.Metavariable() | tm.Cast() | tm.Rec():
+            case tm.Named() | tm.Cast() | tm.Rec():
                 return True
             case tm.Padding(of):
                 return bool(dtypes.show_dtype(of.dtype))
-            case tm.Constant() | tm.Value():
+            case tm.Number():
                 return False
             case tm.Gen(body=body) | tm.Reduce(body=body) | tm.Guard(_, body) | tm.Let(_, body):
                 return self._typed_by_itself(body)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bench.comparison import Problem
 from lowering import TimedFunction, build_shared, load_shared
+from lowering.c_compiler import Compiler
 
 ARRAYS: Final = {"float32": "float[]", "float64": "double[]", "int32": "int32_t[]"}
 
@@ -45,7 +46,13 @@ operand, an element of the other, and without fused multiply-adds a product. Mor
 
 
 def built(
-    source: str, name: str, declared: str, *, threads: int, extra: tuple[str, ...] = ()
+    source: str,
+    name: str,
+    declared: str,
+    *,
+    threads: int,
+    extra: tuple[str, ...] = (),
+    compiler: Compiler | None = None,
 ) -> Callable[..., Callable[[], Any]]:
     """Compile a C function. The result binds arrays and numbers, and returns a function that runs it on them.
 
@@ -53,7 +60,7 @@ def built(
     """
     several = ("-fopenmp",) if threads > 1 else ()
     source = source if threads > 1 else source.replace("#pragma omp parallel for\n", "\n")
-    path = build_shared(source, name=name, extra_flags=(*extra, *several), link_flags=several)
+    path = build_shared(source, name=name, compiler=compiler, extra_flags=(*extra, *several), link_flags=several)
     ffi, library = load_shared(path, declared)
     function = getattr(library, name)
 

@@ -1,7 +1,8 @@
 """Time the kernels of PolyBench/C, as written and by `s.optimize()`, against plain loops in C with the same flags.
 
 `python -m bench.polybench MEDIUM gemm atax` times two kernels at the sizes of a data set. A ratio is the time of C over
-ours, so above 1 we are faster.
+ours, so above 1 we are faster. `--rival "clang -mllvm -polly"` adds a column for the C by another compiler, which gets
+the sizes as constants.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from bench.isa import ISAS, settings
 from bench.measure import pinned
 from bench.polybench.references import REFERENCES
 from examples.polybench import BENCHMARKS, DATA_SETS, Benchmark
-from lowering import Clock, Samples, ThreadClock, ratio, spread, take_turns
+from lowering import Clock, Samples, ThreadClock, find_compiler, ratio, spread, take_turns
+from lowering.c_compiler import Compiler
 from lowering.timing.harness import LONG_SAMPLE, MOST_RETRIES
 
 PLAIN: Final = "C"
@@ -61,7 +63,9 @@ class Candidate:
         return None, spent
 
 
-def plain(benchmark: Benchmark, arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> Candidate:
+def plain(
+    benchmark: Benchmark, arguments: Mapping[str, Any], sizes: Mapping[str, int], compiler: Compiler | None = None
+) -> Candidate:
     """Return the kernel in C, which overwrites its arrays."""
     reference = REFERENCES[benchmark.name]
     values = reference.values(arguments, sizes)
@@ -73,7 +77,7 @@ def plain(benchmark: Benchmark, arguments: Mapping[str, Any], sizes: Mapping[str
 
     return Candidate(
         reset,
-        reference.bound(values),
+        reference.bound(values, compiler),
         lambda: np.concatenate([values[name].ravel() for name in reference.results]),
     )
 
@@ -93,8 +97,19 @@ def ours(program: atl.Program, arguments: Mapping[str, Any]) -> Candidate:
     return Candidate(reset, kernel.prepared(out=out, **copies), out.ravel)
 
 
-def measured(name: str, data_set: str, seconds: float) -> Samples:
-    """Return the samples of a kernel in C, of our program as written, and of its optimized schedule."""
+def compiler_of(command: str) -> Compiler:
+    """Return the compiler of a command, such as "clang -mllvm -polly". Raises `CompilerMissing`."""
+    before = dict(os.environ)
+    try:
+        os.environ["CC"] = command
+        return find_compiler()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def measured(name: str, data_set: str, seconds: float, rivals: Sequence[str] = ()) -> Samples:
+    """Return the samples of a kernel in C, of our program as written, of its optimized schedule, and of rivals."""
     benchmark = BENCHMARKS[name]
     sizes, arguments = benchmark.call(benchmark.data_set(data_set))
     session = atl.reschedule(benchmark.program).optimize(sizes)
@@ -102,6 +117,7 @@ def measured(name: str, data_set: str, seconds: float) -> Samples:
         PLAIN: plain(benchmark, arguments, sizes),
         WRITTEN: ours(benchmark.program, arguments),
         OPTIMIZED: ours(session.goal, arguments),
+        **{rival: plain(benchmark, arguments, sizes, compiler_of(rival)) for rival in rivals},
     }
     _check(name, candidates)
     clock = ThreadClock()
@@ -120,22 +136,22 @@ def _check(name: str, candidates: Mapping[str, Candidate]) -> None:
             raise WrongResult(f"{name} {each}: the largest error is {error:.3g}")
 
 
-def rows(names: Sequence[str], data_set: str, seconds: float) -> Iterator[str]:
+def rows(names: Sequence[str], data_set: str, seconds: float, rivals: Sequence[str] = ()) -> Iterator[str]:
     """Yield the lines of the table of these kernels."""
-    yield f"{'':16} {'C, ms':>10} {WRITTEN:>12} {OPTIMIZED:>12}"
-    ratios: dict[str, list[float]] = {WRITTEN: [], OPTIMIZED: []}
+    ratios: dict[str, list[float]] = {each: [] for each in (WRITTEN, OPTIMIZED, *rivals)}
+    yield f"{'':16} {'C, ms':>10}" + "".join(f" {each:>12}" for each in ratios)
     for name in names:
-        samples = measured(name, data_set, seconds)
+        samples = measured(name, data_set, seconds, rivals)
         time = spread(samples.clean(PLAIN))
         line = f"{name:16} {time.middle:10.3f}" if time else f"{name:16} {'-':>10}"
         for each, found in ratios.items():
             faster = ratio(samples, PLAIN, each)
             if faster is not None:
                 found.append(faster.middle)
-            line += f" {faster.middle:12.2f}" if faster else f" {'-':>12}"
+            line += f" {faster.middle if faster else '-':>{max(12, len(each))}{'.2f' if faster else ''}}"
         yield line
     if all(ratios.values()):
-        means = "".join(f" {geometric_mean(found):12.2f}" for found in ratios.values())
+        means = "".join(f" {geometric_mean(found):{max(12, len(each))}.2f}" for each, found in ratios.items())
         yield f"{'geometric mean':27}{means}"
 
 
@@ -146,13 +162,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(BENCHMARKS)}; without any, all")
     parser.add_argument("--seconds", type=float, default=3.0, help="time for each kernel (default: 3)")
     parser.add_argument("--isa", choices=ISAS, help="limit both to an older instruction set")
+    parser.add_argument("--rival", action="append", default=[], metavar="CC", help="another compiler for the C")
     given = parser.parse_intermixed_args(arguments)
     for name in given.kernels:
         if name not in BENCHMARKS:
             parser.error(f"there is no kernel {name!r}, only {', '.join(BENCHMARKS)}")
     os.environ.update(settings(given.isa))
     pinned()
-    for line in rows(given.kernels or list(BENCHMARKS), given.data_set, given.seconds):
+    for line in rows(given.kernels or list(BENCHMARKS), given.data_set, given.seconds, given.rival):
         print(line, flush=True)
     return 0
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from bench.baselines.c import built
 from bench.comparison import Array
+from lowering.c_compiler import Compiler
 
 FOLDER: Final = Path(__file__).parent / "c"
 HEADERS: Final = "#include <math.h>\n#include <stdint.h>\n#include <stdlib.h>\n\n"
@@ -75,10 +76,21 @@ class Reference:
             return np.array(arguments[extents], dtype=wanted.dtype, order="C")
         return np.zeros([sizes[extent] for extent in extents], wanted.dtype)
 
-    def bound(self, values: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return a function that runs the kernel on these values, compiled with the flags of our kernels."""
+    def bound(self, values: Mapping[str, Any], compiler: Compiler | None = None) -> Callable[[], Any]:
+        """Return a function that runs the kernel on these values, compiled with the flags of our kernels.
+
+        For another compiler than that of our kernels, the sizes are constants, without which Polly changes no loop.
+        """
         declared = f"void {self.function}({self._declaration[2].replace('restrict', '')});"
-        return built(self.source, self.function, declared, threads=1)(*(values[each.name] for each in self.parameters))
+        source = self.source if compiler is None else self.with_constants(values)
+        function = built(source, self.function, declared, threads=1, compiler=compiler)
+        return function(*(values[each.name] for each in self.parameters))
+
+    def with_constants(self, values: Mapping[str, Any]) -> str:
+        """Return the C text with assignments of these values to the sizes at its beginning."""
+        start = self.source.index("{", self._declaration.end()) + 1
+        sizes = "".join(f" {each.name} = {values[each.name]};" for each in self.parameters if each.kind == "size")
+        return f"{self.source[:start]}\n   {sizes}{self.source[start:]}"
 
     def run(self, arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Array, ...]:
         """Run the kernel on copies of the arguments, and return its results."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from bench.comparison import Workload
-from bench.workloads import graphs, images, layers, networks, products, recurrences, stencils
+from bench.workloads import gradients, graphs, images, layers, networks, products, recurrences, stencils
 
 WORKLOADS: Final[dict[str, Workload]] = {
     workload.name: workload
-    for module in (stencils, products, networks, layers, images, graphs, recurrences)
+    for module in (stencils, products, networks, layers, images, graphs, recurrences, gradients)
     for workload in module.WORKLOADS
 }

@@ -48,8 +48,8 @@ def canonicalize(layout: Axe) -> Axe:
     need_axe(layout)
     modes = coalesced(layout.strides().modes, layout.known)
     sharded = iters_of(modes, layout.axes)
-    replicated, down = _replicas(layout)
-    return Axe(sharded, replicated, layout.offset.plus(down), known=layout.known)
+    replicated, shift = _replicas(layout)
+    return Axe(sharded, replicated, layout.offset.plus(shift), known=layout.known)
 
 
 def same_locations(first: Axe, second: Axe) -> bool:
@@ -87,7 +87,7 @@ def same_locations(first: Axe, second: Axe) -> bool:
 
 def _known_to_be_the_same(first: Axe, second: Axe, axes: Sequence[Axis], known: Known) -> bool:
     try:
-        (one, its), (other, others) = (
+        (one, replicas), (other, other_replicas) = (
             Axe(each.sharded, each.replicated, each.offset, known=known).normal(axes) for each in (first, second)
         )
     except (NoLayout, CannotTabulate):
@@ -97,8 +97,8 @@ def _known_to_be_the_same(first: Axe, second: Axe, axes: Sequence[Axis], known: 
     modes, wanted = coalesced(one.modes, known), coalesced(other.modes, known)
     return (
         same_stride(one.offset, other.offset, known)
-        and its.keys() == others.keys()
-        and all(same_copies(its[at], others[at], known) for at in its)
+        and replicas.keys() == other_replicas.keys()
+        and all(same_copies(replicas[at], other_replicas[at], known) for at in replicas)
         and len(modes) == len(wanted)
         and all(known.same(n, m) and same_stride(d, e, known) for (n, d), (m, e) in zip(modes, wanted, strict=True))
     )
@@ -130,7 +130,7 @@ def iters_of(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
 
 
 def _replicas(layout: Axe) -> tuple[list[Iter], Location]:
-    steps, down = layout.spread()
+    steps, shift = layout.spread()
     found: list[Iter] = []
     for at, reached in steps.items():
         if isinstance(reached, Run):
@@ -138,14 +138,14 @@ def _replicas(layout: Axe) -> tuple[list[Iter], Location]:
             continue
         iters = [each for each in layout.replicated if each.axis == at and each.extent != 1]
         found += [Iter(extent, stride, at) for extent, stride in _sums_of_runs(reached) or _merged(iters)]
-    return found, down
+    return found, shift
 
 
 def _sums_of_runs(steps: Sequence[int], work: list[int] | None = None) -> list[tuple[int, int]] | None:
-    """Return Extents and strides, smallest stride first, whose sums are this set; None if none are found.
+    """Return extents and strides, smallest stride first, whose sums are this set; None if none are found.
 
     The smallest positive element is a stride. Its longest run is tried first, with all possible continuations. `work`
-    counts down the elements that are visited, to bound the search.
+    counts shift the elements that are visited, to bound the search.
     """
     held = set(steps)
     left = [MOST_WORK] if work is None else work
@@ -160,7 +160,7 @@ def _sums_of_runs(steps: Sequence[int], work: list[int] | None = None) -> list[t
         if left[0] < 0:
             return None
         starts = _starts(held, stride, extent)
-        if len(starts) < len(held) and _from(starts, stride, extent) == held:
+        if len(starts) < len(held) and _union_of_runs(starts, stride, extent) == held:
             rest = _sums_of_runs(sorted(starts), left)
             if rest is not None:
                 return [(extent, stride), *rest]
@@ -177,7 +177,7 @@ def _starts(held: set[int], stride: int, extent: int) -> set[int]:
     return found
 
 
-def _from(starts: set[int], stride: int, extent: int) -> set[int]:
+def _union_of_runs(starts: set[int], stride: int, extent: int) -> set[int]:
     """Return the union of the runs of this extent with these start points."""
     found, length = starts, 1
     while length < extent:
@@ -352,7 +352,7 @@ def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, Extent]) -> li
 
 
 def _filling(among: set[int], others: Sequence[int], held: set[int]) -> list[tuple[int, int]] | None:
-    """Return Extents and strides with sums in `among` which, added to `others`, give `held`; None if there are none.
+    """Return extents and strides with sums in `among` which, added to `others`, give `held`; None if there are none.
 
     All fitting elements together need not be sums of runs, so runs are tried one by one, smallest stride and longest
     run first. Raises `CannotTabulate` if there are too many to try.

@@ -5,7 +5,7 @@ then coordinates), and polynomials over F2 written as integers, with exclusive o
 
 The laws of Fig. 6.3 are stated over a semiring of coordinates (erratum E35: polynomials over F2 are not a module over
 the *integers*, as twice a stride is not the sum of the stride with itself). The semiring is Z for the first two, and
-F2[x] for the third, where the digit 5 means x² + 1. `layouts.foundation.laws` tests every law on samples.
+F2[x] for the third, where the digit 5 means x² + 1. `proofs_tests.layouts.test_semimodules` tests every law on samples.
 """
 
 from __future__ import annotations

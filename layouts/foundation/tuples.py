@@ -1,7 +1,7 @@
 """Nested tuples (§6.2): a shape, a stride or a coordinate is a leaf or a tuple of nested tuples.
 
-Two are *congruent* if they have the same nesting. a is *compatible* with b if every leaf of a has as many elements as
-the part of b in its position; then each coordinate of a is also one of b.
+Two are *congruent* if they have the same nesting. A tuple is *compatible* with another if each of its leaves has as
+many elements as the part of the other in its position. Then each of its coordinates is also a coordinate of the other.
 """
 
 from __future__ import annotations

@@ -178,14 +178,17 @@ def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
 
 def _short(names: Sequence[str]) -> dict[str, str]:
     """Return the shortest unambiguous prefix of each name."""
-    return {name: next(name[:k] for k in range(1, len(name) + 1) if _tells(name[:k], name, names)) for name in names}
+    return {
+        name: next(name[:k] for k in range(1, len(name) + 1) if _is_unambiguous(name[:k], name, names))
+        for name in names
+    }
 
 
 def _legend(short: Mapping[str, str]) -> str:
     return ", ".join(f"{part.upper()} = {name}" for name, part in short.items())
 
 
-def _tells(part: str, name: str, names: Sequence[str]) -> bool:
+def _is_unambiguous(part: str, name: str, names: Sequence[str]) -> bool:
     return part == name or not any(other.startswith(part) for other in names if other != name)
 
 
@@ -204,17 +207,17 @@ def _of_axes(layout: Axe, colour: str | Colour) -> Picture:
         )
     axes = layout.axes
     short = {} if axes in ((), (MEMORY,)) else _short([at.name for at in axes])
-    telling = short and not any(part[-1].isdigit() for part in short.values())
+    unambiguous = short and not any(part[-1].isdigit() for part in short.values())
 
     def value(location: Location) -> Any:
         return [location[at] for at in axes] if short else location[MEMORY]
 
     def written(location: Location) -> str:
-        if not telling:
+        if not unambiguous:
             return _text_of(value(location))
         return "".join(f"{part.upper()}{location[axis(name)]}" for name, part in short.items())
 
-    legend = _legend(short) if telling or not short else f"locations are ({', '.join(short)})"
+    legend = _legend(short) if unambiguous or not short else f"locations are ({', '.join(short)})"
     all_locations = [locations(layout, at) for at in elements]
     cells = _grid(layout, [",".join(map(written, found)) for found in all_locations])
     first = _grid(layout, [value(found[0]) for found in all_locations])

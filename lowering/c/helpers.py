@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from atl.core.dtypes import DTYPES, TYPES
 from lowering.c.functions.error_function import ERROR_FUNCTIONS
 from lowering.c.functions.exponential import EXPONENTIALS
 from lowering.c.functions.extremes import EXTREMES, KEYS, extreme_of_vectors
+from lowering.c.functions.halves import halves
 from lowering.c.functions.integers import integer_helpers
 from lowering.c.functions.lanes import CHOOSE, EACH_LANE, OF_FLOATS, chosen_lanes, of_each_lane
 from lowering.c.functions.logarithm import LOGARITHMS, TANGENTS
@@ -42,7 +44,8 @@ _HEADERS: Final = {
         *(f"{f}{s}" for f in ("fabs", "sqrt", "floor", "rint", "fma", *OF_FLOATS) for s in ("", "f")),
     },
     "stdint.h": {
-        *("int32_t", "int64_t", "uint8_t", "uint32_t", "uint64_t", "uintptr_t", "INT64_C", "UINT64_C", "PTRDIFF_MAX"),
+        *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+        *("uintptr_t", "INT64_C", "UINT64_C", "PTRDIFF_MAX"),
         *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
     },
     "stdlib.h": {"aligned_alloc", "free"},
@@ -68,7 +71,7 @@ enum {{ OUT_OF_MEMORY = {OUT_OF_MEMORY} }};
 enum {{ OUT_OF_SPACE = {OUT_OF_SPACE} }};
 """,
     "saturating_sum": """\
-/* a + b; where a size_t does not hold that, more than any memory has. */
+/* a + b, or PTRDIFF_MAX if the sum does not fit into a size_t. */
 static inline size_t saturating_sum(size_t a, size_t b)
 {
     size_t sum;
@@ -76,7 +79,7 @@ static inline size_t saturating_sum(size_t a, size_t b)
 }
 """,
     "saturating_product": """\
-/* a * b; where a size_t does not hold that, more than any memory has. */
+/* a * b, or PTRDIFF_MAX if the product does not fit into a size_t. */
 static inline size_t saturating_product(size_t a, size_t b)
 {
     size_t product;
@@ -87,14 +90,14 @@ static inline size_t saturating_product(size_t a, size_t b)
 #if !defined __STDC_VERSION__ || __STDC_VERSION__ < 201112L
 #error "aligned_alloc needs C11: compile with -std=c11 or later"
 #endif
-/* Storage that begins where a line of the cache does; NULL where there is none. */
+/* Memory that begins at a cache line, or NULL. */
 static inline void *aligned_storage(size_t size)
 {
     return size < PTRDIFF_MAX ? aligned_alloc(64, (size / 64 + 1) * 64) : NULL;
 }
 """,
     "aligned_zeros": """\
-/* The same, all zero. */
+/* The same, filled with zeros. */
 static inline void *aligned_zeros(size_t size)
 {
     void *made = aligned_storage(size);
@@ -102,7 +105,7 @@ static inline void *aligned_zeros(size_t size)
 }
 """,
     "not_vectorised": """\
-/* Keeps gcc before version 14 from vectorising a loop: it gets reads of neighbours under a condition wrong. */
+/* Keeps gcc before version 14 from vectorising a loop: it compiles conditional reads of neighbours wrongly. */
 static inline void not_vectorised(void)
 {
 #if defined __GNUC__ && !defined __clang__ && __GNUC__ < 14
@@ -134,11 +137,12 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     **TRIGONOMETRIC,
     **NEAR_ZERO,
     **integer_helpers("static inline"),
+    **halves("static inline"),
     **STREAMS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
 
-_TYPES: Final = {"float32": ("float", 4), "float64": ("double", 8), "int32": ("int32_t", 4), "int64": ("int64_t", 8)}
+_TYPES: Final = {name: (TYPES[name].c, TYPES[name].bits // 8) for name in DTYPES}
 
 
 def vector_type(dtype: str, lanes: int) -> str:

@@ -13,7 +13,7 @@ from math import gcd
 from typing import Final, TypeAlias, assert_never
 
 from atl.core import index as ix
-from atl.core.dtypes import BOOL
+from atl.core.dtypes import ELEMENTS
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.program import AtLeast, Below, bounds_of, is_bool_array
 from atl.core.reshape_definitions import Pairs
@@ -21,7 +21,7 @@ from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM
 from lowering.nest.loopnest import elements, flat
 from lowering.nest.text import TextScope
 
-NARROW: Final = ("int32", BOOL)
+NARROW: Final = tuple(name for name in ELEMENTS if name != "int64")
 """Types whose elements are widened before arithmetic."""
 SLACK: Final = 4
 MAX_COMPARED: Final = 10

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from itertools import groupby
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import numpy as np
+import numpy.typing as npt
 
-from atl.core.dtypes import BOOL, FLOATS, is_integer, range_of
+from atl.core.dtypes import BOOL, FLOATS, TYPES, is_integer, range_of
 from atl.core.marks import LoopMark
 from atl.core.operations import INFIX, BinaryOp, UnaryOp
 from atl.core.predicate import negation
+from atl.meaning.scalars import converted
+from lowering.c.functions.halves import FROM_FLOAT, ROUNDED_TO_ODD, TO_FLOAT
 from lowering.c.functions.lanes import CHOOSE, OF_DOUBLES
 from lowering.c.helpers import vector_type
 from lowering.c.index import address_text, index_text, predicate_text
@@ -21,7 +24,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest import tiles
 from lowering.nest.text import TextScope
 
-C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t"}
+C_TYPES: Final = {name: of.c for name, of in TYPES.items()}
 
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 
@@ -82,12 +85,25 @@ def scalar_text(scope: TextScope, e: ln.ScalarExpr, *, wide: bool = False) -> Te
             return _choice(scope, e, wide=wide)
         case ln.Convert(argument, dtype):
             inner = scalar_text(scope, argument)
-            if argument.dtype == dtype and not _narrow(argument):
-                return inner
-            if dtype == BOOL:
-                return Text(f"{inner.at(SUM)} != 0", EQUALITY)
-            return Text(f"({C_TYPES[dtype]}){inner.at(UNARY)}", UNARY)
+            if argument.dtype == dtype:
+                return Text(f"({C_TYPES[dtype]}){inner.at(UNARY)}", UNARY) if _narrow(argument) else inner
+            return conversion(inner, argument.dtype, dtype)
     assert_never(e)
+
+
+def conversion(value: Text, source: str, target: str) -> Text:
+    """Print a value of another element type as one of type `target`."""
+    if source in TO_FLOAT:
+        value, source = Text(f"{TO_FLOAT[source]}({value.text})"), "float32"
+    if source == target:
+        return value
+    if target == BOOL:
+        return Text(f"{value.at(SUM)} != 0", EQUALITY)
+    if target in FROM_FLOAT:
+        if source in ("float64", "int32", "int64"):
+            value = Text(f"{ROUNDED_TO_ODD}({value.text})")
+        return Text(f"{FROM_FLOAT[target]}({value.text})")
+    return Text(f"({C_TYPES[target]}){value.at(UNARY)}", UNARY)
 
 
 def _narrow(e: ln.ScalarExpr) -> bool:
@@ -116,7 +132,7 @@ def _from_index(scope: TextScope, e: ln.FromIndex, *, wide: bool) -> Text:
         return text.widened()
     if e.dtype == "int32" and text.narrow:
         return text
-    return Text(f"({C_TYPES[e.dtype]}){text.at(UNARY)}", UNARY)
+    return conversion(text, "int64", e.dtype)
 
 
 def _choice(scope: TextScope, e: ln.Choose, *, wide: bool) -> Text:
@@ -169,6 +185,8 @@ def applied(op: ln.ScalarOp, texts: list[Text], dtype: str) -> Text:
 
 def literal(value: float, dtype: str, *, wide: bool = False) -> Text:
     """Print a literal that C reads as exactly NumPy's value of this element type."""
+    if dtype in FROM_FLOAT:
+        return Text(str(int(converted(np.float64(value), dtype).view(np.uint16))))
     if dtype not in FLOATS:
         return _integer(int(value), dtype, wide=wide)
     with np.errstate(over="ignore"):
@@ -190,7 +208,7 @@ def literal(value: float, dtype: str, *, wide: bool = False) -> Text:
 
 def _integer(value: int, dtype: str, *, wide: bool) -> Text:
     bits = 64 if dtype == "int64" else 32
-    least, greatest = range_of("int32" if dtype == BOOL else dtype)
+    least, greatest = range_of("int64" if bits == 64 else "int32")
     if value == least:
         return Text(f"INT{bits}_MIN")
     if value == greatest:
@@ -198,6 +216,11 @@ def _integer(value: int, dtype: str, *, wide: bool) -> Text:
     if wide and bits == 64:
         return Text(f"INT64_C({value})")
     return Text(str(value), UNARY if value < 0 else PRIMARY)
+
+
+def passed_by_value(array: npt.NDArray[Any]) -> Any:
+    """Return the argument of a C function for an array of rank 0: its element, or the bits of a 16-bit float."""
+    return (array.view(np.uint16) if str(array.dtype) in FROM_FLOAT else array).item()
 
 
 # -- folds over integer keys ------------------------------------------------------------------------------------------

@@ -317,8 +317,8 @@ FUNCTION_NAMES: Final = LIBRARY | _MATH_EXTENSIONS | _SYSTEM | _OPENMP
 """Names that a function may not have, including those declared by the headers of common systems and by compilers."""
 
 EXPORT_NAMES: Final = _words("""
-ATL_GUARD atl_by_size atl_case atl_draw atl_draw_between atl_draw_positions atl_faults atl_integer atl_larger atl_number
-atl_random atl_room atl_size atl_state atl_there
+ATL_GUARD atl_allocate atl_by_size atl_case atl_draw atl_draw_between atl_draw_positions atl_faults atl_integer
+atl_larger atl_number atl_random atl_size atl_state atl_there
 """)
 """Names of functions and constants in the check of an exported kernel (`lowering.export`)."""
 

@@ -93,6 +93,8 @@ def _seen(name: str, value: Any, required: str) -> npt.NDArray[Any]:
         device = value.__dlpack_device__() if hasattr(value, "__dlpack_device__") else None
         elsewhere = isinstance(device, tuple) and len(device) == 2 and int(device[0]) not in IN_MEMORY
         if not elsewhere:
+            if str(getattr(value, "dtype", None)) == "torch.bfloat16":  # which PyTorch does not export
+                return np.asarray(value.view(sys.modules["torch"].uint16)).view("bfloat16")
             return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
     except CONVERSION_ERRORS as error:
         hints = (f"pass {name}.detach()",) if getattr(value, "requires_grad", False) is True else ()
@@ -145,8 +147,11 @@ def _of_kind(found: list[object], result: object) -> object:
     if not isinstance(result, np.ndarray):
         return result
     for value in found:
-        space = getattr(value, "__array_namespace__", None)
-        made = getattr(space() if callable(space) else sys.modules.get(_library(value) or ""), "from_dlpack", None)
+        namespace = getattr(value, "__array_namespace__", None)
+        library = namespace() if callable(namespace) else sys.modules.get(_library(value) or "")
+        made = getattr(library, "from_dlpack", None)
+        if callable(made) and result.dtype.kind == "V":  # bfloat16, which NumPy does not export
+            return made(result.view(np.uint16)).view(library.bfloat16)  # type: ignore[union-attr]
         if callable(made):
             return made(result)
     return result

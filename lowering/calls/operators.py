@@ -13,15 +13,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.core.dtypes import BOOL, is_integer
-from atl.core.index import Array, Leaf, Read, Size, atoms, value_of
+from atl.core.dtypes import BOOL, FLOATS, is_integer
+from atl.core.index import Array, Index, Leaf, Read, Size, atoms, value_of
 from atl.core.program import Program, size_in
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, InvalidName, LibraryMissing, brief
-from atl.meaning.results import ResultLayout, split_results
+from atl.meaning.results import named as result_tuple
+from atl.meaning.results import split_results
 
 Call = Callable[..., Any]
-_REGISTERED: Final[dict[str, tuple[Program, Any]]] = {}
-"""Registered operators by name, each with its program.
+_REGISTERED: Final[dict[str, tuple[object, Any, Any]]] = {}
+"""Registered operators by name: what each computes, the operator, and the library that keeps it registered.
 
 Registering a name again would invalidate the first operator.
 """
@@ -35,8 +36,31 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
     reports an error if one is needed. Raises `LibraryMissing`, `InvalidArgument` if the shape of the result depends on
     array elements, and `InvalidName` if another kernel has this name.
     """
-    if not find_spec("torch"):
-        raise _missing("torch", "PyTorch")
+
+    def no_derivative(*_: Any) -> Any:
+        raise RuntimeError(
+            f"the operator atl::{name} has no autograd formula; atl.differentiable({program.name}).torch has one"
+        )
+
+    return with_named_results(program, registered(program, call, name, program.whole, (no_derivative, None)))
+
+
+def registered(
+    program: Program,
+    call: Call,
+    name: str,
+    computed: object,
+    autograd: tuple[Callable[..., Any], Callable[..., None] | None],
+    *,
+    scalars: bool = False,
+) -> Any:
+    """Return the operator `torch.ops.atl.NAME.default`, registered unless it is already there for `computed`.
+
+    It returns a tuple of tensors if the program has several results. `autograd` are the backward function and the
+    function that saves what it needs, as for `torch.library.register_autograd`. With `scalars`, floating-point scalars
+    are tensors without dimensions, which may have gradients. Raises the errors of `torch_operator`.
+    """
+    _require("torch", "PyTorch")
     import torch
 
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
@@ -44,50 +68,123 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
             f"{brief(name)} cannot be the name of an operator", required="letters, digits and underscores"
         )
     shapes = Shapes.of(program)
-    kinds = {**{a.name: _kind_of(a) for a in program.inputs}, **dict.fromkeys(program.free_sizes, "SymInt")}
-    schema = f"({', '.join(f'{kind} {argument}' for argument, kind in kinds.items())}) -> Tensor"
-    qualified = f"atl::{name}"
-    if qualified in _REGISTERED:
-        computed, operator = _REGISTERED[qualified]
-        if computed != program.whole:
+    if name in _REGISTERED:
+        other, operator, _ = _REGISTERED[name]
+        if other != computed:
             raise InvalidName(
-                f"the operator {qualified} is already registered, and computes {computed.name}",
+                f"the operator atl::{name} is already registered for another kernel",
                 required="a different name for each kernel",
-                suggestions=("kernel.torch_operator() derives a unique name from the program and its code",),
+                suggestions=("leave out the name, and one is derived from the program and its code",),
             )
-        return _operator(program, operator, kinds, shapes)
-    dtype = getattr(torch, "bool" if program.dtype == BOOL else program.dtype)
-
-    def run(*given: Any) -> Any:
-        made = call(**dict(zip(kinds, (g.detach() if isinstance(g, torch.Tensor) else g for g in given), strict=True)))
-        return made if isinstance(made, torch.Tensor) else torch.from_numpy(made)
+        return operator
+    kinds = {array.name: _kind_of(array, scalars=scalars) for array in program.inputs}
+    kinds |= dict.fromkeys(program.free_sizes, "SymInt")
+    made = ", ".join(["Tensor"] * max(1, len(program.results)))
+    schema = f"{name}({', '.join(f'{kind} {argument}' for argument, kind in kinds.items())}) -> ({made})"
+    dtype = torch_type(program.dtype)
 
     def looks_like(*given: Any) -> Any:
-        shape = shapes.result(shapes.sizes(dict(zip(kinds, given, strict=True))))
-        device = next((g.device for g in given if isinstance(g, torch.Tensor)), "cpu")
-        return torch.empty(shape, dtype=dtype, device=device)
+        sizes = shapes.sizes(dict(zip(kinds, given, strict=True)))
+        device = next((each.device for each in given if isinstance(each, torch.Tensor)), "cpu")
+        each = tuple(torch.empty(shape, dtype=dtype, device=device) for shape in shapes.results(sizes))
+        return each if program.results else each[0]
 
-    operator = torch.library.custom_op(qualified, run, mutates_args=(), device_types="cpu", schema=schema)
-    operator.register_fake(looks_like)
-    _REGISTERED[qualified] = program.whole, operator
-    return _operator(program, operator, kinds, shapes)
+    library = torch.library.Library("atl", "FRAGMENT")
+    library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl(name, _caller(program, call, scalars=scalars), "CPU")
+    operator = getattr(torch.ops.atl, name).default
+    torch.library.register_fake(operator, looks_like, lib=library)
+    backward, setup = autograd
+    torch.library.register_autograd(operator, backward, setup_context=setup, lib=library)
+    torch.library.register_vmap(operator, lambda *given: _over_batch(operator, *given), lib=library)
+    _REGISTERED[name] = computed, operator, library
+    return operator
 
 
-def _operator(program: Program, operator: Any, kinds: Mapping[str, str], shapes: Shapes) -> Any:
-    """Return the operator; for several results, a function that splits its result into views that PyTorch tracks."""
+def unused_name(name: str, computed: object) -> str:
+    """Return the name, or one with a number if the operator of this name computes something else."""
+    found, count = name, 1
+    while found in _REGISTERED and _REGISTERED[found][0] != computed:
+        count += 1
+        found = f"{name}_{count}"
+    return found
+
+
+def torch_type(dtype: str | None) -> Any:
+    """Return PyTorch's element type of this name."""
+    import torch
+
+    return getattr(torch, "bool" if dtype == BOOL else str(dtype))
+
+
+def _caller(program: Program, call: Call, *, scalars: bool) -> Call:
+    """Return the function of tensors that calls a kernel on their memory."""
+    import torch
+
+    tensor = torch.Tensor
+    from_numpy = torch.from_numpy
+    names = [*(array.name for array in program.inputs), *program.free_sizes]
+    arrays = len(program.inputs)
+    numbers = {a.name: torch_type(a.dtype) for a in program.inputs if not a.shape} if scalars else {}
+
+    def array_of(given: Any) -> Any:
+        try:
+            return given.detach().numpy()
+        except (TypeError, RuntimeError):
+            return given  # the kernel raises an error that names the argument
+
+    def result(made: Any) -> Any:
+        # A call with a tensor that NumPy cannot represent returns tensors.
+        return made if isinstance(made, tensor) else from_numpy(made)
+
+    def called(given: Sequence[Any], values: Sequence[Any]) -> Any:
+        if not numbers and not program.packed:
+            return call(*values[:arrays], **dict(zip(names[arrays:], values[arrays:], strict=True)))
+        held = dict(zip(names, values, strict=True))
+        for name, value in zip(names, given, strict=True):
+            if name in numbers and value.dtype is numbers[name]:
+                held[name] = value.item()
+        return call(**held)
+
+    def run(*given: Any) -> Any:
+        try:
+            made = called(given, [array_of(each) if isinstance(each, tensor) else each for each in given])
+        except ArrayError:
+            # The same error for tensors, with suggestions in terms of PyTorch.
+            called(given, [each.detach() if isinstance(each, tensor) else each for each in given])
+            raise
+        return tuple(map(result, made)) if program.results else result(made)
+
+    return run
+
+
+def _over_batch(operator: Any, info: Any, dimensions: Sequence[int | None], *given: Any) -> Any:
+    """Return the results for each element of a batch, as one batch; `torch.vmap` calls this."""
+    import torch
+
+    each = [
+        operator(*(g if at is None else g.select(at, k) for g, at in zip(given, dimensions, strict=True)))
+        for k in range(info.batch_size)
+    ]
+    if each and isinstance(each[0], tuple):
+        return tuple(map(torch.stack, zip(*each, strict=True))), (0,) * len(each[0])
+    return torch.stack(each), 0
+
+
+def with_named_results(program: Program, operator: Any) -> Any:
+    """Return the operator; for several results, a function that returns them under their names."""
     if not program.results:
         return operator
-    several = ResultLayout(program)
+    several = result_tuple(*[result.name for result in program.results])
 
-    def function(*given: Any, **named: Any) -> Any:
-        held = {**dict(zip(kinds, given, strict=False)), **named}
-        return several.views(operator(*given, **named), several.places(shapes.sizes(held), {}))
+    def function(*given: Any, **by_name: Any) -> Any:
+        return several(*operator(*given, **by_name))
 
     return function
 
 
-def _kind_of(array: Array) -> str:
-    if array.shape:
+def _kind_of(array: Array, *, scalars: bool) -> str:
+    if array.shape or (scalars and array.dtype in FLOATS):
         return "Tensor"
     return "bool" if array.dtype == BOOL else "int" if is_integer(array.dtype) else "float"
 
@@ -98,10 +195,11 @@ def jax_function(program: Program, call: Call) -> Call:
     It takes the arrays by position or by name, and the sizes that no array determines by name. Raises `LibraryMissing`.
     The function raises `ArrayError` for arrays of another element type or rank, before the kernel runs.
     """
-    if not find_spec("jax"):
-        raise _missing("jax", "JAX")
-    import jax
+    return checked_jax_function(program, jax_call(program, call))
 
+
+def checked_jax_function(program: Program, whole: Call) -> Call:
+    """Return the function that checks its arguments, and splits the result of `whole`, which takes sizes and arrays."""
     shapes = Shapes.of(program)
 
     def function(*arrays: Any, **named: Any) -> Any:
@@ -110,21 +208,34 @@ def jax_function(program: Program, call: Call) -> Call:
         sizes = {name: named[name] for name in program.free_sizes}
         for array in program.inputs:
             _check(array, given[array.name])
-        every = shapes.sizes(given)
-        shape = shapes.result(every)
+        made = whole(sizes, *(given[array.name] for array in program.inputs))
+        return split_results(program, made, shapes.sizes(given), {})
+
+    return function
+
+
+def jax_call(program: Program, call: Call) -> Call:
+    """Return a function of sizes by name, and of JAX arrays, that returns the array of all results of a kernel."""
+    _require("jax", "JAX")
+    import jax
+
+    shapes = Shapes.of(program)
+
+    def whole(sizes: Mapping[str, Any], *arrays: Any) -> Any:
+        given = {array.name: value for array, value in zip(program.inputs, arrays, strict=True)}
+        shape = shapes.result(shapes.sizes({**given, **sizes}))
         signature = jax.ShapeDtypeStruct(shape, np.dtype(program.dtype))
         # Python numbers are not passed through JAX, which would round them to 32 bits.
-        numbers = {array.name: given[array.name] for array in program.inputs if _is_number(given[array.name])}
+        numbers = {name: value for name, value in given.items() if _is_number(value)}
         traced = [array for array in program.inputs if array.name not in numbers]
 
         def back(*values: Any) -> Any:
             held = {a.name: np.asarray(v, a.dtype) for v, a in zip(values, traced, strict=True)}
             return call(**held, **numbers, **sizes)
 
-        held = [given[array.name] for array in traced]
-        return split_results(program, jax.pure_callback(back, signature, *held, vmap_method="sequential"), every, {})
+        return jax.pure_callback(back, signature, *(given[each.name] for each in traced), vmap_method="sequential")
 
-    return function
+    return whole
 
 
 def _by_name(program: Program, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,19 +299,29 @@ class Shapes:
         return sizes
 
     def result(self, sizes: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the shape of the result."""
+        """Return the shape of the result; of several results, that of the array of all elements."""
+        return _values(self.program.shape, sizes)
 
-        def leaf(at: Leaf) -> Any:
-            return sizes[at.name] if isinstance(at, Size) else 0
+    def results(self, sizes: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
+        """Return the shape of each result."""
+        several = [result.shape for result in self.program.results]
+        return tuple(_values(shape, sizes) for shape in several or [self.program.shape])
 
-        return tuple(value_of(extent, leaf, _no_element) for extent in self.program.shape)
+
+def _values(extents: Sequence[Index], sizes: Mapping[str, Any]) -> tuple[Any, ...]:
+    def leaf(at: Leaf) -> Any:
+        return sizes[at.name] if isinstance(at, Size) else 0
+
+    return tuple(value_of(extent, leaf, _no_element) for extent in extents)
 
 
 def _no_element(array: Array, _: tuple[int, ...]) -> int:
     raise AssertionError(f"the shape does not depend on elements of {array.name}")
 
 
-def _missing(module: str, name: str) -> LibraryMissing:
-    return LibraryMissing(
-        f"{name} is not installed", required=f"the package {module}", suggestions=(f"pip install {module}",)
-    )
+def _require(module: str, name: str) -> None:
+    """Raise `LibraryMissing` unless a library is installed."""
+    if not find_spec(module):
+        raise LibraryMissing(
+            f"{name} is not installed", required=f"the package {module}", suggestions=(f"pip install {module}",)
+        )

@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from atl.core.dtypes import BOOL, DTYPES, is_integer
 from atl.core.operations import INFIX
+from lowering.c.functions.halves import halves
 from lowering.c.functions.integers import integer_helpers
 from lowering.c.functions.lanes import OF_DOUBLES, OF_FLOATS
 from lowering.c.helpers import identifiers
@@ -36,7 +37,7 @@ _DEVICE: Final = "static __host__ __device__ __forceinline__"
 
 def _wrapping(op: str, sign: str, bits: int) -> str:
     return f"""\
-/* a {sign} b modulo 2^{bits}: of signed integers, CUDA leaves open what an overflow gives. */
+/* a {sign} b modulo 2^{bits}: in CUDA, overflow of signed integers is undefined. */
 {_DEVICE} int{bits}_t {op}_int{bits}(int{bits}_t a, int{bits}_t b)
 {{
     return (int{bits}_t)((uint{bits}_t)a {sign} (uint{bits}_t)b);
@@ -73,7 +74,7 @@ template <class index_t> {_DEVICE} index_t {kind}_index(index_t a, index_t b)
 
 def _pick_of_floats(kind: str, c_type: str, sign: str) -> str:
     return f"""\
-/* The {kind}imum of both; NaN, where one of them is. */
+/* The {kind}imum of both; NaN if one of them is NaN. */
 {_DEVICE} {c_type} {kind}_{c_type}({c_type} a, {c_type} b)
 {{
     a = b {sign} a ? b : a;
@@ -106,6 +107,7 @@ template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
     },
     **{f"abs_int{bits}": _absolute(bits) for bits in (32, 64)},
     **integer_helpers(_DEVICE),
+    **halves(_DEVICE),
     **{
         f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type, sign)
         for kind, sign in (("min", "<"), ("max", ">"))
@@ -148,7 +150,7 @@ def combine(op: Folding, dtype: str, left: str, right: str) -> str:
 def _fold_of_lanes(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
-/* What so many neighbouring lanes of a warp fold their parts into: a power of two. */
+/* Fold one value of each of these neighbouring lanes of a warp; their number is a power of two. */
 static __device__ {c_type} {fold_name(op, dtype, of="lanes")}({c_type} part, unsigned lanes)
 {{
     const unsigned lane = ({THREAD_NUMBER}) % 32;
@@ -165,7 +167,7 @@ static __device__ {c_type} {fold_name(op, dtype, of="lanes")}({c_type} part, uns
 def _fold_of_block(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
-/* All threads of a block fold their parts into it; a barrier comes before the next call. */
+/* Fold the values of all threads of a block. The next call must come after a barrier. */
 static __device__ {c_type} {fold_name(op, dtype, of="block")}({c_type} part)
 {{
     __shared__ {c_type} of_warp[{MAX_THREADS_PER_BLOCK // WARP}];
@@ -192,14 +194,14 @@ static __device__ {c_type} {fold_name(op, dtype, of="block")}({c_type} part)
 def _fold_of_axes(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
-/* What threads fold their parts into that differ along two axes of a block at most, of these strides and extents. */
+/* Fold the values of threads that differ along at most two axes of a block, with these strides and extents. */
 static __device__ {c_type} {fold_name(op, dtype, of="axes")}({c_type} part, unsigned stride, unsigned count,
         unsigned stride2, unsigned count2)
 {{
     __shared__ {c_type} parts[{MAX_THREADS_PER_BLOCK}];
     const unsigned thread = {THREAD_NUMBER};
     const unsigned first = thread - thread / stride % count * stride - thread / stride2 % count2 * stride2;
-    __syncthreads(); /* of the call before this one all is read */
+    __syncthreads(); /* all threads have read the result of the previous call */
     parts[thread] = part;
     __syncthreads();
     {c_type} folded = parts[first];
@@ -231,4 +233,6 @@ def preamble(code: str) -> str:
     folds = [text for name, text in _FOLDS.items() if name in used]
     used |= identifiers("".join(folds))
     helpers = [text for name, text in _HELPERS.items() if name in used]
-    return "\n".join(("#include <math.h>\n#include <stdint.h>\n", *helpers, *folds))
+    used |= identifiers("".join(helpers))
+    headers = "#include <math.h>\n#include <stdint.h>\n" + ("#include <string.h>\n" if "memcpy" in used else "")
+    return "\n".join((headers, *helpers, *folds))

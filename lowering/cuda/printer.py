@@ -112,7 +112,7 @@ def _choice_of_indices(bounds: tuple[Bounds, ...], nest: LoopNest, scope: TextSc
     """Print the test by which a call chooses the type of indices."""
     names = {size: f"fmax({scope.name(Size(size))}, 1)" for size in nest.sizes}
     tests = [f"{polynomial_text(each, names)} <= {LIMIT}.0" for each in bounds]
-    return ["/* Whether 32 bits hold every index of these sizes. */", f"const bool narrow = {' && '.join(tests)};"]
+    return ["/* True if 32 bits hold every index for these sizes. */", f"const bool narrow = {' && '.join(tests)};"]
 
 
 def _alignment_tests(kernels: kn.Kernels, scope: TextScope) -> Lines:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from atl.core.dtypes import BOOL, is_integer
+from atl.core.dtypes import is_integer
 from atl.core.index import Index
 from atl.core.operations import INFIX, BinaryOp
 from atl.core.predicate import TRUE, Predicate, conjunction, negation
 from lowering.c.index import predicate_text
-from lowering.c.scalars import C_TYPES, applied, helper, scalar_text, storage_text
-from lowering.c.text import AND, EQUALITY, OR, SUM, TERNARY, UNARY, Text, indented
+from lowering.c.scalars import C_TYPES, applied, conversion, helper, scalar_text, storage_text
+from lowering.c.text import AND, OR, TERNARY, UNARY, Text, indented
 from lowering.gpu.kernels import Distributed, Memory, Wide, WideLoad, in_registers
 from lowering.gpu.passes import lanes_of
 from lowering.nest import loopnest as ln
@@ -52,7 +52,7 @@ def scalar(here: ThreadScope, e: ln.ScalarExpr) -> Text:
         case ln.Number(_, dtype) if is_integer(dtype):
             # Cast int64 literals, because helper arguments are converted to the parameter's type.
             text = scalar_text(here.scope, e)
-            return text if dtype == "int32" else Text(f"(int64_t){text.at(UNARY)}", UNARY)
+            return text if dtype != "int64" else Text(f"(int64_t){text.at(UNARY)}", UNARY)
         case ln.Number() | ln.FromIndex():
             return scalar_text(here.scope, e)
         case ln.Apply(op, arguments, dtype):
@@ -67,10 +67,10 @@ def scalar(here: ThreadScope, e: ln.ScalarExpr) -> Text:
             other = scalar(_under(here, here.scope.under(negation(predicate))), right)
             return Text(f"{condition.at(OR)} ? {then.at(OR)} : {other.at(TERNARY)}", TERNARY)
         case ln.Convert(argument, dtype):
-            converted = scalar(here, argument)
-            if dtype == BOOL:
-                return Text(f"{converted.at(SUM)} != 0", EQUALITY)
-            return Text(f"({C_TYPES[dtype]}){converted.at(UNARY)}", UNARY)
+            inner = scalar(here, argument)
+            if argument.dtype == dtype:
+                return Text(f"({C_TYPES[dtype]}){inner.at(UNARY)}", UNARY)
+            return conversion(inner, argument.dtype, dtype)
     assert_never(e)
 
 

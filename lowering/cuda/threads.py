@@ -155,7 +155,7 @@ class Threads:
             before.append(f"{c_type} {part} = {_neutral(fold)};")
             after.append(f"{total} = {combine(fold.op, fold.into.dtype, total, self._folded(fold, part))};")
             if here.threads and self._fold_scope(fold) == "block":
-                after.append("__syncthreads(); /* the next fold within this loop of threads is in the same memory */")
+                after.append("__syncthreads(); /* the next fold of this loop uses the same memory */")
         lines = self._thread_body(loop, replace(here, scope=scope), folding | {fold.into for fold in folds})
         return ["{", *indented([*before, *lines, *after]), "}"] if folds else lines
 

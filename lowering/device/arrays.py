@@ -26,7 +26,7 @@ ADDRESSES: Final = 1 << 64
 """Upper bound of addresses, and of streams, which are addresses."""
 MAX_BYTES: Final = (1 << 63) - 1
 """Largest size of an array in bytes."""
-KINDS: Final = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+KINDS: Final = {0: "i", 1: "u", 2: "f", 4: "bfloat", 5: "c", 6: "b"}
 """DLPack's type codes, with NumPy's kinds."""
 
 
@@ -167,7 +167,7 @@ _GET_POINTER.restype, _GET_POINTER.argtypes = ctypes.c_void_p, (ctypes.py_object
 
 
 def _by_dlpack(name: str, value: Any, stream: int) -> GpuArray:
-    """Wrap the tensor in a capsule. The capsule is not consumed, so that its destructor frees the tensor."""
+    """Return the array in a DLPack capsule. The capsule is not consumed, so its destructor frees the array."""
     try:
         capsule = value.__dlpack__(stream=stream)
         tensor = _Tensor.from_address(_GET_POINTER(capsule, b"dltensor"))
@@ -184,7 +184,7 @@ def _by_dlpack(name: str, value: Any, stream: int) -> GpuArray:
             required="elements of the declared type",
         )
     shape = tuple(tensor.shape[at] for at in range(tensor.rank))
-    dtype = np.dtype("bool" if kind == "b" else f"{kind}{bits // 8}")
+    dtype = np.dtype("bool" if kind == "b" else f"bfloat{bits}" if kind == "bfloat" else f"{kind}{bits // 8}")
     if tensor.strides:
         strides = tuple(tensor.strides[at] * dtype.itemsize for at in range(tensor.rank))
         _check_strides(name, shape, strides, dtype.itemsize)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from atl.errors import CompilerFailed, GpuMissing
 from lowering.builds import LONGEST_FILE, LONGEST_NAME, Plan, built, load
@@ -27,20 +27,21 @@ FLAGS: Final = (
     *("-include", "cuda_runtime_api.h"),
 )
 
-ParameterKind: TypeAlias = Literal["address", "number", "bytes", "float", "double", "int32_t", "int64_t"]
+ValueKind: TypeAlias = Literal["float", "double", "int8_t", "uint8_t", "uint16_t", "int32_t", "int64_t"]
+"""Type of an argument that is passed by value."""
+ParameterKind: TypeAlias = Literal["address", "number", "bytes", ValueKind]
 """Type of an argument: a pointer as a number, an int, a size_t, or a value of that C type."""
 Declared: TypeAlias = Mapping[str, tuple[ParameterKind, ...]]
 """Signatures of functions, all of which return an int, by name."""
 Functions: TypeAlias = Mapping[str, Callable[..., int]]
 
+VALUES: Final[dict[str, ValueKind]] = {kind: kind for kind in get_args(ValueKind)}
+"""Types of arguments that are passed by value."""
 _C: Final[dict[ParameterKind, str]] = {
     "address": "uintptr_t",
     "number": "int",
     "bytes": "size_t",
-    "float": "float",
-    "double": "double",
-    "int32_t": "int32_t",
-    "int64_t": "int64_t",
+    **{kind: name for name, kind in VALUES.items()},
 }
 _CTYPES: Final[dict[ParameterKind, Any]] = {
     "address": ctypes.c_void_p,
@@ -48,6 +49,9 @@ _CTYPES: Final[dict[ParameterKind, Any]] = {
     "bytes": ctypes.c_size_t,
     "float": ctypes.c_float,
     "double": ctypes.c_double,
+    "int8_t": ctypes.c_int8,
+    "uint8_t": ctypes.c_uint8,
+    "uint16_t": ctypes.c_uint16,
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
 }

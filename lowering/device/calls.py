@@ -24,15 +24,15 @@ from atl.errors import ArrayError, ATLError, GridTooLarge, InvalidArgument, OutO
 from atl.meaning.arguments import Arguments, bind, index_elements
 from atl.meaning.results import split_results
 from atl.text.printing import show_index
-from lowering.c.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES, passed_by_value
 from lowering.calls.processes import BoundCall
 from lowering.device.arrays import ADDRESSES, GpuArray, declared_stream, is_on_gpu, on_gpu
-from lowering.device.building import Declared, Functions, ParameterKind
+from lowering.device.building import VALUES, Declared, Functions, ParameterKind
 from lowering.device.runtime import DECLARED, LEGACY, ON_DEVICE, PER_THREAD, Runtime
 from lowering.element_checks import Facts
 from lowering.gpu.kernels import AXES, HostBlock, HostBranch, HostLoop, Kernels, Launch
 from lowering.gpu.passes import WIDEST
-from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sized
+from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.nest.loopnest import Allocate, Clear, For, Free, LoopNest
 
 # -- grid sizes -------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class Caller:
         runtime, function = self._runtime()
         device = self._device_of_call(runtime, passed)
         values = [
-            call.arrays[array.name].item() if there is None or not array.shape else there.pointer
+            passed_by_value(call.arrays[array.name]) if there is None or not array.shape else there.pointer
             for array, there in zip(self._nest.inputs, held, strict=True)
         ]
         into = passed.out.pointer
@@ -202,7 +202,7 @@ class Caller:
         """Check a call; return its arguments, its arrays and sizes, the sizes in order, and the shape of the result."""
         passed = self._with_placeholders(stream, arrays, out, named)
         call = bind(self._program, passed.arrays, passed.named)
-        sizes, shape = sized(self._program, self._nest, call)
+        sizes, shape = sizes_and_shape(self._program, self._nest, call)
         elements = _Elements(call.arrays, lambda array: self._elements(passed, array))
         self._index_overflow.check(call.sizes, elements)
         check_grids(self._kernels, call.sizes, index_elements(elements))
@@ -352,7 +352,7 @@ class Caller:
                     value = call.arrays[array.name]
                     held = passed.on_gpu.get(id(value))
                     if not array.shape:
-                        values.append(value.item())
+                        values.append(passed_by_value(value))
                     elif held is not None:
                         values.append(held.pointer)
                     else:
@@ -420,8 +420,7 @@ def _argument_kind(dtype: str, rank: int) -> ParameterKind:
     """Return the type of an argument of C: an address for an array, and its own type for a number."""
     if rank:
         return "address"
-    kinds: dict[str, ParameterKind] = {"float": "float", "double": "double", "int32_t": "int32_t", "int64_t": "int64_t"}
-    return kinds[C_TYPES[dtype]]
+    return VALUES[C_TYPES[dtype]]
 
 
 def _allocate(runtime: Runtime, count: int, stream: int, temporary: ExitStack) -> int:

@@ -14,7 +14,7 @@ FILE: Final = "atl_calls.cpp"
 """Name of the file with these functions; no kernel has this name."""
 
 TEXT: Final = """\
-/* What a call of a kernel needs of CUDA, as functions of C; each gives the number of an error. */
+/* The functions of CUDA that a call of a kernel needs, in C; each returns an error code. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -56,7 +56,7 @@ int atl_copy_out(void *to, const void *from, size_t bytes, cudaStream_t stream)
 
 int atl_wait(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
 
-/* What is put into the one stream from now on begins when all that is in the other one now is done. */
+/* Work put into the one stream from now on waits for the work that is in the other one now. */
 int atl_order(cudaStream_t later, cudaStream_t earlier)
 {
     cudaEvent_t event;

@@ -19,7 +19,7 @@ from atl.core.terms import Expr
 from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.files.atomic import Writer, reason, write_atomically
-from lowering.builds import FAST_MATH, LONGEST_NAME, OF_GCC, OPTIMISED, STANDARD, openmp_flags
+from lowering.builds import FAST_MATH, LONG_VECTORS, LONGEST_NAME, OF_GCC, OPTIMISED, STANDARD, openmp_flags
 from lowering.c.helpers import preamble
 from lowering.c.printer import declaration, parameters_of, print_c
 from lowering.c.scalars import C_TYPES
@@ -28,7 +28,7 @@ from lowering.c_compiler import OPENMP
 from lowering.calls.arguments import values_of
 from lowering.export.cases import cases
 from lowering.export.contract import header, names_of
-from lowering.export.input_generation import Own, elements_text
+from lowering.export.input_generation import CheckVariable, elements_text
 from lowering.export.self_check import CheckedKernel, check_text
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest, key
@@ -43,16 +43,19 @@ _ITSELF: Final = "Makefile: ;"
 def makefile(name: str, file: str, source: str, *, flags: tuple[str, ...], fast_math: bool) -> str:
     """Return the Makefile of a kernel in C. `flags` are extra flags of gcc."""
     openmp = openmp_flags((source,))
-    of_gcc = " ".join((*OF_GCC, *flags))
+    of_gcc, of_clang = " ".join((*OF_GCC, *flags)), " ".join(LONG_VECTORS)
     return f"""\
 # Builds and checks {name}: `make` makes {file}.o, `make check` compares it with {file}_plain.c on random data.
 # {file}.h documents its contract. Other processors: `make NATIVE=`. Other compilers: `make CC=clang`.
 
 CC ?= cc
-NATIVE ?= -march=native
+# A target that CC chooses stays.
+NATIVE ?= $(if $(or $(findstring -march=,$(CC)),$(findstring -mcpu=,$(CC))),,-march=native)
+PREDEFINED := $(shell $(CC) $(NATIVE) -dM -E -x c /dev/null 2>/dev/null)
+OF_CLANG := $(if $(and $(findstring __clang__,$(PREDEFINED)),$(findstring __AVX512F__,$(PREDEFINED))),{of_clang})
 OF_GCC := $(if $(findstring Free Software,$(shell $(CC) --version 2>/dev/null)),{of_gcc})
 LANGUAGE := {" ".join(STANDARD)}
-OPTIMISED := {" ".join((*OPTIMISED, *((FAST_MATH,) if fast_math else ()), *openmp))} $(OF_GCC) $(NATIVE)
+OPTIMISED := {" ".join((*OPTIMISED, *((FAST_MATH,) if fast_math else ()), *openmp))} $(OF_GCC) $(OF_CLANG) $(NATIVE)
 LIBRARIES := -lm{f" {OPENMP}" if OPENMP in openmp else ""}
 
 {file}.o: {file}.c {file}.h
@@ -138,9 +141,9 @@ def host_text(nest: LoopNest, name: str, header: str) -> str:
     scope = names_of(nest, {name})
     arrays = [array for array in nest.inputs if array.shape]
     held = {array.name: at for at, array in enumerate(arrays)}
-    given, scope = scope.bind(Own("given"), "given")
-    error, scope = scope.bind(Own("error"), "error")
-    each, scope = scope.bind(Own("each"), "each")
+    given, scope = scope.bind(CheckVariable("given"), "given")
+    error, scope = scope.bind(CheckVariable("error"), "error")
+    each, scope = scope.bind(CheckVariable("each"), "each")
     out = scope.name(key(nest.output))
     kind = C_TYPES[nest.output.dtype]
     passed = [

@@ -10,20 +10,21 @@ from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Read, atoms
 from atl.core.program import is_bool_array
 from lowering.c.index import count_text, index_text
-from lowering.c.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES, conversion
+from lowering.c.text import Text
 from lowering.nest.loopnest import elements
 from lowering.nest.text import TextScope
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """A variable of the check, as a key of a scope that differs from the keys of arrays."""
+class CheckVariable:
+    """A variable of the generated check. As a key of a scope, it differs from sizes and arrays of the same name."""
 
     hint: str
 
 
-THERE, AT = Own("there"), Own("at")
-"""Variables: whether integers exist as declared, and an index."""
+INPUTS_EXIST, AT = CheckVariable("there"), CheckVariable("at")
+"""Variables: whether the declarations of the inputs can be satisfied, and an index."""
 BELOW: Final = 100
 """Exclusive upper bound of integers without a declared range."""
 
@@ -55,9 +56,9 @@ static int64_t atl_integer(int64_t low, int64_t span)
     return low + (int64_t)(atl_random() % (uint64_t)span);
 }
 """,
-    "atl_room": """\
+    "atl_allocate": """\
 /* Allocate count elements, and ATL_GUARD bytes behind them. */
-static void *atl_room(int64_t count, size_t size)
+static void *atl_allocate(int64_t count, size_t size)
 {
     void *made = malloc((size_t)count * size + ATL_GUARD);
     if (made == NULL) {
@@ -142,14 +143,21 @@ static double atl_larger(double a, double b)
 """Helper functions of a check. Each follows the helpers that it calls."""
 
 
-def _count(array: Array) -> Own:
+def _count(array: Array) -> CheckVariable:
     """Return the variable for the number of elements of an input."""
-    return Own(f"{array.name}_count")
+    return CheckVariable(f"{array.name}_count")
 
 
-def _drawn(array: Array) -> Own:
+def _drawn(array: Array) -> CheckVariable:
     """Return the variable for the integers generated for an input."""
-    return Own(f"{array.name}_drawn")
+    return CheckVariable(f"{array.name}_drawn")
+
+
+def _random_value(array: Array) -> str:
+    """Return the C text of a random truth value or number for an input."""
+    if is_bool_array(array):
+        return f"({C_TYPES[array.dtype]})(atl_random() & 1)"
+    return conversion(Text("atl_number()"), "float64", array.dtype).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +170,14 @@ class InputGenerator:
     @staticmethod
     def of(scope: TextScope, inputs: tuple[Array, ...]) -> InputGenerator:
         """Return the generator in a scope with names of inputs and sizes, and add names for its own variables."""
-        for own in (THERE, AT, *(of(array) for array in inputs for of in (_count, _drawn))):
+        for own in (INPUTS_EXIST, AT, *(of(array) for array in inputs for of in (_count, _drawn))):
             _, scope = scope.bind(own, own.hint)
         return InputGenerator(scope, inputs)
 
     def lines(self) -> list[str]:
         """Return the lines that declare all inputs, and the variable that indicates whether such integers exist."""
         made = (line for array in in_order(self.inputs) for line in self._drawn(array))
-        return [f"int {self.scope.name(THERE)} = 1;", *made]
+        return [f"int {self.scope.name(INPUTS_EXIST)} = 1;", *made]
 
     def _index(self, expression: Index) -> str:
         return index_text(self.scope, expression).text
@@ -177,16 +185,15 @@ class InputGenerator:
     def _drawn(self, array: Array) -> list[str]:
         kind = C_TYPES[array.dtype]
         name, count, drawn = map(self.scope.name, (array.name, _count(array), _drawn(array)))
-        there, at = self.scope.name(THERE), self.scope.name(AT)
+        there, at = self.scope.name(INPUTS_EXIST), self.scope.name(AT)
         if not array.shape:
             return self._scalar(array, name, kind, drawn)
         lines = [f"const int64_t {count} = {elements_text(self.scope, array.shape)};"]
-        lines.append(f"{kind} *{name} = atl_room({count}, sizeof *{name});")
+        lines.append(f"{kind} *{name} = atl_allocate({count}, sizeof *{name});")
         loop = f"for (int64_t {at} = 0; {at} < {count}; {at}++) {{"
         if is_bool_array(array) or not is_integer(array.dtype):
-            value = "(atl_random() & 1)" if is_bool_array(array) else "atl_number()"
-            return [*lines, loop, f"    {name}[{at}] = ({kind}){value};", "}"]
-        lines.append(f"int64_t *{drawn} = atl_room({count}, sizeof *{drawn});")
+            return [*lines, loop, f"    {name}[{at}] = {_random_value(array)};", "}"]
+        lines.append(f"int64_t *{drawn} = atl_allocate({count}, sizeof *{drawn});")
         lines.append(f"{there} = {there} && {self._integers(array, drawn, count)};")
         return [
             *lines,
@@ -198,12 +205,10 @@ class InputGenerator:
         ]
 
     def _scalar(self, array: Array, name: str, kind: str, drawn: str) -> list[str]:
-        if is_bool_array(array):
-            return [f"const {kind} {name} = ({kind})(atl_random() & 1);"]
-        if not is_integer(array.dtype):
-            return [f"const {kind} {name} = ({kind})atl_number();"]
+        if is_bool_array(array) or not is_integer(array.dtype):
+            return [f"const {kind} {name} = {_random_value(array)};"]
         low, high = self._range(array, "1")
-        there = self.scope.name(THERE)
+        there = self.scope.name(INPUTS_EXIST)
         return [
             f"int64_t {drawn} = 0;",
             f"{there} = {there} && atl_draw(&{drawn}, 1, 1, {low}, {high}, 0);",

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from string import Template
 from typing import Final
 
-from atl.core.dtypes import is_integer
+from atl.core.dtypes import TYPES, is_integer
 from atl.core.index import Bound, Size, atoms
 from atl.core.predicate import TRUE
 from atl.core.program import Program
 from atl.core.terms import Expr, Reduce
 from atl.core.traversal import children
+from lowering.c.functions.halves import TO_FLOAT
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import index_text, predicate_text
 from lowering.c.scalars import C_TYPES
 from lowering.c.text import AND, COMPARISON, Names, indented, wrapped
-from lowering.export.input_generation import HELPERS, THERE, InputGenerator, Own, elements_text
+from lowering.export.input_generation import HELPERS, INPUTS_EXIST, CheckVariable, InputGenerator, elements_text
 from lowering.nest.loopnest import LoopNest, key
 from lowering.nest.text import TextScope, names_wanted
 
@@ -30,16 +31,17 @@ static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, doub
 {
     double scale = 0, finite = 0, largest = 0;
     for (int64_t i = 0; i < count; i++) {
-        if (isfinite(want[i])) {
-            scale += fabs((double)want[i]);
+        const double b = VALUE(want[i]);
+        if (isfinite(b)) {
+            scale += fabs(b);
             finite++;
         }
     }
     scale /= finite > 0 ? finite : 1;
-    const double allowed = (8 + terms) * EPSILON;
+    const double allowed = 8 * EPSILON + terms * ADDED;
     int64_t faults = 0;
     for (int64_t i = 0; i < count; i++) {
-        const double a = got[i], b = want[i];
+        const double a = VALUE(got[i]), b = VALUE(want[i]);
         if (a == b || (isnan(a) && isnan(b))) {
             continue;
         }
@@ -72,7 +74,7 @@ static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, doub
     return faults;
 }
 """
-_EPSILON: Final = {"float32": "0x1p-23", "float64": "0x1p-52"}
+_EPSILON: Final = {"float32": "0x1p-23", "float64": "0x1p-52", "float16": "0x1p-10", "bfloat16": "0x1p-7"}
 
 _MAIN: Final = Template(r"""
 static int64_t atl_size(const char *text)
@@ -134,6 +136,8 @@ def check_text(program: Program, checked: CheckedKernel, cases: Sequence[tuple[i
     out_type = C_TYPES[nest.output.dtype]
     compared = _INTEGERS if is_integer(nest.output.dtype) else _FLOATS
     compared = compared.replace("TYPE", out_type).replace("EPSILON", _EPSILON.get(nest.output.dtype, ""))
+    compared = compared.replace("ADDED", _EPSILON.get(TYPES[nest.output.dtype].computed_as, ""))
+    compared = compared.replace("VALUE", TO_FLOAT.get(nest.output.dtype, ""))
     case = _case(program, checked)
     width = max(len(nest.sizes), 1)
     table = [f"        {{{', '.join(map(str, case)) or '0'}}}," for case in cases]
@@ -148,12 +152,12 @@ def check_text(program: Program, checked: CheckedKernel, cases: Sequence[tuple[i
     if not nest.sizes:
         main = main.replace("sizes[k] = argc > 1 ? atl_size(argv[k + 1]) : cases[at][k];", "sizes[k] = cases[at][k];")
         main = main[main.index("/* Check the sizes") :]
-    helpers = [line for line in preamble(case).splitlines() if not line.startswith("#include")]
+    helpers = [line for line in preamble(compared + case).splitlines() if not line.startswith("#include")]
     includes = "\n".join(f"#include <{header}>" for header in _HEADERS)
     head = f"/* Compares {checked.name} with {checked.plain}, the plain loops of its formula, on random inputs. */"
     guard = "enum { ATL_GUARD = 64 };"
     before = f"{includes}\n\n{checked.declared}\n{guard}"
-    parts = (head, before, *_used(case), compared, "\n".join(helpers), case, main)
+    parts = (head, before, *_used(case), "\n".join(helpers), compared, case, main)
     return "\n".join(part.strip("\n") + "\n" for part in parts if part.strip())
 
 
@@ -166,7 +170,7 @@ def _used(code: str) -> list[str]:
     return kept
 
 
-WANT, FAILED, BYTES, KEPT, K, FOUND = map(Own, ("want", "failed", "bytes", "kept", "k", "found"))
+WANT, FAILED, BYTES, KEPT, K, FOUND = map(CheckVariable, ("want", "failed", "bytes", "kept", "k", "found"))
 """Variables: plain result, error code, size of the result, whether the guard bytes are intact, index, outcome."""
 
 
@@ -181,7 +185,7 @@ def _case(program: Program, checked: CheckedKernel) -> str:
     drawing = InputGenerator.of(_scope(nest, frozenset({checked.name, checked.plain})), nest.inputs)
     scope = drawing.scope
     name = scope.name
-    out, there = name(key(nest.output)), name(THERE)
+    out, there = name(key(nest.output)), name(INPUTS_EXIST)
     want, failed, size, kept, k, found = map(name, (WANT, FAILED, BYTES, KEPT, K, FOUND))
     kind = C_TYPES[nest.output.dtype]
     assumed = [predicate_text(scope, each).at(AND + 1) for each in nest.assumptions if each != TRUE]
@@ -199,8 +203,8 @@ def _case(program: Program, checked: CheckedKernel) -> str:
         *indented(
             [
                 f"const size_t {size} = (size_t)({elements_text(scope, nest.output.extents)}) * sizeof({kind});",
-                f"{kind} *{out} = atl_room((int64_t){size}, 1);",
-                f"{kind} *{want} = atl_room((int64_t){size}, 1);",
+                f"{kind} *{out} = atl_allocate((int64_t){size}, 1);",
+                f"{kind} *{want} = atl_allocate((int64_t){size}, 1);",
                 f"memset({out}, 0xff, {size} + ATL_GUARD);",
                 f"memset({want}, 0xff, {size} + ATL_GUARD);",
                 f"int {failed} = {checked.plain}({', '.join((*reads, *other, want))});",

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, assert_never
 
 import numpy as np
 
-from atl.core.dtypes import BOOL
+from atl.core.dtypes import DTYPES
 from atl.core.index import Index, Var, constant, factor_of
 from atl.core.operations import ARITHMETIC, UNARY
 from atl.core.predicate import expressions
@@ -45,7 +45,7 @@ def vectors_of_row(length: int, dtype: str, vector_bytes: int) -> tuple[int, ...
     >>> vectors_of_row(5, "float64", 32)
     (4, 1)
     """
-    if dtype == BOOL:
+    if dtype not in DTYPES:
         return (1,) * length
     size = np.dtype(dtype).itemsize
     out: list[int] = []

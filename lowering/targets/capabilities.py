@@ -432,17 +432,9 @@ class _Blocks:
                 return (_Loop(self._parts(e, path, scope, [True, True])),)
             case terms.Guard() | terms.Concat() | terms.Reshape():
                 return self._parts(e, path, scope, [statement] * len(children(e)))
-            case terms.Access() | terms.Unary() | terms.Binary() | terms.Cast() | terms.Select() | terms.Where():
+            case terms.Access() | terms.Elementwise() | terms.Select():
                 return self._parts(e, path, scope, [False] * len(children(e)))
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-                | terms.Padding()
-            ):
+            case terms.Named() | terms.Number() | terms.Padding():
                 return ()
             case _:
                 assert_never(e)

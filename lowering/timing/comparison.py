@@ -43,7 +43,7 @@ BLOCK: Final = 1 << 20
 LOOKED_AT: Final = 16
 """Maximum number of elements of each block that are compared with a bound on their rounding error."""
 UNDERESTIMATED: Final = 10
-"""A run whose limit is less than so many times its predicted time is made in a child process, which can be stopped."""
+"""A run is made in a child process, which can be stopped, unless its limit is this multiple of its predicted time."""
 SMALL: Final = (67, 64, 35, 32, 19, 16, 11, 8, 5, 4)
 """Limits of sizes for the comparison with the unscheduled program. The odd ones leave partial tiles."""
 MOST_OPERATIONS: Final = 3e7

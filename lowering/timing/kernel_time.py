@@ -50,12 +50,12 @@ def time_of(name: str, run: TimedFunction, *, seconds: object, threads: bool) ->
         if samples.interrupted:
             raise KeyboardInterrupt
         # All samples were disturbed; report disturbed ones.
-        found = spread([_undisturbed_or_not(run, clock) for _ in range(3)])
+        found = spread([_one_sample(run, clock) for _ in range(3)])
         assert found is not None
     return KernelTime(name, found.middle, found.low, found.high, found.count, threads)
 
 
-def _undisturbed_or_not(run: TimedFunction, clock: Clock) -> float:
+def _one_sample(run: TimedFunction, clock: Clock) -> float:
     begun = clock.now()
     run()
     return (clock.now() - begun) / 1e6

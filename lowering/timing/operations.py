@@ -57,7 +57,7 @@ class _Counter:
             case terms.Unary() | terms.Binary() | terms.Where():
                 return parts + self._elements(e, indices)
             case terms.Access(tensor):
-                return parts / max(1, self._value(tensor.type.shape[0], indices))
+                return self._element_of(tensor, indices)
             case terms.Select():
                 return max(self.count(e.left, indices), self.count(e.right, indices))
             case (
@@ -68,6 +68,13 @@ class _Counter:
                 return parts  # copies no element, or is counted in its parts
             case _:
                 assert_never(e)
+
+    def _element_of(self, tensor: terms.Expr, indices: Indices) -> float:
+        """Return the number of operations for one element of the first dimension; a recurrence computes all rows."""
+        if isinstance(tensor, terms.Let):
+            return self.count(tensor.value, indices) + self._element_of(tensor.body, indices)
+        whole = self.count(tensor, indices)
+        return whole if isinstance(tensor, terms.Rec) else whole / max(1, self._value(tensor.type.shape[0], indices))
 
     def _added(self, e: terms.Expr, indices: Indices) -> int:
         """Return the number of additions that add a term to a tensor: a placed term is added where it is placed."""

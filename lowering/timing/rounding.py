@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from time import monotonic
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core import terms as tm
-from atl.core.dtypes import is_integer
+from atl.core.dtypes import TYPES, is_integer
 from atl.core.index import Array
 from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp
 from atl.core.program import Program
@@ -20,11 +20,14 @@ from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.meaning.scalars import Machine, Scalars
 
+_EPSILON: Final = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""Distances from 1 to the next number."""
+
 
 def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
     """Return the tolerance of a float element with this number of terms, relative to its and the average magnitude.
 
-    It is the unit roundoff of `dtype` for each term and for eight more operations.
+    It is eight unit roundoffs of `dtype`, and one of the type that sums are computed in for each term.
 
     >>> tolerance("float32", 1000) == float(np.finfo("float32").eps) * 1008
     True
@@ -32,12 +35,12 @@ def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
     if type(terms) is not int or terms < 0:
         raise InvalidArgument(f"terms={brief(terms)}", required="the number of terms of an element, 0 or more")
     try:
-        kind = np.dtype(dtype)
+        name = np.dtype(dtype).name
     except TypeError:
-        kind = np.dtype(bool)
-    if dtype is None or not np.issubdtype(kind, np.floating):
-        raise InvalidArgument(f"dtype={brief(dtype)}", required="a floating-point type: float32 or float64")
-    return float(np.finfo(kind).eps) * (8 + terms)
+        name = ""
+    if dtype is None or name not in _EPSILON:
+        raise InvalidArgument(f"dtype={brief(dtype)}", required=f"a floating-point type: {', '.join(_EPSILON)}")
+    return 8 * _EPSILON[name] + terms * _EPSILON[TYPES[name].computed_as]
 
 
 def in_double(program: Program) -> Program:

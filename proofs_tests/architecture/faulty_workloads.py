@@ -66,7 +66,7 @@ def by_numpy(problem: Problem, _: int) -> TimedFunction:
 
 
 def after(runs: int, end: Callable[[], object]) -> Callable[[Problem, int], TimedFunction]:
-    """Return a correct candidate that calls `end` after so many runs."""
+    """Return a correct candidate that calls `end` after a number of runs."""
 
     def make(problem: Problem, _: int) -> TimedFunction:
         done = [0]

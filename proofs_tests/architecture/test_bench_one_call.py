@@ -62,7 +62,7 @@ def test_one_call_is_measured_with_the_others() -> None:
     found = measured(each, Case("doubling", 100, rounds=3, seconds=0.2, one_call=0.0), watch=lambda _: None)
     assert [entry.name for entry in found.entries] == ["NumPy", "doubled_in_tiles (by = 4)", "one call"]
     (row,) = found.one_calls
-    assert (row.call, row.dense, row.rival, row.hand) == ("one call", True, "NumPy", "doubled_in_tiles (by = 4)")
+    assert (row.call, row.dense, row.baseline, row.hand) == ("one call", True, "NumPy", "doubled_in_tiles (by = 4)")
     assert row.deriving_s is not None
     assert "; derived in " in report.table(found)
     assert "one call" not in report.table(measured(each, Case("doubling", 100, rounds=0), watch=lambda _: None))
@@ -77,10 +77,10 @@ def test_one_call_is_left_out_if_its_program_cannot_be_derived() -> None:
     assert [row.ms for row in found.one_calls] == [None, None]
 
 
-def outcome(workload: str, call: float, rival: float, hand: float, *, dense: bool = True) -> Outcome:
-    """Return the outcome of a case with these times, and with a slower rival and a slower hand schedule."""
-    times = {"one call": call, "rival": rival, "slow rival": 2 * rival, "hand": hand, "slow hand": 2 * hand}
-    who = [Candidate(name, ours="rival" not in name, derived=True) for name in times]
+def outcome(workload: str, call: float, baseline: float, hand: float, *, dense: bool = True) -> Outcome:
+    """Return the outcome of a case with these times, and with a slower baseline and a slower hand schedule."""
+    times = {"one call": call, "baseline": baseline, "slow baseline": 2 * baseline, "hand": hand, "slow hand": 2 * hand}
+    who = [Candidate(name, ours="baseline" not in name, derived=True) for name in times]
     who[0] = replace(who[0], deriving_s=0.5)
     taken: dict[str, list[float | None]] = {name: [ms, 2 * ms, ms] for name, ms in times.items()}
     samples = Samples({**taken, ROOFLINE: [1.0, 1.0, 1.0]})
@@ -92,16 +92,16 @@ def test_table_has_the_ratios_and_their_geometric_means() -> None:
         outcome("product", 2.0, 4.0, 1.0), outcome("blur", 2.0, 1.0, 8.0), outcome("spmm", 1.0, 9.0, 9.0, dense=False)
     ]  # fmt: skip
     rows = [row for each in outcomes for row in each.one_calls]
-    assert [(row.rival, row.rival_ratio, row.hand, row.hand_ratio) for row in rows] == [
-        ("rival", 2.0, "hand", 0.5),
-        ("rival", 0.5, "hand", 4.0),
-        ("rival", 9.0, "hand", 9.0),
+    assert [(row.baseline, row.baseline_ratio, row.hand, row.hand_ratio) for row in rows] == [
+        ("baseline", 2.0, "hand", 0.5),
+        ("baseline", 0.5, "hand", 4.0),
+        ("baseline", 9.0, "hand", 9.0),
     ]
     (mean,) = one_calls.means(rows)
-    assert (mean.rival_ratio, mean.hand_ratio) == pytest.approx((1.0, 2**0.5))
-    assert (mean.of, mean.rival_cases, mean.hand_cases) == (2, 2, 2)
+    assert (mean.baseline_ratio, mean.hand_ratio) == pytest.approx((1.0, 2**0.5))
+    assert (mean.of, mean.baseline_cases, mean.hand_cases) == (2, 2, 2)
     lines = one_calls.table(outcomes).splitlines()
-    assert lines[2].split() == ["product@8", "one", "call", "2.000", "0.5", "2.00", "0.50", "rival;", "hand"]
+    assert lines[2].split() == ["product@8", "one", "call", "2.000", "0.5", "2.00", "0.50", "baseline;", "hand"]
     assert lines[-1].split()[:7] == ["geometric", "mean,", "one", "call", "1.00", "1.41", "2"]
     written = json.loads(json.dumps(report.written(outcomes, {}, complete=True)))
     assert [row["hand_ratio"] for row in written["one_call"]["rows"]] == [0.5, 4.0, 9.0]
@@ -111,12 +111,12 @@ def test_table_has_the_ratios_and_their_geometric_means() -> None:
 
 def test_mean_counts_the_cases_that_have_a_ratio() -> None:
     good, lost = outcome("product", 2.0, 4.0, 1.0), outcome("blur", 2.0, 1.0, 8.0)
-    lost = replace(lost, one_calls=tuple(replace(row, ms=None, rival_ratio=None) for row in lost.one_calls))
+    lost = replace(lost, one_calls=tuple(replace(row, ms=None, baseline_ratio=None) for row in lost.one_calls))
     (mean,) = one_calls.means([*good.one_calls, *lost.one_calls])
-    assert (mean.rival_ratio, mean.rival_cases, mean.hand_cases, mean.of) == (2.0, 1, 2, 2)
+    assert (mean.baseline_ratio, mean.baseline_cases, mean.hand_cases, mean.of) == (2.0, 1, 2, 2)
     assert "1 and 2 of 2 dense cases" in one_calls.table([good, lost])
     (nothing,) = one_calls.means(lost.one_calls)
-    assert nothing.rival_ratio is None
+    assert nothing.baseline_ratio is None
 
 
 def test_budget_out_of_range_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

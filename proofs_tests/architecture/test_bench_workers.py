@@ -114,6 +114,16 @@ def test_end_of_a_worker_is_reported(end: Callable[[], Any], why: str) -> None:
     ending.end()
 
 
+def test_failed_worker_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would print a traceback."""
+    failing, _ = started(lambda _: faulty_workloads.fail())  # type: ignore[arg-type,return-value]
+    with pytest.raises(Gone, match="its licence has run out"):
+        failing.ready(lambda _: None)
+    monkeypatch.setattr("bench.worker.os.kill", lambda *_: pytest.fail("a signal was sent"))
+    failing.end()
+    assert failing.process.exitcode == 0
+
+
 def test_hanging_worker_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "GRACE", 0.1)
     before = multiprocessing.active_children()

@@ -132,7 +132,7 @@ from proofs_tests.programs.constructs import ALL
 from rewrites.certificates.term_json import Reader, written
 from rewrites.rule_arguments import is_term
 from rewrites.cursors.cursor import binders, cursor_at
-from rewrites.cursors.text_pattern import ANYTHING, Wanted, fits
+from rewrites.cursors.text_pattern import ANYTHING, Pattern, fits
 
 cumsum = protected.body.body
 assert cumsum.loose == 0 and [(part.expr, part.indices) for part in children(cumsum)] == [(cumsum.body, 1)]
@@ -140,8 +140,8 @@ outer, binder = binders(protected)
 assert (outer.called, binder.called) == (("i",), ("k",))
 inside = cursor_at(protected, (0, 0))
 assert inside.names.indices == ["i", "k"] and len(inside.scope.facts.predicates) == 4
-assert fits(Wanted(Cumsum, name="k", indices=(index(0), n), parts=(ANYTHING,)), binder)
-assert not fits(Wanted(Cumsum, indices=(index(1), n), parts=(ANYTHING,)), binder)
+assert fits(Pattern(Cumsum, name="k", indices=(index(0), n), parts=(ANYTHING,)), binder)
+assert not fits(Pattern(Cumsum, indices=(index(1), n), parts=(ANYTHING,)), binder)
 table, (values,) = written([{{"e": protected.body}}], protected.inputs)
 back = Reader(protected.inputs, table).argument(values["e"])
 assert back == protected.body != unprotected.body and (back.body.name, back.body.mark) == ("k", LoopMark.PARALLEL)

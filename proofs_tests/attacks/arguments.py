@@ -32,7 +32,10 @@ class OddArguments(Sample):
         self.declarations = declarations
         self.pool: list[Index] = [bound(position) for position in range(indices)]
         self.tensors = [Tensor(Local(position, of)) for position, of in enumerate(reversed(tensors))]
-        self.known: list[Index] = [self.expression(0), choose(choices, (*map(constant, range(4)), self.expression(1)))]
+        self.indices: list[Index] = [
+            self.expression(0),
+            choose(choices, (*map(constant, range(4)), self.expression(1))),
+        ]
 
     def expression(self, depth: int, given: tuple[Any, ...] = ()) -> Index:
         """Return an index expression over the context and the given indices."""
@@ -42,10 +45,10 @@ class OddArguments(Sample):
     def index_argument(self) -> Index:
         choices = self.choices
         if chance(choices, LIKELY):
-            made = choose(choices, self.known)
+            made = choose(choices, self.indices)
             return made + choices.integer(-1, 1) if chance(choices, 15) else made
         made = self.expression(choices.integer(0, 2)) if chance(choices, 60) else constant(choices.integer(-1, 4))
-        self.known.append(made)
+        self.indices.append(made)
         return made
 
     def predicate(self, given: tuple[Any, ...] = ()) -> Predicate:
@@ -82,7 +85,7 @@ class OddArguments(Sample):
 
     def extents(self, kind: Kind) -> list[Index]:
         more = map(constant, self.shapes.get(kind.group, ()))
-        return [*(choose(self.choices, self.known) for _ in range(kind.rank)), *more]
+        return [*(choose(self.choices, self.indices) for _ in range(kind.rank)), *more]
 
     def shaped(self, extents: list[Index], given: tuple[Any, ...], depth: int) -> Tensor:
         """Return a tensor of these extents, which may be negative, made of the given indices and tensors."""
@@ -104,7 +107,7 @@ class OddArguments(Sample):
                     dtype=self.declarations.dtype,
                 )
             case 0:
-                pad, by = choose(choices, (atl.padl, atl.padr)), self.known[0]
+                pad, by = choose(choices, (atl.padl, atl.padr)), self.indices[0]
                 return pad(IndexExpr(by), self.shaped([first - by, *rest], given, less))
             case 1:
                 cut = choose(choices, (atl.truncl, atl.truncr))

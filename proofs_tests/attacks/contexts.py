@@ -86,7 +86,7 @@ def _add(place: Context, drawn: OddArguments) -> None:
                 lambda e: Select(known, e, e) if chosen else Select(known, Unary("neg", e), e), 0 if chosen else 1
             )
         case "let":
-            value = drawn.shaped([drawn.known[0]] * choices.integer(0, 1), (), 1).node
+            value = drawn.shaped([drawn.indices[0]] * choices.integer(0, 1), (), 1).node
             place.add(lambda e: Let(value, e), 1)
             place.tensors = (*place.tensors, value.type)
         case "value":

@@ -1,7 +1,5 @@
 """C code of loop nests: its text, and that compilers accept it without warnings."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -137,7 +135,7 @@ def test_hoisted_buffer_is_checked_cleared_and_freed() -> None:
 
 enum { OUT_OF_MEMORY = 1 };
 
-/* a * b; where a size_t does not hold that, more than any memory has. */
+/* a * b, or PTRDIFF_MAX if the product does not fit into a size_t. */
 static inline size_t saturating_product(size_t a, size_t b)
 {
     size_t product;
@@ -147,7 +145,7 @@ static inline size_t saturating_product(size_t a, size_t b)
 #if !defined __STDC_VERSION__ || __STDC_VERSION__ < 201112L
 #error "aligned_alloc needs C11: compile with -std=c11 or later"
 #endif
-/* Storage that begins where a line of the cache does; NULL where there is none. */
+/* Memory that begins at a cache line, or NULL. */
 static inline void *aligned_storage(size_t size)
 {
     return size < PTRDIFF_MAX ? aligned_alloc(64, (size / 64 + 1) * 64) : NULL;

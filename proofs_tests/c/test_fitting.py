@@ -99,7 +99,7 @@ def test_suggestion_of_the_refusal_works() -> None:
     with pytest.raises(IndexOverflow) as caught:
         compile_program(doubled())(HELD, int64(1, TOP))
     assert caught.value.suggestions == (
-        "declare range=(low, high) of idx, or guard with bounds of idx[i] before all else",
+        "declare range=(low, high) of idx, or guard with bounds of idx[i] in the outermost condition",
     )
     assert agrees(doubled(first=True), HELD, int64(1, TOP, -TOP - 1))
     limited = atl.tensor("idx", m, dtype="int64", range=(0, n))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -477,7 +478,10 @@ def test_sanitizers_find_a_store_one_cell_outside(by: int, monkeypatch: pytest.M
     assert [isinstance(result, Report) for result in found] == [False, True, False, False]
     assert isinstance(found[1], Report)
     assert "heap-buffer-overflow" in found[1].text
-    assert "kernel_1" in found[1].text
+    # clang needs llvm-symbolizer of its version to name functions.
+    place = re.search(r"#0 0x\w+( in \w+)?", found[1].text)
+    assert place is not None
+    assert place[1] in (None, " in kernel_1")
 
 
 @needs_sanitizers
@@ -506,7 +510,9 @@ def test_leaking_or_endless_kernel_is_reported(monkeypatch: pytest.MonkeyPatch) 
     found = Sanitized([twice(), buffered(n, m)]).run(calls)
     if all(isinstance(result, np.ndarray) for result in found):
         pytest.skip("this system finds no leaks")
-    assert [isinstance(result, Report) for result in found] == [False, True]
+    assert isinstance(found[1], Report)
+    # Both calls are reported if the report does not name the function.
+    assert isinstance(found[0], Report) == ("kernel_1" not in found[1].text)
     slow = Call(0, {"x": 1.0, "n": 2**14, "m": 2**14, "k": 1})
     (late,) = Sanitized([buffered(n, m)]).run([slow], seconds=0.05)
     assert isinstance(late, Report)

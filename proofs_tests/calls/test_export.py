@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from atl import load
 from atl.errors import InvalidArgument
 from examples import everyday, gpu
 from lowering import Kernel, compile, detect_gpu  # noqa: A004 (the public API name)
+from lowering.builds import kernel_flags, openmp_flags
+from lowering.c_compiler import find_compiler
 from lowering.export.cases import cases
 from lowering.export.folder import unmarked
 from proofs_tests.user_rules.samples import extremes, larger_and_smaller
@@ -52,6 +55,12 @@ def sparse_product() -> Theorem:
     return reschedule(atl.program("spmv", [a, v], body)).sparsify("A", CSR).done()
 
 
+def halves() -> Theorem:
+    a, v = atl.tensor("A", n, m, dtype="float16"), atl.tensor("v", m)
+    body = atl.gen(n, lambda i: atl.cast("bfloat16", atl.sum(m, lambda j: atl.cast("float32", a[i, j]) * v[j])))
+    return reschedule(atl.program("halves", [a, v], body)).tile("j", 8).done()
+
+
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run make with an environment that has only make and a compiler."""
     bare = {"PATH": "/usr/bin:/bin"}
@@ -66,7 +75,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kernel, Path]:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("derivation", [convolution, blur, softmax, sparse_product])
+@pytest.mark.parametrize("derivation", [convolution, blur, softmax, sparse_product, halves])
 def test_exported_kernel_builds_and_checks_itself(derivation: Callable[[], Theorem], tmp_path: Path) -> None:
     theorem = derivation()
     folder = compile(theorem.rhs).write(tmp_path / "new" / "folder", theorem=theorem)
@@ -150,6 +159,18 @@ def test_inputs_satisfy_their_declarations(tmp_path: Path) -> None:
     made = make(folder, "check", "CFLAGS=-O0 -fsanitize=address", "LDFLAGS=-fsanitize=address")
     assert made.returncode == 0, made.stdout + made.stderr
     assert "6 of 6 cases ran, 0 wrong" in made.stdout
+
+
+@pytest.mark.usefixtures("each_target")
+def test_flags_of_the_makefile_are_those_of_compile(product: tuple[Kernel, Path]) -> None:
+    compiler = find_compiler()
+    printed = make(product[1], "--dry-run", "--always-make", "matmul.o", f"CC={shlex.join(compiler.command)}")
+    assert printed.returncode == 0, printed.stderr
+    source = (product[1] / "matmul.c").read_text(encoding="utf-8")
+    flags = (*kernel_flags(compiler, fast_math=False), *openmp_flags((source,)))
+    (command,) = (line for line in printed.stdout.splitlines() if " -c matmul.c " in line)
+    expected = [*compiler.command, *(flag for flag in flags if flag != "-fPIC"), "-c", "matmul.c", "-o", "matmul.o"]
+    assert sorted(shlex.split(command)) == sorted(expected)
 
 
 def test_header_is_valid_cpp(tmp_path: Path) -> None:

@@ -129,6 +129,6 @@ OF_LANGUAGE: Final = (
         "lowering.compile(f)(np.ones(3, np.float32), np.array([2**62]))\n",
         "(2 * at[i] >= 0)",
         "(at[i] >= 0) & (at[i] < n) & (2 * at[i] >= 0)",
-        "guard with bounds of at[i] before all else",
+        "guard with bounds of at[i] in the outermost condition",
     ),
 )

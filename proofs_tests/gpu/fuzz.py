@@ -4,8 +4,6 @@ Refused programs are counted by reason. Both runs are compared exactly with the 
 small integers. The verdict includes minimum shares of programs with threads, barriers and sums.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """Memory accesses by warps of shipped kernels: no bank conflicts, and the fewest sectors."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,9 +1,8 @@
 """Printed kernels on the shim: results agree with the programs, and every planted fault is found."""
 
-from __future__ import annotations
-
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +13,48 @@ import atl
 from lowering import lower
 from lowering.cuda.printer import print_cuda
 from lowering.gpu.outlining import kernels
-from proofs_tests.gpu.shim.mutants import Mutant, mutants
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
 from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, agree, arrays_for, expected, same, scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A text with one fault: the kind of change and the changed line."""
+
+    what: str
+    line: str
+    text: str
+
+
+CHANGES: Final[tuple[tuple[str, str, str], ...]] = (
+    ("a barrier is left out", r"__syncthreads\(\);", ";"),
+    ("a bound is one too far", r" < ", " <= "),
+    ("axes are exchanged", r"threadIdx\.x", "threadIdx.y"),
+    ("axes are exchanged", r"threadIdx\.y", "threadIdx.x"),
+    ("axes are exchanged", r"blockIdx\.x", "blockIdx.y"),
+    ("an index is one off", r"(?<=\[)", "1 + "),
+    ("a stride is changed", r"(?<=\* )(8|6|4|2)\b", "7"),
+    ("a mask is narrowed", r"0xffffffffu", "0x7fffffffu"),
+    ("a sum is a difference", r" \+= ", " -= "),
+)
+
+
+def mutants(source: str) -> Iterator[Mutant]:
+    """Yield each change at each place in the kernels of a file and the functions that they call."""
+    start, end = 0, source.rindex("/*", 0, source.index('extern "C"'))
+    for what, pattern, by in CHANGES:
+        for found in re.finditer(pattern, source[start:end]):
+            at, until = start + found.start(), start + found.end()
+            line = source[source.rfind("\n", 0, at) + 1 : source.find("\n", until)].strip()
+            if _is_declaration(line):
+                continue
+            yield Mutant(what, line, source[:at] + by + source[until:])
+
+
+def _is_declaration(line: str) -> bool:
+    """Return whether the line declares an array; a larger extent is not a fault."""
+    return line.startswith(("__shared__", "float acc", "static"))
+
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 BOUND, AXES = "a bound is one too far", "axes are exchanged"

@@ -1,7 +1,5 @@
 """CUDA text of kernels: its form, detection of nvcc and GPUs, and errors of calls."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable
@@ -89,7 +87,7 @@ def test_transpose_is_readable_cuda() -> None:
 extern "C" int transposed(const float *A, int64_t n, int64_t m, float *out, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;
-    /* Whether 32 bits hold every index of these sizes. */
+    /* True if 32 bits hold every index for these sizes. */
     const bool narrow = fmax(m, 1) * fmax(n, 1) + 104.0 * fmax(m, 1) + 104.0 * fmax(n, 1)
             + 1352.0 <= 2147480000.0;
     cudaLaunchConfig_t how = {};

@@ -1,7 +1,5 @@
 """Reductions by threads: over the lanes of a warp, a whole block, and some of its axes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -1,7 +1,5 @@
 """`python -m bench.gpu` without a GPU: its checks and timings run on the shim, and it reports what is missing."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """Calls of GPU kernels: copies, streams, errors, and arrays already on the GPU. The shim replaces CUDA."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A short run of the GPU fuzzer, and planted faults that it finds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

@@ -1,7 +1,5 @@
 """GPU kernels: results, barriers, placement of buffers, and refusals."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Index types: the test for 32 bits bounds every integer that a printed kernel computes for an index."""
 
-from __future__ import annotations
-
 from ctypes import c_int64
 from fractions import Fraction
 from pathlib import Path

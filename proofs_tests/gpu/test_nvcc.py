@@ -1,7 +1,5 @@
 """Shipped kernels under nvcc, where installed: no warning, no spill, and the expected resources."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Race reports: shipped kernels are proved free of data races, and a missing barrier is reported."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Vector accesses: used where elements are proved adjacent and aligned; otherwise refused or detected."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

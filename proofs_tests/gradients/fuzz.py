@@ -2,36 +2,43 @@
 
     python -m proofs_tests.gradients.fuzz --n 2000 --seed 1
 
-The programs are those of `proofs_tests.programs.generate`. Each is differentiated with respect to all floating-point
-inputs. Programs with divisions by zero, undefined casts or ties are discarded. With `--second`, the gradient itself is
-differentiated as well. Documented refusals are counted. Any other error is a fault.
+The programs are those of `proofs_tests.gradients.generate`. Each is differentiated with respect to all floating-point
+inputs of one type. Programs with divisions by zero, undefined casts or ties are discarded. With `--second`, one in so
+many gradients is differentiated as well; with `--certificates`, one in so many theorems is saved and replayed.
+Documented refusals are counted. Any other error is a fault.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+import atl
 from atl.core import dtypes, terms
-from atl.core.index import Array
+from atl.core.index import Array, value_at
 from atl.core.program import Program
 from atl.core.traversal import subterms
 from atl.errors import ATLError
 from gradients.reverse_mode import Gradient, gradient
 from gradients.tangents import tangent
+from lowering.timing.operations import operations
 from proofs_tests.gradients.duals import duals, values
-from proofs_tests.programs.generate import AnyArray, Case, case_by_seed
+from proofs_tests.gradients.generate import differentiable_case
+from proofs_tests.programs.generate import AnyArray, Case
 from rewrites.errors import DoesNotApply
 
 PRECISION: Final = 1e-7
-REFUSALS: Final = ("a gradient through a conversion from ", "the recurrence ", "the gradient needs a tensor of ")
+REFUSALS: Final = ("a gradient through a conversion from ", "the gradient needs a tensor of ")
 """First words of the errors that docs/gradients.md lists. Any other error is a fault."""
 
 
@@ -106,36 +113,69 @@ def constructs(program: Program) -> set[str]:
     return found
 
 
+def cost(program: Program, made: Gradient) -> float | None:
+    """Return the number of operations of a gradient over that of the program, with extents of 6.
+
+    The elements that a program reads and computes count as operations too, because a gradient stores as many. Returns
+    None for programs with products over a range, whose gradients take quadratic work.
+    """
+    if any(isinstance(each, terms.Reduce) and each.monoid == "product" for each in subterms(program.body)):
+        return None
+    sizes = dict.fromkeys(program.sizes, 6)
+    shapes = (program.shape, *(array.shape for array in program.inputs if array.name in made.wrt))
+    elements = sum(math.prod(max(0, value_at(extent, sizes)) for extent in shape) for shape in shapes)
+    return operations(made.program, sizes, {}) / max(1, elements + operations(program, sizes, {}))
+
+
 def _alarm(*_: object) -> None:
     raise Slow
 
 
+def replayed(made: Gradient) -> list[str]:
+    """Save and load the theorem of a gradient. Return the differences."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "gradient.atl.json"
+        made.theorem.save(path)
+        loaded = atl.load(path)
+    assert isinstance(loaded, atl.Theorem)
+    same = (loaded.lhs, loaded.rhs, loaded.steps) == (made.theorem.lhs, made.theorem.rhs, made.theorem.steps)
+    return [] if same else ["the certificate states another theorem"]
+
+
 def run(
-    wanted: int, seed: int, first: int = 0, *, second: bool = False, limit: int = 20
+    wanted: int, seed: int, first: int = 0, *, second: int = 0, certificates: int = 0, limit: int = 20
 ) -> tuple[Counter[str], Counter[str], list[str]]:
     """Check `wanted` programs. Return counts of outcomes and constructs, and the differences and other faults.
 
-    `limit` is the number of seconds for a program, or 0. The check gives up after 50 cases for each wanted program.
+    One in `second` gradients is differentiated again, and one in `certificates` theorems is replayed; none if 0.
+    `limit` is the number of seconds of CPU time for a program, or 0. The check gives up after 50 cases for each wanted program.
     """
     outcomes: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     wrong: list[str] = []
     number = first
-    signal.signal(signal.SIGALRM, _alarm)
+    signal.signal(signal.SIGPROF, _alarm)
     while outcomes["checked"] < wanted and number < first + 50 * wanted:
         number += 1
-        case = case_by_seed(seed, number)
+        case = differentiable_case(seed, number)
         if not isinstance(case, Case):
             continue
         numbers = np.random.default_rng(number)
         try:
-            signal.alarm(limit)
+            signal.setitimer(signal.ITIMER_PROF, limit, 1)  # again, as Python ignores errors in weak references
             found, made, inputs, moves = differences(case.program, case.sizes, case.arrays, numbers)
             wrong += (f"case {number}: {each}" for each in found)
             outcomes["checked"] += 1
             outcomes["derivative not zero"] += moves
-            seen.update(constructs(case.program))
-            if second:
+            if (ratio := cost(case.program, made)) is not None:
+                outcomes["cost compared"] += 1
+                outcomes["cost above 5"] += ratio > 5
+                outcomes["cost above 15"] += ratio > 15
+            seen.update(constructs(case.program) | case.events)
+            if certificates and not outcomes["checked"] % certificates:
+                wrong += (f"case {number}: {each}" for each in replayed(made))
+                outcomes["certificates"] += 1
+            if second and not outcomes["checked"] % second:
                 more, *_ = differences(made.program.whole, case.sizes, inputs, numbers)
                 wrong += (f"case {number}, second: {each}" for each in more)
                 outcomes["second"] += 1
@@ -151,7 +191,7 @@ def run(
             wrong.append(f"case {number}: {type(error).__name__}: {error}")
             outcomes["failed"] += 1
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     return outcomes, seen, wrong
 
 
@@ -161,10 +201,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--n", type=int, default=200, help="number of programs that are compared")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first program")
-    parser.add_argument("--second", action="store_true", help="differentiate gradients too")
+    parser.add_argument("--second", type=int, default=0, metavar="K", help="differentiate one in K gradients too")
+    parser.add_argument("--certificates", type=int, default=0, metavar="K", help="replay one in K theorems")
     options = parser.parse_args(argv)
     start = time.perf_counter()
-    outcomes, seen, wrong = run(options.n, options.seed, options.first, second=options.second)
+    outcomes, seen, wrong = run(
+        options.n, options.seed, options.first, second=options.second, certificates=options.certificates
+    )
     print(f"seed {options.seed}, {time.perf_counter() - start:.0f} s")
     for name, count in outcomes.most_common():
         print(f"  {count:6} {name}")

@@ -41,7 +41,29 @@ def body(x: atl.Tensor) -> atl.Tensor:
     folds = atl.reduce("max", N, lambda i: x[i]) - atl.reduce("product", N, lambda i: x[i])
     chosen = atl.where(x > 0.6, x * 3, 1 - x)
     bound = atl.let(atl.gen(N, lambda i: x[i] * x[i]), lambda y: atl.gen(N, lambda i: y[i] * folds))
-    return total + quotient + extrema + chosen + bound
+    return total + quotient + extrema + chosen + bound + structure(x) + recurrences(x)
+
+
+def structure(x: atl.Tensor) -> atl.Tensor:
+    """Return a tensor with the constructors that are linear in their parts."""
+    column = atl.gen(N, 1, lambda i, j: x[i] * x[i])
+    parts = atl.concat(x, x * x)
+    return atl.gen(
+        N,
+        lambda i: (
+            atl.transpose(column)[0, i]
+            + parts[N + i]
+            + atl.select(i >= 1, x[i] * 3, x[i])
+            + atl.guard(i >= 1, x[i] * x[i - 1])
+        ),
+    )
+
+
+def recurrences(x: atl.Tensor) -> atl.Tensor:
+    """Return recurrences without first rows and with them."""
+    alone = atl.rec(N, lambda p, rows: atl.select(p >= 1, rows[p - 1], 1) * x[p] + x[p])
+    later = atl.rec(x, N + N, lambda p, rows: rows[p - N] * x[p - N])
+    return alone + atl.gen(N, lambda i: later[N + i])
 
 
 PROGRAM: Final = atl.program("all", [X], body(X))
@@ -105,6 +127,15 @@ def first_operand_only(op: str, position: int) -> Callable[..., Any]:
     return of
 
 
+def constant_first_rows(self: Any, e: Any, value: Any) -> Any:
+    """Return the tangent in which the first rows of recurrences count as constant."""
+    made = OF(self, e, value)
+    if not (isinstance(made, terms.Let) and isinstance(e, terms.Rec)):
+        return made
+    assert isinstance(made.body, terms.Rec)
+    return replace(made, body=replace(made.body, init=terms.Padding(made.body.init.type)))
+
+
 FAULTS: Final[dict[str, Callable[..., Any]]] = {
     **{f"no {op}": without(terms.Binary, op=op) for op in ("add", "sub", "mul", "div", "min", "max")},
     **{f"no {op}": without(terms.Unary, op=op) for op in ("neg", "abs")},
@@ -113,6 +144,13 @@ FAULTS: Final[dict[str, Callable[..., Any]]] = {
     "no let": without(terms.Let),
     "no access": without(terms.Access),
     "no generation": without(terms.Gen),
+    "no selection": without(terms.Select),
+    "no guard": without(terms.Guard),
+    "no concatenation": without(terms.Concat),
+    "no reshape operator": without(terms.Reshape),
+    "no recurrence": without(terms.Rec),
+    "earlier rows are constant": without(terms.TensorVar, name="rows"),
+    "first rows are constant": constant_first_rows,
     **{
         f"operand {position} of {op} is constant": first_operand_only(op, position)
         for op in ("add", "sub", "mul", "div")

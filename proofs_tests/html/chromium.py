@@ -1,7 +1,5 @@
 """A headless Chromium, driven by its own protocol over two pipes, without another package or a port."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Take the screenshots in the documents: `python -m proofs_tests.html.screenshots [FOLDER]`."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

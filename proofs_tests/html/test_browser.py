@@ -1,7 +1,5 @@
 """Pages in a real browser: their behaviour, requests and accessibility."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Origins of loops: each loop is traced to its binder in the program, and the text does not change."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

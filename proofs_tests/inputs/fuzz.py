@@ -21,19 +21,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from atl.errors import ATLError
-from proofs_tests.fuzzing import Progress, Tally, command, try_all
+from proofs_tests.fuzzing import Progress, Tally, TooSlow, command, limited, try_all
 from proofs_tests.inputs import fixtures
 from proofs_tests.inputs.cases import case
 from proofs_tests.programs.agreement import own_cache
 from proofs_tests.programs.choices import Recorded, Replayed, Seeded, shrunk
 from rewrites.egraph import Limit, equality, schedules
-
-if TYPE_CHECKING:
-    from sys import UnraisableHookArgs
 
 SECONDS: Final = 2.0
 """CPU time limit of a case, in seconds. Other processes do not count."""
@@ -51,10 +47,6 @@ PACKAGES: Final = tuple(f"{Path(__file__).resolve().parents[2] / package}{os.sep
 
 CALLS: Final = ("do",)
 """Methods that call a function of the user, such as `s.do(tactic)`."""
-
-
-class TooLong(BaseException):
-    """Interrupt of a case at its time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,41 +114,21 @@ _LATE: Final = f"takes more than {SECONDS:g} seconds"
 
 def _once(text: str) -> Outcome:
     names = {name: getattr(fixtures, name) for name in fixtures.__all__}
-
-    def late(_signal: int, _frame: FrameType | None) -> None:
-        # Repeated, because an exception raised during garbage collection is lost.
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        raise TooLong
-
-    def unraised(what: UnraisableHookArgs) -> None:
-        if what.exc_type is not TooLong:
-            previous(what)
-
-    previous, sys.unraisablehook = sys.unraisablehook, unraised
-    before = signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
-        with warnings.catch_warnings():
+        with limited(SECONDS), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             made = eval(compile(text, "<case>", "eval"), names)
             # A result or error that cannot be printed is a finding.
             if type(made).__module__.partition(".")[0] in OURS:
                 repr(made)
     except ATLError as error:
-        signal.setitimer(signal.ITIMER_PROF, 0)
         return _refused(error)
-    except TooLong:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+    except TooSlow:
         return Outcome("found", _LATE)
     except fixtures.Unnoticed as error:
         return Outcome("found", f"damage went unnoticed, {error}")
     except Exception as error:  # noqa: BLE001 (any other exception is a finding)
-        signal.setitimer(signal.ITIMER_PROF, 0)
         return _other_error(error)
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-        sys.unraisablehook = previous
     return Outcome("accepted")
 
 

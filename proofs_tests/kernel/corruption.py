@@ -9,12 +9,10 @@ compute hashes and the results of steps. Then only the kernel can refuse the fil
 
 from __future__ import annotations
 
-import argparse
 import copy
 import hashlib
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +32,7 @@ from atl.core.traversal import subterm
 from atl.errors import ATLError
 from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
+from proofs_tests.fuzzing import Progress, Tally, command, counted, try_all
 from proofs_tests.programs.generate import Case, case_by_seed
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.cursors.cursor import Cursor, cursors
@@ -378,24 +377,21 @@ CHANGES: Final[dict[str, Change]] = {
 
 
 @dataclass(slots=True)
-class Counts:
+class Report(Tally[str]):
     """Outcomes of the corrupted certificates of a run."""
 
-    made: int = 0
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         kinds = list(dict.fromkeys(outcome for _, outcome in self.outcomes))
-        lines = [f"{self.made} corrupted certificates"]
+        lines = [self.opening("corrupted certificates")]
         for name in dict.fromkeys(name for name, _ in self.outcomes):
             said = ", ".join(f"{self.outcomes[name, kind]} {kind}" for kind in kinds if self.outcomes[name, kind])
             lines.append(f"  {name}: {said}")
         total = Counter[str]()
         for (_, kind), count in self.outcomes.items():
             total[kind] += count
-        lines.append(f"  in all: {', '.join(f'{count} {kind}' for kind, count in total.most_common())}")
-        return "\n".join([*lines, f"  {len(self.failures)} failures", *self.failures[:5]])
+        return self.report([*lines, f"  in all: {counted(dict(total.most_common()))}"])
 
 
 def outcome_of(original: str, changed: Data, *, matching: bool) -> str:
@@ -465,36 +461,29 @@ def corrupted(number: int, seed: int, walked: int) -> tuple[str, str, Data]:
     return original, name, data
 
 
-def run(n: int, seed: int, *, walked: int = 20, progress: bool = False) -> Counts:
-    """Corrupt `n` certificates and count the outcomes."""
-    counts = Counts()
-    for number in range(n):
+def run(numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, walked: int = 20) -> Report:
+    """Corrupt certificates and count the outcomes."""
+    report = Report(seed, len(numbers))
+
+    def one(number: int) -> None:
         original, name, data = corrupted(number, seed, walked)
-        counts.made += 1
         try:
             outcome = outcome_of(original, data, matching=name.endswith(MATCHED))
         except Exception as error:  # noqa: BLE001 (any other exception is a finding)
             outcome = f"WRONG: {type(error).__name__} instead of a refusal: {error}"
         if outcome.startswith("WRONG"):
-            counts.failures.append(f"{name}, number {number} of seed {seed}: {outcome}")
+            report.findings.append(f"{name}, number {number} of seed {seed}: {outcome}")
             outcome = "wrong"
-        counts.outcomes[name, outcome] += 1
-        if progress and number % 100 == 99:
-            print(f"\r{number + 1} of {n}", end="", file=sys.stderr, flush=True)
-    if progress:
-        print(file=sys.stderr)
-    return counts
+        report.outcomes[name, outcome] += 1
+
+    try_all(report, numbers, one, progress)
+    return report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m proofs_tests.kernel.corruption", description=__doc__)
-    parser.add_argument("--n", type=int, default=1_000, help="how many certificates are corrupted")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
-    counts = run(options.n, options.seed, progress=sys.stderr.isatty())
-    print(f"seed {options.seed}: {counts}")
-    return 1 if counts.failures else 0
+    """Run the command. Return 0 without findings, 1 with findings, 130 when interrupted."""
+    return command(arguments, run, what="corrupted certificates", description=__doc__, seed=1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -1,7 +1,5 @@
 """Forms of constructors, checked against class annotations and a traversal written by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
@@ -110,9 +108,9 @@ def sample_id(sample: object) -> str:
 
 
 def subclass_names(of: type[Any]) -> Iterator[str]:
-    """Yield the names of all subclasses defined in `atl`."""
+    """Yield the names of all subclasses defined in `atl`, except base classes without a form."""
     for cls in of.__subclasses__():
-        if cls.__module__.startswith("atl."):
+        if cls.__module__.startswith("atl.") and hasattr(cls, "form"):
             yield cls.__name__
         yield from subclass_names(cls)
 

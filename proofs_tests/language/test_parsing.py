@@ -79,10 +79,10 @@ def refusal(text: str) -> ATLError:
         ("gen[i < n] 2:int32 + x[i]", DtypeError, "'add' has operands of type int32 and float32", "2:int32 + x[i]"),
         ("gen[i < n] 1.5:int32", DtypeError, "the literal 1.5 is not an int32", "1.5:int32"),
         (
-            "padding(float16[n])",
+            "padding(float8[n])",
             DtypeError,
-            "unsupported element type 'float16' (reserved)",
-            "float16",
+            "unsupported element type 'float8'",
+            "float8",
         ),
         ("gen[i < n // 0] x[i]", ExtentError, "an index is divided by 0", "n // 0"),
     ],

@@ -15,7 +15,7 @@ import pytest
 import atl
 import padtypes
 from atl import IndexExpr, Program, Tensor, cast, concat, gen, guard, imax, imin, iterate, maximum, rec, select, value
-from atl.core.dtypes import BOOL, DEFAULT, ELEMENTS
+from atl.core.dtypes import BOOL, DEFAULT, DTYPES
 from atl.core.index import Leaf, Size
 from atl.core.marks import LoopMark
 from atl.core.terms import Rec
@@ -337,7 +337,7 @@ def test_no_rows_and_first_rows_only() -> None:
         np.testing.assert_array_equal(run(same, np.array([3.0, 4.0])), [3.0, 4.0])
 
 
-@pytest.mark.parametrize("dtype", ELEMENTS)
+@pytest.mark.parametrize("dtype", [*DTYPES, BOOL])
 def test_element_type_follows_from_the_row(dtype: str) -> None:
     k = atl.sizes("k")
     z = atl.tensor("z", k, dtype=dtype)

@@ -14,24 +14,6 @@ from atl import sizes
 from atl.cli import main as command_line
 from atl.cli.command import REFUSED
 from atl.errors import ArgumentError, InvalidArgument, ParseError
-from layouts import (
-    F2,
-    CannotTabulate,
-    E,
-    Layout,
-    Swizzle,
-    as_axe,
-    complement,
-    composition,
-    coordinates,
-    describe,
-    draw,
-    explain,
-    logical_divide,
-    read_condition,
-    read_layout,
-    right_inverse,
-)
 from layouts.axe import Axe, R, S, axis, locations
 from layouts.foundation.semimodule import Coordinate
 from layouts.lego import GroupBy, RegP, Row, TileBy
@@ -40,18 +22,18 @@ N = sizes("N")
 
 
 def test_pictures_show_the_location_of_each_coordinate() -> None:
-    text = str(draw(Layout((3, 4), (4, 1)))).splitlines()
+    text = str(layouts.draw(layouts.Layout((3, 4), (4, 1)))).splitlines()
     assert text[0] == "(3,4):(4,1)"
     cells = [[int(cell) for cell in line.split("|")[1].split()] for line in text[3:]]
     assert cells == [[4 * i + j for j in range(4)] for i in range(3)]
 
 
 def test_modes_after_the_first_run_to_the_right() -> None:
-    layout = Layout((2, (2, 3)), (1, (6, 2)))
-    cells = draw(layout).cells
+    layout = layouts.Layout((2, (2, 3)), (1, (6, 2)))
+    cells = layouts.draw(layout).cells
     assert cells == tuple(tuple(str(layout(i, j)) for j in range(6)) for i in range(2))
-    assert draw(Layout(5, 2)).cells == (("0", "2", "4", "6", "8"),)
-    assert draw(coordinates((2, 2))).cells == (("(0,0)", "(0,1)"), ("(1,0)", "(1,1)"))
+    assert layouts.draw(layouts.Layout(5, 2)).cells == (("0", "2", "4", "6", "8"),)
+    assert layouts.draw(layouts.coordinates((2, 2))).cells == (("(0,0)", "(0,1)"), ("(1,0)", "(1,1)"))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +42,7 @@ def test_modes_after_the_first_run_to_the_right() -> None:
 )
 def test_row_major_layouts_are_drawn_by_coordinate(layout: GroupBy | Axe) -> None:
     rows, *rest = layout.box.extents
-    cells = draw(layout).cells
+    cells = layouts.draw(layout).cells
     assert len(cells) == rows
     for row, written in enumerate(cells):
         places = [layout.at((row, *at)) for at in product(*(range(int(str(extent))) for extent in rest))]
@@ -70,28 +52,28 @@ def test_row_major_layouts_are_drawn_by_coordinate(layout: GroupBy | Axe) -> Non
 def test_row_major_functions_are_drawn_by_coordinate() -> None:
     shares = S[(4, 3) : (4 @ axis("lane"), 1 @ axis("warp"))]
     turned = GroupBy([2, 3]).OrderBy(RegP([2, 3], [2, 1]))
-    assert draw(shares).cells == tuple(tuple(f"L{4 * i}W{j}" for j in range(3)) for i in range(4))
-    assert draw(turned).cells == tuple(tuple(str(turned.apply(i, j)) for j in range(3)) for i in range(2))
+    assert layouts.draw(shares).cells == tuple(tuple(f"L{4 * i}W{j}" for j in range(3)) for i in range(4))
+    assert layouts.draw(turned).cells == tuple(tuple(str(turned.apply(i, j)) for j in range(3)) for i in range(2))
 
 
 def test_all_locations_of_an_element_are_drawn() -> None:
     held = S[(2, 4) : (4 @ axis("lane"), 1 @ axis("lane"))] + R[2 : 4 @ axis("warp")] + 5 @ axis("warp")
-    picture = draw(held, colour=lambda place: place[0])
+    picture = layouts.draw(held, colour=lambda place: place[0])
     for index, (cell, colour) in enumerate(zip(sum(picture.cells, ()), sum(picture.colours, ()), strict=True)):
         found = [(place[axis("lane")], place[axis("warp")]) for place in locations(held, index)]
         assert cell == ",".join(f"L{lane}W{warp}" for lane, warp in found)
         assert colour == found[0][0]
     assert picture.legend == "L = lane, W = warp"
-    assert draw(S[2:1] + R[3:2]).cells == (("0,2,4", "1,3,5"),)
-    assert draw(as_axe(coordinates((2, 3)))).cells[1] == ("(1,0)", "(1,1)", "(1,2)")
-    assert str(draw(held)).partition("\n")[2] in describe(held)
-    assert "|" not in describe(S[8:1] + R[200:8])
-    with pytest.raises(CannotTabulate, match="5000 locations for each of 4"):
-        draw(S[4:1] + R[5000:1])
+    assert layouts.draw(S[2:1] + R[3:2]).cells == (("0,2,4", "1,3,5"),)
+    assert layouts.draw(layouts.as_axe(layouts.coordinates((2, 3)))).cells[1] == ("(1,0)", "(1,1)", "(1,2)")
+    assert str(layouts.draw(held)).partition("\n")[2] in layouts.describe(held)
+    assert "|" not in layouts.describe(S[8:1] + R[200:8])
+    with pytest.raises(layouts.CannotTabulate, match="5000 locations for each of 4"):
+        layouts.draw(S[4:1] + R[5000:1])
 
 
 def test_svg_cells_are_coloured_by_location() -> None:
-    picture = draw(composition(Swizzle(2, 0, 2), Layout((4, 4), (4, 1))))
+    picture = layouts.draw(layouts.composition(layouts.Swizzle(2, 0, 2), layouts.Layout((4, 4), (4, 1))))
     document = ElementTree.fromstring(picture.svg())
     shapes = [node for node in document.iter() if node.tag.endswith("rect")][1:]
     texts = [node.text for node in document.iter() if node.tag.endswith("text")]
@@ -107,51 +89,51 @@ def test_svg_cells_are_coloured_by_location() -> None:
 
 def test_thread_value_layout_is_drawn_on_its_tile() -> None:
     """The accumulator of the tensor core's 16 × 8 product, by thread and value."""
-    held = Layout(((4, 8), (2, 2)), ((32, 1), (16, 8)))
-    picture = draw(held, onto=(16, 8))
+    held = layouts.Layout(((4, 8), (2, 2)), ((32, 1), (16, 8)))
+    picture = layouts.draw(held, onto=(16, 8))
     assert picture.cells[0][:4] == ("T0V0", "T0V1", "T1V0", "T1V1")
     assert picture.cells[9][6:] == ("T7V2", "T7V3")
     assert len({cell for row in picture.cells for cell in row}) == 128
     by_thread = picture.colours
     assert by_thread[0][0] == by_thread[0][1] == by_thread[8][0] == 0
-    assert draw(held, onto=(16, 8), colour="value").colours[8][1] == 3
+    assert layouts.draw(held, onto=(16, 8), colour="value").colours[8][1] == 3
 
 
 def test_undrawable_layouts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CannotTabulate, match="its size is symbolic"):
-        draw(Layout((4, N)))
-    with pytest.raises(CannotTabulate):
-        draw(Layout((100, 100)))
+    with pytest.raises(layouts.CannotTabulate, match="its size is symbolic"):
+        layouts.draw(layouts.Layout((4, N)))
+    with pytest.raises(layouts.CannotTabulate):
+        layouts.draw(layouts.Layout((100, 100)))
     with pytest.raises(InvalidArgument, match="colour="):
-        draw(Layout(4), colour="red")
+        layouts.draw(layouts.Layout(4), colour="red")
     with pytest.raises(InvalidArgument, match="a layout of two modes"):
-        draw(Layout(4), onto=(2, 2))
+        layouts.draw(layouts.Layout(4), onto=(2, 2))
     with pytest.raises(InvalidArgument, match="has the location 4"):
-        draw(Layout((2, 2), (4, 1)), onto=(2, 2))
+        layouts.draw(layouts.Layout((2, 2), (4, 1)), onto=(2, 2))
     with pytest.raises(ArgumentError):
-        draw(Layout(4)).svg(cell=0)
+        layouts.draw(layouts.Layout(4)).svg(cell=0)
     with pytest.raises(InvalidArgument, match="cannot be written"):
-        draw(Layout(4)).save(tmp_path / "no" / "such.svg")
-    draw(Layout(4)).save(tmp_path / "a.svg")
+        layouts.draw(layouts.Layout(4)).save(tmp_path / "no" / "such.svg")
+    layouts.draw(layouts.Layout(4)).save(tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
 
 
 @pytest.mark.parametrize(
     "layout",
     [
-        Layout(8),
-        Layout((4, (2, 3)), (1, (12, 4))),
-        Layout((4, N), (N, 1)),
-        Layout((4, N), (2 * N + 1, 1)),
-        Layout((2, 2), (-1, 4), offset=1),
-        Layout((2, 2), (3 * E(1), E(0))),
-        Layout((4, 4), (F2(5), F2(1))),
-        Layout((2, N), (E(1) * (2 * N), E(0))),
+        layouts.Layout(8),
+        layouts.Layout((4, (2, 3)), (1, (12, 4))),
+        layouts.Layout((4, N), (N, 1)),
+        layouts.Layout((4, N), (2 * N + 1, 1)),
+        layouts.Layout((2, 2), (-1, 4), offset=1),
+        layouts.Layout((2, 2), (3 * layouts.E(1), layouts.E(0))),
+        layouts.Layout((4, 4), (layouts.F2(5), layouts.F2(1))),
+        layouts.Layout((2, N), (layouts.E(1) * (2 * N), layouts.E(0))),
     ],
     ids=str,
 )
-def test_printed_layouts_parse(layout: Layout) -> None:
-    assert read_layout(str(layout)) == layout
+def test_printed_layouts_parse(layout: layouts.Layout) -> None:
+    assert layouts.read_layout(str(layout)) == layout
 
 
 @pytest.mark.parametrize(
@@ -174,38 +156,38 @@ def test_printed_layouts_parse(layout: Layout) -> None:
 )
 def test_invalid_text_is_not_parsed(text: str) -> None:
     with pytest.raises((ParseError, InvalidArgument, layouts.LayoutError)) as caught:
-        read_layout(text)
+        layouts.read_layout(text)
     assert "required" in str(caught.value)
 
 
 def test_conditions_are_read() -> None:
-    assert str(read_condition("N % 4 == 0")) == "N % 4 = 0"
-    assert str(read_condition("2 <= N")) == "2 <= N"
+    assert str(layouts.read_condition("N % 4 == 0")) == "N % 4 = 0"
+    assert str(layouts.read_condition("2 <= N")) == "2 <= N"
     for text in ("N", "1 == 1", "N < M < 4", "N ==", "N in M"):
         with pytest.raises(ParseError):
-            read_condition(text)
+            layouts.read_condition(text)
 
 
 def test_explanations_end_with_the_result() -> None:
-    a, b = Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2)
-    assert explain(composition, a, b).steps[-1] == f"= {composition(a, b)}"
-    assert explain(logical_divide, a, b).steps[-1] == f"= {logical_divide(a, b)}"
-    assert explain(complement, b, 24).steps[-1] == f"= {complement(b, 24)}"
-    assert explain(layouts.coalesce, a).steps[-1] == f"= {layouts.coalesce(a)}"
-    assert explain(layouts.logical_product, b, 4).steps[-1] == f"= {layouts.logical_product(b, 4)}"
-    assert explain(right_inverse, b).steps == ("right_inverse of 4:2", "= 1:0")
-    refused = explain(composition, Layout((6, 2), (1, 7)), Layout((3, 2), (2, 3)))
+    a, b = layouts.Layout((4, 2, 3), (2, 1, 8)), layouts.Layout(4, 2)
+    assert layouts.explain(layouts.composition, a, b).steps[-1] == f"= {layouts.composition(a, b)}"
+    assert layouts.explain(layouts.logical_divide, a, b).steps[-1] == f"= {layouts.logical_divide(a, b)}"
+    assert layouts.explain(layouts.complement, b, 24).steps[-1] == f"= {layouts.complement(b, 24)}"
+    assert layouts.explain(layouts.coalesce, a).steps[-1] == f"= {layouts.coalesce(a)}"
+    assert layouts.explain(layouts.logical_product, b, 4).steps[-1] == f"= {layouts.logical_product(b, 4)}"
+    assert layouts.explain(layouts.right_inverse, b).steps == ("right_inverse of 4:2", "= 1:0")
+    refused = layouts.explain(layouts.composition, layouts.Layout((6, 2), (1, 7)), layouts.Layout((3, 2), (2, 3)))
     assert "not a layout" in refused.steps[-1]
     assert any(step.strip().startswith("not proved: 7 < 6") for step in refused.steps)
 
 
 def test_decorated_operations_are_not_explained_as_the_original() -> None:
-    @wraps(composition)
-    def before(a: Layout, b: Layout) -> object:
-        return composition(b, a)
+    @wraps(layouts.composition)
+    def before(a: layouts.Layout, b: layouts.Layout) -> object:
+        return layouts.composition(b, a)
 
-    a, b = Layout(4, 2), Layout(2, 1)
-    assert explain(before, a, b).steps == ("composition of 4:2, 2:1", f"= {composition(b, a)}")
+    a, b = layouts.Layout(4, 2), layouts.Layout(2, 1)
+    assert layouts.explain(before, a, b).steps == ("composition of 4:2, 2:1", f"= {layouts.composition(b, a)}")
 
 
 def test_the_command_shows_a_layout_and_an_operation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -232,19 +214,23 @@ def test_the_command_refuses_unknown_words(arguments: list[str], capsys: pytest.
 
 
 def test_explanations_mention_dropped_modes() -> None:
-    assert "  (2,2):(1,2) coalesces to 4:1" in str(explain(composition, Layout((2, 2), (1, 2)), Layout(3, 1)))
-    assert "  mode 1, 1:7, has extent 1 and is dropped" in str(explain(layouts.coalesce, Layout((2, 1), (1, 7))))
-    assert str(explain(complement, Layout(4, 0))).splitlines()[-1] == "= 1:1"
+    assert "  (2,2):(1,2) coalesces to 4:1" in str(
+        layouts.explain(layouts.composition, layouts.Layout((2, 2), (1, 2)), layouts.Layout(3, 1))
+    )
+    assert "  mode 1, 1:7, has extent 1 and is dropped" in str(
+        layouts.explain(layouts.coalesce, layouts.Layout((2, 1), (1, 7)))
+    )
+    assert str(layouts.explain(layouts.complement, layouts.Layout(4, 0))).splitlines()[-1] == "= 1:1"
 
 
 def test_symbolic_layouts_have_no_notebook_picture() -> None:
-    assert Layout((N, 4))._repr_svg_() is None
+    assert layouts.Layout((N, 4))._repr_svg_() is None
     assert layouts.row_major((1024, 1024))._repr_svg_() is None
-    assert ">(1,0)<" in str(Layout((2, 2), (E(0), E(1)))._repr_svg_())
+    assert ">(1,0)<" in str(layouts.Layout((2, 2), (layouts.E(0), layouts.E(1)))._repr_svg_())
 
 
 def test_colours_by_row_and_by_column() -> None:
-    rows, columns = (draw(Layout((2, 3)), colour=by).colours for by in ("row", "column"))
+    rows, columns = (layouts.draw(layouts.Layout((2, 3)), colour=by).colours for by in ("row", "column"))
     assert rows == ((0, 0, 0), (1, 1, 1))
     assert columns == ((0, 1, 2), (0, 1, 2))
 
@@ -253,7 +239,7 @@ def test_colours_by_row_and_by_column() -> None:
     ("text", "holds"), [("N != 3", [2, 4]), ("N > 3", [4]), ("N >= 3", [3, 4]), ("N <= 3", [2, 3]), ("N < 3", [2])]
 )
 def test_conditions_parse_as_written(text: str, holds: list[int]) -> None:
-    layout = Layout(N, given=[read_condition(text)])
+    layout = layouts.Layout(N, given=[layouts.read_condition(text)])
     found = []
     for size in (2, 3, 4):
         try:

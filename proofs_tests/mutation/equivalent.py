@@ -323,7 +323,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "RuleStatements.__getitem__::0: one more::0": "0 and 1 are both below the limit",
     },
     "rewrites/rule_statement.py": {
-        "RuleStatement.choices_of_types::True: negated::0": "the sequences have one length, checked before",
         "Variables.__init__::0: one more::0": "the extents of the array that represents a condition are unused",
         "Variables.__init__::True: negated::0": "the sequences have one length, checked before",
         "Variables.__init__::_BASE + position * _EACH: another operation::0": "the ids of metavariables still differ",

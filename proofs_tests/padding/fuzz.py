@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,10 +26,10 @@ from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute
 from lowering.nest.loopnest import LoopNest
 from padtypes import truncations
-from proofs_tests.fuzzing import MANY, SEED
+from proofs_tests.fuzzing import Progress, Tally, command, counted, try_all
 from proofs_tests.padding.pad_programs import Maker
+from proofs_tests.programs import batch
 from proofs_tests.programs.agreement import own_cache
-from proofs_tests.programs.batch import Call, Report, Sanitized
 from proofs_tests.programs.choices import Seeded
 
 BOUND = 3
@@ -41,10 +39,9 @@ CELLS = 4_000
 
 
 @dataclass(slots=True)
-class Counts:
+class Report(Tally[str]):
     """Counts of the outcomes of a run."""
 
-    made: int = 0
     discarded: Counter[str] = field(default_factory=Counter)
     accepted: int = 0
     runs: int = 0
@@ -55,23 +52,20 @@ class Counts:
     gave_up: int = 0
     counterexamples: int = 0
     operators: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         judged = self.accepted + self.refused
         share = 100 * self.safe_accepted / self.safe if self.safe else 100.0
-        why = ", ".join(f"{count} {reason}" for reason, count in self.discarded.most_common())
-        used = ", ".join(f"{name} {count}" for name, count in sorted(self.operators.items()))
         lines = [
-            f"{self.made} programs made, {judged} judged, {sum(self.discarded.values())} discarded ({why})",
+            self.opening("programs"),
+            f"  {judged} judged, {self.discarded.total()} discarded: {counted(dict(self.discarded.most_common()))}",
             f"  {self.accepted} accepted; {self.runs} runs of their loop nests, {self.sanitized} under sanitizers",
             f"  {self.refused} refused: {self.counterexamples} with a counterexample that was executed",
             f"  {self.gave_up} refused because the prover gave up ({100 * self.gave_up / max(1, judged):.2f} %)",
             f"  {self.safe} safe at every size up to {BOUND}, {self.safe_accepted} of them accepted ({share:.1f} %)",
-            f"  operators: {used}",
-            f"  {len(self.failures)} failures",
+            f"  operators: {counted(dict(sorted(self.operators.items())))}",
         ]
-        return "\n".join([*lines, *self.failures[:5]])
+        return self.report(lines)
 
 
 def arrays_of(program: Program, sizes: Mapping[str, int]) -> dict[str, npt.NDArray[Any]]:
@@ -132,12 +126,11 @@ class Run:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.counts = Counts()
+        self.counts = Report(seed)
         self.accepted: list[tuple[int, Program]] = []
 
     def program(self, number: int) -> Program | None:
         maker = Maker(Seeded.by(f"pads {self.seed} {number}"))
-        self.counts.made += 1
         try:
             program = maker.program()
         except ATLError as error:
@@ -208,24 +201,24 @@ class Run:
     def sanitize(self, programs: Sequence[tuple[int, Program]], together: int = 50) -> None:
         """Run programs under the address and undefined-behaviour sanitizers, at two sizes each."""
         for start in range(0, len(programs), together):
-            batch = programs[start : start + together]
-            sanitized = Sanitized([program for _, program in batch])
-            calls: list[Call] = []
-            for which, (number, program) in enumerate(batch):
+            block = programs[start : start + together]
+            sanitized = batch.Sanitized([program for _, program in block])
+            calls: list[batch.Call] = []
+            for which, (number, program) in enumerate(block):
                 choices = Seeded.by(f"sanitized {self.seed} {number}")
                 for _ in range(2):
                     sizes = {name: choices.integer(1 if name in "kt" else 0, 4) for name in program.sizes}
                     if small_enough(program, sizes):
                         free = {name: sizes[name] for name in program.free_sizes}
-                        calls.append(Call(which, {**arrays_of(program, sizes), **free}))
+                        calls.append(batch.Call(which, {**arrays_of(program, sizes), **free}))
             for call, result in zip(calls, sanitized.run(calls), strict=True):
                 self.counts.sanitized += 1
-                if isinstance(result, Report):
-                    number, program = batch[call.which]
+                if isinstance(result, batch.Report):
+                    number, program = block[call.which]
                     self._failed(number, program, f"under sanitizers: {result.text}")
 
     def _failed(self, number: int, program: Program, why: str) -> None:
-        self.counts.failures.append(f"program {number} of seed {self.seed}: {why}\n{program}")
+        self.counts.findings.append(f"program {number} of seed {self.seed}: {why}\n{program}")
 
 
 def footprint_is_exact(program: Program, nest: LoopNest, sizes: Mapping[str, int]) -> bool:
@@ -242,36 +235,32 @@ def footprint_is_exact(program: Program, nest: LoopNest, sizes: Mapping[str, int
     return bool((stored == ~padding).all()) and np.array_equal(outcome.to_numpy(), meaning.to_numpy(np.float32))
 
 
-def run_pads(n: int, seed: int, *, brute_force_every: int = 4, sanitize_every: int = 0, progress: bool = False) -> Run:
-    """Test `n` programs, and compare every `brute_force_every`-th decision with brute force.
+def run_pads(
+    numbers: Sequence[int],
+    seed: int,
+    progress: Progress[str] | None = None,
+    *,
+    brute_force_every: int = 4,
+    sanitize_every: int = 4,
+) -> Report:
+    """Test the programs with these numbers, and compare every `brute_force_every`-th decision with brute force.
 
-    Every `sanitize_every`-th accepted program is compiled and run under sanitizers, with buffers of the exact size.
+    Every `sanitize_every`-th accepted program, unless it is 0, is compiled and run under sanitizers, with buffers of
+    the exact size.
     """
     run = Run(seed)
-    try:
-        for number in range(n):
-            run.one(number, brute_force=number % brute_force_every == 0)
-            if progress and number % 500 == 499:
-                print(f"\r{number + 1} of {n}", end="", file=sys.stderr, flush=True)
-    except KeyboardInterrupt:
-        print(f"\ninterrupted after {run.counts.made} programs", file=sys.stderr)
-    if progress:
-        print(file=sys.stderr)
+    run.counts.wanted = len(numbers)
+    try_all(run.counts, numbers, lambda number: run.one(number, brute_force=number % brute_force_every == 0), progress)
     if sanitize_every:
         with own_cache():
             run.sanitize(run.accepted[::sanitize_every])
-    return run
+    return run.counts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="atl fuzz pads", description=__doc__)
-    parser.add_argument("--n", type=int, default=MANY, help=f"how many programs (default: {MANY})")
-    parser.add_argument("--seed", type=int, default=SEED, help=f"which programs (default: {SEED})")
-    options = parser.parse_args(arguments)
-    run = run_pads(options.n, options.seed, sanitize_every=4, progress=sys.stderr.isatty())
-    print(f"seed {options.seed}: {run.counts}")
-    return 1 if run.counts.failures else 0
+    """Run the command. Return 0 without findings, 1 with findings, 130 when interrupted."""
+    return command(arguments, run_pads, name="pads", what="programs", description=__doc__)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

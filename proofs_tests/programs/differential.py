@@ -9,14 +9,13 @@ printed as a script that reproduces the mismatch.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import signal
-import sys
 import time
+from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Final
 
@@ -26,7 +25,7 @@ from lowering.builds import find_compiler
 from lowering.nest.loopnest import LoopNest
 from lowering.targets.capabilities import marked_binders
 from proofs_tests.compilers import lacking
-from proofs_tests.fuzzing import MANY, SEED
+from proofs_tests.fuzzing import Progress, Tally, command
 from proofs_tests.programs.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
 from proofs_tests.programs.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.programs.constructs import ALL, constructs
@@ -52,14 +51,17 @@ class Mismatch:
     script: str
     is_small: bool = False
 
+    def __str__(self) -> str:
+        how = "made smaller" if self.is_small else "as found"
+        what = f"MISMATCH in program {self.number}, {self.fault.stage}: {self.fault.message}"
+        return f"{what}\n({how}; run it in the checkout)\n\n{self.script}"
+
 
 @dataclass(slots=True)
-class Report:
+class Report(Tally[Mismatch]):
     """The state of a run. Reports of disjoint numbers can be added."""
 
-    seed: int
     all_marked: bool = False
-    tried: int = 0
     accepted: int = 0
     marked: int = 0
     exact: int = 0
@@ -69,42 +71,27 @@ class Report:
     seen: Counter[str] = field(default_factory=Counter)
     drawn: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    mismatches: list[Mismatch] = field(default_factory=list)
-    seconds: float = 0.0
     ways: str = ""
-    stopped: str = ""
 
     def add(self, other: Report) -> None:
-        self.tried += other.tried
-        self.accepted += other.accepted
-        self.marked += other.marked
-        self.exact += other.exact
-        self.bounded += other.bounded
-        self.sanitizer_reports += other.sanitizer_reports
-        self.discarded += other.discarded
-        self.seen += other.seen
-        self.drawn += other.drawn
-        self.refused += other.refused
-        self.mismatches = sorted([*self.mismatches, *other.mismatches], key=lambda mismatch: mismatch.number)
+        """Add the counts and findings of other numbers."""
+        for name in (each.name for each in fields(Report) if each.name not in ("seed", "all_marked", "interrupted")):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.findings.sort(key=lambda mismatch: mismatch.number)
 
     def __str__(self) -> str:
         lines = [
-            f"seed {self.seed}: {self.tried} programs tried in {self.seconds:.0f} s; {self.stopped}",
+            self.opening("programs tried"),
             f"  compared: {self.ways}",
             f"  {self.accepted} accepted: {self.exact} agree exactly, {self.bounded} within the error bounds",
-            f"  {len(self.mismatches)} mismatches, {self.sanitizer_reports} of them reported by the sanitizers",
+            f"  {len(self.findings)} mismatches, {self.sanitizer_reports} of them reported by the sanitizers",
             f"  {self.tried - self.accepted} discarded"
             + "".join(f"; {count} {reason}" for reason, count in sorted(self.discarded.items())),
             f"  {self.marked} of the accepted programs have marks; kept, of those drawn:" + self._marks(),
             "  percent of the accepted programs in which a construct occurs:",
             *(f"    {line}" for line in self._histogram()),
         ]
-        for mismatch in self.mismatches:
-            how = "made smaller" if mismatch.is_small else "as found"
-            where = f"program {mismatch.number} of seed {self.seed}"
-            lines += ["", f"MISMATCH in {where}, {mismatch.fault.stage}: {mismatch.fault.message}"]
-            lines += [f"({how}; run it in the checkout)", "", mismatch.script]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"\n{mismatch}" for mismatch in self.findings)])
 
     def _marks(self) -> str:
         """Describe, for each mark, how many accepted programs have it and how many were refused."""
@@ -118,33 +105,32 @@ class Report:
 
 
 def run_differential(
-    n: int,
+    numbers: Sequence[int],
     seed: int,
+    progress: Progress[Mismatch] | None = None,
     *,
     in_c: bool = True,
     marked: bool = False,
     workers: int = 2,
-    progress: Callable[[Report], None] | None = None,
 ) -> Report:
-    """Compare the programs 0 to n - 1 of this seed; without `in_c`, in the two interpreters only.
+    """Compare the programs with these numbers; without `in_c`, in the two interpreters only.
 
     With `marked`, programs without marks are discarded. With one worker, everything runs in this process. `progress`
     receives the counts after each block of programs. On Ctrl-C the report so far is returned.
     """
-    report = Report(seed, marked, ways=_ways(in_c))
+    report = Report(seed, len(numbers), all_marked=marked, ways=_ways(in_c))
     in_c = in_c and _can_sanitize()
     start = time.monotonic()
-    numbers = [range(first, min(n, first + BLOCK)) for first in range(0, n, BLOCK)]
+    blocks = [numbers[first : first + BLOCK] for first in range(0, len(numbers), BLOCK)]
     try:
-        for part in _blocks(seed, numbers, in_c=in_c, marked=marked, workers=workers):
+        for part in _blocks(seed, blocks, in_c=in_c, marked=marked, workers=workers):
             report.add(part)
             report.seconds = time.monotonic() - start
             if progress is not None:
                 progress(report)
-        report.stopped = f"all {n} are done"
         _shrink_mismatches(report)
     except KeyboardInterrupt:
-        report.stopped = f"interrupted by Ctrl-C after {report.tried} of {n}"
+        report.interrupted = True
     report.seconds = time.monotonic() - start
     return report
 
@@ -165,7 +151,7 @@ def _ways(in_c: bool) -> str:
     return f"{two}, C -O0 with sanitizers, C -O3, C -O3 into a poisoned output; compiler: {find_compiler()}"
 
 
-def _blocks(seed: int, numbers: Sequence[range], *, in_c: bool, marked: bool, workers: int) -> Iterator[Report]:
+def _blocks(seed: int, numbers: Sequence[Sequence[int]], *, in_c: bool, marked: bool, workers: int) -> Iterator[Report]:
     """Yield the report of each block of numbers as it is finished."""
     if workers <= 1:
         for block in numbers:
@@ -178,7 +164,7 @@ def _blocks(seed: int, numbers: Sequence[range], *, in_c: bool, marked: bool, wo
 
 def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = False) -> Report:
     """Compare these programs of a seed, whose kernels share a C file."""
-    report = Report(seed, marked)
+    report = Report(seed, all_marked=marked)
     agreeing: list[tuple[int, Expected]] = []
     for number in numbers:
         report.tried += 1
@@ -190,7 +176,7 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = F
                 report.discarded[reason] += 1
             case (Fault() as fault, found):
                 report.accepted += 1
-                report.mismatches.append(_mismatch(number, fault, found))
+                report.findings.append(_mismatch(number, fault, found))
             case Expected() as wanted:
                 agreeing.append((number, wanted))
     with own_cache():
@@ -201,7 +187,7 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = F
         report.seen.update(constructs(tried.program, tried.sizes, tried.events))
         report.marked += bool(marked_binders(tried.program))
         if in_c_fault is not None:
-            report.mismatches.append(_mismatch(number, in_c_fault, tried))
+            report.findings.append(_mismatch(number, in_c_fault, tried))
             report.sanitizer_reports += in_c_fault.is_report
         elif wanted.exact:
             report.exact += 1
@@ -243,8 +229,8 @@ def _script(number: int, found: Case | Broken) -> str:
 
 def _shrink_mismatches(report: Report) -> None:
     """Shrink the first mismatches of each kind."""
-    for at, mismatch in enumerate(report.mismatches[:SHRUNK]):
-        report.mismatches[at] = smaller(report.seed, mismatch, marked=report.all_marked)
+    for at, mismatch in enumerate(report.findings[:SHRUNK]):
+        report.findings[at] = smaller(report.seed, mismatch, marked=report.all_marked)
 
 
 def smaller(seed: int, mismatch: Mismatch, *, marked: bool = False) -> Mismatch:
@@ -284,34 +270,16 @@ def _faults(made: Sequence[Made], *, in_c: bool) -> Iterator[tuple[int, tuple[Fa
             yield at, (fault, verdict.case)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 0 if all agree, 1 if some do not, 130 when interrupted."""
-    parser = argparse.ArgumentParser(
-        prog="atl fuzz diff", description="Compares random programs in every way to run them."
-    )
-    parser.add_argument("--n", type=int, default=MANY, help=f"how many programs (default: {MANY})")
-    parser.add_argument("--seed", type=int, default=SEED, help=f"which programs (default: {SEED})")
+def _declare(parser: ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
-    parser.add_argument("--no-c", action="store_true", help="compare the two interpreters only")
+    parser.add_argument("--no-c", action="store_false", dest="in_c", help="compare the two interpreters only")
     parser.add_argument("--marked", action="store_true", help="compare programs with marks only")
-    asked = parser.parse_args(argv)
-    report = run_differential(
-        asked.n, asked.seed, in_c=not asked.no_c, marked=asked.marked, workers=asked.workers, progress=_shown(asked.n)
-    )
-    print(report)
-    if report.stopped.startswith("interrupted"):
-        return 130
-    return 1 if report.mismatches else 0
 
 
-def _shown(n: int) -> Callable[[Report], None]:
-    def show(report: Report) -> None:
-        found = f"{report.accepted} accepted, {len(report.mismatches)} mismatches"
-        line = f"{report.tried}/{n} programs, {found}, {report.seconds:.0f} s"
-        end = "\r" if sys.stderr.isatty() and report.tried < n else "\n"
-        print(line, end=end, file=sys.stderr, flush=True)
-
-    return show
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return 0 if all agree, 1 if some do not, 130 when interrupted."""
+    description = "Compares random programs in every way to run them."
+    return command(arguments, run_differential, name="diff", what="programs", description=description, declare=_declare)
 
 
 if __name__ == "__main__":

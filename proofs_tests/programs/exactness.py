@@ -18,15 +18,17 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from atl.core.dtypes import FLOATS, is_integer
+from atl.core.dtypes import ELEMENTS, FLOATS, is_float, is_integer
 from atl.core.operations import COMPARISONS, BinaryOp, UnaryOp
 from atl.core.terms import Monoid
 from atl.meaning.scalars import Machine, Scalars
 
-UNIT: Final = {"float32": 2.0**-24, "float64": 2.0**-53, "int32": 0.0, "int64": 0.0, "bool": 0.0}
-WHOLE: Final = {"float32": 2.0**24, "float64": 2.0**53, "int32": math.inf, "int64": math.inf, "bool": math.inf}
+_DIGITS: Final = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
+UNIT: Final = {of: 2.0 ** -_DIGITS[of] if of in _DIGITS else 0.0 for of in ELEMENTS}
+WHOLE: Final = {of: 2.0 ** _DIGITS[of] if of in _DIGITS else math.inf for of in ELEMENTS}
 """Limits below which floats represent integers exactly."""
-LARGEST: Final = {"float32": 1e30, "float64": 1e300, "int32": math.inf, "int64": math.inf, "bool": math.inf}
+_OVERFLOW: Final = {"float32": 1e30, "float64": 1e300, "float16": 3e4, "bfloat16": 1e30}
+LARGEST: Final = {of: _OVERFLOW.get(of, math.inf) for of in ELEMENTS}
 """Limits beyond which another order of evaluation may overflow."""
 LIBRARY: Final = 8
 """Error bounds of implementations of exp, log, tanh, erf, sin and cos, in units in the last place."""
@@ -77,7 +79,8 @@ class Bounds(Scalars[Bounded]):
 
     def _leaf(self, value: Any, dtype: str) -> Bounded:
         size = abs(float(value))
-        whole = dtype not in FLOATS or (size.is_integer() and size < WHOLE[dtype])
+        whole = not is_float(dtype) or (size.is_integer() and size < WHOLE[dtype])
+        self.doubtful += not size < LARGEST[dtype]
         return Bounded(value, max(size, 1.0), 0.0, 1, whole)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Bounded | None:
@@ -173,7 +176,7 @@ class Bounds(Scalars[Bounded]):
 
     def cast(self, target: str, source: str, x: Bounded) -> Bounded:
         value = self.machine.cast(target, source, x.value)
-        if source not in FLOATS:
+        if not is_float(source):
             return self._leaf(value, target)
         if is_integer(target):
             error = x.error(UNIT[source])

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 import atl
-from atl.core.dtypes import BOOL, DTYPES, ELEMENTS, FLOATS, is_integer
+from atl.core.dtypes import BOOL, DTYPES, ELEMENTS, FLOATS, STORED, is_integer
 from atl.core.index import ZERO, Array, Index, Size, constant, value_at
 from atl.core.program import Program, is_bool_array
 from atl.core.terms import Monoid
@@ -72,9 +72,9 @@ def cases(draw: Callable[[st.SearchStrategy[int]], int]) -> Made:
     return case(Drawn(draw))
 
 
-def case(choices: Choices) -> Made:
+def case(choices: Choices, generator: type[Maker] | None = None) -> Made:
     """Return a random case. Malformed programs are rejected by the language itself."""
-    maker = Maker(choices)
+    maker = (generator or Maker)(choices)
     ground = maker.ground
     unchecked = None
     try:
@@ -108,8 +108,9 @@ def _elements(
         high = value(array.high)
         return numbers.integers(value(array.low), max(high, 1), shape, dtype=array.dtype, endpoint=False)
     if is_integer(array.dtype):
-        bound = np.iinfo(array.dtype).max if wide else 4
-        return numbers.integers(-bound, bound, shape, dtype=array.dtype)
+        range_of = np.iinfo(array.dtype)
+        bound = range_of.max if wide else 4
+        return numbers.integers(max(-bound, range_of.min), bound, shape, dtype=array.dtype)
     if ring:
         return numbers.integers(-3, 4, shape).astype(array.dtype)
     return np.asarray(numbers.uniform(0.25, 2, shape) * numbers.choice((-1, 1), shape)).astype(array.dtype)
@@ -131,8 +132,8 @@ class Maker:
         self.fuel = choices.integer(1, 26)
 
     def whole(self) -> Tensor:
-        of_type = ((4, "float32"), (2, "float64"), *(((3, "int32"), (4, "int64"), (1, BOOL)) if self.ring else ()))
-        dtype = weighted(self.choices, of_type)
+        of_type = ((8, "float32"), (4, "float64"), *(((6, "int32"), (8, "int64"), (2, BOOL)) if self.ring else ()))
+        dtype = weighted(self.choices, (*of_type, *((1, stored) for stored in STORED)))
         return self.tensor(Scope(), self.ground.shape(Scope()), dtype)
 
     def tensor(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
@@ -150,16 +151,19 @@ class Maker:
         options: list[Option] = [
             (3, lambda: self._let(scope, shape, dtype)),
             (2, lambda: self._access(scope, shape, dtype)),
-            (2, lambda: self._reduction("sum", scope, shape, dtype)),
-            (2, lambda: self._reduction(choose(self.choices, ("max", "min", "product")), scope, shape, dtype)),
-            (3, lambda: self._arithmetic(scope.unfolded, shape, dtype)),
-            (2 if self.ring else 12, lambda: self._unary(scope.unfolded, shape, dtype)),
             (2, lambda: self._select(scope.unfolded, shape, dtype)),
             (3, lambda: self._where(scope.unfolded, shape, dtype)),
-            (1, lambda: self._cast(scope.unfolded, shape, dtype)),
+            (4 if dtype in STORED else 2, lambda: self._cast(scope.unfolded, shape, dtype)),
             (1, lambda: self._iteration(scope, shape, dtype)),
             (1, lambda: self._position_of_extremum(scope, shape, dtype)),
         ]
+        if dtype not in STORED:
+            options += [
+                (2, lambda: self._reduction("sum", scope, shape, dtype)),
+                (2, lambda: self._reduction(choose(self.choices, ("max", "min", "product")), scope, shape, dtype)),
+                (3, lambda: self._arithmetic(scope.unfolded, shape, dtype)),
+                (2 if self.ring else 12, lambda: self._unary(scope.unfolded, shape, dtype)),
+            ]
         if _holding(scope, shape, dtype):
             options.append((6, lambda: self._access(scope, shape, dtype)))
         if not scope.folded:
@@ -381,7 +385,8 @@ class Maker:
         return atl.select(condition, self.tensor(scope, shape, dtype), self.tensor(scope, shape, dtype))
 
     def _cast(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
-        return atl.cast(dtype, self.tensor(scope, shape, choose(self.choices, [d for d in DTYPES if d != dtype])))
+        sources = [each for each in (*DTYPES, *DTYPES, *STORED) if each != dtype]
+        return atl.cast(dtype, self.tensor(scope, shape, choose(self.choices, sources)))
 
     def _scalar(self, scope: Scope, dtype: str) -> list[Option]:
         options: list[Option] = [
@@ -398,6 +403,7 @@ class Maker:
     def _literal(self, dtype: str) -> Tensor:
         whole = self.ring or dtype not in FLOATS
         literal: float = choose(self.choices, (1, 2, 0, -1, 3) if whole else (1, 0.5, 0, -1.25, 0.1, 3))
+        literal = abs(literal) if dtype == "uint8" else literal
         return atl.cast(dtype, as_tensor(literal))
 
     def _ranked(self, scope: Scope, shape: Shape, dtype: str) -> list[Option]:
@@ -483,6 +489,8 @@ class Maker:
         return atl.iterate(of(steps), (first, second), both, lambda last: self._combined(last[0], last[1], dtype))
 
     def _combined(self, a: Tensor, b: Tensor, dtype: str) -> Tensor:
+        if dtype in STORED:
+            return choose(self.choices, (a, b))
         return a ^ b if dtype == BOOL else choose(self.choices, (a + b, a - b, atl.maximum(a, b)))
 
     def _position_of_extremum(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
@@ -529,7 +537,7 @@ class Maker:
 
     def _scattered(self, scope: Scope, extent: Index, rest: Shape, dtype: str) -> Tensor:
         """Return a sum of placed terms, at positions that may repeat."""
-        if scope.folded:
+        if scope.folded or dtype in STORED:
             return self._generation(scope, (extent, *rest), dtype)
         high = self.ground.extent(scope, local=True)
         times = self.ground.value(high, scope)

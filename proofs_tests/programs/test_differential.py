@@ -25,6 +25,7 @@ from lowering.c import helpers as c_helpers
 from lowering.nest import loopnest as ln
 from lowering.targets.capabilities import marked_binders, support_of
 from proofs_tests.compilers import lacking
+from proofs_tests.fuzzing import Tally
 from proofs_tests.programs import agreement, batch, differential, random_marks
 from proofs_tests.programs.agreement import (
     Discarded,
@@ -38,7 +39,7 @@ from proofs_tests.programs.agreement import (
 )
 from proofs_tests.programs.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.programs.constructs import ALL, WALKS, constructs
-from proofs_tests.programs.differential import Report, main, run_block, run_differential, smaller
+from proofs_tests.programs.differential import Mismatch, main, run_block, run_differential, smaller
 from proofs_tests.programs.exactness import UNIT, Bounded, Bounds
 from proofs_tests.programs.generate import Case, Made, cases
 from proofs_tests.programs.random_marks import drawn_case, marked_case, marked_case_by_seed
@@ -52,8 +53,8 @@ with_c = pytest.mark.skipif(bool(lacking()), reason=lacking())
 def test_random_programs_agree_in_every_way(numbers: range, each_compiler: str) -> None:
     if reason := lacking():
         pytest.skip(reason)
-    report = run_differential(len(numbers), seed=3 + numbers.start, workers=1)
-    assert report.mismatches == [], str(report)
+    report = run_differential(range(len(numbers)), seed=3 + numbers.start, workers=1)
+    assert report.findings == [], str(report)
     assert report.exact + report.bounded == report.accepted > 0.7 * len(numbers)
     if numbers.start:  # the others are too few for this
         assert report.exact > report.bounded > 0
@@ -61,14 +62,14 @@ def test_random_programs_agree_in_every_way(numbers: range, each_compiler: str) 
 
 @pytest.mark.long
 def test_interpreters_agree_on_more_programs() -> None:
-    report = run_differential(50, seed=2, in_c=False, workers=1)
-    assert report.mismatches == [], str(report)
+    report = run_differential(range(50), seed=2, in_c=False, workers=1)
+    assert report.findings == [], str(report)
 
 
 @pytest.mark.long
 def test_marked_runs_compare_only_programs_with_marks() -> None:
-    report = run_differential(60, seed=8, in_c=False, marked=True, workers=1)
-    assert report.mismatches == [], str(report)
+    report = run_differential(range(60), seed=8, in_c=False, marked=True, workers=1)
+    assert report.findings == [], str(report)
     assert report.marked == report.accepted > 15
     assert report.discarded["has no mark that may stand there"]
     kept = report.drawn - report.refused
@@ -89,16 +90,16 @@ def test_drawn_and_refused_marks_are_counted() -> None:
 @pytest.mark.slow
 @with_c
 def test_two_thousand_marked_programs_agree() -> None:
-    report = run_differential(3600, seed=1, marked=True)
-    assert report.mismatches == [], str(report)
+    report = run_differential(range(3600), seed=1, marked=True)
+    assert report.findings == [], str(report)
     assert report.marked > 2000
 
 
 @pytest.mark.slow
 @with_c
 def test_three_thousand_programs_agree_and_cover_every_construct() -> None:
-    report = run_differential(3000, seed=1)
-    assert report.mismatches == [], str(report)
+    report = run_differential(range(3000), seed=1)
+    assert report.findings == [], str(report)
     rare = {name: report.seen[name] for name in ALL if report.seen[name] < 0.02 * report.accepted}
     assert not rare
 
@@ -236,7 +237,7 @@ def test_steps_near_a_discontinuity_are_doubtful() -> None:
 def found_within(limit: int, seed: int = 11) -> str | None:
     """Return the first mismatch of the interpreters among `limit` programs of a seed."""
     for number in range(limit):
-        if found := run_block(seed, [number], in_c=False).mismatches:
+        if found := run_block(seed, [number], in_c=False).findings:
             return found[0].fault.message
     return None
 
@@ -399,7 +400,7 @@ def test_internal_error_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "lower", failing)
     monkeypatch.setattr(random_marks, "lower", failing)
     report = run_block(1, range(3), in_c=False)
-    assert {mismatch.fault for mismatch in report.mismatches} == {Fault("lowering", "KeyError: 'lost'")}
+    assert {mismatch.fault for mismatch in report.findings} == {Fault("lowering", "KeyError: 'lost'")}
 
 
 def verdict(body: Callable[[atl.Tensor, Any], atl.Tensor], array: np.ndarray[Any, Any]) -> str:
@@ -425,7 +426,7 @@ def test_runs_without_a_verdict_are_discarded_with_a_reason() -> None:
 def test_mismatch_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("lowering.lower"), "destination", misprinted_flatten)
     for number in range(150):
-        if found := run_block(11, [number], in_c=False).mismatches:
+        if found := run_block(11, [number], in_c=False).findings:
             small = smaller(11, found[0])
             assert small.is_small
             assert small.script.count("atl.") <= found[0].script.count("atl.")
@@ -451,13 +452,13 @@ def test_records_are_shortened_and_lowered() -> None:
 def test_interrupted_run_reports_its_progress() -> None:
     shown: list[int] = []
 
-    def interrupted_after_one_block(report: Report) -> None:
+    def interrupted_after_one_block(report: Tally[Mismatch]) -> None:
         shown.append(report.tried)
         raise KeyboardInterrupt
 
-    report = run_differential(1000, 1, in_c=False, workers=1, progress=interrupted_after_one_block)
+    report = run_differential(range(1000), 1, interrupted_after_one_block, in_c=False, workers=1)
     assert shown == [differential.BLOCK]
-    assert report.stopped == f"interrupted by Ctrl-C after {differential.BLOCK} of 1000"
+    assert report.ended == f"interrupted by Ctrl-C after {differential.BLOCK} of 1000"
     assert "interrupted" in str(report)
 
 

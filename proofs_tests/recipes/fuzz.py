@@ -20,7 +20,7 @@ import numpy as np
 from atl.core.dtypes import is_integer
 from atl.errors import ATLError
 from lowering import Machine
-from proofs_tests.fuzzing import Progress, Tally, command, counted
+from proofs_tests.fuzzing import Progress, Tally, TooSlow, command, counted, limited
 from proofs_tests.programs.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
 from proofs_tests.programs.choices import Seeded, choose
 from proofs_tests.programs.generate import Broken, Case, Rejected, case
@@ -30,6 +30,8 @@ from rewrites import Session, reschedule
 
 BLOCK: Final = 40
 """Number of programs in a C file."""
+SECONDS: Final = 10.0
+"""CPU time for the optimization of a program. One in 200 takes longer, because its conditions are hard to decide."""
 MACHINES: Final[tuple[Machine, ...]] = (TINY, TINY, SSE, AVX2)
 
 
@@ -111,7 +113,11 @@ def _optimized(number: int, report: Report) -> Iterator[Optimized]:
     sizes = made.sizes if choose(choices, (True, False)) else None
     s = reschedule(made.program)
     try:
-        s.optimize(sizes, machine=machine, parallel=choose(choices, (True, False)))
+        with limited(SECONDS):
+            s.optimize(sizes, machine=machine, parallel=choose(choices, (True, False)))
+    except TooSlow:
+        report.discarded[f"slower than {SECONDS:g} s"] += 1
+        return
     except ATLError as error:
         return _add(report, number, Fault("language", f"refused: {error}"), made)
     except Exception:  # noqa: BLE001 (any other exception is a finding)

@@ -112,13 +112,7 @@ def check_proof_status(name: str) -> None:
     assert status_name(name) == ("proved" if stuck is None else "bounded"), stuck
 
 
-SLOW_PROOF = "adjoint_of_concat"
-"""A rule whose proof takes minutes."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == SLOW_PROOF else ()) for name in DECLARED]
-)
+@pytest.mark.parametrize("name", DECLARED)
 def test_proof_status_of_each_declaration(name: str) -> None:
     check_proof_status(name)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, Final
 
 import pytest
 
 import atl
-from atl.core.dtypes import BOOL, DTYPES
+from atl.core.dtypes import BOOL, DTYPES, FLOATS
 from atl.core.index import Array, Index, Var, bound, constant, index, read, shift
 from atl.core.predicate import NonNegative, Predicate, at_most, conjunction, disjunction, equal, map_indices, negation
 from atl.core.program import Program
@@ -28,6 +28,7 @@ from rewrites.kernel import Step, reflexivity, rewrite
 from rewrites.metavariables import Kind
 from rewrites.named_operators import literal, padding
 from rewrites.rule_arguments import Argument, Arguments, Function, Parameter
+from rewrites.rule_checking.exhaustion import MOST_WAYS, ways
 from rewrites.rule_statement import (
     Equation,
     RuleStatement,
@@ -367,10 +368,28 @@ def test_literals_and_padding_keep_their_types() -> None:
 
 def test_all_choices_of_element_types() -> None:
     statement = stated(lambda a, f, t: equation(f(t), a), {"a": ELEMENT, "f": ELEMENT[OTHER], "t": OTHER}, (0, 0))
-    chosen = list(statement.choices_of_types())
+    chosen = ways(statement)
     assert len(statement.type_variables) == 2
     assert len(chosen) == len({tuple(each.items()) for each in chosen}) == len(DTYPES) ** 2
     assert all(set(each) == set(statement.type_variables) for each in chosen)
+    floats, others = ways(statement, integers=False), ways(statement, integers=True)
+    assert {tuple(each.values()) for each in floats} == set(product(FLOATS, repeat=2))
+    assert len(others) + len(floats) == len(chosen)
+
+
+def test_element_types_of_many_scalars_are_sampled() -> None:
+    kinds = {f"x{number}": Kind("tensor", group="") for number in range(40)}
+
+    def added(**each: Tensor) -> Equation:
+        total = sum(atl.cast("int64", x) for x in each.values())
+        return equation(total, total)
+
+    many = stated(added, kinds, ())
+    assert len(many.type_variables) == 40
+    for integers in (None, False, True):
+        assert 1 < len(ways(many, integers=integers)) <= MOST_WAYS
+    assert all(set(each.values()) <= set(FLOATS) for each in ways(many, integers=False))
+    assert not any(set(each.values()) <= set(FLOATS) for each in ways(many, integers=True))
 
 
 def test_premises_are_conjuncts() -> None:

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from atl.meaning.interpret import denote
 from atl.meaning.scalars import Exact
 from examples import derivations
 from examples.schedules import blur, convolution, matmul, tensor_addition
+from proofs_tests.fuzzing import Progress, Tally, command, counted, try_all
 from proofs_tests.programs.generate import Case, case_by_seed
 from rewrites import reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -37,25 +37,35 @@ CHOICES: Final = 3
 
 
 @dataclass(slots=True)
-class Report:
-    """Counts and failures of a run."""
+class Report(Tally[str]):
+    """Counts and findings of a run."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        spent = sorted(self.times) or [0.0]
+        times = f"median {spent[len(spent) // 2]:.2f} s, worst {spent[-1]:.2f} s"
+        return self.report([self.opening("programs"), f"  {counted(self.outcomes)}", f"  {times}"])
 
 
-def run(numbers: Sequence[int], seed: int) -> Report:
-    """Search for schedules of the programs with these numbers."""
-    report = Report()
-    for number in numbers:
+def run(numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, back: bool = False) -> Report:
+    """Search for schedules of the programs with these numbers; with `back`, for those of expensive programs."""
+    report = Report(seed, len(numbers))
+    if back:
+        report.outcomes["recovered"], report.findings = recovered(len(numbers), seed)
+        return report
+
+    def one(number: int) -> None:
         made = case_by_seed(seed, number)
         if not isinstance(made, Case) or made.program.body.size > LARGEST:
             report.outcomes["no small program"] += 1
-            continue
+            return
         begun = time.process_time()
         _search(made, number, report)
-        report.seconds.append(time.process_time() - begun)
+        report.times.append(time.process_time() - begun)
+
+    try_all(report, numbers, one, progress)
     return report
 
 
@@ -69,7 +79,7 @@ def _search(made: Case, number: int, report: Report) -> None:
         try:
             choice.unchecked(s.begin)
         except ATLError as error:
-            report.failures.append(f"{number}: the kernel refuses a chain: {error.summary}")
+            report.findings.append(f"{number}: the kernel refuses a chain: {error.summary}")
             report.outcomes["refused"] += 1
             return
     _compare(made, s, choices, number, report)
@@ -82,20 +92,20 @@ def _compare(made: Case, s: Session, choices: Sequence[Choice], number: int, rep
         except UnsafeTruncation:
             continue  # its truncations are not proved safe
         except ATLError as error:
-            report.failures.append(f"{number}: a schedule is refused: {error.summary}")
+            report.findings.append(f"{number}: a schedule is refused: {error.summary}")
             return
         theorem = s.done()
         if theorem.rhs.body != choice.body:
-            report.failures.append(f"{number}: the goal is not the schedule that was chosen")
+            report.findings.append(f"{number}: the goal is not the schedule that was chosen")
         if loads(dumps(theorem)).rhs != theorem.rhs:
-            report.failures.append(f"{number}: the certificate has another theorem")
+            report.findings.append(f"{number}: the certificate has another theorem")
         try:
             same = _values(made, theorem.lhs.body) == _values(made, theorem.rhs.body)
         except NotExact:
             report.outcomes["not compared: not exact"] += 1
             same = True
         if not same:
-            report.failures.append(f"{number}: the values differ")
+            report.findings.append(f"{number}: the values differ")
         report.outcomes["proved" if theorem.steps else "as it was"] += 1
         return
     report.outcomes["none safe to lower"] += bool(choices)
@@ -173,26 +183,14 @@ def _step(s: Session, random: Random) -> None:
             return
 
 
+def _declare(parser: ArgumentParser) -> None:
+    parser.add_argument("--back", action="store_true", help="make programs expensive, and count those recovered")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and print the report; return 1 if there are failures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int)
-    parser.add_argument(
-        "--back", type=int, help="make this number of cheap programs expensive, and count those recovered"
-    )
-    chosen = parser.parse_args(arguments)
-    if chosen.back:
-        back, lost = recovered(chosen.back, chosen.seed)
-        print(f"{back} of {chosen.back} came back to the cost that they had before", *lost, sep="\n")
-        return 0
-    report = run([chosen.only] if chosen.only is not None else range(chosen.n), chosen.seed)
-    spent = sorted(report.seconds) or [0.0]
-    print(dict(report.outcomes), f"median {spent[len(spent) // 2]:.2f} s, worst {spent[-1]:.2f} s")
-    print("\n".join(report.failures))
-    return 1 if report.failures else 0
+    """Run the command. Return 0 without findings, 1 with findings, 130 when interrupted."""
+    return command(arguments, run, what="programs", description=__doc__, n=100, declare=_declare)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -33,7 +33,7 @@ def test_tiles_of_a_product_are_derived_built_checked_and_timed(tmp_path: Path) 
     s = reschedule(anchors.product())
     sizes = {"n": 96, "m": 96, "k": 96}
     choices: Mapping[str, Sequence[Any]] = {"by": [0, 32], "order": ["ijp", "ipj"]}
-    found = s.autotune(sizes, 30, schedule=tiled, choices=choices, folder=tmp_path)
+    found = s.autotune(sizes, 600, schedule=tiled, choices=choices, folder=tmp_path)
     assert [one.outcome == "refused" for one in found.tried].count(True) == 2
     assert {one.outcome for one in found.tried} <= {"measured", "slow", "refused"}
     # With the sum outside the columns the loop vectorises: at least twice as fast, typically ten times.
@@ -94,7 +94,7 @@ def test_sparse_goals_are_tuned_with_random_and_with_given_operands(tmp_path: Pa
     given = partial(atl.measure, inputs={"A": matrix, "x": np.ones(30, np.float32)})
     for number, (sizes, way) in enumerate((({"n": 40, "m": 30, "A_nnz": 99}, None), ({"n": 40, "m": 30}, given))):
         found = s.branch().autotune(
-            sizes, 5, schedule=lambda s, by: s.unroll("i", by), choices={"by": [2, 4]}, measure=way,
+            sizes, 600, schedule=lambda s, by: s.unroll("i", by), choices={"by": [2, 4]}, measure=way,
             folder=tmp_path / str(number),
         )  # fmt: skip
         assert {one.outcome for one in found.tried} <= {"measured", "same", "slow", "noisy"}, found

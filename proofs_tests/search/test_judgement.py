@@ -204,6 +204,10 @@ def test_operations_are_counted_with_the_lengths_of_sparse_rows() -> None:
     assert operations(anchors.transpose(), {"n": 10, "m": 3}, {}) == 30
     rows = "(pos : int32[n + 1] in [0, k + 1), x : float32[k]) : float32[n]"
     sparse = atl.parse(f"f {rows} := ⊞[i < n] Σ[pos[i] <= p < pos[i + 1]] x[p]")
+    steps = atl.parse(
+        "f (x : float32, n : size) : float32 := (rec[1 <= p < n + 1] y from ⊞[i < 1] x in 2 * y[p - 1])[n]"
+    )
+    assert operations(steps, {"n": 10}, {}) == 1 + 10 * 2
     assert operations(sparse, {"n": 3, "k": 9}, {"pos": np.array([0, 5, 5, 9])}) == 3 + 9
 
 

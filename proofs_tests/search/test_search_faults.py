@@ -25,12 +25,12 @@ SMALL = Limit(nodes=900, rounds=5)
 @pytest.mark.parametrize("numbers", few_and_rest(10))
 def test_random_programs_keep_values_with_proof(numbers: range) -> None:
     report = search_fuzz.run(numbers, seed=3)
-    assert report.failures == []
+    assert report.findings == []
     assert report.outcomes["proved"] >= len(numbers) // 6  # about one in four programs has a proved alternative
 
 
 def test_exclusive_or_of_a_constant_and_an_index_has_a_price() -> None:
-    assert search_fuzz.run(range(14, 15), seed=4).failures == []
+    assert search_fuzz.run(range(14, 15), seed=4).findings == []
 
 
 @pytest.mark.long
@@ -48,8 +48,8 @@ def test_search_recovers_nine_of_ten_expensive_programs() -> None:
 @pytest.mark.slow
 def test_thousand_random_programs_keep_values_with_proof() -> None:
     report = search_fuzz.run(range(1_700), seed=1)
-    assert report.failures == []
-    assert len(report.seconds) >= 1_000
+    assert report.findings == []
+    assert len(report.times) >= 1_000
 
 
 def _nested_guards() -> Program:

@@ -11,8 +11,7 @@ and tactics, and every failure with the number that makes it again (`--only`).
 
 from __future__ import annotations
 
-import argparse
-import sys
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from atl.meaning.scalars import Exact, Scalars
 from atl.surface.values import IndexExpr, Tensor
 from examples import derivations
 from examples.schedules import blur, convolution, matmul, tensor_addition
+from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.programs.choices import Seeded
 from proofs_tests.sessions.random_tactics import TACTICS
 from rewrites import Session, reschedule, rules
@@ -97,31 +97,29 @@ TACTIC_SHARE: Final = 0.3
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Tally[str]):
     """Counts and findings of a run."""
 
-    derivations: int = 0
     steps: int = 0
     compared: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
     by_rule: Counter[str] = field(default_factory=Counter)
     by_tactic: Counter[str] = field(default_factory=Counter)
     kernel_steps: int = 0
-    failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         unused = [name for name in rules if name not in self.by_rule]
         idle = [name for name in TACTICS if name not in self.by_tactic]
         short = sum(count for length, count in self.lengths.items() if length < 5)
-        return "\n".join(
+        return self.report(
             [
-                f"{self.derivations} derivations, {self.steps} calls, {self.kernel_steps} steps of the kernel",
+                self.opening("derivations"),
+                f"  {self.steps} calls, {self.kernel_steps} steps of the kernel",
                 f"  of {min(self.lengths, default=0)} to {max(self.lengths, default=0)} calls, {short} of less than 5",
                 f"  by {len(self.by_rule)} of {len(rules)} rules, {len(self.by_tactic)} of {len(TACTICS)} tactics",
-                f"  {self.compared} programs compared with their start on random arrays, {len(self.failures)} failures",
+                f"  {self.compared} programs compared with their start on random arrays",
                 f"  rules not used: {', '.join(unused) or 'none'}; tactics not used: {', '.join(idle) or 'none'}",
                 f"  calls of tactics: {', '.join(f'{name} {self.by_tactic[name]}' for name in TACTICS)}",
-                *self.failures[:20],
             ]
         )
 
@@ -208,11 +206,11 @@ class _Same(Sample):
     """Return a sample with random arguments."""
 
     def __init__(self, sample: Sample, drawn: dict[str, Argument]) -> None:
-        self.stated, self.arrays, self.inputs, self.drawn = sample.stated, sample.arrays, sample.inputs, drawn
+        self.stated, self.arrays, self.inputs, self.given = sample.stated, sample.arrays, sample.inputs, drawn
 
     def argument(self, name: str, kind: Any) -> Argument:
         del kind
-        return self.drawn[name]
+        return self.given[name]
 
 
 def _within_context(side: Any, sample: Sample, random: Random, *, inside: bool) -> tuple[Program, Path]:
@@ -286,7 +284,6 @@ def derive(number: int, seed: int, report: Report, *, inside: bool = False) -> N
     s = reschedule(start.program)
     inputs = [Inputs.drawn(start.program, random) for _ in range(2)]
     expected = [one.values(start.program) for one in inputs]
-    report.derivations += 1
     wanted = random.randint(5, 30)
     for made in range(wanted):
         name = _next(s, start if made == 0 else None, random)
@@ -300,12 +297,12 @@ def derive(number: int, seed: int, report: Report, *, inside: bool = False) -> N
         wrong = _wrong(s, inputs, expected)
         report.compared += 1
         if wrong is not None:
-            report.failures.append(f"derivation {number} of seed {seed}, after {s.steps[-1].text}: {wrong}\n{s.goal}")
+            report.findings.append(f"derivation {number} of seed {seed}, after {s.steps[-1].text}: {wrong}\n{s.goal}")
             return
     report.lengths[len(s.steps)] += 1
     wrong = _back_and_forth(s, random) or _replayed(s) or (_written(s) if number % 4 == 0 else None)
     if wrong is not None:
-        report.failures.append(f"derivation {number} of seed {seed}: {wrong}\n{s.goal}")
+        report.findings.append(f"derivation {number} of seed {seed}: {wrong}\n{s.goal}")
 
 
 def _next(s: Session, start: Start | None, random: Random) -> str | None:
@@ -374,32 +371,21 @@ def _written(s: Session) -> str | None:
     return None if same and again.rhs == theorem.rhs else "its script derives something else"
 
 
-def run(numbers: Sequence[int], seed: int, *, inside: bool = False) -> Report:
+def run(numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, inside: bool = False) -> Report:
     """Run random derivations, with `inside` in steps of recurrences; return those finished if interrupted."""
-    report = Report()
-    shown = sys.stderr.isatty()
-    try:
-        for number in numbers:
-            derive(number, seed, report, inside=inside)
-            if shown:
-                print(f"\r{report.derivations} of {len(numbers)}", end="", file=sys.stderr, flush=True)
-    except KeyboardInterrupt:
-        print(f"interrupted after {report.derivations} derivations", file=sys.stderr)
+    report = Report(seed, len(numbers))
+    try_all(report, numbers, lambda number: derive(number, seed, report, inside=inside), progress)
     return report
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=int, help="the number of one derivation, to see it again")
+def _declare(parser: ArgumentParser) -> None:
     parser.add_argument("--inside", action="store_true", help="derive in steps of recurrences only")
-    options = parser.parse_args(arguments)
-    numbers = range(options.n) if options.only is None else [options.only]
-    report = run(numbers, options.seed, inside=options.inside)
-    print(f"seed {options.seed}: {report}")
-    return 1 if report.failures else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Return 0 without findings, 1 with findings, 130 when interrupted."""
+    return command(arguments, run, what="derivations", description=__doc__, n=200, seed=1, declare=_declare)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -24,7 +24,7 @@ def test_random_derivations_keep_values(numbers: range) -> None:
     # Planted faults are found by the second derivation of a seed; this makes four times as many.
     report = run(numbers, 11)
     print(report)
-    assert not report.failures, report.failures[0]
+    assert not report.findings, report.findings[0]
     assert report.compared >= 10 * len(numbers)
 
 
@@ -63,7 +63,7 @@ def test_false_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = {"wrong": restated(add, wrong, "wrong")}
     monkeypatch.setattr(random_derivations, "rules", planted)
     monkeypatch.setattr(kernel, "RULES", planted)  # the kernel uses only these rules
-    assert any(run([number], 7).failures for number in range(6))
+    assert any(run([number], 7).findings for number in range(6))
 
 
 @pytest.mark.long
@@ -71,11 +71,11 @@ def test_incomplete_undo_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant an undo of one call too few."""
     undo = Session.undo
     monkeypatch.setattr(Session, "undo", lambda self, count=1: undo(self, max(0, count - 1)))
-    assert any(run([number], 7).failures for number in range(6))
+    assert any(run([number], 7).findings for number in range(6))
 
 
 @pytest.mark.long
 def test_derivations_in_steps_of_recurrences_keep_the_values() -> None:
     report = run([8, 99, *range(200, 204)], 31, inside=True)
-    assert report.failures == []
+    assert report.findings == []
     assert report.steps > 20

@@ -167,7 +167,7 @@ def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
             "the arrays of A are not inputs of the program",
         ),
         (('"shape"', '"form"'), "is not a sparse operand"),
-        (('"dtype": "float64"', '"dtype": "float16"'), "is not a sparse operand"),
+        (('"dtype": "float64"', '"dtype": "float8"'), "is not a sparse operand"),
         (('"shape": ["n", "m"]', '"shape": ["n"]'), "the operand A is refused"),
         (('"shape": ["n", "m"]', '"shape": ["n", "n"]'), "other arrays"),
     ],

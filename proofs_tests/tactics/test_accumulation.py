@@ -1,7 +1,5 @@
 """Register tiles: accumulation of tiles in buffers, unroll-and-jam, multi-level tiling."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -239,7 +237,7 @@ def test_padding_of_any_term_bounds_buffer_reads() -> None:
 @pytest.mark.long
 def test_truncated_buffer_is_refused_with_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault finds no bound without the index of the sum."""
-    monkeypatch.setattr(padding, "_weakened", lambda *_: None)
+    monkeypatch.setattr(padding, "_add_outer_condition", lambda *_: None)
     with pytest.raises(DoesNotApply, match="with the sum q in a buffer the goal would not compile") as refused:
         shifted().tails().accumulate("q", at="ioo")
     assert "s.accumulate(…) before s.tails()" in str(refused.value)
@@ -250,7 +248,7 @@ def test_truncated_buffer_is_refused_with_a_suggestion(monkeypatch: pytest.Monke
 
 
 def test_refusal_names_only_new_obstacles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(padding, "_weakened", lambda *_: None)
+    monkeypatch.setattr(padding, "_add_outer_condition", lambda *_: None)
     s = shifted().tails().mark("ioo", "block.x")
     (before,) = diagnostics(s.goal)
     with pytest.raises(DoesNotApply, match="would not compile: the truncation of the last") as refused:

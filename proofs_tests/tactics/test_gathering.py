@@ -38,26 +38,32 @@ GATHERED = {
     "a quotient": (
         VECTOR, "float32[n] := Σ[i < n] place n (i // 2) x[i]", "⊞[q < n] Σ[2*q <= i < min(n, 2*q + 2)] x[i]"),
     "a triangle": (
-        MATRIX, "float32[n] := Σ[i < n] Σ[j < i] place n j Y[i, j]", "⊞[q < n] Σ[q + 1 <= i < n] Y[i, q]"),
+        MATRIX, "float32[n] := Σ[i < n] Σ[j < i] place n j Y[i, j]", "⊞[j < n] Σ[j + 1 <= i < n] Y[i, j]"),
     "a diagonal": (
-        MATRIX, "float32[n, n] := Σ[i < n] place n i place n i D[i, 0]", "⊞[q < n] ⊞[q1 < n] [q = q1] · D[q, 0]"),
+        MATRIX, "float32[n, n] := Σ[i < n] place n i place n i D[i, 0]", "⊞[i < n] ⊞[i1 < n] [i = i1] · D[i, 0]"),
     "two dimensions": (
         MATRIX, "float32[n + k, m] := Σ[i < n] Σ[j < m] Σ[r < k] place (n + k) (i + r) place m j (W[r, 0] * X[i, j])",
-        "⊞[q < k + n] ⊞[q1 < m] Σ[r < k] [r <= q < r + n] · W[r, 0] * X[q - r, q1]"),
+        "⊞[q < k + n] ⊞[j < m] Σ[r < k] [r <= q < r + n] · W[r, 0] * X[q - r, j]"),
     "rows": (MATRIX, "float32[n, m + 1] := ⊞[i < n] Σ[j < m] place (m + 1) (j + 1) X[i, j]",
              "⊞[i < n] ⊞[q < m + 1] [1 <= q] · X[i, q - 1]"),
     "rows below a sum": (
         MATRIX, "float32[n, m] := Σ[i < n] Σ[j < m] ⊞[r < n] place m j (X[i, j] * Y[i, r])",
-        "⊞[q < n] ⊞[q1 < m] Σ[i < n] X[i, q1] * Y[i, q]"),
+        "⊞[r < n] ⊞[j < m] Σ[i < n] X[i, j] * Y[i, r]"),
     "additions share a loop": (
         VECTOR, "float32[n] := (Σ[i < n] place n i (2*x[i])) + (Σ[i < n] [1 <= i] · place n (i - 1) x[i])",
-        "⊞[q < n] 2 * x[q] + [q + 1 < n] · x[q + 1]"),
+        "⊞[i < n] 2 * x[i] + [i + 1 < n] · x[i + 1]"),
     "one sum of additions": (
         VECTOR, "float32[n + 1] := Σ[i < n] place (n + 1) (i + 1) x[i] + place (n + 1) i (3 * x[i])",
         "⊞[q < n + 1] [1 <= q] · x[q - 1] + [q < n] · 3 * x[q]"),
     "a let is bound outside": (
         VECTOR, "float32[n + 1] := Σ[i < n] let h := x[i] * x[i] in place (n + 1) (i + 1) h + place (n + 1) i (h * h)",
         "let h := ⊞[i < n] x[i] * x[i] in ⊞[q < n + 1] [1 <= q] · h[q - 1] + [q < n] · h[q] * h[q]"),
+    "a let in an addend is bound outside": (
+        MATRIX, "float32[n] := (Σ[i < n] place n i D[i, 2]) + Σ[i < n] let h := Y[i, 0] in Σ[j < 8] place n i (h * h)",
+        "let h := ⊞[i < n] Y[i, 0] in ⊞[i < n] D[i, 2] + Σ[j < 8] h[i] * h[i]"),
+    "a let in a generation is bound outside": (
+        MATRIX, "float32[n, m] := Σ[r < k] ⊞[i < n] let h := D[i, 0] * W[r, 0] in Σ[j < m] place m j (h * X[i, j])",
+        "let h := ⊞[r < k] ⊞[i < n] D[i, 0] * W[r, 0] in ⊞[i < n] ⊞[j < m] Σ[r < k] h[r, i] * X[i, j]"),
     "a scatter bound by a let": (
         VECTOR, "float32[n] := let g := Σ[i < n] place (n + 1) (i + 1) x[i] in ⊞[i < n] g[i] * g[i]",
         "let g := ⊞[q < n + 1] [1 <= q] · x[q - 1] in ⊞[i < n] g[i] * g[i]"),
@@ -95,7 +101,7 @@ EMBEDDING = (
 def test_a_scatter_to_positions_that_are_data_remains_and_its_rows_are_gathered() -> None:
     s = reschedule(atl.parse(EMBEDDING))
     s.gather()
-    assert "Σ[i < n] [0 <= t[i] < v] · place v t[i] ⊞[q < m] d[i, q]" in str(s.goal)
+    assert "Σ[i < n] [0 <= t[i] < v] · place v t[i] ⊞[j < m] d[i, j]" in str(s.goal)
     assert "a scatter remains: the positions of place v t[i]" in repr(s)
     assert s.check()
 

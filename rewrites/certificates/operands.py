@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
-from atl.core.dtypes import DTYPES
+from atl.core.dtypes import ELEMENTS
 from atl.core.index import Array
 from atl.core.program import Assembly, Program, SparseOperand, Unpacked
 from atl.errors import ArgumentError, ATLError
@@ -103,7 +103,7 @@ def _read(program: Program, recorded: Json, formats: Formats) -> SparseOperand:
             further.keys() <= {"result", "meaning"}
             and further.get("result", True) is True
             and isinstance(further.get("meaning", ""), str)
-            and dtype in DTYPES
+            and dtype in ELEMENTS
             and all(isinstance(each, str) for each in (*extents, *arrays))
         ):
             result = "result" in further

@@ -17,40 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core import dtypes
+from atl.core import index as ix
+from atl.core import predicate as pred
 from atl.core.forms import Role, Slot, slots_of
-from atl.core.index import (
-    AnyAtom,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    bound,
-    exclusive_or,
-    extremum,
-    floordiv,
-    index,
-    linear,
-    read,
-)
+from atl.core.index import index
 from atl.core.marks import read_mark
 from atl.core.node import MAX_DEPTH, is_position
-from atl.core.predicate import (
-    All,
-    NonNegative,
-    NonZero,
-    Predicate,
-    Zero,
-    conjunction,
-    disjunction,
-    negation,
-    non_negative,
-    zero,
-)
 from atl.core.predicate import (
     Any as Some,
 )
@@ -77,7 +49,7 @@ class Writer:
     Encode all arguments with `argument`, get the table from `finish`, then the final form of each with `resolved`.
     """
 
-    def __init__(self, inputs: Iterable[Array]) -> None:
+    def __init__(self, inputs: Iterable[ix.Array]) -> None:
         self._arrays = {array.name: array for array in inputs}
         self._entries: list[tuple[Json, ...]] = []
         self._numbers: dict[tuple[Json, ...], int] = {}
@@ -88,12 +60,12 @@ class Writer:
     def argument(self, argument: Argument) -> Json:
         """Encode an argument, with links to entries in place of tensor expressions."""
         match argument:
-            case Index():
+            case ix.Index():
                 return ("index", self._index(argument))
             case Function(parameters, body):
                 kind, written = self.argument(body)
                 return ("function", tuple(map(self._parameter, parameters)), kind, written)
-            case NonNegative() | Zero() | NonZero() | All() | Some():
+            case pred.NonNegative() | pred.Zero() | pred.NonZero() | pred.All() | Some():
                 return ("condition", self._predicate(argument))
             case Term():
                 return ("tensor", self._link(argument))
@@ -119,7 +91,7 @@ class Writer:
     def _type(self, of: Type) -> Json:
         return (of.dtype, *(self._index(extent) for extent in of.shape))
 
-    def _index(self, expression: Index) -> Json:
+    def _index(self, expression: ix.Index) -> Json:
         if expression.constant is not None:
             return expression.constant
         if expression.atom is not None:
@@ -127,39 +99,39 @@ class Writer:
         terms = expression.terms
         return ("+", *((coefficient, *(self._atom(atom) for atom in monomial)) for monomial, coefficient in terms))
 
-    def _atom(self, atom: AnyAtom) -> Json:
+    def _atom(self, atom: ix.AnyAtom) -> Json:
         match atom:
-            case Size(name):
+            case ix.Size(name):
                 return name
-            case Bound(position):
+            case ix.Bound(position):
                 return ("bound", position)
-            case Quotient(numerator, denominator):
+            case ix.Quotient(numerator, denominator):
                 return ("//", self._index(numerator), self._index(denominator))
-            case Extremum(kind, choices):
+            case ix.Extremum(kind, choices):
                 return (kind, *map(self._index, choices))
-            case Xor(parts):
+            case ix.Xor(parts):
                 return ("^", *map(self._index, parts))
-            case Read(array, indices):
+            case ix.Read(array, indices):
                 return ("read", self._declared(array), *map(self._index, indices))
-            case Var(_, name):
+            case ix.Var(_, name):
                 raise Unreadable(f"the variable {name} is free in an argument", required="closed arguments")
             case _:
                 assert_never(atom)
 
-    def _declared(self, array: Array) -> str:
+    def _declared(self, array: ix.Array) -> str:
         if self._arrays.get(array.name) != array:
             raise Unreadable(f"an argument reads {array.name}, which is not an input", required="inputs of the program")
         return array.name
 
-    def _predicate(self, predicate: Predicate) -> Json:
+    def _predicate(self, predicate: pred.Predicate) -> Json:
         match predicate:
-            case NonNegative(expression):
+            case pred.NonNegative(expression):
                 return (">=0", self._index(expression))
-            case Zero(expression):
+            case pred.Zero(expression):
                 return ("=0", self._index(expression))
-            case NonZero(expression):
+            case pred.NonZero(expression):
                 return ("!=0", self._index(expression))
-            case All(parts):
+            case pred.All(parts):
                 return ("and", *map(self._predicate, parts))
             case Some(parts):
                 return ("or", *map(self._predicate, parts))
@@ -245,7 +217,9 @@ def _links(written: Json) -> Iterator[_Link]:
             yield from _links(part)
 
 
-def written(steps: Sequence[dict[str, Argument]], inputs: Iterable[Array]) -> tuple[list[Json], list[dict[str, Json]]]:
+def written(
+    steps: Sequence[dict[str, Argument]], inputs: Iterable[ix.Array]
+) -> tuple[list[Json], list[dict[str, Json]]]:
     """Encode the arguments of every step, after the table. Raises `Unreadable` for free variables or unknown inputs."""
     writer = Writer(inputs)
     # Sorted by name, so that the order in which matching found the arguments does not matter.
@@ -265,7 +239,7 @@ def same(one: Json, other: Json) -> bool:
 class Reader:
     """Decodes the output of a `Writer`. Other input raises `ATLError`, or decodes to a term with another encoding."""
 
-    def __init__(self, inputs: Iterable[Array], table: Sequence[Json] = ()) -> None:
+    def __init__(self, inputs: Iterable[ix.Array], table: Sequence[Json] = ()) -> None:
         self._arrays = {array.name: array for array in inputs}
         self._table: list[Expr] = []
         for entry in table:
@@ -296,29 +270,29 @@ class Reader:
             case _:
                 raise _unreadable("a type", data)
 
-    def index(self, data: Json) -> Index:
+    def index(self, data: Json) -> ix.Index:
         """Decode an index expression."""
         match data:
             case int() if not isinstance(data, bool):
-                return linear(((data, index(1)),))
+                return ix.linear(((data, index(1)),))
             case str() if data.isidentifier():
-                return index(Size(data))
+                return index(ix.Size(data))
             case ["bound", position] if is_position(position) and position <= MAX_DEPTH:
-                return bound(position)
+                return ix.bound(position)
             case ["//", numerator, denominator]:
-                return floordiv(self.index(numerator), self.index(denominator))
+                return ix.floordiv(self.index(numerator), self.index(denominator))
             case ["min" | "max" as kind, first, *others]:
-                return extremum(kind, self.index(first), *map(self.index, others))
+                return ix.extremum(kind, self.index(first), *map(self.index, others))
             case ["^", first, *others]:
-                return exclusive_or(self.index(first), *map(self.index, others))
+                return ix.exclusive_or(self.index(first), *map(self.index, others))
             case ["read", str(name), *indices]:
-                return read(self._declared(name), tuple(map(self.index, indices)))
+                return ix.read(self._declared(name), tuple(map(self.index, indices)))
             case ["+", *terms]:
-                return linear([(1, self._term(term)) for term in terms])
+                return ix.linear([(1, self._term(term)) for term in terms])
             case _:
                 raise _unreadable("an index", data)
 
-    def _term(self, data: Json) -> Index:
+    def _term(self, data: Json) -> ix.Index:
         match data:
             case [int(coefficient), *atoms]:
                 made = self.index(coefficient)
@@ -331,24 +305,24 @@ class Reader:
     def _checked_dtype(self, data: str | None) -> str | None:
         return checked_type(data)
 
-    def _declared(self, name: str) -> Array:
+    def _declared(self, name: str) -> ix.Array:
         if name not in self._arrays:
             raise Unreadable(f"{name} is not an input of the program", required=f"one of {', '.join(self._arrays)}")
         return self._arrays[name]
 
-    def condition(self, data: Json) -> Predicate:
+    def condition(self, data: Json) -> pred.Predicate:
         """Decode a predicate."""
         match data:
             case [">=0", expression]:
-                return non_negative(self.index(expression))
+                return pred.non_negative(self.index(expression))
             case ["=0", expression]:
-                return zero(self.index(expression))
+                return pred.zero(self.index(expression))
             case ["!=0", expression]:
-                return negation(zero(self.index(expression)))
+                return pred.negation(pred.zero(self.index(expression)))
             case ["and", *parts]:
-                return conjunction(map(self.condition, parts))
+                return pred.conjunction(map(self.condition, parts))
             case ["or", *parts]:
-                return disjunction(map(self.condition, parts))
+                return pred.disjunction(map(self.condition, parts))
             case _:
                 raise _unreadable("a condition", data)
 

@@ -13,7 +13,7 @@ from atl.text.printing import place_of, show_index, show_predicate, text_at
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.text_pattern import (
     Difference,
-    Wanted,
+    Pattern,
     differences,
     fits,
     pattern,
@@ -83,7 +83,7 @@ def _source(text: str, span: tuple[int, int]) -> str:
     return without_numbers(with_numbered_holes(text)[slice(*span)])
 
 
-def _grouping(difference: Difference, wanted: Wanted, cursor: Cursor) -> str:
+def _grouping(difference: Difference, wanted: Pattern, cursor: Cursor) -> str:
     """Explain left associativity if the pattern differs in a chain of operators of one precedence."""
     if not difference.path:
         return ""
@@ -104,7 +104,7 @@ def _one_precedence(op: Any, other: Any) -> bool:
     return any({op, other} <= chain for chain in ({"add", "sub"}, {"mul", "div"}))
 
 
-def _that_fits(wanted: Wanted, text: str, cursor: Cursor, found: list[Difference]) -> tuple[str, ...]:
+def _that_fits(wanted: Pattern, text: str, cursor: Cursor, found: list[Difference]) -> tuple[str, ...]:
     """Suggest the pattern with `_` for each differing part, if it matches and is not just `_`."""
     numbered, out, end = with_numbered_holes(text), "", 0
     for start, stop in sorted({each.wanted.span for each in found}):

@@ -37,7 +37,7 @@ def is_name(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Pattern:
     """A parsed pattern: the constructor of a node, its attributes, indices and parts, and its mark.
 
     Without a constructor it matches anything; without a mark, any mark. `span` is its range in the text.
@@ -48,7 +48,7 @@ class Wanted:
     name: str | None = None
     indices: tuple[Index, ...] | None = ()
     condition: Predicate | None = None
-    parts: tuple[Wanted, ...] = ()
+    parts: tuple[Pattern, ...] = ()
     mark: Mark | None = None
     span: tuple[int, int] = field(default=(0, 0), compare=False)
 
@@ -65,10 +65,10 @@ class Wanted:
         return total
 
 
-ANYTHING: Final = Wanted()
+ANYTHING: Final = Pattern()
 
 
-def pattern(text: str) -> Wanted:
+def pattern(text: str) -> Pattern:
     """Parse a pattern. Raises `ParseError` with the place in the text."""
     reader = _PatternReader(with_numbered_holes(text))
     try:
@@ -98,7 +98,7 @@ def without_numbers(text: str) -> str:
 class _PatternReader(IndexReader):
     """Parser of patterns: the grammar of `atl.parse`, without types and with holes."""
 
-    def expression(self, at_least: int = Level.BINDER) -> Wanted:
+    def expression(self, at_least: int = Level.BINDER) -> Pattern:
         start = self.next.start
         left = self._prefix()
         while True:
@@ -107,7 +107,7 @@ class _PatternReader(IndexReader):
             token = self.next
             if self.accept("["):
                 for position in self.list_of(self.index, "]", "indices"):
-                    left = Wanted(terms.Access, indices=(position,), parts=(left,), span=(start, self.last.stop))
+                    left = Pattern(terms.Access, indices=(position,), parts=(left,), span=(start, self.last.stop))
                 continue
             binds = infix_level(token)
             if binds < at_least:
@@ -115,15 +115,15 @@ class _PatternReader(IndexReader):
             self.advance()
             left = _joined(token.text, left, self.expression(binds + 1))
 
-    def _prefix(self) -> Wanted:
+    def _prefix(self) -> Pattern:
         token = self.next
         match token.kind, token.text:
             case "number", text:
                 self.advance()
-                return Wanted(terms.Constant, static=(float(text),))
+                return Pattern(terms.Constant, static=(float(text),))
             case "word", "max" | "min" if self.after_next.text == "(":
                 self.advance()
-                return Wanted(terms.Binary, static=(token.text,), parts=self._arguments(2))
+                return Pattern(terms.Binary, static=(token.text,), parts=self._arguments(2))
             case "word", ("gen" | "sum" | "prod" | "max" | "min"):
                 return self._binder(self.advance())
             case "word", "let":
@@ -134,10 +134,10 @@ class _PatternReader(IndexReader):
                 return self._reshape(self.advance())
             case "symbol", "-":
                 self.advance()
-                return Wanted(terms.Unary, static=("neg",), parts=(self.expression(Level.POSTFIX),))
+                return Pattern(terms.Unary, static=("neg",), parts=(self.expression(Level.POSTFIX),))
             case "word", "not":
                 self.advance()
-                return Wanted(terms.Unary, static=("invert",), parts=(self.expression(Level.POSTFIX),))
+                return Pattern(terms.Unary, static=("invert",), parts=(self.expression(Level.POSTFIX),))
             case "symbol", "[":
                 return self._guard()
             case "symbol", "(":
@@ -150,32 +150,32 @@ class _PatternReader(IndexReader):
             case _:
                 raise self.error(f"expected a tensor expression, found {token}", required="an expression")
 
-    def _arguments(self, count: int) -> tuple[Wanted, ...]:
+    def _arguments(self, count: int) -> tuple[Pattern, ...]:
         self.expect("(", "before the operands")
         return self._operands(count)
 
-    def _operands(self, count: int) -> tuple[Wanted, ...]:
+    def _operands(self, count: int) -> tuple[Pattern, ...]:
         start = self.next
         found = tuple(self.list_of(self.expression, ")", "operands"))
         if len(found) != count:
             raise self.error(f"{len(found)} operands", start, required=f"{count} of them")
         return found
 
-    def _binder(self, start: Token) -> Wanted:
+    def _binder(self, start: Token) -> Pattern:
         monoid = BINDERS[start.text]
         name, bounds, mark = self._range()
         of: type[terms.Expr] = terms.Gen if monoid is None else terms.Reduce
         static = () if monoid is None else (monoid,)
-        return Wanted(of, static, name, bounds, parts=(self.expression(),), mark=mark)
+        return Pattern(of, static, name, bounds, parts=(self.expression(),), mark=mark)
 
-    def _rec(self) -> Wanted:
+    def _rec(self) -> Pattern:
         self.advance()
         name, bounds, mark = self._range()
         rows = self.name("a tensor")
         self.name("from")
         init = self.expression()
         self.expect("in", "before the later rows")
-        return Wanted(terms.Rec, (), name or _unless_hole(rows), bounds, parts=(init, self.expression()), mark=mark)
+        return Pattern(terms.Rec, (), name or _unless_hole(rows), bounds, parts=(init, self.expression()), mark=mark)
 
     def _range(self) -> tuple[str | None, tuple[Index, Index], LoopMark | None]:
         """Parse the range of a binder in brackets: its name (None for a hole), its bounds and its mark, if any."""
@@ -191,22 +191,22 @@ class _PatternReader(IndexReader):
         self.expect("]", "after the range")
         return name, (low, high), mark
 
-    def _let(self) -> Wanted:
+    def _let(self) -> Pattern:
         self.advance()
         name = _unless_hole(self.name("a tensor"))
         mark = self.mark(LetMark) if self.sees("|") else None
         self.expect(":=", "before the value of the let")
         value = self.expression()
         self.expect("in", "before the body of the let")
-        return Wanted(terms.Let, name=name, parts=(value, self.expression()), mark=mark)
+        return Pattern(terms.Let, name=name, parts=(value, self.expression()), mark=mark)
 
-    def _guard(self) -> Wanted:
+    def _guard(self) -> Pattern:
         self.advance()
         condition = self._guarded()
         self.expect("]", "after the condition of a guard")
         if not self.accept("."):
             raise self.error("expected '·' or '.' after the condition of a guard", required="[_] · _")
-        return Wanted(terms.Guard, condition=condition, parts=(self.expression(Level.GUARD),))
+        return Pattern(terms.Guard, condition=condition, parts=(self.expression(Level.GUARD),))
 
     def _guarded(self) -> Predicate | None:
         if _NAMED_HOLE.fullmatch(self.next.text) and self.after_next.text in ("]", ","):
@@ -214,49 +214,49 @@ class _PatternReader(IndexReader):
             return None
         return self.condition()
 
-    def _reshape(self, token: Token) -> Wanted:
+    def _reshape(self, token: Token) -> Pattern:
         of = terms.OPERATORS_BY_WORD[token.text]
         amounts = tuple(self.index_operand() for _ in of.form.indices)
-        return Wanted(terms.Reshape, static=(of,), indices=amounts, parts=(self.expression(Level.RESHAPE),))
+        return Pattern(terms.Reshape, static=(of,), indices=amounts, parts=(self.expression(Level.RESHAPE),))
 
-    def _named(self, token: Token) -> Wanted:
+    def _named(self, token: Token) -> Pattern:
         if not self.sees("("):
-            return ANYTHING if _NAMED_HOLE.fullmatch(token.text) else Wanted(terms.Input, name=token.text)
+            return ANYTHING if _NAMED_HOLE.fullmatch(token.text) else Pattern(terms.Input, name=token.text)
         match token.text:
             case "value":
                 self.advance()
                 position = self.index()
                 self.expect(")", "after the index")
-                return Wanted(terms.Value, indices=(position,))
+                return Pattern(terms.Value, indices=(position,))
             case "select":
                 self.advance()
                 condition = self._guarded()
                 self.expect(",", "after the condition")
-                return Wanted(terms.Select, condition=condition, parts=self._operands(2))
+                return Pattern(terms.Select, condition=condition, parts=self._operands(2))
             case "where":
-                return Wanted(terms.Where, parts=self._arguments(3))
+                return Pattern(terms.Where, parts=self._arguments(3))
             case "cast":
                 self.advance()
                 dtype = self.name("an element type")
                 self.expect(",", "after the element type")
-                return Wanted(terms.Cast, (dtype,), parts=self._operands(1))
+                return Pattern(terms.Cast, (dtype,), parts=self._operands(1))
             case "padding":
                 self.advance()
                 while not self.accept(")") and self.next.kind != "end":
                     self.advance()
-                return Wanted(terms.Padding, indices=None)
+                return Pattern(terms.Padding, indices=None)
             case name if name in _UNARY:
-                return Wanted(terms.Unary, static=(name,), parts=self._arguments(1))
+                return Pattern(terms.Unary, static=(name,), parts=self._arguments(1))
             case _:
                 raise self.error(f"there is no function {token}", token, required=f"one of {', '.join(_UNARY)}")
 
 
-def _joined(sign: str, left: Wanted, right: Wanted) -> Wanted:
+def _joined(sign: str, left: Pattern, right: Pattern) -> Pattern:
     if sign == "++":
-        return Wanted(terms.Concat, parts=(left, right))
+        return Pattern(terms.Concat, parts=(left, right))
     if sign == "!=":
-        return Wanted(terms.Unary, static=("invert",), parts=(_joined("=", left, right),))
-    return Wanted(terms.Binary, static=(OPERATIONS_BY_TOKEN[sign],), parts=(left, right))
+        return Pattern(terms.Unary, static=("invert",), parts=(_joined("=", left, right),))
+    return Pattern(terms.Binary, static=(OPERATIONS_BY_TOKEN[sign],), parts=(left, right))
 
 
 def _unless_hole(name: str) -> str | None:
@@ -267,7 +267,7 @@ def _unless_hole(name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _NamesInScope:
     """The names in scope of a subterm, innermost last."""
 
     indices: tuple[str, ...]
@@ -287,7 +287,7 @@ class _Named:
 class Difference:
     """A difference between a part of a pattern and the subterm at a path below the compared one."""
 
-    wanted: Wanted
+    wanted: Pattern
     path: Path
     what: Literal["part", "operator", "name", "mark", "index", "condition"] = "part"
     pair: tuple[Any, Any] = ("", "")
@@ -296,20 +296,22 @@ class Difference:
     """Number of requirements of the pattern that fail or are not compared because of this difference."""
 
 
-def fits(wanted: Wanted, cursor: Cursor) -> bool:
+def fits(wanted: Pattern, cursor: Cursor) -> bool:
     """Return whether a pattern matches the subterm at a cursor."""
     if wanted.of not in (None, terms.Input, type(cursor.term)):
         return False  # skips computing the names in scope
     return next(differences(wanted, cursor), None) is None
 
 
-def differences(wanted: Wanted, cursor: Cursor) -> Iterator[Difference]:
+def differences(wanted: Pattern, cursor: Cursor) -> Iterator[Difference]:
     """Yield the differences between a pattern and the subterm at a cursor."""
     names = cursor.names
-    return _differences(wanted, cursor.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)), ())
+    return _differences(
+        wanted, cursor.term, _NamesInScope(tuple(names.indices), tuple((name,) for name in names.tensors)), ()
+    )
 
 
-def _differences(wanted: Wanted, found: terms.Expr, names: _Named, path: Path) -> Iterator[Difference]:
+def _differences(wanted: Pattern, found: terms.Expr, names: _NamesInScope, path: Path) -> Iterator[Difference]:
     if wanted.of is None:
         return
     if wanted.of is terms.Input:
@@ -347,10 +349,10 @@ def _differences(wanted: Wanted, found: terms.Expr, names: _Named, path: Path) -
         yield from _differences(part, child.expr, _inside(wanted, found, position, names), (*path, position))
 
 
-def _inside(wanted: Wanted, found: terms.Expr, position: int, names: _Named) -> _Named:
+def _inside(wanted: Pattern, found: terms.Expr, position: int, names: _NamesInScope) -> _NamesInScope:
     indices, tensors = names_bound(found, position)
     called = (wanted.name or name for name in indices)
-    return _Named((*names.indices, *called), (*names.tensors, *((name,) for name in tensors)))
+    return _NamesInScope((*names.indices, *called), (*names.tensors, *((name,) for name in tensors)))
 
 
 def _fits_condition(wanted: Predicate, found: Predicate) -> bool:

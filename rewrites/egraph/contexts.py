@@ -121,25 +121,9 @@ class Contexts:
                 folded = at.folded
             case terms.Let():
                 folded = at.folded and bool(child.tensors)
-            case (
-                terms.Guard()
-                | terms.Access()
-                | terms.Unary()
-                | terms.Binary()
-                | terms.Select()
-                | terms.Where()
-                | terms.Cast()
-            ):
+            case terms.Guard() | terms.Access() | terms.Elementwise() | terms.Select():
                 folded = False
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-                | terms.Padding()
-            ):
+            case terms.Named() | terms.Number() | terms.Padding():
                 folded = False
             case _:
                 assert_never(term)

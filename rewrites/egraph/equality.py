@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from typing import Final
@@ -33,6 +33,7 @@ from rewrites.rules import RULES
 
 MAX_CASES: Final = 60
 ROUNDS_OF_CASES: Final = 3
+TRIES_BEFORE_SEARCH: Final = 10
 MAX_SHOWN: Final = 4_000
 """Maximum number of nodes of a form shown in a message."""
 EXPANDED, CASES = directed_rules(Phase.INITIAL)
@@ -64,12 +65,16 @@ class Unfolded:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of a comparison: both unfolded forms, and the moves from one program to the other if found."""
+    """The result of a comparison: both unfolded forms, and the moves from one program to the other if found.
+
+    `numbers` are sizes and elements for which the programs differ, if some were found.
+    """
 
     left: Expr
     right: Expr
     moves: Moves | None
     progress: Progress | None = None
+    numbers: Mapping[str, int] | None = None
 
 
 def expand(body: Expr, shape: Sequence[Index]) -> Unfolded:
@@ -213,7 +218,7 @@ def _not_found(start: Program, target: Program, found: Comparison, why: str = ""
     difference = "\n".join(
         line for line in unified_diff(left.splitlines(), right.splitlines(), "goal", "other", lineterm="", n=0)
     )
-    numbers = find_counterexample(start, target)
+    numbers = found.numbers or find_counterexample(start, target)
     differ = numbers is not None
     reason = f"; {why}" if why else f"; {_end_text(found.progress)}" if found.progress else ""
     advice = ["rewrite one program by hand towards the other"]
@@ -262,6 +267,10 @@ def compare(left: Program, right: Program, limit: Limit = LIMIT, watch: Watch | 
             if len(whole) < len(cut) or cases.count < 2 or [at.body for at in whole] == [at.body for at in both]:
                 break
             both = whole
+        if both[0].body != both[1].body:
+            numbers = find_counterexample(left, right, tries=TRIES_BEFORE_SEARCH)
+            if numbers is not None:
+                return Comparison(both[0].body, both[1].body, None, numbers=numbers)
         ends = [search.enter(at.body) for at in both]
 
         def explored(more: Sequence[DirectedRule] = ()) -> Progress:

@@ -11,11 +11,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from atl.core.operations import ZERO_AT_ZERO
 from atl.core.terms import MONOIDS, OPERATORS_BY_WORD
 from atl.errors import InvalidArgument, brief
 from rewrites.errors import unknown_name
-from rewrites.named_operators import AMOUNTS, MATRIX_OPERATORS, PADS_AND_TRUNCATIONS
+from rewrites.named_operators import AMOUNTS, FUNCTIONS_ZERO_AT_ZERO, MATRIX_OPERATORS, PADS_AND_TRUNCATIONS
 from rewrites.rules import RULES
 from rewrites.rules.bounded import OVER_REALS
 from rewrites.tactics.simplification import OF_ACCESSES
@@ -86,7 +85,7 @@ NORMAL_WITH_PARAMETERS: Final = MappingProxyType(
 
 UNFOLDED: Final = (
     # A guard inside arithmetic or a sum does not make padding, so schedules keep it outside.
-    "sum_guard+", "guard_add+", "guard_sub+", *(f"guard_{op}+" for op in ZERO_AT_ZERO),
+    "sum_guard+", "guard_add+", "guard_sub+", *(f"guard_{op}+" for op in FUNCTIONS_ZERO_AT_ZERO),
     "unfold_let+", "transpose_row+", *(f"unfold_{op}+" for op in OPERATORS_BY_WORD), "unfold_concat+",
     *(f"{monoid}_rebase+" for monoid in MONOIDS), "sum_add+", "sum_sub+", "select_guards+", "gen_rebase+",
 )  # fmt: skip

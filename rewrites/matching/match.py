@@ -10,20 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from atl.core.index import (
-    ZERO,
-    Bound,
-    Index,
-    Leaf,
-    Var,
-    atoms,
-    bound,
-    factor_of,
-    index,
-    map_leaves,
-    quotient_exactly,
-    shift,
-)
+from atl.core import index as ix
+from atl.core.index import index
 from atl.core.predicate import Any as AnyOf
 from atl.core.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions, is_predicate, negation
 from atl.core.predicate import substitute as substitute_predicate
@@ -49,8 +37,8 @@ class Mismatch:
     """The first difference between a pattern and a subterm, and the number of nodes matched before."""
 
     matched: int
-    wanted: Expr | Index | Predicate
-    found: Expr | Index | Predicate
+    wanted: Expr | ix.Index | Predicate
+    found: Expr | ix.Index | Predicate
 
 
 @dataclass(slots=True)
@@ -59,8 +47,8 @@ class Match:
 
     pattern: Pattern
     found: dict[str, Argument] = field(default_factory=dict)
-    extents: dict[Extent, Index] = field(default_factory=dict)
-    postponed: list[tuple[Index, Index, int]] = field(default_factory=list)
+    extents: dict[Extent, ix.Index] = field(default_factory=dict)
+    postponed: list[tuple[ix.Index, ix.Index, int]] = field(default_factory=list)
     applied: list[tuple[Metavariable, Expr]] = field(default_factory=list)
     matched: int = 0
     mismatch: Mismatch | None = None
@@ -86,7 +74,7 @@ class Match:
             )
         )
 
-    def _fail(self, wanted: Expr | Index | Predicate, found: Expr | Index | Predicate) -> bool:
+    def _fail(self, wanted: Expr | ix.Index | Predicate, found: Expr | ix.Index | Predicate) -> bool:
         if self.mismatch is None:
             self.mismatch = Mismatch(self.matched, wanted, found)
         return False
@@ -159,7 +147,7 @@ class Match:
 
     # -- indices and predicates ---------------------------------------------------------------------------------------
 
-    def index(self, wanted: Index, found: Index, indices: int) -> bool:
+    def index(self, wanted: ix.Index, found: ix.Index, indices: int) -> bool:
         """Match an index expression by solving for its metavariable. With several unknowns it is postponed."""
         unknown = self._unknown(wanted)
         if not unknown:
@@ -169,39 +157,39 @@ class Match:
             self.postponed.append((wanted, found, indices))
         return True
 
-    def _unknown(self, wanted: Index) -> list[Var]:
-        variables = dict.fromkeys(atom for atom in atoms(wanted) if isinstance(atom, Var))
+    def _unknown(self, wanted: ix.Index) -> list[ix.Var]:
+        variables = dict.fromkeys(atom for atom in ix.atoms(wanted) if isinstance(atom, ix.Var))
         own = self.pattern
         return [v for v in variables if self._value(v) is None and (v.uid in own.names or v.uid in own.extents)]
 
-    def _value(self, variable: Var) -> Index | None:
+    def _value(self, variable: ix.Var) -> ix.Index | None:
         extent = self.pattern.extents.get(variable.uid)
         if extent is not None:
             return self.extents.get(extent)
         value = self.found.get(self.pattern.names.get(variable.uid, ""))
-        return value if isinstance(value, Index) else None
+        return value if isinstance(value, ix.Index) else None
 
-    def _known(self, wanted: Index, indices: int) -> Index | None:
+    def _known(self, wanted: ix.Index, indices: int) -> ix.Index | None:
         """Substitute the known metavariables of an expression; None if some are unknown."""
         if self._unknown(wanted):
             return None
 
-        def leaf(at: Leaf) -> Index:
-            value = self._value(at) if isinstance(at, Var) else None
+        def leaf(at: ix.Leaf) -> ix.Index:
+            value = self._value(at) if isinstance(at, ix.Var) else None
             return index(at) if value is None else lifted(value, indices)
 
-        return map_leaves(wanted, leaf)
+        return ix.map_leaves(wanted, leaf)
 
-    def _solve(self, variable: Var, wanted: Index, found: Index, indices: int) -> bool:
+    def _solve(self, variable: ix.Var, wanted: ix.Index, found: ix.Index, indices: int) -> bool:
         """Solve wanted = factor * variable + rest for known rest and factor, where the factor is a single product."""
-        factor = factor_of(wanted, variable)
+        factor = ix.factor_of(wanted, variable)
         if factor is None or len(factor.terms) != 1:
             return False
         rest = self._known(wanted - factor * index(variable), indices)
         known_factor = self._known(factor, indices)
         if rest is None or known_factor is None:
             return False
-        solution = quotient_exactly(found - rest, known_factor)
+        solution = ix.quotient_exactly(found - rest, known_factor)
         lowered = None if solution is None else _lowered(solution, indices)
         if lowered is None:
             return False
@@ -224,7 +212,7 @@ class Match:
         if condition_variable(negation(wanted)) is not None:
             return self.condition(negation(wanted), negation(found), indices)
         literals: list[Predicate] = []
-        variables: list[tuple[str, tuple[Index, ...]]] = []
+        variables: list[tuple[str, tuple[ix.Index, ...]]] = []
         for part in conjuncts(wanted):
             variable = condition_variable(part)
             if variable is None:
@@ -289,13 +277,13 @@ class Match:
             return True
         return False
 
-    def _try_index(self, wanted: Index, found: Index, indices: int) -> bool:
+    def _try_index(self, wanted: ix.Index, found: ix.Index, indices: int) -> bool:
         mismatch = self.mismatch
         result = self.index(wanted, found, indices)
         self.mismatch = mismatch
         return result
 
-    def _parts_of(self, name: str, at: tuple[Index, ...], indices: int) -> tuple[Predicate, ...]:
+    def _parts_of(self, name: str, at: tuple[ix.Index, ...], indices: int) -> tuple[Predicate, ...]:
         """Return the conjuncts of the known value of a condition metavariable, applied here."""
         known = self.found[name]
         if isinstance(known, Function):
@@ -309,7 +297,7 @@ class Match:
             conjuncts(substitute_predicate(known, lambda leaf: _under(leaf, 0, indices))) if is_predicate(known) else ()
         )
 
-    def _bind_condition(self, name: str, at: tuple[Index, ...], found: Predicate, indices: int) -> bool:
+    def _bind_condition(self, name: str, at: tuple[ix.Index, ...], found: Predicate, indices: int) -> bool:
         places = [_bound_position(position, indices) for position in at]
         if None in places:
             return True
@@ -325,7 +313,7 @@ class Match:
         """Solve postponed indices, using premises that are equations. Return False on a contradiction."""
         for premise in self.pattern.premises:
             if isinstance(premise, Zero) and self._unknown(premise.expression):
-                self.postponed.append((premise.expression, ZERO, 0))
+                self.postponed.append((premise.expression, ix.ZERO, 0))
         progress = True
         while self.postponed and progress:
             waiting, self.postponed = self.postponed, []
@@ -389,33 +377,33 @@ def _of_dtype(at: Expr, dtype: str | None) -> Expr:
             return at
 
 
-def _bound_position(expression: Index, indices: int) -> int | None:
+def _bound_position(expression: ix.Index, indices: int) -> int | None:
     atom = expression.atom
-    return atom.position if isinstance(atom, Bound) and atom.position < indices else None
+    return atom.position if isinstance(atom, ix.Bound) and atom.position < indices else None
 
 
-def _lowered(expression: Index, indices: int) -> Index | None:
+def _lowered(expression: ix.Index, indices: int) -> ix.Index | None:
     return _remapped(expression, indices, {})
 
 
-def _remapped(expression: Index, indices: int, kept: Mapping[int, int]) -> Index | None:
+def _remapped(expression: ix.Index, indices: int, kept: Mapping[int, int]) -> ix.Index | None:
     """Move an index out of the pattern's binders, except those that become parameters; None if it uses others."""
-    if any(isinstance(a, Bound) and a.position < indices and a.position not in kept for a in atoms(expression)):
+    if any(isinstance(a, ix.Bound) and a.position < indices and a.position not in kept for a in ix.atoms(expression)):
         return None
-    return map_leaves(expression, lambda leaf: _renumber(leaf, indices, kept))
+    return ix.map_leaves(expression, lambda leaf: _renumber(leaf, indices, kept))
 
 
-def _renumber(leaf: Leaf, indices: int, kept: Mapping[int, int]) -> Index:
-    if not isinstance(leaf, Bound):
+def _renumber(leaf: ix.Leaf, indices: int, kept: Mapping[int, int]) -> ix.Index:
+    if not isinstance(leaf, ix.Bound):
         return index(leaf)
     if leaf.position < indices:
-        return bound(kept.get(leaf.position, 0))
-    return bound(leaf.position - indices + len(kept))
+        return ix.bound(kept.get(leaf.position, 0))
+    return ix.bound(leaf.position - indices + len(kept))
 
 
-def _under(leaf: Leaf, parameters: int, by: int) -> Index:
-    if isinstance(leaf, Bound) and leaf.position >= parameters:
-        return bound(leaf.position + by)
+def _under(leaf: ix.Leaf, parameters: int, by: int) -> ix.Index:
+    if isinstance(leaf, ix.Bound) and leaf.position >= parameters:
+        return ix.bound(leaf.position + by)
     return index(leaf)
 
 
@@ -431,10 +419,10 @@ def _abstract(
     if not indices and not tensors:
         return found
 
-    def on_leaf(leaf: Leaf, depth: int) -> Index:
-        if not isinstance(leaf, Bound) or leaf.position < depth:
+    def on_leaf(leaf: ix.Leaf, depth: int) -> ix.Index:
+        if not isinstance(leaf, ix.Bound) or leaf.position < depth:
             return index(leaf)
-        moved = _renumber(Bound(leaf.position - depth), indices, kept)
+        moved = _renumber(ix.Bound(leaf.position - depth), indices, kept)
         return lifted(moved, depth)
 
     def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
@@ -442,23 +430,23 @@ def _abstract(
             return None
         position = at.position - tensor_depth
         moved = kept_locals[position] if position < tensors else position - tensors + len(kept_locals)
-        of = map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
+        of = map_type(at.of, lambda e: ix.map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
         return Local(moved + tensor_depth, of)
 
     return transform(found, on_leaf, on_tensor, untouched=unbound())
 
 
-def function_of(found: Expr, arguments: tuple[Index, ...]) -> Expr:
+def function_of(found: Expr, arguments: tuple[ix.Index, ...]) -> Expr:
     """Replace each index that equals an argument plus a constant by a parameter plus the constant."""
     count = len(arguments)
 
     def visit(at: Expr, depth: int) -> Expr:
-        def on_index(expression: Index) -> Index:
+        def on_index(expression: ix.Index) -> ix.Index:
             for position, argument in enumerate(arguments):
                 offset = (expression - lifted(argument, depth)).constant
                 if offset is not None:
-                    return bound(depth + count - 1 - position) + offset
-            return shift(expression, count, depth)
+                    return ix.bound(depth + count - 1 - position) + offset
+            return ix.shift(expression, count, depth)
 
         return rebuild(at, lambda child: visit(child.expr, depth + child.indices), on_index)
 

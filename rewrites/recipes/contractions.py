@@ -209,11 +209,12 @@ class Tiling:
         """Copy the operands of the columns, outside of the innermost loop around the tile that reuses them.
 
         Windows are copied with their border, others in the order of reading. An operand without reuse is copied only if
-        it is not read along its rows.
+        it is not read along its rows. An operand of a type that is only stored is copied, so that it is converted once.
         """
         names = [read.name for read in self.found.reads]
-        for read in {read.name: read for read in self.found.moving}.values():
-            straight = read.factor(column) == 1
+        stored = [read for read in self.found.reads if read.is_stored]
+        for read in {read.name: read for read in (*self.found.moving, *stored)}.values():
+            straight = read.factor(column) == 1 or not read.depends_on(column)
             nth = self.moving_read(read.name) if straight and names.count(read.name) > 1 else None
             around = self.loops_around_tile(read.name, nth)
             reusing = next((k for k, each in enumerate(around) if not each.depends), None)
@@ -319,8 +320,8 @@ def vector_widths(context: Context) -> list[int]:
 def tiles_of_sums(context: Context) -> list[tuple[int, int]]:
     """Return tiles of sums that stay in registers, the preferred one first.
 
-    If a matrix of the two largest sizes is larger than a share of the last cache, that is the one with three vectors in
-    a row: the operand with the rows is read from there once for each column of tiles.
+    If a matrix of the two largest sizes is larger than a share of the last cache, the tile with three vectors in a row
+    is preferred. The operand with the rows is then read from memory once for each column of tiles.
     """
     preferred, wide, *others = context.machine.register_tiles(context.dtype)
     largest = sorted(context.sizes.values())[-2:]

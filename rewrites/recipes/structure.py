@@ -9,6 +9,7 @@ from typing import Final
 
 from atl.core import index as ix
 from atl.core import terms
+from atl.core.dtypes import STORED
 from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.text.pretty import UNBROKEN
@@ -48,6 +49,11 @@ class Read:
         """Return the factor of a loop's index in one dimension: 0 without it, None if it is not a constant."""
         factor = ix.factor_of(self.indices[dimension], loop.variable)
         return None if factor is None else factor.constant
+
+    @property
+    def is_stored(self) -> bool:
+        """True if the elements are of a type that is only stored, so that they are converted before use."""
+        return self.cursor.term.type.dtype in STORED
 
     def depends_on(self, loop: Loop, before: int | None = None) -> bool:
         """Return whether the element depends on a loop, by an index in one of the dimensions before a given one."""

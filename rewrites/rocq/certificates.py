@@ -20,8 +20,8 @@ from atl.core.traversal import children
 from atl.errors import InvalidArgument
 from rewrites.kernel import Step, Theorem, reflexivity, replay
 from rewrites.rocq.notation import (
-    NOWHERE,
-    Around,
+    NO_NAMES,
+    NamesInScope,
     Notation,
     check_distinct,
     holds_integers,
@@ -206,7 +206,7 @@ class _Proof:
     notation: Notation = field(default_factory=Notation)
     places: list[str | None] = field(default_factory=list)
     """The current position: variables, or None where the position is not a variable."""
-    around: Around = NOWHERE
+    around: NamesInScope = NO_NAMES
     after: list[str] = field(default_factory=list)
 
     def of(self, at: terms.Expr, new: terms.Expr, step: Step) -> list[str]:
@@ -265,15 +265,7 @@ class _Proof:
                 return [f"apply (down_concat_right {extents}); [known | intros {x} ?]; {self._without(1, x)}"]
             case terms.Reshape(op, operand):
                 return [self._through(op, operand.type)]
-            case (
-                terms.Input()
-                | terms.Local()
-                | terms.TensorVar()
-                | terms.Metavariable()
-                | terms.Constant()
-                | terms.Value()
-                | terms.Padding()
-            ):
+            case terms.Named() | terms.Number() | terms.Padding():
                 raise InvalidArgument(
                     "the path of a step goes below a term without parts", required="a path within the program"
                 )
@@ -367,7 +359,7 @@ class _Proof:
         if isinstance(value, Function):
             indices = [notation.fresh("a") for _ in range(value.indices)]
             tensors = [notation.fresh("y") for _ in range(value.tensors)]
-            inside = Around((*around.indices, *indices), (*around.tensors, *tensors))
+            inside = NamesInScope((*around.indices, *indices), (*around.tensors, *tensors))
             body = value.body
             text = notation.term(body, inside) if is_term(body) else self._condition(body, inside)
             return f"(fun {' '.join([*indices, *tensors])} => {text})"
@@ -375,7 +367,7 @@ class _Proof:
             return notation.index(value, around)
         return notation.term(value, around) if is_term(value) else self._condition(value, around)
 
-    def _condition(self, value: Argument, around: Around) -> str:
+    def _condition(self, value: Argument, around: NamesInScope) -> str:
         if is_predicate(value):
             return self.notation.predicate(value, around)
         raise InvalidArgument("invalid argument of a step", required="an index, a condition or a tensor")

@@ -35,20 +35,20 @@ def word(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class NamesInScope:
     """The names of the de Bruijn positions at a place, innermost last."""
 
     indices: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
 
-    def index(self, name: str) -> Around:
+    def index(self, name: str) -> NamesInScope:
         return replace(self, indices=(*self.indices, name))
 
-    def tensor(self, name: str) -> Around:
+    def tensor(self, name: str) -> NamesInScope:
         return replace(self, tensors=(*self.tensors, name))
 
 
-NOWHERE: Final = Around()
+NO_NAMES: Final = NamesInScope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Notation:
 
     # -- indices and conditions
 
-    def index(self, e: Index, around: Around = NOWHERE) -> str:
+    def index(self, e: Index, around: NamesInScope = NO_NAMES) -> str:
         """Print an expression of type Z."""
         text = ""
         for monomial, value in e.terms:
@@ -77,7 +77,7 @@ class Notation:
         plain = text.isalnum() or (len(e.terms) == 1 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1)
         return text if plain else f"({text})" if text else "0"
 
-    def _atom(self, atom: AnyAtom, around: Around) -> str:
+    def _atom(self, atom: AnyAtom, around: NamesInScope) -> str:
         match atom:
             case Size(name):
                 return word(name)
@@ -102,11 +102,11 @@ class Notation:
             case _:
                 assert_never(atom)
 
-    def predicate(self, p: Predicate, around: Around = NOWHERE) -> str:
+    def predicate(self, p: Predicate, around: NamesInScope = NO_NAMES) -> str:
         """Print an expression of type bool."""
-        if self._of_a_rule(p) and (condition := condition_variable(p)) is not None:
+        if self._may_be_metavariable(p) and (condition := condition_variable(p)) is not None:
             return self._condition(*condition, around)
-        if self._of_a_rule(p) and (condition := condition_variable(negation(p))) is not None:
+        if self._may_be_metavariable(p) and (condition := condition_variable(negation(p))) is not None:
             return f"(negb {self._condition(*condition, around)})"
         match p:
             case NonNegative(e):
@@ -123,18 +123,18 @@ class Notation:
                 assert_never(p)
 
     @staticmethod
-    def _of_a_rule(p: Predicate) -> bool:
-        """Return whether a predicate may contain a condition metavariable: it reads no input of truth values."""
+    def _may_be_metavariable(p: Predicate) -> bool:
+        """Return whether a predicate may be a condition metavariable. Reads of Boolean inputs are not."""
         return isinstance(p, NonNegative) and not any(
             is_bool_array(r.array) for r in atoms_of(p) if isinstance(r, Read)
         )
 
-    def _condition(self, name: str, at: tuple[Index, ...], around: Around) -> str:
+    def _condition(self, name: str, at: tuple[Index, ...], around: NamesInScope) -> str:
         return f"({' '.join([word(name), *(self.index(i, around) for i in at)])})" if at else word(name)
 
     # -- tensor expressions
 
-    def term(self, t: terms.Expr, around: Around = NOWHERE) -> str:
+    def term(self, t: terms.Expr, around: NamesInScope = NO_NAMES) -> str:
         """Print an expression of type tensor."""
         match t:
             case terms.Metavariable(_, name, _, indices, tensors):
@@ -150,18 +150,6 @@ class Notation:
                 return around.tensors[-1 - position]
             case terms.TensorVar(uid, name):
                 return self.variables.get(uid) or f"{word(name)}{uid}"
-            case (
-                terms.Gen()
-                | terms.Reduce()
-                | terms.Rec()
-                | terms.Guard()
-                | terms.Let()
-                | terms.Access()
-                | terms.Select()
-                | terms.Concat()
-                | terms.Reshape()
-            ):
-                return f"({self._operator(t, around)})"
             case terms.Unary(op, operand):
                 return f"(unary {operation(op, t.type.dtype)} {self.term(operand, around)})"
             case terms.Binary(op, left, right):
@@ -176,55 +164,39 @@ class Notation:
                 return f"(literal (integer {self.index(index, around)}))"
             case terms.Padding():
                 return "padding"
-            case _:
-                assert_never(t)
-
-    def _operator(
-        self,
-        t: terms.Gen
-        | terms.Reduce
-        | terms.Rec
-        | terms.Guard
-        | terms.Let
-        | terms.Access
-        | terms.Select
-        | terms.Concat
-        | terms.Reshape,
-        around: Around,
-    ) -> str:
-        match t:
             case terms.Gen(low, _, body, name):
                 i = self.fresh(name)
-                return f"gen {self.index(low, around)} (fun {i} => {self.term(body, around.index(i))})"
+                text = f"gen {self.index(low, around)} (fun {i} => {self.term(body, around.index(i))})"
             case terms.Reduce(monoid, low, high, body, name):
                 i = self.fresh(name)
                 ends = f"{self.index(low, around)} {self.index(high, around)}"
-                op = operation(terms.OF_MONOID[monoid])
-                return f"reduce {op} {ends} (fun {i} => {self.term(body, around.index(i))})"
+                folding = operation(terms.OF_MONOID[monoid])
+                text = f"reduce {folding} {ends} (fun {i} => {self.term(body, around.index(i))})"
             case terms.Rec(low, high, init, body, name, rows):
                 p, y = self.fresh(name), self.fresh(rows)
                 ends = f"{self.index(low, around)} {self.index(high, around)}"
                 row = self.term(body, around.index(p).tensor(y))
-                return f"rec {ends} {self.term(init, around)} (fun {p} {y} => {row})"
+                text = f"rec {ends} {self.term(init, around)} (fun {p} {y} => {row})"
             case terms.Guard(p, body):
-                return f"guard {self.predicate(p, around)} {self.term(body, around)}"
+                text = f"guard {self.predicate(p, around)} {self.term(body, around)}"
             case terms.Let(value, body, name):
                 x = self.fresh(name)
-                return f"bind {self.term(value, around)} (fun {x} => {self.term(body, around.tensor(x))})"
+                text = f"bind {self.term(value, around)} (fun {x} => {self.term(body, around.tensor(x))})"
             case terms.Access(tensor, i):
                 extent = self.index(tensor.type.shape[0], around)
-                return f"access {extent} {self.term(tensor, around)} {self.index(i, around)}"
+                text = f"access {extent} {self.term(tensor, around)} {self.index(i, around)}"
             case terms.Select(p, left, right):
-                return f"select {self.predicate(p, around)} {self.term(left, around)} {self.term(right, around)}"
+                text = f"select {self.predicate(p, around)} {self.term(left, around)} {self.term(right, around)}"
             case terms.Concat(left, right):
                 extent = self.index(left.type.shape[0], around)
-                return f"concat {extent} {self.term(left, around)} {self.term(right, around)}"
+                text = f"concat {extent} {self.term(left, around)} {self.term(right, around)}"
             case terms.Reshape(op, operand):
-                return f"{self.reshape(op, operand.type, around)} {self.term(operand, around)}"
+                text = f"{self.reshape(op, operand.type, around)} {self.term(operand, around)}"
             case _:
                 assert_never(t)
+        return f"({text})"
 
-    def reshape(self, op: terms.ReshapeOp, of: terms.Type, around: Around) -> str:
+    def reshape(self, op: terms.ReshapeOp, of: terms.Type, around: NamesInScope) -> str:
         """Print a reshape operator with the amounts and extents that it needs."""
         match op:
             case terms.Transpose():
@@ -267,7 +239,7 @@ def type_of_input(array: Array) -> str:
 
 def holds_integers(array: Array) -> bool:
     """Return whether the elements may be read as indices or as truth values."""
-    return array.dtype not in dtypes.FLOATS
+    return not dtypes.is_float(array.dtype)
 
 
 def check_distinct(names: Iterable[str]) -> tuple[str, ...]:

@@ -10,10 +10,12 @@ which a side is ill-formed, is skipped.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, islice, product
-from math import prod
+from fractions import Fraction
+from functools import lru_cache
+from itertools import count, cycle, islice, product
+from math import floor, prod
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -25,7 +27,7 @@ import atl
 from atl import IndexExpr, Tensor
 from atl.checks.scope import Scope, parts_in_scope
 from atl.checks.wellformed import obligations
-from atl.core.dtypes import BOOL
+from atl.core.dtypes import BOOL, DTYPES, FLOATS, is_integer
 from atl.core.index import ONE, Array, Index, Leaf, Size, Var, constant, index
 from atl.core.operations import accepts
 from atl.core.predicate import FALSE, TRUE, Predicate, atoms_of, equal, holds
@@ -40,14 +42,17 @@ from atl.meaning.scalars import Scalars
 from atl.prove import Facts, Proved, prove
 from rewrites.rule import Equation, Kind, Rule
 from rewrites.rule_arguments import Argument, Function, abstracted, applied, of_indices
+from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
+from rewrites.rule_checking.literals import large_indices, literals, near
 from rewrites.rule_statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, RuleStatement, groups_of
 
 WINDOW: Final = range(-1, 4)
 """Values of index metavariables."""
 EXTENTS: Final = range(4)
 """Extents of tensors."""
-ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 2))
-"""Extents of elements, used in turn: unequal ones, and equal ones for premises that ask for these."""
+ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 2), (0, 2, 1, 3))
+"""Extents of elements, used in turn: unequal ones, equal ones for premises that ask for these, and no elements."""
+NO_ELEMENTS: Final = len(ELEMENT_SHAPES) - 1
 LARGE: Final[dict[range, Sequence[int]]] = {WINDOW: range(-2, 9), EXTENTS: range(7)}
 NEGATIVE: Final[dict[range, Sequence[int]]] = {WINDOW: (-2, -1, -1, 0, 1, 2, 3)}
 """Wider ranges for random indices and extents, if not every choice can be tried."""
@@ -59,10 +64,18 @@ UNIT: Final = "unit"
 """A size with value one, used to write indices whose value the canonical form does not know."""
 MORE_ROWS: Final = range(-1, 7)
 """Values of index metavariables in further choices for recurrences."""
+SOMETIMES: Final = 40
+"""Percentage of numbers in a varied choice that come from the literals of a rule, or are large."""
+MOST_EXTENT: Final = 20_000
+"""Maximum extent of a tensor in a varied choice."""
+MOST_TERMS: Final = 500
+"""Maximum extent where elements are polynomials, the sums of which take quadratic time."""
 SPELLED: Final = 40
 """Number of choices tried with such indices."""
 UNLIKE: Final = 6
 """Number of choices tried with elements of different extents for one metavariable."""
+MIXED: Final = 8
+"""Factor of this number for random extents of each metavariable."""
 CASES: Final = 300
 """Maximum number of choices for one statement. From a larger space, choices that satisfy the premises are drawn."""
 HIGHER: Final = 60
@@ -75,6 +88,8 @@ MOST_TESTS: Final = 8
 """Maximum number of tests of elements in a recurrence for which every combination of results is tried."""
 DRAWN_TESTS: Final = 16
 """Number of random combinations of results that are tried for more tests."""
+MOST_WAYS: Final = 256
+"""Maximum number of assignments of element types that are tried."""
 MOST_WORK: Final = 200_000
 """Maximum number of terms computed for a side; a choice that needs more is skipped."""
 SOME: Final = 8
@@ -133,12 +148,12 @@ class Lazy:
     def __init__(self, shape: tuple[int, ...], element: Callable[[tuple[int, ...]], Any]) -> None:
         self.shape = shape
         self._element = element
-        self._known: dict[tuple[int, ...], Any] = {}
+        self.known: dict[tuple[int, ...], Any] = {}
 
     def __getitem__(self, at: tuple[int, ...]) -> Any:
-        found = self._known.get(at)
+        found = self.known.get(at)
         if found is None:
-            found = self._known[at] = self._element(at)
+            found = self.known[at] = self._element(at)
         return found
 
 
@@ -283,7 +298,7 @@ class Spelled(Generic):
         products = any(isinstance(at, Reduce) and at.monoid == "product" for at in subterms(stated.lhs))
         other = LARGE if not products and not has_recurrences(stated) and random.random() < 0.5 else NEGATIVE
         drawn = {name: random.choice(other.get(of, of)) for name, of in spaces(stated.metavariables).items()}
-        return Spelled(stated, drawn, random)
+        return Spelled(stated, varied(stated, drawn, Seeded(random), MOST_TERMS), random)
 
     def _condition(self, name: str, kind: Kind) -> Argument:
         if not kind.parameters or self.random.random() < 0.5:
@@ -351,12 +366,28 @@ def generics(stated: RuleStatement, cases: int, seed: int = 0) -> Iterator[Gener
     """Yield generic arguments for a statement, fewer for elements of rank 2 or more."""
     most = most_cases(stated, cases)
     # Polynomials depend on element types only through casts.
-    ways = list(stated.choices_of_types()) if has_casts(stated) else [None]
+    typed: Sequence[ElementTypes | None] = ways(stated) if has_casts(stated) else (None,)
     # Few choices are repeated, so that elements of all shapes are tried.
     chosen = list(choices(stated, most, seed))
     repeats = -(-FEWEST // len(chosen)) if chosen and any(stated.ranks) else 1
     for variant, choice in enumerate(chosen * repeats):
-        yield Generic(stated, choice, ways[variant % len(ways)], variant)
+        yield Generic(stated, choice, typed[variant % len(typed)], variant)
+
+
+@lru_cache(maxsize=256)
+def ways(stated: RuleStatement, *, integers: bool | None = None) -> tuple[ElementTypes, ...]:
+    """Return assignments of element types to type variables: every one, or `MOST_WAYS` random ones.
+
+    With `integers`, they have at least one integer type; if it is false, all types are float types.
+    """
+    variables, among = stated.type_variables, FLOATS if integers is False else DTYPES
+    random = Random(0)
+    if len(among) ** len(variables) <= MOST_WAYS:
+        every: Iterable[Sequence[str]] = product(among, repeat=len(variables))
+    else:
+        every = (random.choices(among, k=len(variables)) for _ in range(MOST_WAYS))
+    chosen = (types for types in every if not integers or any(map(is_integer, types)))
+    return tuple(dict(zip(variables, types, strict=True)) for types in chosen)
 
 
 def most_cases(stated: RuleStatement, cases: int) -> int:
@@ -437,20 +468,39 @@ def found_of_more_rows(rule: Rule, seed: int = 0) -> Counterexample | None:
 
 
 def found_of_unlike_elements(rule: Rule, seed: int = 0) -> Counterexample | None:
-    """Return a counterexample with elements of different extents for one metavariable, if one is found."""
+    """Return a counterexample with elements of different extents in one group, if one is found.
+
+    Either one metavariable differs from the others, or the extents of each are random, so that some have no elements.
+    """
+    random = Random(seed)
     for stated in rule.statements.values():
-        rank = dict(zip(groups_of(stated.metavariables), stated.ranks, strict=True))
-        of_elements = {name: kind for name, kind in stated.metavariables.items() if rank.get(kind.group, 0)}
-        for name, (variant, choice) in product(of_elements, enumerate(choices(stated, UNLIKE, seed))):
-            generic = Generic(stated, choice, variant=variant)
-            for other, kind in of_elements.items():
-                extents = ELEMENT_SHAPES[(variant + (other == name)) % len(ELEMENT_SHAPES)][: rank[kind.group]]
-                generic.own_shapes[other] = extents
-                choice.update((f"{other}.{kind.rank + at}", extent) for at, extent in enumerate(extents))
+        of_elements = with_elements(stated)
+        mixed = (MIXED if is_low(stated) else 1) * UNLIKE if len(of_elements) > 1 else 0
+        one = product(of_elements, enumerate(list(choices(stated, UNLIKE, seed))))
+        several = product((None,), enumerate(islice(cycle(choices(stated, mixed, seed)), mixed)))
+        for name, (variant, choice) in (*one, *several):
+            generic = Generic(stated, dict(choice), variant=variant)
+            mix_extents(generic, variant, random, name)
             found = compared(stated, generic)
             if isinstance(found, Counterexample):
                 return found
     return None
+
+
+def mix_extents(generic: Generic, variant: int, random: Random, name: str | None = None) -> None:
+    """Give one metavariable elements of other extents than the others have. Without `name`, each has random extents."""
+    for other, (leading, rank) in with_elements(generic.stated).items():
+        which = variant + (other == name) if name else random.choice((variant, variant + 1, NO_ELEMENTS))
+        extents = generic.own_shapes[other] = ELEMENT_SHAPES[which % len(ELEMENT_SHAPES)][:rank]
+        generic.choice.update((f"{other}.{leading + at}", extent) for at, extent in enumerate(extents))
+
+
+def with_elements(stated: RuleStatement) -> dict[str, tuple[int, int]]:
+    """Return the rank and that of the elements, for each metavariable whose elements are not scalars."""
+    ranks = dict(zip(groups_of(stated.metavariables), stated.ranks, strict=True))
+    kinds = {name: kind for name, kind in stated.metavariables.items() if kind.sort == "tensor"}
+    found = {name: (kind.rank, ranks.get(kind.group, 0)) for name, kind in kinds.items()}
+    return {name: pair for name, pair in found.items() if pair[1]}
 
 
 def instance(stated: RuleStatement, generic: Generic) -> Equation | None:
@@ -464,7 +514,11 @@ def instance(stated: RuleStatement, generic: Generic) -> Equation | None:
         return None
     if max(work(made.lhs), work(made.rhs)) > MOST_WORK:
         return None
-    return made if _meaningful(made.lhs) and _meaningful(made.rhs) else None
+    sides = made.lhs, made.rhs
+    # The kernel accepts no instance whose sides have different shapes. It then claims nothing of this choice, if the
+    # sides differ in shape only because operands do in code that is never executed.
+    everywhere = not _have_one_shape(*sides)
+    return made if all(_meaningful(side, everywhere=everywhere) for side in sides) else None
 
 
 def work(term: Expr) -> int:
@@ -528,11 +582,18 @@ def _holds(premise: Predicate) -> bool:
     return isinstance(prove(KNOWN, premise), Proved)
 
 
-def _meaningful(term: Expr) -> bool:
+def _have_one_shape(left: Expr, right: Expr) -> bool:
+    return left.type.rank == right.type.rank and all(map(_holds, map(equal, left.type.shape, right.type.shape)))
+
+
+def _meaningful(term: Expr, *, everywhere: bool) -> bool:
+    """Return whether a side is well-formed; with `everywhere`, operands agree in shape also where nothing is computed.
+
+    The kernel does not require the latter: an operation in an empty sum may have operands of different shapes.
+    """
     for _, at, scope in parts_in_scope(term, Scope(KNOWN)):
         for obligation in obligations(at, scope):
-            # The kernel compares the shapes of both sides even in code that is never executed.
-            known = KNOWN if issubclass(obligation.error, ShapeError) else scope.facts
+            known = KNOWN if everywhere and issubclass(obligation.error, ShapeError) else scope.facts
             if not isinstance(prove(known, obligation.goal), Proved):
                 return False
     return True
@@ -569,6 +630,25 @@ def choices(
     drawn = ({name: random.choice(space) for name, space in of.items()} for _ in range(most * DRAWS))
     chosen = [premise for premise in stated.premises if _is_of_choice(stated, premise)]
     yield from islice((choice for choice in drawn if _all_hold(stated, chosen, choice)), most)
+
+
+def varied(
+    stated: RuleStatement, choice: Mapping[str, int], source: Choices, most: int = MOST_EXTENT
+) -> dict[str, int]:
+    """Return a choice in which some numbers come from the literals of the statement, up to `most` in size of extents.
+
+    Some indices are large, if elements are made of them.
+    """
+    known, large = literals(stated), large_indices(stated)
+    out = dict(choice)
+    for name, of in spaces(stated.metavariables).items():
+        if of == WINDOW and large and chance(source, SOMETIMES):
+            out[name] = choose(source, large)
+        elif of in (WINDOW, EXTENTS) and known and chance(source, SOMETIMES):
+            drawn = floor(near(source, known, tuple(map(Fraction, out.values()))))
+            if of == WINDOW or 0 <= drawn <= most:
+                out[name] = drawn
+    return out
 
 
 def _is_of_choice(stated: RuleStatement, premise: Predicate) -> bool:

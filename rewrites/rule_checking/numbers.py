@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -26,12 +26,21 @@ from atl.errors import NotExact
 from atl.meaning.scalars import Exact, Machine
 from rewrites.rule import Equation, Rule
 from rewrites.rule_checking import exhaustion
-from rewrites.rule_checking.choices import Seeded, choose
+from rewrites.rule_checking.choices import Seeded, chance, choose
 from rewrites.rule_checking.counterexamples import is_of_symbols
+from rewrites.rule_checking.literals import NEAR, as_element, literals, near
 from rewrites.rule_statement import ElementTypes, RuleStatement
 
 _ELEMENTS: Final = re.compile(r"\w+\[[-\d, ]*\]")
 DENOMINATORS: Final = (1, 1, 1, 2, 3)
+MOVES: Final = 4
+"""Number of elements that are moved, one after the other, to where the result of a test changes."""
+_SIGNED: Final = ("lt", "le", "eq", "min", "max", "div")
+_LARGEST_DENOMINATOR: Final = 1 << 20
+NEAR_LITERALS: Final = (0, 50, 90)
+"""Percentages of elements near literals, one of which is chosen for all elements of a comparison."""
+VARIED: Final = 3
+"""In one choice of so many, numbers are near literals. In as many, operands have elements of different extents."""
 _CLOSE: Final = 1e-6
 """Relative tolerance for sides in floating point."""
 _WHOLE: Final = ((1 << 24) + 1, (1 << 53) + 1)
@@ -121,10 +130,29 @@ class _Machine(Machine):
         return made
 
 
+class Watching(Exact):
+    """Exact numbers, with the differences of which tests, extrema and quotients depend on the sign."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.differences: list[Fraction] = []
+
+    def unary(self, op: UnaryOp, dtype: str, x: Fraction) -> Fraction:
+        if op == "abs":
+            self.differences.append(x)
+        return super().unary(op, dtype, x)
+
+    def binary(self, op: BinaryOp, dtype: str, x: Fraction, y: Fraction) -> Fraction:
+        if op in _SIGNED:
+            self.differences.append(y if op == "div" else x - y)
+        return super().binary(op, dtype, x, y)
+
+
 class InNumbers(exhaustion.Generic):
     """Arguments with elements of both signs: integers, and for float types also fractions.
 
-    They are small, or with `extreme` half of them are extremes of their type.
+    They are small, or with `extreme` half of them are extremes of their type. If the rule has literals, many elements
+    are these or numbers near them.
     """
 
     def __init__(
@@ -134,6 +162,10 @@ class InNumbers(exhaustion.Generic):
         super().__init__(stated, choice, types, variant)
         self.random = random
         self.extreme = extreme
+        self.source = Seeded(random)
+        self.known = literals(stated)
+        self.near_literals = random.choice(NEAR_LITERALS)
+        self.drawn: list[Fraction] = []
 
     def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> exhaustion.Lazy:
         return exhaustion.Lazy(extents, lambda _: self._element(dtype))
@@ -141,14 +173,16 @@ class InNumbers(exhaustion.Generic):
     def _element(self, dtype: str) -> Fraction:
         if dtype == BOOL:
             return Fraction(self.random.randrange(2))
+        made = self._number(dtype)
+        self.drawn.append(made)
+        return made
+
+    def _number(self, dtype: str) -> Fraction:
+        if self.known and chance(self.source, self.near_literals):
+            return as_element(near(self.source, self.known, self.drawn[-4:]), dtype)
         if self.extreme and self.random.randrange(2):
-            return choose(Seeded(self.random), extremes(dtype))
+            return choose(self.source, extremes(dtype))
         return Fraction(self.random.randint(-4, 4), 1 if is_integer(dtype) else self.random.choice(DENOMINATORS))
-
-
-def ways(stated: RuleStatement, *, integers: bool) -> list[ElementTypes]:
-    """Return the assignments of types to type variables: of float types, or with at least one integer type."""
-    return [types for types in stated.choices_of_types() if any(map(is_integer, types.values())) == integers]
 
 
 def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool = False) -> exhaustion.Verdict:
@@ -159,11 +193,16 @@ def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool =
     for stated in rule.statements.values():
         most = exhaustion.most_cases(stated, cases)
         # Only casts and integers depend on element types.
-        typed: list[Any] = ways(stated, integers=integers) if integers or exhaustion.has_casts(stated) else [None]
+        typed: Sequence[ElementTypes | None] = (
+            exhaustion.ways(stated, integers=integers) if integers or exhaustion.has_casts(stated) else (None,)
+        )
         repeated = (choice for choice in exhaustion.choices(stated, most, seed) for _ in range(min(repeats, most)))
         for variant, choice in enumerate(repeated if typed else ()):
             types = typed[variant // 2 % len(typed)]
-            generic = InNumbers(stated, choice, random, variant, types, extreme=bool(variant % 2))
+            chosen = dict(choice) if random.randrange(VARIED) else exhaustion.varied(stated, choice, Seeded(random))
+            generic = InNumbers(stated, chosen, random, variant, types, extreme=bool(variant % 2))
+            if not random.randrange(VARIED):
+                exhaustion.mix_extents(generic, variant, random)
             verdict.note(stated, _compared(generic, variant))
             if verdict.counterexample is not None:
                 return verdict
@@ -190,7 +229,7 @@ def _compared(generic: InNumbers, variant: int) -> exhaustion.Counterexample | b
     if made is None:
         return None
     try:
-        differing = compared_exactly(made, generic)
+        differing = compared_exactly(made, generic) or (None if generic.extreme else _compared_at_tests(made, generic))
     except NotExact:
         machine = _Machine()
         sides = exhaustion.meant(made.lhs, generic, machine), exhaustion.meant(made.rhs, generic, machine)
@@ -199,6 +238,41 @@ def _compared(generic: InNumbers, variant: int) -> exhaustion.Counterexample | b
             return None
         differing = exhaustion.counterexample(generic, *sides, _differ)
     return True if differing is None else replace(differing, elements=dict(_read(generic, variant)))
+
+
+def _compared_at_tests(made: Equation, generic: InNumbers) -> exhaustion.Counterexample | None:
+    """Compare the sides after moving elements to where a test changes its result, as for `2 * a + b == 99`.
+
+    A difference that is linear in an element has its root where the line through two values is zero.
+    """
+    random, found = generic.random, None
+    types = {array.name: array.dtype for array in generic.inputs if array.dtype != BOOL}
+    for _ in range(MOVES):
+        elements = [(name, at) for name in types for at in generic.arrays[name].known]
+        before = _differences(made, generic)
+        if not elements or not before or found is not None:
+            return found
+        name, at = random.choice(elements)
+        known = generic.arrays[name].known
+        value = known[at]
+        known[at] = as_element(value + 1, types[name])
+        pairs = zip(before, _differences(made, generic), strict=False)
+        roots = [value - x / (y - x) for x, y in pairs if x != y]
+        known[at] = value
+        if roots:
+            root = choose(generic.source, roots)
+            moved = Fraction(round(root)) if random.randrange(3) == 0 else root.limit_denominator(_LARGEST_DENOMINATOR)
+            moved += choose(generic.source, (*[Fraction(0)] * len(NEAR), *NEAR))
+            known[at] = as_element(moved, types[name])
+            found = compared_exactly(made, generic)
+    return found
+
+
+def _differences(made: Equation, generic: InNumbers) -> list[Fraction]:
+    watching = Watching()
+    for side in (made.lhs, made.rhs):
+        exhaustion.meant(side, generic, watching)
+    return watching.differences
 
 
 def _differ(left: Any, right: Any) -> bool:
@@ -214,6 +288,7 @@ def _read(generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
     """Yield the elements that the sides read where they differ, named as in the symbolic check."""
     stated = generic.stated
     generic_arguments = exhaustion.Generic(stated, generic.choice, generic.types, variant)
+    generic_arguments.own_shapes = generic.own_shapes
     symbolic = exhaustion.compared(stated, generic_arguments)
     if isinstance(symbolic, exhaustion.Counterexample) and is_of_symbols(symbolic) and symbolic.first is not None:
         _, left, right = symbolic.first

@@ -21,6 +21,7 @@ from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
+from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.numbers import decide_in_numbers
 from rewrites.rule_checking.status import (
     OVER_THE_REALS,
@@ -34,7 +35,7 @@ from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS
 
 MORE: Final = 4
-"""Factor of the number of choices of a rule that is only tested, because few may have the rare results of its tests."""
+"""Factor of the choices of a rule that is only tested, or has literals, because few have rare results of tests."""
 SYMBOLS: Final = "max, sqrt, casts and the like are compared on sample numbers only"
 
 _REGISTERED: Final[WeakKeyDictionary[Rule, ProofStatus]] = WeakKeyDictionary()
@@ -160,13 +161,15 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
     So are the sides of a rule that is only tested.
     """
     found = determine_status(rule, cases)
+    rarely = any(map(literals, rule.statements.values()))
     if found.counterexample is None:
-        broken = decide_in_numbers(rule, MORE * cases).counterexample if found.status == Status.TESTED else None
+        unsure = found.status == Status.TESTED or (rarely and found.status == Status.BOUNDED)
+        broken = decide_in_numbers(rule, MORE * cases).counterexample if unsure else None
         return found if broken is None else replace(found, counterexample=broken)
     broken = decide(rule, cases).counterexample
     if broken is not None and is_of_elements(broken):
         return replace(found, counterexample=broken)
-    numbers = decide_in_numbers(rule, cases)
+    numbers = decide_in_numbers(rule, MORE * cases if rarely else cases)
     if numbers.counterexample is not None:
         return replace(found, counterexample=numbers.counterexample)
     if not is_of_symbols(found.counterexample):

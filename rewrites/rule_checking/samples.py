@@ -6,6 +6,7 @@ Decisions come from Hypothesis, which shrinks a counterexample, or from a seeded
 from __future__ import annotations
 
 from fractions import Fraction
+from math import floor
 from typing import Any, Final
 
 import atl
@@ -20,15 +21,19 @@ from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted
 from rewrites.rule_checking import exhaustion
 from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
-from rewrites.rule_checking.numbers import compared_exactly, extremes, ways
+from rewrites.rule_checking.exhaustion import MOST_EXTENT, REACH
+from rewrites.rule_checking.literals import as_element, large_indices, literals, near
+from rewrites.rule_checking.numbers import NEAR_LITERALS, compared_exactly, extremes
 from rewrites.rule_statement import ElementTypes, RuleStatement
 
+OF_LITERALS: Final = 40
+"""Percentage of indices and extents drawn from the literals of a rule that has any."""
 EXTREME: Final = 40
 """Percentage of elements drawn from the extremes of their type."""
 AT_HIGHER_RANKS: Final = 30
 """Percentage of samples that may have elements of rank 2 or more."""
-UNLIKE: Final = 15
-"""Percentage of metavariables whose elements may have other extents than the rest of their group."""
+UNLIKE: Final = 25
+"""Percentage of samples in which elements of one group may have different extents, or may not exist."""
 LIKELY: Final = 60
 """Percentage of extents and indices drawn from the values in use."""
 
@@ -37,18 +42,25 @@ class Sample(exhaustion.Generic):
     """Random arguments for a rule. Each tensor and each function is a small random program."""
 
     def __init__(self, stated: RuleStatement, choices: Choices, types: ElementTypes | None = None) -> None:
-        super().__init__(stated, {}, types, choices.integer(0, len(exhaustion.ELEMENT_SHAPES) - 1))
+        variant = choices.integer(0, len(exhaustion.ELEMENT_SHAPES) - 1)
+        super().__init__(stated, {}, types, variant)
         self.choices = choices
         self._dtype = exhaustion.FLOAT
+        self.known, self.large = literals(stated), large_indices(stated)
+        self.near_literals = choose(choices, NEAR_LITERALS)
+        self.drawn: list[Fraction] = []
         # Few premises hold by chance, so most extents and indices repeat earlier values.
         self.usual = [choices.integer(0, 4), choices.integer(1, 3), choices.integer(1, 3)]
+        self.unlike: list[dict[str, tuple[int, ...]]] = []
+        if any(stated.ranks) and chance(choices, UNLIKE):
+            of = (variant, variant + 1, exhaustion.NO_ELEMENTS)
+            self.unlike = [exhaustion.element_shapes(stated, each) for each in of]
 
     def argument(self, name: str, kind: Kind) -> Argument:
         choices = self.choices
         match kind.sort:
             case "index":
-                likely = [*self.usual, *self.choice.values()]
-                self.choice[name] = choose(choices, likely) if chance(choices, LIKELY) else choices.integer(-1, 5)
+                self.choice[name] = self._index_value()
                 return constant(self.choice[name])
             case "condition" if not kind.parameters:
                 self.choice[name] = choices.integer(0, 1)
@@ -58,13 +70,23 @@ class Sample(exhaustion.Generic):
             case "tensor":
                 return self._drawn(name, kind)
 
+    def _index_value(self) -> int:
+        choices, earlier = self.choices, list(self.choice.values())
+        if self.large and chance(choices, OF_LITERALS):
+            return choose(choices, self.large)
+        if self.known and chance(choices, OF_LITERALS):
+            return floor(near(choices, self.known, tuple(map(Fraction, earlier))))
+        return choose(choices, [*self.usual, *earlier]) if chance(choices, LIKELY) else choices.integer(-1, 5)
+
+    def _extent(self, usual: int) -> int:
+        choices = self.choices
+        if self.known and chance(choices, OF_LITERALS // 2):
+            return min(max(0, floor(near(choices, self.known))), MOST_EXTENT)
+        return usual if chance(choices, LIKELY) else choices.integer(0, 4)
+
     def _drawn(self, name: str, kind: Kind) -> Argument:
-        extents = [
-            extent if chance(self.choices, LIKELY) else self.choices.integer(0, 4) for extent in self.usual[: kind.rank]
-        ]
-        shapes = self.shapes
-        if chance(self.choices, UNLIKE):
-            shapes = exhaustion.element_shapes(self.stated, self.choices.integer(0, len(exhaustion.ELEMENT_SHAPES) - 1))
+        extents = [self._extent(extent) for extent in self.usual[: kind.rank]]
+        shapes = choose(self.choices, self.unlike) if self.unlike else self.shapes
         extents += shapes.get(kind.group, ())
         self._dtype = self.dtype(name)
         made: Function = abstracted(self.parameters(name, kind), lambda *given: self.tensor(name, extents, given))
@@ -119,7 +141,9 @@ class Sample(exhaustion.Generic):
             while out.rank:
                 out = out[self._index(given)]
             return out if out.dtype == self._dtype else atl.cast(self._dtype, out)
-        return self.array(f"numbers_{self._dtype}", [9], self._dtype)[self._index(given) + 2]
+        # Functions of indices also need independent values at large ones.
+        name, first, extent = ("far", REACH, 2 * REACH + 1) if self.known and self.choices.integer(0, 1) else ("", 2, 9)
+        return self.array(f"{name}numbers_{self._dtype}", [extent], self._dtype)[self._index(given) + first]
 
     def _index(self, given: tuple[Any, ...]) -> Any:
         indices = [one for one in given if isinstance(one, IndexExpr)]
@@ -131,15 +155,24 @@ class Sample(exhaustion.Generic):
         indices = [one for one in given if isinstance(one, IndexExpr)]
         if not indices:
             return bool(self.choices.integer(0, 3))
-        return choose(self.choices, indices) * choose(self.choices, (1, 1, 2, -1)) <= self.choices.integer(-1, 4)
+        far = self.known and chance(self.choices, OF_LITERALS)
+        threshold = floor(near(self.choices, self.known)) if far else self.choices.integer(-1, 4)
+        return choose(self.choices, indices) * choose(self.choices, (1, 1, 2, -1)) <= threshold
 
     def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> exhaustion.Lazy:
         return exhaustion.Lazy(extents, lambda _: self._element(dtype))
 
     def _element(self, dtype: str) -> Fraction:
+        made = self._number(dtype)
+        self.drawn.append(made)
+        return made
+
+    def _number(self, dtype: str) -> Fraction:
         choices = self.choices
         if dtype == BOOL:
             return Fraction(choices.integer(0, 1))
+        if self.known and chance(choices, self.near_literals):
+            return as_element(near(choices, self.known, self.drawn[-4:]), dtype)
         if chance(choices, EXTREME):
             return choose(choices, extremes(dtype))
         return Fraction(choices.integer(-9, 9), 1 if is_integer(dtype) else choices.integer(1, 4))
@@ -174,7 +207,7 @@ def sample(
         if verdict.decided == wanted:
             break
         stated = drawn_statement(rule, choices)
-        typed = ways(stated, integers=integers)
+        typed = exhaustion.ways(stated, integers=integers)
         if not typed:
             continue
         generic = Sample(stated, choices, typed[number % len(typed)])

@@ -16,6 +16,7 @@ from atl.core.terms import Unary
 from atl.core.traversal import subterms
 from rewrites.rule import Rule
 from rewrites.rule_checking.exhaustion import CASES, MOST_TESTS, Counterexample, decide, has_recurrences
+from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.samples import sample
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rule_statement import Ranks
@@ -42,7 +43,10 @@ class Status(IntEnum):
 OVER_THE_REALS: Final = "over the real numbers, where exp(0) = 1 and exp(a + b) = exp(a) * exp(b) are assumed"
 PROVED_TEXT: Final = f"{Status.PROVED} for all sizes"
 INTEGER_SAMPLES: Final = 60
-"""Number of samples that must agree if a rule can have integer elements: integers differ only where they wrap."""
+"""Number of samples that must agree if a rule can have integer elements, which differ only where they wrap.
+
+As many must agree if it has literals.
+"""
 MIN_INTEGER_SAMPLES: Final = 10
 """Number of integer samples that must agree before an unproved rule may be used on integers."""
 FLOATS_ONLY: Final = "; of float elements only: it is false for integers"
@@ -115,7 +119,8 @@ def _names_integers(rule: Rule) -> bool:
 
 def determine_status(rule: Rule, cases: int = CASES) -> ProofStatus:
     """Sample, exhaust and prove a rule. A false rule gets `Status.UNSUPPORTED` and a counterexample."""
-    floats = sample(rule, wanted=INTEGER_SAMPLES) if _names_integers(rule) else sample(rule)
+    many = _names_integers(rule) or any(map(literals, rule.statements.values()))
+    floats = sample(rule, wanted=INTEGER_SAMPLES) if many else sample(rule)
     if floats.counterexample is not None:
         return ProofStatus(
             Status.UNSUPPORTED, 0, exhaustive=False, reason="false", counterexample=floats.counterexample

@@ -128,7 +128,8 @@ class Reader:
                 return values.choice(condition, self.read(left, at, facts), self.read(right, at, facts))
             case terms.Cast(dtype, operand):
                 # The same value can differ between two types, because an index may wrap in one of them.
-                return _opaque(f"{operand.type.dtype} to {dtype}", self.read(operand, at, facts))
+                name = f"{operand.type.dtype} to {dtype}"
+                return values.by_cases(lambda x: x if x.zero else _opaque(name, x), self.read(operand, at, facts))
             case terms.Concat(left, right):
                 n = left.type.shape[0]
                 return self._where(
@@ -517,7 +518,7 @@ def _by_rows(goal: Goal, facts: Facts) -> bool:
     return False
 
 
-def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends: tuple[bool, bool]) -> None:
+def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends: Ends) -> None:
     """Prove the goal by induction on `variable`, with the extent `over` empty in the base case.
 
     `ends` is true for each side whose sums split off their first terms in the step rather than their last.
@@ -619,8 +620,9 @@ def proved(rule: Rule) -> str | None:
     """Try to prove a rule for all sizes. Return None on success, otherwise the reason of failure."""
     try:
         found = list(goals(rule))
+        known: Induction | None = None
         for goal in found:
-            _proved(rule, goal)
+            known = _proved(rule, goal, known)
     except Stuck as stuck:
         return str(stuck)
     except ATLError as error:
@@ -632,25 +634,37 @@ NOT_LINEAR: Final = ("sum_add", "sum_sub", "sum_neg", "sum_mul_left", "sum_mul_r
 """The rules that state the linearity of sums, which are proved without using it."""
 
 
-def _proved(rule: Rule, goal: Goal) -> None:
+Ends: TypeAlias = tuple[bool, bool]
+Induction: TypeAlias = tuple[Ends, int]
+"""The ends of an induction, and the number of its extent in the order in which they are tried."""
+ENDS: Final[tuple[Ends, ...]] = ((False, False), (True, True), (False, True), (True, False))
+
+
+def _proved(rule: Rule, goal: Goal, known: Induction | None) -> Induction | None:
+    """Prove a goal; return the induction, if one was needed. `known` is that of another rank, which is tried first."""
     linear = rule.name not in NOT_LINEAR
     try:
         _split(goal, _reads_equal(linear=linear))
     except Stuck as reason:
-        for variable, over in _inductions(goal):
-            for ends in ((False, False), (True, True), (False, True), (True, False)):
-                try:
-                    _by_induction(goal, variable, over, linear=linear, ends=ends)
-                except Stuck:
-                    continue
-                return
+        # Most inductions are on the extent of the last sum, and many on that of the first.
+        found = list(_inductions(goal))
+        extents = [*found[-1:], *found[:1], *found[-2:0:-1]] if len(found) > 1 else found
+        ways: list[Induction] = [(ends, number) for ends in ENDS for number in range(len(extents))]
+        for ends, number in sorted(ways, key=lambda way: way != known):
+            variable, over = extents[number]
+            try:
+                _by_induction(goal, variable, over, linear=linear, ends=ends)
+            except Stuck:
+                continue
+            return ends, number
         for attempt in (_reindexed, _by_definition, _by_rows):
             try:
                 _split(goal, attempt)
             except Stuck:
                 continue
-            return
+            return known
         raise reason from None
+    return known
 
 
 def _reindexed(goal: Goal, facts: Facts) -> bool:

@@ -6,13 +6,12 @@ from atl import concat, flatten, gen, guard, padl, padr, reduce, select, split, 
 from atl.core.operations import (
     NOT_ZERO_AT_ZERO,
     NOT_ZERO_AT_ZEROS,
-    ZERO_AT_ZERO,
     ZERO_AT_ZEROS,
     BinaryOp,
     UnaryOp,
 )
 from atl.core.terms import MONOIDS, Monoid
-from rewrites.named_operators import binary, padding, unary
+from rewrites.named_operators import FUNCTIONS_ZERO_AT_ZERO, binary, padding, unary
 from rewrites.rule import Body, Cond, Equation, Index, Matrix, Vector, equation, given, rule, rules
 
 # -- generations ------------------------------------------------------------------------------------------------------
@@ -121,8 +120,8 @@ def binary_access(op: BinaryOp, a: Vector, b: Vector, k: Index) -> Equation:
     return equation(binary(op, a, b)[k], binary(op, a[k], b[k]))
 
 
-@rules(named="{}_access", over=ZERO_AT_ZERO, family="access", source="§3.2")
-def unary_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
+@rules(named="{}_access", over=FUNCTIONS_ZERO_AT_ZERO, family="access", source="§3.2")
+def unary_access(op: str, a: Vector, k: Index) -> Equation:
     """An element of a function of a tensor is the function of the element, for functions that map zero to zero."""
     return equation(unary(op, a)[k], unary(op, a[k]))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from atl import gen, guard, let, sum, where
-from atl.core.operations import BINARY, UNARY, BinaryOp, UnaryOp
-from rewrites.named_operators import binary, truth, unary
+from atl.core.operations import BINARY, BinaryOp
+from rewrites.named_operators import FUNCTIONS, binary, truth, unary
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Scalar, equation, rule, rules
 
 # -- choices ----------------------------------------------------------------------------------------------------------
@@ -67,8 +67,8 @@ def where_right(op: BinaryOp, c: Elem, a: Elem, b: Elem, d: Elem) -> Equation:
     return equation(binary(op, d, where(c, a, b)), where(c, binary(op, d, a), binary(op, d, b)))
 
 
-@rules(named="where_{}", over=UNARY, family="choices", source="if")
-def where_unary(op: UnaryOp, c: Elem, a: Elem, b: Elem) -> Equation:
+@rules(named="where_{}", over=FUNCTIONS, family="choices", source="if")
+def where_unary(op: str, c: Elem, a: Elem, b: Elem) -> Equation:
     """A choice moves out of the operand of a function."""
     return equation(unary(op, where(c, a, b)), where(c, unary(op, a), unary(op, b)))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from atl import concat, gen, guard, select
-from atl.core.operations import BINARY, UNARY, ZERO_AT_ZERO, BinaryOp, UnaryOp
-from rewrites.named_operators import binary, padding, unary
+from atl.core.operations import BINARY, BinaryOp
+from rewrites.named_operators import FUNCTIONS, FUNCTIONS_ZERO_AT_ZERO, binary, padding, unary
 from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Vector, equation, given, rule, rules
 
 # -- conditions -------------------------------------------------------------------------------------------------------
@@ -106,8 +106,8 @@ def guard_sub(p: Cond, a: Elem, b: Elem) -> Equation:
     return equation(guard(p, a - b), guard(p, a) - guard(p, b))
 
 
-@rules(named="guard_{}", over=ZERO_AT_ZERO, family="guards", source="§3.2")
-def guard_unary(op: UnaryOp, p: Cond, a: Elem) -> Equation:
+@rules(named="guard_{}", over=FUNCTIONS_ZERO_AT_ZERO, family="guards", source="§3.2")
+def guard_unary(op: str, p: Cond, a: Elem) -> Equation:
     """A guard commutes with a function that maps zero to zero."""
     return equation(guard(p, unary(op, a)), unary(op, guard(p, a)))
 
@@ -215,7 +215,7 @@ def select_right(op: BinaryOp, p: Cond, a: Elem, b: Elem, c: Elem) -> Equation:
     return equation(binary(op, c, select(p, a, b)), select(p, binary(op, c, a), binary(op, c, b)))
 
 
-@rules(named="select_{}", over=UNARY, family="guards", source="§3.2")
-def select_unary(op: UnaryOp, p: Cond, a: Elem, b: Elem) -> Equation:
+@rules(named="select_{}", over=FUNCTIONS, family="guards", source="§3.2")
+def select_unary(op: str, p: Cond, a: Elem, b: Elem) -> Equation:
     """A selection moves out of the operand of a function."""
     return equation(unary(op, select(p, a, b)), select(p, unary(op, a), unary(op, b)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from atl import concat, flatten, gen, guard, let, reduce, select, split, transpose
-from atl.core.operations import BINARY, UNARY, BinaryOp, UnaryOp
+from atl.core.operations import BINARY, BinaryOp
 from atl.core.terms import MONOIDS, Monoid
 from rewrites.named_operators import (
     AMOUNTS,
+    FUNCTIONS,
     MATRIX_OPERATORS,
     PADS_AND_TRUNCATIONS,
     binary,
@@ -148,8 +149,8 @@ def ll_right(op: BinaryOp, x: ElemT, e: Body[ElemT], c: Elem) -> Equation:
     return equation(binary(op, c, let(x, e)), let(x, lambda y: binary(op, c, e(y))))
 
 
-@rules(named="ll_{}", over=UNARY, family="lets", source="[R] ll_exp")
-def ll_unary(op: UnaryOp, x: ElemT, e: Body[ElemT]) -> Equation:
+@rules(named="ll_{}", over=FUNCTIONS, family="lets", source="[R] ll_exp")
+def ll_unary(op: str, x: ElemT, e: Body[ElemT]) -> Equation:
     """A let moves out of the operand of a function."""
     return equation(unary(op, let(x, e)), let(x, lambda y: unary(op, e(y))))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from atl import ceildiv, concat, flatten, gen, guard, select, split, transpose, truncl, truncr
-from atl.core.operations import BINARY, UNARY, BinaryOp, UnaryOp
-from rewrites.named_operators import binary, padding, unary
+from atl.core.operations import BINARY, BinaryOp
+from rewrites.named_operators import FUNCTIONS, binary, padding, unary
 from rewrites.rule import Body, Cond, Equation, Index, Vector, equation, given, rule, rules
 
 # -- ranges: shifting and splitting -----------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ def gen_binary(op: BinaryOp, lo: Index, hi: Index, a: Body[Index], b: Body[Index
     return equation(gen((lo, hi), lambda i: binary(op, a(i), b(i))), binary(op, gen((lo, hi), a), gen((lo, hi), b)))
 
 
-@rules(named="gen_{}", over=UNARY, family="loops", source="[R] gen_map")
-def gen_unary(op: UnaryOp, lo: Index, hi: Index, a: Body[Index]) -> Equation:
+@rules(named="gen_{}", over=FUNCTIONS, family="loops", source="[R] gen_map")
+def gen_unary(op: str, lo: Index, hi: Index, a: Body[Index]) -> Equation:
     """A generation of a function's values is the function of the generation."""
     return equation(gen((lo, hi), lambda i: unary(op, a(i))), unary(op, gen((lo, hi), a)))
 

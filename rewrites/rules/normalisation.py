@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from atl import gen, select, where
-from atl.core.operations import BINARY, UNARY, BinaryOp, UnaryOp
-from rewrites.named_operators import binary, unary
+from atl.core.operations import BINARY, BinaryOp
+from rewrites.named_operators import FUNCTIONS, binary, unary
 from rewrites.rule import Cond, Equation, Vector, equation, rule, rules
 
 
@@ -14,8 +14,8 @@ def pointwise_binary(op: BinaryOp, a: Vector, b: Vector) -> Equation:
     return equation(binary(op, a, b), gen(a.shape[0], lambda i: binary(op, a[i], b[i])))
 
 
-@rules(named="pointwise_{}", over=UNARY, family="normalisation", source="§4.3.2")
-def pointwise_unary(op: UnaryOp, a: Vector) -> Equation:
+@rules(named="pointwise_{}", over=FUNCTIONS, family="normalisation", source="§4.3.2")
+def pointwise_unary(op: str, a: Vector) -> Equation:
     """A function of a tensor is computed element by element."""
     return equation(unary(op, a), gen(a.shape[0], lambda i: unary(op, a[i])))
 

@@ -20,8 +20,8 @@ from atl import (
     truncr,
     unshear,
 )  # fmt: skip
-from atl.core.operations import ZERO_AT_ZERO, ZERO_AT_ZEROS, BinaryOp, UnaryOp
-from rewrites.named_operators import binary, padding, unary
+from atl.core.operations import ZERO_AT_ZEROS, BinaryOp
+from rewrites.named_operators import FUNCTIONS_ZERO_AT_ZERO, binary, padding, unary
 from rewrites.rule import (
     Body,
     Cond,
@@ -112,8 +112,8 @@ def place_of_binary(op: BinaryOp, n: Index, i: Index, a: Elem, b: Elem) -> Equat
     return equation(place(n, i, binary(op, a, b)), binary(op, place(n, i, a), place(n, i, b)))
 
 
-@rules(named="place_of_{}", over=ZERO_AT_ZERO, family="placement", source="§3.2")
-def place_of_unary(op: UnaryOp, n: Index, i: Index, a: Elem) -> Equation:
+@rules(named="place_of_{}", over=FUNCTIONS_ZERO_AT_ZERO, family="placement", source="§3.2")
+def place_of_unary(op: str, n: Index, i: Index, a: Elem) -> Equation:
     """A function that maps zero to zero moves out of a placed term."""
     return equation(place(n, i, unary(op, a)), unary(op, place(n, i, a)))
 

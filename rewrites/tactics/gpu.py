@@ -22,7 +22,7 @@ from rewrites.tactics.nests.accumulation import accumulate
 from rewrites.tactics.nests.tiling import as_targets, nested_loops, tile, tile_loop
 from rewrites.tactics.operand_reads import operand_name, reads_of
 from rewrites.tactics.simplification import find_lets, reduce_accesses, simplify_guards
-from rewrites.tactics.storage.packing import pack
+from rewrites.tactics.storage.packing import pack_operand
 from rewrites.tactics.storage.staging import stage, stage_at
 from rewrites.tactics.tactic import tactic
 
@@ -168,7 +168,7 @@ def stage_shared(work: Derivation, what: arg.Operand, *, at: arg.Around, name: a
         )
     _need_name(name)
     called = name or f"{operand_name(reads_of(work, what, ())[0])}p"
-    pack(work, what, at=at, name=called)
+    pack_operand(work, what, at, name=called, converted=False)
     let = find_lets(work, called)[-1]
     _check_shared(work, let)
     work.mark(let.path, LetMark.SHARED)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from atl.core.operations import BINARY, UNARY
+from atl.core.operations import BINARY
 from atl.core.terms import Binary, Cast, Expr, Guard, Let, Reduce, Unary
 from atl.core.traversal import Path, children
 from rewrites.derivation import Derivation
+from rewrites.named_operators import FUNCTIONS
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, first_path
 from rewrites.tactics.tactic import tactic
 
-POINTWISE: Final = (*(f"pointwise_{op}" for op in (*BINARY, *UNARY)), "pointwise_select", "pointwise_where")
+POINTWISE: Final = (*(f"pointwise_{op}" for op in (*BINARY, *FUNCTIONS)), "pointwise_select", "pointwise_where")
 MAX_LETS: Final = 200
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import assert_never
 
 from atl.core import terms
+from atl.core.dtypes import STORED
 from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions
 from atl.core.traversal import Path
@@ -16,6 +17,7 @@ from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, chosen, nothing_chosen
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
+from rewrites.named_operators import operation_name
 from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.storage.binding import binders_between
 from rewrites.tactics.storage.staging import loops_between, raised
@@ -23,8 +25,11 @@ from rewrites.tactics.storage.staging import loops_between, raised
 # -- reads ------------------------------------------------------------------------------------------------------------
 
 
-def reads_of(work: Derivation, what: Target, below: Path) -> list[Cursor]:
-    """Return the elements of the operand that are read below a place, except those that only fill a buffer."""
+def reads_of(work: Derivation, what: Target, below: Path, *, converted: bool = True) -> list[Cursor]:
+    """Return the elements of the operand that are read below a place, except those that only fill a buffer.
+
+    With `converted`, an element of a type that is only stored is returned with the conversion around it, if any.
+    """
     meant = list(chosen(work.goal, what, top_down=True))
     if not meant:
         raise nothing_chosen(work.goal, what, operand=True)
@@ -33,7 +38,7 @@ def reads_of(work: Derivation, what: Target, below: Path) -> list[Cursor]:
         for cursor in meant
         for use in (_uses(work, cursor) if isinstance(cursor.term, terms.Let | terms.Rec) else (cursor,))
     ]
-    elements = [_element(cursor) for cursor in operands]
+    elements = [_element(cursor, converted=converted) for cursor in operands]
     inside = [cursor for cursor in elements if cursor.path[: len(below)] == below]
     scalars = [cursor for cursor in inside if not cursor.term.type.rank and not _copied(cursor)]
     if not scalars:
@@ -55,10 +60,13 @@ def _uses(work: Derivation, binder: Cursor) -> Iterator[Cursor]:
                 yield cursor
 
 
-def _element(cursor: Cursor) -> Cursor:
-    """Return the access that reads an element of a tensor."""
+def _element(cursor: Cursor, *, converted: bool) -> Cursor:
+    """Return the access that reads an element of a tensor, or the conversion around it."""
     while cursor.above is not None and isinstance(cursor.above.term, terms.Access) and cursor.path[-1] == 0:
         cursor = cursor.above
+    is_stored = converted and not cursor.term.type.rank and cursor.term.type.dtype in STORED
+    if is_stored and cursor.above is not None and isinstance(cursor.above.term, terms.Cast):
+        return cursor.above
     return cursor
 
 
@@ -72,8 +80,8 @@ def _copied(cursor: Cursor) -> bool:
 def operand_name(read: Cursor) -> str:
     """Return the name of the operand of which an element is read."""
     term = read.term
-    while isinstance(term, terms.Access):
-        term = term.tensor
+    while isinstance(term, terms.Access | terms.Cast):
+        term = term.tensor if isinstance(term, terms.Access) else term.operand
     match term:
         case terms.Input(array):
             return array.name
@@ -209,29 +217,13 @@ def _inward_rule(around: terms.Expr, side: int, *, addends: bool) -> _InwardRule
             return _InwardRule("guard_div_left", reverse=True)
         case terms.Binary("add" | "sub" as op) if addends:
             return _InwardRule(f"guard_{op}")
-        case terms.Unary("neg"):
-            return _InwardRule("guard_neg")
+        case terms.Unary("neg") | terms.Cast():
+            return _InwardRule(f"guard_{operation_name(around)}")
         case terms.Reduce() | terms.Rec() | terms.Let() | terms.Binary() | terms.Unary() | terms.Guard():
             return None
-        case (
-            terms.Access()
-            | terms.Cast()
-            | terms.Concat()
-            | terms.Place()
-            | terms.Reshape()
-            | terms.Select()
-            | terms.Where()
-        ):
+        case terms.Access() | terms.Concat() | terms.Place() | terms.Reshape() | terms.Select() | terms.Where():
             return None
-        case (
-            terms.Constant()
-            | terms.Input()
-            | terms.Local()
-            | terms.Metavariable()
-            | terms.Padding()
-            | terms.TensorVar()
-            | terms.Value()
-        ):
+        case terms.Number() | terms.Named() | terms.Padding():
             return None
         case _:
             assert_never(around)

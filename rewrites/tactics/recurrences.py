@@ -8,25 +8,10 @@ from functools import partial
 from typing import Any, Final
 
 from atl.checks.scope import outermost
+from atl.core import terms
 from atl.core.index import ONE, ZERO, Bound, Index, Leaf, Size, atoms, bound, constant, index, map_leaves
 from atl.core.predicate import Predicate, at_most, equal, expressions
 from atl.core.substitution import free_positions, types_around
-from atl.core.terms import (
-    MONOIDS,
-    OF_MONOID,
-    Access,
-    Binary,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Let,
-    Rec,
-    Reduce,
-    Select,
-    Type,
-    rows_before,
-)
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.prove import proves
@@ -53,7 +38,7 @@ ONE_TERM: Final = (
     "rec_empty",
     "rec_one",
     "rec_get_first",
-    *(f"{monoid}_{of}" for monoid in MONOIDS for of in ("one", "empty")),
+    *(f"{monoid}_{of}" for monoid in terms.MONOIDS for of in ("one", "empty")),
 )
 """Rules for loops without iterations, for those of one iteration, and for the first rows of recurrences."""
 RESCALED: Final = ("sum_exp_rescale", "weighted_sum_exp_rescale")
@@ -103,7 +88,7 @@ def induct(
         proved(name, goal, work, passed=name) if given is None else _checked(name, goal, given)
         for name, goal, given in zip(("base", "step"), goals, (base, step), strict=True)
     ]
-    assert isinstance(cursor.term, Rec)
+    assert isinstance(cursor.term, terms.Rec)
     name = cursor.term.name
     work.induction(cursor.path, arguments, *theorems)
     work.rename(cursor.path, name)
@@ -154,11 +139,11 @@ def recur(
         )
     of_row = function_at(cursor, "formula", formula, of_indices(1))
     last = substituted(of_row.body, (many - 1,), ())
-    assert isinstance(last, Expr)
+    assert isinstance(last, terms.Expr)
     path = cursor.path
     if result is not None:
         of_last = function_at(cursor, "result", result, (last.type,))
-        assert isinstance(of_last.body, Expr)
+        assert isinstance(of_last.body, terms.Expr)
         _show_as(work, path, substituted(of_last.body, (), (last,)))
         work.apply(work.rule("unfold_let"), path, {"x": last, "e": of_last}, reverse=True)
         work.rename(path, "last")
@@ -168,9 +153,9 @@ def recur(
     work.apply(work.rule("get_gen"), path, {"lo": ZERO, "hi": many, "e": of_row, "k": many - 1}, reverse=True)
     path = (*path, 0)
     of_start = of_row if start is None else function_at(cursor, "start", start, of_indices(1))
-    assert isinstance(of_start.body, Expr)
-    begin = Gen(ZERO, few, of_start.body, "p")
-    of_step = function_at(cursor, "step", step, ("index", rows_before(begin.type, bound(0), 1)))
+    assert isinstance(of_start.body, terms.Expr)
+    begin = terms.Gen(ZERO, few, of_start.body, "p")
+    of_step = function_at(cursor, "step", step, ("index", terms.rows_before(begin.type, bound(0), 1)))
     arguments: dict[str, Argument] = {"hi": many, "x": begin, "e": of_step, "f": of_row}
     base, following = kernel.induction_goals(work.theorem, path, arguments)
     proofs = (
@@ -219,8 +204,8 @@ def function_at(
     types = types_around(spine, len(tensors))
     count = sum(parameter == "index" for parameter in own)
 
-    def under_own(of: Type) -> Type:
-        return Type(of.dtype, tuple(map_leaves(e, lambda leaf: _lifted(leaf, count)) for e in of.shape))
+    def under_own(of: terms.Type) -> terms.Type:
+        return terms.Type(of.dtype, tuple(map_leaves(e, lambda leaf: _lifted(leaf, count)) for e in of.shape))
 
     outer: tuple[Parameter, ...] = (*of_indices(len(indices)), *map(under_own, types))
     at = {name: position for position, name in enumerate(around)}
@@ -235,7 +220,7 @@ def _lifted(leaf: Leaf, by: int) -> Index:
     return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
 
 
-def _show_as(work: Derivation, path: Path, wanted: Expr) -> None:
+def _show_as(work: Derivation, path: Path, wanted: terms.Expr) -> None:
     """Rewrite a term to another one that is proved to be equal. Raises `NotFound`."""
     from rewrites.egraph.equality import LIMIT, prove_equal
 
@@ -271,13 +256,13 @@ def induction_goals(work: Derivation, rows: Target, formula: Callable[..., Any])
 def recurrence_with(work: Derivation, rows: Target, formula: Callable[..., Any]) -> tuple[Cursor, dict[str, Argument]]:
     """Return the place of a recurrence, and the arguments of an induction with this formula for its rows."""
     cursor = find_recurrence(work, rows)
-    assert isinstance(cursor.term, Rec)
+    assert isinstance(cursor.term, terms.Rec)
     return cursor, arguments_for(cursor.term, function_at(cursor, "formula", formula, of_indices(1)))
 
 
 def find_recurrence(work: Derivation, rows: Target) -> Cursor:
     """Return the first selected recurrence. Raises `DoesNotApply` if there is none."""
-    found = [cursor for cursor in every(work.goal, rows) if isinstance(cursor.term, Rec)]
+    found = [cursor for cursor in every(work.goal, rows) if isinstance(cursor.term, terms.Rec)]
     if not found:
         raise DoesNotApply(f"{brief(rows)} is not a recurrence", required="the name of a recurrence, or of its tensor")
     return found[0]
@@ -369,7 +354,9 @@ def insert_known(work: Derivation, path: Path, condition: Predicate) -> None:
 def _conditions(work: Derivation, below: Path) -> Iterator[Predicate]:
     """Yield the conditions of guards and selections that depend on sizes only."""
     for cursor in work.cursors(below, top_down=True):
-        if isinstance(cursor.term, Guard | Select) and not any(e.loose for e in expressions(cursor.term.predicate)):
+        if isinstance(cursor.term, terms.Guard | terms.Select) and not any(
+            e.loose for e in expressions(cursor.term.predicate)
+        ):
             yield cursor.term.predicate
 
 
@@ -386,7 +373,7 @@ def _rows_computed(left: Derivation, right: Derivation) -> bool:
     for side in (left, right):
         simplify_rows(side)
         for cursor in list(side.cursors()):
-            if isinstance(cursor.term, Access) and isinstance(cursor.term.tensor, Rec):
+            if isinstance(cursor.term, terms.Access) and isinstance(cursor.term.tensor, terms.Rec):
                 side.attempt("rec_truncate", cursor.path, m=cursor.term.index + 1)
     return True
 
@@ -409,8 +396,8 @@ def _drop_neutral(work: Derivation, below: Path) -> None:
 
     def is_first(path: Path) -> bool:
         term = work.term(path)
-        assert isinstance(term, Binary)
-        return isinstance(term.left, Constant) and term.left.value in NEUTRAL[term.op]
+        assert isinstance(term, terms.Binary)
+        return isinstance(term.left, terms.Constant) and term.left.value in NEUTRAL[term.op]
 
     for op in NEUTRAL:
         work.sweep(work.known([f"{op}_comm"]), below, where=is_first)
@@ -419,22 +406,22 @@ def _drop_neutral(work: Derivation, below: Path) -> None:
 
 def _start_folds_at_zero(work: Derivation) -> None:
     """Shift the indices of folds so that they start from zero."""
-    work.sweep(work.known([f"{monoid}_rebase" for monoid in MONOIDS]), where=partial(_is_shifted, work))
+    work.sweep(work.known([f"{monoid}_rebase" for monoid in terms.MONOIDS]), where=partial(_is_shifted, work))
 
 
 def _is_shifted(work: Derivation, path: Path) -> bool:
     """Return whether this is a fold whose index does not start from zero."""
     term = work.term(path)
-    return isinstance(term, Reduce) and term.low != ZERO
+    return isinstance(term, terms.Reduce) and term.low != ZERO
 
 
-def _contains_let(term: Expr) -> bool:
-    return any(isinstance(at, Let) for child in children(term) for at in subterms(child.expr))
+def _contains_let(term: terms.Expr) -> bool:
+    return any(isinstance(at, terms.Let) for child in children(term) for at in subterms(child.expr))
 
 
-def _is_constant(term: Expr) -> bool:
+def _is_constant(term: terms.Expr) -> bool:
     """Return whether this is a generation whose elements do not depend on its index."""
-    return isinstance(term, Gen) and 0 not in free_positions(term.body)[0]
+    return isinstance(term, terms.Gen) and 0 not in free_positions(term.body)[0]
 
 
 def _peel(work: Derivation, row: Index | None) -> None:
@@ -448,7 +435,7 @@ def _peel(work: Derivation, row: Index | None) -> None:
 
     for cursor in list(work.cursors()):
         term = cursor.term
-        if not isinstance(term, Reduce):
+        if not isinstance(term, terms.Reduce):
             continue
         low, high = (map_leaves(end, before) for end in (term.low, term.high))
         if row is None and term.high.constant is None:
@@ -456,7 +443,7 @@ def _peel(work: Derivation, row: Index | None) -> None:
         if high != term.high:
             work.attempt(f"split_{term.monoid}", cursor.path, k=high)
         elif low != term.low and work.attempt(f"split_{term.monoid}", cursor.path, k=low):
-            work.attempt(f"{OF_MONOID[term.monoid]}_comm", cursor.path)
+            work.attempt(f"{terms.OF_MONOID[term.monoid]}_comm", cursor.path)
 
 
 def _open(name: str, goal: Goal, error: ATLError, passed: str | None) -> NotFound:

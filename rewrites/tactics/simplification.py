@@ -9,7 +9,7 @@ from atl.checks.safety import unsafe_accesses
 from atl.checks.scope import Scope
 from atl.core import predicate as pred
 from atl.core.index import Bound, Index, Read, Size, atoms, bound, factor_of, floordiv, index
-from atl.core.operations import BINARY, UNARY
+from atl.core.operations import BINARY
 from atl.core.terms import MONOIDS, OPERATORS_BY_WORD, Access, Gen, Guard, Input, Let, Reduce, Select
 from atl.core.traversal import Path
 from atl.prove import proves
@@ -18,13 +18,14 @@ from rewrites.cursors.cursor import Cursor, binders, positions
 from rewrites.cursors.targets import Target, every, one
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, known_names
+from rewrites.named_operators import FUNCTIONS
 from rewrites.tactics import arg
 from rewrites.tactics.tactic import tactic
 
 OF_ACCESSES: Final = (
     "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "where_access", "padding_access",
     "concat_access_left", "concat_access_right", *(f"{operator}_access" for operator in OPERATORS_BY_WORD),
-    *(f"get_{monoid}" for monoid in MONOIDS), *(f"{op}_access" for op in (*BINARY, *UNARY)),
+    *(f"get_{monoid}" for monoid in MONOIDS), *(f"{op}_access" for op in (*BINARY, *FUNCTIONS)),
 )  # fmt: skip
 """Rules that compute an element of an operator's result."""
 

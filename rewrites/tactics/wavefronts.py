@@ -87,7 +87,7 @@ def wavefront(work: Derivation, rows: arg.Recurrence, skew: arg.Count = 1) -> No
 
 
 class _Lines:
-    """The lines of a recurrence whose rows are recurrences; no index that is bound around occurs in it."""
+    """The lines of a recurrence whose rows are recurrences. In its term, indices bound outside are variables."""
 
     def __init__(self, rec: Rec, skew: int) -> None:
         assert isinstance(rec.body, Rec)
@@ -143,7 +143,7 @@ class _Lines:
         return path
 
     def unfold(self, work: Derivation, before: Gen) -> None:
-        """Compute an element of a line, which is the whole program, from elements of the lines before."""
+        """Compute an element of a line from elements of the lines before. The whole goal is that element."""
         element: Path = (0, 0)
         of_row = (*element, 0)
         work.rewrite("rec_get", of_row)
@@ -204,5 +204,7 @@ def _of_rows(work: Derivation, rows: arg.Recurrence) -> Cursor:
             required="rows that are recurrences: atl.rec(n, lambda i, v: atl.rec(m, lambda j, r: …), of=(m,))",
         )
     if rec.low != ZERO or row.low != ZERO:
-        raise DoesNotApply("the recurrence has first rows or elements", place=place, required="recurrences from 0 on")
+        raise DoesNotApply(
+            "the recurrence has initial rows or elements", place=place, required="recurrences whose indices begin at 0"
+        )
     return cursor

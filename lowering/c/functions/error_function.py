@@ -4,16 +4,16 @@
     erf x = ±(1 - e^Q(|x|))    elsewhere, with |x| limited to 4, from which on the result is 1
 
 P and Q are polynomials fitted by least squares at Chebyshev's points, each coefficient rounded before those after it
-are fitted. They are off by less than 0.1 units in the last place of the result. The function is off by less than 1.1
-units; all floats were tried. For doubles, and without fused multiply-add in hardware, the C library's function is
-called.
+are fitted. They are off by less than 0.1 units in the last place of the result. `atl.core.operations.error_bound` has
+the bound on the error of the function; all floats were tried. For doubles, and without fused multiply-add in hardware,
+the C library's function is called.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from lowering.c.functions.exponential import has_fma, polynomial
+from lowering.c.functions.exponential import described, has_fma, polynomial
 
 _P: Final = (
     *("7.919902e-5", "-0.0008030654", "0.005190726", "-0.026855124", "0.11283618", "-0.3761263"),
@@ -31,7 +31,7 @@ def _of_floats(coefficients: tuple[str, ...]) -> tuple[str, ...]:
 
 ERROR_FUNCTIONS: Final = {
     "erf_float": f"""\
-/* The error function of x, within 1.1 units in the last place. */
+{described("The error function of x", "erf", "float")}
 static inline float erf_float(float x)
 {{
 #if {has_fma("f")}

@@ -14,15 +14,17 @@
 Every step is a fused multiply-add, a function that `-fassociative-math` does not reorder. Otherwise x - n c1 - n c2
 could become x - n (c1 + c2). Without fused multiply-add in hardware, the library's function is called.
 
-The error is less than 1.1 units in the last place; all floats were tested. NaN stays NaN. An n that is too large is
-replaced by the largest useful one; r is then large, and the result infinite. Below the least argument with a nonzero
-result, the result is zero. Both are cheaper than clamping the argument.
+`atl.core.operations.error_bound` has the bounds on the error; all floats were tested. NaN stays NaN. An n that is too
+large is replaced by the largest useful one; r is then large, and the result infinite. Below the least argument with a
+nonzero result, the result is zero. Both are cheaper than clamping the argument.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from atl.core.operations import UnaryOp, error_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,12 @@ def has_fma(suffix: str) -> str:
     return f"defined(__FP_FAST_FMA{suffix.upper()}) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)"
 
 
+def described(text: str, op: UnaryOp, c_type: str) -> str:
+    """Return the comment of a function that calls the C library's without fused multiply-add."""
+    bound = error_bound(op, "float64" if c_type == "double" else "float32", fma=True)
+    return f"/* {text}, within {bound:g} units in the last place; without fused multiply-add, the C library's. */"
+
+
 def polynomial(kind: str, fma: str, name: str, at: str, coefficients: tuple[str, ...]) -> str:
     """Return C that declares `name` as the polynomial at `at` by Horner's rule, highest coefficient first."""
     first, *others = coefficients
@@ -90,7 +98,7 @@ def _function(of: _Format) -> str:
     fma, kind, bits = f"fma{of.suffix}", of.c_type, of.bits
     zero = f"0.0{of.suffix}"
     return f"""\
-/* e to the power of x, within 1.1 units in the last place. */
+{described("e to the power of x", "exp", kind)}
 static inline {kind} exp_{kind}({kind} x)
 {{
 #if {has_fma(of.suffix)}

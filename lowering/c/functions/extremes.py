@@ -28,7 +28,7 @@ def _pick_of_floats(kind: str, c_type: str) -> str:
     # NaN if one of the operands is NaN: a false comparison keeps the left operand, so only the right one is tested. In
     # this form the comparison is one instruction of x86, and loops over arrays are vectorised.
     return f"""\
-/* The {kind}imum of both; NaN, where one of them is. */
+/* The {kind}imum of both; NaN if one of them is NaN. */
 static inline {c_type} {kind}_{c_type}({c_type} a, {c_type} b)
 {{
     a = b {_SIGNS[kind]} a ? b : a;
@@ -42,7 +42,7 @@ def _key(kind: str, c_type: str) -> str:
     word, nan = {"min": ("least", "-NAN"), "max": ("greatest", "NAN")}[kind]
     # The conditional chooses the float rather than its key, for which gcc would generate a branch.
     return f"""\
-/* Integers in the order of the floats, the {word} for NaN: of a fold with them compilers make vectors. */
+/* Integers in the order of the floats, the {word} for NaN: compilers vectorise a fold of them. */
 static inline {bits} {kind}_key_{c_type}({c_type} a)
 {{
     {bits} key;
@@ -93,7 +93,7 @@ static inline {vector} {kind}_{vector}({vector} a, {vector} b)
 #include <immintrin.h>
 #endif
 
-/* The {kind}imum of both in each lane; NaN, where one of them is. */
+/* The {kind}imum of both in each lane; NaN if one of them is NaN. */
 static inline {vector} {kind}_{vector}({vector} a, {vector} b)
 {{
 #if defined({macro})

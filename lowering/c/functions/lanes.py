@@ -58,7 +58,7 @@ def chosen_lanes(name: str, width: int, lanes: int) -> str:
     gcc supports clang's builtin from version 12 on. `width` is the size of an element in bytes.
     """
     return f"""\
-/* The lanes with these numbers of a and then b. */
+/* The lanes with these numbers, counted through a and then b. */
 #if defined(__clang__) || __GNUC__ >= 12
 #define {name}(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else

@@ -10,11 +10,12 @@
   exponent n is read from the bits of x after those of √½ are subtracted; subnormal numbers are scaled first.
 - P and Q are polynomials fitted by least squares at Chebyshev's points, each coefficient rounded before those after it
   are fitted. They are off by less than 0.1 units in the last place of the result.
-- Sums that must not be reassociated are fused multiply-adds, as in the exponential function: hence 2 f in place of f,
-  since a product by one would be dropped. Without hardware support, the C library's functions are called.
+- Sums that must not be reassociated are fused multiply-adds, as in the exponential function. The code computes 2 f
+  instead of f, because compilers replace a multiply-add with factor one by a sum. Without hardware support, the C
+  library's functions are called.
 
-The logarithm is off by less than 1 unit in the last place, the tangent by less than 1.5; all floats were tried. The
-logarithm of zero is -infinity, that of a negative number NaN.
+`atl.core.operations.error_bound` has the bounds on the errors; all floats were tested. The logarithm of zero is
+-infinity, that of a negative number NaN.
 """
 
 from __future__ import annotations
@@ -22,22 +23,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lowering.c.functions.exponential import has_fma, polynomial
+from lowering.c.functions.exponential import described, has_fma, polynomial
 
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """A floating-point type, and the constants of both functions as they are written in C."""
+    """A floating-point type, and the constants of both functions as they are written in C.
+
+    Subnormal numbers are multiplied by `scale`, 2 to the power of `scale_exponent`. `shift` is 1.5 * 2^fraction: if
+    an integer is added to its bits, the difference of the resulting number and `shift` is that integer.
+    """
 
     c_type: str
     suffix: str
     bits: str
     fraction: int
     half_root: str
-    below: str
-    least: str
-    up: str
-    raised: str
+    fraction_mask: str
+    smallest_normal: str
+    scale: str
+    scale_exponent: str
     shift: str
     shift_bits: str
     ln2: tuple[str, str]
@@ -51,10 +56,10 @@ _FLOAT: Final = _Format(
     bits="int32_t",
     fraction=23,
     half_root="0x3f3504f3",
-    below="0x7fffff",
-    least="1.17549435e-38f",
-    up="33554432.0f",
-    raised="25.0f",
+    fraction_mask="0x7fffff",
+    smallest_normal="1.17549435e-38f",
+    scale="33554432.0f",
+    scale_exponent="25.0f",
     shift="12582912.0f",
     shift_bits="0x4b400000",
     ln2=("0.693359375f", "-2.1219444e-4f"),
@@ -67,10 +72,10 @@ _DOUBLE: Final = _Format(
     bits="int64_t",
     fraction=52,
     half_root="INT64_C(0x3fe6a09e667f3bcd)",
-    below="INT64_C(0xfffffffffffff)",
-    least="2.2250738585072014e-308",
-    up="18014398509481984.0",
-    raised="54.0",
+    fraction_mask="INT64_C(0xfffffffffffff)",
+    smallest_normal="2.2250738585072014e-308",
+    scale="18014398509481984.0",
+    scale_exponent="54.0",
     shift="6755399441055744.0",
     shift_bits="INT64_C(0x4338000000000000)",
     ln2=("0.6931471803691238", "1.9082149292705877e-10"),
@@ -89,22 +94,22 @@ _DOUBLE: Final = _Format(
 def _logarithm(of: _Format) -> str:
     fma, kind, bits, f = f"fma{of.suffix}", of.c_type, of.bits, of.suffix
     return f"""\
-/* The natural logarithm of x, within 1 unit in the last place. */
+{described("The natural logarithm of x", "log", kind)}
 static inline {kind} log_{kind}({kind} x)
 {{
 #if {has_fma(f)}
     /* x = 2^n m, m from sqrt(1/2) to sqrt(2); a subnormal number is scaled. Then g = 2 (m - 1). */
-    {kind} scaled = x < {of.least} ? x * {of.up} : x;
+    {kind} scaled = x < {of.smallest_normal} ? x * {of.scale} : x;
     {bits} number;
     memcpy(&number, &scaled, sizeof number);
     number -= {of.half_root};
     {bits} exponent = (number >> {of.fraction}) + {of.shift_bits};
-    number = (number & {of.below}) + {of.half_root};
+    number = (number & {of.fraction_mask}) + {of.half_root};
     {kind} n, m;
     memcpy(&n, &exponent, sizeof n);
     memcpy(&m, &number, sizeof m);
     n -= {of.shift};
-    n = x < {of.least} ? n - {of.raised} : n;
+    n = x < {of.smallest_normal} ? n - {of.scale_exponent} : n;
     {kind} g = {fma}(2.0{f}, m, -2.0{f}), s = g / (4.0{f} + g), z = s * s;
 {polynomial(kind, fma, "p", "z", of.p)}\
     {kind} t = {fma}(s, {fma}(0.125{f} * g, g, z * p), n * {of.ln2[1]});
@@ -121,7 +126,7 @@ static inline {kind} log_{kind}({kind} x)
 def _tangent(of: _Format) -> str:
     fma, kind, f = f"fma{of.suffix}", of.c_type, of.suffix
     return f"""\
-/* The hyperbolic tangent of x, within 1.5 units in the last place. */
+{described("The hyperbolic tangent of x", "tanh", kind)}
 static inline {kind} tanh_{kind}({kind} x)
 {{
 #if {has_fma(f)}

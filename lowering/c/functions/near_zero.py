@@ -1,7 +1,7 @@
 """The functions log(1 + x) and exp(x) - 1 of generated C, which are exact near zero.
 
-For floats, they are computed in double precision, so that the rounding of 1 + x, and the cancellation in the
-difference, are 2^-53. Where |x| < 2^-26, the result is x. The error is less than 0.7 units in the last place; all
+For floats, they are computed in double precision: rounding 1 + x, or subtracting 1, then causes a relative error of
+about 2^-53. Where |x| < 2^-26, the result is x. `atl.core.operations.error_bound` has the bounds on the errors; all
 floats were tested. For doubles, the C library's functions are called.
 """
 
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from atl.core.operations import UnaryOp, error_bound
 
-def _of_floats(name: str, summary: str, value: str) -> str:
+
+def _of_floats(name: UnaryOp, summary: str, value: str) -> str:
     return f"""\
-/* {summary}, within 0.7 units in the last place. */
+/* {summary}, within {error_bound(name, "float32", fma=True):g} units in the last place. */
 static inline float {name}_float(float x)
 {{
     float y = (float)({value});

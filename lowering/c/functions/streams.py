@@ -7,7 +7,7 @@ from typing import Final
 from lowering.nest.loopnest import LINE_BYTES
 
 _BEGINS: Final = f"""\
-/* Whether an element of an array, of so many bytes each, begins a line of the cache. */
+/* Return whether this element of an array begins a cache line; size is the number of bytes of an element. */
 static inline int begins_line(const void *array, int64_t at, size_t size)
 {{
     return ((uintptr_t)array + (uintptr_t)at * size) % {LINE_BYTES} == 0;
@@ -19,7 +19,7 @@ _STORED: Final = f"""\
 #include <emmintrin.h>
 #endif
 
-/* A line stored past the caches, where one begins; else as ever. */
+/* Store a cache line, without a copy in the cache if it is aligned. */
 static inline void stream_line(void *to, const void *line)
 {{
 #if defined(__SSE2__)
@@ -35,7 +35,7 @@ static inline void stream_line(void *to, const void *line)
 """
 
 _ORDERED: Final = """\
-/* Lines that were stored past the caches are there for whoever looks, from here on. */
+/* Make the lines stored so far visible to other threads. */
 static inline void stream_fence(void)
 {
 #if defined(__SSE2__)

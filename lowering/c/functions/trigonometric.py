@@ -10,7 +10,7 @@
 - S and C are polynomials fitted by least squares at Chebyshev's points, each coefficient rounded before those after it
   are fitted.
 
-The results are off by less than 0.51 units in the last place; all floats were tried. The sine of infinity is NaN. For
+`atl.core.operations.error_bound` has the bounds on the errors; all floats were tried. The sine of infinity is NaN. For
 doubles, and without fused multiply-add in hardware, the C library's functions are called.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lowering.c.functions.exponential import has_fma, polynomial
+from lowering.c.functions.exponential import described, has_fma, polynomial
 
 _S: Final = ("2.7181949692215156e-6", "-0.00019839320156762546", "0.00833332932835405", "-0.16666666640946567")
 _C: Final = ("2.443581541805946e-5", "-0.0013887341178482446", "0.04166664623058492")
@@ -43,7 +43,7 @@ def _large(exponent: int, high: str, low: str) -> str:
 
 TRIGONOMETRIC: Final = {
     "sine_of_sum": f"""\
-/* The sine of x + n pi/2 for n = 0 or 1, within 0.51 units in the last place. */
+{described("The sine of x + n pi/2 for n = 0 or 1", "sin", "float")}
 static inline float sine_of_sum(float x, int64_t n)
 {{
 #if {has_fma("")}
@@ -68,19 +68,19 @@ static inline float sine_of_sum(float x, int64_t n)
 #endif
 }}
 """,
-    "sin_float": """\
-/* The sine of x, within 0.51 units in the last place. */
+    "sin_float": f"""\
+{described("The sine of x", "sin", "float")}
 static inline float sin_float(float x)
-{
+{{
     return sine_of_sum(x, 0);
-}
+}}
 """,
-    "cos_float": """\
-/* The cosine of x, within 0.51 units in the last place. */
+    "cos_float": f"""\
+{described("The cosine of x", "cos", "float")}
 static inline float cos_float(float x)
-{
+{{
     return sine_of_sum(x, 1);
-}
+}}
 """,
 }
 """The functions by their names."""

@@ -1,7 +1,5 @@
 """Counts of memory accesses by warps, for each place in a printed kernel."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Random programs with GPU marks: tiles filled and read by threads in different orders, sums, and registers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final

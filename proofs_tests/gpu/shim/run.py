@@ -1,7 +1,5 @@
 """Build printed kernels with a C++ compiler and call them, with every load and store checked."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import re

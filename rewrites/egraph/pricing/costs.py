@@ -237,7 +237,7 @@ class BottomUpModel:
                 return self._element_wise(at, term, replace(made, is_rough=rough))
             case terms.Let(value):
                 return self._let(at, value, parts, made)
-            case terms.Unary() | terms.Binary() | terms.Where() | terms.Cast():
+            case terms.Elementwise():
                 return self._element_wise(at, term, made)
             case terms.Concat(left, _):
                 by = at.scope.index(left.type.shape[0])

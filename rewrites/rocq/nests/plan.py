@@ -157,29 +157,28 @@ def loaded(at: ln.Statement) -> set[int]:
         case ln.For(body=body) | ln.If(body=body):
             return {uid for each in body for uid in loaded(each)}
         case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
-            return set(_sources(value))
+            return {held.uid for held in sources(value) if isinstance(held, ln.Scalar) or held.role != "input"}
         case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return set()
         case _:
             assert_never(at)
 
 
-def _sources(e: ln.ScalarExpr) -> Iterator[int]:
+def sources(e: ln.ScalarExpr) -> Iterator[Held]:
+    """Yield the storage that an expression loads from."""
     match e:
         case ln.Number() | ln.FromIndex():
             return
         case ln.Load(source):
-            held = source.buffer if isinstance(source, ln.Cell) else source
-            if isinstance(held, ln.Scalar) or held.role != "input":
-                yield held.uid
+            yield source.buffer if isinstance(source, ln.Cell) else source
         case ln.Apply(_, arguments):
             for argument in arguments:
-                yield from _sources(argument)
+                yield from sources(argument)
         case ln.Choose(_, left, right):
-            yield from _sources(left)
-            yield from _sources(right)
+            yield from sources(left)
+            yield from sources(right)
         case ln.Convert(argument):
-            yield from _sources(argument)
+            yield from sources(argument)
         case _:
             assert_never(e)
 

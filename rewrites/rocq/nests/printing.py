@@ -108,7 +108,7 @@ class Printer:
         if of.rows or of.home is not None:
             raise InvalidArgument(
                 f"{of.name} shares the storage of {'its own rows' if of.rows else of.storage.name}",
-                required="a nest in which tensors share no storage",
+                required="a nest in which tensors do not share storage",
             )
         return positions(map(self.index, of.extents))
 

@@ -9,9 +9,7 @@ from typing import assert_never
 from atl.core.program import Program
 from atl.errors import InvalidArgument
 from lowering.nest import loopnest as ln
-from rewrites.rocq.nests.plan import hoisted_in
-
-Held = ln.Buffer | ln.Scalar
+from rewrites.rocq.nests.plan import Held, hoisted_in, sources
 
 
 def check_storage(nest: ln.LoopNest, program: Program) -> None:
@@ -66,31 +64,13 @@ def mentioned(at: ln.Statement) -> Iterator[Held]:
     match at:
         case ln.Assign(target, value) | ln.Accumulate(target, _, value):
             yield target.buffer if isinstance(target, ln.Cell) else target
-            yield from _sources(value)
+            yield from sources(value)
         case ln.Declare(variable, initial):
             yield variable
-            yield from _sources(initial)
+            yield from sources(initial)
         case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer) | ln.Gather(buffer):
             yield buffer
         case ln.For() | ln.If():
             return
         case _:
             assert_never(at)
-
-
-def _sources(e: ln.ScalarExpr) -> Iterator[Held]:
-    match e:
-        case ln.Number() | ln.FromIndex():
-            return
-        case ln.Load(source):
-            yield source.buffer if isinstance(source, ln.Cell) else source
-        case ln.Apply(_, arguments):
-            for argument in arguments:
-                yield from _sources(argument)
-        case ln.Choose(_, left, right):
-            yield from _sources(left)
-            yield from _sources(right)
-        case ln.Convert(argument):
-            yield from _sources(argument)
-        case _:
-            assert_never(e)

@@ -22,7 +22,7 @@ WORTH: Final = 1.01
 CLEARLY: Final = 1.1
 """A candidate that is slower by this factor in each of the first rounds has lost."""
 LOSING: Final = 1.5
-"""A candidate whose first run takes so many times as long as one of the best has lost."""
+"""A candidate is dropped if its first run takes this many times as long as that of one of the best."""
 SHORT: Final = 10.0
 """Milliseconds below which the first run may be slow because caches are cold; then later ones count."""
 RERUNS: Final = 3
@@ -60,7 +60,7 @@ class Judgement(Protocol):
 
     @property
     def note(self) -> str:
-        """What is wrong, or was not judged."""
+        """The wrong element, what was not judged, or how the result was found right."""
 
 
 @runtime_checkable

@@ -20,22 +20,7 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.kernel import Theorem
-from rewrites.session.tuning.measuring import (
-    CLEARLY,
-    LOSING,
-    RERUNS,
-    ROUNDS,
-    SHORT,
-    SUFFICIENT,
-    WORTH,
-    Comparison,
-    Interval,
-    Judgement,
-    Measure,
-    Unbuilt,
-    compared,
-    interval,
-)
+from rewrites.session.tuning import measuring
 from rewrites.session.tuning.space import Choices, Parameters, called, candidates, check_parameters, next_of, written
 from rewrites.session.tuning.table import Baseline, Measured, Table, table_of
 from rewrites.session.tuning.tuned import START, S, Scheduled, Stopped, Tried, Tuned
@@ -101,20 +86,20 @@ class Progress:
 
 
 UNPROMISING: Final = 20.0
-"""The start is not run if it is predicted to take so many times as long as the first candidate."""
+"""The start is not run if its predicted time exceeds this multiple of the first candidate's."""
 SHARE: Final = 4.0
-"""The start is not run if it is predicted to take more than one in so many parts of the time that is left."""
+"""The start is not run if its predicted time exceeds the remaining time divided by this number."""
 UNDERESTIMATED: Final = 2.0
-"""The start is stopped after so many times that time."""
+"""The start is stopped after this multiple of its predicted time."""
 ABANDONED: Final = 10.0
-"""A first run is stopped after so many times the time of the best."""
+"""A first run is stopped after this multiple of the time of the best."""
 LEAST_SECONDS: Final = 0.5
 """Seconds of a first run before it is stopped: on a loaded machine even a fast one takes a while."""
 LEAST_SHARE: Final = 1.0
 """Seconds that may be used to time a candidate, however small the budget."""
 SHARES: Final = 10.0
 """The number of parts of the budget of which one may be used to time a candidate."""
-SAME: Final = Interval(1.0, 1.0, 1.0, 0)
+SAME: Final = measuring.Interval(1.0, 1.0, 1.0, 0)
 
 
 def autotune(
@@ -123,7 +108,7 @@ def autotune(
     sizes: Mapping[str, int],
     budget: float = 60.0,
     *,
-    measure: Measure | None = None,
+    measure: measuring.Measure | None = None,
     start: Theorem | None = None,
     folder: str | PathLike[str] | None = None,
     watch: Callable[[Tried], object] | None = None,
@@ -168,7 +153,7 @@ def autotune_among(
     sizes: Mapping[str, int],
     budget: float,
     *,
-    measure: Measure | None = None,
+    measure: measuring.Measure | None = None,
     start: Theorem | None = None,
     folder: str | PathLike[str] | None = None,
     watch: Callable[[Tried], object] | None = None,
@@ -195,7 +180,7 @@ def autotune_among(
     lhs = _start_of(schedule, untried, first) if start is None else start.lhs
     program = lhs if start is None else start.rhs
     comparison = measure(program, sizes)
-    if not isinstance(comparison, Comparison):
+    if not isinstance(comparison, measuring.Comparison):
         raise InvalidArgument(f"measure returned {brief(comparison)}", required="a comparison, as atl.measure returns")
     table = table_of(program, choices, sizes, comparison, folder)
     tuner = _Tuner(schedule, choices, comparison, lhs, program, sizes, table, progress, watch, first)
@@ -244,7 +229,7 @@ class _Begun(Generic[S]):
 
     parameters: dict[str, Any]
     session: S | None = None
-    unbuilt: Unbuilt | None = None
+    unbuilt: measuring.Unbuilt | None = None
     building: Future[object] | None = None
     error: ATLError | None = None
 
@@ -256,7 +241,7 @@ class _Tuner(Generic[S]):
         self,
         schedule: Callable[..., S],
         choices: Choices,
-        comparison: Comparison,
+        comparison: measuring.Comparison,
         lhs: Program,
         start: Program,
         sizes: Mapping[str, int],
@@ -333,12 +318,17 @@ class _Tuner(Generic[S]):
         assert self.best.speed is not None
         if tried.outcome == "slow":
             return True
-        return tried.speed is not None and tried.speed.times(CLEARLY / self.best.speed.middle).high < 1
+        return tried.speed is not None and tried.speed.times(measuring.CLEARLY / self.best.speed.middle).high < 1
 
     def _result(self, stopped: Stopped, untried: Sequence[Parameters]) -> Tuned[S]:
         baseline = self.table.baseline or Baseline(START, None)
         best, session = self.best, self.session
-        if best is not None and baseline.start_ms is not None and best.speed is not None and best.speed.middle < WORTH:
+        if (
+            best is not None
+            and baseline.start_ms is not None
+            and best.speed is not None
+            and best.speed.middle < measuring.WORTH
+        ):
             best = session = None
         return Tuned(
             self.start,
@@ -485,14 +475,14 @@ class _Tuner(Generic[S]):
         """Return how many times as long as a run of the best a first run took, if it has lost."""
         assert self.best is not None
         assert self.best.ms is not None
-        if ms <= LOSING * self.best.ms:
+        if ms <= measuring.LOSING * self.best.ms:
             return None
         # The machine may have become slower, and a short first run is cold: it checks its arguments and loads code.
-        again = 1 if ms >= SHORT else RERUNS
+        again = 1 if ms >= measuring.SHORT else measuring.RERUNS
         best = min(self.comparison.run_once(self.fastest, math.inf) or self.best.ms for _ in range(again))
-        if ms < SHORT:
+        if ms < measuring.SHORT:
             ms = min(self.comparison.run_once(built, math.inf) or ms for _ in range(again))
-        return ms / best if ms > LOSING * max(best, self.best.ms) else None
+        return ms / best if ms > measuring.LOSING * max(best, self.best.ms) else None
 
     def _timed(self, parameters: Parameters, built: Any, ms: float) -> Tried:
         """Time a candidate in turn with the best so far."""
@@ -501,11 +491,11 @@ class _Tuner(Generic[S]):
         assert self.best.ms is not None
         self.progress.show(f"measuring {called(parameters)}")
         until = self.progress.seconds + self._share()
-        result = compared(
+        result = measuring.compared(
             self.comparison, built, self.fastest, ms=ms + self.best.ms, time_left=lambda: until - self.progress.seconds
         )
         if result is None:
-            if self.progress.seconds_left * 1e3 < ROUNDS[0] * (ms + self.best.ms):
+            if self.progress.seconds_left * 1e3 < measuring.ROUNDS[0] * (ms + self.best.ms):
                 raise _OutOfTime
             return Tried(parameters, "noisy", "every round was disturbed by another process")
         against_best, middle = result
@@ -527,11 +517,11 @@ class _Tuner(Generic[S]):
         if judgement.outcome != "right":
             return Tried(parameters, judgement.outcome, judgement.note)
         self.progress.show(f"measuring {name}")
-        fitting = max(1, min(SUFFICIENT, int(1e3 * self.progress.seconds_left / SHARE / ms)))
+        fitting = max(1, min(measuring.SUFFICIENT, int(1e3 * self.progress.seconds_left / SHARE / ms)))
         times = [a for a, _ in self.comparison.time_pair(built, built, rounds=fitting, seconds=limit)] or [ms]
         middle = median(times)
         self.table.begin(baseline)
-        speed = SAME if baseline.start_ms is None else interval([baseline.start_ms / each for each in times])
+        speed = SAME if baseline.start_ms is None else measuring.interval([baseline.start_ms / each for each in times])
         is_start = baseline.start_ms is not None and self.comparison.is_start(built)
         if is_start:
             speed, middle = SAME, baseline.start_ms or middle
@@ -540,7 +530,7 @@ class _Tuner(Generic[S]):
             return Tried(parameters, "same", f"same code as the {START}", speed, middle)
         return Tried(parameters, "measured", judgement.note, speed, middle)
 
-    def _reference(self, name: str, built: Any, ms: float) -> tuple[Baseline, Judgement | None]:
+    def _reference(self, name: str, built: Any, ms: float) -> tuple[Baseline, measuring.Judgement | None]:
         """Run the start once, and return it as the baseline; or the first candidate if the start would be too slow.
 
         Then results are judged by the first candidate in double precision. The second result is the judgement on it.
@@ -592,7 +582,7 @@ def tuned_from(
     sizes: Mapping[str, int],
     budget: float,
     *,
-    measure: Measure | None,
+    measure: measuring.Measure | None,
     **options: Any,
 ) -> Tuned[B]:
     """Tune a schedule that continues from the goal of a session, over every choice of its parameters.

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from atl.core.index import ONE, ZERO, Bound, Extremum, Index, atoms, bound, ceildiv, floordiv, imax, imin, index, shift
-from atl.core.operations import ZERO_AT_ZERO
 from atl.core.predicate import NonNegative, NonZero, Predicate, Zero, at_most, conjunction, conjuncts, expressions, less
-from atl.core.terms import Binary, Gen, Guard, Let, Reduce, Reshape, Unary
+from atl.core.terms import Binary, Cast, Gen, Guard, Let, Reduce, Reshape, Unary
 from atl.core.traversal import Path
 from atl.prove import Facts, proves, simplify
 from rewrites.cursors.cursor import Cursor, positions
 from rewrites.derivation import Derivation
+from rewrites.named_operators import FUNCTIONS_ZERO_AT_ZERO, operation_name
 from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import WORD_OF
 from rewrites.tactics.simplification import linear_in
@@ -64,8 +64,9 @@ def lift_guard(work: Derivation, path: Path) -> None:
             work.attempt(f"{WORD_OF[type(op)]}_of_guard", path)
         case Let(body=Guard()):
             work.attempt("ll_guard", path, reverse=True)
-        case Unary(op, Guard()) if op in ZERO_AT_ZERO:
-            work.attempt(f"guard_{op}", path, reverse=True)
+        case Unary(operand=Guard()) | Cast(operand=Guard()) as function:
+            if (name := operation_name(function)) in FUNCTIONS_ZERO_AT_ZERO:
+                work.attempt(f"guard_{name}", path, reverse=True)
         case Binary("mul"):
             if work.attempt("guard_mul_left", path):
                 lift_guard(work, (*path, 0))

@@ -143,7 +143,7 @@ def _inverse_goals(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]
 
 
 def _stating(goal: Predicate) -> tuple[str, ...]:
-    """Suggest assumptions for sizes declared with a minimum, which only holds in programs with the size."""
+    """Suggest assumptions that state the minima of sizes: a minimum is known only in programs that use the size."""
     least = {at.name: at.minimum for at in atoms_of(goal) if isinstance(at, Size) and at.minimum}
     stated = [f"{name} >= {value}" for name, value in least.items()]
     return (f"assume conditions on the sizes: reschedule(program, given=[{', '.join(stated) or '…'}])",)
@@ -257,7 +257,7 @@ def reindexing_at(layout: object, shape: tuple[Index, ...], facts: Facts, *, cop
     for own, extent in zip(made.shape, shape, strict=True):
         if not isinstance(prove(facts, equal(own, extent)), Proved):
             raise InvalidArgument(
-                f"the layout is for {_by(made.shape)} elements, the tensor has {_by(shape)}",
+                f"the layout is for {_extents_text(made.shape)} elements, the tensor has {_extents_text(shape)}",
                 required=f"{show_index(own)} = {show_index(extent)}",
                 suggestions=("a layout that is a function of the shape: s.store(name, layouts.column_major)",),
             )
@@ -273,7 +273,7 @@ def _takes_a_shape(function: Callable[..., object]) -> bool:
     return True
 
 
-def _by(shape: tuple[Index, ...]) -> str:
+def _extents_text(shape: tuple[Index, ...]) -> str:
     return " x ".join(map(show_index, shape))
 
 

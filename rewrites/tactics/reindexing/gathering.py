@@ -9,7 +9,7 @@ from typing import Final
 from atl.core.index import ONE, Bound, Index, Quotient, Read, atoms, index
 from atl.core.predicate import NonNegative, Predicate, Zero, conjunction, conjuncts, within
 from atl.core.terms import Access, Binary, Expr, Gen, Guard, Let, Place, Reduce, Reshape, Unary
-from atl.core.traversal import Path, subterms
+from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.text.printing import text_at
 from rewrites.cursors.cursor import Cursor, binders, positions
@@ -23,8 +23,13 @@ from rewrites.tactics.sparse.loop_elimination import CannotEliminate, eliminate_
 from rewrites.tactics.tactic import tactic
 
 _READS: Final = (*OF_ACCESSES, "place_access")
+_OUT_OF: Final = (
+    "ll_sum_indep", "ll_sum", "ll_gen_indep", "ll_gen", "ll_guard", "ll_place", "ll_add_left", "ll_add_right",
+    "ll_sub_left", "ll_sub_right", "ll_neg",
+)  # fmt: skip
+"""Rules that move a let out of a sum of placed terms."""
 _ELEMENT: Final = "q"
-"""The name of the loops over the elements of a result."""
+"""The name of the loops over the elements of a result, if no index is their position."""
 
 
 @tactic
@@ -142,6 +147,27 @@ def _sums_into_data_places(work: Derivation) -> None:
                 work.rollback(point)
 
 
+def _names(term: Expr, around: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names for the loops over the elements of a scatter: of the indices that are positions, `q` for others.
+
+    `around` are the names of the indices in scope, outermost first.
+    """
+    match term:
+        case Reshape(Place(at=at), operand):
+            inner = _names(operand, around)
+            if isinstance(at.atom, Bound) and at.atom.position < len(around):
+                return (around[~at.atom.position], *inner)
+            return (_ELEMENT, *inner)
+        case Gen(body=body, name=name):
+            return (name, *_names(body, (*around, name)))
+        case Reduce(body=body, name=name):
+            return _names(body, (*around, name))
+        case Guard(_, body) | Let(_, body) | Unary("neg", body) | Binary("add" | "sub", body, _):
+            return _names(body, around)
+        case _:
+            return (_ELEMENT,) * term.type.rank
+
+
 # -- one scatter ------------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +181,7 @@ class _Scatter:
     def gather(self) -> None:
         """Rewrite the scatter. Raises `_Remains` if positions do not determine enough indices."""
         work = self.work
-        while work.sweep(["ll_sum_indep", "ll_sum", "ll_guard"], self.path, where=self._binds_inside):
+        while work.sweep(_OUT_OF, self.path, where=self._binds_inside):
             pass
         while isinstance(work.term(self.path), Let):
             self.path = (*self.path, 1)
@@ -175,18 +201,19 @@ class _Scatter:
         guard_reads(work, self.path)
 
     def _binds_inside(self, path: Path) -> bool:
-        """Return whether a let is directly in a sum or a guard, around placed terms."""
+        """Return whether an operand of a sum of placed terms is a let around a tensor."""
         term = self.work.term(path)
-        return isinstance(term, Reduce | Guard) and isinstance(term.body, Let) and _may_gather(term)
+        inside = (child.expr for child in children(term))
+        return _may_gather(term) and any(isinstance(each, Let) and each.type.rank > 0 for each in inside)
 
     def _by_elements(self) -> None:
         """Write the tensor as generations of its elements: v → ⊞[q < n] v[q]."""
         path = self.path
         self.rank = self.work.term(path).type.rank
         self.depth = len(self.work.cursor(path).scope.indices)
-        for _ in range(self.rank):
+        for name in _names(self.work.term(path), ()):
             self.work.rewrite("gen_eta", path, reverse=True, n=self.work.term(path).type.shape[0])
-            self.work.rename(path, _ELEMENT)
+            self.work.rename(path, name)
             path = (*path, 0)
 
     def _reads_element(self, path: Path) -> bool:

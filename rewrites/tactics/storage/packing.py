@@ -38,7 +38,8 @@ def pack(
     let Bp := ⊞jo ⊞[p < k] ⊞[ji < 8] [8*jo + ji < m] · B[p, 8*jo + ji] in ⊞jo ⊞i Σp ⊞[ji < 8] a(i, p) * Bp[jo, p, ji]
 
     The operand is an input or a let, or a pattern of a read. Of several reads, the first one used in a computation is
-    packed, or number `nth`. `order` lists the loops in another order, outermost first.
+    packed, or number `nth`. `order` lists the loops in another order, outermost first. Elements of a type that is only
+    stored are converted when they are copied.
 
     Guards on the operand's loops become zero padding of the blocks. They are removed from the product if the goal
     compiles without them: other operands must be read safely, and no truncation may cut computed values.
@@ -57,17 +58,34 @@ def pack(
     check_nth(nth)
     if order is not None and not isinstance(order, list | tuple):
         raise InvalidArgument(f"order={brief(order)}", required='a list of loops: order=["ko", "ii"]')
+    pack_operand(work, what, at, name=name, order=order, nth=nth)
+
+
+def pack_operand(
+    work: Derivation,
+    what: Target,
+    at: Target | None,
+    *,
+    name: str | None,
+    order: Sequence[Target] | None = None,
+    nth: int | None = None,
+    converted: bool = True,
+) -> None:
+    """Copy an operand like `pack`; without `converted`, elements of a type that is only stored are not converted."""
+
+    def packed(above: Path) -> None:
+        reads = nth_of(reads_of(work, what, above, converted=converted), nth, what)
+        _pack_below(work, reads, above, name, order)
+
     if at is None:
-        _pack_below(work, what, (), name, order, nth)
+        packed(())
     else:
-        first_possible(work, at, lambda cursor: _pack_below(work, what, (*cursor.path, 0), name, order, nth))
+        first_possible(work, at, lambda cursor: packed((*cursor.path, 0)))
 
 
 def _pack_below(
-    work: Derivation, what: Target, above: Path, name: str | None, order: Sequence[Target] | None, nth: int | None
+    work: Derivation, reads: Sequence[Cursor], above: Path, name: str | None, order: Sequence[Target] | None
 ) -> None:
-    reads = nth_of(reads_of(work, what, above), nth, what)
-
     def packed(read: Cursor) -> None:
         place = below_lets(work, read.path, above)
         positions = None if order is None else _positions(work, read.path, place, order)

@@ -28,7 +28,7 @@ def keep_padding(work: Derivation, path: Path) -> bool:
         return False
     before = work.checkpoint
     try:
-        if _bound(work, path, rank):
+        if _bind_guarded(work, path, rank):
             return True
     except ATLError:
         pass  # a step on the element cannot be inverted
@@ -36,7 +36,7 @@ def keep_padding(work: Derivation, path: Path) -> bool:
     return False
 
 
-def _bound(work: Derivation, path: Path, rank: int) -> bool:
+def _bind_guarded(work: Derivation, path: Path, rank: int) -> bool:
     element = path
     names = _names_of(work.term(path))
     for dimension in range(rank):
@@ -45,14 +45,14 @@ def _bound(work: Derivation, path: Path, rank: int) -> bool:
         element = (*element, 0)
     start = work.taken
     reduce_accesses(work, element)
-    guarded = _pulled_out(work, element)
-    there = [theorem.steps[-1] for theorem in work.theorems[start + 1 :]]
+    guarded = _pull_guards_out(work, element)
+    steps = [theorem.steps[-1] for theorem in work.theorems[start + 1 :]]
     term = work.term(element)
     if not guarded or not isinstance(term, Guard):
         return False
     # Duplicate the guard, and undo the steps inside the outer one.
     work.rewrite("guard_twice", element)
-    for step in reversed(there):
+    for step in reversed(steps):
         below = (*element, 0, *step.path[len(element) :])
         work.apply(step.rule, below, step.arguments, reverse=not step.reverse)
     bind(work, path, (*(0,) * rank, 0, *(0,) * rank), "x")
@@ -94,25 +94,25 @@ def cuts_only_padding(work: Derivation, path: Path) -> bool:
     return True
 
 
-def _pulled_out(work: Derivation, path: Path) -> bool:
+def _pull_guards_out(work: Derivation, path: Path) -> bool:
     """Move guards out of sums and additions as far as possible; return True if the place then is a guard."""
     match work.term(path):
         case Guard():
-            _pulled_out(work, (*path, 0))
+            _pull_guards_out(work, (*path, 0))
         case Reduce("sum"):
-            _pulled_out(work, (*path, 0))
-            _weakened(work, path)
+            _pull_guards_out(work, (*path, 0))
+            _add_outer_condition(work, path)
         case Binary("add"):
-            _pulled_out(work, (*path, 0))
-            _pulled_out(work, (*path, 1))
+            _pull_guards_out(work, (*path, 0))
+            _pull_guards_out(work, (*path, 1))
         case _:
             return False
     lift_guard(work, path)
     return isinstance(work.term(path), Guard)
 
 
-def _weakened(work: Derivation, path: Path) -> None:
-    """Add the implied outer condition to a sum's guard, which holds wherever any term is present.
+def _add_outer_condition(work: Derivation, path: Path) -> None:
+    """Add to the guard in a sum the condition without the summation variable that it implies.
 
     Σ[q < m] [i + q < n] · e → Σ[q < m] [i + q < n ∧ i < n] · e
     """

@@ -1,0 +1,518 @@
+"""Kernels with derivatives: layers for training in PyTorch and JAX, whose backward passes are kernels too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress
+from threading import RLock
+from typing import Any, Final, TypeAlias, cast
+
+from atl.core import terms
+from atl.core.dtypes import FLOATS
+from atl.core.index import Read, Size, atoms, index
+from atl.core.predicate import at_most, expressions
+from atl.core.program import Program, checked_program
+from atl.core.traversal import indices_in, subterms
+from atl.errors import DtypeError, InvalidArgument, brief
+from atl.meaning.results import split_results
+from gradients.keeping import kept_names, outermost, with_results
+from gradients.reverse_mode import Gradient, gradient
+from gradients.tangents import directions_of, names_of
+from lowering.calls import operators
+from lowering.calls.operators import Shapes
+from lowering.kernel import Kernel, compile  # noqa: A004 (a public name)
+from rewrites.errors import DoesNotApply
+from rewrites.kernel import Theorem
+from rewrites.recipes.optimize import optimize
+from rewrites.session.session import Session, reschedule
+
+Schedule: TypeAlias = Callable[[Session], object] | Session | Theorem
+"""A function that schedules a session, or a derivation from the program."""
+
+
+def differentiable(
+    program: Program,
+    wrt: str | Sequence[str] | None = None,
+    *,
+    forward: Schedule | None = None,
+    backward: Schedule | None = None,
+    keep: str | Sequence[str] = (),
+    name: str | None = None,
+) -> Differentiable:
+    """Return a program as a layer that PyTorch and JAX can train: `.torch` and `.jax` are functions with derivatives.
+
+    `wrt` are the inputs that may ask for a gradient, by default all floating-point ones. A backward kernel computes the
+    gradients of the inputs that ask for one in a call. It is derived and compiled when such a call occurs first.
+
+    `forward` and `backward` are schedules: a function that is called with a session of the program, or of a gradient
+    program, and schedules it. `forward` may also be a session or theorem that starts from `program`, and `backward` one
+    that starts from `.gradient().program`; all gradients are then computed in each call. By default
+    `s.gather()` and `s.optimize()` choose, without measuring. `name` is the name of PyTorch's operator.
+
+    `keep` names lets that the forward kernel stores for the backward pass, which otherwise computes them again. The
+    programs to schedule are then `.gradient().forward` and `.gradient().program`.
+
+    Raises `InvalidArgument` and `DtypeError` for `wrt`, and `InvalidArgument` for `keep` and for a schedule of another
+    program. The first call may raise `DoesNotApply`, if no gradient is found.
+
+    >>> import atl
+    >>> n, m = atl.sizes("n m")
+    >>> w, x = atl.tensor("w", n, m), atl.tensor("x", m)
+    >>> dense = atl.differentiable(atl.program("dense", [w, x], atl.tanh(w @ x)))
+    >>> dense.gradient("x").program
+    dense_gradient (w : float32[n, m], x : float32[m], dout : float32[n]) : float32[m] :=
+      ...
+    """
+    checked_program(program)
+    known = [array.name for array in program.inputs if array.dtype in FLOATS]
+    if wrt is None and not known:
+        raise DtypeError(
+            f"no input of {program.name} has a derivative",
+            required="at least one floating-point input",
+            suggestions=(f"atl.compile({program.name})",),
+        )
+    names = tuple(known) if wrt is None else names_of(wrt)
+    for each in _by_type(program, names):
+        directions_of(program, each)
+    return Differentiable(program, names, forward, backward, keep, name)
+
+
+class Differentiable:
+    """A program with derivatives. `.torch` and `.jax` are its functions in PyTorch and JAX.
+
+    Scalar inputs are numbers or tensors without dimensions. Sizes that no array determines follow the arrays in
+    PyTorch, and are keywords in JAX. Gradients are differentiable too.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        wrt: tuple[str, ...],
+        forward: Schedule | None = None,
+        backward: Schedule | None = None,
+        keep: str | Sequence[str] = (),
+        name: str | None = None,
+    ) -> None:
+        self.program: Final = program
+        self.wrt: Final = wrt
+        self.keep: Final = kept_names(keep)
+        extended, positions = program, tuple[int, ...]()
+        if self.keep:
+            extended, positions = with_results(outermost(program, self.keep).rhs, program.results, self.keep)
+        self.extended: Final = extended
+        """The program of the forward kernel: with the kept lets as further results."""
+        self._positions = positions
+        self._forward = _checked_schedule("forward", forward)
+        self._backward = _checked_schedule("backward", backward)
+        self._name = name
+        self._gradients: dict[tuple[str, ...], Gradient] = {}
+        self._passes: dict[tuple[str, ...], _Passes] = {}
+        self._lock = RLock()
+        if isinstance(forward, Session | Theorem):
+            _scheduled(extended, forward)
+
+    def __repr__(self) -> str:
+        return f"differentiable by {', '.join(self.wrt)}: {self.program}"
+
+    @cached_property
+    def goal(self) -> Program:
+        """The program of the forward kernel, scheduled."""
+        return _scheduled(self.extended, self._forward)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The forward kernel. Raises what `compile` raises."""
+        return compile(self.goal)
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether the forward kernel returns more than the results of the program."""
+        return len(self.extended.results) > max(1, len(self.program.results))
+
+    def _call(self, *arrays: Any, **named: Any) -> Any:
+        return self.kernel(*arrays, **named)
+
+    def _call_whole(self, **named: Any) -> Any:
+        return self.kernel.whole(**named)
+
+    def gradient(self, wrt: str | Sequence[str] | None = None) -> Gradient:
+        """Return the gradient by some inputs, by default all of `wrt`. Raises the errors of `atl.gradient`."""
+        names = self.wrt if wrt is None else names_of(wrt)
+        with self._lock:
+            if names not in self._gradients:
+                self._gradients[names] = gradient(self.program, names, keep=self.keep)
+            return self._gradients[names]
+
+    @property
+    def computed(self) -> tuple[tuple[str, ...], ...]:
+        """The sets of inputs for which backward passes have been derived, in the order of the calls."""
+        return tuple(self._passes)
+
+    def backward(self, wanted: tuple[str, ...]) -> _Passes:
+        """Return the backward passes that compute the gradients of some inputs."""
+        with self._lock:
+            if wanted not in self._passes:
+                self._passes[wanted] = self._derived(wanted)
+            return self._passes[wanted]
+
+    def _derived(self, wanted: tuple[str, ...]) -> _Passes:
+        for name in wanted:
+            if name not in self.wrt:
+                raise InvalidArgument(
+                    f"the input {name} of {self.program.name} asks for a gradient",
+                    required=f"gradients of {', '.join(self.wrt)} only, the inputs in wrt=",
+                    suggestions=(f'add "{name}" to wrt=', f"pass {name}.detach(), or jax.lax.stop_gradient({name})"),
+                )
+        if isinstance(self._backward, Session | Theorem):
+            each = [self._pass(self.gradient(), self._backward)]
+        else:
+            each = [self._pass(self.gradient(names), self._backward) for names in _by_type(self.program, wanted)]
+        if not self._keeps:
+            return _Passes(tuple(each), ())
+        of_kept = [gradient(self.extended, names, keep=self.keep) for names in _by_type(self.program, wanted)]
+        return _Passes(tuple(each), tuple(self._pass(found, None) for found in of_kept))
+
+    def _pass(self, found: Gradient, schedule: Schedule | None) -> _Backward:
+        goal = _scheduled(found.program, schedule, gathers=True)
+        read = _read_names(found.program) | _read_names(goal) | {found.program.inputs[-1].name}
+        names = [array.name for array in found.program.inputs[:-1]]
+        kept = dict(zip(names[len(self.program.inputs) :], self._positions, strict=True))
+        return _Backward(
+            found.wrt,
+            _with_inputs(found.program, read),
+            _with_inputs(goal, read),
+            tuple(kept.get(name, name) for name in names if name in read),
+        )
+
+    # -- PyTorch ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def torch(self) -> Any:
+        """The function of PyTorch tensors, which calls the operator `torch.ops.atl.NAME` with a backward function.
+
+        It works under `torch.compile` and `torch.vmap`. Forward mode is refused: call the program of `atl.tangent`
+        instead. The first call compiles the kernel, and the first call with gradients the backward kernel. Raises
+        `LibraryMissing`, `InvalidArgument` if the shape of the result depends on elements of an array, and
+        `InvalidName` if the name is taken.
+        """
+        import torch
+
+        forward_mode = torch.autograd.forward_ad
+        operator, program, count = self._operator, self.program, len(self.program.results)
+        # Numbers for floating-point scalars become tensors, as the operator requires.
+        scalars = {
+            position: (array.name, operators.torch_type(array.dtype))
+            for position, array in enumerate(program.inputs)
+            if not array.shape and array.dtype in FLOATS
+        }
+
+        def function(*given: Any, **named: Any) -> Any:
+            if scalars:
+                given, named = _with_tensors(scalars, given, named)
+            if forward_mode._current_level >= 0:  # noqa: SLF001 (PyTorch would lose the tangents)
+                _refuse_tangents(program, (*given, *named.values()))
+            made = operator(*given, **named)
+            return (made[:count] if count else made[0]) if self._keeps else made
+
+        return operators.with_named_results(program, function)
+
+    @cached_property
+    def _operator(self) -> Any:
+        computed = (self.program, self.goal, self.wrt, self.keep, self._backward)
+        name = self._name or operators.unused_name(self.kernel.path.stem.replace("-", "_"), computed)
+        return self._registered(name, computed)
+
+    def _registered(self, name: str, computed: object) -> Any:
+        program = self.extended
+        names = (*(array.name for array in program.inputs), *program.free_sizes)
+        numbers = {a.name for a in program.inputs if not a.shape and a.dtype not in FLOATS} | {*program.free_sizes}
+        shapes = Shapes.of(program)
+        count = max(1, len(self.program.results))
+
+        def set_up(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            ctx.passes = passes = self.backward(tuple(compress(names, ctx.needs_input_grad)))
+            given = dict(zip(names, inputs, strict=True))
+            ctx.numbers = {each: given[each] for each in numbers}
+            if program.results or passes.needs_sizes:
+                ctx.numbers |= shapes.sizes(given)
+            made = output if program.results else (output,)
+            saved = [each for each in passes.reads if each not in numbers]
+            ctx.save_for_backward(*(made[each] if isinstance(each, int) else given[each] for each in saved))
+            ctx.saved = saved
+            ctx.set_materialize_grads(False)
+
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            if all(each is None for each in cotangents):
+                return (None,) * len(names)
+            held = {**ctx.numbers, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
+            of_kept = any(each is not None for each in cotangents[count:])
+            given = cotangents if of_kept else cotangents[:count]
+            cotangent = given[0]
+            if self.program.results or of_kept:
+                cotangent = _joined(given, shapes.results(ctx.numbers)[: len(given)])
+            found: dict[str, Any] = {}
+            for back in ctx.passes.of_kept if of_kept else ctx.passes.each:
+                operator = back.layer.registered_as(f"{name}_backward_{'all_' * of_kept}{'_'.join(back.wrt)}")
+                made = operator(*(held[each] for each in back.reads), cotangent, *(held[each] for each in back.sizes))
+                found |= zip(back.wrt, made if len(back.wrt) > 1 else (made,), strict=True)
+            needed = zip(names, ctx.needs_input_grad, strict=True)
+            return tuple(found.get(each) if needs else None for each, needs in needed)
+
+        return operators.registered(program, self._call, name, computed, (backward, set_up), scalars=True)
+
+    def registered_as(self, name: str) -> Any:
+        """Return the operator of a backward pass."""
+        with self._lock:
+            if "_operator" not in vars(self):
+                vars(self)["_operator"] = self._registered(name, self)
+            return self._operator
+
+    # -- JAX ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def jax(self) -> Callable[..., Any]:
+        """The function of JAX arrays, with a derivative by `jax.custom_vjp`, also under `jax.jit` and `jax.vmap`.
+
+        Its arguments are those of `kernel.jax_function()`. JAX refuses forward mode (`jax.jvp`) for such functions:
+        call the program of `atl.tangent` instead. Raises `LibraryMissing`, and `InvalidArgument` if the shape of the
+        result depends on elements of an array.
+        """
+        return operators.checked_jax_function(self.program, self.whole)
+
+    @cached_property
+    def _whole_functions(self) -> dict[tuple[tuple[str, int], ...], Callable[..., Any]]:
+        return {}
+
+    def whole(self, sizes: Mapping[str, int], *arrays: Any) -> Any:
+        """Return the array of all results for JAX arrays."""
+        key = tuple(sizes.items())
+        if key not in self._whole_functions:
+            self._whole_functions[key] = self._custom_vjp(sizes)
+        return self._whole_functions[key](*arrays)
+
+    def _custom_vjp(self, sizes: Mapping[str, int]) -> Callable[..., Any]:
+        import jax
+
+        names = [array.name for array in self.program.inputs]
+        shapes = Shapes.of(self.extended)
+        # The derivative of a derivative passes through what the forward pass keeps.
+        forward = self._plain.whole if self._keeps else operators.jax_call(self.extended, self._call_whole)
+
+        def sizes_of(arrays: Sequence[Any]) -> dict[str, int]:
+            return shapes.sizes({**dict(zip(names, arrays, strict=True)), **sizes})
+
+        def results_of(whole: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
+            return split_results(self.extended, whole, sizes_of(arrays), {}) if self.extended.results else (whole,)
+
+        def without_kept(whole: Any, arrays: Sequence[Any]) -> Any:
+            if not self._keeps:
+                return whole
+            each = results_of(whole, arrays)[: max(1, len(self.program.results))]
+            return jax.numpy.concatenate([part.reshape(-1) for part in each]) if self.program.results else each[0]
+
+        function: Any = jax.custom_vjp(lambda *arrays: without_kept(forward(sizes, *arrays), arrays))
+
+        def run(*primals: Any) -> Any:
+            wanted = tuple(name for name, each in zip(names, primals, strict=True) if each.perturbed)
+            arrays = [each.value for each in primals]
+            whole = forward(sizes, *arrays) if self._keeps else function(*arrays)
+            held: dict[str | int, Any] = {
+                **dict(zip(names, arrays, strict=True)),
+                **dict(enumerate(results_of(whole, arrays))),
+            }
+            saved = [[held[each] for each in back.reads] for back in self.backward(wanted).each]
+            pullback = _Pullback(self, wanted, tuple(sizes_of(arrays).items()))
+            return without_kept(whole, arrays), jax.tree_util.Partial(pullback, saved)
+
+        function.defvjp(run, lambda pullback, cotangent: pullback(cotangent), symbolic_zeros=True)
+        return cast(Callable[..., Any], function)
+
+    @cached_property
+    def _plain(self) -> Differentiable:
+        """The layer of the forward program, which returns the kept lets too and computes them again for derivatives."""
+        return Differentiable(self.extended, self.wrt, self._forward)
+
+
+@dataclass(frozen=True)
+class _Pullback:
+    """The backward pass of a call in JAX, without the arrays that it reads."""
+
+    layer: Differentiable
+    wanted: tuple[str, ...]
+    sizes: tuple[tuple[str, int], ...]
+
+    def __call__(self, saved: Sequence[Sequence[Any]], cotangent: Any) -> tuple[Any, ...]:
+        """Return the gradient for each input; None for those that did not ask for one."""
+        from jax.custom_derivatives import SymbolicZero
+
+        found: dict[str, Any] = {}
+        sizes = dict(self.sizes)
+        for back, arrays in zip(self.layer.backward(self.wanted).each, saved, strict=True):
+            if not isinstance(cotangent, SymbolicZero):
+                made = back.layer.jax(*arrays, cotangent, **{name: sizes[name] for name in back.sizes})
+                found |= zip(back.wrt, made if len(back.wrt) > 1 else (made,), strict=True)
+        return tuple(found.get(a.name) if a.name in self.wanted else None for a in self.layer.program.inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class _Backward:
+    """A backward pass: the gradient of a program by the inputs `wrt`, without the inputs that it does not read.
+
+    `program` is the formula, and `goal` the same with a schedule. `reads` are the names of inputs of the layer, and the
+    positions of kept results of its forward program.
+    """
+
+    wrt: tuple[str, ...]
+    program: Program
+    goal: Program
+    reads: tuple[str | int, ...]
+
+    @cached_property
+    def layer(self) -> Differentiable:
+        """The backward pass as a layer, whose derivatives are those of second order."""
+        floats = tuple(array.name for array in self.program.inputs if array.dtype in FLOATS)
+        layer = Differentiable(self.program, floats)
+        vars(layer)["goal"] = self.goal
+        return layer
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that its arrays do not determine."""
+        return self.program.free_sizes
+
+
+@dataclass(frozen=True, eq=False)
+class _Passes:
+    """The backward passes for some inputs of a layer, one for each element type.
+
+    Those in `of_kept` take cotangents of the kept results too, which only derivatives of derivatives have.
+    """
+
+    each: tuple[_Backward, ...]
+    of_kept: tuple[_Backward, ...]
+
+    @cached_property
+    def reads(self) -> tuple[str | int, ...]:
+        """What the passes read, without repetitions."""
+        return tuple(dict.fromkeys(each for back in (*self.each, *self.of_kept) for each in back.reads))
+
+    @cached_property
+    def needs_sizes(self) -> bool:
+        """Whether a pass takes sizes."""
+        return any(back.sizes for back in (*self.each, *self.of_kept))
+
+
+def _with_tensors(
+    scalars: Mapping[int, tuple[str, Any]], given: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with tensors for the numbers at some positions, which have a name and a type."""
+    import torch
+
+    values, by_name = list(given), dict(named)
+    for position, (name, dtype) in scalars.items():
+        held: Any = values if position < len(values) else by_name
+        key: Any = position if position < len(values) else name
+        if (position < len(values) or name in by_name) and not isinstance(held[key], torch.Tensor):
+            held[key] = torch.tensor(held[key], dtype=dtype)
+    return tuple(values), by_name
+
+
+def _refuse_tangents(program: Program, given: Sequence[Any]) -> None:
+    """Raise `InvalidArgument` for tensors with tangents of forward mode."""
+    import torch
+
+    for value in given:
+        if isinstance(value, torch.Tensor) and torch.autograd.forward_ad.unpack_dual(value).tangent is not None:
+            raise InvalidArgument(
+                f"forward mode (jvp) of {program.name}",
+                required="reverse mode: .backward() or torch.autograd.grad",
+                suggestions=(f"call the program of the derivative along a direction: atl.tangent({program.name}, …)",),
+            )
+
+
+def _joined(cotangents: Sequence[Any], shapes: Sequence[tuple[Any, ...]]) -> Any:
+    """Return the cotangents of several results as one tensor of one dimension. None stands for zeros."""
+    import torch
+
+    like = next(each for each in cotangents if each is not None)
+    return torch.cat(
+        [
+            (like.new_zeros(shape) if each is None else each).reshape(-1)
+            for each, shape in zip(cotangents, shapes, strict=True)
+        ]
+    )
+
+
+# -- schedules --------------------------------------------------------------------------------------------------------
+
+
+def _checked_schedule(parameter: str, schedule: object) -> Any:
+    if schedule is None or isinstance(schedule, Session | Theorem) or callable(schedule):
+        return schedule
+    raise InvalidArgument(
+        f"{parameter}={brief(schedule)}",
+        required="a function that schedules a session, or a session or theorem that starts from the program",
+        suggestions=(f"{parameter}=lambda s: s.optimize()",),
+    )
+
+
+def _scheduled(program: Program, schedule: Schedule | None, *, gathers: bool = False) -> Program:
+    """Return the program with a schedule. Raises `InvalidArgument` for a schedule of another program."""
+    s = reschedule(program)
+    theorem: Theorem
+    match schedule:
+        case None:
+            if gathers:
+                with suppress(DoesNotApply):
+                    s.gather()
+            theorem = optimize(s, remembered=True)[0].theorem
+        case Session():
+            theorem = schedule.theorem
+        case Theorem():
+            theorem = schedule
+        case _:
+            made = schedule(s)
+            theorem = (made if isinstance(made, Session) else s).theorem
+    if (theorem.lhs.inputs, theorem.lhs.body, theorem.lhs.results) != (program.inputs, program.body, program.results):
+        raise InvalidArgument(
+            f"a schedule of {theorem.lhs.name} for {program.name}",
+            required=f"a derivation that starts from {program.name}, with these inputs and this body",
+            suggestions=(f"start it by atl.reschedule({program.name})",),
+        )
+    return theorem.rhs
+
+
+def _by_type(program: Program, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the names of inputs, those of one element type together."""
+    types = {array.name: array.dtype for array in program.inputs}
+    order = dict.fromkeys(types.get(name) for name in names)
+    return [tuple(name for name in names if types.get(name) == each) for each in order]
+
+
+# -- inputs that are read ---------------------------------------------------------------------------------------------
+
+
+def _read_names(program: Program) -> set[str]:
+    """Return the names of the inputs whose elements a program reads. Arrays of integers are all read, or none."""
+    inside = list(subterms(program.body))
+    found = {term.array.name for term in inside if isinstance(term, terms.Input)}
+    computed = [
+        *(each for term in inside for each in indices_in(term)),
+        *(each for at in program.assumptions for each in expressions(at)),
+    ]
+    integers = {array.name for array in program.inputs if array.dtype not in FLOATS}
+    if found & integers or any(isinstance(atom, Read) for each in computed for atom in atoms(each)):
+        return found | integers
+    return found
+
+
+def _with_inputs(program: Program, names: set[str]) -> Program:
+    """Return the program without its other inputs, which it does not read. Their extents remain non-negative."""
+    dropped = [array for array in program.inputs if array.name not in names]
+    extents = [extent for array in dropped for extent in array.shape if not isinstance(extent.atom, Size)]
+    given = (*program.assumptions, *(at_most(index(0), extent) for extent in extents))
+    kept = tuple(array for array in program.inputs if array.name in names)
+    return replace(program, inputs=kept, assumptions=tuple(dict.fromkeys(given)), packed=())
