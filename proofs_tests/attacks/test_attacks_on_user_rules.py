@@ -14,14 +14,16 @@ import atl
 from atl.core.index import constant
 from atl.errors import ATLError, NotExact
 from proofs_tests.attacks.injection import inject
+from proofs_tests.attacks.literal_rules import drawn_false_law
 from proofs_tests.attacks.random_rules import FALSE, Law
 from proofs_tests.attacks.rule_tricks import TRICKS
 from proofs_tests.attacks.rule_uses import differ
 from proofs_tests.attacks.user_rules_fuzz import Run, damaged, declare, main, run_rules
 from proofs_tests.programs.choices import Seeded
+from proofs_tests.sampling import few_and_rest
 from rewrites import elaboration, reschedule, rule
 from rewrites.certificates.certificate import dumps, loads
-from rewrites.errors import CertificateError, NotATheorem
+from rewrites.errors import CertificateError, FalseRule, NotATheorem
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule import Body, Equation, Rule, Vector, equation
 from rewrites.rule import rule as proved_rule
@@ -212,3 +214,11 @@ def test_theorem_of_too_many_steps_is_not_evaluated() -> None:
     theorem = reflexivity(atl.parse("f (x : float64[n]) : float64 := Σ[i < n + 100000] value(2)"))
     with pytest.raises(NotExact, match="too many steps"):
         differ(theorem, Seeded.by("steps"))
+
+
+@pytest.mark.parametrize("numbers", few_and_rest(60))
+def test_rules_that_are_false_far_away_are_refused(numbers: range) -> None:
+    """Laws with literals, large indices, rare tests and operands of unequal extents, each false by its construction."""
+    laws = [drawn_false_law(Seeded.by(f"far {number}")) for number in numbers]
+    accepted = [law for law in laws if type(declare(law.source("far"), "far").error) is not FalseRule]
+    assert accepted == []

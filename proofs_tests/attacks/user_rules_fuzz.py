@@ -1,4 +1,4 @@
-"""Fuzzer of user-defined rules: true, false and mutated laws, and rules that use Python tricks.
+"""Fuzzer of user-defined rules: true, false and mutated laws, laws that are false far away, and Python tricks.
 
 Each run declares one rule. The kernel and a session use an accepted rule at element ranks 0 to 4, with all element
 types and in both directions. Both sides of each theorem are evaluated exactly, with integers at the ends of their
@@ -35,6 +35,7 @@ from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import arrays_in, subterms
 from atl.errors import ATLError
+from proofs_tests.attacks.literal_rules import drawn_false_law
 from proofs_tests.attacks.random_rules import HEAD, drawn_law
 from proofs_tests.attacks.rule_tricks import TRICKS
 from proofs_tests.attacks.rule_uses import Arguments, differ, obligations_of, wrapped
@@ -52,6 +53,8 @@ from rewrites.rule_statement import RuleStatement
 
 TRICKS_AT: Final = 3
 """Index, among four consecutive runs, of the one that declares a trick."""
+FAR: Final = 20
+"""Percentage of false laws that small numbers do not refute."""
 USES: Final = 8
 """Number of uses of each rule by the kernel."""
 TRIES: Final = 25
@@ -223,7 +226,8 @@ class Run:
             what = list(TRICKS)[number // 4 % len(TRICKS)]
             self.attack(number, f"trick: {what}", TRICKS[what], choices)
         else:
-            kind, law = drawn_law(choices)
+            far = chance(choices, FAR)
+            kind, law = ("false far away", drawn_false_law(choices)) if far else drawn_law(choices)
             self.attack(number, kind, law.source("{name}"), choices)
 
     def attack(self, number: int, kind: str, template: str, choices: Choices) -> None:

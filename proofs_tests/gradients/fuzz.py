@@ -3,8 +3,8 @@
     python -m proofs_tests.gradients.fuzz --n 2000 --seed 1
 
 The programs are those of `proofs_tests.gradients.generate`. Each is differentiated with respect to all floating-point
-inputs of one type. Programs with divisions by zero, undefined casts or ties are discarded. With `--second`, one in so
-many gradients is differentiated as well; with `--certificates`, one in so many theorems is saved and replayed.
+inputs of one type. Programs with divisions by zero, undefined casts or ties are discarded. With `--second K`, one in K
+gradients is differentiated as well; with `--certificates K`, one in K theorems is saved and replayed.
 Documented refusals are counted. Any other error is a fault.
 """
 

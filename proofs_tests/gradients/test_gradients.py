@@ -188,6 +188,7 @@ def recurrent_network() -> atl.Tensor:
 N2 = atl.sizes("n", min=2)
 RECURRENCES = {
     "sums": (program("sums", [X], atl.rec(N, lambda p, y: previous(y, p) + X[p])), 2.0),
+    "padded": (program("padded", [X], atl.padl(2, atl.rec(N, lambda p, y: previous(y, p) + X[p]))), 2.5),
     "linear": (program("linear", [X, V], atl.rec(N, lambda p, y: previous(y, p) * V[p] + X[p])), 4.0),
     "nonlinear": (program("nonlinear", [X, V], atl.rec(N, lambda p, y: atl.tanh(previous(y, p) * V[p]) + X[p])), 7.0),
     "all_rows": (program("all_rows", [X, V], atl.rec(N, lambda p, y: atl.sum(p, lambda q: y[q] * V[q]) + X[p])), 4.0),

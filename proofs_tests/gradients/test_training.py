@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -373,10 +374,10 @@ def test_examples_train() -> None:
 
     losses = train(50)
     assert losses[-1] < 0.5 * losses[0]
-    text = Path("docs/gradients.md").read_text()
-    (example,) = re.findall(r"```python\n(import torch\n.*?)```", text, re.DOTALL)
+    text = Path("docs/gradients.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^(?:    import torch\n)(?:    .*\n|\n)*", text, re.MULTILINE)
     names: dict[str, Any] = {}
-    exec(example, names)
+    exec(dedent(example), names)
     assert names["w"].grad.shape == names["v"].grad.shape == (16, 4)
 
 

@@ -262,3 +262,22 @@ def test_only_guards_that_can_hold_are_suggested(program: Callable[[], Program],
     with pytest.raises((UnsafeAccess, ExtentError)) as refused:
         atl.check_safe(program())
     assert refused.value.suggestions == (advice,)
+
+
+def test_operands_of_where_have_equal_shapes() -> None:
+    n, m = atl.sizes("n m")
+    a, b = atl.tensor("a", n), atl.tensor("b", m)
+    for wrong in (lambda: atl.where(a < 0, a, b), lambda: atl.where(a < 0, b, b)):
+        with pytest.raises(ShapeError, match=r"where has operands of shapes"):
+            atl.program("f", [a, b], wrong())
+
+
+@pytest.mark.parametrize("dimension", range(2))
+def test_rows_of_a_recurrence_have_the_shape_of_the_first(dimension: int) -> None:
+    n, m = atl.sizes("n m")
+    x, first = atl.tensor("x", n, m), atl.tensor("first", 1, m, n)
+    steps = atl.tensor("steps", n, *((n, n), (m, m))[dimension])
+    with pytest.raises(ShapeError, match=rf"rec begins with rows (.|\n)* in dimension {dimension} of the rows"):
+        atl.program("f", [x, first, steps], atl.rec(first, n + 1, lambda p, _: steps[p - 1]))
+    kept = atl.rec(first, n + 1, lambda p, y: y[p - 1])
+    assert atl.program("f", [x, first, steps], kept).shape

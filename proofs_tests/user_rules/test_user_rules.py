@@ -124,8 +124,8 @@ def test_false_or_invalid_rule_is_refused(function: Callable[..., Any], of: type
 
 
 FALSE_SOMEWHERE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
-    "int64 by float64": (lambda a: atl.cast("int64", atl.cast("float64", a)), lambda a: a, "9007199254740993"),
-    "int32 by float32": (lambda a: atl.cast("int32", atl.cast("float32", a)), lambda a: a, "16777217"),
+    "int64 by float64": (lambda a: atl.cast("int64", atl.cast("float64", a)), lambda a: a, ""),
+    "int32 by float32": (lambda a: atl.cast("int32", atl.cast("float32", a)), lambda a: a, ""),
     "int64 by int32": (lambda a: atl.cast("int64", atl.cast("int32", a)), lambda a: a, ""),
     "float64 by float32": (lambda a: atl.cast("float64", atl.cast("float32", a)), lambda a: a, ""),
     "float64 by int64": (lambda a: atl.cast("float64", atl.cast("int64", a)), lambda a: a, ""),

@@ -28,7 +28,7 @@ from atl import IndexExpr, Tensor
 from atl.checks.scope import Scope, parts_in_scope
 from atl.checks.wellformed import obligations
 from atl.core.dtypes import BOOL, DTYPES, FLOATS, is_integer
-from atl.core.index import ONE, Array, Index, Leaf, Size, Var, constant, index
+from atl.core.index import ONE, Array, Index, Leaf, Size, Var, constant, index, value_at
 from atl.core.operations import accepts
 from atl.core.predicate import FALSE, TRUE, Predicate, atoms_of, equal, holds
 from atl.core.program import Program, bool_array
@@ -64,12 +64,18 @@ UNIT: Final = "unit"
 """A size with value one, used to write indices whose value the canonical form does not know."""
 MORE_ROWS: Final = range(-1, 7)
 """Values of index metavariables in further choices for recurrences."""
+MOST_ELEMENTS: Final = 2_000
+"""Maximum number of elements of a side; a choice with more is skipped."""
 SOMETIMES: Final = 40
 """Percentage of numbers in a varied choice that come from the literals of a rule, or are large."""
 MOST_EXTENT: Final = 20_000
 """Maximum extent of a tensor in a varied choice."""
-MOST_TERMS: Final = 500
-"""Maximum extent where elements are polynomials, the sums of which take quadratic time."""
+MOST_TERMS: Final = 5_000
+"""Maximum number of terms where elements are polynomials and numbers are varied, because long sums are slow."""
+USUAL_WORK: Final = 2_000
+"""Number of terms of a side above which a choice counts towards `MOST_LONG_WORK`."""
+MOST_LONG_WORK: Final = 200_000
+"""Maximum number of terms of a side in all such choices for a rule."""
 SPELLED: Final = 40
 """Number of choices tried with such indices."""
 UNLIKE: Final = 6
@@ -168,6 +174,7 @@ class Generic:
         self.types = dict.fromkeys(stated.type_variables, a_type_of(stated)) if types is None else types
         self.shapes = element_shapes(stated, variant)
         self.own_shapes: dict[str, tuple[int, ...]] = {}
+        self.work, self.most_work = 0, MOST_WORK
         self.drawn_tests = False
         self.arrays: dict[str, Any] = {}
         self.inputs: list[Array] = []
@@ -266,9 +273,10 @@ class Generic:
 
 
 def a_type_of(stated: RuleStatement) -> str:
-    """Return an element type for all type variables: integers for operations that are not defined on floats."""
+    """Return an element type for all type variables: integers for operations on numbers that floats do not have."""
     parts = (part for side in (stated.lhs, stated.rhs) for part in subterms(side))
-    ops = (part.op for part in parts if isinstance(part, Unary | Binary))
+    # The operations on truth values are those on bits.
+    ops = (part.op for part in parts if isinstance(part, Unary | Binary) and part.type.dtype != BOOL)
     return FLOAT if all(accepts(op, FLOAT) for op in ops) else "int64"
 
 
@@ -298,7 +306,10 @@ class Spelled(Generic):
         products = any(isinstance(at, Reduce) and at.monoid == "product" for at in subterms(stated.lhs))
         other = LARGE if not products and not has_recurrences(stated) and random.random() < 0.5 else NEGATIVE
         drawn = {name: random.choice(other.get(of, of)) for name, of in spaces(stated.metavariables).items()}
-        return Spelled(stated, varied(stated, drawn, Seeded(random), MOST_TERMS), random)
+        made = Spelled(stated, varied(stated, drawn, Seeded(random), MOST_TERMS), random)
+        vary_extents(made, Seeded(random))
+        made.most_work = MOST_TERMS
+        return made
 
     def _condition(self, name: str, kind: Kind) -> Argument:
         if not kind.parameters or self.random.random() < 0.5:
@@ -495,6 +506,31 @@ def mix_extents(generic: Generic, variant: int, random: Random, name: str | None
         generic.choice.update((f"{other}.{leading + at}", extent) for at, extent in enumerate(extents))
 
 
+class Budget:
+    """The work that is left for choices with many terms."""
+
+    def __init__(self) -> None:
+        self.left = MOST_LONG_WORK
+
+    def limit(self, generic: Generic) -> None:
+        """Limit the work of the next choice to what is left."""
+        generic.most_work = max(USUAL_WORK, min(MOST_WORK, self.left))
+
+    def spend(self, generic: Generic) -> None:
+        """Subtract the work of a choice."""
+        self.left -= generic.work if USUAL_WORK < generic.work <= generic.most_work else 0
+
+
+def vary_extents(generic: Generic, source: Choices) -> None:
+    """Give the elements of some groups an extent that comes from the literals of the statement."""
+    known = literals(generic.stated)
+    for group, extents in generic.shapes.items():
+        if known and extents and chance(source, SOMETIMES):
+            drawn, at = floor(near(source, known)), source.integer(0, len(extents) - 1)
+            if 0 <= drawn <= MOST_ELEMENTS:
+                generic.shapes[group] = (*extents[:at], drawn, *extents[at + 1 :])
+
+
 def with_elements(stated: RuleStatement) -> dict[str, tuple[int, int]]:
     """Return the rank and that of the elements, for each metavariable whose elements are not scalars."""
     ranks = dict(zip(groups_of(stated.metavariables), stated.ranks, strict=True))
@@ -512,13 +548,24 @@ def instance(stated: RuleStatement, generic: Generic) -> Equation | None:
         made = stated.instance(arguments)
     except ATLError:
         return None
-    if max(work(made.lhs), work(made.rhs)) > MOST_WORK:
-        return None
     sides = made.lhs, made.rhs
+    generic.work = max(work(side) * _count(side) for side in sides)
+    if generic.work > generic.most_work or max(map(_count, sides)) > MOST_ELEMENTS:
+        return None
     # The kernel accepts no instance whose sides have different shapes. It then claims nothing of this choice, if the
     # sides differ in shape only because operands do in code that is never executed.
     everywhere = not _have_one_shape(*sides)
     return made if all(_meaningful(side, everywhere=everywhere) for side in sides) else None
+
+
+def _count(term: Expr) -> int:
+    """Return the number of elements of a side, at least 1."""
+    return max(1, prod(map(_value, term.type.shape)))
+
+
+def _value(extent: Index) -> int:
+    """Return the value of an extent, or an estimate if it depends on a bound index."""
+    return SOME if extent.loose else max(0, value_at(extent, {UNIT: 1}))
 
 
 def work(term: Expr) -> int:
@@ -527,8 +574,7 @@ def work(term: Expr) -> int:
     for child in children(term):
         times = 1
         for binder in child.part.indices:
-            extent = (getattr(term, binder.high) - getattr(term, binder.low)).constant
-            times *= SOME if extent is None else max(0, extent)
+            times *= _value(getattr(term, binder.high) - getattr(term, binder.low))
         total += times * work(child.expr)
     return total
 

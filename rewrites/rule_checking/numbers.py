@@ -163,9 +163,9 @@ class InNumbers(exhaustion.Generic):
         self.random = random
         self.extreme = extreme
         self.source = Seeded(random)
-        self.known = literals(stated)
+        self.literals = literals(stated)
         self.near_literals = random.choice(NEAR_LITERALS)
-        self.drawn: list[Fraction] = []
+        self.earlier: list[Fraction] = []
 
     def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> exhaustion.Lazy:
         return exhaustion.Lazy(extents, lambda _: self._element(dtype))
@@ -174,12 +174,12 @@ class InNumbers(exhaustion.Generic):
         if dtype == BOOL:
             return Fraction(self.random.randrange(2))
         made = self._number(dtype)
-        self.drawn.append(made)
+        self.earlier.append(made)
         return made
 
     def _number(self, dtype: str) -> Fraction:
-        if self.known and chance(self.source, self.near_literals):
-            return as_element(near(self.source, self.known, self.drawn[-4:]), dtype)
+        if self.literals and chance(self.source, self.near_literals):
+            return as_element(near(self.source, self.literals, self.earlier[-4:]), dtype)
         if self.extreme and self.random.randrange(2):
             return choose(self.source, extremes(dtype))
         return Fraction(self.random.randint(-4, 4), 1 if is_integer(dtype) else self.random.choice(DENOMINATORS))
@@ -188,7 +188,7 @@ class InNumbers(exhaustion.Generic):
 def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool = False) -> exhaustion.Verdict:
     """Compare both sides in numbers for each statement of the rule. `integers` is as in `samples.sample`."""
     random = Random(seed)
-    verdict = exhaustion.Verdict(rule.name, exhaustive=False)
+    verdict, budget = exhaustion.Verdict(rule.name, exhaustive=False), exhaustion.Budget()
     repeats = max(1, cases // max(1, exhaustion.size(exhaustion.spaces(rule.metavariables))))
     for stated in rule.statements.values():
         most = exhaustion.most_cases(stated, cases)
@@ -203,7 +203,11 @@ def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool =
             generic = InNumbers(stated, chosen, random, variant, types, extreme=bool(variant % 2))
             if not random.randrange(VARIED):
                 exhaustion.mix_extents(generic, variant, random)
+            elif not random.randrange(VARIED):
+                exhaustion.vary_extents(generic, generic.source)
+            budget.limit(generic)
             verdict.note(stated, _compared(generic, variant))
+            budget.spend(generic)
             if verdict.counterexample is not None:
                 return verdict
     return verdict
@@ -288,7 +292,7 @@ def _read(generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
     """Yield the elements that the sides read where they differ, named as in the symbolic check."""
     stated = generic.stated
     generic_arguments = exhaustion.Generic(stated, generic.choice, generic.types, variant)
-    generic_arguments.own_shapes = generic.own_shapes
+    generic_arguments.shapes, generic_arguments.own_shapes = generic.shapes, generic.own_shapes
     symbolic = exhaustion.compared(stated, generic_arguments)
     if isinstance(symbolic, exhaustion.Counterexample) and is_of_symbols(symbolic) and symbolic.first is not None:
         _, left, right = symbolic.first

@@ -21,7 +21,7 @@ from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted
 from rewrites.rule_checking import exhaustion
 from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
-from rewrites.rule_checking.exhaustion import MOST_EXTENT, REACH
+from rewrites.rule_checking.exhaustion import MOST_EXTENT
 from rewrites.rule_checking.literals import as_element, large_indices, literals, near
 from rewrites.rule_checking.numbers import NEAR_LITERALS, compared_exactly, extremes
 from rewrites.rule_statement import ElementTypes, RuleStatement
@@ -34,6 +34,8 @@ AT_HIGHER_RANKS: Final = 30
 """Percentage of samples that may have elements of rank 2 or more."""
 UNLIKE: Final = 25
 """Percentage of samples in which elements of one group may have different extents, or may not exist."""
+NEAR_BY: Final = 4
+"""Largest index, of either sign, of most arrays."""
 LIKELY: Final = 60
 """Percentage of extents and indices drawn from the values in use."""
 
@@ -46,9 +48,11 @@ class Sample(exhaustion.Generic):
         super().__init__(stated, {}, types, variant)
         self.choices = choices
         self._dtype = exhaustion.FLOAT
-        self.known, self.large = literals(stated), large_indices(stated)
+        self.literals, self.large = literals(stated), large_indices(stated)
         self.near_literals = choose(choices, NEAR_LITERALS)
-        self.drawn: list[Fraction] = []
+        if chance(choices, UNLIKE):
+            exhaustion.vary_extents(self, choices)
+        self.earlier: list[Fraction] = []
         # Few premises hold by chance, so most extents and indices repeat earlier values.
         self.usual = [choices.integer(0, 4), choices.integer(1, 3), choices.integer(1, 3)]
         self.unlike: list[dict[str, tuple[int, ...]]] = []
@@ -74,14 +78,14 @@ class Sample(exhaustion.Generic):
         choices, earlier = self.choices, list(self.choice.values())
         if self.large and chance(choices, OF_LITERALS):
             return choose(choices, self.large)
-        if self.known and chance(choices, OF_LITERALS):
-            return floor(near(choices, self.known, tuple(map(Fraction, earlier))))
+        if self.literals and chance(choices, OF_LITERALS):
+            return floor(near(choices, self.literals, tuple(map(Fraction, earlier))))
         return choose(choices, [*self.usual, *earlier]) if chance(choices, LIKELY) else choices.integer(-1, 5)
 
     def _extent(self, usual: int) -> int:
         choices = self.choices
-        if self.known and chance(choices, OF_LITERALS // 2):
-            return min(max(0, floor(near(choices, self.known))), MOST_EXTENT)
+        if self.literals and chance(choices, OF_LITERALS // 2):
+            return min(max(0, floor(near(choices, self.literals))), MOST_EXTENT)
         return usual if chance(choices, LIKELY) else choices.integer(0, 4)
 
     def _drawn(self, name: str, kind: Kind) -> Argument:
@@ -141,9 +145,10 @@ class Sample(exhaustion.Generic):
             while out.rank:
                 out = out[self._index(given)]
             return out if out.dtype == self._dtype else atl.cast(self._dtype, out)
-        # Functions of indices also need independent values at large ones.
-        name, first, extent = ("far", REACH, 2 * REACH + 1) if self.known and self.choices.integer(0, 1) else ("", 2, 9)
-        return self.array(f"{name}numbers_{self._dtype}", [extent], self._dtype)[self._index(given) + first]
+        # Functions of indices also need independent values at large literals.
+        far = any(abs(value) >= NEAR_BY for value in self.literals) and self.choices.integer(0, 1)
+        name, reach = ("far", MOST_EXTENT) if far else ("numbers", NEAR_BY)
+        return self.array(f"{name}_{self._dtype}", [2 * reach + 1], self._dtype)[self._index(given) + reach]
 
     def _index(self, given: tuple[Any, ...]) -> Any:
         indices = [one for one in given if isinstance(one, IndexExpr)]
@@ -155,8 +160,8 @@ class Sample(exhaustion.Generic):
         indices = [one for one in given if isinstance(one, IndexExpr)]
         if not indices:
             return bool(self.choices.integer(0, 3))
-        far = self.known and chance(self.choices, OF_LITERALS)
-        threshold = floor(near(self.choices, self.known)) if far else self.choices.integer(-1, 4)
+        far = self.literals and chance(self.choices, OF_LITERALS)
+        threshold = floor(near(self.choices, self.literals)) if far else self.choices.integer(-1, 4)
         return choose(self.choices, indices) * choose(self.choices, (1, 1, 2, -1)) <= threshold
 
     def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> exhaustion.Lazy:
@@ -164,15 +169,15 @@ class Sample(exhaustion.Generic):
 
     def _element(self, dtype: str) -> Fraction:
         made = self._number(dtype)
-        self.drawn.append(made)
+        self.earlier.append(made)
         return made
 
     def _number(self, dtype: str) -> Fraction:
         choices = self.choices
         if dtype == BOOL:
             return Fraction(choices.integer(0, 1))
-        if self.known and chance(choices, self.near_literals):
-            return as_element(near(choices, self.known, self.drawn[-4:]), dtype)
+        if self.literals and chance(choices, self.near_literals):
+            return as_element(near(choices, self.literals, self.earlier[-4:]), dtype)
         if chance(choices, EXTREME):
             return choose(choices, extremes(dtype))
         return Fraction(choices.integer(-9, 9), 1 if is_integer(dtype) else choices.integer(1, 4))
@@ -201,7 +206,7 @@ def sample(
     Samples run through the assignments of float types to the type variables of the rule. With `integers` they run
     through those with at least one integer type.
     """
-    verdict = exhaustion.Verdict(rule.name, exhaustive=False)
+    verdict, budget = exhaustion.Verdict(rule.name, exhaustive=False), exhaustion.Budget()
     choices = Seeded.by(str(seed))
     for number in range(tries if rule.statements else 0):
         if verdict.decided == wanted:
@@ -211,7 +216,9 @@ def sample(
         if not typed:
             continue
         generic = Sample(stated, choices, typed[number % len(typed)])
+        budget.limit(generic)
         made = exhaustion.instance(stated, generic)
+        budget.spend(generic)
         try:
             verdict.note(stated, None if made is None else compared_exactly(made, generic) or True)
         except NotExact:
