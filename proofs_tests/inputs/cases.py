@@ -133,6 +133,7 @@ METHODS: Final = (
     "session(rows).reorder('i', layouts.padded(1))", "session(rows).reorder(['j'], layouts.morton(4))",
     "session(rows).store('A', layouts.Layout((n, m), (1, n)))",
     "session(rows).sparsify('A', sparse.CSR)", "session(copied).sparsify('A', sparse.COO, result=True)",
+    "session(rows).assemble(sparse.COO, zeros=False)",
     "session(rows).autotune({'n': 3, 'm': 2}, 0, schedule=lambda s: s, choices={}, measure=None, folder=folder())",
     "session(rows).optimize({'n': 3, 'm': 2}, 0, machine=None, parallel=False, recipes=(), folder=folder())",
 )  # fmt: skip
