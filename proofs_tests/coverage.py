@@ -83,7 +83,7 @@ ABSENT: Final = {
         r"^class _Pullback:",
     ),
 }
-"""Code of lowering/calls/operators.py and gradients/training.py that runs only where one of these modules is installed."""
+"""Code of lowering/calls/operators.py and gradients/training.py that needs one of these modules."""
 
 
 @dataclass(frozen=True, slots=True)
