@@ -38,9 +38,9 @@ def sparsify(work: Derivation) -> None:
     """Turn dense loops over decompressed operands into loops over their entries.
 
     Arithmetic on whole operands is done element by element. Reads of elements are reduced, conditions are gathered,
-    sums leave products, and matching sums over entries are hoisted. Each loop whose index is determined by an equation moves
-    inward to the equation and is eliminated; for a generation, the element is scattered. Raises `DoesNotApply` for a
-    loop that is still dense.
+    sums leave products, and matching sums over entries are hoisted. Each loop whose index is determined by an equation
+    moves inward to the equation and is eliminated; for a generation, the element is scattered. Raises `DoesNotApply`
+    for a loop that is still dense.
     """
     while _elementwise(work):
         work.repeat(work.known(READ_RULES))
