@@ -154,19 +154,17 @@ def fresh_let(program: Program) -> str:
 # -- both tangents ----------------------------------------------------------------------------------------------------
 
 
-def unify(one: Derivation, other: Derivation, names: Collection[str] | None) -> bool:
+def unify(one: Derivation, other: Derivation, names: Collection[str]) -> bool:
     """Unfold lets until the goals of two derivations are equal: those with some names, and others where they differ.
-
-    `names` is None for all lets.
 
     Return whether the goals are equal.
     """
     return all(_unfold(work, (), names) for work in (one, other)) and _agree(one, other, ())
 
 
-def _unfold(work: Derivation, path: Path, names: Collection[str] | None) -> bool:
+def _unfold(work: Derivation, path: Path, names: Collection[str]) -> bool:
     """Unfold all lets with these names at and below a path. Return whether the rules apply to their dimensions."""
-    while isinstance(let := work.term(path), terms.Let) and (names is None or let.name in names):
+    while isinstance(let := work.term(path), terms.Let) and let.name in names:
         if not work.attempt("unfold_let", path):
             return False
     return all(

@@ -140,13 +140,11 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
     if not named.taken:
         return
     other = reschedule(paired_with(tangent(named.goal, wrt), cotangent)).begin()
-    before = work.checkpoint, other.checkpoint
-    for names in ((naming.name, f"d{naming.name}"), None):
-        if unify(work, other, names):
-            work.follow(symmetry(other.theorem))
-            return
-        work.rollback(before[0])
-        other.rollback(before[1])
+    before = work.checkpoint
+    if unify(work, other, (naming.name, f"d{naming.name}")):
+        work.follow(symmetry(other.theorem))
+    else:
+        work.rollback(before)
 
 
 def _bind_results(work: Derivation) -> None:
