@@ -107,10 +107,11 @@ def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lin
         at = index_text(scope, row).text
         places = [f"const int64_t {_name(scope, 'first')} = {end};"] if _assembled(scope).has_places else []
         return [
+            # Also if space ends: the next call begins at the bound of the rows before this one.
+            *_rows_without_entries(scope, at),
             f"if ({stop} >= 0 || {space}[1] - {end} < {_columns(scope)}) {{",
             *indented([f"{stop} = {stop} < 0 ? {at} : {stop};", "break;"]),
             "}",
-            *_rows_without_entries(scope, at),
             *places,
         ]
 
