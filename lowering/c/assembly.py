@@ -169,11 +169,14 @@ def _dropped(scope: TextScope, end: str) -> Lines:
         return []
     crd, values, first = _name(scope, "crd"), _values(scope), _name(scope, "first")
     (kept, at), _ = _local(scope, "kept", "at")
+    # The next row begins before the positions of dropped entries, so these would not be outdated.
+    outdated = [f"{_name(scope, 'place')}[{crd}[{at}]] = -1;"] if _assembled(scope).has_places else []
     return [
         f"int64_t {kept} = {first};",
         f"for (int64_t {at} = {first}; {at} < {end}; {at}++) {{",
         *indented(
             [
+                *outdated,
                 f"if ({values}[{at}] != 0) {{",
                 f"    {crd}[{kept}] = {crd}[{at}];",
                 f"    {values}[{kept}++] = {values}[{at}];",

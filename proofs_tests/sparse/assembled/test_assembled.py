@@ -173,6 +173,13 @@ def test_a_kernel_continues_after_rows_without_entries() -> None:
     assert decompress(made).tolist() == value.tolist()
 
 
+def test_dropped_zeros_leave_no_positions_behind() -> None:
+    kernel = product().assemble(CSR, zeros=False).compile()
+    left = sp.csr_array(np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
+    right = sp.csr_array(np.array([[0.0, 2.0, 3.0], [1.0, -2.0, -3.0]]))
+    assert kernel(left, right).toarray().tolist() == (left @ right).toarray().tolist()
+
+
 def test_calls_in_threads_do_not_share_workspaces() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
