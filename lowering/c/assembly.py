@@ -107,10 +107,11 @@ def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lin
         at = index_text(scope, row).text
         places = [f"const int64_t {_name(scope, 'first')} = {end};"] if _assembled(scope).has_places else []
         return [
+            # Also if space ends: the next call begins at the bound of the rows before this one.
+            *_rows_without_entries(scope, at),
             f"if ({stop} >= 0 || {space}[1] - {end} < {_columns(scope)}) {{",
             *indented([f"{stop} = {stop} < 0 ? {at} : {stop};", "break;"]),
             "}",
-            *_rows_without_entries(scope, at),
             *places,
         ]
 
@@ -168,11 +169,14 @@ def _dropped(scope: TextScope, end: str) -> Lines:
         return []
     crd, values, first = _name(scope, "crd"), _values(scope), _name(scope, "first")
     (kept, at), _ = _local(scope, "kept", "at")
+    # The next row begins before the positions of dropped entries, so these would not be outdated.
+    outdated = [f"{_name(scope, 'place')}[{crd}[{at}]] = -1;"] if _assembled(scope).has_places else []
     return [
         f"int64_t {kept} = {first};",
         f"for (int64_t {at} = {first}; {at} < {end}; {at}++) {{",
         *indented(
             [
+                *outdated,
                 f"if ({values}[{at}] != 0) {{",
                 f"    {crd}[{kept}] = {crd}[{at}];",
                 f"    {values}[{kept}++] = {values}[{at}];",

@@ -17,7 +17,7 @@ from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute
 from proofs_tests.sparse.assembled import fuzz
 from rewrites import Session, reschedule
-from sparse import COO, CSC, CSF, CSR, MODE_GENERIC, VECTOR, SparseTensor, decompress
+from sparse import COO, CSC, CSF, CSR, DCSR, MODE_GENERIC, VECTOR, SparseTensor, decompress
 
 n, m, k = atl.sizes("n m k")
 A = atl.tensor("A", n, m, dtype="float64")
@@ -160,6 +160,24 @@ def test_a_kernel_continues_where_space_ended() -> None:
     with fuzz.small_arrays():
         made = kernel(left, right)
     assert np.allclose(made.toarray(), (left @ right).toarray())
+
+
+def test_a_kernel_continues_after_rows_without_entries() -> None:
+    value = np.zeros((6, 3))
+    value[[0, 5]] = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    kernel = identity(DCSR.sorted()).assemble(CSR.sorted()).compile()
+    pos = np.full(8, 77, np.int32)  # unused memory contains anything
+    with fuzz.small_arrays(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "empty", lambda shape, dtype=float: pos if shape == 8 else np.zeros(shape, dtype))
+        made = kernel(value)
+    assert decompress(made).tolist() == value.tolist()
+
+
+def test_dropped_zeros_leave_no_positions_behind() -> None:
+    kernel = product().assemble(CSR, zeros=False).compile()
+    left = sp.csr_array(np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
+    right = sp.csr_array(np.array([[0.0, 2.0, 3.0], [1.0, -2.0, -3.0]]))
+    assert kernel(left, right).toarray().tolist() == (left @ right).toarray().tolist()
 
 
 def test_calls_in_threads_do_not_share_workspaces() -> None:
