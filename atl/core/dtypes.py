@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Final, Literal, TypeAlias, get_args
 
 from atl.errors import DtypeError, brief
 
-try:
-    import ml_dtypes  # adds bfloat16 to NumPy
-except ImportError:
-    _HAS_ML_DTYPES = False
-else:
-    _HAS_ML_DTYPES = ml_dtypes.bfloat16 is not None
+_HAS_ML_DTYPES: Final = find_spec("ml_dtypes") is not None
+if _HAS_ML_DTYPES:
+    import ml_dtypes  # noqa: F401 (adds bfloat16 to NumPy)
 
 Kind: TypeAlias = Literal["float", "integer", "bool"]
 """The kind of an element type."""
@@ -24,25 +22,29 @@ class ElementType:
     """The properties of an element type: its kind, its size, its type in C and CUDA, and where it is computed with.
 
     `computed_as` is the type of arithmetic on the elements. Where it is another type, elements are only stored: they
-    are read, moved, guarded and cast. `extra` is the installation extra with the NumPy type, if NumPy lacks it.
+    are read, moved, guarded and cast. `epsilon` is the distance from 1 to the next number of a floating-point type.
+    `signed` is false for integers that are not negative. `extra` is the installation extra with the NumPy type, if
+    NumPy lacks it.
     """
 
     kind: Kind
     bits: int
     c: str
     computed_as: str
+    epsilon: float = 0.0
+    signed: bool = True
     extra: str = ""
 
 
 TYPES: Final = {
-    "float32": ElementType("float", 32, "float", "float32"),
-    "float64": ElementType("float", 64, "double", "float64"),
+    "float32": ElementType("float", 32, "float", "float32", epsilon=2.0**-23),
+    "float64": ElementType("float", 64, "double", "float64", epsilon=2.0**-52),
     "int32": ElementType("integer", 32, "int32_t", "int32"),
     "int64": ElementType("integer", 64, "int64_t", "int64"),
-    "float16": ElementType("float", 16, "uint16_t", "float32"),
-    "bfloat16": ElementType("float", 16, "uint16_t", "float32", extra="half"),
+    "float16": ElementType("float", 16, "uint16_t", "float32", epsilon=2.0**-10),
+    "bfloat16": ElementType("float", 16, "uint16_t", "float32", epsilon=2.0**-7, extra="half"),
     "int8": ElementType("integer", 8, "int8_t", "int32"),
-    "uint8": ElementType("integer", 8, "uint8_t", "int32"),
+    "uint8": ElementType("integer", 8, "uint8_t", "int32", signed=False),
     "bool": ElementType("bool", 8, "uint8_t", "bool"),
 }
 """All element types by name."""
@@ -67,16 +69,22 @@ DEFAULT: Final = "float32"
 
 
 def checked_dtype(dtype: object) -> str:
-    """Return the name of an element type. Raises `DtypeError`."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or brief(dtype)
-    if name not in TYPES:
-        raise DtypeError(f"unsupported element type {brief(name)}", required=f"one of {', '.join(ELEMENTS)}")
+    """Return the name of an element type that has arrays. Raises `DtypeError`."""
+    name = named_dtype(dtype)
     if not has_arrays(name):
         raise DtypeError(
             f"the element type {name} needs the package ml_dtypes",
             required="an installation with it",
             suggestions=(f"pip install 'atl-tensor[{TYPES[name].extra}]'",),
         )
+    return name
+
+
+def named_dtype(dtype: object) -> str:
+    """Return the name of an element type. Raises `DtypeError`."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or brief(dtype)
+    if name not in TYPES:
+        raise DtypeError(f"unsupported element type {brief(name)}", required=f"one of {', '.join(ELEMENTS)}")
     return name
 
 
@@ -128,7 +136,7 @@ def range_of(dtype: str) -> tuple[int, int]:
     """
     if dtype == BOOL:
         return 0, 1
-    if TYPES[dtype].c.startswith("u"):
+    if not TYPES[dtype].signed:
         return 0, (1 << bits(dtype)) - 1
     half = 1 << (bits(dtype) - 1)
     return -half, half - 1

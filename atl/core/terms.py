@@ -182,6 +182,15 @@ class Value(Number):
                 required="a comparison",
                 suggestions=("write atl.value(i) != 0 to test for other indices than zero",),
             )
+        if self.dtype in dtypes.STORED:
+            raise DtypeError(
+                f"an index is used with {self.dtype} elements, which are only stored",
+                required=f"operands of a type that is computed with: {', '.join(dtypes.DTYPES)}",
+                suggestions=(
+                    f'cast the other operand: atl.cast("{dtypes.TYPES[self.dtype].computed_as}", …)',
+                    f'to store indices, cast them: atl.cast("{self.dtype}", atl.value(i))',
+                ),
+            )
         return Type(self.dtype, ())
 
 
@@ -421,7 +430,7 @@ class Cast(Elementwise):
     operand: Expr
 
     def _typed(self) -> Type:
-        return Type(dtypes.checked_dtype(self.dtype), self.operand.type.shape)
+        return Type(dtypes.named_dtype(self.dtype), self.operand.type.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -633,11 +633,24 @@ def pow(a: TensorLike, b: TensorLike) -> Tensor:  # noqa: A001 (the public API n
 
 
 def cast(dtype: str, e: TensorLike) -> Tensor:
-    """Convert the elements to another type, as C does (floats to integers towards zero)."""
+    """Convert the elements to another type, as C does (floats to integers towards zero).
+
+    Shape: that of e. Literals get the type; other expressions without a type are computed in it, or in the type of
+    arithmetic on it if it is only stored. Raises `DtypeError` for an unknown type.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> atl.program("steps", [], atl.gen(n, lambda i: atl.cast("uint8", atl.value(i) * 3)))
+    steps (n : size) : uint8[n] :=
+      ⊞[i < n] cast(uint8, value(i):int32 * 3)
+    """
     operand = as_tensor(e)
     name = dtypes.checked_dtype(dtype)
     if operand.dtype is None:
-        return Tensor(strengthen(operand.node, name))
+        wide = dtypes.TYPES[name].computed_as
+        if name == wide or isinstance(operand.node, terms.Constant):
+            return Tensor(strengthen(operand.node, name))
+        operand = Tensor(strengthen(operand.node, wide))
     return Tensor(located(terms.Cast(name, operand.node)))
 
 

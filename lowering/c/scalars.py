@@ -14,7 +14,7 @@ from atl.core.dtypes import BOOL, FLOATS, TYPES, is_integer, range_of
 from atl.core.marks import LoopMark
 from atl.core.operations import INFIX, BinaryOp, UnaryOp
 from atl.core.predicate import negation
-from atl.meaning.scalars import converted
+from atl.meaning.scalars import converted, wrapped
 from lowering.c.functions.halves import FROM_FLOAT, ROUNDED_TO_ODD, TO_FLOAT
 from lowering.c.functions.lanes import CHOOSE, OF_DOUBLES
 from lowering.c.helpers import vector_type
@@ -126,7 +126,8 @@ def _narrow(e: ln.ScalarExpr) -> bool:
 
 def _from_index(scope: TextScope, e: ln.FromIndex, *, wide: bool) -> Text:
     if e.index.constant is not None:
-        return literal(e.index.constant, e.dtype, wide=wide)
+        value = wrapped(e.index.constant, "int64")
+        return literal(wrapped(value, e.dtype) if is_integer(e.dtype) else value, e.dtype, wide=wide)
     text = index_text(scope, e.index)
     if e.dtype == "int64":
         return text.widened()

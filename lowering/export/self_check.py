@@ -74,7 +74,6 @@ static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, doub
     return faults;
 }
 """
-_EPSILON: Final = {"float32": "0x1p-23", "float64": "0x1p-52", "float16": "0x1p-10", "bfloat16": "0x1p-7"}
 
 _MAIN: Final = Template(r"""
 static int64_t atl_size(const char *text)
@@ -130,13 +129,18 @@ class CheckedKernel:
     declared: str
 
 
+def _epsilon(dtype: str) -> str:
+    """Return the C text of the distance from 1 to the next number of this type."""
+    return TYPES[dtype].epsilon.hex()
+
+
 def check_text(program: Program, checked: CheckedKernel, cases: Sequence[tuple[int, ...]]) -> str:
     """Return the file of a check. The names of its functions begin with `atl_`."""
     nest = checked.nest
     out_type = C_TYPES[nest.output.dtype]
     compared = _INTEGERS if is_integer(nest.output.dtype) else _FLOATS
-    compared = compared.replace("TYPE", out_type).replace("EPSILON", _EPSILON.get(nest.output.dtype, ""))
-    compared = compared.replace("ADDED", _EPSILON.get(TYPES[nest.output.dtype].computed_as, ""))
+    compared = compared.replace("TYPE", out_type).replace("EPSILON", _epsilon(nest.output.dtype))
+    compared = compared.replace("ADDED", _epsilon(TYPES[nest.output.dtype].computed_as))
     compared = compared.replace("VALUE", TO_FLOAT.get(nest.output.dtype, ""))
     case = _case(program, checked)
     width = max(len(nest.sizes), 1)

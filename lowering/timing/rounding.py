@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core import terms as tm
-from atl.core.dtypes import TYPES, is_integer
+from atl.core.dtypes import TYPES, is_float, is_integer
 from atl.core.index import Array
 from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp
 from atl.core.program import Program
@@ -19,9 +19,6 @@ from atl.core.substitution import with_children
 from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.meaning.scalars import Machine, Scalars
-
-_EPSILON: Final = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-"""Distances from 1 to the next number."""
 
 
 def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
@@ -38,9 +35,10 @@ def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
         name = np.dtype(dtype).name
     except TypeError:
         name = ""
-    if dtype is None or name not in _EPSILON:
-        raise InvalidArgument(f"dtype={brief(dtype)}", required=f"a floating-point type: {', '.join(_EPSILON)}")
-    return 8 * _EPSILON[name] + terms * _EPSILON[TYPES[name].computed_as]
+    if dtype is None or not is_float(name):
+        known = ", ".join(filter(is_float, TYPES))
+        raise InvalidArgument(f"dtype={brief(dtype)}", required=f"a floating-point type: {known}")
+    return 8 * TYPES[name].epsilon + terms * TYPES[TYPES[name].computed_as].epsilon
 
 
 def in_double(program: Program) -> Program:

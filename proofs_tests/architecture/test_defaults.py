@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from atl.core import terms
 from proofs_tests.architecture.tree import HERE, Module, lay_out, modules
 
 STRICT = ("lowering", "padtypes")
@@ -135,3 +136,16 @@ def test_complete_raising_and_unrelated_matches_are_allowed(tmp_path: Path) -> N
         },
     )
     assert default_faults(tmp_path) == []
+
+
+def test_groups_have_these_members() -> None:
+    """A case of a group takes a new member without a report by the type checker, so each member is listed here."""
+    assert {group: _members(getattr(terms, group)) for group in GROUPS} == {
+        "Named": ["Input", "Local", "TensorVar", "Metavariable"],
+        "Number": ["Constant", "Value"],
+        "Elementwise": ["Unary", "Binary", "Where", "Cast"],
+    }
+
+
+def _members(group: type) -> list[str]:
+    return [of.__name__ for of in terms.CONSTRUCTORS if issubclass(of, group)]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import atl
-from atl.core import dtypes
+from atl.core import dtypes, terms
 from atl.core.dtypes import STORED
 from atl.core.operations import BINARY, COMPARISONS, UNARY, accepts
 from atl.errors import ArrayError, DtypeError, InvalidArgument
@@ -256,3 +256,34 @@ def test_schedules_that_store_are_searched(dtype: str) -> None:
     program = atl.program("f", [x], atl.cast(dtype, atl.gen(n, m, lambda i, j: x[i, j] * 2)))
     kernel = reschedule(program).optimize(sizes={"n": 20, "m": 30}, seconds=1).compile()
     assert kernel(np.ones((2, 3), np.float32)).tolist() == [[2, 2, 2], [2, 2, 2]]
+
+
+@pytest.mark.parametrize("dtype", STORED)
+def test_indices_are_stored_by_a_cast(dtype: str) -> None:
+    """An index with elements of a small type would wrap, so a comparison of such constants would depend on the type."""
+    x = atl.tensor("x", n, dtype=dtype)
+    with pytest.raises(DtypeError, match=rf'(?s)with {dtype} elements.*atl\.cast\("{dtype}", atl\.value\(i\)\)'):
+        atl.gen(n, lambda i: atl.select(i < 2, atl.value(i), x[i]))
+    program = atl.program("f", [x], atl.gen(n, lambda i: atl.select(i < 2, x[i], atl.cast(dtype, atl.value(i) + 300))))
+    given = np.ones(4, dtype)
+    found = atl.compile(program)(given)
+    assert_same(found, np.asarray(atl.evaluate(program, given)))
+    assert_same(found, np.asarray(atl.evaluate_fast(program, given)))
+
+
+@pytest.mark.parametrize("constant", [2**31 + 5, 2**32, -(2**31) - 1, 2**60 + 1])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
+def test_constant_indices_wrap_in_c_as_in_the_interpreter(dtype: str, constant: int) -> None:
+    x = atl.tensor("x", n, dtype=dtype)
+    test = atl.gen(n, lambda i: atl.where(x[i] < atl.value(constant), 1, 2))
+    program = atl.program("f", [x], atl.cast("int32", test))
+    given = np.array([-3, 0, 7], dtype)
+    assert atl.compile(program)(given).tolist() == atl.evaluate(program, given).tolist()
+
+
+def test_terms_do_not_depend_on_an_optional_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = atl.tensor("x", n)
+    monkeypatch.setattr(dtypes, "_HAS_ML_DTYPES", False)
+    assert terms.Cast("bfloat16", x.node).type.dtype == "bfloat16"
+    with pytest.raises(DtypeError, match="needs the package ml_dtypes"):
+        atl.cast("bfloat16", x)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from atl.core.dtypes import BOOL, is_integer
+from atl.core.dtypes import DTYPES, is_integer
 from atl.errors import ATLError, InvalidArgument, InvalidName, brief
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
 from rewrites.induction import ROWS
@@ -105,9 +105,11 @@ def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
         raise NotATheorem(
             f"{rule.name} is not proved, and was not tried for elements of {integers}", required="float elements"
         )
-    if BOOL in types:
+    untried = next((of for of in types if of not in DTYPES), None)
+    if untried is not None:
         raise NotATheorem(
-            f"{rule.name} is not proved, and was not tried for Boolean elements", required="elements that are numbers"
+            f"{rule.name} is not proved, and was not tried for elements of {untried}",
+            required=f"elements of {', '.join(DTYPES)}",
         )
     if stated.ranks not in found.ranks:
         raise NotATheorem(
