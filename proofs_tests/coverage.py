@@ -52,7 +52,7 @@ ABSENT: Final = {
     "torch": (
         r"^def torch_operator\(",
         r"^def registered\(",
-        r"^def unused_name\(",
+        r"^def unused_name\(name",
         r"^def torch_type\(",
         r"^def _caller\(program: Program, call",
         r"^def _over_batch\(operator",

@@ -71,4 +71,4 @@ def test_uncounted_patterns_match_one_function_each() -> None:
     texts = {path: path.read_text(encoding="utf-8") for package in LIBRARY for path in (HERE / package).rglob("*.py")}
     for pattern in (line for lines in ABSENT.values() for line in lines):
         found = [path.name for path, text in texts.items() for _ in re.finditer(pattern, text, re.MULTILINE)]
-        assert found == ["operators.py"], pattern
+        assert found in (["operators.py"], ["training.py"]), pattern

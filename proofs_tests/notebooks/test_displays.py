@@ -59,7 +59,7 @@ def _derivations() -> Iterator[object]:
     a = atl.tensor("A", n, m)
     rows = atl.program("rows", [a], atl.gen(n, lambda i: atl.sum(m, lambda j: a[i, j])))
     s = rewrites.reschedule(rows)
-    yield from (s, atl.gradient(rows, ["A"]))
+    yield from (s, atl.gradient(rows, ["A"]), atl.differentiable(rows))
     s.tile("i", 8).mark("io", "parallel")
     theorem = s.done()
     yield from (s, s.goal, s.steps, s.steps[0], s.diff(), s.explain(0), s.check(), s.find("io"))

@@ -80,7 +80,7 @@ class Bounds(Scalars[Bounded]):
     def _leaf(self, value: Any, dtype: str) -> Bounded:
         size = abs(float(value))
         whole = not is_float(dtype) or (size.is_integer() and size < WHOLE[dtype])
-        self.doubtful += not size < LARGEST[dtype]
+        self.doubtful += LARGEST[dtype] <= size < math.inf
         return Bounded(value, max(size, 1.0), 0.0, 1, whole)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Bounded | None:

@@ -63,7 +63,7 @@ def test_planted_wrong_and_slow_candidates_are_found(
     # A prediction of a long run forbids to run the start, and runs candidates in child processes.
     monkeypatch.setattr(Planted, "predicted_ms", predicted)
     # The right ones are never as slow as that.
-    monkeypatch.setattr("rewrites.session.tuning.search.LOSING", 20.0)
+    monkeypatch.setattr("rewrites.session.tuning.measuring.LOSING", 20.0)
 
     def planted(program: Program, sizes: Mapping[str, int]) -> Planted:
         return Planted(program, dict(sizes), random_inputs(program, sizes), fast_math=False)

@@ -206,7 +206,8 @@ class _Same(Sample):
     """Return a sample with random arguments."""
 
     def __init__(self, sample: Sample, drawn: dict[str, Argument]) -> None:
-        self.stated, self.arrays, self.inputs, self.given = sample.stated, sample.arrays, sample.inputs, drawn
+        vars(self).update(vars(sample))
+        self.given = drawn
 
     def argument(self, name: str, kind: Any) -> Argument:
         del kind

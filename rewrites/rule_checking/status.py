@@ -12,7 +12,8 @@ from enum import IntEnum
 from typing import Final, assert_never
 
 from atl.core.dtypes import is_integer
-from atl.core.terms import Unary
+from atl.core.operations import COMPARISONS
+from atl.core.terms import Binary, Unary
 from atl.core.traversal import subterms
 from rewrites.rule import Rule
 from rewrites.rule_checking.exhaustion import CASES, MOST_TESTS, Counterexample, decide, has_recurrences
@@ -45,7 +46,7 @@ PROVED_TEXT: Final = f"{Status.PROVED} for all sizes"
 INTEGER_SAMPLES: Final = 60
 """Number of samples that must agree if a rule can have integer elements, which differ only where they wrap.
 
-As many must agree if it has literals.
+As many must agree if it has literals or tests of elements, which few samples may satisfy.
 """
 MIN_INTEGER_SAMPLES: Final = 10
 """Number of integer samples that must agree before an unproved rule may be used on integers."""
@@ -108,6 +109,12 @@ def _has_exponentials(rule: Rule) -> bool:
     return any(isinstance(at, Unary) and at.op == "exp" for side in sides for at in subterms(side))
 
 
+def _has_tests(rule: Rule) -> bool:
+    """Return whether a side of the rule compares elements."""
+    sides = (side for stated in rule.statements.values() for side in (stated.lhs, stated.rhs))
+    return any(isinstance(at, Binary) and at.op in COMPARISONS for side in sides for at in subterms(side))
+
+
 def _names_integers(rule: Rule) -> bool:
     """Return whether a metavariable of the rule is declared with an integer element type."""
     return any(
@@ -119,7 +126,7 @@ def _names_integers(rule: Rule) -> bool:
 
 def determine_status(rule: Rule, cases: int = CASES) -> ProofStatus:
     """Sample, exhaust and prove a rule. A false rule gets `Status.UNSUPPORTED` and a counterexample."""
-    many = _names_integers(rule) or any(map(literals, rule.statements.values()))
+    many = _names_integers(rule) or _has_tests(rule) or any(map(literals, rule.statements.values()))
     floats = sample(rule, wanted=INTEGER_SAMPLES) if many else sample(rule)
     if floats.counterexample is not None:
         return ProofStatus(
