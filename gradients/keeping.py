@@ -45,8 +45,12 @@ class Kept:
     def __post_init__(self) -> None:
         """Check that the theorems are about the kept lets."""
         for name, theorem in zip(self.names, self.values, strict=True):
-            if theorem is not None and theorem.lhs.body not in _values_of(self.outermost.rhs, name):
-                raise NotATheorem(f"the forward pass does not compute {name}", required="the value of a let")
+            forward = _value(self.outermost.rhs, name)
+            if theorem is not None and theorem.lhs != forward:
+                raise NotATheorem(
+                    f"the forward pass does not compute {name} as its theorem does",
+                    required=f"the program of the value of {name}, with its inputs and assumptions, on the left side",
+                )
 
     @property
     def forward(self) -> Program:
@@ -57,24 +61,29 @@ class Kept:
     def program(self) -> Program:
         """The gradient program that takes the kept lets as inputs, before the cotangent."""
         bound, body = _opened(self.computed.body)
-        taken = [_computed(bound, name, theorem) for name, theorem in zip(self.names, self.values, strict=True)]
-        *inputs, cotangent = self.computed.inputs
+        made = self.computed
+        taken = [_computed(bound, made, name, theorem) for name, theorem in zip(self.names, self.values, strict=True)]
+        *inputs, cotangent = made.inputs
         for name, let in zip(self.names, taken, strict=True):
-            like = _value(self.outermost.rhs, name).type
-            declared = replace(self.computed, inputs=(*inputs, cotangent))
-            inputs.append(Array(fresh_name(declared, name), like.shape, like.dtype or self.computed.dtype))
+            like = _value(self.outermost.rhs, name).body.type
+            declared = replace(made, inputs=(*inputs, cotangent))
+            inputs.append(Array(fresh_name(declared, name), like.shape, like.dtype or made.dtype))
             if let is not None:
                 lets = [each for each in bound if each.variable is not let.variable]
                 bound = [replace(each, value=let.replaced(each.value, inputs[-1])) for each in lets]
                 body = let.replaced(body, inputs[-1])
-        made = self.computed
         return make_program(made.name, (*inputs, cotangent), _closed(bound, body), made.assumptions, made.results)
 
 
-def _computed(bound: Sequence[_Bound], name: str, theorem: Theorem | None) -> _Bound | None:
-    """Return the let whose value is the right side of a theorem."""
+def _computed(bound: Sequence[_Bound], made: Program, name: str, theorem: Theorem | None) -> _Bound | None:
+    """Return the let of a gradient `made` whose value is the right side of a theorem."""
     if theorem is None:
         return None
+    if not set(theorem.rhs.assumptions) <= set(made.assumptions):
+        raise NotATheorem(
+            f"the theorem about {name} has other assumptions than {made.name}",
+            required="only assumptions of the gradient",
+        )
     for position, each in enumerate(bound):
         if each.name == name and _at(bound, position) == theorem.rhs.body:
             return each
@@ -92,7 +101,8 @@ def kept_names(keep: str | Sequence[str]) -> tuple[str, ...]:
 def outermost(program: Program, names: Sequence[str]) -> Theorem:
     """Return a theorem that moves lets out of all loops, with the lets that they read.
 
-    Raises `InvalidArgument` for unknown names, and `DoesNotApply` if a let cannot be moved.
+    Raises `InvalidArgument` for unknown names and for names of several lets, and `DoesNotApply` if a let cannot be
+    moved.
     """
     known = [each.name for each in subterms(program.body) if isinstance(each, terms.Let)]
     for name in names:
@@ -101,6 +111,12 @@ def outermost(program: Program, names: Sequence[str]) -> Theorem:
                 f"no let of {program.name} is named {brief(name)}",
                 required=f"a name among {', '.join(dict.fromkeys(known))}" if known else "a program with lets",
                 suggestions=did_you_mean(name, known),
+            )
+        if known.count(name) > 1:
+            raise InvalidArgument(
+                f"{known.count(name)} lets of {program.name} are named {brief(name)}",
+                required="the name of one let in keep=",
+                suggestions=(f"give each of these lets another name, and keep one of them: {name}1",),
             )
     work = reschedule(program.whole).begin()
     for name in names:
@@ -148,7 +164,7 @@ def kept(theorem: Theorem, several: tuple[Result, ...], computed: Program, names
     with_results(theorem.rhs, several, names)
     values: list[Theorem | None] = []
     for name in names:
-        forward = replace(theorem.rhs, body=_value(theorem.rhs, name))
+        forward = _value(theorem.rhs, name)
         found = _values_of(computed, name)
         equal = [proof for body in found if (proof := _equal(forward, replace(forward, body=body))) is not None]
         if found and not equal:
@@ -251,5 +267,11 @@ def _values_of(program: Program, name: str) -> list[Expr]:
     return [_at(bound, position) for position, each in enumerate(bound) if each.name == name]
 
 
-def _value(program: Program, name: str) -> Expr:
-    return _values_of(program, name)[0]
+def _value(program: Program, name: str) -> Program:
+    """Return the program that computes the only outermost let of a name. Raises `NotATheorem`."""
+    values = _values_of(program, name)
+    if len(values) != 1:
+        raise NotATheorem(
+            f"{len(values)} outermost lets of {program.name} are named {name}", required="one let of this name"
+        )
+    return replace(program, body=values[0])

@@ -53,13 +53,22 @@ class Gradient:
         computed = self.program if self.kept is None else self.kept.computed
         if (
             (*computed.inputs, *directions) != (*inputs[: -1 - len(self.wrt)], cotangent, *directions)
+            or computed.assumptions != self.theorem.rhs.assumptions
             or _paired_back(computed, self.theorem.rhs.body, directions) != self.theorem.rhs.body
             or (self.kept is not None and self.program != self.kept.program)
         ):
             raise NotATheorem(
                 f"{self.program.name} is not the gradient of its theorem",
-                required="Σ gradient · direction, with the results of the program, is the right side of the theorem",
+                required="Σ gradient · direction as the right side of the theorem, with the program's results and "
+                "assumptions",
             )
+        if self.kept is not None:
+            forward = self.kept.outermost.rhs
+            if paired_with(tangent(forward, self.wrt), cotangent) != self.theorem.lhs:
+                raise NotATheorem(
+                    f"the theorem of {self.program.name} is not about the program with the kept lets",
+                    required=f"Σ {cotangent.name} · tangent, for the tangent of that program, on the left side",
+                )
 
     @property
     def forward(self) -> Program | None:

@@ -26,7 +26,7 @@ from atl.core.substitution import (
     with_children,
 )
 from atl.core.terms import Expr
-from atl.core.traversal import children, subterms
+from atl.core.traversal import children
 from atl.errors import DtypeError, InvalidArgument, brief, did_you_mean
 from atl.surface import numpy_forms
 from atl.surface.values import Tensor
@@ -169,7 +169,7 @@ class _Tangent:
             case terms.Reduce():
                 return self._fold(e, value)
             case terms.Rec():
-                return self._rec(e, value) if self._depends(e) else None
+                return self._rec(e, value)
             case terms.Local() | terms.Metavariable():
                 raise InvalidArgument("a tangent of an open term", required="the body of a program")
             case _:
@@ -197,15 +197,23 @@ class _Tangent:
         return terms.Let(e.value, close_tensor(body, bound), e.name, e.mark)
 
     def _rec(self, e: terms.Rec, value: Expr | None) -> Expr | None:
-        """Return let y := e in the recurrence of the tangents of its rows, which read the rows of y before them."""
+        """Return let y := e in the recurrence of the tangents of its rows, which read the rows of y before them.
+
+        It is zero if the first rows have tangent zero, and each row has one if the rows before it have.
+        """
         all_rows = terms.TensorVar(next(fresh_uid), e.rows, e.type)
         p, k = Var(next(fresh_uid), e.name), Var(next(fresh_uid), "k")
         before = terms.rows_before(e.type, index(p))
+        opened = instantiate(e.body, index(p))
+        first = self.of(e.init)
+        constant = terms.TensorVar(next(fresh_uid), e.rows, before)
+        if first is None and self.of(instantiate_tensor(opened, constant)) is None:
+            return None
         rows = terms.TensorVar(next(fresh_uid), e.rows, before)
         seed = terms.TensorVar(next(fresh_uid), f"d{e.rows}", before)
         self._lets[rows.uid] = seed
-        row = instantiate_tensor(instantiate(e.body, index(p)), rows)
-        first, d = self.of(e.init), _or_zero(self.of(row), row)
+        row = instantiate_tensor(opened, rows)
+        d = _or_zero(self.of(row), row)
         computed = terms.Gen(index(0), index(p), close(terms.Access(value or all_rows, index(k)), k), k.name)
         d = instantiate_tensor(close_tensor(d, rows), computed)
         later = close(close_tensor(d, seed), p)
@@ -268,14 +276,6 @@ class _Tangent:
                 return self._linear(e)
             case _:
                 assert_never(e.monoid)
-
-    def _depends(self, e: Expr) -> bool:
-        """Return whether a term reads an input or a let with a tangent."""
-        return any(
-            (isinstance(each, terms.Input) and each.array.name in self._inputs)
-            or (isinstance(each, terms.TensorVar) and each.uid in self._lets)
-            for each in subterms(e)
-        )
 
 
 def _of_unary(op: UnaryOp, d: Expr, x: Expr, y: Expr) -> Expr | None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import atl
+from atl.core import terms
 from atl.core.operations import BinaryOp
 from atl.core.program import Program
 from lowering.timing.operations import operations
@@ -218,6 +219,18 @@ def test_first_rows_of_a_recurrence_have_a_gradient() -> None:
     assert not found
     assert moves
     assert operations(made.program, {"n": 64}, {}) <= 8 * operations(p, {"n": 64}, {})
+
+
+@pytest.mark.parametrize("row", ["stop(x[p])", "select(1 <= p, 2 * y[p - 1], 1) + stop(x[p])"])
+def test_recurrence_that_no_direction_reaches_has_gradient_zero(row: str) -> None:
+    constant = f"rec[p < n] y from padding(float64[0]) in {row}"
+    alone = atl.parse(f"alone (x : float64[n]) : float64[n] := sin({constant})")
+    assert isinstance(atl.tangent(alone, "x").body, terms.Padding)
+    assert isinstance(atl.gradient(alone, "x").program.body, terms.Padding)
+    scaled = atl.parse(f"scaled (x : float64[n]) : float64[n] := x * sin({constant})")
+    at, along = np.array([0.5, 1.25]), np.array([2.0, -1.0])
+    sine: Any = atl.evaluate(alone, at)
+    assert np.allclose(np.asarray(atl.evaluate(atl.gradient(scaled, "x").program, at, along)), sine * along)
 
 
 def test_gradient_of_sums_is_a_sum_in_reverse() -> None:

@@ -13,6 +13,7 @@ from atl.core.program import Program
 from atl.errors import InvalidArgument
 from gradients.keeping import outermost
 from rewrites.errors import NotATheorem
+from rewrites.kernel import reflexivity
 
 SOFTMAX = atl.parse(
     """softmax (x : float64[n, m]) : float64[n, m] :=
@@ -87,7 +88,7 @@ def test_wrong_kept_lets_are_refused() -> None:
         replace(found, program=atl.gradient(SOFTMAX, "x").program)
     assert found.kept is not None
     doubled = atl.parse(str(SOFTMAX).replace("Σ[j < m] power[j]", "2 * Σ[j < m] power[j]"))
-    with pytest.raises(NotATheorem, match="the forward pass does not compute total"):
+    with pytest.raises(NotATheorem, match="the forward pass does not compute total as its theorem does"):
         replace(found.kept, outermost=outermost(doubled, ["total"]))
     with pytest.raises(NotATheorem, match="the gradient does not compute total"):
         str(replace(found.kept, computed=atl.gradient(doubled, "x").program).program)
@@ -107,3 +108,51 @@ def test_wrong_kept_lets_are_refused() -> None:
         wrong: Any = keep
         with pytest.raises(InvalidArgument, match=message):
             atl.gradient(SOFTMAX, "x", keep=wrong)
+
+
+LETS = """f (x : float64[n]) : float64[n] :=
+  let a := ⊞[i < n] exp(x[i]) in let {second} := ⊞[i < n] sin(x[i]) * a[i] in ⊞[i < n] a[i] * {second}[i]"""
+BOUNDED = """g (x : float64[n]) : float64[n] given n <= 3 := let e := ⊞[i < n] exp(x[i]) in ⊞[i < n] e[i] * e[i]"""
+
+
+def test_name_of_two_lets_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"2 lets of f are named 'a'(.|\n)*try: give each of these lets"):
+        atl.gradient(atl.parse(LETS.format(second="a")), "x", keep="a")
+
+
+def test_theorem_about_another_let_of_the_same_name_is_refused() -> None:
+    kept = atl.gradient(atl.parse(LETS.format(second="b")), "x", keep=["a", "b"]).kept
+    assert kept is not None
+    with pytest.raises(NotATheorem, match="the forward pass does not compute a"):
+        replace(kept, values=kept.values[::-1])
+    of_both = outermost(atl.parse(LETS.format(second="b")), ["a", "b"])
+    ambiguous = reflexivity(replace(of_both.rhs, body=atl.parse(LETS.format(second="a")).body))
+    with pytest.raises(NotATheorem, match="2 outermost lets of f are named a"):
+        replace(kept, names=("a",), outermost=ambiguous, values=kept.values[1:])
+
+
+def test_theorem_with_other_assumptions_is_refused() -> None:
+    free, bounded = (
+        atl.gradient(atl.parse(text), "x", keep="e") for text in (BOUNDED.replace("given n <= 3 ", ""), BOUNDED)
+    )
+    assert free.kept is not None
+    assert bounded.kept is not None
+    assert free.program.body == bounded.program.body
+    with pytest.raises(NotATheorem, match="the forward pass does not compute e as its theorem does"):
+        replace(free.kept, values=bounded.kept.values)
+    with pytest.raises(NotATheorem, match="the theorem about e has other assumptions than g_gradient"):
+        str(replace(bounded.kept, computed=free.kept.computed).program)
+    plain = atl.gradient(atl.parse(BOUNDED), "x")
+    with pytest.raises(NotATheorem, match="is not the gradient of its theorem"):
+        replace(plain, program=replace(plain.program, assumptions=()))
+
+
+def test_forward_program_of_another_theorem_is_refused() -> None:
+    ours, theirs = (
+        atl.gradient(atl.parse(BOUNDED.replace("e[i] * e[i]", text)), "x", keep="e")
+        for text in ("e[i] * e[i]", "2 * e[i]")
+    )
+    assert ours.kept is not None
+    assert theirs.kept is not None
+    with pytest.raises(NotATheorem, match="is not about the program with the kept lets"):
+        replace(ours, kept=replace(ours.kept, outermost=theirs.kept.outermost))
