@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 import atl
-from atl.errors import IndexOverflow, InvalidArgument, NotAssembled, UnsupportedMark
+from atl.errors import IndexOverflow, InvalidArgument, NotAssembled, OutOfMemory, UnsupportedMark
+from lowering.calls import assembling
 from lowering.calls.assembling import Assembler
 from lowering.nest.assembly import gathers
 from lowering.nest.execution import Trap
@@ -232,3 +233,48 @@ def test_results_of_other_element_types_are_assembled(dtype: str) -> None:
     made = s.assemble(CSR.sorted()).compile()(one, other)
     assert made.dtype == dtype
     assert made.toarray().tolist() == (one @ other).toarray().tolist()
+
+
+# -- space for the entries --------------------------------------------------------------------------------------------
+
+
+def sampled() -> Any:
+    """Return a kernel that samples a product of dense matrices at the entries of a matrix."""
+    u, w = atl.tensor("u", n, k, dtype="float64"), atl.tensor("w", k, m, dtype="float64")
+    body = atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(k, lambda r: u[i, r] * w[r, j]))
+    return reschedule(atl.program("sampled", [u, w, A], body)).sparsify("A", CSR).assemble(CSR).compile()
+
+
+def test_the_first_space_does_not_depend_on_dense_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, begun = sampled(), list[tuple[int, int]]()
+    original = kernel._assembler._new_space
+
+    def new_space(first: tuple[int, int]) -> Any:
+        begun.append(first)
+        return original(first)
+
+    monkeypatch.setattr(kernel._assembler, "_new_space", new_space)
+    u, w = np.ones((3, 1000)), np.ones((1000, 3))
+    assert kernel(u, w, LEFT).toarray().tolist() == (1000 * LEFT).toarray().tolist()
+    assert begun == [(0, assembling.GROWTH * len(LEFT.indptr) + LEFT.shape[1])]
+
+
+def test_missing_memory_is_reported_with_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> Any:
+        raise MemoryError
+
+    kernel = product().assemble(CSR).compile()
+    monkeypatch.setattr(assembling, "_longer", refused)
+    with fuzz.small_arrays(), pytest.raises(OutOfMemory, match="entries of the result of product") as caught:
+        kernel(LEFT, RIGHT)
+    assert "rows = 3, columns = 4" in str(caught.value)
+
+
+def test_other_errors_are_not_reported_as_missing_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> Any:
+        raise ValueError("not a buffer")
+
+    kernel = product().assemble(CSR).compile()
+    monkeypatch.setattr(kernel._assembler, "_from_buffer", refused)
+    with pytest.raises(ValueError, match="not a buffer"):
+        kernel(LEFT, RIGHT)
