@@ -280,7 +280,8 @@ class Kernel:
         self._validated: dict[tuple[object, ...], Known] = {}
         self._limits: dict[tuple[ElementConstraint, ...], ElementConstraints] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
-        self._assembler = None if nest.assembly is None else Assembler(nest, code.ffi, self._from_buffer)
+        sparse = {name for operand in program.packed for name in operand.arrays}
+        self._assembler = None if nest.assembly is None else Assembler(nest, code.ffi, self._from_buffer, sparse=sparse)
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
         if copy is not None:

@@ -586,7 +586,7 @@ class _Lowering:
         return (*first, *self._loop(e.name, low, high, e.mark, context, row))
 
     def _added(self, e: terms.Expr, to: Destination, context: Context) -> ln.Block:
-        """Add the elements of a tensor to the destination, except padding; the innermost buffer contains them."""
+        """Store the elements of a tensor in the destination, except padding; the innermost buffer contains them."""
         pads = padtypes.pad_set(e, context.scope)
         buffer = context.tensors[-1]
         assert isinstance(buffer, ln.Buffer)
@@ -624,11 +624,12 @@ class _Lowering:
     def _tensor_fold(self, e: terms.Reduce, to: Destination, context: Context) -> ln.Block:
         """Lower a reduction of tensors: fold each of them into the destination.
 
-        A sum starts at zero. Another fold starts at its neutral element; if it is added elsewhere, it has a buffer.
+        A sum starts at zero. Another fold starts at its neutral element. It has a buffer if it is added elsewhere, or
+        if the destination is assembled: entries of a result can only be added to.
         """
         if e.monoid == "sum":
             return self._fold(e, to, context)
-        if to.op is not None:
+        if to.op is not None or self._is_assembled(to.storage):
             name = RESULT_NAMES[e.monoid]
             return self._in_buffer(e, name, LetMark.NONE, context, lambda inside: self._added(e, to, inside))
         assert isinstance(to.storage, ln.Buffer)

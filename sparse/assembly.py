@@ -24,7 +24,7 @@ class ResultMaker:
     format: Storage
     order: tuple[int, ...]
 
-    def __call__(self, arrays: Sequence[AnyArray], shape: tuple[int, ...], in_scipy: bool) -> object:
+    def __call__(self, arrays: Sequence[AnyArray], shape: tuple[int, ...], /, *, in_scipy: bool) -> object:
         """Return a scipy.sparse array if requested and if scipy has the format, otherwise a `SparseTensor`."""
         pos, crd, values = arrays
         if compressed_scipy_format(self.format):

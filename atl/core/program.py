@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from keyword import iskeyword
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 from atl.core import dtypes
 from atl.core.dtypes import BOOL
@@ -189,8 +189,11 @@ class SparseOperand:
             )
 
 
-Assemble: TypeAlias = Callable[[Sequence[Any], tuple[int, ...], bool], object]
-"""Function from the arrays of assembled rows and the shape of the tensor to a sparse tensor; true for one of scipy."""
+class Assemble(Protocol):
+    """Function from the arrays of assembled rows and the shape of the tensor to a sparse tensor."""
+
+    def __call__(self, arrays: Sequence[Any], shape: tuple[int, ...], /, *, in_scipy: bool) -> object:
+        """Return a sparse tensor, in scipy's form if `in_scipy` and scipy has the format."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 import atl
 from bench.measure import pinned
-from bench.sparse.comparison import TOLERANCE
+from bench.sparse.comparison import TOLERANCE, WrongResult
 from bench.sparse.matrices import MATRICES, Matrix
 from lowering import ThreadClock, alternate, ratio, spread
 
@@ -113,10 +113,16 @@ def _pairs(counts: Sequence[int]) -> Iterator[tuple[str, int, Matrix, Matrix]]:
             yield kind, count, matrix, other
 
 
+def _check(name: str, made: Matrix, wanted: Matrix) -> None:
+    error = abs(made - wanted).max()
+    if not error <= TOLERANCE * abs(wanted).max():
+        raise WrongResult(f"{name}: the largest error is {error:.3g}")
+
+
 def ratios(names: Sequence[str], counts: Sequence[int], seconds: float) -> Iterator[tuple[str, str, int, float, float]]:
     """Yield kernel, matrix, number of entries, our milliseconds, and scipy's time over ours, for each comparison.
 
-    Raises `AssertionError` if a result is wrong.
+    Raises `WrongResult`.
     """
     for kind, count, matrix, other in _pairs(counts):
         for name in names:
@@ -124,9 +130,7 @@ def ratios(names: Sequence[str], counts: Sequence[int], seconds: float) -> Itera
                 continue
             candidate, kernel = CANDIDATES[name], _kernel(name)
             arguments = candidate.arguments(matrix, other)
-            made, wanted = kernel(*arguments), candidate.scipy(matrix, other)
-            difference = abs(made - wanted)
-            assert difference.nnz == 0 or difference.max() <= TOLERANCE * abs(wanted).max(), (name, kind)
+            _check(f"{name} for {kind}", kernel(*arguments), candidate.scipy(matrix, other))
             runs = {"ours": partial(kernel, *arguments), "scipy": partial(candidate.scipy, matrix, other)}
             samples = alternate(runs, rounds=101, seconds=seconds, clock=ThreadClock())
             taken, over = spread(samples.clean("ours")), ratio(samples, "scipy", "ours")

@@ -9,6 +9,7 @@ entries. Workspaces are empty between rows.
 - A sorted row is gathered in a dense workspace with one bit for each column, and one for each word of 64 bits. Going
   through the bits gives the columns in order, and empties the workspace.
 - In an unsorted row, each column has the position of its entry, which is outdated if it is before the row's first one.
+- An element is assigned at most once, before anything is added to it. The loop-nest interpreter traps other stores.
 - Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
   Between the two, `space` requests arrays of exactly this size.
 """
@@ -18,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from atl.core.dtypes import BOOL
 from lowering.c.index import address_text, count_text, index_text
 from lowering.c.loops import loop_bounds
-from lowering.c.scalars import C_TYPES, applied, scalar_text
+from lowering.c.scalars import C_TYPES, applied, conversion, literal, scalar_text
 from lowering.c.text import SUM, UNARY, Text, indented
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import column_pairs, number_of_rows, row_of
@@ -146,7 +148,7 @@ def _from_bits(scope: TextScope, end: str) -> Lines:
     (group, rest, word, held, column), inside = _local(scope, "group", "rest", "word", "held", "column")
     stored = [f"{crd}[{end}] = {_as_column(inside, column)};", f"{values}[{end}++] = {work}[{column}];"]
     if not _assembled(scope).assembly.zeros:
-        stored = [f"if ({work}[{column}] != 0) {{", *indented(stored), "}"]
+        stored = [f"if ({_nonzero(scope, f'{work}[{column}]')}) {{", *indented(stored), "}"]
     stored += [f"{work}[{column}] = 0;"]
     return [
         f"for (int64_t {group} = 0; {group} < ({_columns(scope)} + 4095) / 4096; {group}++) {{",
@@ -177,7 +179,7 @@ def _dropped(scope: TextScope, end: str) -> Lines:
         *indented(
             [
                 *outdated,
-                f"if ({values}[{at}] != 0) {{",
+                f"if ({_nonzero(scope, f'{values}[{at}]')}) {{",
                 f"    {crd}[{kept}] = {crd}[{at}];",
                 f"    {values}[{kept}++] = {values}[{at}];",
                 "}",
@@ -200,6 +202,11 @@ def _values(scope: TextScope) -> str:
     return scope.name(_assembled(scope).output)
 
 
+def _nonzero(scope: TextScope, value: str) -> str:
+    """Return the condition that a value is not zero; the bits of a negative zero of 16 bits are not."""
+    return conversion(Text(value), _assembled(scope).dtype, BOOL).text
+
+
 def _as_column(scope: TextScope, column: str) -> str:
     return f"({C_TYPES[_assembled(scope).assembly.column_dtype]}){column}"
 
@@ -212,6 +219,8 @@ def store(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Lines | Non
     assembled, target = scope.assembled, statement.target
     if assembled is None or not isinstance(target, ln.Cell) or ln.key(target.buffer) != assembled.output:
         return None
+    # Folds by other operators have a buffer.
+    assert isinstance(statement, ln.Assign) or statement.op in ("add", "sub")
     (column,), inside = _local(scope, "column")
     at, value = _column_text(scope, target), _signed(scope, statement)
     match assembled.kind:
@@ -222,7 +231,10 @@ def store(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Lines | Non
         case "gathered":
             pass
     declared = f"const int64_t {column} = {at};"
-    lines = _placed(inside, column, value) if assembled.has_places else _marked(inside, column, statement, value)
+    if assembled.has_places:
+        lines = _placed(inside, column, value.text)
+    else:
+        lines = _marked(inside, column, "=" if isinstance(statement, ln.Assign) else "+=", value.text)
     return ["{", *indented([declared, *lines]), "}"]
 
 
@@ -245,37 +257,37 @@ def _appended(scope: TextScope, column: str, value: str) -> Lines:
     (new,), _ = _local(scope, "value")
     kind = C_TYPES[_assembled(scope).dtype]
     stored = [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {new};"]
-    lines = [f"const {kind} {new} = {value};", f"if ({new} != 0) {{", *indented(stored), "}"]
+    lines = [f"const {kind} {new} = {value};", f"if ({_nonzero(scope, new)}) {{", *indented(stored), "}"]
     return ["{", *indented(lines), "}"]
 
 
-def _marked(scope: TextScope, column: str, statement: ln.Assign | ln.Accumulate, value: Text) -> Lines:
+def _marked(scope: TextScope, column: str, operator: str, value: str) -> Lines:
     """Store to the workspace of a sorted row, which is zero between rows, and set the bits of the column.
 
     A test whether the bit is set already would be mispredicted often.
     """
     work, bits, words = (_name(scope, role) for role in ("work", "bits", "words"))
-    element = f"{work}[{column}]"
-    if isinstance(statement, ln.Accumulate) and statement.op not in ("add", "sub"):
-        return [f"{element} = {applied(statement.op, [Text(element), value], statement.value.dtype).text};"]
     return [
-        f"{element} {'+=' if isinstance(statement, ln.Accumulate) else '='} {value.text};",
+        f"{work}[{column}] {operator} {value};",
         f"{bits}[{column} >> 6] |= UINT64_C(1) << ({column} & 63);",
         f"{words}[{column} >> 12] |= UINT64_C(1) << ({column} >> 6 & 63);",
     ]
 
 
-def _placed(scope: TextScope, column: str, value: Text) -> Lines:
-    """Store to the entry of a column in an unsorted row, which is new if its position is before the row."""
+def _placed(scope: TextScope, column: str, value: str) -> Lines:
+    """Store to the entry of a column in an unsorted row, which is new if its position is before the row.
+
+    It is not new if a value is added to it.
+    """
     place, first, end = (_name(scope, role) for role in ("place", "first", "end"))
     kind = C_TYPES[_assembled(scope).assembly.index_dtype]
     return [
         f"if ({place}[{column}] < {first}) {{",
         f"    {place}[{column}] = ({kind}){end};",
         *indented([f"{_name(scope, 'crd')}[{end}] = {_as_column(scope, column)};"]),
-        f"    {_values(scope)}[{end}++] = {value.text};",
+        f"    {_values(scope)}[{end}++] = {value};",
         "} else {",
-        f"    {_values(scope)}[{place}[{column}]] += {value.text};",
+        f"    {_values(scope)}[{place}[{column}]] += {value};",
         "}",
     ]
 
@@ -325,7 +337,7 @@ def union(scope: TextScope, one: ln.For, other: ln.For) -> Lines:
         values.append(_signed(inside, each).text)
     (left, right), inner = _local(scope, f"{positions[0]}_column", f"{positions[1]}_column")
     (p, q), (p_end, q_end) = positions, lasts
-    zero = "0.0" if _assembled(scope).dtype.startswith("float") else "0"
+    zero = literal(0, _assembled(scope).dtype).text
     column = f"({left} < {right} ? {left} : {right})"
     value = f"({left} <= {right} ? {values[0]} : {zero}) + ({right} <= {left} ? {values[1]} : {zero})"
     both = [
@@ -400,10 +412,9 @@ def _combined(scope: TextScope, rows: str) -> Lines:
     (row, begin, last, at), inside = _local(scope, "row", "begin", "last", "at")
     if assembled.repeats == "any":
         (column,), local = _local(inside, "column")
-        add = ln.Accumulate(ln.Scalar(-1, "", assembled.dtype), "add", ln.Number(0, assembled.dtype))
         stored = [
             f"const int64_t {column} = {crd}[{at}];",
-            *_marked(local, column, add, Text(f"{values}[{at}]")),
+            *_marked(local, column, "+=", f"{values}[{at}]"),
         ]
         after = _from_bits(inside, end)
     else:

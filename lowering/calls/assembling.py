@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -20,22 +21,23 @@ from lowering.nest.text import AssembledText
 AnyArray: TypeAlias = npt.NDArray[Any]
 
 GROWTH: Final = 4
-"""Factor by which arrays grow. Pages that are not written to take no memory."""
+"""Factor by which arrays grow."""
 KEPT_WORKSPACES: Final = 4
 """Number of workspaces that a kernel keeps for later calls."""
 
 
 class Assembler:
-    """Calls of a C function that assembles its result.
+    """Calls of a C function that assembles its result. `sparse` are the inputs that are arrays of sparse operands.
 
     A workspace is empty after a call, and is used again by later calls with the same number of columns.
     """
 
-    def __init__(self, nest: LoopNest, ffi: Any, from_buffer: Callable[..., Any]) -> None:
+    def __init__(self, nest: LoopNest, ffi: Any, from_buffer: Callable[..., Any], *, sparse: Container[str]) -> None:
         self._name: Final = nest.name
         self._text: Final = AssembledText.of(nest)
         self._assembly: Final = self._text.assembly
         self._from_buffer = from_buffer
+        self._sparse: Final = [at for at, array in enumerate(nest.inputs) if array.name in sparse]
         self._kinds: Final = {role: ffi.typeof(kind.replace(" *", "[]")) for role, kind in parameter_types(nest)}
         self._values: Final = ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
         self._new_space: Callable[[tuple[int, int]], Any] = lambda first: ffi.new("int64_t[2]", first)
@@ -61,15 +63,20 @@ class Assembler:
         columns = prod(shape[k] for k in order[len(order) > 1 :])
         if columns - 1 > range_of(self._assembly.column_dtype)[1]:
             raise self._overflow(f"the columns of the result are numbered up to {columns - 1}")
+        made = self._filled(function, (*pointers, *sizes), rows, columns, self._guess(passed))
+        return None if made is None else self._assembly.make(made, shape, in_scipy=in_scipy)
+
+    @contextmanager
+    def _allocating(self, rows: int, columns: int, entries: int) -> Iterator[None]:
+        """Raise `OutOfMemory` if NumPy cannot allocate an array. A `ValueError` of NumPy means too many bytes."""
         try:
-            made = self._filled(function, (*pointers, *sizes), rows, columns, self._guess(passed))
+            yield
         except (MemoryError, ValueError):
             raise OutOfMemory(
                 f"there is not enough memory for the entries of the result of {self._name}",
                 required="memory for the entries, and for a workspace of one row",
-                numbers={"rows": rows, "columns": columns},
+                numbers={"rows": rows, "columns": columns, "entries": entries},
             ) from None
-        return None if made is None else self._assembly.make(made, shape, in_scipy)
 
     def _filled(
         self, function: Callable[..., int], given: tuple[Any, ...], rows: int, columns: int, guess: int
@@ -79,10 +86,11 @@ class Assembler:
         slack = 0 if counted else columns
         limit = self._most + (0 if self._text.has_places else slack)
         capacity = 0 if counted else min(guess + slack, limit)
-        pos = np.empty(rows + 2, self._assembly.index_dtype)
+        with self._allocating(rows, columns, capacity):
+            pos = np.empty(rows + 2, self._assembly.index_dtype)
+            crd, values = np.empty(capacity, self._assembly.column_dtype), np.empty(capacity, self._text.dtype)
+            workspace = self._workspace(columns)
         pos[0] = 0
-        crd, values = np.empty(capacity, self._assembly.column_dtype), np.empty(capacity, self._text.dtype)
-        workspace = self._workspace(columns)
         space = self._new_space((0, capacity))
         pointer, kinds = self._from_buffer, iter(self._kinds.values())
         first, last = pointer(next(kinds), pos), next(kinds)
@@ -98,7 +106,8 @@ class Assembler:
                     + (f" in its first {space[0]} rows, and a row may have {columns}" if not counted else "")
                 )
             capacity = needed if counted else min(max(needed, GROWTH * capacity), limit)
-            crd, values = _longer(crd, stored, capacity), _longer(values, stored, capacity)
+            with self._allocating(rows, columns, capacity):
+                crd, values = _longer(crd, stored, capacity), _longer(values, stored, capacity)
             space[1] = capacity
         if status == OUT_OF_MEMORY:
             return None
@@ -126,9 +135,12 @@ class Assembler:
         return [np.zeros(count, dtype) for count, dtype in counts]
 
     def _guess(self, passed: Sequence[Any]) -> int:
-        """Return a number of entries for which there is space at first: in the order of that of the operands."""
+        """Return a number of entries for which there is space at first, by the longest array of a sparse operand.
+
+        Dense operands do not count: their product may be sampled at few entries.
+        """
         times = {"appended": 1, "union": 2}.get(self._text.kind, GROWTH)
-        return times * max((array.size for array in passed if isinstance(array, np.ndarray)), default=0)
+        return times * max((passed[at].size for at in self._sparse), default=0)
 
     def _overflow(self, what: str) -> IndexOverflow:
         index = self._assembly.index_dtype

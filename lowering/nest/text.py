@@ -53,9 +53,10 @@ class AssembledText:
 
     @classmethod
     def of(cls, nest: LoopNest) -> AssembledText:
-        """Return the storage of the output of a nest."""
+        """Return the storage of the output of a nest after the pass that ends its rows."""
         ends = gathers(nest)
-        kind, repeats = (ends[0].kind, ends[0].repeats) if ends else ("appended", "none")
+        assert ends, f"the rows of the output of {nest.name} do not end"
+        kind, repeats = ends[0].kind, ends[0].repeats
         columns, extents = number_of_columns(nest), column_extents(nest)
         return cls(assembly_of(nest), key(nest.output), nest.output.dtype, kind, repeats, columns, extents)
 
@@ -135,16 +136,18 @@ class TextScope:
 
 def names_wanted(nest: LoopNest) -> list[tuple[Hashable, str]]:
     """Return the keys of the parameters of a nest, each with its preferred name."""
+    assembled = _assembled(nest)
     return [
         *((array.name, array.name) for array in nest.inputs),
         *((Size(size), size) for size in nest.sizes),
         (key(nest.output), nest.output.name),
-        *((("assembly", role), f"{nest.output.name}_{role}") for role, _ in _assembled_arrays(nest)),
+        *((("assembly", role), f"{nest.output.name}_{role}") for role, _ in (assembled.arrays if assembled else ())),
     ]
 
 
-def _assembled_arrays(nest: LoopNest) -> list[tuple[str, str]]:
-    return [] if nest.assembly is None else AssembledText.of(nest).arrays
+def _assembled(nest: LoopNest) -> AssembledText | None:
+    """Return the assembled output of a nest; None before the pass that ends its rows."""
+    return AssembledText.of(nest) if nest.assembly is not None and gathers(nest) else None
 
 
 def outermost(nest: LoopNest) -> TextScope:
@@ -156,7 +159,7 @@ def outermost(nest: LoopNest) -> TextScope:
         nest.nonnegative_numerators,
         strict=nest.strict,
         anchored=ids_of(nest.origins),
-        assembled=None if nest.assembly is None else AssembledText.of(nest),
+        assembled=_assembled(nest),
     )
 
 

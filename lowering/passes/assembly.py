@@ -23,14 +23,15 @@ def with_assembled_rows(nest: ln.LoopNest) -> ln.LoopNest:
     """Add the statements that end the rows of an assembled output.
 
     Rows come one after another if each outer loop with stores has one row in each iteration, proved to increase, and
-    the rows of each loop are proved to precede those of the next one. Otherwise they are counted.
+    the rows of each loop are proved to precede those of the next one. Otherwise they are counted, also if nothing is
+    stored.
     """
     if nest.assembly is None:
         return nest
     analysis = _Analysis(nest.output, nest.assembly, nest.strict)
     facts = initial_facts(nest.assumptions, nest.inputs)
     rows = analysis.rows(nest.body, facts)
-    if rows is None:
+    if rows is None or not rows.found:
         repeats = analysis.repeats(nest.body, facts)
         return replace(nest, body=(*nest.body, ln.Gather(nest.output, None, "counted", repeats)))
     kinds = [analysis.kind(row.block, row.facts) for row in rows.found]

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import sparse
 from bench.sparse import __main__ as command
-from bench.sparse import comparison, ours, report
+from bench.sparse import assembled, comparison, ours, report
 from bench.sparse.__main__ import comparisons, main
 from bench.sparse.comparison import Comparison, Line, WrongResult
 from bench.sparse.matrices import MATRICES, example, tensor
@@ -152,3 +153,11 @@ def test_benchmarks_are_selected_by_name_and_size(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         main(["CSRX"])
     assert "unknown format or kernel 'CSRX'" in capsys.readouterr().err
+
+
+def test_wrong_assembled_results_are_reported() -> None:
+    right = scipy.sparse.csr_array(np.eye(3))
+    assembled._check("A + B", right, right)
+    for wrong in (2 * right, np.nan * right, scipy.sparse.csr_array((3, 3))):
+        with pytest.raises(WrongResult, match=r"A \+ B: the largest error is"):
+            assembled._check("A + B", wrong, right)

@@ -150,6 +150,13 @@ FORMULAS: Final = (
         formats=ROWS,
     ),
     Formula(
+        "C * (A B)",
+        {"A": (n, k), "B": (k, m), "C": NM},
+        lambda a, b, c: atl.gen(n, m, lambda i, j: c[i, j] * atl.sum(k, lambda q: a[i, q] * b[q, j])),
+        lambda a, b, c: c * (a @ b),
+        formats=ROWS,
+    ),
+    Formula(
         "A sampled at U W",
         {"A": NM},
         lambda a, u, w: atl.gen(n, m, lambda i, j: a[i, j] * atl.sum(2, lambda r: u[i, r] * w[j, r])),

@@ -10,11 +10,14 @@ import pytest
 import scipy.sparse as sp
 
 import atl
-from atl.errors import IndexOverflow, InvalidArgument, NotAssembled, UnsupportedMark
+from atl.errors import IndexOverflow, InvalidArgument, NotAssembled, OutOfMemory, UnsupportedMark
+from lowering.calls import assembling
 from lowering.calls.assembling import Assembler
+from lowering.lower import lower_unchecked
 from lowering.nest.assembly import gathers
 from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute
+from lowering.nest.text import AssembledText
 from proofs_tests.sparse.assembled import fuzz
 from rewrites import Session, reschedule
 from sparse import COO, CSC, CSF, CSR, DCSR, MODE_GENERIC, VECTOR, SparseTensor, decompress
@@ -232,3 +235,125 @@ def test_results_of_other_element_types_are_assembled(dtype: str) -> None:
     made = s.assemble(CSR.sorted()).compile()(one, other)
     assert made.dtype == dtype
     assert made.toarray().tolist() == (one @ other).toarray().tolist()
+
+
+# -- space for the entries --------------------------------------------------------------------------------------------
+
+
+def sampled() -> Any:
+    """Return a kernel that samples a product of dense matrices at the entries of a matrix."""
+    u, w = atl.tensor("u", n, k, dtype="float64"), atl.tensor("w", k, m, dtype="float64")
+    body = atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(k, lambda r: u[i, r] * w[r, j]))
+    return reschedule(atl.program("sampled", [u, w, A], body)).sparsify("A", CSR).assemble(CSR).compile()
+
+
+def test_the_first_space_does_not_depend_on_dense_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, begun = sampled(), list[tuple[int, int]]()
+    original = kernel._assembler._new_space
+
+    def new_space(first: tuple[int, int]) -> Any:
+        begun.append(first)
+        return original(first)
+
+    monkeypatch.setattr(kernel._assembler, "_new_space", new_space)
+    u, w = np.ones((3, 1000)), np.ones((1000, 3))
+    assert kernel(u, w, LEFT).toarray().tolist() == (1000 * LEFT).toarray().tolist()
+    assert begun == [(0, assembling.GROWTH * len(LEFT.indptr) + LEFT.shape[1])]
+
+
+def test_missing_memory_is_reported_with_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> Any:
+        raise MemoryError
+
+    kernel = product().assemble(CSR).compile()
+    monkeypatch.setattr(assembling, "_longer", refused)
+    with fuzz.small_arrays(), pytest.raises(OutOfMemory, match="entries of the result of product") as caught:
+        kernel(LEFT, RIGHT)
+    assert "rows = 3, columns = 4" in str(caught.value)
+
+
+def test_other_errors_are_not_reported_as_missing_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> Any:
+        raise ValueError("not a buffer")
+
+    kernel = product().assemble(CSR).compile()
+    monkeypatch.setattr(kernel._assembler, "_from_buffer", refused)
+    with pytest.raises(ValueError, match="not a buffer"):
+        kernel(LEFT, RIGHT)
+
+
+# -- stores -----------------------------------------------------------------------------------------------------------
+
+
+T = atl.tensor("T", n, m, k, dtype="float64")
+FOLDS: Any = {
+    "rows": lambda fold: atl.gen(n, lambda i: atl.reduce(fold, k, lambda q: atl.gen(m, lambda j: T[i, j, q]))),
+    "whole": lambda fold: atl.reduce(fold, k, lambda q: atl.gen(n, m, lambda i, j: T[i, j, q])),
+    "lower rows": lambda fold: atl.gen(
+        n, lambda i: atl.guard(i >= 1, atl.reduce(fold, k, lambda q: atl.gen(m, lambda j: T[i, j, q])))
+    ),
+}
+
+
+@pytest.mark.parametrize(("place", "fold"), [("rows", "max"), ("whole", "min"), ("lower rows", "product")])
+@pytest.mark.parametrize("form", [CSR, CSR.sorted(), CSC], ids=repr)
+def test_other_folds_than_sums_are_assembled(place: str, fold: str, form: Any) -> None:
+    kernel = reschedule(atl.program("folded", [T], FOLDS[place](fold))).assemble(form).compile()
+    for depth in (2, 0):
+        value = np.random.default_rng(3).integers(-4, 5, (3, 4, depth)).astype(np.float64)
+        stored = np.ones((3, 4)) if depth else np.zeros((3, 4))
+        folds: Any = {"max": np.max, "min": np.min, "product": np.prod}
+        meant = folds[fold](value, axis=-1) if depth else stored
+        if place == "lower rows":
+            meant[0] = stored[0] = 0
+        call = fuzz.Call(kernel, [value], meant, stored, form, zeros=True)
+        assert call.fault(small=True) is None
+
+
+def lower_of_halves() -> Session:
+    x = atl.tensor("x", n, m, dtype="float16")
+    return reschedule(atl.program("lower", [x], atl.gen(n, m, lambda i, j: atl.guard(j <= i, x[i, j]))))
+
+
+def columns_of_halves() -> Session:
+    """Return the lower triangles of a tensor, of which each row is stored in another order than that of its columns."""
+    x = atl.tensor("x", n, m, k, dtype="float16")
+
+    def row(i: Any) -> Any:
+        return atl.flatten(atl.transpose(atl.gen(k, m, lambda q, j: atl.guard(j <= i, x[i, j, q]))))
+
+    return reschedule(atl.program("columns", [x], atl.gen(n, row)))
+
+
+@pytest.mark.parametrize(
+    ("make", "form"),
+    [
+        (lower_of_halves, CSR),
+        (lower_of_halves, CSC),
+        (columns_of_halves, CSR.sorted()),
+        (columns_of_halves, CSR),
+        (columns_of_halves, CSC),
+    ],
+)
+def test_negative_zeros_of_16_bits_are_dropped(make: Any, form: Any) -> None:
+    s = make().assemble(form, zeros=False)
+    kernel = s.compile()
+    value = np.ones((4, 3, 2)[: len(s.goal.inputs[0].shape)], np.float16)
+    value[1] = -0.0
+    made = kernel(value)
+    values = made.arrays[-1]
+    assert values.tolist() == [1.0] * np.count_nonzero(decompress(made))
+    assert len(values) == {2: 1 + 3 + 3, 3: 2 * (1 + 3 + 3)}[value.ndim]
+
+
+def test_a_result_to_which_nothing_is_stored_has_rows() -> None:
+    body = atl.gen(n, m, lambda i, j: atl.guard(i < 0, A[i, j]))
+    s = reschedule(atl.program("nothing", [A], body)).assemble(CSR)
+    assert kind_of(s) == "counted"
+    assert [len(array) for array in s.compile()(LEFT.toarray()).arrays] == [4, 0, 0]
+
+
+def test_rows_have_a_storage_only_after_the_pass_that_chooses_it() -> None:
+    program = identity().assemble(CSR).goal
+    with pytest.raises(AssertionError, match="the rows of the output of same do not end"):
+        AssembledText.of(lower_unchecked(program))
