@@ -137,3 +137,21 @@ def test_sums_to_keep_are_checked() -> None:
         s.gather(keep=3)  # type: ignore[arg-type]
     with pytest.raises(DoesNotApply, match="no equation determines i, which keep= excludes"):
         s.gather(keep="i")
+
+
+def test_a_scatter_remains_where_a_formula_would_read_later_rows() -> None:
+    """The guard of a state of two dimensions would be lost around lets of the gradient."""
+    n, steps = atl.sizes("n T", min=1)
+    x = atl.tensor("x", steps, n, dtype="float64")
+
+    def state(rows: atl.Tensor, t: atl.IndexExpr, i: atl.IndexExpr, j: atl.IndexExpr) -> atl.Tensor:
+        return atl.select(t >= 1, rows[t - 1, i, j], 0)
+
+    def row(t: atl.IndexExpr, rows: atl.Tensor) -> atl.Tensor:
+        read = atl.gen(n, lambda i: atl.sum(n, lambda j: state(rows, t, i, j) * x[t, j]))
+        return atl.let(read, lambda p: atl.gen(n, n, lambda i, j: state(rows, t, i, j) + p[i] * x[t, j]))
+
+    gradient = atl.gradient(atl.program("delta", [x], atl.rec(steps, row, of=(n, n))), "x").program
+    atl.check_safe(gradient)
+    with pytest.raises(DoesNotApply, match="as a formula for each element it would not compile"):
+        reschedule(gradient).gather()

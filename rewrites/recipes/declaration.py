@@ -24,7 +24,7 @@ from rewrites.tactics.tactic import check_documented, name_of
 class Context:
     """The input of a recipe in addition to the goal: the machine, and the sizes if they are known.
 
-    `dtype` is the element type of the result. `parallel` is True if threads may share loops.
+    `dtype` is the type in which elements of the result are computed. `parallel` is True if threads may share loops.
     """
 
     machine: Machine

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Final
 
+from atl.core.dtypes import DEFAULT, TYPES
 from atl.errors import ATLError, InvalidArgument, brief
 from lowering.targets.machine import Machine, machine
 from rewrites.diagnostics import new_diagnostics
@@ -142,7 +143,7 @@ def optimize(
     known = _checked_sizes(s, {} if sizes is None else sizes)
     begun = monotonic()
     model = machine() if machine_model is None else machine_model
-    context = Context(model, s.goal.body.type.dtype or "float32", known, parallel)
+    context = Context(model, TYPES[s.goal.body.type.dtype or DEFAULT].computed_as, known, parallel)
     branch = s.branch()
     outcomes = run_recipes(branch, context, chosen, {})
     if remembered:

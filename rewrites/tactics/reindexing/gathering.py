@@ -14,6 +14,7 @@ from atl.errors import ATLError, InvalidArgument, brief
 from atl.text.printing import text_at
 from rewrites.cursors.cursor import Cursor, binders, positions
 from rewrites.derivation import Derivation
+from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply, known_names
 from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
@@ -52,12 +53,14 @@ def gather(work: Derivation, *, keep: arg.SumNames = ()) -> None:
     kept = _checked(work, keep)
     before = work.checkpoint
     remaining = dict[Path, str]()
-    gathered = False
+    gathered, blocking = False, diagnostics(work.goal)
     _sums_into_data_places(work)
     while (path := next((each for each in _scatters(work, (), remaining) if each not in remaining), None)) is not None:
         point = work.checkpoint
         try:
             _Scatter(work, path, kept).gather()
+            if made := new_diagnostics(blocking, diagnostics(work.goal)):
+                raise _Remains(f"as a formula for each element it would not compile: {made[0].summary}")
             gathered = True
         except (_Remains, ATLError) as error:
             work.rollback(point)
