@@ -1,8 +1,8 @@
 """The tangent of a program: the derivative of its result along directions of its inputs, one match over the terms.
 
-This module defines what a derivative is. It is the only module of the package that is trusted, with what it uses: the
-derivatives of functions in `OPERATIONS`, and `numpy_forms.sign`. Gradients are derived from tangents by steps of the
-kernel.
+This module defines what a derivative is. It is trusted, with what it uses: the derivatives of functions in
+`OPERATIONS`, and `numpy_forms.sign`. Gradients are derived from tangents by steps of the kernel. `docs/trusted.md`
+lists what else is trusted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tangent(program: Program, wrt: str | Sequence[str]) -> Program:
     and `minimum` share equally between equal operands, and so does a maximum over a range. `atl.stop(e)` has tangent
     zero. Tests of `where` and integers have no tangent.
 
-    Raises `InvalidArgument` for unknown inputs, and `DtypeError` for inputs that are not floating-point or have
+    Raises `InvalidArgument` for unknown inputs, and `DtypeError` for inputs that are not float32 or float64 or have
     different element types.
 
     >>> import atl
@@ -94,8 +94,8 @@ def directions_of(program: Program, wrt: tuple[str, ...]) -> tuple[Array, ...]:
         if array.dtype not in dtypes.FLOATS:
             raise DtypeError(
                 f"the input {name} has {array.dtype} elements, so it has no derivative",
-                required="a floating-point input",
-                suggestions=(f'declare it with dtype="{dtypes.FLOATS[-1]}"',),
+                required=f"a {' or '.join(dtypes.FLOATS)} input",
+                suggestions=(cast_suggested(array) or f'declare it with dtype="{dtypes.FLOATS[-1]}"',),
             )
         if made and array.dtype != made[0].dtype:
             raise DtypeError(
@@ -105,6 +105,14 @@ def directions_of(program: Program, wrt: tuple[str, ...]) -> tuple[Array, ...]:
             )
         made.append(Array(fresh_name(program, f"d{name}", made), array.shape, array.dtype))
     return tuple(made)
+
+
+def cast_suggested(array: Array) -> str | None:
+    """Return the suggestion to cast an array of a floating-point type that is only stored, such as float16."""
+    if array.dtype not in dtypes.STORED or not dtypes.is_float(array.dtype):
+        return None
+    wide = dtypes.TYPES[array.dtype].computed_as
+    return f'declare {array.name} with dtype="{wide}", and pass {array.name}.astype("{wide}"), or .float() in PyTorch'
 
 
 def fresh_name(program: Program, wanted: str, others: Sequence[Array] = ()) -> str:

@@ -18,9 +18,10 @@ from atl.core.program import Program, checked_program
 from atl.core.traversal import indices_in, subterms
 from atl.errors import DtypeError, InvalidArgument, brief
 from atl.meaning.results import split_results
+from atl.text.printing import show_predicate
 from gradients.keeping import kept_names, outermost, with_results
 from gradients.reverse_mode import Gradient, gradient
-from gradients.tangents import directions_of, names_of
+from gradients.tangents import cast_suggested, directions_of, names_of
 from lowering.calls import operators
 from lowering.calls.operators import Shapes
 from lowering.kernel import Kernel, compile  # noqa: A004 (a public name)
@@ -44,8 +45,9 @@ def differentiable(
 ) -> Differentiable:
     """Return a program as a layer that PyTorch and JAX can train: `.torch` and `.jax` are functions with derivatives.
 
-    `wrt` are the inputs that may ask for a gradient, by default all floating-point ones. A backward kernel computes the
-    gradients of the inputs that ask for one in a call. It is derived and compiled when such a call occurs first.
+    `wrt` are the inputs that may ask for a gradient, by default all of types float32 and float64. A float16 or bfloat16
+    input has none: declare it as float32, and cast the array. A backward kernel computes the gradients of the inputs
+    that ask for one in a call. It is derived and compiled when such a call occurs first.
 
     `forward` and `backward` are schedules: a function that is called with a session of the program, or of a gradient
     program, and schedules it. `forward` may also be a session or theorem that starts from `program`, and `backward` one
@@ -71,8 +73,11 @@ def differentiable(
     if wrt is None and not known:
         raise DtypeError(
             f"no input of {program.name} has a derivative",
-            required="at least one floating-point input",
-            suggestions=(f"atl.compile({program.name})",),
+            required=f"at least one {' or '.join(FLOATS)} input",
+            suggestions=(
+                *(suggested for array in program.inputs if (suggested := cast_suggested(array)) is not None),
+                f"call atl.compile({program.name}), which needs no derivative",
+            ),
         )
     names = tuple(known) if wrt is None else names_of(wrt)
     for each in _by_type(program, names):
@@ -81,10 +86,23 @@ def differentiable(
 
 
 class Differentiable:
-    """A program with derivatives. `.torch` and `.jax` are its functions in PyTorch and JAX.
+    """A program with derivatives, made by `differentiable`. `.torch` and `.jax` are its functions in PyTorch and JAX.
 
     Scalar inputs are numbers or tensors without dimensions. Sizes that no array determines follow the arrays in
     PyTorch, and are keywords in JAX. Gradients are differentiable too.
+
+    `program` is the formula, `wrt` are the names of inputs that may ask for a gradient, and `keep` those of the lets
+    that the forward kernel stores.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x, s = atl.tensor("x", n), atl.tensor("s")
+    >>> layer = atl.differentiable(atl.program("wave", [x, s], atl.sin(s * x)))
+    >>> layer
+    differentiable by x, s: wave (x : float32[n], s : float32) : float32[n] :=
+      sin(⊞[i < n] s * x[i])
+    >>> layer.wrt, layer.keep
+    (('x', 's'), ())
     """
 
     def __init__(
@@ -103,13 +121,13 @@ class Differentiable:
         if self.keep:
             extended, positions = with_results(outermost(program, self.keep).rhs, program.results, self.keep)
         self.extended: Final = extended
-        """The program of the forward kernel: with the kept lets as further results."""
+        """The program of the forward kernel: with the kept lets as further results, `gradient().forward`."""
         self._positions = positions
         self._forward = _checked_schedule("forward", forward)
         self._backward = _checked_schedule("backward", backward)
         self._name = name
         self._gradients: dict[tuple[str, ...], Gradient] = {}
-        self._passes: dict[tuple[str, ...], _Passes] = {}
+        self._passes: dict[tuple[str, ...], BackwardPasses] = {}
         self._lock = RLock()
         if isinstance(forward, Session | Theorem):
             _scheduled(extended, forward)
@@ -119,12 +137,29 @@ class Differentiable:
 
     @cached_property
     def goal(self) -> Program:
-        """The program of the forward kernel, scheduled."""
+        """The program of the forward kernel, scheduled. Raises `InvalidArgument` for a schedule of another program.
+
+        >>> import atl
+        >>> twice = atl.parse("twice (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
+        >>> atl.differentiable(twice, forward=lambda s: s.tile("i", 8)).goal
+        twice (x : float32[n]) : float32[n] :=
+          ...
+        """
         return _scheduled(self.extended, self._forward)
 
     @cached_property
     def kernel(self) -> Kernel:
-        """The forward kernel. Raises what `compile` raises."""
+        """The forward kernel, which returns the results of the program, then the kept lets.
+
+        Raises the errors of `compile`.
+
+        >>> import atl
+        >>> import numpy as np
+        >>> power = atl.parse("power (x : float64[n]) : float64[n] := let y := exp(x) in ⊞[i < n] y[i] * y[i]")
+        >>> out, y = atl.differentiable(power, keep="y").kernel(np.zeros(2))
+        >>> out, y
+        (array([1., 1.]), array([1., 1.]))
+        """
         return compile(self.goal)
 
     @property
@@ -139,7 +174,16 @@ class Differentiable:
         return self.kernel.whole(**named)
 
     def gradient(self, wrt: str | Sequence[str] | None = None) -> Gradient:
-        """Return the gradient by some inputs, by default all of `wrt`. Raises the errors of `atl.gradient`."""
+        """Return the gradient by some inputs, by default all of `wrt`, with the kept lets as inputs.
+
+        Raises the errors of `atl.gradient`.
+
+        >>> import atl
+        >>> scaled = atl.parse("scaled (x : float32[n], s : float32) : float32[n] := ⊞[i < n] s * x[i]")
+        >>> atl.differentiable(scaled).gradient("x").program
+        scaled_gradient (x : float32[n], s : float32, dout : float32[n]) : float32[n] :=
+          ⊞[i < n] dout[i] * s
+        """
         names = self.wrt if wrt is None else names_of(wrt)
         with self._lock:
             if names not in self._gradients:
@@ -147,20 +191,42 @@ class Differentiable:
             return self._gradients[names]
 
     @property
-    def computed(self) -> tuple[tuple[str, ...], ...]:
-        """The sets of inputs for which backward passes have been derived, in the order of the calls."""
+    def derived(self) -> tuple[tuple[str, ...], ...]:
+        """The sets of inputs for which backward passes have been derived, in the order of the calls.
+
+        >>> import atl
+        >>> layer = atl.differentiable(atl.parse("twice (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+        >>> before = layer.derived
+        >>> passes = layer.backward(("x",))
+        >>> before, layer.derived
+        ((), (('x',),))
+        """
         return tuple(self._passes)
 
-    def backward(self, wanted: tuple[str, ...]) -> _Passes:
-        """Return the backward passes that compute the gradients of some inputs."""
+    def backward(self, wanted: tuple[str, ...]) -> BackwardPasses:
+        """Return the backward passes for a set of inputs that ask for gradients: one for each element type.
+
+        Raises `InvalidArgument` for names outside of `wrt`, `DtypeError` for inputs without derivatives, and the errors
+        of `gradient`.
+
+        >>> import atl
+        >>> scaled = atl.parse("scaled (x : float32[n], s : float32) : float32[n] := ⊞[i < n] s * x[i]")
+        >>> (back,) = atl.differentiable(scaled).backward(("x",)).each
+        >>> back.reads
+        ('s',)
+        >>> back.program
+        scaled_gradient (s : float32, dout : float32[n]) : float32[n] :=
+          ⊞[i < n] dout[i] * s
+        """
         with self._lock:
             if wanted not in self._passes:
-                self._passes[wanted] = self._derived(wanted)
+                self._passes[wanted] = self._passes_for(wanted)
             return self._passes[wanted]
 
-    def _derived(self, wanted: tuple[str, ...]) -> _Passes:
+    def _passes_for(self, wanted: tuple[str, ...]) -> BackwardPasses:
         for name in wanted:
             if name not in self.wrt:
+                directions_of(self.program, (name,))  # refuses element types without derivatives
                 raise InvalidArgument(
                     f"the input {name} of {self.program.name} asks for a gradient",
                     required=f"gradients of {', '.join(self.wrt)} only, the inputs in wrt=",
@@ -171,16 +237,16 @@ class Differentiable:
         else:
             each = [self._pass(self.gradient(names), self._backward) for names in _by_type(self.program, wanted)]
         if not self._keeps:
-            return _Passes(tuple(each), ())
+            return BackwardPasses(tuple(each), ())
         of_kept = [gradient(self.extended, names, keep=self.keep) for names in _by_type(self.program, wanted)]
-        return _Passes(tuple(each), tuple(self._pass(found, None) for found in of_kept))
+        return BackwardPasses(tuple(each), tuple(self._pass(found, None) for found in of_kept))
 
-    def _pass(self, found: Gradient, schedule: Schedule | None) -> _Backward:
+    def _pass(self, found: Gradient, schedule: Schedule | None) -> BackwardPass:
         goal = _scheduled(found.program, schedule, gathers=True)
         read = _read_names(found.program) | _read_names(goal) | {found.program.inputs[-1].name}
         names = [array.name for array in found.program.inputs[:-1]]
         kept = dict(zip(names[len(self.program.inputs) :], self._positions, strict=True))
-        return _Backward(
+        return BackwardPass(
             found.wrt,
             _with_inputs(found.program, read),
             _with_inputs(goal, read),
@@ -197,6 +263,11 @@ class Differentiable:
         instead. The first call compiles the kernel, and the first call with gradients the backward kernel. Raises
         `LibraryMissing`, `InvalidArgument` if the shape of the result depends on elements of an array, and
         `InvalidName` if the name is taken.
+
+        With PyTorch, for the layer `wave` of `Differentiable`:
+
+            x = torch.zeros(3, requires_grad=True)
+            layer.torch(x, 2.0).sum().backward()  # x.grad is 2 everywhere
         """
         import torch
 
@@ -255,7 +326,7 @@ class Differentiable:
                 cotangent = _joined(given, shapes.results(ctx.numbers)[: len(given)])
             found: dict[str, Any] = {}
             for back in ctx.passes.of_kept if of_kept else ctx.passes.each:
-                operator = back.layer.registered_as(f"{name}_backward_{'all_' * of_kept}{'_'.join(back.wrt)}")
+                operator = back.layer.operator_named(f"{name}_backward_{'all_' * of_kept}{'_'.join(back.wrt)}")
                 made = operator(*(held[each] for each in back.reads), cotangent, *(held[each] for each in back.sizes))
                 found |= zip(back.wrt, made if len(back.wrt) > 1 else (made,), strict=True)
             needed = zip(names, ctx.needs_input_grad, strict=True)
@@ -263,8 +334,11 @@ class Differentiable:
 
         return operators.registered(program, self._call, name, computed, (backward, set_up), scalars=True)
 
-    def registered_as(self, name: str) -> Any:
-        """Return the operator of a backward pass."""
+    def operator_named(self, name: str) -> Any:
+        """Return the operator of this layer under a name, which PyTorch's operators of backward passes have.
+
+        Its derivative is that of the layer. Unlike `torch`, it takes scalars as tensors only, and returns kept lets.
+        """
         with self._lock:
             if "_operator" not in vars(self):
                 vars(self)["_operator"] = self._registered(name, self)
@@ -279,6 +353,10 @@ class Differentiable:
         Its arguments are those of `kernel.jax_function()`. JAX refuses forward mode (`jax.jvp`) for such functions:
         call the program of `atl.tangent` instead. Raises `LibraryMissing`, and `InvalidArgument` if the shape of the
         result depends on elements of an array.
+
+        With JAX, for the layer `wave` of `Differentiable`:
+
+            jax.grad(lambda x: layer.jax(x, 2.0).sum())(jax.numpy.zeros(3))  # 2 everywhere
         """
         return operators.checked_jax_function(self.program, self.whole)
 
@@ -287,7 +365,10 @@ class Differentiable:
         return {}
 
     def whole(self, sizes: Mapping[str, int], *arrays: Any) -> Any:
-        """Return the array of all results for JAX arrays."""
+        """Return the array of all results of the program for JAX arrays, and sizes that no array determines by name.
+
+        `jax` splits this array into the results. Its derivative is that of the layer.
+        """
         key = tuple(sizes.items())
         if key not in self._whole_functions:
             self._whole_functions[key] = self._custom_vjp(sizes)
@@ -358,7 +439,7 @@ class _Pullback:
 
 
 @dataclass(frozen=True, eq=False)
-class _Backward:
+class BackwardPass:
     """A backward pass: the gradient of a program by the inputs `wrt`, without the inputs that it does not read.
 
     `program` is the formula, and `goal` the same with a schedule. `reads` are the names of inputs of the layer, and the
@@ -385,14 +466,14 @@ class _Backward:
 
 
 @dataclass(frozen=True, eq=False)
-class _Passes:
+class BackwardPasses:
     """The backward passes for some inputs of a layer, one for each element type.
 
     Those in `of_kept` take cotangents of the kept results too, which only derivatives of derivatives have.
     """
 
-    each: tuple[_Backward, ...]
-    of_kept: tuple[_Backward, ...]
+    each: tuple[BackwardPass, ...]
+    of_kept: tuple[BackwardPass, ...]
 
     @cached_property
     def reads(self) -> tuple[str | int, ...]:
@@ -476,11 +557,23 @@ def _scheduled(program: Program, schedule: Schedule | None, *, gathers: bool = F
         case _:
             made = schedule(s)
             theorem = (made if isinstance(made, Session) else s).theorem
-    if (theorem.lhs.inputs, theorem.lhs.body, theorem.lhs.results) != (program.inputs, program.body, program.results):
+    start = theorem.lhs
+    if (start.inputs, start.body, start.results) != (program.inputs, program.body, program.results):
         raise InvalidArgument(
-            f"a schedule of {theorem.lhs.name} for {program.name}",
+            f"a schedule of {start.name} for {program.name}",
             required=f"a derivation that starts from {program.name}, with these inputs and this body",
             suggestions=(f"start it by atl.reschedule({program.name})",),
+        )
+    # Theorems hold under the assumptions of their right side, which are at most those of the start.
+    further = [show_predicate(each) for each in start.assumptions if each not in program.assumptions]
+    if further:
+        raise InvalidArgument(
+            f"a schedule of {start.name} given {', '.join(further)}, which {program.name} does not assume",
+            required=f"a derivation that starts from {program.name}, with no further assumptions",
+            suggestions=(
+                f"start it by atl.reschedule({program.name})",
+                f"declare {program.name} with the assumption {further[0]}",
+            ),
         )
     return theorem.rhs
 

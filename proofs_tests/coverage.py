@@ -61,7 +61,7 @@ ABSENT: Final = {
         r"^    def torch\(self\) -> Any:",
         r"^    def _operator\(self\) -> Any:",
         r"^    def _registered\(self, name",
-        r"^    def registered_as\(self, name",
+        r"^    def operator_named\(self, name",
         r"^    def needs_sizes\(self\) -> bool:",
         r"^    def reads\(self\) -> tuple",
         r"^def _with_tensors\($",

@@ -32,14 +32,19 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
     """Return the operator `torch.ops.atl.NAME`, which calls a kernel.
 
     Its parameters are the arrays in order, then the sizes that no array determines. A scalar input is a number. Under
-    `torch.compile`, the operator is one node of the graph, with a known shape. It has no derivative, and PyTorch
-    reports an error if one is needed. Raises `LibraryMissing`, `InvalidArgument` if the shape of the result depends on
-    array elements, and `InvalidName` if another kernel has this name.
+    `torch.compile`, the operator is one node of the graph, with a known shape. It has no derivative: a backward pass
+    through it raises `InvalidArgument`. Raises `LibraryMissing`, `InvalidArgument` if the shape of the result depends
+    on array elements, and `InvalidName` if another kernel has this name.
     """
 
     def no_derivative(*_: Any) -> Any:
-        raise RuntimeError(
-            f"the operator atl::{name} has no autograd formula; atl.differentiable({program.name}).torch has one"
+        raise InvalidArgument(
+            f"a gradient through the operator atl::{name}, which has no derivative",
+            required="tensors that ask for no gradient",
+            suggestions=(
+                f"call atl.differentiable({program.name}).torch, which has one",
+                "pass x.detach(), or call the operator under torch.no_grad()",
+            ),
         )
 
     return with_named_results(program, registered(program, call, name, program.whole, (no_derivative, None)))
