@@ -30,7 +30,7 @@ from lowering.calls.arguments import WALKED, ArgumentBinder, BoundArguments, Inp
 from lowering.calls.assembling import Assembler
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.notebook import kernel_html
-from lowering.calls.operators import jax_function, torch_operator
+from lowering.calls.operators import jax_function, torch_operator, unused_name
 from lowering.calls.processes import DECLARED, BoundCall, checked_after_fork, checked_pickle
 from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
@@ -419,7 +419,8 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("torch_operator")
-        return torch_operator(self.program, self, name or self.path.stem.replace("-", "_"))
+        derived = unused_name(self.path.stem.replace("-", "_"), self.program.whole)
+        return torch_operator(self.program, self, name or derived)
 
     def jax_function(self) -> Callable[..., Any]:
         """Return a function of JAX arrays that calls the kernel through `jax.pure_callback`, also in `jax.jit`.

@@ -140,7 +140,11 @@ def _caller(program: Program, call: Call, *, scalars: bool) -> Call:
 
     def result(made: Any) -> Any:
         # A call with a tensor that NumPy cannot represent returns tensors.
-        return made if isinstance(made, tensor) else from_numpy(made)
+        if isinstance(made, tensor):
+            return made
+        if made.dtype.kind == "V":  # bfloat16, which PyTorch does not import from NumPy
+            return from_numpy(made.view(np.uint16)).view(torch.bfloat16)
+        return from_numpy(made)
 
     def called(given: Sequence[Any], values: Sequence[Any]) -> Any:
         if not numbers and not program.packed:
