@@ -103,8 +103,8 @@ def assemble(self: S, form: AssembledFormat, *, zeros: bool = True) -> S:
     The loop nest determines the entries: an element is an entry if a statement stores to it, even if its value is zero.
     With `zeros=False`, entries with the value zero are dropped. The goal and its meaning do not change: the tensor that
     the entries represent, zero elsewhere, is the value of the goal. A kernel returns a scipy.sparse array if a call
-    passes one, otherwise a `SparseTensor`. Rows of a format that is `sorted()` have increasing columns. The goal must
-    leave elements without a store: `compile` refuses a loop that stores them all.
+    passes one, otherwise a `SparseTensor`. Rows of a format that is `sorted()` have increasing columns. `compile`
+    refuses a loop that stores every element, because the result would be dense.
 
     >>> import atl, numpy as np
     >>> n, m = atl.sizes("n m")
