@@ -9,7 +9,7 @@ from keyword import iskeyword
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 from atl.core import dtypes
-from atl.core.dtypes import BOOL
+from atl.core.dtypes import BOOL, STORED, is_integer, range_of
 from atl.core.index import ONE, ZERO, Array, Index, Monotonicity, Size, atoms, constant
 from atl.core.node import Printed, malformed
 from atl.core.predicate import Predicate, expressions, is_predicate
@@ -61,7 +61,10 @@ def facts_of(array: Array) -> tuple[Fact, ...]:
 
 
 def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:
-    """Return the declared bounds of the elements."""
+    """Return the declared bounds of the elements. Integers that are only stored have those of their type."""
+    if array.dtype in STORED and is_integer(array.dtype):
+        low, high = range_of(array.dtype)
+        return AtLeast(constant(low)), Below(constant(high + 1))
     return tuple(fact for fact in facts_of(array) if not isinstance(fact, Monotonic))
 
 

@@ -15,7 +15,7 @@ import atl
 from atl.core import dtypes, terms
 from atl.core.dtypes import STORED
 from atl.core.operations import BINARY, COMPARISONS, UNARY, accepts
-from atl.errors import ArrayError, DtypeError, InvalidArgument
+from atl.errors import ArrayError, DtypeError, InvalidArgument, UnsafeAccess
 from atl.meaning.scalars import converted
 from atl.surface.values import Tensor
 from lowering import GpuKernel
@@ -287,3 +287,14 @@ def test_terms_do_not_depend_on_an_optional_package(monkeypatch: pytest.MonkeyPa
     assert terms.Cast("bfloat16", x.node).type.dtype == "bfloat16"
     with pytest.raises(DtypeError, match="needs the package ml_dtypes"):
         atl.cast("bfloat16", x)
+
+
+def test_small_integers_have_the_bounds_of_their_type() -> None:
+    y, k = atl.tensor("y", 256), atl.tensor("k", n, dtype="uint8")
+    program = atl.program("table", [y, k], atl.gen(n, lambda i: y[k[i]]))
+    given = np.array([0, 7, 255], np.uint8)
+    assert atl.compile(program)(np.arange(256, dtype=np.float32), given).tolist() == [0, 7, 255]
+    short = atl.tensor("y", 255)
+    with pytest.raises(UnsafeAccess) as refused:
+        atl.check_safe(atl.program("table", [short, k], atl.gen(n, lambda i: short[k[i]])))
+    assert "k[0] = 255" in str(refused.value)
