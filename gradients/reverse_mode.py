@@ -8,10 +8,12 @@ from typing import Final
 
 from atl.checks.wellformed import make_program
 from atl.core import terms
+from atl.core.dtypes import STORED
 from atl.core.index import Array
 from atl.core.program import Program, Result, checked_program
 from atl.core.terms import Expr
 from atl.core.traversal import Path
+from atl.errors import DtypeError
 from atl.surface.results import results
 from atl.surface.values import Tensor
 from gradients.keeping import Kept, kept, kept_names, outermost
@@ -115,6 +117,12 @@ def gradient(program: Program, wrt: str | Sequence[str], *, keep: str | Sequence
     checked_program(program)
     wrt = names_of(wrt)
     names = kept_names(keep)
+    if program.dtype in STORED:
+        raise DtypeError(
+            f"the result of {program.name} has {program.dtype} elements, which are only stored",
+            required="a result of a type that is computed with",
+            suggestions=("differentiate the program without its last cast",),
+        )
     if not names:
         return _derived(program, wrt)
     directions_of(program, wrt)

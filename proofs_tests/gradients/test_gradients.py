@@ -290,6 +290,12 @@ def test_equal_terms_of_a_maximum_share_equally() -> None:
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
+def test_result_that_is_only_stored_is_refused() -> None:
+    x = atl.tensor("x", atl.sizes("n"))
+    with pytest.raises(atl.DtypeError, match=r"(?s)result of half has float16 elements.*without its last cast"):
+        atl.gradient(atl.program("half", [x], atl.cast("float16", x * x)), "x")
+
+
 def test_conversion_is_refused_by_name() -> None:
     with pytest.raises(atl.DoesNotApply, match="a conversion from float64 to float32"):
         atl.gradient(program("narrow", [X], atl.cast("float32", X)), ["x"])
