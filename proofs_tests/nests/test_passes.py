@@ -349,7 +349,7 @@ def by_hand() -> Iterator[Call]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("of", PASSES)
+@pytest.mark.parametrize("of", [of for of in PASSES if of is not with_assembled_rows])
 def test_pass_keeps_the_output(of: Pass) -> None:
     calls = calls_before(of)
     assert list(differences(of, calls)) == []
