@@ -98,7 +98,7 @@ def find_compiler() -> Compiler:
     clang.
     """
     if chosen := os.environ.get("CC", "").strip():
-        return _chosen_compiler(chosen)
+        return compiler_of(chosen)
     refusals: list[str] = []
     found = _first_candidate(refusals)
     if found is not None:
@@ -154,7 +154,8 @@ def loading(command: tuple[str, ...]) -> str | None:
     return None if function(1764.0) == 42 else "builds objects that compute wrong values"
 
 
-def _chosen_compiler(chosen: str) -> Compiler:
+def compiler_of(chosen: str) -> Compiler:
+    """Return the compiler of a command, such as "clang -mllvm -polly". Raises `CompilerMissing` as `find_compiler`."""
     try:
         program, *arguments = shlex.split(chosen)
     except ValueError:

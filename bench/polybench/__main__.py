@@ -24,8 +24,8 @@ from bench.isa import ISAS, settings
 from bench.measure import pinned
 from bench.polybench.references import REFERENCES
 from examples.polybench import BENCHMARKS, DATA_SETS, Benchmark
-from lowering import Clock, Samples, ThreadClock, find_compiler, ratio, spread, take_turns
-from lowering.c_compiler import Compiler
+from lowering import Clock, Samples, ThreadClock, ratio, spread, take_turns
+from lowering.c_compiler import Compiler, compiler_of
 from lowering.timing.harness import LONG_SAMPLE, MOST_RETRIES
 
 PLAIN: Final = "C"
@@ -95,17 +95,6 @@ def ours(program: atl.Program, arguments: Mapping[str, Any]) -> Candidate:
                 np.copyto(value, arguments[name])
 
     return Candidate(reset, kernel.prepared(out=out, **copies), out.ravel)
-
-
-def compiler_of(command: str) -> Compiler:
-    """Return the compiler of a command, such as "clang -mllvm -polly". Raises `CompilerMissing`."""
-    before = dict(os.environ)
-    try:
-        os.environ["CC"] = command
-        return find_compiler()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def measured(name: str, data_set: str, seconds: float, rivals: Sequence[str] = ()) -> Samples:
