@@ -178,7 +178,7 @@ def _by_dlpack(name: str, value: Any, stream: int) -> GpuArray:
             suggestions=(f"pass {name}.detach(), if it is a PyTorch tensor that requires gradients",),
         ) from None
     kind, bits = KINDS.get(tensor.dtype.kind), tensor.dtype.bits
-    if kind is None or bits % 8 or tensor.dtype.lanes != 1:
+    if kind is None or bits % 8 or tensor.dtype.lanes != 1 or (kind == "bfloat" and bits != 16):
         raise ArrayError(
             f"the elements of {name} have no NumPy type: DLPack type {tensor.dtype.kind} with {bits} bits",
             required="elements of the declared type",

@@ -98,7 +98,7 @@ def test_proof_assumes_nothing_about_ignored_tensors(monkeypatch: Patch) -> None
 @pytest.mark.long
 def test_unproved_rule_applies_only_at_tested_ranks() -> None:
     unproved = accepted(
-        Law("n: Index, a: Elem", "maximum(a, a - a) + minimum(a, a - a)", "a", "n <= (3 if a.rank < 3 else -9)")
+        Law("n: Index, a: Elem", "maximum(a, a - a) + minimum(a, a - a)", "a", "n * n <= (3 if a.rank < 3 else -9)")
     )
     found = status_of(unproved)
     assert found is not None
@@ -107,7 +107,7 @@ def test_unproved_rule_applies_only_at_tested_ranks() -> None:
     for rank in range(5):
         x = atl.tensor("x", *[2] * rank, dtype="float64")
         start = reflexivity(atl.program("p", [x], atl.maximum(x, x - x) + atl.minimum(x, x - x)))
-        arguments = {"n": constant(-9), "a": x.node}
+        arguments = {"n": constant(1), "a": x.node}
         if rank < 3:
             assert rewrite(start, unproved, (), arguments).caveat
             continue

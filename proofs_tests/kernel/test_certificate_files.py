@@ -365,7 +365,7 @@ def test_packed_operand_is_read_back(result: bool) -> None:
         {"shape": ["n", 3]},
         {"shape": [3, 3]},
         {"arrays": ["A_pos", "A_crd", 3]},
-        {"dtype": "float16"},
+        {"dtype": "float8"},
         {"name": 3},
     ],
 )

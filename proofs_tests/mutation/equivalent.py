@@ -103,8 +103,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_least::2: one more::0": "of three terms two remain, which are not a constant",
         "_least::condition len(monomial) == 1 dropped::0":
             "without a single leaf and a constant the rest is not a constant",
-        "_least::isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2: part 1 forgotten::0":
-            "without a single leaf and a constant the rest is not a constant",
         "_plain::0 < len(possible) < len(monomial[0].choices): Lt 0 becomes LtE::0":
             "at most one of two or more choices is a constant, and the others remain",
         "_plain::0: one more::3": "no term has factor 0",
@@ -210,7 +208,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "a true goal is an empty conjunction, which is trivially proved",
         "_inconsistent::if found is None: always::0": "the value is computed again, and is the same",
         "_solvable::coefficient > 0: Gt becomes GtE::0": "it is 1 or -1, like all coefficients that are solved for",
-        "_variables::condition isinstance(atom, Var) dropped::0": "only variables are looked up",
         "simplify_predicate::if simpler == pred.FALSE: never::0":
             "a conjunction with a false part is false; only slower",
         "simplify_predicate::if simpler == pred.TRUE: never::0": "a disjunction with a true part is true; only slower",
@@ -331,7 +328,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "a literal without a required element type is unchanged",
         "_Instance._dtype::of is not None and is_variable(of): part 0 forgotten::0":
             "each element type is known or a variable; for the type checker",
-        "_Instance.premises::condition part != TRUE dropped::0": "a true condition has no conjuncts",
         "_raised::by and expression.loose > own: and/or exchanged::0":
             "nothing changes without free variables or with a shift of 0; only slower",
         "_raised::by and expression.loose > own: part 0 forgotten::0":
@@ -344,13 +340,10 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "nothing changes without free variables or with a shift of 0; only slower",
         "condition_variable::guard array.dtype == BOOL dropped::0":
             "an element of another array is refused with the same message",
-        "given::condition part != TRUE dropped::0": "a true condition has no conjuncts",
         "ranks_of::kind.sort == 'tensor' and kind.group and (found.setdefault(kind.group,: part 0 forgotten::0":
             "only terms have recorded ranks",
         "shift_under::if not indices and (not tensors): never::0":
             "nothing changes without free variables or with a shift of 0; only slower",
-        "shift_under::isinstance(at, Local) and at.position >= own_tensors + tensor_depth: part 0 forgotten::0":
-            "a tensor not bound outside is left unchanged earlier",
         "shift_under::own_tensors + tensor_depth: another operation::0":
             "a tensor not bound outside is left unchanged earlier",
         "shift_under::transform(body, on_leaf, on_tensor, untouched=unbound(own, own_tensors: untouched not passed::0":

@@ -156,7 +156,7 @@ def programs() -> list[Case]:
     """Return accepted programs."""
     made = (marked_case_by_seed(3, number) for number in count())
     good = (tried for tried in made if isinstance(tried, Case) and isinstance(expected(tried), Expected))
-    return list(islice(good, 80))
+    return list(islice(good, 200))
 
 
 @pytest.mark.long

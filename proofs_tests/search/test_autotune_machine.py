@@ -112,7 +112,7 @@ def _doing(*tuned: Tuning) -> Workload:
 @pytest.mark.long
 def test_tuned_schedule_is_benchmarked_and_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     # At this size the winner is random, so every candidate counts as faster.
-    monkeypatch.setattr("rewrites.session.tuning.search.compared", lambda *_: (interval([2.0] * 7), 0.5))
+    monkeypatch.setattr("rewrites.session.tuning.measuring.compared", lambda *_: (interval([2.0] * 7), 0.5))
     turning = _doing(Tuning(_by_tiles, {"by": (9, 0)}))
     progress: list[str] = []
     first = measured(turning, Case("turning", 64, rounds=1, tune=60), watch=progress.append)

@@ -546,10 +546,10 @@ def instance(stated: RuleStatement, generic: Generic) -> Equation | None:
         if not all(map(_holds, stated.premises_for(arguments))):
             return None
         made = stated.instance(arguments)
-    except ATLError:
+        sides = made.lhs, made.rhs
+        generic.work = max(work(side) * _count(side) for side in sides)
+    except (ATLError, ZeroDivisionError):  # a divisor is not positive
         return None
-    sides = made.lhs, made.rhs
-    generic.work = max(work(side) * _count(side) for side in sides)
     if generic.work > generic.most_work or max(map(_count, sides)) > MOST_ELEMENTS:
         return None
     # The kernel accepts no instance whose sides have different shapes. It then claims nothing of this choice, if the
