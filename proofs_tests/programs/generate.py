@@ -128,11 +128,11 @@ class Maker:
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
         self.ground = Ground(choices)
-        self.ring = not chance(choices, 45)
+        self.ring = not chance(choices, 35)
         self.fuel = choices.integer(1, 26)
 
     def whole(self) -> Tensor:
-        of_type = ((12, "float32"), (6, "float64"), *(((9, "int32"), (12, "int64"), (3, BOOL)) if self.ring else ()))
+        of_type = ((8, "float32"), (4, "float64"), *(((6, "int32"), (8, "int64"), (2, BOOL)) if self.ring else ()))
         dtype = weighted(self.choices, (*of_type, *((1, stored) for stored in STORED)))
         return self.tensor(Scope(), self.ground.shape(Scope()), dtype)
 
@@ -161,8 +161,8 @@ class Maker:
             options += [
                 (2, lambda: self._reduction("sum", scope, shape, dtype)),
                 (2, lambda: self._reduction(choose(self.choices, ("max", "min", "product")), scope, shape, dtype)),
-                (6 if self.ring else 3, lambda: self._arithmetic(scope.unfolded, shape, dtype)),
-                (2 if self.ring else 24, lambda: self._unary(scope.unfolded, shape, dtype)),
+                (3, lambda: self._arithmetic(scope.unfolded, shape, dtype)),
+                (2 if self.ring else 12, lambda: self._unary(scope.unfolded, shape, dtype)),
             ]
         if _holding(scope, shape, dtype):
             options.append((6, lambda: self._access(scope, shape, dtype)))
@@ -258,7 +258,7 @@ class Maker:
             return self.tensor(scope, () if scalar else shape, dtype)
 
         left = self.tensor(scope, shape, dtype)
-        if is_integer(dtype) and chance(self.choices, 85):
+        if is_integer(dtype) and chance(self.choices, 75):
             return self._of_integers(left, operand())
         kind = weighted(
             self.choices, ((4, "+"), (3, "*"), (3, "-"), (1, "min"), (1, "max"), (0 if self.ring else 6, "/"))

@@ -165,7 +165,7 @@ def test_every_construct_occurs_often(programs: list[Case]) -> None:
     for tried in programs:
         seen.update(constructs(tried.program, tried.sizes, tried.events))
     assert set(seen) <= set(ALL)
-    assert {name for name in ALL if seen[name] < 0.02 * len(programs)} <= set(WALKS)
+    assert {name for name in ALL if seen[name] < 0.01 * len(programs)} <= set(WALKS)
 
 
 @pytest.mark.long
