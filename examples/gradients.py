@@ -143,7 +143,7 @@ def _by_reciprocal(s: atl.Session, numerator: str, denominator: str) -> None:
 
 
 EPSILON: Final = 1e-5
-"""What layer norm adds to the variance of a row."""
+"""Number that layer norm adds to the variance of a row, so that it does not divide by zero."""
 SOFTMAX: Final = """softmax (x : float32[n, m]) : float32[n, m] :=
     let top := ⊞[i < n] max[j < m] x[i, j] in
     let power := ⊞[i < n] ⊞[j < m] exp(x[i, j] - stop(top[i])) in

@@ -164,7 +164,7 @@ class Differentiable:
 
     @property
     def _keeps(self) -> bool:
-        """Whether the forward kernel returns more than the results of the program."""
+        """True if the forward kernel returns more than the results of the program."""
         return len(self.extended.results) > max(1, len(self.program.results))
 
     def _call(self, *arrays: Any, **named: Any) -> Any:
@@ -477,12 +477,12 @@ class BackwardPasses:
 
     @cached_property
     def reads(self) -> tuple[str | int, ...]:
-        """What the passes read, without repetitions."""
+        """The arrays that the passes read, without repetitions."""
         return tuple(dict.fromkeys(each for back in (*self.each, *self.of_kept) for each in back.reads))
 
     @cached_property
     def needs_sizes(self) -> bool:
-        """Whether a pass takes sizes."""
+        """True if a pass takes sizes."""
         return any(back.sizes for back in (*self.each, *self.of_kept))
 
 
@@ -515,7 +515,7 @@ def _refuse_tangents(program: Program, given: Sequence[Any]) -> None:
 
 
 def _joined(cotangents: Sequence[Any], shapes: Sequence[tuple[Any, ...]]) -> Any:
-    """Return the cotangents of several results as one tensor of one dimension. None stands for zeros."""
+    """Return the cotangents of several results as one tensor of one dimension. None means zeros."""
     import torch
 
     like = next(each for each in cotangents if each is not None)

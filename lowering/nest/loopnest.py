@@ -323,7 +323,7 @@ class Free:
 
 
 RowStorageKind: TypeAlias = Literal["appended", "union", "gathered", "counted"]
-"""How the rows of an assembled output are stored:
+"""Ways to store the rows of an assembled output:
 
 - appended: each cell is stored once, and the columns of a row increase, so the stores are the entries in order;
 - union: two loops in a row, each with increasing columns, are merged;

@@ -113,7 +113,7 @@ FORMULAS: Final = (
         formats=ROWS,
     ),
     Formula(
-        "A beside B",
+        "A next to B",
         {"A": (n, m), "B": (n, k)},
         lambda a, b: atl.gen(n, lambda i: atl.concat(atl.gen(m, lambda j: a[i, j]), atl.gen(k, lambda j: b[i, j]))),
         lambda a, b: np.hstack([a, b]),
