@@ -10,7 +10,7 @@ import atl
 from atl.checks.wellformed import make_program
 from atl.core.index import ZERO, Array, constant, read
 from atl.core.program import Result
-from atl.core.terms import Input, Local, Padding, Type
+from atl.core.terms import Constant, Input, Local, Padding, Type
 from atl.errors import ATLError, EscapedIndex, InvalidName
 
 n, m = atl.sizes("n m")
@@ -99,6 +99,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[ATLError], str]] = {
         InvalidName,
         "n names both a size and an input",
     ),
+    "a size in a condition and an input": (
+        lambda: atl.program("f", [atl.tensor("m")], atl.tensor("m"), given=[m > 1]),
+        InvalidName,
+        "m names both a size and an input",
+    ),
     "let-bound tensor by itself": (
         lambda: make_program("f", (), Local(0, Type("float32", ()))),
         EscapedIndex,
@@ -169,6 +174,8 @@ def test_error_points_to_the_term_with_the_escaped_index(*, turned: bool) -> Non
 
 def test_minimum_of_each_size_is_assumed() -> None:
     k, wide = atl.sizes("k", min=2), atl.sizes("wide", min=5)
+    once = make_program("f", (), Constant(1, "float32"), [(k < 9).node])
+    assert len(once.assumptions) == 2
     x = atl.tensor("x", k, wide)
     assert len(atl.program("f", [x], x).assumptions) == 2
     assert len(atl.program("f", [x], x, given=[(k < 9) & (wide < 7)]).assumptions) == 4

@@ -305,6 +305,6 @@ def test_extents_of_rows_may_depend_on_an_outer_index() -> None:
 
     def sums(i: atl.IndexExpr) -> atl.Tensor:
         rows = atl.rec(x[i : i + 1, : i + 1], n + 1, lambda p, y: y[p - 1])
-        return atl.sum(i + 1, lambda j: rows[n, j])
+        return atl.let(rows, lambda y: atl.sum(i + 1, lambda j: y[n, j]))
 
     assert atl.program("f", [x], atl.gen(n, sums)).shape
