@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 from atl.core.dtypes import BOOL
 from lowering.c.index import address_text, count_text, index_text
 from lowering.c.loops import loop_bounds
-from lowering.c.scalars import C_TYPES, applied, conversion, literal, scalar_text
+from lowering.c.scalars import C_TYPES, applied, conversion, scalar_text
 from lowering.c.text import SUM, UNARY, Text, indented
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import column_pairs, number_of_rows, row_of
@@ -227,7 +227,7 @@ def store(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Lines | Non
         case "counted":
             return _store_in_any_order(scope, target, at, value)
         case "appended" | "union":
-            return _appended(scope, at, value.text)
+            return _appended(scope, Text(at, SUM), value)
         case "gathered":
             pass
     declared = f"const int64_t {column} = {at};"
@@ -249,15 +249,15 @@ def _signed(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Text:
     return applied("neg", [value], statement.value.dtype) if subtracted else value
 
 
-def _appended(scope: TextScope, column: str, value: str) -> Lines:
+def _appended(scope: TextScope, column: Text, value: Text) -> Lines:
     crd, values, end = _name(scope, "crd"), _values(scope), _name(scope, "end")
-    cast = _as_column(scope, Text(column, SUM).at(UNARY))
+    cast = _as_column(scope, column.at(UNARY))
     if _assembled(scope).assembly.zeros:
-        return [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {value};"]
+        return [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {value.text};"]
     (new,), _ = _local(scope, "value")
     kind = C_TYPES[_assembled(scope).dtype]
     stored = [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {new};"]
-    lines = [f"const {kind} {new} = {value};", f"if ({_nonzero(scope, new)}) {{", *indented(stored), "}"]
+    lines = [f"const {kind} {new} = {value.text};", f"if ({_nonzero(scope, new)}) {{", *indented(stored), "}"]
     return ["{", *indented(lines), "}"]
 
 
@@ -334,21 +334,24 @@ def union(scope: TextScope, one: ln.For, other: ln.For) -> Lines:
         assert isinstance(each, ln.Assign | ln.Accumulate)
         assert isinstance(each.target, ln.Cell)
         columns.append(_column_text(inside, each.target))
-        values.append(_signed(inside, each).text)
+        values.append(_signed(inside, each))
     (left, right), inner = _local(scope, f"{positions[0]}_column", f"{positions[1]}_column")
     (p, q), (p_end, q_end) = positions, lasts
-    zero = literal(0, _assembled(scope).dtype).text
-    column = f"({left} < {right} ? {left} : {right})"
-    value = f"({left} <= {right} ? {values[0]} : {zero}) + ({right} <= {left} ? {values[1]} : {zero})"
+    total = applied("add", values, _assembled(scope).dtype)
+    # Most rows have runs of columns of one operand. Branches are then faster than conditional moves.
     both = [
         f"const int64_t {left} = {columns[0]}, {right} = {columns[1]};",
-        *_appended(inner, column, value),
-        f"{p} += {left} <= {right};",
-        f"{q} += {right} <= {left};",
+        f"if ({left} < {right}) {{",
+        *indented([*_appended(inner, Text(left), values[0]), f"{p}++;"]),
+        f"}} else if ({right} < {left}) {{",
+        *indented([*_appended(inner, Text(right), values[1]), f"{q}++;"]),
+        "} else {",
+        *indented([*_appended(inner, Text(left), total), f"{p}++;", f"{q}++;"]),
+        "}",
     ]
     lines = [*heads, f"while ({p} < {p_end} && {q} < {q_end}) {{", *indented(both), "}"]
     for name, last, at, new in zip(positions, lasts, columns, values, strict=True):
-        lines += [f"for (; {name} < {last}; {name}++) {{", *indented(_appended(inner, at, new)), "}"]
+        lines += [f"for (; {name} < {last}; {name}++) {{", *indented(_appended(inner, Text(at, SUM), new)), "}"]
     return ["{", *indented(lines), "}"]
 
 
