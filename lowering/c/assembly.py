@@ -20,8 +20,9 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from atl.core.dtypes import BOOL
+from atl.core.index import ONE
 from lowering.c.index import address_text, count_text, index_text
-from lowering.c.loops import loop_bounds
+from lowering.c.loops import loop_bounds, segments
 from lowering.c.scalars import C_TYPES, applied, conversion, scalar_text
 from lowering.c.text import SUM, UNARY, Text, indented
 from lowering.nest import loopnest as ln
@@ -221,6 +222,8 @@ def store(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Lines | Non
         return None
     # Folds by other operators have a buffer.
     assert isinstance(statement, ln.Assign) or statement.op in ("add", "sub")
+    if assembled.counts:
+        return _count(scope, target)
     (column,), inside = _local(scope, "column")
     at, value = _column_text(scope, target), _signed(scope, statement)
     match assembled.kind:
@@ -363,7 +366,7 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
     assembled = _assembled(scope)
     pos, space, total = _name(scope, "pos"), _name(scope, "space"), _name(scope, "total")
     rows = index_text(scope, number_of_rows(nest)).at(SUM)
-    (row, ends), inside = _local(scope, "row", "row_ends")
+    (row, ends, summed), inside = _local(scope, "row", "row_ends", "summed")
     kind = C_TYPES[assembled.assembly.index_dtype]
     count = [
         f"int64_t {total} = 0;",
@@ -374,8 +377,9 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
         "}",
     ]
     sums = [
+        f"{kind} {summed} = {ends}[0];",
         f"for (int64_t {row} = 0; {row} < {rows}; {row}++) {{",
-        f"    {ends}[{row} + 1] += {ends}[{row}];",
+        f"    {ends}[{row} + 1] = {summed} += {ends}[{row} + 1];",
         "}",
     ]
     return [
@@ -389,11 +393,84 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
     ]
 
 
+def coalesced_count(scope: TextScope, loop: ln.For, nested: Lines) -> Lines:
+    """Print the counts of the stores in all segments of a loop as one loop, if that is possible.
+
+    Rows must not depend on the segment. A test during the call finds whether each segment begins where the one before
+    it ends: then their lengths, without negative ones, add up to the length of the whole. Otherwise the `nested` loops
+    run. They take twice as long if segments are short.
+
+    if (0 < n) {
+        int64_t lengths = 0;
+        for (int64_t i = 0; i < n; i++) {
+            lengths += max_int64(0, A_pos[i + 1] - A_pos[i]);
+        }
+        if (lengths == A_pos[n] - A_pos[0]) {
+            for (int64_t p = A_pos[0]; p < A_pos[n]; p++) {…}
+        } else {…}
+    }
+    """
+    found = _segment_store(scope, loop)
+    if found is None:
+        return nested
+    segment, cell = found
+    (lengths,), local = _local(scope, "lengths")
+    name, inside = local.bind(loop.variable, loop.variable.name)
+    inside = inside.under(loop.range)
+    first, last = index_text(local, loop.low).text, index_text(local, loop.high).text
+    length = index_text(inside, segment.high - segment.low).text
+    begin = ln.index_at(segment.low, loop.variable, loop.low)
+    end = ln.index_at(segment.high, loop.variable, loop.high - ONE)
+    position, within = local.bind(segment.variable, segment.variable.name)
+    bounds = index_text(local, begin).text, index_text(local, end).text
+    return [
+        f"if ({first} < {last}) {{",
+        *indented(
+            [
+                f"int64_t {lengths} = 0;",
+                f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{",
+                f"    {lengths} += max_int64(0, {length});",
+                "}",
+                f"if ({lengths} == {index_text(local, end - begin).text}) {{",
+                *indented(
+                    [
+                        f"for (int64_t {position} = {bounds[0]}; {position} < {bounds[1]}; {position}++) {{",
+                        *indented(_count(within.under(segment.range), cell)),
+                        "}",
+                    ]
+                ),
+                "} else {",
+                *indented(nested),
+                "}",
+            ]
+        ),
+        "}",
+    ]
+
+
+def _segment_store(scope: TextScope, loop: ln.For) -> tuple[ln.For, ln.Cell] | None:
+    """Return the only loop in a loop, over segments, and the cell that it stores, if its row is in no fixed segment."""
+    assembled = scope.assembled
+    if assembled is None or not assembled.counts:
+        return None
+    match loop.body:
+        case (ln.For(body=(ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell),)) as segment,) if (
+            segment in segments(loop, scope.tiles)
+            and ln.key(cell.buffer) == assembled.output
+            and loop.variable.uid not in row_of(cell.pairs, assembled.assembly).free
+        ):
+            return segment, cell
+    return None
+
+
+def _count(scope: TextScope, cell: ln.Cell) -> Lines:
+    row = index_text(scope, row_of(cell.pairs, _assembled(scope).assembly)).at(SUM)
+    return [f"{_name(scope, 'pos')}[{row} + 2]++;", f"{_name(scope, 'total')}++;"]
+
+
 def _store_in_any_order(scope: TextScope, cell: ln.Cell, column: str, value: Text) -> Lines:
     assembled = _assembled(scope)
     row = index_text(scope, row_of(cell.pairs, assembled.assembly))
-    if assembled.counts:
-        return [f"{_name(scope, 'pos')}[{Text(row.text, SUM).at(SUM)} + 2]++;", f"{_name(scope, 'total')}++;"]
     (at,), inside = _local(scope, "at")
     kind = C_TYPES[assembled.assembly.index_dtype]
     ends = _name(scope, "pos")

@@ -248,7 +248,7 @@ def with_segment_ends(scope: TextScope, loop: ln.For, last: str) -> tuple[TextSc
     """
     declared = ""
     name = scope.name(loop.variable)
-    for inner in _segments(loop, scope.tiles):
+    for inner in segments(loop, scope.tiles):
         first = index_text(scope, inner.low).text
         called, _ = scope.bind(inner.variable, inner.variable.name)
         end, scope = scope.bind(("end", inner.variable), f"{called}_end")
@@ -267,7 +267,7 @@ def loop_bounds(scope: TextScope, loop: ln.For) -> tuple[list[str], str, str]:
     return [f"const int64_t {first} = {end};", f"{end} = {high};"], first, end
 
 
-def _segments(loop: ln.For, tiles: Tiles) -> list[ln.For]:
+def segments(loop: ln.For, tiles: Tiles) -> list[ln.For]:
     """Return the loops in a body that begin where the same loop of the previous iteration ended.
 
     Only bounds that are read count, since others cost nothing. A loop with several copies in the body, as left by

@@ -318,7 +318,7 @@ def _statement(
             lines = loops.print_runs(scope, statement, lambda inside, body: _block(inside, heap, body))
             return scope.of_loop(statement.variable, lines)
         case ln.For():
-            return _loop(scope, heap, statement)
+            return assembly.coalesced_count(scope, statement, _loop(scope, heap, statement))
         case ln.If(predicate, body):
             return _branches(scope, heap, predicate, body, None)
         case ln.Assign() | ln.Accumulate() if (stored := assembly.store(scope, statement)) is not None:
