@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from sparse.levels import Metadata
-from sparse.scipy_interop import compressed_scipy_format, scipy_view
+from sparse.scipy_interop import compressed_scipy_format, compressed_scipy_view, scipy_view
 from sparse.tensors import AnyArray, SparseTensor, cast_indices, encode
 from sparse.views import Storage
 
@@ -27,9 +28,9 @@ class ResultMaker:
     def __call__(self, arrays: Sequence[AnyArray], shape: tuple[int, ...], /, *, in_scipy: bool) -> object:
         """Return a scipy.sparse array if requested and if scipy has the format, otherwise a `SparseTensor`."""
         pos, crd, values = arrays
-        if compressed_scipy_format(self.format):
+        if self._compressed:
             if in_scipy:
-                return scipy_view(self.format, shape, arrays)
+                return compressed_scipy_view(self._compressed, shape, arrays)
             rows, columns = self.format.view.extents(shape)
             held = Metadata({"pos": pos, "crd": crd}, (columns,), len(crd))
             return SparseTensor(
@@ -38,6 +39,10 @@ class ResultMaker:
         made = encode(self.format, shape, self._coordinates(pos, crd, shape), values)
         view = scipy_view(self.format, shape, _writable(made.arrays)) if in_scipy else None
         return made if view is None else view
+
+    @cached_property
+    def _compressed(self) -> str:
+        return compressed_scipy_format(self.format)
 
     def _coordinates(self, pos: AnyArray, crd: AnyArray, shape: tuple[int, ...]) -> list[AnyArray]:
         """Return the coordinates of the entries along each dimension of the tensor."""

@@ -20,9 +20,10 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from atl.core.dtypes import BOOL
+from atl.core.index import ONE
 from lowering.c.index import address_text, count_text, index_text
-from lowering.c.loops import loop_bounds
-from lowering.c.scalars import C_TYPES, applied, conversion, literal, scalar_text
+from lowering.c.loops import loop_bounds, segments
+from lowering.c.scalars import C_TYPES, applied, conversion, scalar_text
 from lowering.c.text import SUM, UNARY, Text, indented
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import column_pairs, number_of_rows, row_of
@@ -221,13 +222,15 @@ def store(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Lines | Non
         return None
     # Folds by other operators have a buffer.
     assert isinstance(statement, ln.Assign) or statement.op in ("add", "sub")
+    if assembled.counts:
+        return _count(scope, target)
     (column,), inside = _local(scope, "column")
     at, value = _column_text(scope, target), _signed(scope, statement)
     match assembled.kind:
         case "counted":
             return _store_in_any_order(scope, target, at, value)
         case "appended" | "union":
-            return _appended(scope, at, value.text)
+            return _appended(scope, Text(at, SUM), value)
         case "gathered":
             pass
     declared = f"const int64_t {column} = {at};"
@@ -249,15 +252,15 @@ def _signed(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Text:
     return applied("neg", [value], statement.value.dtype) if subtracted else value
 
 
-def _appended(scope: TextScope, column: str, value: str) -> Lines:
+def _appended(scope: TextScope, column: Text, value: Text) -> Lines:
     crd, values, end = _name(scope, "crd"), _values(scope), _name(scope, "end")
-    cast = _as_column(scope, Text(column, SUM).at(UNARY))
+    cast = _as_column(scope, column.at(UNARY))
     if _assembled(scope).assembly.zeros:
-        return [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {value};"]
+        return [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {value.text};"]
     (new,), _ = _local(scope, "value")
     kind = C_TYPES[_assembled(scope).dtype]
     stored = [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {new};"]
-    lines = [f"const {kind} {new} = {value};", f"if ({_nonzero(scope, new)}) {{", *indented(stored), "}"]
+    lines = [f"const {kind} {new} = {value.text};", f"if ({_nonzero(scope, new)}) {{", *indented(stored), "}"]
     return ["{", *indented(lines), "}"]
 
 
@@ -334,21 +337,24 @@ def union(scope: TextScope, one: ln.For, other: ln.For) -> Lines:
         assert isinstance(each, ln.Assign | ln.Accumulate)
         assert isinstance(each.target, ln.Cell)
         columns.append(_column_text(inside, each.target))
-        values.append(_signed(inside, each).text)
+        values.append(_signed(inside, each))
     (left, right), inner = _local(scope, f"{positions[0]}_column", f"{positions[1]}_column")
     (p, q), (p_end, q_end) = positions, lasts
-    zero = literal(0, _assembled(scope).dtype).text
-    column = f"({left} < {right} ? {left} : {right})"
-    value = f"({left} <= {right} ? {values[0]} : {zero}) + ({right} <= {left} ? {values[1]} : {zero})"
+    total = applied("add", values, _assembled(scope).dtype)
+    # Most rows have runs of columns of one operand. Branches are then faster than conditional moves.
     both = [
         f"const int64_t {left} = {columns[0]}, {right} = {columns[1]};",
-        *_appended(inner, column, value),
-        f"{p} += {left} <= {right};",
-        f"{q} += {right} <= {left};",
+        f"if ({left} < {right}) {{",
+        *indented([*_appended(inner, Text(left), values[0]), f"{p}++;"]),
+        f"}} else if ({right} < {left}) {{",
+        *indented([*_appended(inner, Text(right), values[1]), f"{q}++;"]),
+        "} else {",
+        *indented([*_appended(inner, Text(left), total), f"{p}++;", f"{q}++;"]),
+        "}",
     ]
     lines = [*heads, f"while ({p} < {p_end} && {q} < {q_end}) {{", *indented(both), "}"]
     for name, last, at, new in zip(positions, lasts, columns, values, strict=True):
-        lines += [f"for (; {name} < {last}; {name}++) {{", *indented(_appended(inner, at, new)), "}"]
+        lines += [f"for (; {name} < {last}; {name}++) {{", *indented(_appended(inner, Text(at, SUM), new)), "}"]
     return ["{", *indented(lines), "}"]
 
 
@@ -360,7 +366,7 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
     assembled = _assembled(scope)
     pos, space, total = _name(scope, "pos"), _name(scope, "space"), _name(scope, "total")
     rows = index_text(scope, number_of_rows(nest)).at(SUM)
-    (row, ends), inside = _local(scope, "row", "row_ends")
+    (row, ends, summed), inside = _local(scope, "row", "row_ends", "summed")
     kind = C_TYPES[assembled.assembly.index_dtype]
     count = [
         f"int64_t {total} = 0;",
@@ -371,8 +377,9 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
         "}",
     ]
     sums = [
+        f"{kind} {summed} = {ends}[0];",
         f"for (int64_t {row} = 0; {row} < {rows}; {row}++) {{",
-        f"    {ends}[{row} + 1] += {ends}[{row}];",
+        f"    {ends}[{row} + 1] = {summed} += {ends}[{row} + 1];",
         "}",
     ]
     return [
@@ -386,11 +393,84 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
     ]
 
 
+def coalesced_count(scope: TextScope, loop: ln.For, nested: Lines) -> Lines:
+    """Print the counts of the stores in all segments of a loop as one loop, if that is possible.
+
+    Rows must not depend on the segment. A test during the call finds whether each segment begins where the one before
+    it ends: then their lengths, without negative ones, add up to the length of the whole. Otherwise the `nested` loops
+    run. They take twice as long if segments are short.
+
+    if (0 < n) {
+        int64_t lengths = 0;
+        for (int64_t i = 0; i < n; i++) {
+            lengths += max_int64(0, A_pos[i + 1] - A_pos[i]);
+        }
+        if (lengths == A_pos[n] - A_pos[0]) {
+            for (int64_t p = A_pos[0]; p < A_pos[n]; p++) {…}
+        } else {…}
+    }
+    """
+    found = _segment_store(scope, loop)
+    if found is None:
+        return nested
+    segment, cell = found
+    (lengths,), local = _local(scope, "lengths")
+    name, inside = local.bind(loop.variable, loop.variable.name)
+    inside = inside.under(loop.range)
+    first, last = index_text(local, loop.low).text, index_text(local, loop.high).text
+    length = index_text(inside, segment.high - segment.low).text
+    begin = ln.index_at(segment.low, loop.variable, loop.low)
+    end = ln.index_at(segment.high, loop.variable, loop.high - ONE)
+    position, within = local.bind(segment.variable, segment.variable.name)
+    bounds = index_text(local, begin).text, index_text(local, end).text
+    return [
+        f"if ({first} < {last}) {{",
+        *indented(
+            [
+                f"int64_t {lengths} = 0;",
+                f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{",
+                f"    {lengths} += max_int64(0, {length});",
+                "}",
+                f"if ({lengths} == {index_text(local, end - begin).text}) {{",
+                *indented(
+                    [
+                        f"for (int64_t {position} = {bounds[0]}; {position} < {bounds[1]}; {position}++) {{",
+                        *indented(_count(within.under(segment.range), cell)),
+                        "}",
+                    ]
+                ),
+                "} else {",
+                *indented(nested),
+                "}",
+            ]
+        ),
+        "}",
+    ]
+
+
+def _segment_store(scope: TextScope, loop: ln.For) -> tuple[ln.For, ln.Cell] | None:
+    """Return the only loop in a loop, over segments, and the cell that it stores, if its row is in no fixed segment."""
+    assembled = scope.assembled
+    if assembled is None or not assembled.counts:
+        return None
+    match loop.body:
+        case (ln.For(body=(ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell),)) as segment,) if (
+            segment in segments(loop, scope.tiles)
+            and ln.key(cell.buffer) == assembled.output
+            and loop.variable.uid not in row_of(cell.pairs, assembled.assembly).free
+        ):
+            return segment, cell
+    return None
+
+
+def _count(scope: TextScope, cell: ln.Cell) -> Lines:
+    row = index_text(scope, row_of(cell.pairs, _assembled(scope).assembly)).at(SUM)
+    return [f"{_name(scope, 'pos')}[{row} + 2]++;", f"{_name(scope, 'total')}++;"]
+
+
 def _store_in_any_order(scope: TextScope, cell: ln.Cell, column: str, value: Text) -> Lines:
     assembled = _assembled(scope)
     row = index_text(scope, row_of(cell.pairs, assembled.assembly))
-    if assembled.counts:
-        return [f"{_name(scope, 'pos')}[{Text(row.text, SUM).at(SUM)} + 2]++;", f"{_name(scope, 'total')}++;"]
     (at,), inside = _local(scope, "at")
     kind = C_TYPES[assembled.assembly.index_dtype]
     ends = _name(scope, "pos")

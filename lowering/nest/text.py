@@ -270,6 +270,8 @@ def _statement(
         case ln.Accumulate(target, op, value):
             into, by = _stored(scope, target), _scalar(scope, value).text
             return [f"{into} {INFIX[op]}= {by}" if op in INFIX else f"{into} = {op}({into}, {by})"]
+        case ln.Clear(cell=ln.Cell() as cell):
+            return [f"clear {_stored(scope, cell)}"]
         case ln.Clear(_, _, zeroed, row) if row is not None:
             return [f"{'clear' if zeroed else 'start'} {shown(scope, key(statement.buffer), (row,))}"]
         case ln.Clear(buffer, count, zeroed):

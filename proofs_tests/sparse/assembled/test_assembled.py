@@ -176,6 +176,31 @@ def test_a_kernel_continues_after_rows_without_entries() -> None:
     assert decompress(made).tolist() == value.tolist()
 
 
+def test_segments_that_overlap_are_counted_one_by_one() -> None:
+    kernel = identity(CSR).assemble(CSC.sorted()).compile()
+    assert kind_of(identity(CSR).assemble(CSC.sorted())) == "counted"
+    assert "lengths" in kernel.source
+    for pos in ([0, 2, 3], [0, 3, 1], [1, 1, 0], [0, 0, 0], [2, 0, 3]):
+        arrays = [np.array(pos, np.int32), np.array([0, 2, 1], np.int32), np.array([1.0, 2.0, 4.0])]
+        wanted = np.zeros((2, 3))
+        for row in range(2):
+            for at in range(pos[row], pos[row + 1]):
+                wanted[row, arrays[1][at]] += arrays[2][at]
+        made = kernel(A_pos=arrays[0], A_crd=arrays[1], A_val=arrays[2], n=2, m=3)
+        assert decompress(made).tolist() == wanted.tolist()
+
+
+def test_results_of_one_shape_share_nothing() -> None:
+    kernel = product().assemble(CSR).compile()
+    first, second = kernel(LEFT, RIGHT), kernel(2 * LEFT, RIGHT)
+    assert not any(
+        np.shares_memory(getattr(first, name), getattr(second, name)) for name in ("data", "indices", "indptr")
+    )
+    first.resize((2, 2))
+    assert second.shape == kernel(LEFT, RIGHT).shape == (3, 4)
+    second.check_format()
+
+
 def test_dropped_zeros_leave_no_positions_behind() -> None:
     kernel = product().assemble(CSR, zeros=False).compile()
     left = sp.csr_array(np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
@@ -248,6 +273,7 @@ def sampled() -> Any:
 
 
 def test_the_first_space_does_not_depend_on_dense_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembling, "LEAST", 0)
     kernel, begun = sampled(), list[tuple[int, int]]()
     original = kernel._assembler._new_space
 
