@@ -178,10 +178,20 @@ def _agree(one: Derivation, other: Derivation, path: Path) -> bool:
     while (a := one.term(path)) != (b := other.term(path)):
         if _reduced(one, path, b) or _reduced(other, path, a):
             continue
+        if _by_elements(one, path, b) or _by_elements(other, path, a):
+            continue
         if type(a) is not type(b) or len(children(a)) != len(children(b)):
             return False
         return all(_agree(one, other, (*path, position)) for position in range(len(children(a))))
     return True
+
+
+def _by_elements(work: Derivation, path: Path, other: Expr) -> bool:
+    """Write an elementwise operation as the generation of its elements if the other term is a generation."""
+    e = work.term(path)
+    if not isinstance(other, terms.Gen) or not isinstance(e, terms.Unary | terms.Binary | terms.Where):
+        return False
+    return work.attempt("gen_eta", path, reverse=True, n=e.type.shape[0])
 
 
 def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
