@@ -19,6 +19,7 @@ from atl.surface.values import Tensor
 from gradients.keeping import Kept, kept, kept_names, outermost
 from gradients.naming import Naming, unify
 from gradients.pairings import is_addition, operands_of
+from gradients.sharing import share
 from gradients.tangents import directions_of, fresh_name, names_of, tangent
 from gradients.transposition import Transposition
 from rewrites.derivation import Derivation
@@ -146,6 +147,7 @@ def _derived(program: Program, wrt: tuple[str, ...]) -> Gradient:
     Transposition(work, frozenset(array.name for array in directions)).push((), ())
     _bind_results(work)
     _tidy(work)
+    share(work)
     made = _gradient_program(program, work.goal.body, directions, cotangent)
     return Gradient(made, work.theorem, wrt, program)
 
@@ -158,6 +160,7 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
     named = reschedule(program.whole).begin()
     reduce_accesses(named)
     naming = Naming(named, wrt)
+    share(named, naming.name)
     naming.visit((), ())
     if not named.taken:
         return
