@@ -14,13 +14,17 @@ from atl.core.operations import OPERATIONS
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterms
-from gradients.pairings import Known, is_read, reads
+from gradients.pairings import READ, Known, is_read, reads
 from rewrites.derivation import Derivation
 from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
 OPERAND: Final = "u"
 """The name of lets that bind operands, if the program has no let of this name."""
+
+
+_OF_VALUE: Final = ("exp", "expm1", "sqrt", "tanh")
+"""Functions whose derivative is a function of their value."""
 
 
 class Naming:
@@ -73,8 +77,11 @@ class Naming:
     def _read_again(self, e: Expr, known: Known) -> tuple[int, ...]:
         """Return the operands whose values the tangent of a term reads."""
         match e:
-            case terms.Unary(op):
-                return (0,) if op == "abs" or OPERATIONS[op].tangent is not None else ()
+            case terms.Unary(op, operand):
+                if op != "abs" and OPERATIONS[op].tangent is None:
+                    return ()
+                # The derivative of exp reads exp(a), and a only to compute it: once, unless a is computed from a name.
+                return () if op in _OF_VALUE and not _reads_values(operand) else (0,)
             case terms.Binary("mul", left, right):
                 return (*(0,) * reads(right, self._wrt, known), *(1,) * reads(left, self._wrt, known))
             case terms.Binary("div", _, right):
@@ -124,6 +131,15 @@ class Naming:
         let = self._work.term(path)
         assert isinstance(let, terms.Let)
         return (*path, 1), (*known, reads(let.value, self._wrt, known))
+
+
+def _reads_values(e: Expr) -> bool:
+    """Return whether the tangent of a term may read what the term computes: whether it is not a sum of elements."""
+    return any(
+        each.op not in ("neg", "stop", "add", "sub") if isinstance(each, terms.Unary | terms.Binary)
+        else not isinstance(each, READ)
+        for each in subterms(e)
+    )  # fmt: skip
 
 
 def _rule_of_let(e: Expr) -> str | None:
@@ -178,10 +194,20 @@ def _agree(one: Derivation, other: Derivation, path: Path) -> bool:
     while (a := one.term(path)) != (b := other.term(path)):
         if _reduced(one, path, b) or _reduced(other, path, a):
             continue
+        if _by_elements(one, path, b) or _by_elements(other, path, a):
+            continue
         if type(a) is not type(b) or len(children(a)) != len(children(b)):
             return False
         return all(_agree(one, other, (*path, position)) for position in range(len(children(a))))
     return True
+
+
+def _by_elements(work: Derivation, path: Path, other: Expr) -> bool:
+    """Write an elementwise operation as the generation of its elements if the other term is a generation."""
+    e = work.term(path)
+    if not (isinstance(other, terms.Gen) and isinstance(e, terms.Unary | terms.Binary | terms.Where) and e.type.rank):
+        return False
+    return work.attempt("gen_eta", path, reverse=True, n=e.type.shape[0])
 
 
 def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
@@ -189,7 +215,14 @@ def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
     match work.term(path):
         case terms.Let() if not isinstance(other, terms.Let):
             return work.attempt("unfold_let", path)
-        case terms.Access(tensor) if not (isinstance(other, terms.Access) and type(tensor) is type(other.tensor)):
+        case terms.Access() as e if not isinstance(other, terms.Access) or type(_read(e)) is not type(_read(other)):
             return bool(reduce_accesses(work, path))
         case _:
             return False
+
+
+def _read(e: Expr) -> Expr:
+    """Return the tensor of which a term reads an element, or elements."""
+    while isinstance(e, terms.Access):
+        e = e.tensor
+    return e

@@ -19,6 +19,7 @@ from atl.surface.values import Tensor
 from gradients.keeping import Kept, kept, kept_names, outermost
 from gradients.naming import Naming, unify
 from gradients.pairings import is_addition, operands_of
+from gradients.sharing import share
 from gradients.tangents import directions_of, fresh_name, names_of, tangent
 from gradients.transposition import Transposition
 from rewrites.derivation import Derivation
@@ -37,25 +38,26 @@ TIDY: Final = ["gen_eta", "get_gen"]
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """The gradient of a program, with its derivation.
+    """The gradient of the program `of` with respect to its inputs `wrt`, with its derivation.
 
-    `program` computes it from the inputs of the program and the cotangent of its result. `theorem` states that
+    `program` computes it from the inputs of `of` and the cotangent of its result. `theorem` states that
     Σ y · tangent = Σ gradient · direction, for the cotangent y and all directions.
     """
 
     program: Program
     theorem: Theorem
     wrt: tuple[str, ...]
+    of: Program
     kept: Kept | None = None
 
     def __post_init__(self) -> None:
-        """Check that the program computes the gradients of the theorem."""
+        """Check that the theorem is about the tangent, and that the program computes the gradients of the theorem."""
         *_, cotangent = inputs = self.theorem.rhs.inputs
         directions = inputs[-1 - len(self.wrt) : -1]
         computed = self.program if self.kept is None else self.kept.computed
         if (
             (*computed.inputs, *directions) != (*inputs[: -1 - len(self.wrt)], cotangent, *directions)
-            or computed.assumptions != self.theorem.rhs.assumptions
+            or set(computed.assumptions) != set(self.theorem.rhs.assumptions)
             or _paired_back(computed, self.theorem.rhs.body, directions) != self.theorem.rhs.body
             or (self.kept is not None and self.program != self.kept.program)
         ):
@@ -64,13 +66,17 @@ class Gradient:
                 required="Σ gradient · direction as the right side of the theorem, with the program's results and "
                 "assumptions",
             )
-        if self.kept is not None:
-            forward = self.kept.outermost.rhs
-            if paired_with(tangent(forward, self.wrt), cotangent) != self.theorem.lhs:
-                raise NotATheorem(
-                    f"the theorem of {self.program.name} is not about the program with the kept lets",
-                    required=f"Σ {cotangent.name} · tangent, for the tangent of that program, on the left side",
-                )
+        forward = self.of if self.kept is None else self.kept.outermost.rhs
+        if paired_with(tangent(forward, self.wrt), cotangent) != self.theorem.lhs:
+            kept_lets = "" if self.kept is None else " with the kept lets"
+            raise NotATheorem(
+                f"the theorem of {self.program.name} is not about the program{kept_lets} and {', '.join(self.wrt)}",
+                required=f"Σ {cotangent.name} · tangent, for the tangent of that program, on the left side",
+            )
+        if self.kept is not None and self.kept.outermost.lhs != self.of.whole:
+            raise NotATheorem(
+                f"the kept lets are not those of {self.of.name}", required=f"a theorem that starts from {self.of.name}"
+            )
 
     @property
     def forward(self) -> Program | None:
@@ -129,7 +135,7 @@ def gradient(program: Program, wrt: str | Sequence[str], *, keep: str | Sequence
     theorem = outermost(program, names)
     made = _derived(replace(theorem.rhs, results=program.results), wrt)
     taken = kept(theorem, program.results, made.program, names)
-    return Gradient(taken.program, made.theorem, wrt, taken)
+    return Gradient(taken.program, made.theorem, wrt, program, taken)
 
 
 def _derived(program: Program, wrt: tuple[str, ...]) -> Gradient:
@@ -141,8 +147,9 @@ def _derived(program: Program, wrt: tuple[str, ...]) -> Gradient:
     Transposition(work, frozenset(array.name for array in directions)).push((), ())
     _bind_results(work)
     _tidy(work)
+    share(work)
     made = _gradient_program(program, work.goal.body, directions, cotangent)
-    return Gradient(made, work.theorem, wrt)
+    return Gradient(made, work.theorem, wrt, program)
 
 
 def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cotangent: Array) -> None:
@@ -153,6 +160,7 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
     named = reschedule(program.whole).begin()
     reduce_accesses(named)
     naming = Naming(named, wrt)
+    share(named, naming.name)
     naming.visit((), ())
     if not named.taken:
         return
