@@ -34,12 +34,21 @@ class Assembler:
     A workspace is empty after a call, and is used again by later calls with the same number of columns.
     """
 
-    def __init__(self, nest: LoopNest, ffi: Any, from_buffer: Callable[..., Any], *, sparse: Container[str]) -> None:
+    def __init__(
+        self,
+        nest: LoopNest,
+        ffi: Any,
+        from_buffer: Callable[..., Any],
+        *,
+        sparse: Container[str],
+        threads: Callable[[], int] | None,
+    ) -> None:
         self._name: Final = nest.name
         self._text: Final = AssembledText.of(nest)
         self._assembly: Final = self._text.assembly
         self._from_buffer = from_buffer
-        self._counted: Final = self._text.kind == "counted"
+        self._counted: Final = self._text.kind == "counted" or self._text.parallel
+        self._threads: Final = threads if self._text.parallel and threads is not None else lambda: 1
         self._has_places: Final = self._text.has_places
         self._has_bits: Final = self._text.has_bits
         self._sparse: Final = [at for at, array in enumerate(nest.inputs) if array.name in sparse]
@@ -54,7 +63,7 @@ class Assembler:
         self._most: Final = range_of(self._assembly.index_dtype)[1]
         self._most_columns: Final = range_of(self._assembly.column_dtype)[1]
         self._times: Final = {"appended": 1, "union": 2, "counted": 1}.get(self._text.kind, GROWTH)
-        self._kept: list[tuple[int, list[Any], list[AnyArray]]] = []
+        self._kept: list[tuple[tuple[int, int], list[Any], list[AnyArray]]] = []
 
     def make(
         self,
@@ -87,10 +96,11 @@ class Assembler:
         limit = most + (0 if self._has_places else slack)
         capacity = min(max(guess, LEAST) + slack, limit)
         of_values, of_positions, of_columns = self._dtypes
+        extent = (columns, self._threads())
         try:
             pos = np.empty(rows + 2, of_positions)
             crd, values = np.empty(capacity, of_columns), np.empty(capacity, of_values)
-            work, workspace = self._workspace(columns)
+            work, workspace = self._workspace(extent)
         except (MemoryError, ValueError):
             raise self._no_memory(rows, columns, capacity) from None
         pos[0] = 0
@@ -119,14 +129,15 @@ class Assembler:
         if status == OUT_OF_MEMORY:
             return None
         if work and self._has_bits and len(self._kept) < KEPT_WORKSPACES:
-            self._kept.append((columns, workspace, work))
+            self._kept.append((extent, workspace, work))
         end = int(pos[rows])
         if not 0 <= end <= most:
             raise self._overflow(f"the result of {self._name} has too many entries")
         return [pos[: rows + 1], _fitted(crd, end), _fitted(values, end)]
 
-    def _workspace(self, columns: int) -> tuple[list[AnyArray], list[Any]]:
+    def _workspace(self, extent: tuple[int, int]) -> tuple[list[AnyArray], list[Any]]:
         """Return an empty workspace for rows with this number of columns, and known pointers to its arrays."""
+        columns, _ = extent
         if self._has_places:
             place = np.empty(columns, self._dtypes[1])
             place.fill(-1)
@@ -139,11 +150,11 @@ class Assembler:
             except IndexError:
                 pass
             else:
-                if known == columns:
+                if known == extent:
                     return arrays, workspace
             words = -(-columns // 64)
             counts = ((columns, self._dtypes[0]), (words, "uint64"), (-(-words // 64), "uint64"))
-            arrays = [np.zeros(count, dtype) for count, dtype in counts]
+            arrays = [np.zeros(extent[1] * count, dtype) for count, dtype in counts]
         return arrays, []
 
     def _guess(self, passed: Sequence[Any]) -> int:

@@ -50,8 +50,22 @@ def _product(a: atl.Tensor, b: atl.Tensor) -> atl.Tensor:
     return atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: a[i, q] * b[q, j]))
 
 
+def _masked(a: atl.Tensor, b: atl.Tensor, c: atl.Tensor) -> atl.Tensor:
+    """Return a product of two matrices at the entries of a third one, with a workspace of one row."""
+
+    def row(i: atl.IndexExpr) -> atl.Tensor:
+        product = atl.gen(m, lambda j: atl.sum(k, lambda q: a[i, q] * b[q, j]))
+        return atl.let(product, lambda w: atl.gen(m, lambda j: c[i, j] * w[j]))
+
+    return atl.gen(n, row)
+
+
 def _merged(s: Session) -> Session:
     return s.mark("p", "merge").mark("p1", "merge")
+
+
+def _parallel(s: Session) -> Session:
+    return s.mark("i", "parallel")
 
 
 NM, MM, NN = (n, m), (m, m), (n, n)
@@ -90,6 +104,34 @@ FORMULAS: Final = (
         lambda a, b: a * b,
         formats=SORTED,
         finish=_merged,
+    ),
+    Formula(
+        "A B in parallel",
+        {"A": (n, k), "B": (k, m)},
+        _product,
+        lambda a, b: a @ b,
+        formats=ROWS,
+        results=(CSR, CSR.sorted(), COO),
+        finish=_parallel,
+    ),
+    Formula(
+        "A + B in parallel",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: a[i, j] + b[i, j]),
+        lambda a, b: a + b,
+        formats=ROWS,
+        results=(CSR, CSR.sorted(), COO),
+        finish=_parallel,
+    ),
+    Formula(
+        "A scaled in parallel",
+        {"A": NM},
+        lambda a, d: atl.gen(n, m, lambda i, j: atl.guard(i != 1, d[j] * a[i, j])),
+        lambda a, d: np.where(np.arange(len(a))[:, None] != 1, d * a, 0),
+        others={"d": (m,)},
+        formats=ROWS,
+        results=SORTED,
+        finish=_parallel,
     ),
     Formula("A transposed", {"A": NM}, lambda a: atl.gen(m, n, lambda j, i: a[i, j]), lambda a: a.T),
     Formula(
@@ -155,6 +197,14 @@ FORMULAS: Final = (
         lambda a, b, c: atl.gen(n, m, lambda i, j: c[i, j] * atl.sum(k, lambda q: a[i, q] * b[q, j])),
         lambda a, b, c: c * (a @ b),
         formats=ROWS,
+    ),
+    Formula(
+        "C * (A B) by rows",
+        {"A": (n, k), "B": (k, m), "C": NM},
+        _masked,
+        lambda a, b, c: c * (a @ b),
+        formats=ROWS,
+        pattern=lambda a, b, c: c,
     ),
     Formula(
         "A sampled at U W",

@@ -123,9 +123,37 @@ def test_a_result_without_padding_is_refused() -> None:
         s.compile()
 
 
-def test_marks_that_run_stores_concurrently_are_refused() -> None:
-    with pytest.raises(UnsupportedMark, match="the loop i is marked parallel and stores entries of CSR"):
-        product().assemble(CSR).mark("i", "parallel").compile()
+def test_marks_that_run_stores_to_a_row_concurrently_are_refused() -> None:
+    for s, name, mark in ((identity(COO), "p", "parallel"), (identity(), "p", "vector")):
+        with pytest.raises(UnsupportedMark, match=f"the loop {name} is marked {mark} and stores entries of CSR"):
+            s.assemble(CSR).mark(name, mark).compile()
+
+
+@pytest.mark.parametrize("form", [CSR, CSR.sorted()], ids=repr)
+@pytest.mark.parametrize("zeros", [True, False])
+def test_threads_store_the_rows_of_a_product(form: Any, zeros: bool) -> None:
+    s = product().assemble(form, zeros=zeros)
+    kernel, parallel = s.compile(), s.mark("i", "parallel").compile()
+    assert "#pragma omp parallel for" in parallel.source
+    rng = np.random.default_rng(4)
+    for size in (40, 0, 1):
+        left, right = (sp.random_array((size, size), density=0.2, rng=rng, format="csr") for _ in range(2))
+        wanted, made = kernel(left, right), parallel(left, right)
+        wanted.sort_indices()
+        assert made.indices.tolist() == wanted.indices.tolist()
+        assert made.indptr.tolist() == wanted.indptr.tolist()
+        assert np.allclose(made.data, wanted.data)
+
+
+def test_parallel_rows_have_buffers() -> None:
+    other = atl.tensor("B", n, m, dtype="float64")
+
+    def row(i: Any) -> Any:
+        return atl.let(atl.gen(m, lambda j: 2.0 * A[i, j]), lambda w: atl.gen(m, lambda j: other[i, j] * w[j]))
+
+    s = reschedule(atl.program("f", [A, other], atl.gen(n, row))).sparsify("A", CSR).sparsify("B", CSR)
+    kernel = s.assemble(CSR).mark("i", "parallel").compile()
+    assert kernel(LEFT, LEFT).toarray().tolist() == (2.0 * LEFT.toarray() ** 2).tolist()
 
 
 def test_other_targets_and_uses_are_refused_by_name() -> None:

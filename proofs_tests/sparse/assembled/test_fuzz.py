@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from atl.core.index import index
 from lowering import lower as _lower  # noqa: F401 (loads the package before its modules are patched)
-from lowering.c import assembly
+from lowering.c import assembly, loops
 from lowering.lower import _Lowering
 from lowering.nest import loopnest as ln
 from lowering.passes import assembly as rows
+from lowering.passes import workspaces
 from proofs_tests.crashes import in_child
 from proofs_tests.sampling import few_and_rest
 from proofs_tests.sparse.assembled import fuzz
@@ -55,6 +57,10 @@ FAULTS = {
     "a count forgets a row": ("A transposed", CSR, "_count", " + 2]++;", " + 2] += p % 2;"),
     "two entries are not merged": ("A", CSC, "_combined", "== out_crd[at]", "== -1"),
     "the bound of a row is wrong": ("A B", CSR, "gather", "done = i + 1;", "done = i + (i < 1);"),
+    "equal columns of a union are subtracted": ("A + B", CSR.sorted(), "union", "A_val[p] + ", "A_val[p] - "),
+    "a count of adjacent segments forgets a store": ("A", CSC, "coalesced_count", "+ 2]++", "+ 2] += p != 1"),
+    "a bit of a parallel row is not counted": ("A B in parallel", CSR, "_from_bits", "+= __b", "+= 1 + __b"),
+    "a parallel row begins too early": ("A B in parallel", CSR, "_begin_parallel_row", "_pos[i]", "_pos[i - (i > 1)]"),
 }
 
 
@@ -64,6 +70,18 @@ def test_faults_in_the_text_are_detected(fault: str, monkeypatch: pytest.MonkeyP
     name, result, function, old, new = FAULTS[fault]
     monkeypatch.setattr(assembly, function, _replacing(getattr(assembly, function), old, new))
     assert _finding(name, result, monkeypatch)
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_a_skip_of_equal_keys_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "_skip", _replacing(loops._skip, "] < ", "] <= "))
+    assert _finding("A * B merged", CSR.sorted(), monkeypatch)
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_a_workspace_that_is_not_emptied_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspaces, "index", lambda variable: index(variable) // 2)
+    assert _finding("C * (A B) by rows", CSR.sorted(), monkeypatch)
 
 
 @pytest.mark.usefixtures("fresh_kernels")
@@ -105,6 +123,6 @@ def _finding(name: str, result: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 
     Some of the faults write out of bounds, so the kernels run in a child process.
     """
-    formats = (COO,) if name == "A transposed" else (CSR,)
+    formats = {"A transposed": (COO,), "A + B": (CSR.sorted(),), "A * B merged": (CSR.sorted(),)}.get(name, (CSR,))
     monkeypatch.setattr(fuzz, "FORMULAS", (replace(OF[name], formats=formats, results=(result,)),))
-    return in_child(lambda: "".join(fuzz.run_assembled(range(2 * fuzz.BLOCK), 3, first=True).findings[:1]))
+    return in_child(lambda: "".join(fuzz.run_assembled(range(4 * fuzz.BLOCK), 3, first=True).findings[:1]))
