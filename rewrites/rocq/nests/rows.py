@@ -1,4 +1,4 @@
-"""Proof scripts for the rows of assembled results, with the lemmas of `Assembling.v`, and the theorem about the entries.
+"""Proof scripts for the rows of assembled results, with the lemmas of `Assembling.v`, and the theorem about entries.
 
 Rows end one after another, or all of them after the last store. The first index of a row, as a function of the
 variable of its loop, bounds the rows that a loop ends. Scripts are hints; Rocq checks them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from atl.core.index import Index, Var, index, map_leaves
+from atl.core.index import Index, index
 from atl.core.program import Program
 from atl.errors import InvalidArgument
 from lowering.nest import loopnest as ln
@@ -32,7 +32,7 @@ class Rows:
 
     @property
     def parameters(self) -> str:
-        """Print the arguments that the lemmas have in common. A vector has one row, the default of an index it lacks."""
+        """Print the arguments that the lemmas have in common. A vector is one row: it lacks the index of a row."""
         order = assembly_of(self.nest).order
         return f"{self.nest.output.uid} {order[0] if self.rank > 1 else 1} {self.rank}"
 
@@ -116,8 +116,9 @@ class Rows:
                 low_row, high_row = (f"({of} {self.printer.index(e)})" for e in (at.low, at.high))
                 return [
                     f"apply (ends_wider _ _ _ {low_row} {high_row}); [cbv beta; known | cbv beta; known |].",
-                    f"apply (ends_for _ _ _ {of} {ends}); [known | intros {variable} ?; split; [cbv beta; known | cbv beta]].",
-                    *self._ends(body, "_", "_"),
+                    f"apply (ends_for _ _ _ {of} {ends}); [known |].",
+                    f"intros {variable} ?; split; [cbv beta; known | cbv beta].",
+                    *self._ends(body, f"({of} {variable})", f"({of} ({variable} + 1))"),
                 ]
             case _:
                 raise InvalidArgument(
@@ -158,7 +159,7 @@ def _first_row(plan: Plan) -> Index | None:
             return row
         case Loop(at, body):
             inside = _first_row(body)
-            return None if inside is None else _at(inside, at.variable, at.low)
+            return None if inside is None else ln.index_at(inside, at.variable, at.low)
         case Branch(_, body):
             return _first_row(body)
         case Both(first, second):
@@ -168,10 +169,5 @@ def _first_row(plan: Plan) -> Index | None:
             return None
 
 
-def _at(e: Index, variable: Var, value: Index) -> Index:
-    return map_leaves(e, lambda leaf: value if leaf == variable else index(leaf))
-
-
 def _part(lines: list[str]) -> list[str]:
     return ["{", *(f"  {line}" for line in lines), "}"]
-
