@@ -65,7 +65,8 @@ Proof.
   - injection C as -> C. f_equal. apply IH; assumption.
 Qed.
 Lemma fold_of_list (l1 l2 l3 : list entry_) g :
-  fold add (Z.of_nat (length l1)) (Z.of_nat (length (l1 ++ l2))) (fun p => g (nth (Z.to_nat p) (l1 ++ l2 ++ l3) ([], zero)))
+  fold add (Z.of_nat (length l1)) (Z.of_nat (length (l1 ++ l2))) (fun p => g (nth (Z.to_nat p) (l1 ++ l2 ++ l3) ([],
+    zero)))
   = total (map g l2).
 Proof.
   revert l1. induction l2 as [|e l2 IH]; intros l1.
@@ -103,14 +104,17 @@ Proof.
   intros (D & V & W) Q R. unfold decompressed, pos, by_rows.
   set (i := Z.to_nat (row dim q)). replace (Z.to_nat (row dim q + 1)) with (Datatypes.S i) by lia.
   rewrite (seq_apart i (Z.to_nat n)) by lia. rewrite seq_S, Nat.add_0_l, !flat_map_app. cbn [flat_map].
-  rewrite app_nil_r. rewrite (fold_of_list _ (of_row l i) _ (fun e => if same (column dim (fst e)) (column dim q) then snd e else zero)).
+  rewrite app_nil_r.
+  rewrite (fold_of_list _ (of_row l i) _ (fun e => if same (column dim (fst e)) (column dim q) then snd e else zero)).
   assert (F : forall g : entry_ -> bool, NoDup (map fst (filter g l))).
   { intros g. clear - D. induction l as [|e l IH]; [constructor|]. cbn in *. inversion D; subst.
     destruct (g e); cbn; [constructor; [| auto] | auto]. intros I. apply in_map_iff in I. destruct I as (e' & E & I).
     apply filter_In in I. apply H1. rewrite <- E. apply in_map. tauto. }
   rewrite (only_one _ f q); [| apply F | | exact Q |].
-  - destruct (in_dec _ q (map fst (of_row l i))) as [|N]; [reflexivity|]. destruct (W q Q) as [I|E]; [| symmetry; exact E].
-    exfalso. apply N. apply in_map_iff in I. destruct I as (e & <- & I). apply in_map. apply filter_In. split; [exact I|].
+  - destruct (in_dec _ q (map fst (of_row l i))) as [|N]; [reflexivity|]. destruct (W q Q) as [I|E]; [| symmetry;
+    exact E].
+    exfalso. apply N. apply in_map_iff in I. destruct I as (e & <- & I). apply in_map. apply filter_In. split;
+      [exact I|].
     apply Z.eqb_eq. lia.
   - apply Forall_forall. intros e I. apply filter_In in I. rewrite Forall_forall in V. apply V. tauto.
   - apply Forall_forall. intros e I. apply filter_In in I. destruct I as [_ I]. apply Z.eqb_eq in I. lia.
@@ -131,12 +135,14 @@ Proof.
   destruct (Z.eq_dec (row dim (fst e)) (Z.of_nat i)) as [E|E].
   - rewrite E in O. destruct (IH O) as (l' & L & O'). exists l'. split; [| exact O']. cbn.
     rewrite (proj2 (Z.eqb_eq _ _) E). cbn. f_equal. exact L.
-  - exists (e :: l). split; [rewrite (none_before (Z.of_nat i + 1)) by (cbn; split; [lia | exact O] || lia); reflexivity|].
+  - exists (e :: l). split; [rewrite (none_before (Z.of_nat i + 1)) by (cbn; split; [lia | exact O] || lia);
+    reflexivity|].
     split; [lia | exact O].
 Qed.
 Lemma other_row l i j : i <> j -> of_row (of_row l i) j = [].
 Proof.
-  intros H. induction l as [|e l IH]; [reflexivity|]. cbn. destruct (Z.eqb_spec (row dim (fst e)) (Z.of_nat i)) as [E|]; [| exact IH].
+  intros H. induction l as [|e l IH]; [reflexivity|]. cbn.
+  destruct (Z.eqb_spec (row dim (fst e)) (Z.of_nat i)) as [E|]; [| exact IH].
   cbn. destruct (Z.eqb_spec (row dim (fst e)) (Z.of_nat j)); [lia | exact IH].
 Qed.
 Lemma rows_appended k : forall i l, in_order (Z.of_nat i) l -> Forall (fun e => row dim (fst e) < Z.of_nat (i + k)) l ->
@@ -203,18 +209,22 @@ Proof.
   intros. cbn. replace (Z.to_nat (hi - lo)) with (Datatypes.S (Z.to_nat (hi - 1 - lo))) by lia. cbn [steps].
   do 2 f_equal. lia.
 Qed.
-Lemma one_iteration lo hi body s : lo < hi -> run (For lo hi body) s = run (body (hi - 1)) (run (For lo (hi - 1) body) s).
+Lemma one_iteration lo hi body s : lo < hi ->
+  run (For lo hi body) s = run (body (hi - 1)) (run (For lo (hi - 1) body) s).
 Proof.
   intros. cbn. replace (Z.to_nat (hi - lo)) with (Datatypes.S (Z.to_nat (hi - 1 - lo))) by lia. cbn [times].
   do 2 f_equal. lia.
 Qed.
 (* Induction on the number of iterations. *)
 Ltac iterations hi lo := pattern hi; apply (upwards _ lo); clear hi; intros hi ?;
-  [ rewrite ?(no_step lo hi), ?(no_iteration lo hi) by lia | intros ?IH; rewrite ?(one_step lo hi), ?(one_iteration lo hi) by lia ].
+  [ rewrite ?(no_step lo hi), ?(no_iteration lo hi) by lia | intros ?IH;
+    rewrite ?(one_step lo hi), ?(one_iteration lo hi) by lia ].
 
-Lemma body_cells R c : stores_in R c -> forall m, cells_ (assemble c m) = run c (cells_ m) /\ entries (assemble c m) = entries m.
+Lemma body_cells R c : stores_in R c -> forall m, cells_ (assemble c m) = run c (cells_ m) /\
+  entries (assemble c m) = entries m.
 Proof.
-  induction c as [|a IHa b IHb|b a IH|lo hi body IH|v ? ? q x|g v ? ? q x|v ? ? mem holds| |v r]; intros H m; try (split; reflexivity).
+  induction c as [|a IHa b IHb|b a IH|lo hi body IH|v ? ? q x|g v ? ? q x|v ? ? mem holds| |v r]; intros H m;
+    try (split; reflexivity).
   - destruct H as [A B]. cbn. destruct (IHb B (assemble a m)) as [-> ->]. destruct (IHa A m) as [-> ->]. easy.
   - cbn in *. destruct b; [auto | easy].
   - cbn [stores_in] in H. revert H. iterations hi lo; [easy|]. intros B.
@@ -231,7 +241,8 @@ Proof.
   - cbn [stores_in touches] in *. revert H. iterations hi lo.
     + intros _. split; [tauto | intros [(i & ? & _)|]; [lia | assumption]].
     + intros B. rewrite (IH (hi - 1) (B (hi - 1) ltac:(lia))), (IH0 ltac:(intros; apply B; lia)). split.
-      * intros [T|[(i & I & T)|T]]; [left; exists (hi - 1); split; [lia | exact T] | left; exists i; split; [lia | exact T] | auto].
+      * intros [T|[(i & I & T)|T]]; [left; exists (hi - 1); split; [lia | exact T] | left; exists i; split; [lia |
+        exact T] | auto].
       * intros [(i & I & T)|T]; [| auto]. destruct (Z.eq_dec i (hi - 1)) as [->|]; [auto|].
         right. left. exists i. split; [lia | exact T].
   - cbn. destruct (Z.eqb_spec v u); cbn; intuition.
@@ -242,14 +253,17 @@ Proof.
 Qed.
 Lemma untouched R c : stores_in R c -> forall s p, ~ touches c p -> run c s u p = s u p.
 Proof.
-  induction c as [|a IHa b IHb|b a IH|lo hi body IH|v ? ? q x|g v ? ? q x|v ? ? mem holds| |v r]; intros H s p N; try reflexivity.
+  induction c as [|a IHa b IHb|b a IH|lo hi body IH|v ? ? q x|g v ? ? q x|v ? ? mem holds| |v r]; intros H s p N;
+    try reflexivity.
   - destruct H as [A B]. cbn in *. rewrite (IHb B), (IHa A) by tauto. reflexivity.
   - cbn in *. destruct b; [apply IH; tauto | reflexivity].
   - cbn [stores_in touches] in *. revert H N. iterations hi lo; [easy|]. intros B N.
     rewrite (IH (hi - 1) (B (hi - 1) ltac:(lia))) by (intros T; apply N; exists (hi - 1); split; [lia | exact T]).
     apply IH0; [intros; apply B; lia | intros (i & I & T); apply N; exists i; split; [lia | exact T]].
-  - cbn in *. unfold put. destruct (Z.eqb_spec u v), (same p q) eqn:E; try reflexivity. apply same_is in E. subst. tauto.
-  - cbn in *. unfold put. destruct (Z.eqb_spec u v), (same p q) eqn:E; try reflexivity. apply same_is in E. subst. tauto.
+  - cbn in *. unfold put. destruct (Z.eqb_spec u v), (same p q) eqn:E; try reflexivity. apply same_is in E. subst.
+  tauto.
+  - cbn in *. unfold put. destruct (Z.eqb_spec u v), (same p q) eqn:E; try reflexivity. apply same_is in E. subst.
+  tauto.
   - cbn in *. destruct (Z.eqb_spec u v); [congruence | reflexivity].
 Qed.
 (* States that agree on other storage, and on some cells of the result. *)
@@ -257,11 +271,13 @@ Definition alike (P : list Z -> Prop) (s t : state) : Prop :=
   (forall v p, v <> u -> s v p = t v p) /\ forall p, P p -> s u p = t u p.
 Lemma alike_value P s t x : alike P s t -> unread x -> eval s x = eval t x.
 Proof.
-  intros [A _]. induction x; cbn; intros H; try reflexivity; try lazymatch type of H with _ /\ _ => destruct H end; try (f_equal; auto). destruct b; auto.
+  intros [A _]. induction x; cbn; intros H; try reflexivity; try lazymatch type of H with _ /\ _ => destruct H end;
+    try (f_equal; auto). destruct b; auto.
 Qed.
 Lemma alike_after R P c : stores_in R c -> forall s t, alike P s t -> alike P (run c s) (run c t).
 Proof.
-  induction c as [|a IHa b IHb|b a IH|lo hi body IH|v ? ? q x|g v ? ? q x|v ? ? mem holds| |v r]; intros H s t A; try exact A.
+  induction c as [|a IHa b IHb|b a IH|lo hi body IH|v ? ? q x|g v ? ? q x|v ? ? mem holds| |v r]; intros H s t A;
+    try exact A.
   - destruct H. cbn. auto.
   - cbn in *. destruct b; auto.
   - cbn [stores_in] in H. revert H. iterations hi lo; [easy|]. intros B. apply IH; [apply B; lia|].
@@ -270,10 +286,12 @@ Proof.
     + rewrite A by assumption. reflexivity.
     + rewrite B by assumption. reflexivity.
   - cbn in *. rewrite (alike_value P s t x A) by tauto. destruct A as [A B]. unfold put. split.
-    + intros w p W. destruct (Z.eqb_spec w v) as [->|]; cbn [andb]; [rewrite (A v q W), (A v p W); reflexivity | apply A; exact W].
+    + intros w p W. destruct (Z.eqb_spec w v) as [->|]; cbn [andb]; [rewrite (A v q W), (A v p W); reflexivity |
+      apply A; exact W].
     + intros p C. rewrite (B p C). destruct (Z.eqb_spec u v); [subst | reflexivity].
       destruct (same p q) eqn:E; [apply same_is in E; subst; rewrite (B q C); reflexivity | reflexivity].
-  - cbn in *. destruct A as [A B]. split; intros; [rewrite A by assumption; reflexivity | rewrite B by assumption; reflexivity].
+  - cbn in *. destruct A as [A B]. split; intros; [rewrite A by assumption; reflexivity | rewrite B by assumption;
+    reflexivity].
 Qed.
 Lemma distinct_in l p : In p (distinct l) <-> In p l.
 Proof.
@@ -282,7 +300,8 @@ Proof.
 Qed.
 Lemma distinct_once l : NoDup (distinct l).
 Proof.
-  induction l as [|q l IH]; [constructor|]. cbn. destruct (existsb (same q) l) eqn:E; [exact IH|]. constructor; [| exact IH].
+  induction l as [|q l IH]; [constructor|]. cbn. destruct (existsb (same q) l) eqn:E; [exact IH|]. constructor;
+    [| exact IH].
   rewrite distinct_in. intros I. enough (existsb (same q) l = true) by congruence. apply existsb_exists. exists q.
   split; [exact I | apply same_is; reflexivity].
 Qed.
@@ -315,11 +334,14 @@ Proof.
   revert lo. induction l as [|x l IH]; intros lo O I; [easy|]. destruct O as [R O]. destruct I as [->|I]; [exact R|].
   specialize (IH _ O I). lia.
 Qed.
-Lemma in_order_app lo mid l k : in_order lo l -> (forall e, In e l -> row dim (fst e) < mid) -> in_order mid k -> lo <= mid ->
+Lemma in_order_app lo mid l k : in_order lo l -> (forall e, In e l -> row dim (fst e) < mid) -> in_order mid k ->
+  lo <= mid ->
   in_order lo (l ++ k).
 Proof.
-  revert lo. induction l as [|e l IH]; intros lo L B K M; cbn; [eapply in_order_less; eassumption|]. destruct L as [R L].
-  split; [exact R|]. apply IH; try assumption; [intros; apply B; right; assumption | specialize (B e (or_introl eq_refl)); lia].
+  revert lo. induction l as [|e l IH]; intros lo L B K M; cbn; [eapply in_order_less; eassumption|].
+  destruct L as [R L].
+  split; [exact R|]. apply IH; try assumption; [intros; apply B; right; assumption |
+    specialize (B e (or_introl eq_refl)); lia].
 Qed.
 Lemma ends_then lo mid hi a b : lo <= mid <= hi -> ends lo mid a -> ends mid hi b -> ends lo hi (Then a b).
 Proof.
@@ -335,12 +357,15 @@ Proof.
   repeat split; try assumption.
   - rewrite E2, E1, app_assoc. reflexivity.
   - eapply in_order_app; try eassumption; [| lia]. intros e I. destruct (V1 e I) as (_ & ? & _). assumption.
-  - rewrite map_app. clear - D1 D2 Apart. induction l as [|e l IH]; [exact D2|]. cbn in *. inversion D1; subst. constructor.
+  - rewrite map_app. clear - D1 D2 Apart. induction l as [|e l IH]; [exact D2|]. cbn in *. inversion D1; subst.
+  constructor.
     + rewrite in_app_iff. intros [|]; [contradiction | eapply Apart; eauto].
     + apply IH; [assumption | intros; eapply Apart; eauto].
   - apply in_app_iff in H. destruct H as [I|I]; [destruct (V1 e I) | destruct (V2 e I)]; assumption.
-  - apply in_app_iff in H. destruct H as [I|I]; [destruct (V1 e I) as (_ & ? & _); lia | destruct (V2 e I) as (_ & ? & _); assumption].
-  - apply in_app_iff in H. destruct H as [I|I]; [| apply V2; exact I]. destruct (V1 e I) as (_ & _ & ->). symmetry. apply U2.
+  - apply in_app_iff in H. destruct H as [I|I]; [destruct (V1 e I) as (_ & ? & _); lia |
+    destruct (V2 e I) as (_ & ? & _); assumption].
+  - apply in_app_iff in H. destruct H as [I|I]; [| apply V2; exact I]. destruct (V1 e I) as (_ & _ & ->). symmetry.
+  apply U2.
     intros J. exact (Apart e _ I J eq_refl).
   - intros p N. rewrite map_app, in_app_iff in N. rewrite U2, U1 by tauto. reflexivity.
 Qed.
@@ -360,16 +385,19 @@ Proof.
 Qed.
 Lemma ends_when lo hi b a : (b = true -> ends lo hi a) -> ends lo hi (When b a).
 Proof.
-  intros H. destruct b; [eapply ends_alike; [| | exact (H eq_refl)]; reflexivity|]. apply ends_nothing. cbn. discriminate.
+  intros H. destruct b; [eapply ends_alike; [| | exact (H eq_refl)]; reflexivity|]. apply ends_nothing. cbn.
+  discriminate.
 Qed.
 Lemma ends_for (f : Z -> Z) lo hi body : lo <= hi ->
-  (forall i, lo <= i < hi -> f i <= f (i + 1) /\ ends (f i) (f (i + 1)) (body i)) -> ends (f lo) (f hi) (For lo hi body).
+  (forall i, lo <= i < hi -> f i <= f (i + 1) /\ ends (f i) (f (i + 1)) (body i)) ->
+    ends (f lo) (f hi) (For lo hi body).
 Proof.
   enough (lo <= hi -> (forall i, lo <= i < hi -> f i <= f (i + 1) /\ ends (f i) (f (i + 1)) (body i)) ->
     f lo <= f hi /\ ends (f lo) (f hi) (For lo hi body)) by (intros; apply H; assumption).
   pattern hi. apply (upwards _ lo); clear hi; intros hi ?.
   - intros ? _. replace hi with lo by lia. split; [lia|].
-    apply (ends_alike _ _ Skip); [intros; rewrite no_step by lia; reflexivity | intros; rewrite no_iteration by lia; reflexivity|].
+    apply (ends_alike _ _ Skip); [intros; rewrite no_step by lia; reflexivity | intros; rewrite no_iteration by lia;
+      reflexivity|].
     apply ends_nothing. exact I.
   - intros IH _ B. destruct (IH ltac:(lia) ltac:(intros; apply B; lia)) as [L E].
     destruct (B (hi - 1) ltac:(lia)) as [L' E']. replace (hi - 1 + 1) with hi in * by lia. split; [lia|].
@@ -379,10 +407,13 @@ Proof.
     + eapply ends_then; [| exact E | exact E']. lia.
 Qed.
 (* What is gathered after statements that store to rows with a property. *)
-Lemma gathered R c m t P row_ : stores_in R c -> pending m = [] -> alike P (cells_ m) t -> (forall p, R (row dim p) -> P p) ->
+Lemma gathered R c m t P row_ : stores_in R c -> pending m = [] -> alike P (cells_ m) t ->
+  (forall p, R (row dim p) -> P p) ->
   exists l, assemble (Then c (Gather u row_)) m
-    = {| cells_ := fun w p => if w =? u then zero else run c (cells_ m) w p; pending := []; entries := entries m ++ l |} /\
-  NoDup (map fst l) /\ (forall e, In e l -> length (fst e) = rank /\ R (row dim (fst e)) /\ snd e = run c t u (fst e)) /\
+    = {| cells_ := fun w p => if w =? u then zero else run c (cells_ m) w p; pending := [];
+      entries := entries m ++ l |} /\
+  NoDup (map fst l) /\ (forall e, In e l -> length (fst e) = rank /\ R (row dim (fst e)) /\
+    snd e = run c t u (fst e)) /\
   (forall p, ~ In p (map fst l) -> run c t u p = t u p).
 Proof.
   intros H M A C. destruct (body_cells _ c H m) as [Cells E]. cbn. rewrite Z.eqb_refl, Cells, E.
@@ -402,8 +433,10 @@ Proof.
     + intros p. rewrite Z.eqb_refl. reflexivity.
     + intros v p N. destruct (Z.eqb_spec v u); [contradiction|]. cbn [run].
       apply (alike_after _ (fun _ => False) c H); [split; [exact O | easy] | exact N].
-    + clear - B V. assert (G : forall e, In e l -> row dim (fst e) = i) by (intros e I; destruct (V e I) as (_ & ? & _); easy).
-      clear V. revert lo B. induction l as [|e l IH]; intros lo B; [exact I|]. cbn. rewrite (G e) by (left; reflexivity).
+    + clear - B V. assert (G : forall e, In e l -> row dim (fst e) = i) by (intros e I;
+      destruct (V e I) as (_ & ? & _); easy).
+      clear V. revert lo B. induction l as [|e l IH]; intros lo B; [exact I|]. cbn. rewrite (G e) by (left;
+        reflexivity).
       split; [lia|]. apply IH; [intros; apply G; right; assumption | lia].
     + apply V. assumption.
     + destruct (V e ltac:(assumption)) as (_ & <- & _). lia.
@@ -417,7 +450,8 @@ Lemma represented c s l : (forall p, s u p = zero) -> NoDup (map fst l) ->
   (forall p, ~ In p (map fst l) -> run c s u p = s u p) -> represents l (run c s u).
 Proof.
   intros Z D V U. repeat split; [exact D | apply Forall_forall; exact V|]. intros p _.
-  destruct (in_dec (list_eq_dec Z.eq_dec) p (map fst l)) as [I|N]; [left; exact I | right]. rewrite U by exact N. apply Z.
+  destruct (in_dec (list_eq_dec Z.eq_dec) p (map fst l)) as [I|N]; [left; exact I | right]. rewrite U by exact N.
+  apply Z.
 Qed.
 (* Rows that end one after another: the arrays are the entries in the order in which they are appended. *)
 Theorem rows_end sh k mem c n s : ends 0 n c ->
@@ -426,7 +460,8 @@ Theorem rows_end sh k mem c n s : ends 0 n c ->
 Proof.
   intros E. set (t := run (Storage u sh k mem (fun _ => zero)) s).
   assert (Z : forall p, t u p = zero) by (intros p; unfold t; cbn; rewrite Z.eqb_refl; reflexivity).
-  destruct (E (started t) t eq_refl Z ltac:(reflexivity) ltac:(intros; apply Z)) as (l & (_ & _ & _ & L) & O & D & V & U).
+  destruct (E (started t) t eq_refl Z ltac:(reflexivity) ltac:(intros;
+    apply Z)) as (l & (_ & _ & _ & L) & O & D & V & U).
   replace (assembled (emptied sh k mem c) s) with l by (symmetry; exact L). split.
   - apply (represented c t); [exact Z | exact D | intros e I; split; apply V; exact I | exact U].
   - apply appended; [exact O|]. apply Forall_forall. intros e I. apply V. exact I.
@@ -439,7 +474,8 @@ Theorem all_end sh k mem c s : ends_last c ->
 Proof.
   intros H. assert (X : exists d, stores_in (fun _ => True) d /\ (forall t, run c t = run d t) /\
     forall m, assemble c m = assemble (Then d (Gather u None)) m).
-  { clear sh k mem s. induction c as [|a _ b IH|b a IH|lo hi body IH|v ? ? q x|g v ? ? q x|v ? ? mem holds| |v [r|]]; try easy.
+  { clear sh k mem s. induction c as [|a _ b IH|b a IH|lo hi body IH|v ? ? q x|g v ? ? q x|v ? ? mem holds| |v [r|]];
+    try easy.
     - destruct H as [A B]. destruct (IH B) as (d & D & R & M). exists (Then a d). cbn. repeat split; auto.
       intros m. rewrite M. reflexivity.
     - cbn in H. subst. exists Skip. repeat split. }
@@ -447,7 +483,8 @@ Proof.
   assert (Z : forall p, t u p = zero) by (intros p; unfold t; cbn; rewrite Z.eqb_refl; reflexivity).
   destruct (gathered _ d (started t) t (fun _ => True) None D eq_refl ltac:(easy) ltac:(easy)) as (l & E & N & V & U).
   replace (assembled (emptied sh k mem c) s) with l.
-  - change (run (emptied sh k mem c) s) with (run c t). rewrite R. apply (represented d t); [exact Z | exact N | | exact U].
+  - change (run (emptied sh k mem c) s) with (run c t). rewrite R. apply (represented d t); [exact Z | exact N | |
+    exact U].
     intros e I. split; apply V; exact I.
   - change (assembled (emptied sh k mem c) s) with (entries (assemble c (started t))). rewrite M, E. reflexivity.
 Qed.

@@ -209,10 +209,9 @@ def assigns_some(plan: Plan, uid: int) -> bool:
 def simple(plan: Plan) -> Iterator[ln.Assign | ln.Accumulate | ln.Declare | ln.Allocate | ln.Clear | ln.Free]:
     """Yield the statements without a body, except ends of rows, which store nothing."""
     match plan:
-        case Simple(ln.Gather()):
-            return
         case Simple(at):
-            yield at
+            if not isinstance(at, ln.Gather):
+                yield at
         case Loop(_, body) | Branch(_, body):
             yield from simple(body)
         case Both(first, second):
