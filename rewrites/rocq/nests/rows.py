@@ -91,7 +91,7 @@ class Rows:
         """Prove that a plan ends the rows between two indices."""
         end = _end_of(plan)
         if end is not None:
-            return ["repeat apply ends_assoc. apply ends_row; [known | stored]."]
+            return ["repeat apply ends_assoc. solve [apply ends_row; [known | stored]]."]
         match plan:
             case _ if _first_row(plan) is None:
                 return ["apply ends_nothing. stored."]
