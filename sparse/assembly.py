@@ -86,13 +86,8 @@ class Rows:
             starts = starts[nonempty]
             made = [Metadata({"crd": nonempty}, (extents[0],), len(nonempty))]
         end = len(self.crd)
-        for number, extent in enumerate(extents[1:], 1):
-            below = prod(extents[number + 1 :])
-            if below == 1 and number == len(extents) - 1:
-                crd = self.crd if number == 1 else self.crd % extent
-                made.append(Metadata({"pos": _bounds(starts, end), "crd": crd}, (extent,), end))
-                break
-            prefix = self.crd // max(1, below)
+        for number, extent in enumerate(extents[1:-1], 2):
+            prefix = self.crd // max(1, prod(extents[number:]))
             is_new = np.ones(end, bool)
             np.not_equal(prefix[1:], prefix[:-1], out=is_new[1:])
             is_new[starts[starts < end]] = True
@@ -100,7 +95,8 @@ class Rows:
             pos = _bounds(np.searchsorted(fibres, starts), len(fibres))
             made.append(Metadata({"pos": pos, "crd": prefix[fibres] % max(1, extent)}, (extent,), len(fibres)))
             starts = fibres
-        return made
+        crd = self.crd % max(1, extents[-1]) if len(extents) > 2 else self.crd
+        return [*made, Metadata({"pos": _bounds(starts, end), "crd": crd}, (extents[-1],), end)]
 
     def coordinates(self) -> list[AnyArray]:
         """Return the coordinates of the entries along each dimension of the tensor, sorted in the order of the rows."""
