@@ -13,8 +13,8 @@ import numpy.typing as npt
 from atl.core.dtypes import range_of
 from atl.errors import ArrayError, InvalidArgument, brief
 from sparse.errors import FormatError
-from sparse.levels import Integers, Metadata
-from sparse.views import Storage
+from sparse.levels import Integers, Level, Metadata
+from sparse.views import Identity, Permuted, Storage
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 INT64_MAX: Final = 2**63 - 1
@@ -50,6 +50,31 @@ class SparseTensor:
         held = tuple(array for level in self.levels for array in level.arrays.values())
         object.__setattr__(self, "validation_cache", {} if all(map(_is_immutable, held)) else None)
         object.__setattr__(self, "arrays", (*held, self.values))
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored elements, as in scipy: also zeros, such as those of blocks, and duplicates.
+
+        >>> import numpy as np
+        >>> from sparse import BCSR, COO, pack
+        >>> pack(np.eye(2), COO).nnz, pack(np.eye(2), BCSR(2, 2)).nnz
+        (2, 4)
+        """
+        levels = (type(level) for level, _ in self.format.levels_of(self.shape))
+        if isinstance(self.format.view, Identity | Permuted) and all(kind.valid is Level.valid for kind in levels):
+            return len(self.values)
+        return len(entries(self)[1])
+
+    def toarray(self) -> AnyArray:
+        """Return the tensor as a dense array, as `toarray` of scipy.sparse; entries with equal coordinates are summed.
+
+        >>> import numpy as np
+        >>> from sparse import DCSR, pack
+        >>> pack(np.array([[0.0, 2.0], [0.0, 0.0]]), DCSR).toarray()
+        array([[0., 2.],
+               [0., 0.]])
+        """
+        return to_dense(self)
 
     def _repr_svg_(self) -> str | None:
         """Draw a small matrix and its arrays, for notebooks."""

@@ -12,15 +12,44 @@ import numpy as np
 import atl
 from lowering import Kernel
 from lowering import compile as compiled
+from proofs_tests.sparse.ellpack import ELL
 from rewrites import Session, reschedule
-from sparse import BCSR, COO, CSC, CSF, CSR, DCSC, DCSR, DIA, VECTOR, Format
+from sparse import (
+    BCSR,
+    BITMASK,
+    COO,
+    CSB,
+    CSC,
+    CSF,
+    CSR,
+    DCSC,
+    DCSR,
+    DIA,
+    HASH,
+    MODE_GENERIC,
+    VECTOR,
+    Compressed,
+    Dense,
+    Format,
+    Permuted,
+)
 
 n, m, k = atl.sizes("n m k")
 
 OPERANDS: Final = (CSR, CSR.sorted(), CSC, COO, DCSR.sorted(), CSR.with_index_dtype("int64"))
 RESULTS: Final = (
-    CSR, CSR.sorted(), CSC, CSC.sorted(), COO, DCSR, DCSC, CSF, BCSR, DIA, CSR.sorted().with_index_dtype("int64"),
+    CSR, CSR.sorted(), CSC, CSC.sorted(), COO, DCSR, DCSC, CSF, BCSR(2, 3), DIA, CSR.sorted().with_index_dtype("int64"),
+    COO.sorted(), DCSR.sorted().with_index_dtype("int64"), CSB(3, 2), BITMASK, HASH, ELL,
 )  # fmt: skip
+CUBES: Final = (CSF, CSF.sorted(), COO)
+FIBRES: Final = Format("FIBRES", (Dense(), Compressed(), Compressed()))
+"""Dense slices of compressed fibres, as a user may compose them."""
+TURNED: Final = Format("TURNED", (Compressed(), Compressed(), Compressed()), Permuted((2, 0, 1)))
+CUBE_RESULTS: Final = (CSF, COO, FIBRES, TURNED, CSF.with_index_dtype("int64"), MODE_GENERIC, BITMASK)
+WITH_ZEROS: Final = ("BCSR(2, 3)", "DIA", "MODE_GENERIC")
+"""The formats that also store zeros."""
+UNSORTED: Final = ("HASH", "CSB(3, 2)")
+"""The formats that store entries in another order than that of their coordinates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +89,10 @@ def _masked(a: atl.Tensor, b: atl.Tensor, c: atl.Tensor) -> atl.Tensor:
     return atl.gen(n, row)
 
 
+def _cube(t: atl.Tensor) -> atl.Tensor:
+    return atl.gen(n, m, lambda i, j: atl.gen(k, lambda q: t[i, j, q]))
+
+
 def _merged(s: Session) -> Session:
     return s.mark("p", "merge").mark("p1", "merge")
 
@@ -68,7 +101,7 @@ def _parallel(s: Session) -> Session:
     return s.mark("i", "parallel")
 
 
-NM, MM, NN = (n, m), (m, m), (n, n)
+NM, MM, NN, NMK = (n, m), (m, m), (n, n), (n, m, k)
 SORTED: Final = (CSR.sorted(),)
 ROWS: Final = (CSR, CSR.sorted(), CSR.with_index_dtype("int64"))
 FORMULAS: Final = (
@@ -228,6 +261,23 @@ FORMULAS: Final = (
         lambda a, x: a @ x,
         formats=(CSC, COO),
         results=(VECTOR, VECTOR.sorted()),
+    ),
+    Formula("T", {"T": NMK}, _cube, lambda t: t, formats=CUBES, results=CUBE_RESULTS),
+    Formula(
+        "T + U",
+        {"T": NMK, "U": NMK},
+        lambda t, u: t + u,
+        lambda t, u: t + u,
+        formats=CUBES,
+        results=CUBE_RESULTS,
+    ),
+    Formula(
+        "T turned",
+        {"T": NMK},
+        lambda t: atl.gen(k, n, lambda q, i: atl.gen(m, lambda j: t[i, j, q])),
+        lambda t: t.transpose(2, 0, 1),
+        formats=CUBES,
+        results=CUBE_RESULTS,
     ),
 )
 
