@@ -28,6 +28,7 @@ from rewrites.tactics.sparse.loop_elimination import (
     hoist_matching_sums,
     solutions,
 )
+from rewrites.tactics.sparse.searches import eliminate_searches, note_searches
 
 READ_RULES: Final = (*OF_ACCESSES, "place_access")
 ONLY_SUMS: Final = "an operand within loops, sums, products, quotients and functions with f(0) = 0"
@@ -65,9 +66,11 @@ def sparsify(work: Derivation) -> None:
     simplify_conditions(work, ())
     simplify_indices(work)
     _guards_out(work)
+    eliminate_searches(work)
     _safe_first(work)
     _sums_into_places(work)
     _check_sparse(work, distinct=distinct)
+    note_searches(work)
 
 
 def _apply_functions(work: Derivation) -> bool:
