@@ -103,6 +103,7 @@ def _parallel(s: Session) -> Session:
 
 NM, MM, NN, NMK = (n, m), (m, m), (n, n), (n, m, k)
 SORTED: Final = (CSR.sorted(),)
+DISTINCT: Final = (CSR.sorted(), CSC.sorted(), DCSR.sorted(), CSR.sorted().with_index_dtype("int64"))
 ROWS: Final = (CSR, CSR.sorted(), CSR.with_index_dtype("int64"))
 FORMULAS: Final = (
     Formula("A B", {"A": (n, k), "B": (k, m)}, _product, lambda a, b: a @ b),
@@ -278,6 +279,72 @@ FORMULAS: Final = (
         lambda t: t.transpose(2, 0, 1),
         formats=CUBES,
         results=CUBE_RESULTS,
+    ),
+    Formula(
+        "relu of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j], 0.0)),
+        lambda a: np.maximum(a, 0),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "relu of the lower triangle of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.maximum(atl.guard(j <= i, a[i, j]), 0.0)),
+        lambda a: np.tril(np.maximum(a, 0)),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "root of |A|, as a tensor",
+        {"A": NM},
+        lambda a: atl.sqrt(atl.abs(a)),
+        lambda a: np.sqrt(abs(a)),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "half of A, rounded",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.floor(a[i, j] * 0.5)),
+        lambda a: np.floor(a * 0.5),
+        formats=DISTINCT,
+        pattern=lambda a: a,
+    ),
+    Formula(
+        "A or a quarter of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.where(a[i, j] < 0, 0.25 * a[i, j], a[i, j])),
+        lambda a: np.where(a < 0, 0.25 * a, a),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "A |A|",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: a[i, j] * atl.abs(a[i, j])),
+        lambda a: a * abs(a),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "maximum of A and B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j], b[i, j])),
+        np.maximum,
+        formats=DISTINCT,
+    ),
+    Formula(
+        "minimum of A and 2 B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: atl.minimum(a[i, j], 2.0 * b[i, j])),
+        lambda a, b: np.minimum(a, 2 * b),
+        formats=DISTINCT,
+        pattern=lambda a, b: a + b,
+    ),
+    Formula(
+        "relu of A * B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j] * b[i, j], 0.0)),
+        lambda a, b: np.maximum(a * b, 0),
+        formats=SORTED,
+        finish=_merged,
     ),
 )
 
