@@ -32,7 +32,7 @@ from rewrites.tactics.storage.binding import bind
 
 SCATTERS: Final = ["ll_place", "place_of_add", "gen_scatter"]
 """Rules that, in reverse, make a generation of a scatter to the position of each iteration."""
-TIDY: Final = ["gen_eta", "get_gen"]
+TIDY: Final = ["gen_eta", "get_gen", "place_access", "gen_as_guarded_place"]
 """Rules that remove what the derivation leaves behind."""
 
 

@@ -210,10 +210,7 @@ class Transposition:
         """Move a let out of a sum or a guard; return whether it could be moved."""
         work = self.work
         if word == "guard":
-            moved = work.attempt("ll_guard", path)
-            if moved:
-                work.attempt("let_guard", path)
-            return moved
+            return work.attempt("ll_guarded", path)
         return work.attempt("ll_sum_indep", path) or work.attempt("ll_sum", path)
 
     def _duplicate_lets(self, path: Path) -> None:
