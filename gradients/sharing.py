@@ -50,7 +50,9 @@ def share(work: Derivation, name: str = SHARED) -> None:
         best: tuple[float, _Shared] | None = None
         for each in _candidates(work.goal.body, refused):
             after = _count(replace(work.goal, body=_bound(work.goal.body, each)))
-            if after <= now * (1 - LEAST * (not isinstance(each.value, terms.Rec))) and (best is None or after < best[0]):
+            if after <= now * (1 - LEAST * (not isinstance(each.value, terms.Rec))) and (
+                best is None or after < best[0]
+            ):
                 best = after, each
         if best is None:
             return
