@@ -112,8 +112,8 @@ def _with_ancestors(e: Expr, path: Path, above: tuple[Expr, ...]) -> Iterator[tu
 def _outermost_place(path: Path, around: tuple[Expr, ...]) -> _Shared:
     """Return the outermost place around a subterm to which a let with its value can move.
 
-    No binder between may bind what the value reads. The place of the let is inside of conditions, unless there are loops
-    around them: then they are true in some iterations, as a rule, and the value is computed once for all of these.
+    No binder between may bind what the value reads. The place of the let is inside of conditions, unless there are
+    loops around them: then they are true in some iterations, as a rule, and the value is computed once for all.
     """
     value, place, shifted, conditional = around[-1], path, around[-1], False
     for length in range(len(path) - 1, -1, -1):

@@ -29,6 +29,7 @@ from rewrites.errors import DoesNotApply
 from rewrites.kernel import Theorem
 from rewrites.recipes.optimize import optimize
 from rewrites.session.session import Session, reschedule
+from rewrites.session.tuning.search import activity
 
 Schedule: TypeAlias = Callable[[Session], object] | Session | Theorem
 """A function that schedules a session, or a derivation from the program."""
@@ -56,6 +57,8 @@ def differentiable(
 
     `keep` names lets that the forward kernel stores for the backward pass, which otherwise computes them again. The
     programs to schedule are then `.gradient().forward` and `.gradient().program`.
+
+    The first calls take seconds. A terminal shows what they are doing, and an interrupt leaves the layer as it was.
 
     Raises `InvalidArgument` and `DtypeError` for `wrt`, and `InvalidArgument` for `keep` and for a schedule of another
     program. The first call may raise `DoesNotApply`, if no gradient is found.
@@ -142,7 +145,8 @@ class Differentiable:
         twice (x : float32[n]) : float32[n] :=
           ...
         """
-        return _scheduled(self.extended, self._forward)
+        with activity(f"choosing a schedule for {self.extended.name}"):
+            return _scheduled(self.extended, self._forward)
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -157,7 +161,9 @@ class Differentiable:
         >>> out, y
         (array([1., 1.]), array([1., 1.]))
         """
-        return compile(self.goal)
+        goal = self.goal
+        with activity(f"compiling {goal.name}"):
+            return compile(goal)
 
     @property
     def _keeps(self) -> bool:
@@ -184,7 +190,8 @@ class Differentiable:
         names = self.wrt if wrt is None else names_of(wrt)
         with self._lock:
             if names not in self._gradients:
-                self._gradients[names] = gradient(self.program, names, keep=self.keep)
+                with activity(f"deriving the gradient of {self.program.name} by {', '.join(names)}"):
+                    self._gradients[names] = gradient(self.program, names, keep=self.keep)
             return self._gradients[names]
 
     @property
@@ -239,7 +246,8 @@ class Differentiable:
         return BackwardPasses(tuple(each), tuple(self._pass(found, None) for found in of_kept))
 
     def _pass(self, found: Gradient, schedule: Schedule | None) -> BackwardPass:
-        goal = _scheduled(found.program, schedule, gathers=True)
+        with activity(f"choosing a schedule for {found.program.name}"):
+            goal = _scheduled(found.program, schedule, gathers=True)
         read = _read_names(found.program) | _read_names(goal) | {found.program.inputs[-1].name}
         names = [array.name for array in found.program.inputs[:-1]]
         kept = dict(zip(names[len(self.program.inputs) :], self._positions, strict=True))

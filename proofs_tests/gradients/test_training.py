@@ -61,6 +61,29 @@ def test_gradients_are_those_of_gradient() -> None:
     assert layer.gradient("a") is layer.gradient("a")
 
 
+def test_first_calls_show_what_they_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    layer = atl.differentiable(dense())
+    layer.backward(("a",))
+    assert layer.kernel is layer.kernel
+    shown = capsys.readouterr().err
+    for line in ("deriving the gradient of dense by a", "choosing a schedule for dense_gradient", "compiling dense"):
+        assert line in shown
+    assert shown.endswith("\r\033[K")
+
+
+def test_interrupted_first_call_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    layer = atl.differentiable(dense())
+    with monkeypatch.context() as during, pytest.raises(KeyboardInterrupt):
+        during.setattr("gradients.training.gradient", interrupted)
+        layer.backward(("a",))
+    assert layer.derived == ()
+    assert layer.backward(("a",)).reads == ("w", "x")
+
+
 def test_backward_reads_only_what_it_needs() -> None:
     (back,) = atl.differentiable(dense()).backward(("a",)).each
     assert back.reads == ("w", "x")
