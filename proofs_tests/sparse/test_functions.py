@@ -79,8 +79,8 @@ def test_functions_of_other_formats(form: Format) -> None:
 @pytest.mark.parametrize("form", [CSR, CSC, COO, COO.sorted(), DCSR], ids=repr)
 def test_several_entries_of_an_element_are_refused(form: Format) -> None:
     text = refused(DoesNotApply, lambda: reschedule(RELU).sparsify("A", form))
-    assert "required: a format that declares the coordinates of its entries to be distinct" in text
-    assert "try: use a format with increasing coordinates, such as CSR.sorted()" in text
+    assert f"required: at most one entry for each element of A, which {form!r} does not declare" in text
+    assert "try: sparsify('A', CSR.sorted())" in text
 
 
 @pytest.mark.parametrize(

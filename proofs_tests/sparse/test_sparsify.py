@@ -245,7 +245,7 @@ def test_error_names_the_dense_loop_and_the_reason(formula: Any, form: sparse.Fo
     text = refused(DoesNotApply, lambda: s.sparsify("A", form))
     assert message in text
     functions = "required: an operand within loops, sums, products, quotients and functions with f(0) = 0"
-    distinct = "try: use a format with increasing coordinates, such as CSR.sorted()"
+    distinct = "try: sparsify('A', CSR.sorted())"
     assert (distinct if message.endswith("max") and form == sparse.COO else functions) in text
     assert not s.steps
 

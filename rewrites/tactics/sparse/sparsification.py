@@ -32,7 +32,6 @@ from rewrites.tactics.sparse.searches import eliminate_searches, note_searches
 
 READ_RULES: Final = (*OF_ACCESSES, "place_access")
 ONLY_SUMS: Final = "an operand within loops, sums, products, quotients and functions with f(0) = 0"
-DISTINCT: Final = "a format that declares the coordinates of its entries to be distinct, as functions are applied"
 GATHER_GUARDS: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
 """Rules that move conditions out of products."""
 
@@ -297,12 +296,18 @@ def _check_sparse(work: Derivation, *, distinct: bool) -> None:
             if _leads(position, loops):
                 continue
             if any(_is_entry(a, loops) for e in solutions(cursor.term.predicate, position) for a in atoms(e)):
-                reason = _why(work, loop, cursor)
+                summary = f"the loop {loop.called[0]} is still dense: {_why(work, loop, cursor)}"
+                place = place_of(work.goal, cursor.path)
+                if distinct:
+                    raise DoesNotApply(summary, place=place, required=ONLY_SUMS)
+                operand = work.goal.packed[-1]
+                rows = "CSR" if len(operand.shape) == 2 else "CSF"
                 raise DoesNotApply(
-                    f"the loop {loop.called[0]} is still dense: {reason}",
-                    place=place_of(work.goal, cursor.path),
-                    required=ONLY_SUMS if distinct else DISTINCT,
-                    suggestions=() if distinct else ("use a format with increasing coordinates, such as CSR.sorted()",),
+                    summary,
+                    place=place,
+                    required=f"at most one entry for each element of {operand.name}, "
+                    f"which {operand.format} does not declare",
+                    suggestions=(f"sparsify({operand.name!r}, {rows}.sorted())",),
                 )
 
 
