@@ -15,10 +15,9 @@ from atl.errors import ArrayError, ATLError, InvalidArgument, brief
 from sparse.errors import NotPackable
 from sparse.scipy_interop import (
     ArraysOf,
-    compressed_scipy_format,
     coordinates_of,
     from_scipy,
-    is_coordinate_format,
+    scipy_format,
     scipy_view,
     validated,
     zero_copy,
@@ -173,10 +172,13 @@ def _from_scipy_matrix(value: Any, form: Storage) -> SparseTensor:
 
 
 def _convert_with_scipy(tensor: SparseTensor, form: Storage) -> SparseTensor | None:
-    """Convert a coordinate matrix with scipy's counting sort, which is faster; None if scipy does not support it."""
+    """Convert a matrix with scipy's counting sorts, which are faster; None if scipy does not support the formats."""
     numeric = tensor.values.dtype.kind in "if" and tensor.values.dtype.itemsize >= 4
     if not (
-        len(tensor.shape) == 2 and numeric and compressed_scipy_format(form) and is_coordinate_format(tensor.format, 2)
+        len(tensor.shape) == 2
+        and numeric
+        and scipy_format(form, 2) in ("csr", "csc", "bsr")
+        and scipy_format(tensor.format, 2) in ("csr", "csc", "coo")
     ):
         return None
     try:

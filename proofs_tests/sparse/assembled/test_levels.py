@@ -17,7 +17,11 @@ from sparse import assembly as assembled
 from sparse.assembly import ResultMaker, Rows
 from sparse.tensors import encode
 
-FORMATS = {1: (VECTOR, COO, CSF), 2: (CSR, CSC, DCSR, DCSC, COO, CSF, COO.sorted()), 3: (COO, CSF, FIBRES, TURNED)}
+FORMATS: dict[int, tuple[Format, ...]] = {
+    1: (VECTOR, COO, CSF),
+    2: (CSR, CSC, DCSR, DCSC, COO, CSF, COO.sorted()),
+    3: (COO, CSF, FIBRES, TURNED),
+}
 SHAPES = {1: [(7,), (0,)], 2: [(5, 4), (0, 3), (3, 0), (1, 1)], 3: [(4, 3, 5), (2, 0, 3), (0, 2, 2), (3, 1, 1)]}
 
 
