@@ -12,6 +12,7 @@ import numpy as np
 from atl.core.dtypes import range_of
 from atl.core.program import Unpacked
 from atl.errors import ArrayError, ATLError, InvalidArgument, brief
+from sparse.conversion import convert
 from sparse.errors import NotPackable
 from sparse.scipy_interop import (
     ArraysOf,
@@ -131,8 +132,7 @@ def pack(value: object, form: Storage) -> SparseTensor:
             return value
         if made := _convert_with_scipy(value, form):
             return made
-        coordinates, values = entries(value)
-        return encode(form, value.shape, coordinates, values)
+        return convert(value, form, lambda: _by_numpy(value, form))
     if hasattr(value, "tocoo") and not isinstance(value, type):
         try:
             return _from_scipy_matrix(value, form)
@@ -160,6 +160,11 @@ def pack(value: object, form: Storage) -> SparseTensor:
         )
     at = np.nonzero(held)
     return encode(form, held.shape, at, held[at])
+
+
+def _by_numpy(tensor: SparseTensor, form: Storage) -> SparseTensor:
+    coordinates, values = entries(tensor)
+    return encode(form, tensor.shape, coordinates, values)
 
 
 def _from_scipy_matrix(value: Any, form: Storage) -> SparseTensor:
