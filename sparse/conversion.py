@@ -6,7 +6,7 @@ has spent this time on it in the process. The total time is then at most twice t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from time import perf_counter
@@ -88,18 +88,18 @@ def _by_kernel(conversion: Conversion, tensor: SparseTensor) -> SparseTensor | N
 
 def _kernel(conversion: Conversion) -> Callable[[object], object]:
     """Compile the identity program."""
-    sizes = atl.sizes(" ".join(f"n{k}" for k in range(conversion.rank)))
-    extents: Any = sizes if isinstance(sizes, tuple) else (sizes,)
+    extents = [atl.sizes(f"n{k}") for k in range(conversion.rank)]
     operand = atl.tensor("A", *extents, dtype=conversion.dtype)
     s = atl.reschedule(atl.program("converted", [operand], _elements(operand, extents, ())))
-    # `pack` sorts the entries of formats that need not be sorted, too.
+    source: Any = conversion.source
     target: Any = conversion.target
-    target = target.sorted() if compressed_scipy_format(conversion.target) else target
-    kernel: Callable[[object], object] = s.sparsify("A", conversion.source).assemble(target).compile()
+    # `pack` sorts the entries of formats that need not be sorted, too.
+    target = target.sorted() if compressed_scipy_format(target) else target
+    kernel: Callable[[object], object] = s.sparsify("A", source).assemble(target).compile()
     return kernel
 
 
-def _elements(operand: Any, extents: tuple[Any, ...], at: tuple[Any, ...]) -> Any:
+def _elements(operand: atl.Tensor, extents: Sequence[Any], at: tuple[Any, ...]) -> atl.Tensor:
     if len(at) == len(extents):
         return operand[at]
     return atl.gen(extents[len(at)], lambda i: _elements(operand, extents, (*at, i)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,8 @@ def tensor(seed: int, form: Format, shape: tuple[int, ...]) -> SparseTensor:
     return encode(form, shape, at, rng.integers(-2, 4, count).astype(np.float64))
 
 
-def check(source: Format, target: Format, shapes: list[tuple[int, ...]]) -> None:
-    for seed, shape in enumerate(shapes * 4):
+def check(source: Format, target: Format, shapes: Sequence[tuple[int, ...]]) -> None:
+    for seed, shape in enumerate([*shapes] * 4):
         given = tensor(seed, source, shape)
         made, wanted = pack(given, target), _by_numpy(given, target)
         assert made.format == target

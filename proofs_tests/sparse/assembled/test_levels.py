@@ -22,7 +22,11 @@ FORMATS: dict[int, tuple[Format, ...]] = {
     2: (CSR, CSC, DCSR, DCSC, COO, CSF, COO.sorted()),
     3: (COO, CSF, FIBRES, TURNED),
 }
-SHAPES = {1: [(7,), (0,)], 2: [(5, 4), (0, 3), (3, 0), (1, 1)], 3: [(4, 3, 5), (2, 0, 3), (0, 2, 2), (3, 1, 1)]}
+SHAPES: dict[int, list[tuple[int, ...]]] = {
+    1: [(7,), (0,)],
+    2: [(5, 4), (0, 3), (3, 0), (1, 1)],
+    3: [(4, 3, 5), (2, 0, 3), (0, 2, 2), (3, 1, 1)],
+}
 
 
 def rows_of(form: Format, shape: tuple[int, ...], dense: Any) -> tuple[ResultMaker, list[Any]]:
