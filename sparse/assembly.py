@@ -63,24 +63,14 @@ class Rows:
     values: AnyArray
 
     def levels(self, form: Storage) -> list[Metadata] | None:
-        """Return the levels of a format, without sorting; None if they are not read off the rows.
-
-        They are if the format stores all coordinates of each entry, or rows that are dense or compressed, and then
-        compressed levels.
-        """
-        view = form.view
-        if not isinstance(view, Identity) and not (isinstance(view, Permuted) and view.order == self.order):
+        """Return the levels of a format, without sorting; None if they are not read off the rows."""
+        if not is_read_off_rows(form, len(self.shape)):
             return None
         found = form.levels_of(self.shape)
-        (first, _), *rest = found
-        if type(first) is Compressed and not rest:
+        first, extents = found[0]
+        if isinstance(first, Compressed) and first.dims == len(self.order):
             coordinates = [self.coordinates()[dimension] for dimension in self.order]
-            extents = tuple(self.shape[dimension] for dimension in self.order)
             return [Metadata(dict(zip(first.roles, coordinates, strict=True)), extents, len(self.values))]
-        if len(found) != len(self.order) or not (_is_plain(first) or first == Dense()):
-            return None
-        if not rest or not all(_is_plain(level) for level, _ in rest):
-            return None
         return self._fibres(first, [extents[0] for _, extents in found])
 
     def _fibres(self, first: Level, extents: Sequence[int]) -> list[Metadata]:
@@ -116,6 +106,20 @@ class Rows:
         rows = np.repeat(np.arange(len(self.pos) - 1, dtype=self.pos.dtype), np.diff(self.pos)) if rest else crd
         found = dict(zip((first, *rest), (rows, *reversed(held)), strict=True))
         return [found[dimension] for dimension in range(len(self.shape))]
+
+
+def is_read_off_rows(form: Storage, rank: int) -> bool:
+    """Return whether assembled rows determine the arrays of a format, without sorting.
+
+    They do if it stores all coordinates of each entry, or rows that are dense or compressed, and then compressed
+    levels.
+    """
+    if not isinstance(form.view, Identity | Permuted):
+        return False
+    first, *rest = (level for level, _ in form.levels_of((1,) * rank))
+    if not rest:
+        return type(first) is Compressed
+    return (_is_plain(first) or first == Dense()) and all(_is_plain(level) for level in rest)
 
 
 def _is_plain(level: Level) -> bool:
