@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import ZERO, Index, index
-from atl.core.marks import LoopMark
+from atl.core.marks import AnyLoopMark, LoopMark
 from atl.core.predicate import TRUE, Predicate
 from atl.core.terms import Monoid
 from lowering.c.helpers import identifiers
@@ -115,6 +115,8 @@ class Threads:
         match statement:
             case ln.For() if kn.axis_of(statement.mark) is not None:
                 return scope.of_loop(statement.variable, self._thread_loop(statement, here, folding))
+            case ln.For(variable) if variable.uid in self.launch.calls:
+                return scope.of_loop(variable, [_call(here.scope, self.launch.calls[variable.uid])])
             case ln.For(variable) if variable.uid in self.launch.wide:
                 lines = wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._store_test, here))
                 return scope.of_loop(variable, lines)
@@ -243,6 +245,15 @@ class Threads:
         return [f"for ({at}; {until}; at += {step})", f"    {name}[at] = 0;"]
 
 
+def _call(scope: TextScope, call: ln.Call) -> str:
+    """Print a call, with pointers to the registers of its operands."""
+    operands = []
+    for operand in call.operands:
+        name, address = scope.name(ln.key(operand.buffer)), index_text(scope, operand.address)
+        operands.append(name if operand.address == ZERO else f"{name} + {address.at(SUM)}")
+    return f"{call.function}({', '.join(operands)});"
+
+
 def _product(extents: tuple[int, ...]) -> int:
     total = 1
     for extent in extents:
@@ -256,7 +267,7 @@ def _neutral(fold: kn.Fold) -> str:
     return literal(start.value, start.dtype).text
 
 
-def _loop(scope: TextScope, name: str, low: Index, high: Index, mark: LoopMark, lines: Lines) -> Lines:
+def _loop(scope: TextScope, name: str, low: Index, high: Index, mark: AnyLoopMark, lines: Lines) -> Lines:
     first, last = index_text(scope, low).text, index_text(scope, high).text
     length = (high - low).constant
     unrolled = mark is LoopMark.UNROLL or (length is not None and length <= UNROLLED)

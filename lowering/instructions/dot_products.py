@@ -1,0 +1,3 @@
+"""Dot products of short vectors by instructions of CPUs."""
+
+INSTRUCTIONS = ()
