@@ -161,7 +161,7 @@ def stage_shared(work: Derivation, what: arg.Operand, *, at: arg.Around, name: a
         in
         ⊞[ii < 16 | thread.x] [16*io + ii < n] · Σ[p < 16] xp[ii, p] * y[p, 16*io + ii]
     """
-    threads = _threads(work)
+    threads = threads_of(work)
     if not threads:
         raise DoesNotApply(
             "no loop is mapped to threads", required='loops mapped to threads: s.gpu_map("i", 32), or marks, first'
@@ -172,7 +172,7 @@ def stage_shared(work: Derivation, what: arg.Operand, *, at: arg.Around, name: a
     let = find_lets(work, called)[-1]
     _check_shared(work, let)
     work.mark(let.path, LetMark.SHARED)
-    _map_fill_to_threads(work, let, threads)
+    map_fill_to_threads(work, let, threads)
 
 
 def _check_shared(work: Derivation, let: Cursor) -> None:
@@ -207,7 +207,7 @@ def _need_name(name: object) -> None:
         raise InvalidArgument(f"name={brief(name)}", required="a name, as a string, or None")
 
 
-def _threads(work: Derivation) -> dict[AnyLoopMark, int]:
+def threads_of(work: Derivation) -> dict[AnyLoopMark, int]:
     """Return the number of threads of a block along each axis."""
     found: dict[AnyLoopMark, int] = {}
     for cursor in work.cursors(()):
@@ -217,7 +217,7 @@ def _threads(work: Derivation) -> dict[AnyLoopMark, int]:
     return found
 
 
-def _map_fill_to_threads(work: Derivation, let: Cursor, threads: dict[AnyLoopMark, int]) -> None:
+def map_fill_to_threads(work: Derivation, let: Cursor, threads: dict[AnyLoopMark, int]) -> None:
     """Map the loops that fill a let to the threads of a block."""
     fill: list[tuple[Path, float]] = []
     path = (*let.path, 0)
