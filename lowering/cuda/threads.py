@@ -13,7 +13,7 @@ from atl.core.predicate import TRUE, Predicate
 from atl.core.terms import Monoid
 from lowering.c.helpers import identifiers
 from lowering.c.index import index_text, predicate_text
-from lowering.c.scalars import C_TYPES, literal
+from lowering.c.scalars import C_TYPES, call_text, literal
 from lowering.c.text import SUM, indented
 from lowering.cuda.helpers import THREAD_NUMBER, FoldScope, combine, fold_name
 from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar, wide_loop
@@ -116,7 +116,7 @@ class Threads:
             case ln.For() if kn.axis_of(statement.mark) is not None:
                 return scope.of_loop(statement.variable, self._thread_loop(statement, here, folding))
             case ln.For(variable) if variable.uid in self.launch.calls:
-                return scope.of_loop(variable, [_call(here.scope, self.launch.calls[variable.uid])])
+                return scope.of_loop(variable, [call_text(here.scope, self.launch.calls[variable.uid])])
             case ln.For(variable) if variable.uid in self.launch.wide:
                 lines = wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._store_test, here))
                 return scope.of_loop(variable, lines)
@@ -243,15 +243,6 @@ class Threads:
         step = _product(self.launch.threads)
         at, until = f"{here.scope.indices} at = {THREAD_NUMBER}", f"at < {cells}"
         return [f"for ({at}; {until}; at += {step})", f"    {name}[at] = 0;"]
-
-
-def _call(scope: TextScope, call: ln.Call) -> str:
-    """Print a call, with pointers to the registers of its operands."""
-    operands = []
-    for operand in call.operands:
-        name, address = scope.name(ln.key(operand.buffer)), index_text(scope, operand.address)
-        operands.append(name if operand.address == ZERO else f"{name} + {address.at(SUM)}")
-    return f"{call.function}({', '.join(operands)});"
 
 
 def _product(extents: tuple[int, ...]) -> int:

@@ -8,24 +8,13 @@ from math import prod
 from typing import assert_never
 
 from atl.core.index import Index, index
-from atl.core.marks import THREADS, CallMark, LoopMark
-from atl.core.predicate import Predicate, equal, expressions
-from atl.errors import IllegalMark
+from atl.core.marks import THREADS, CallMark
+from atl.core.predicate import equal, expressions
 from atl.prove import Facts, proves
 from lowering.gpu import kernels as kn
-from lowering.gpu.legality import illegal
 from lowering.instructions.instruction import Instruction, instruction_named
-from lowering.instructions.matching import Locate, Nest, NoMatch, operands_of, sum_in
+from lowering.instructions.matching import Around, Locate, NoMatch, operands_of, refused, sum_at
 from lowering.nest import loopnest as ln
-
-
-@dataclass(frozen=True, slots=True)
-class _Around:
-    """The loops around a place, outermost first, with the predicates that hold there and those of branches."""
-
-    facts: Facts
-    loops: tuple[ln.For, ...] = ()
-    branches: tuple[Predicate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +27,9 @@ class Calls:
 
     def of(self, steps: kn.Steps, facts: Facts) -> dict[int, ln.Call]:
         """Map the `uid` of the variable of each outermost covered loop to its call. Raises `IllegalMark`."""
-        return dict(self._in_steps(steps, _Around(facts)))
+        return dict(self._in_steps(steps, Around(facts)))
 
-    def _in_steps(self, steps: kn.Steps, around: _Around) -> Iterator[tuple[int, ln.Call]]:
+    def _in_steps(self, steps: kn.Steps, around: Around) -> Iterator[tuple[int, ln.Call]]:
         for step in steps:
             match step:
                 case kn.Run(statement):
@@ -54,21 +43,13 @@ class Calls:
                 case _:
                     assert_never(step)
 
-    def _in_block(self, block: ln.Block, around: _Around) -> Iterator[tuple[int, ln.Call]]:
+    def _in_block(self, block: ln.Block, around: Around) -> Iterator[tuple[int, ln.Call]]:
         for statement in block:
             match statement:
                 case ln.For(mark=CallMark(name)):
                     yield self._call(statement, block, name, around)
-                case ln.For(body=body):
-                    inside = _Around(around.facts.assume(statement.range), (*around.loops, statement), around.branches)
-                    yield from self._in_block(body, inside)
-                case ln.If(predicate, body):
-                    inside = replace(
-                        around,
-                        facts=around.facts.assume(predicate),
-                        branches=(*around.branches, predicate),
-                    )
-                    yield from self._in_block(body, inside)
+                case ln.For(body=body) | ln.If(body=body):
+                    yield from self._in_block(body, around.within(statement))
                 case (
                     ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather()
                 ):
@@ -76,54 +57,24 @@ class Calls:
                 case _:
                     assert_never(statement)
 
-    def _call(self, loop: ln.For, block: ln.Block, name: str, around: _Around) -> tuple[int, ln.Call]:
-        instruction = instruction_named(name)
+    def _call(self, loop: ln.For, block: ln.Block, name: str, around: Around) -> tuple[int, ln.Call]:
         try:
-            return self._matched(instruction, loop, block, around)
+            return self._matched(instruction_named(name), loop, block, around)
         except NoMatch as error:
-            raise self._refused(loop, error) from None
+            raise refused(self.nest, loop, error) from None
 
-    def _refused(self, loop: ln.For, error: NoMatch) -> IllegalMark:
-        name = loop.variable.name
-        refused = illegal(
-            self.nest,
-            loop,
-            f"the loop {name} is marked {loop.mark.value}, but {error.summary}",
-            error.required,
-            f's.mark("{name}", None) removes the mark',
-        )
-        refused.numbers = error.numbers
-        return refused
-
-    def _matched(self, instruction: Instruction, loop: ln.For, block: ln.Block, around: _Around) -> tuple[int, ln.Call]:
-        name, form = instruction.name, instruction.form
+    def _matched(self, instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
+        name = instruction.name
         if instruction.target != "cuda" or not instruction.lanes:
             raise NoMatch(f"{name} is not an instruction of a warp", "an instruction for cuda with lanes")
-        found = sum_in(block)
-        if found is None:
-            raise NoMatch(
-                f"the sum over {loop.variable.name} is not added to an element of a buffer",
-                f"acc[…] += the sum: {name} adds to its result. A sum around it, as over tiles, adds to acc",
-            )
-        count = len(form.places) - len(instruction.lanes)
-        covered = around.loops[len(around.loops) - count :]
-        for outer, inner in zip(covered, (*covered[1:], None), strict=True):
-            body = (inner,) if inner is not None else block
-            if outer.body != body or outer.mark not in (LoopMark.NONE, LoopMark.UNROLL):
-                raise NoMatch(
-                    f"there is something else in the loop {outer.variable.name}, or it is marked",
-                    f"{count} loops directly around each other and the sum",
-                )
-        if not covered:
-            raise NoMatch("there are no loops around the sum", f"{count} loops directly around the sum")
-        lanes = self._lanes(instruction, around, covered)
+        found = sum_at(instruction, loop, block, around)
+        lanes = self._lanes(instruction, around, found.covered)
         _check_together(instruction, lanes, around)
-        facts = around.facts.assume(loop.range)
-        nest = Nest((*lanes, *covered), loop, found.term, found.target, facts)
-        operands = operands_of(instruction, nest, self._locate(instruction, around, facts))
-        return covered[0].variable.uid, ln.Call(name, instruction.text, operands)
+        nest = found.nest(lanes, around)
+        operands = operands_of(instruction, nest, self._locate(instruction, around, nest.facts))
+        return found.covered[0].variable.uid, ln.Call(name, instruction.text, operands, instruction.requires)
 
-    def _lanes(self, instruction: Instruction, around: _Around, covered: tuple[ln.For, ...]) -> tuple[ln.For, ...]:
+    def _lanes(self, instruction: Instruction, around: Around, covered: tuple[ln.For, ...]) -> tuple[ln.For, ...]:
         """Return the loops over the lanes. Raises `NoMatch` unless they are the threads of a whole warp."""
         axes = _axes(instruction)
         names = " and ".join(kn.AXES[axis] for axis in axes)
@@ -139,7 +90,7 @@ class Calls:
             raise NoMatch(f"no loop around it is marked {missing}", f"loops over the threads along {names} around it")
         return tuple(found[THREADS[axis]] for axis in axes)
 
-    def _locate(self, instruction: Instruction, around: _Around, facts: Facts) -> Locate:
+    def _locate(self, instruction: Instruction, around: Around, facts: Facts) -> Locate:
         """Return the function from cells to lanes and registers. It raises `NoMatch` for cells elsewhere."""
         threads = {kn.axis_of(loop.mark): index(loop.variable) - loop.low for loop in around.loops}
         axes = _axes(instruction)
@@ -178,7 +129,7 @@ def _axes(instruction: Instruction) -> tuple[int, ...]:
     return tuple(reversed(range(len(instruction.lanes))))
 
 
-def _check_together(instruction: Instruction, lanes: tuple[ln.For, ...], around: _Around) -> None:
+def _check_together(instruction: Instruction, lanes: tuple[ln.For, ...], around: Around) -> None:
     """Raise `NoMatch` unless all lanes of a warp reach the call together: nothing around it depends on a lane."""
     ranges = [(f"the range of {loop.variable.name}", (loop.low, loop.high)) for loop in around.loops]
     branches = [("a condition around it", tuple(expressions(predicate))) for predicate in around.branches]

@@ -15,7 +15,6 @@ from atl.core.program import Program
 from atl.errors import InvalidArgument, UnknownMark, brief
 from atl.surface.reindexing import Arrangement, Reindexing
 from atl.surface.values import as_index
-from lowering.lower import lower_unchecked
 from lowering.nest import loopnest as ln
 
 OUT: Final = "out"
@@ -29,11 +28,11 @@ class Instruction:
     - `program`: one sum for each element of the result, of constant size. It is the meaning of the instruction.
     - `text`: the function of this name, in the language of the target. Its parameters are pointers to the operands.
     - `stored`: the layout of each operand, by the name of the input, or `out`. Others are row-major in memory.
-    - `lanes`: the threads along y and x that execute it together. These are then the first two positions of each layout,
-      and the others number the registers of a thread. An instruction without lanes is executed by one thread.
+    - `lanes`: the threads along y and x that execute it together. These are then the first two positions of each
+      layout, and the others number the registers of a thread. Without lanes, one thread executes it.
     - `requires`: the architecture, such as sm_80 or avx512vnni. The target's compiler must enable it.
 
-    A sum marked `call NAME` is computed by the instruction, together with the loops around it that the result runs over.
+    The instruction computes a sum marked `call NAME`, together with the loops around it that its result runs over.
     Lowering proves that each operand has the declared indices. That the text computes the program is trusted.
 
     Raises `InvalidArgument`.
@@ -124,7 +123,7 @@ def _form(instruction: Instruction) -> Form:
     if any(extent.constant is None for shape in shapes for extent in shape):
         raise InvalidArgument(f"the operands of {name} have no constant extents", required=required)
     loops: list[ln.For] = []
-    block = lower_unchecked(program).body
+    block: ln.Block = import_module("lowering.lower").lower_unchecked(program).body  # which imports this package
     while len(block) == 1 and isinstance(block[0], ln.For):
         loops.append(block[0])
         block = block[0].body

@@ -8,14 +8,17 @@ some address on. This is an equation of indices for the prover, for all iteratio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from atl.core.index import ZERO, Index, Leaf, Var, index, map_leaves
-from atl.core.predicate import equal
+from atl.core.marks import LoopMark
+from atl.core.predicate import Predicate, equal
+from atl.errors import IllegalMark
 from atl.prove import Facts, Proved, Refuted, prove
-from lowering.instructions.instruction import OUT, Form, Instruction
+from lowering.instructions.instruction import OUT, Instruction
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import flat
+from lowering.targets.legality import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,6 @@ def _all_pairings(declared: tuple[ln.ScalarExpr, ...], found: tuple[ln.ScalarExp
 def _operands(
     instruction: Instruction, nest: Nest, locate: Locate, pairs: tuple[_Pair, ...]
 ) -> tuple[ln.CallOperand, ...]:
-    form = instruction.form
     operands: dict[str, ln.CallOperand] = {}
     for name, declared, cell in pairs:
         operand = _operand(instruction, nest, locate, (name, declared, cell))
@@ -155,31 +157,80 @@ def _at_zero(e: Index, variables: set[Var]) -> Index:
     return map_leaves(e, value)
 
 
+def refused(nest: ln.LoopNest, loop: ln.For, error: NoMatch) -> IllegalMark:
+    """Return the error of a marked sum that its instruction does not compute."""
+    name = loop.variable.name
+    return IllegalMark(
+        f"the loop {name} is marked {loop.mark.value}, but {error.summary}",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=error.required,
+        numbers=error.numbers,
+        suggestions=(f's.mark("{name}", None) removes the mark',),
+    )
+
+
 # -- marked sums ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
+class Around:
+    """The loops around a place, outermost first, the facts there, and the predicates of the branches around it."""
+
+    facts: Facts
+    loops: tuple[ln.For, ...] = ()
+    branches: tuple[Predicate, ...] = ()
+
+    def within(self, statement: ln.For | ln.If) -> Around:
+        """Return the place in the body of a loop or branch."""
+        if isinstance(statement, ln.For):
+            return replace(self, facts=self.facts.assume(statement.range), loops=(*self.loops, statement))
+        predicate = statement.predicate
+        return replace(self, facts=self.facts.assume(predicate), branches=(*self.branches, predicate))
+
+
+@dataclass(frozen=True, slots=True)
 class Sum:
-    """A marked loop with the statements around it: the whole sum, and the cell that it is added to."""
+    """A marked sum: its loop, its term, the cell that it is added to, and the loops directly around it."""
 
     loop: ln.For
     term: ln.ScalarExpr
     target: ln.Cell
+    covered: tuple[ln.For, ...]
+
+    def nest(self, lanes: tuple[ln.For, ...], around: Around) -> Nest:
+        """Return the nest to be matched, with loops over lanes around it."""
+        facts = around.facts.assume(self.loop.range)
+        return Nest((*lanes, *self.covered), self.loop, self.term, self.target, facts)
 
 
-def sum_in(block: ln.Block) -> Sum | None:
-    """Return the sum of scalars that a block adds to a cell, if it does nothing else."""
+def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> Sum:
+    """Return the sum of a marked loop in a block. Raises `NoMatch` if it is not that of an instruction."""
     match block:
         case (
             ln.Declare(total, ln.Number(0)),
-            ln.For(body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)) as loop,
+            ln.For(body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)),
             ln.Accumulate(ln.Cell() as target, "add", ln.Load(stored)),
         ) if folded == total == stored:
-            return Sum(loop, term, target)
-        case (ln.For(body=(ln.Accumulate(ln.Cell() as target, "add", term),)) as loop,):
-            return Sum(loop, term, target)
+            pass
+        case (ln.For(body=(ln.Accumulate(ln.Cell() as target, "add", term),)),):
+            pass
         case _:
-            return None
-
-
-__all__ = ["Form", "Locate", "Nest", "NoMatch", "Sum", "operands_of", "sum_in"]
+            raise NoMatch(
+                f"the sum over {loop.variable.name} is not added to an element of a buffer",
+                f"a sum of tiles around it, which adds each of them to a buffer: {instruction.name} adds to its result",
+            )
+    count = len(instruction.form.places) - len(instruction.lanes)
+    covered = around.loops[len(around.loops) - count :]
+    inner = block
+    for outer in reversed(covered):
+        if outer.body != inner or outer.mark not in (LoopMark.NONE, LoopMark.UNROLL):
+            raise NoMatch(
+                f"the loop {outer.variable.name} contains more than the sum, or is marked",
+                f"{count} loops directly around each other and the sum",
+            )
+        inner = (outer,)
+    if not covered:
+        raise NoMatch("there is no loop around the sum", f"{count} loops directly around each other and the sum")
+    return Sum(loop, term, target, covered)

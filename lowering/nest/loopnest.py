@@ -212,7 +212,8 @@ class For:
     """for (variable = low; variable < high; variable++) body.
 
     `binder` is the path of the binder in the program, for marked loops only. For a loop marked `stream`, a pass sets
-    `lines` to the cache lines that it stores, or to the reason why it stores none.
+    `lines` to the cache lines that it stores, or to the reason why it stores none. With a `call`, C may call an
+    instruction instead, which computes the same.
     """
 
     variable: ix.Var
@@ -222,6 +223,7 @@ class For:
     mark: AnyLoopMark = LoopMark.NONE
     binder: Path | None = None
     lines: CacheLines | NoLines | None = None
+    call: Call | None = None
     _range: Predicate | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -395,12 +397,13 @@ class Call:
     """The call by which a printer may replace a loop; its operands are the result, then the inputs.
 
     The loop computes the same, up to the order of additions, and remains in the nest. `definition` is the text of the
-    called function.
+    called function. The call is possible where the compiler has all that it `requires`.
     """
 
     function: str
     definition: str
     operands: tuple[CallOperand, ...]
+    requires: tuple[str, ...] = ()
 
 
 # -- nests ------------------------------------------------------------------------------------------------------------

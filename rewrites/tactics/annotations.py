@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from atl.core.marks import CallMark, LetMark, LoopMark, Mark, MarkKind, called_in, unknown_mark
+from atl.core.terms import Reduce
 from atl.core.traversal import binds, names_given
 from atl.errors import InvalidArgument, brief
 from lowering.instructions import instruction_named
@@ -19,7 +20,7 @@ def mark(work: Derivation, what: arg.Binder, mark: arg.Mark, *, in_: arg.Inside 
 
     A mark does not change the meaning, so this is not a proof step. Whether the mark is legal there and supported by
     the target is checked when the goal is compiled. If loops and lets have the same name, those that accept the mark
-    are marked. Raises `DoesNotApply`, and `UnknownMark` if no selected binder accepts the mark.
+    are marked; `call NAME` marks sums. Raises `DoesNotApply`, and `UnknownMark` if no selected binder accepts the mark.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.mark("i", "parallel")
@@ -42,6 +43,7 @@ def mark(work: Derivation, what: arg.Binder, mark: arg.Mark, *, in_: arg.Inside 
     if LoopMark in sets and (called := called_in(text)) is not None:
         instruction_named(called.name)
         known[LoopMark] = called
+        places = [(cursor, of) for cursor, of in places if isinstance(cursor.term, Reduce)] or places
     if not known:
         raise unknown_mark(sets, text)
     for cursor, of in places:
