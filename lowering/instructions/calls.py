@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from atl.checks.scope import initial_facts
-from atl.core.index import Index
 from atl.core.marks import LANES, CallMark
 from atl.errors import UnsupportedMark
 from lowering.instructions.instruction import instruction_named
 from lowering.instructions.matching import Around, NoMatch, operands_of, refused, sum_at
 from lowering.nest import loopnest as ln
-from lowering.nest.tiles import tiles_of
+from lowering.nest.tiles import cells_of, tiles_of
 from lowering.targets.legality import place_of
 
 
@@ -71,18 +70,16 @@ class _Calls:
                 required="an instruction for the target c",
                 suggestions=(f'use target="{instruction.target}", which has it',),
             )
+        for cell, _ in cells_of(block):
+            if cell.buffer.uid in self.tiles:
+                raise NoMatch(
+                    f"{cell.buffer.name} is in registers, which have no address",
+                    f'operands in memory: s.mark("{cell.buffer.name}", "stack")',
+                )
         found = sum_at(instruction, loop, block, around)
         lanes = next((each for each in around.loops if each.mark in LANES), None)
         if lanes is not None:
             raise NoMatch(f"the loop {lanes.variable.name} around it is vectorised", "no vectorised loop around it")
-        operands = operands_of(instruction, found.nest((), around), self._locate)
+        operands = operands_of(instruction, found.nest((), around), lambda cell: (cell.address,))
         text = ln.Call(name, instruction.text, operands, instruction.requires)
         return found.covered[0].variable.uid, text
-
-    def _locate(self, cell: ln.Cell) -> tuple[Index, ...]:
-        if cell.buffer.uid in self.tiles and cell.buffer.role == "local":
-            raise NoMatch(
-                f"{cell.buffer.name} is in registers, which have no address",
-                f'operands in memory: s.mark("{cell.buffer.name}", "stack")',
-            )
-        return (cell.address,)

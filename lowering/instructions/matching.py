@@ -222,15 +222,16 @@ def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Arou
                 f"a sum of tiles around it, which adds each of them to a buffer: {instruction.name} adds to its result",
             )
     count = len(instruction.form.places) - len(instruction.lanes)
+    around_sum = f"the loop{'s' * (count > 1)} over {_shown(instruction.form.places[-count:])} directly around the sum"
     covered = around.loops[len(around.loops) - count :]
     inner = block
     for outer in reversed(covered):
         if outer.body != inner or outer.mark not in (LoopMark.NONE, LoopMark.UNROLL):
             raise NoMatch(
                 f"the loop {outer.variable.name} contains more than the sum, or is marked",
-                f"{count} loops directly around each other and the sum",
+                around_sum,
             )
         inner = (outer,)
     if not covered:
-        raise NoMatch("there is no loop around the sum", f"{count} loops directly around each other and the sum")
+        raise NoMatch("there is no loop around the sum", around_sum)
     return Sum(loop, term, target, covered)

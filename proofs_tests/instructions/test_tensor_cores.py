@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -201,9 +202,9 @@ def test_refusal_gives_the_index_and_numbers() -> None:
     with pytest.raises(IllegalMark) as error:
         atl.compile(atl.parse(ONE_WARP.replace("p // 2 % 4, p // 8, c", "p % 4, p // 8, c")), target="cuda")
     assert "Af is not the operand a of mma_m16n8k16" in error.value.summary
-    numbers = error.value.numbers
-    assert numbers is not None
-    p = dict(numbers)["p"]
+    assert isinstance(error.value.numbers, Mapping)
+    p = error.value.numbers["p"]
+    assert isinstance(p, int)
     assert p // 2 % 4 != p % 4
 
 

@@ -54,9 +54,35 @@ def tensor_cores(
     instruction, which `atl.declare` or `lowering.instructions` declares.
 
     >>> s = reschedule(atl.parse(
-    ...     "product (A : float16[n, k], B : float16[k, m]) : float32[n, m] "
-    ...     ":= ⊞[i < n] ⊞[j < m] Σ[p < k] cast(float32, A[i, p]) * cast(float32, B[p, j])"))
-    >>> print(str(s.tensor_cores("p", "mma_m16n8k16", block=(16, 8, 16), warps=1)).partition("in\\n    transpose")[0])
+    ...     "product (A : float16[16, k], B : float16[k, 8]) : float32[16, 8] "
+    ...     ":= ⊞[i < 16] ⊞[j < 8] Σ[p < k] cast(float32, A[i, p]) * cast(float32, B[p, j])"))
+    >>> s.tensor_cores("p", "mma_m16n8k16", block=(16, 8, 16), warps=1)
+    product (A : float16[16, k], B : float16[k, 8]) : float32[16, 8] :=
+      flatten ⊞[io < 1 | block.y] transpose flatten ⊞[jo < 1 | block.x]
+        let acc | registers :=
+          Σ[po < ⌈k / 16⌉]
+            let Bs | shared :=
+              flatten ⊞[pio < 2] ⊞[pii < 8 | thread.y] flatten ⊞[jio < 2] ⊞[jii < 4 | thread.x]
+              [16*po + 8*pio + pii < k] · B[16*po + 8*pio + pii, 8*jo + 4*jio + jii]
+            in
+            let Bf | registers :=
+              ⊞[y < 8 | thread.y] ⊞[x < 4 | thread.x] ⊞[r < 4] Bs[6*(r // 2) + 2*x + r, y]
+            in
+            let As | shared :=
+              flatten ⊞[iio < 2] ⊞[iii < 8 | thread.y] flatten ⊞[pio < 4] ⊞[pii < 4 | thread.x]
+              [16*po + 4*pio + pii < k] · A[16*io + 8*iio + iii, 16*po + 4*pio + pii]
+            in
+            let Af | registers :=
+              ⊞[w < 1] ⊞[y < 8 | thread.y] ⊞[x < 4 | thread.x] ⊞[r < 8]
+                As[16*w + 8*((r // 2) % 2) + y, 8*(r // 4) + 2*x + r % 2]
+            in
+            ⊞[w < 1] ⊞[y < 8 | thread.y] ⊞[x < 4 | thread.x] flatten ⊞[ro < 2] ⊞[ri < 2]
+            Σ[pi < 16 | call mma_m16n8k16]
+              cast(float32, Af[0, y, (pi // 2) % 4, 4*w + 4*(pi // 8) + 2*ro + pi % 2])
+              * cast(float32, Bf[2*x + ri, (pi // 2) % 4, 2*(pi // 8) + pi % 2])
+        in
+        transpose flatten ⊞[iio < 2] ⊞[iii < 8 | thread.y] flatten ⊞[jio < 4 | thread.x] ⊞[jii < 2]
+          acc[0, iii, jio, 2*iio + jii]
     """
     declared = instruction_named(instruction)
     matrices = _matrices(declared)
