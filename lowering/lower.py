@@ -21,7 +21,7 @@ from atl.core import index as ix
 from atl.core import terms
 from atl.core.dtypes import DEFAULT, bytes_of
 from atl.core.index import Index
-from atl.core.marks import CONCURRENT, LetMark, LoopMark
+from atl.core.marks import CONCURRENT, AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import Arithmetic
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, less, negation, substitute
 from atl.core.program import Program
@@ -296,7 +296,7 @@ class Context:
     def assume(self, predicate: Predicate) -> Context:
         return replace(self, scope=self.scope.assume(predicate))
 
-    def inside(self, scope: Scope, loop: tuple[ix.Var, ix.Index, ix.Index], mark: LoopMark) -> Context:
+    def inside(self, scope: Scope, loop: tuple[ix.Var, ix.Index, ix.Index], mark: AnyLoopMark) -> Context:
         """Return the context of the body of a loop."""
         inside = replace(self, scope=scope, around=(*self.around, loop), in_merge=mark is LoopMark.MERGE)
         if mark in CONCURRENT:
@@ -528,7 +528,9 @@ class _Lowering:
 
         return self._loop(name, ix.ZERO, extent, LoopMark.NONE, context, row)
 
-    def _loop(self, name: str, low: ix.Index, high: ix.Index, mark: LoopMark, context: Context, body: Body) -> ln.Block:
+    def _loop(
+        self, name: str, low: ix.Index, high: ix.Index, mark: AnyLoopMark, context: Context, body: Body
+    ) -> ln.Block:
         """Return a loop. Buffers hoisted out of an outermost loop are allocated before it and freed after it.
 
         The first loop within a concurrent one counts as outermost, too.

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import BOOL, FLOATS, TYPES, is_integer, range_of
+from atl.core.index import ZERO
 from atl.core.marks import LoopMark
 from atl.core.operations import INFIX, BinaryOp, UnaryOp
 from atl.core.predicate import negation
@@ -456,3 +457,20 @@ class _Lanes:
             return name
         kind = vector_type(cell.buffer.dtype, self._length)
         return f"*({const}{kind} *)&{storage_text(self._scope, first).text}"
+
+
+# -- calls of instructions --------------------------------------------------------------------------------------------
+
+
+def call_text(scope: TextScope, call: ln.Call) -> str:
+    """Print a call of an instruction, with pointers to its operands."""
+    operands: list[str] = []
+    for operand in call.operands:
+        name, address = scope.name(ln.key(operand.buffer)), index_text(scope, operand.address)
+        operands.append(name if operand.address == ZERO else f"{name} + {address.at(SUM)}")
+    return f"{call.function}({', '.join(operands)});"
+
+
+def has(call: ln.Call) -> str:
+    """Return the test of the preprocessor that the compiler has an instruction: for avx512vnni, __AVX512VNNI__."""
+    return " && ".join(f"defined(__{feature.upper()}__)" for feature in call.requires) or "1"

@@ -21,7 +21,7 @@ from atl.core import dtypes
 from atl.core import index as ix
 from atl.core.dtypes import range_of
 from atl.core.index import index
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import Arithmetic, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, negation, substitute, within
 from atl.core.program import Assembly
@@ -212,16 +212,18 @@ class For:
     """for (variable = low; variable < high; variable++) body.
 
     `binder` is the path of the binder in the program, for marked loops only. For a loop marked `stream`, a pass sets
-    `lines` to the cache lines that it stores, or to the reason why it stores none.
+    `lines` to the cache lines that it stores, or to the reason why it stores none. With a `call`, C may call an
+    instruction instead, which computes the same.
     """
 
     variable: ix.Var
     low: ix.Index
     high: ix.Index
     body: Block
-    mark: LoopMark = LoopMark.NONE
+    mark: AnyLoopMark = LoopMark.NONE
     binder: Path | None = None
     lines: CacheLines | NoLines | None = None
+    call: Call | None = None
     _range: Predicate | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -379,6 +381,31 @@ class NoLines:
     summary: str
     required: str
     suggestions: tuple[str, ...] = ()
+
+
+# -- calls of instructions ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallOperand:
+    """An operand of a call: the storage from this address on. For a buffer in registers, it is local to the thread."""
+
+    buffer: Buffer
+    address: ix.Index
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call by which a printer may replace a loop; its operands are the result, then the inputs.
+
+    The loop computes the same, up to the order of additions, and remains in the nest. `definition` is the text of the
+    called function. The call is possible where the compiler has all that it `requires`.
+    """
+
+    function: str
+    definition: str
+    operands: tuple[CallOperand, ...]
+    requires: tuple[str, ...] = ()
 
 
 # -- nests ------------------------------------------------------------------------------------------------------------

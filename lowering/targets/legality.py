@@ -17,7 +17,7 @@ from typing import Final, assert_never
 from atl.checks.safety import has_meaning
 from atl.checks.scope import initial_facts
 from atl.core.index import ZERO, Read, Var, index
-from atl.core.marks import BLOCKS, CONCURRENT, LANES, THREADS, LetMark, LoopMark
+from atl.core.marks import BLOCKS, CONCURRENT, LANES, THREADS, CallMark, LetMark, LoopMark
 from atl.core.predicate import equal, less, within
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
@@ -101,6 +101,8 @@ def _of_statement(statement: ln.Statement, nest: ln.LoopNest, support: Support) 
     match statement:
         case ln.For(mark=LoopMark.UNROLL) if ((statement.high - statement.low).constant or 0) > MAX_UNROLLED:
             return _too_many(statement, nest)
+        case ln.For(mark=CallMark()):
+            return None  # matched with the instruction where the loops of the target are known
         case ln.For(variable=variable, mark=mark):
             return unsupported("loop", variable.name, mark, support)
         case ln.Declare(variable=variable, mark=mark):

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from typing import Any, Final, TypeVar
 
 from atl.core.index import Bound, Index, Leaf, Var, index, map_leaves
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import CallMark, LetMark, LoopMark
 from atl.core.predicate import Predicate, substitute
 from atl.core.program import Program
 from atl.core.substitution import map_type, transform
@@ -71,7 +71,7 @@ def call_text(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -
 
 def _written(value: Any) -> str:
     match value:
-        case LoopMark() | LetMark():
+        case LoopMark() | LetMark() | CallMark():
             return repr(value.value)
         case IndexExpr():
             return show_index(value.node)
