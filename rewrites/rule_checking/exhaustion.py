@@ -674,8 +674,13 @@ def choices(
         return
     random = Random(seed)
     drawn = ({name: random.choice(space) for name, space in of.items()} for _ in range(most * DRAWS))
+    yield from islice(filter(satisfying(stated), drawn), most)
+
+
+def satisfying(stated: RuleStatement) -> Callable[[dict[str, int]], bool]:
+    """Return a test of choices: whether they satisfy the premises that depend only on chosen numbers."""
     chosen = [premise for premise in stated.premises if _is_of_choice(stated, premise)]
-    yield from islice((choice for choice in drawn if _all_hold(stated, chosen, choice)), most)
+    return lambda choice: _all_hold(stated, chosen, choice)
 
 
 def varied(
