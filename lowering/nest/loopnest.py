@@ -474,6 +474,7 @@ class LoopNest:
     - `row_storage`: the storage of recurrences in local buffers.
     - `assembly`: the storage of an assembled output, of which only the entries are stored. The last pass on loops adds
       `Gather` statements, all of the same kind.
+    - `in_order`: operations on floats are those of the program in its order, and are not reordered.
     - `origins`: the paths in the program of the binders that loops came from, by loop variable, if `lower` was called
       with `origins`. They are ignored by equality.
     """
@@ -494,6 +495,7 @@ class LoopNest:
     recurrences: frozenset[ix.Var] = frozenset()
     row_storage: tuple[RowStorage, ...] = ()
     assembly: Assembly | None = None
+    in_order: bool = False
     origins: Mapping[ix.Var, Path] = field(default_factory=dict, compare=False, repr=False)
 
 
