@@ -281,7 +281,12 @@ class Kernel:
         self._limits: dict[tuple[ElementConstraint, ...], ElementConstraints] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
         sparse = {name for operand in program.packed for name in operand.arrays}
-        self._assembler = None if nest.assembly is None else Assembler(nest, code.ffi, self._from_buffer, sparse=sparse)
+        threads = code.library.omp_get_max_threads if code.parallel else None
+        self._assembler = (
+            None
+            if nest.assembly is None
+            else Assembler(nest, code.ffi, self._from_buffer, sparse=sparse, threads=threads)
+        )
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
         if copy is not None:

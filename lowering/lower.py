@@ -32,7 +32,7 @@ from atl.core.traversal import Path, amounts, subterms
 from atl.errors import InvalidArgument, UnsafeAccess, brief
 from atl.prove import proves, simplify, simplify_predicate, upper_bound
 from lowering.nest import loopnest as ln
-from lowering.nest.assembly import check_assembly
+from lowering.nest.assembly import check_assembly, check_parallel_rows
 from lowering.nest.loopnest import (
     RESULT_NAMES,
     Apply,
@@ -358,6 +358,7 @@ def lower(
     check_lowered(program, lowered, lowering.met)
     check_assembly(lowered, target)
     nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
+    check_parallel_rows(nest)
     check_legal(nest)
     return nest
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from sparse.levels import Compressed, Dense, Level, Metadata
-from sparse.scipy_interop import scipy_format, scipy_view
+from sparse.scipy_interop import compressed_scipy_format, compressed_scipy_view, scipy_format, scipy_view
 from sparse.tensors import AnyArray, SparseTensor, cast_indices, encode
 from sparse.views import Identity, Permuted, Storage
 
@@ -28,6 +29,8 @@ class ResultMaker:
 
     def __call__(self, arrays: Sequence[AnyArray], shape: tuple[int, ...], /, *, in_scipy: bool) -> object:
         """Return a scipy.sparse array if requested and if scipy has the format, otherwise a `SparseTensor`."""
+        if in_scipy and self._compressed:
+            return compressed_scipy_view(self._compressed, shape, arrays)
         rows = Rows(self.order, shape, *arrays)
         native = rows.levels(self.format)
         if native is None:
@@ -39,6 +42,10 @@ class ResultMaker:
             held = [array.astype(index, copy=False) for level in native for array in level.arrays.values()]
             return scipy_view(self.format, shape, (*held, rows.values))
         return SparseTensor(self.format, shape, tuple(cast_indices(self.format, m) for m in native), rows.values)
+
+    @cached_property
+    def _compressed(self) -> str:
+        return compressed_scipy_format(self.format)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ Only the numbers of diagonals are converted: scipy counts from the main diagonal
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from copy import copy
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -99,8 +100,7 @@ def scipy_view(form: Storage, shape: tuple[int, ...], arrays: Sequence[AnyArray]
 
     kind = scipy_format(form, len(shape))
     if kind in ("csr", "csc"):
-        pos, crd, values = arrays
-        return getattr(sp, f"{kind}_array")((values, crd, pos), shape=shape)
+        return compressed_scipy_view(kind, shape, arrays)
     if kind == "coo" and len(arrays) == len(shape) + 1:
         return sp.coo_array((arrays[-1], tuple(arrays[:-1])), shape=shape)
     if isinstance(form.view, Blocked) and kind == "bsr":
@@ -113,6 +113,32 @@ def scipy_view(form: Storage, shape: tuple[int, ...], arrays: Sequence[AnyArray]
         crd, values = arrays
         return sp.dia_array((values.reshape(len(crd), shape[1]), crd - (shape[0] - 1)), shape=shape)
     return None
+
+
+def compressed_scipy_view(kind: str, shape: tuple[int, ...], arrays: Sequence[AnyArray]) -> Any:
+    """Return a csr or csc array that shares these arrays, which are consistent.
+
+    scipy's constructor takes longer than a product of small matrices. So an empty array of the same shape is copied,
+    unless scipy would choose other integers for the indices.
+    """
+    import scipy.sparse as sp
+
+    pos, crd, values = arrays
+    if not pos.dtype == crd.dtype == np.int32 or max(shape) > range_of("int32")[1]:
+        return getattr(sp, f"{kind}_array")((values, crd, pos), shape=shape)
+    made = copy(_empty_scipy_array(kind, shape))
+    made.indptr, made.indices, made.data = pos, crd, values
+    return made
+
+
+@lru_cache(maxsize=64)
+def _empty_scipy_array(kind: str, shape: tuple[int, ...]) -> Any:
+    """Return a csr or csc array without entries and without bounds of rows, to be copied."""
+    import scipy.sparse as sp
+
+    made = getattr(sp, f"{kind}_array")(shape)
+    made.indptr = made.indices
+    return made
 
 
 def validated(value: Any) -> Any:

@@ -298,13 +298,15 @@ class Clear:
     """A statement that clears the first `count` cells of a buffer: they have no values, and are zero if `zeroed`.
 
     A hoisted buffer is cleared at the place of its let. Without `zeroed`, every cell is stored before it is read, and C
-    does nothing. With a `row`, the statement starts this row of a circular buffer and clears its cells.
+    does nothing. With a `row`, the statement starts this row of a circular buffer and clears its cells. With a `cell`,
+    it clears only this one.
     """
 
     buffer: Buffer
     count: ix.Index
     zeroed: bool = True
     row: ix.Index | None = None
+    cell: Cell | None = None
 
     @property
     def row_start(self) -> Cell | None:
@@ -646,8 +648,9 @@ class _Replacement:
         return replace(buffer, extents=tuple(map(self._index, buffer.extents))) if buffer.uid in self.made else buffer
 
     def _storage(self, at: Cell | Scalar) -> Cell | Scalar:
-        if isinstance(at, Scalar):
-            return at
+        return at if isinstance(at, Scalar) else self._cell(at)
+
+    def _cell(self, at: Cell) -> Cell:
         pairs = self.pairs(at.pairs)
         if self.row and at.buffer in self.others:
             pairs = (*self.row, *(pair for pair in pairs if pair[1] != ix.ONE))
@@ -670,9 +673,10 @@ class _Replacement:
                 return replace(statement, initial=self._scalar(initial))
             case Allocate(buffer, capacity):
                 return replace(statement, buffer=self._buffer(buffer), capacity=self._index(capacity))
-            case Clear(buffer, count, _, row):
+            case Clear(buffer, count, _, row, cell):
                 row = None if row is None else self._index(row)
-                return replace(statement, buffer=self._buffer(buffer), count=self._index(count), row=row)
+                cell = None if cell is None else self._cell(cell)
+                return replace(statement, buffer=self._buffer(buffer), count=self._index(count), row=row, cell=cell)
             case Free(buffer):
                 return Free(self._buffer(buffer))
             case Gather(buffer, row):

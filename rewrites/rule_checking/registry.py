@@ -28,8 +28,8 @@ from rewrites.rule_checking.status import (
     PROVED_TEXT,
     ProofStatus,
     Status,
-    determine_status,
     elements_compared,
+    examined,
 )
 from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS
@@ -162,13 +162,13 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
 
     So are the sides of a rule that is only tested.
     """
-    found = determine_status(rule, cases)
+    found, verdict = examined(rule, cases)
     rarely = any(map(literals, rule.statements.values()))
     if found.counterexample is None:
         unsure = found.status == Status.TESTED or (rarely and found.status == Status.BOUNDED)
         broken = decide_in_numbers(rule, MORE * cases).counterexample if unsure else None
         return found if broken is None else replace(found, counterexample=broken)
-    broken = decide(rule, cases).counterexample
+    broken = (verdict or decide(rule, cases)).counterexample
     if broken is not None and is_of_elements(broken):
         return replace(found, counterexample=broken)
     numbers = decide_in_numbers(rule, MORE * cases if rarely else cases)

@@ -79,6 +79,16 @@ def _product(a: atl.Tensor, b: atl.Tensor) -> atl.Tensor:
     return atl.gen(n, m, lambda i, j: atl.sum(k, lambda q: a[i, q] * b[q, j]))
 
 
+def _masked(a: atl.Tensor, b: atl.Tensor, c: atl.Tensor) -> atl.Tensor:
+    """Return a product of two matrices at the entries of a third one, with a workspace of one row."""
+
+    def row(i: atl.IndexExpr) -> atl.Tensor:
+        product = atl.gen(m, lambda j: atl.sum(k, lambda q: a[i, q] * b[q, j]))
+        return atl.let(product, lambda w: atl.gen(m, lambda j: c[i, j] * w[j]))
+
+    return atl.gen(n, row)
+
+
 def _cube(t: atl.Tensor) -> atl.Tensor:
     return atl.gen(n, m, lambda i, j: atl.gen(k, lambda q: t[i, j, q]))
 
@@ -87,8 +97,13 @@ def _merged(s: Session) -> Session:
     return s.mark("p", "merge").mark("p1", "merge")
 
 
-NM, NN, NMK = (n, m), (n, n), (n, m, k)
+def _parallel(s: Session) -> Session:
+    return s.mark("i", "parallel")
+
+
+NM, MM, NN, NMK = (n, m), (m, m), (n, n), (n, m, k)
 SORTED: Final = (CSR.sorted(),)
+DISTINCT: Final = (CSR.sorted(), CSC.sorted(), DCSR.sorted(), CSR.sorted().with_index_dtype("int64"))
 ROWS: Final = (CSR, CSR.sorted(), CSR.with_index_dtype("int64"))
 FORMULAS: Final = (
     Formula("A B", {"A": (n, k), "B": (k, m)}, _product, lambda a, b: a @ b),
@@ -123,6 +138,34 @@ FORMULAS: Final = (
         lambda a, b: a * b,
         formats=SORTED,
         finish=_merged,
+    ),
+    Formula(
+        "A B in parallel",
+        {"A": (n, k), "B": (k, m)},
+        _product,
+        lambda a, b: a @ b,
+        formats=ROWS,
+        results=(CSR, CSR.sorted(), COO),
+        finish=_parallel,
+    ),
+    Formula(
+        "A + B in parallel",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: a[i, j] + b[i, j]),
+        lambda a, b: a + b,
+        formats=ROWS,
+        results=(CSR, CSR.sorted(), COO),
+        finish=_parallel,
+    ),
+    Formula(
+        "A scaled in parallel",
+        {"A": NM},
+        lambda a, d: atl.gen(n, m, lambda i, j: atl.guard(i != 1, d[j] * a[i, j])),
+        lambda a, d: np.where(np.arange(len(a))[:, None] != 1, d * a, 0),
+        others={"d": (m,)},
+        formats=ROWS,
+        results=SORTED,
+        finish=_parallel,
     ),
     Formula("A transposed", {"A": NM}, lambda a: atl.gen(m, n, lambda j, i: a[i, j]), lambda a: a.T),
     Formula(
@@ -190,6 +233,14 @@ FORMULAS: Final = (
         formats=ROWS,
     ),
     Formula(
+        "C * (A B) by rows",
+        {"A": (n, k), "B": (k, m), "C": NM},
+        _masked,
+        lambda a, b, c: c * (a @ b),
+        formats=ROWS,
+        pattern=lambda a, b, c: c,
+    ),
+    Formula(
         "A sampled at U W",
         {"A": NM},
         lambda a, u, w: atl.gen(n, m, lambda i, j: a[i, j] * atl.sum(2, lambda r: u[i, r] * w[j, r])),
@@ -228,6 +279,72 @@ FORMULAS: Final = (
         lambda t: t.transpose(2, 0, 1),
         formats=CUBES,
         results=CUBE_RESULTS,
+    ),
+    Formula(
+        "relu of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j], 0.0)),
+        lambda a: np.maximum(a, 0),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "relu of the lower triangle of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.maximum(atl.guard(j <= i, a[i, j]), 0.0)),
+        lambda a: np.tril(np.maximum(a, 0)),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "root of |A|, as a tensor",
+        {"A": NM},
+        lambda a: atl.sqrt(atl.abs(a)),
+        lambda a: np.sqrt(abs(a)),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "half of A, rounded",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.floor(a[i, j] * 0.5)),
+        lambda a: np.floor(a * 0.5),
+        formats=DISTINCT,
+        pattern=lambda a: a,
+    ),
+    Formula(
+        "A or a quarter of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.where(a[i, j] < 0, 0.25 * a[i, j], a[i, j])),
+        lambda a: np.where(a < 0, 0.25 * a, a),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "A |A|",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: a[i, j] * atl.abs(a[i, j])),
+        lambda a: a * abs(a),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "maximum of A and B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j], b[i, j])),
+        np.maximum,
+        formats=DISTINCT,
+    ),
+    Formula(
+        "minimum of A and 2 B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: atl.minimum(a[i, j], 2.0 * b[i, j])),
+        lambda a, b: np.minimum(a, 2 * b),
+        formats=DISTINCT,
+        pattern=lambda a, b: a + b,
+    ),
+    Formula(
+        "relu of A * B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j] * b[i, j], 0.0)),
+        lambda a, b: np.maximum(a * b, 0),
+        formats=SORTED,
+        finish=_merged,
     ),
 )
 

@@ -104,6 +104,7 @@ def small_arrays() -> Iterator[None]:
     """Begin with space for the entries of one row, and let arrays grow by a factor of 2."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assembling.Assembler, "_guess", lambda *_: 0)
+        patch.setattr(assembling, "LEAST", 0)
         patch.setattr(assembling, "GROWTH", 2)
         yield
 

@@ -71,6 +71,11 @@ class Printer:
                 if buffer.uid in self.capacities:
                     return self._memory(buffer, f"Own {self.index(capacity)}", loops)
                 return self.storage(buffer, capacity, f"(Own {self.index(capacity)})", zeroed, loops)
+            case ln.Clear(buffer, cell=ln.Cell()):
+                raise InvalidArgument(
+                    f"the workspace {buffer.name}, of which single cells are cleared",
+                    required="a nest whose buffers are cleared as a whole",
+                )
             case ln.Clear(buffer, cells, zeroed, row):
                 if row is not None:
                     raise InvalidArgument(
