@@ -699,12 +699,22 @@ def choices(
             yield dict(zip(of, values, strict=True))
         return
     random = Random(seed)
-    chosen = [premise for premise in stated.premises if _is_of_choice(stated, premise)]
+    chosen = _of_choices(stated)
     possible = {name: _possible(stated, chosen, name, space) for name, space in of.items()}
     if not all(possible.values()):
         return
     drawn = ({name: random.choice(values) for name, values in possible.items()} for _ in range(most * DRAWS))
-    yield from islice((choice for choice in drawn if _all_hold(stated, chosen, choice)), most)
+    yield from islice(filter(satisfying(stated), drawn), most)
+
+
+def _of_choices(stated: RuleStatement) -> list[Predicate]:
+    return [premise for premise in stated.premises if _is_of_choice(stated, premise)]
+
+
+def satisfying(stated: RuleStatement) -> Callable[[dict[str, int]], bool]:
+    """Return a test of choices: whether they satisfy the premises that depend only on chosen numbers."""
+    chosen = _of_choices(stated)
+    return lambda choice: _all_hold(stated, chosen, choice)
 
 
 def _possible(stated: RuleStatement, premises: Sequence[Predicate], name: str, space: range) -> list[int]:

@@ -16,6 +16,7 @@ from atl.core.operations import COMPARISONS
 from atl.core.terms import Binary, Unary
 from atl.core.traversal import subterms
 from rewrites.rule import Rule
+from rewrites.rule_checking.exactness import Exactness, determine_exactness
 from rewrites.rule_checking.exhaustion import CASES, MOST_TESTS, Counterexample, Verdict, decide, has_recurrences
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.samples import sample
@@ -75,6 +76,7 @@ class ProofStatus:
     ranks: frozenset[Ranks] = frozenset()
     tried_on_integers: bool = False
     elements: str = ALL_ELEMENTS
+    exactness: Exactness = Exactness.ROUNDS
     over_reals: bool = False
     """True if the rule has an exponential, whose laws over the real numbers are assumed."""
 
@@ -145,7 +147,8 @@ def examined(rule: Rule, cases: int = CASES) -> tuple[ProofStatus, Verdict | Non
         ranks = frozenset(floats.ranks | integers.ranks | verdict.ranks)
         made = ProofStatus(
             status, verdict.decided, verdict.exhaustive, reason, counterexample, integers.counterexample, ranks,
-            integers.decided >= MIN_INTEGER_SAMPLES, elements_compared(rule), _has_exponentials(rule),
+            integers.decided >= MIN_INTEGER_SAMPLES, elements_compared(rule), determine_exactness(rule),
+            _has_exponentials(rule),
         )  # fmt: skip
         return made, verdict
 
