@@ -62,9 +62,23 @@ class Rows:
     crd: AnyArray
     values: AnyArray
 
+    @classmethod
+    def of(cls, tensor: SparseTensor) -> Rows | None:
+        """Return the rows of a matrix in CSR or CSC; None for other formats, and if the columns do not increase."""
+        if not compressed_scipy_format(tensor.format):
+            return None
+        pos, crd, values = tensor.arrays
+        starts = pos[1:-1]
+        increases = crd[1:] > crd[:-1]
+        increases[starts[(starts > 0) & (starts < len(crd))] - 1] = True
+        if pos[0] != 0 or pos[-1] != len(values) or not increases.all():
+            return None
+        return cls((1, 0) if isinstance(tensor.format.view, Permuted) else (0, 1), tensor.shape, pos, crd, values)
+
     def levels(self, form: Storage) -> list[Metadata] | None:
         """Return the levels of a format, without sorting; None if they are not read off the rows."""
-        if not is_read_off_rows(form, len(self.shape)):
+        order = form.view.order if isinstance(form.view, Permuted) else tuple(range(len(self.shape)))
+        if order != self.order or not is_read_off_rows(form, len(self.shape)):
             return None
         found = form.levels_of(self.shape)
         first, extents = found[0]

@@ -12,6 +12,7 @@ import numpy as np
 from atl.core.dtypes import range_of
 from atl.core.program import Unpacked
 from atl.errors import ArrayError, ATLError, InvalidArgument, brief
+from sparse.assembly import Rows
 from sparse.conversion import convert
 from sparse.errors import NotPackable
 from sparse.scipy_interop import (
@@ -23,7 +24,7 @@ from sparse.scipy_interop import (
     validated,
     zero_copy,
 )
-from sparse.tensors import AnyArray, SparseTensor, encode, entries
+from sparse.tensors import AnyArray, SparseTensor, cast_indices, encode, entries
 from sparse.views import Storage
 
 
@@ -163,6 +164,10 @@ def pack(value: object, form: Storage) -> SparseTensor:
 
 
 def _by_numpy(tensor: SparseTensor, form: Storage) -> SparseTensor:
+    rows = Rows.of(tensor)
+    levels = None if rows is None else rows.levels(form)
+    if levels is not None:
+        return SparseTensor(form, tensor.shape, tuple(cast_indices(form, m) for m in levels), tensor.values)
     coordinates, values = entries(tensor)
     return encode(form, tensor.shape, coordinates, values)
 

@@ -22,6 +22,9 @@ additional assumptions
   the semantics of loop nests in rewrites/rocq/Nests.v
   `nest` in the Rocq file is this loop nest, and the generated C implements it"""
 """Assumptions of the theorem about a loop nest."""
+ASSEMBLED: Final = """\
+  `assembled` and `decompressed` in rewrites/rocq/Assembling.v say what entries are, and what their arrays represent"""
+"""Assumption of the theorem about an assembled result."""
 REFUSED: Final = """\
 Rocq accepted all earlier lemmas. The theorem may still hold: neither a proof nor a counterexample was found."""
 WITHOUT_NEST: Final = "to check only the certificate, leave out --nest: atl certify"
@@ -77,7 +80,11 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"and that this loop nest computes the first program:\n{_indented(print_nest(nest))}")
         print("every index of every load and store is in bounds, and the output is the value of the program,")
         print("for any initial contents of memory,")
+        if nest.assembly is not None:
+            print("and the arrays of the entries represent the output, in which each element has at most one entry,")
         print(LOWERED)
+        if nest.assembly is not None:
+            print(ASSEMBLED)
     return GOOD
 
 

@@ -12,9 +12,10 @@ import pytest
 from proofs_tests.sparse.assembled import fuzz
 from proofs_tests.sparse.assembled.formulas import FIBRES, FORMULAS, TURNED
 from proofs_tests.sparse.ellpack import ELL
-from sparse import BCSR, COO, CSC, CSF, CSR, DCSC, DCSR, DIA, MODE_GENERIC, VECTOR, Format, SparseTensor
+from sparse import BCSR, COO, CSC, CSF, CSR, DCSC, DCSR, DIA, MODE_GENERIC, VECTOR, Format, SparseTensor, pack
 from sparse import assembly as assembled
 from sparse.assembly import ResultMaker, Rows
+from sparse.levels import Metadata
 from sparse.tensors import encode
 
 FORMATS: dict[int, tuple[Format, ...]] = {
@@ -109,3 +110,31 @@ def test_faults_in_levels_are_detected(fault: str, monkeypatch: pytest.MonkeyPat
     (formula,) = (each for each in FORMULAS if each.name == name)
     monkeypatch.setattr(fuzz, "FORMULAS", (replace(formula, formats=formula.formats[:1], results=(result,)),))
     assert fuzz.run_assembled(range(2 * fuzz.BLOCK), 3, first=True).findings
+
+
+@pytest.mark.parametrize("source", [CSR, CSC])
+def test_increasing_columns_are_converted_without_sorting(source: Format) -> None:
+    for seed in range(8):
+        for shape in SHAPES[2]:
+            dense = random_tensor(seed, shape)
+            given = encode(source, shape, np.nonzero(dense), dense[np.nonzero(dense)])
+            rows = Rows.of(given)
+            assert rows is not None
+            for form in FORMATS[2]:
+                made = pack(given, form)
+                wanted = encode(form, shape, np.nonzero(dense), dense[np.nonzero(dense)])
+                assert (rows.levels(form) is None) == (
+                    form in (CSC, DCSC) if source == CSR else form not in (CSC, DCSC)
+                )
+                assert np.array_equal(made.toarray(), dense)
+                if form != COO:  # which keeps the order of the entries
+                    assert [a.tolist() for a in made.arrays] == [a.tolist() for a in wanted.arrays]
+
+
+@pytest.mark.parametrize("pos", [[0, 2, 2], [0, 1, 2]])
+def test_columns_that_do_not_increase_are_sorted(pos: list[int]) -> None:
+    crd, values = np.array([2, 1], np.int32), np.array([3.0, 4.0])
+    held = Metadata({"pos": np.array(pos, np.int32), "crd": crd}, (3,), 2)
+    given = SparseTensor(CSR, (2, 3), (Metadata({}, (2,), 2), held), values)
+    assert (Rows.of(given) is None) == (pos == [0, 2, 2])
+    assert pack(given, DCSR).arrays[2].tolist() == ([1, 2] if pos == [0, 2, 2] else [2, 1])
