@@ -45,7 +45,9 @@ def _print_checked(program: atl.Program) -> None:
     from padtypes import check, truncations
 
     ascii = ascii_only()  # noqa: A001 (the printers' name)
-    results = [f"{each.name}, {program.dtype} of shape {_shape_text(each.shape)}" for each in program.results]
+    results = [
+        f"{each.name}, {each.type_in(program).dtype} of shape {_shape_text(each.shape)}" for each in program.results
+    ]
     keywords = f" (keyword arguments of a call: {', '.join(program.free_sizes)})" if program.free_sizes else ""
     print(show_program(program, ascii=ascii))
     print(f"\nresult      {'; '.join(results) or f'{program.dtype} of shape {_shape_text(program.shape)}'}")
@@ -78,7 +80,10 @@ def _as_data(program: atl.Program, *, nest: bool, c: bool) -> dict[str, Any]:
         "program": show_program(program),
         "dtype": program.dtype,
         "shape": [str(extent) for extent in program.shape],
-        "results": [{"name": each.name, "shape": list(map(str, each.shape))} for each in program.results],
+        "results": [
+            {"name": each.name, "dtype": each.type_in(program).dtype, "shape": list(map(str, each.shape))}
+            for each in program.results
+        ],
         "sizes": list(program.sizes),
         "keywords": list(program.free_sizes),
         "inputs": [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final, Literal, TypeAlias, get_args
@@ -150,3 +152,27 @@ def holds_literal(dtype: str, value: float) -> bool:
         return False
     low, high = range_of(dtype)
     return low <= value <= high
+
+
+def common_dtype(kinds: Iterable[str]) -> str | None:
+    """Return the smallest element type that is computed with and holds all values of these types; None if none does.
+
+    >>> common_dtype(["float32", "int32"]), common_dtype(["bool", "int8"]), common_dtype(["float32", "int64"])
+    ('float64', 'int32', None)
+    """
+    wanted = set(kinds)
+    return next(
+        (name for name in ("int32", "int64", "float32", "float64") if all(_holds(name, e) for e in wanted)), None
+    )
+
+
+def _holds(dtype: str, other: str) -> bool:
+    """Return whether each value of another type is one of this type."""
+    wide, narrow = TYPES[dtype], TYPES.get(other)
+    if narrow is None:
+        return False
+    if wide.kind == narrow.kind:
+        return wide.bits >= narrow.bits
+    if wide.kind == "integer":
+        return narrow.kind == "bool"
+    return narrow.kind == "bool" or narrow.bits < (1 - int(math.log2(wide.epsilon)))

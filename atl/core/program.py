@@ -93,13 +93,20 @@ def is_increasing(array: Array) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One of several results: its name and its extents, which depend on sizes and elements of the inputs."""
+    """One of several results: its name and its extents, which depend on sizes and elements of the inputs.
+
+    If the results of a program have different element types, `dtype` is that of this one. The type of the body then
+    holds the values of all these types exactly.
+    """
 
     name: str
     shape: tuple[Index, ...]
+    dtype: str | None = None
 
     def __post_init__(self) -> None:
         extents = self.shape if type(self.shape) is tuple else (None,)
+        if self.dtype is not None and (type(self.dtype) is not str or self.dtype not in dtypes.ELEMENTS):
+            raise malformed("a result", (self.name, self.dtype), "the name of an element type, or None")
         named = type(self.name) is str and self.name.isidentifier() and not iskeyword(self.name)
         if (
             not named
@@ -114,7 +121,11 @@ class Result:
 
     def over(self, extent: Callable[[Index], Index]) -> Result:
         """Apply a function to each extent."""
-        return Result(self.name, tuple(map(extent, self.shape)))
+        return Result(self.name, tuple(map(extent, self.shape)), self.dtype)
+
+    def type_in(self, program: Program) -> Type:
+        """Return the type of this result of a program."""
+        return Type(self.dtype or program.dtype, self.shape)
 
     @property
     def count(self) -> Index:
@@ -292,6 +303,9 @@ class Program(Printed):
             raise malformed(f"the program {name}", results, "a tuple of results")
         if results and (body.type.rank != 1 or len({each.name for each in results}) < len(results)):
             raise malformed(f"the program {name}", results, "distinct names of results, and a body of one dimension")
+        kinds = [each.dtype for each in results if each.dtype is not None]
+        if kinds and dtypes.common_dtype((*kinds, body.type.dtype or "")) != body.type.dtype:
+            raise malformed(f"the program {name}", results, "a body of a type that holds the values of all results")
         if assembly is not None and (
             type(assembly) is not Assembly or results or len(assembly.order) != body.type.rank
         ):

@@ -44,6 +44,7 @@ class ResultLayout:
     def __init__(self, program: Program) -> None:
         self._named = named(*[result.name for result in program.results])
         self._bounds = tuple(bounds(program.results))
+        self._dtypes = tuple(result.dtype for result in program.results)
         extents = (atom for result in program.results for extent in result.shape for atom in atoms(extent))
         self._by_sizes = not any(isinstance(atom, Read) for atom in extents)
         self._known: dict[tuple[int, ...], Places] = {}
@@ -56,8 +57,9 @@ class ResultLayout:
         return self.views(whole, self._cached_places(sizes, arrays))
 
     def views(self, whole: Any, places: Places) -> Any:
-        """Return the views at these slices as a named tuple."""
-        return self._named(*[whole[at].reshape(shape) for at, shape in places])
+        """Return the views at these slices as a named tuple; results of another element type are copies."""
+        parts = [whole[at].reshape(shape) for at, shape in places]
+        return self._named(*[_converted(part, dtype) for part, dtype in zip(parts, self._dtypes, strict=True)])
 
     def places(self, sizes: Mapping[str, Any], arrays: Mapping[str, Any]) -> Places:
         """Return the slices and shapes. Sizes may be symbols of a tracer."""
@@ -84,6 +86,17 @@ class ResultLayout:
                 self._known.clear()
             self._known[key] = found
         return found
+
+
+def _converted(part: Any, dtype: str | None) -> Any:
+    """Convert an array of NumPy, PyTorch or a library like NumPy to an element type; exact values are kept."""
+    if dtype is None or part.dtype == object:
+        return part
+    if hasattr(part, "astype"):
+        return part.astype(dtype)
+    import torch
+
+    return part.to(getattr(torch, dtype))
 
 
 def split_results(program: Program, whole: Any, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Any:

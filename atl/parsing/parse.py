@@ -228,28 +228,30 @@ class _Reader(IndexReader):
     def _header(self) -> _Header:
         """Parse the type of the result, or the names and types of several results in parentheses."""
         start = self.next
-        found: list[tuple[Result, terms.Type]] = []
+        found: list[tuple[str, terms.Type]] = []
         if not self.accept("("):
             return _Header(self._type(), (), start, self.last.stop)
 
         def one() -> None:
             token = self.next
             name = self.name("a result")
-            if any(each.name == name for each, _ in found):
+            if any(other == name for other, _ in found):
                 raise self.error(f"the result {name} is named twice", token, required="different names")
             self.expect(":", "and the type of the result")
             of = self._type()
-            if found and of.dtype != found[0][1].dtype:
-                raise self.error(
-                    f"the result {name} has elements of type {of.dtype}, {found[0][0].name} of {found[0][1].dtype}",
-                    token,
-                    required="one element type for all results",
-                )
-            found.append((Result(name, of.shape), of))
+            found.append((name, of))
 
         self.list_of(one, ")", "results")
-        results = tuple(each for each, _ in found)
-        return _Header(terms.Type(found[0][1].dtype, (total(results),)), results, start, self.last.stop)
+        kinds = {of.dtype: None for _, of in found}
+        common = next(iter(kinds)) if len(kinds) == 1 else dtypes.common_dtype(str(each) for each in kinds)
+        if common is None and len(kinds) > 1:
+            raise self.error(
+                f"no element type holds the values of all results: {', '.join(map(str, kinds))}",
+                start,
+                required="results that share an array: int64 is not combined with floating-point types",
+            )
+        results = tuple(Result(name, of.shape, of.dtype if len(kinds) > 1 else None) for name, of in found)
+        return _Header(terms.Type(common, (total(results),)), results, start, self.last.stop)
 
     def _given(self) -> list[Predicate]:
         if self.next.kind != "name" or self.next.text != "given":

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from atl.core.dtypes import common_dtype
 from atl.core.index import ONE, ZERO
 from atl.core.program import Result
-from atl.core.substitution import agree
-from atl.core.terms import Concat, Expr, Flatten, Gen, Reshape
+from atl.core.substitution import agree, strengthen
+from atl.core.terms import Cast, Concat, Expr, Flatten, Gen, Reshape
 from atl.errors import InvalidArgument
 from atl.surface.declarations import checked_name
 from atl.surface.values import Tensor, TensorLike, as_tensor, located
@@ -44,7 +45,8 @@ def results(*tensors: TensorLike, **named: TensorLike) -> Results:
     names, as views of one array. The names of positional results are r0, r1, …. An `atl.let` around the results
     computes a common subterm once. A tuple or a dictionary may replace `atl.results`.
 
-    Raises `InvalidArgument`, for example for different element types, and `InvalidName`.
+    If their element types differ, the body has a type that holds all of their values exactly, and each result is a copy
+    in its own type. Raises `InvalidArgument` if there is no such type, and `InvalidName`.
 
     >>> import atl, numpy as np
     >>> n = atl.sizes("n", min=1)
@@ -95,16 +97,26 @@ def _of(given: Mapping[str, TensorLike]) -> Results:
         raise InvalidArgument("a program has no results", required="at least one tensor: atl.results(a, b)")
     tensors = {checked_name(name, "a result"): as_tensor(value) for name, value in given.items()}
     kinds = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype is not None}
-    for name, dtype in kinds.items():
-        first = next(iter(kinds))
-        if dtype != kinds[first]:
-            raise InvalidArgument(
-                f"the result {name} has element type {dtype}, but {first} has {kinds[first]}",
-                required="one element type for all results of a program, which share an array",
-                suggestions=(f'atl.cast("{kinds[first]}", {name})', "write a program for each result"),
-            )
-    each = tuple(Result(name, tensor.node.type.shape) for name, tensor in tensors.items())
-    return Results(each, joined([_row_of(tensor.node) for tensor in tensors.values()]))
+    if len(set(kinds.values())) < 2:
+        each = tuple(Result(name, tensor.node.type.shape) for name, tensor in tensors.items())
+        return Results(each, joined([_row_of(tensor.node) for tensor in tensors.values()]))
+    common = common_dtype(kinds.values())
+    if common is None:
+        wide = next(name for name, dtype in kinds.items() if dtype == "int64")
+        raise InvalidArgument(
+            f"no element type holds the values of all results: {', '.join(f'{n} is {t}' for n, t in kinds.items())}",
+            required="results that share an array: int64 is not combined with floating-point types",
+            suggestions=(f'atl.cast("int32", {wide})', "write a program for each result"),
+        )
+    each = tuple(Result(name, tensor.node.type.shape, kinds.get(name, common)) for name, tensor in tensors.items())
+    return Results(each, joined([_row_of(_in_type(tensor.node, common)) for tensor in tensors.values()]))
+
+
+def _in_type(node: Expr, dtype: str) -> Expr:
+    """Convert a tensor to an element type that holds its values."""
+    if node.type.dtype is None:
+        return strengthen(node, dtype)
+    return node if node.type.dtype == dtype else located(Cast(dtype, node))
 
 
 def _row_of(node: Expr) -> Expr:

@@ -49,7 +49,7 @@ def latex(what: Program | tm.Expr) -> str:
     declared = [f"{_name(array.name)} : {writer.type(tm.Type(array.dtype, array.shape))}" for array in what.inputs]
     mentioned = set(notation.sizes_of(what.inputs))
     declared.extend(f"{_name(name)} : \\mathsf{{size}}" for name in what.sizes if name not in mentioned)
-    results = [f"{_name(each.name)} : {writer.type(tm.Type(what.dtype, each.shape))}" for each in what.results]
+    results = [f"{_name(each.name)} : {writer.type(each.type_in(what))}" for each in what.results]
     result_types = f"({', '.join(results)})" if results else writer.type(tm.Type(what.dtype, what.type.shape))
     head = f"{_name(what.name)}({', '.join(declared)}) : {result_types} :="
     given = [r"\quad \text{given } " + ", ".join(map(writer.condition, what.assumptions))] if what.assumptions else []

@@ -355,9 +355,7 @@ class _Printer:
         """Return the type of the result, or the names and types of several results."""
         if not program.results:
             return self.type(tm.Type(program.dtype, program.type.shape))
-        each: list[Doc] = [
-            f"{quoted_name(r.name)} : {self.type(tm.Type(program.dtype, r.shape))}" for r in program.results
-        ]
+        each: list[Doc] = [f"{quoted_name(r.name)} : {self.type(r.type_in(program))}" for r in program.results]
         return Group(seq("(", Nest(4, seq(SOFT, separated(each, seq(",", LINE)))), ")"))
 
     def declaration(self, array: Array) -> str:

@@ -86,12 +86,17 @@ def registered(
     kinds |= dict.fromkeys(program.free_sizes, "SymInt")
     made = ", ".join(["Tensor"] * max(1, len(program.results)))
     schema = f"{name}({', '.join(f'{kind} {argument}' for argument, kind in kinds.items())}) -> ({made})"
-    dtype = torch_type(program.dtype)
+    kinds_of_results = [torch_type(each.type_in(program).dtype) for each in program.results] or [
+        torch_type(program.dtype)
+    ]
 
     def looks_like(*given: Any) -> Any:
         sizes = shapes.sizes(dict(zip(kinds, given, strict=True)))
         device = next((each.device for each in given if isinstance(each, torch.Tensor)), "cpu")
-        each = tuple(torch.empty(shape, dtype=dtype, device=device) for shape in shapes.results(sizes))
+        each = tuple(
+            torch.empty(shape, dtype=dtype, device=device)
+            for shape, dtype in zip(shapes.results(sizes), kinds_of_results, strict=True)
+        )
         return each if program.results else each[0]
 
     library = torch.library.Library("atl", "FRAGMENT")

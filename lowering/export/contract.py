@@ -87,7 +87,8 @@ def _promises(nest: LoopNest, *, cuda: bool) -> list[str]:
 def _results(scope: TextScope, program: Program) -> Iterator[str]:
     """Yield the position of each of several results."""
     for result, start, _ in bounds(program.results):
-        yield f"        from element {show_index(scope, start)} on: {_shape(scope, result.name, result.shape)}"
+        kind = f", converted from {result.dtype}" if result.dtype not in (None, program.dtype) else ""
+        yield f"        from element {show_index(scope, start)} on: {_shape(scope, result.name, result.shape)}{kind}"
 
 
 def _input(scope: TextScope, array: Array) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
@@ -15,6 +16,7 @@ import scipy.sparse
 import atl
 from atl import load
 from atl.cli import main
+from atl.core.dtypes import ELEMENTS, TYPES, common_dtype, has_arrays, range_of
 from atl.core.index import constant
 from atl.core.program import Program, Result
 from atl.errors import ATLError, InvalidArgument
@@ -179,12 +181,43 @@ def test_notations_of_results() -> None:
     assert atl.evaluate(atl.program("nested", [x], nested), np.array([1.0])).r1.tolist() == [4]
 
 
+def test_results_of_different_types_keep_their_values(tmp_path: Path) -> None:
+    k, y = atl.tensor("k", n, dtype="int32"), atl.tensor("y", n, dtype="float32")
+    program = atl.program("types", [k, y], atl.results(third=3 * k, whole=y / 3, positive=y > 0, one=1))
+    assert atl.parse(str(program)) == program
+    assert [each.dtype for each in program.results] == ["int32", "float32", "bool", "float64"]
+    integers = np.array([2**31 - 1, -(2**31), 5], np.int32)
+    floats = np.array([0.1, -3e38, 1e-45], np.float32)
+    reschedule(program).done().save(tmp_path / "types.json")
+    again = load(tmp_path / "types.json").rhs
+    for found in (atl.evaluate(program, integers, floats), compile(again)(integers, floats)):
+        assert [part.dtype.name for part in found] == ["int32", "float32", "bool", "float64"]
+        assert found.third.tolist() == (3 * integers).tolist()
+        assert found.whole.tobytes() == (floats / np.float32(3)).tobytes()
+        assert found.positive.tolist() == [True, False, True]
+        assert found.one == 1
+    exact = atl.evaluate(program, integers[:1], [3], exact=True)
+    assert exact.whole.tolist() == [1]
+
+
+@pytest.mark.parametrize(("one", "other"), [*combinations(ELEMENTS, 2)])
+def test_common_type_holds_all_values(one: str, other: str) -> None:
+    common = common_dtype((one, other))
+    refused = {one, other} & {"int64"} and {one, other} & {"float16", "bfloat16", "float32", "float64"}
+    assert (common is None) == bool(refused)
+    for dtype in (one, other) if common and has_arrays(one) and has_arrays(other) else ():
+        step = TYPES[dtype].epsilon
+        ends = [1 + step, 1 / 3] if step else [*range_of(dtype), range_of(dtype)[1] - 1]
+        values = np.array(ends, dtype)
+        assert np.array_equal(values.astype(common).astype(dtype), values)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
         (atl.results, "a program has no results"),
         (lambda: atl.results(x, r0=x), "two results are named r0"),
-        (lambda: atl.results(x, b=atl.cast("float32", x)), r"(?s)one element type.*atl\.cast"),
+        (lambda: atl.results(x, b=atl.cast("int64", x)), r"(?s)int64 is not combined.*atl\.cast"),
         (lambda: atl.results(_x=x), "does not begin with _"),
         (lambda: atl.program("f", [x], {"a b": x}), "a b"),
         (lambda: atl.program("f", [x], {3: x}), "3"),
@@ -196,7 +229,9 @@ def test_notations_of_results() -> None:
         (lambda: atl.program("f", [x], atl.gen(n, lambda i: atl.results(x[i]))), "neither a tensor"),
         (lambda: atl.parse("f (x : float32[n]) : (`def` : float32[n]) := x"), "a Python identifier"),
         (lambda: atl.parse("f (x : float32[n]) : (a : float32[n], a : float32) := x"), "named twice"),
-        (lambda: atl.parse("f (x : float32[n]) : (a : float32[n], b : int32) := x"), "one element type"),
+        (lambda: atl.parse("f (x : float32[n]) : (a : float32[n], b : int64) := x"), "int64 is not combined"),
+        (lambda: Result("a", (), "float"), "the name of an element type"),
+        (lambda: Program("f", (), moments().body, (), (), (Result("a", (n.node,), "int64"),)), "holds the values"),
         (lambda: atl.parse("f (x : float32[n]) : (a : float32[n], b : float32) := x"), "the body has n elements"),
         (lambda: atl.parse("f (x : float32[n, m]) : (a : float32[n, m]) := x"), "the body of f has the shape"),
         (lambda: atl.parse("f (x : float32[n]) : (a : float32[2*n], b : float32[-n]) := x"), "an extent of the result"),
