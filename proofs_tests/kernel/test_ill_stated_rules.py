@@ -190,6 +190,8 @@ def test_function_of_a_tensor_keeps_its_parameter() -> None:
         (INDEX, UNBOUND, "e has an unbound variable"),
         (INDEX, index(Read(STRANGE, (constant(0),))), "e reads z, which is not an input of the program"),
         (INDEX, index(Read(REDECLARED, (constant(0),))), "e reads y, which the program declares differently"),
+        (ELEMENT, Input(STRANGE), "e reads z, which is not an input of the program"),
+        (ELEMENT, Input(Array("x", (constant(4),), "int64")), "e reads x, which the program declares differently"),
         (INDEX, index(Size("x")), "e has a size called x, as an input is"),
         (CONDITION, at_most(index(Size("x")), constant(0)), "e has a size called x, as an input is"),
         (ELEMENT, Local(0, Type("float32", (index(Size("x")),))), "e has a size called x, as an input is"),
@@ -208,6 +210,12 @@ def test_function_of_a_tensor_keeps_its_parameter() -> None:
 def test_invalid_argument_is_not_admitted(kind: Kind, argument: Argument, said: str) -> None:
     with pytest.raises(NotAdmitted, match=said):
         admitted(kind, argument)
+
+
+@pytest.mark.parametrize("argument", [Value(bound(0), "float32"), Local(0, Type("float32", ()))])
+def test_argument_uses_only_what_is_bound_at_the_place(argument: Expr) -> None:
+    with pytest.raises(NotEqual, match="uses an index or a tensor that is not bound at that place"):
+        rewrite(reflexivity(program()), RULES["add_comm"], (), {"a": argument, "b": argument})
 
 
 def test_is_of_checks_ranks() -> None:

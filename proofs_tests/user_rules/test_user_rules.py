@@ -293,6 +293,7 @@ def test_theorem_by_an_unrefuted_false_rule_has_a_caveat() -> None:
     theorem = reschedule(atl.program("many", [x], atl.sum(n, lambda i: x))).rw(samples.false_far_away).done()
     assert theorem.unproved == (samples.false_far_away,)
     assert describe(theorem).startswith("NOT PROVED")
+    assert repr(theorem) == f"many = many, by 1 step; {theorem.caveat}"
 
 
 def test_session_finds_a_used_rule_by_name() -> None:

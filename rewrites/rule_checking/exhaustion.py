@@ -703,7 +703,7 @@ def choices(
     possible = {name: _possible(stated, chosen, name, space) for name, space in of.items()}
     if not all(possible.values()):
         return
-    drawn = ({name: random.choice(values) for name, values in possible.items()} for _ in range(most * DRAWS))
+    drawn = (_drawn(possible, random) for _ in range(most * DRAWS))
     yield from islice(filter(satisfying(stated), drawn), most)
 
 
@@ -715,6 +715,19 @@ def satisfying(stated: RuleStatement) -> Callable[[dict[str, int]], bool]:
     """Return a test of choices: whether they satisfy the premises that depend only on chosen numbers."""
     chosen = _of_choices(stated)
     return lambda choice: _all_hold(stated, chosen, choice)
+
+
+def _drawn(possible: Mapping[str, Sequence[int]], random: Random) -> dict[str, int]:
+    """Draw a number for each name. In half of the choices, tensors have equal extents in each dimension if they can."""
+    out = {name: random.choice(values) for name, values in possible.items()}
+    if random.randrange(2):
+        first: dict[str, int] = {}
+        for name, own in list(out.items()):
+            _, _, dimension = name.partition(".")
+            value = first.setdefault(dimension, own)
+            if dimension and value in possible[name]:
+                out[name] = value
+    return out
 
 
 def _possible(stated: RuleStatement, premises: Sequence[Predicate], name: str, space: range) -> list[int]:
