@@ -76,7 +76,7 @@ def derivative_type(program: Program, wrt: Sequence[str]) -> str:
     >>> derivative_type(atl.program("wide", [h], atl.cast("float32", h)), ["h"])
     'float32'
     """
-    found = {program.dtype, *(array.dtype for array in program.inputs if array.name in wrt)}
+    found: set[str | None] = {program.dtype, *(array.dtype for array in program.inputs if array.name in wrt)}
     for each in subterms(program.body):
         if isinstance(each, terms.Cast) and any(
             isinstance(part, terms.Local) or (isinstance(part, terms.Input) and part.array.name in wrt)

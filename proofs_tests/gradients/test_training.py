@@ -77,9 +77,10 @@ def test_interrupted_first_call_starts_again(monkeypatch: pytest.MonkeyPatch) ->
         raise KeyboardInterrupt
 
     layer = atl.differentiable(dense())
-    with monkeypatch.context() as during, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as during:
         during.setattr("gradients.training.gradient", interrupted)
-        layer.backward(("a",))
+        with pytest.raises(KeyboardInterrupt):
+            layer.backward(("a",))
     assert layer.derived == ()
     assert layer.backward(("a",)).reads == ("w", "x")
 
