@@ -140,7 +140,7 @@ def let_guard(p: Cond, x: ElemT, e: Body[ElemT]) -> Equation:
 @rule(family="lets", source="[R] let_guard_lift", derived_from=("ll_guard", "let_guard"))
 def ll_guarded(p: Cond, x: ElemT, e: Body[ElemT]) -> Equation:
     """A let moves out of a guard, and its tensor is guarded itself, so that it is computed nowhere else."""
-    return equation(guard(p, let(x, lambda y: e(y))), let(guard(p, x), lambda y: guard(p, e(y))))
+    return equation(guard(p, let(x, e)), let(guard(p, x), lambda y: guard(p, e(y))))
 
 
 @rules(named="ll_{}_left", over=BINARY, family="lets", source="[R] ll_bin_l, ll_mult_l, ll_div_l")

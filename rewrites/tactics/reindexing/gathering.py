@@ -42,9 +42,9 @@ def gather(work: Derivation, *, keep: arg.SumNames = ()) -> None:
 
     Where several sums could be solved for, as in q = p + r, those of constant extent remain, and of the others the
     inner ones; `keep` names sums that remain. Lets are bound outside of these sums first. A scatter to positions that
-    are data, as of an embedding, remains, and a note says so. If these are sorted (`monotonic=`) and the terms are numbers,
-    its loop is marked `runs`: terms with equal positions are added first. Raises `DoesNotApply` if no scatter can be gathered, and
-    `InvalidArgument` if `keep` names no sum.
+    are data, as of an embedding, remains, and a note says so. If these are sorted (`monotonic=`) and the terms are
+    numbers, its loop is marked `runs`: terms with equal positions are added first. Raises `DoesNotApply` if no scatter
+    can be gathered, and `InvalidArgument` if `keep` names no sum.
 
     >>> s = reschedule(atl.parse("f (w : float32[3], d : float32[n]) : float32[n + 2] := "
     ...     "Σ[i < n] Σ[r < 3] place (n + 2) (i + r) (w[r] * d[i])"))
@@ -68,7 +68,8 @@ def gather(work: Derivation, *, keep: arg.SumNames = ()) -> None:
             work.rollback(point)
             remaining[path] = error.summary if isinstance(error, ATLError) else str(error)
     reasons = list(dict.fromkeys(remaining.values()))
-    gathered |= any([_marked_as_runs(work, path) for path in remaining])
+    for path in remaining:
+        gathered |= _marked_as_runs(work, path)
     if not gathered:
         work.rollback(before)
         raise DoesNotApply(
