@@ -87,6 +87,20 @@ def test_gather_takes_few_steps_and_the_gradient_few_operations(name: str) -> No
     assert cost(SHIPPED[name], s.goal) <= MOST_COST.get(name, 4.0)
 
 
+def test_scatter_to_sorted_positions_is_a_segmented_reduction() -> None:
+    """A table of numbers: with rows, the loop over an element of a row would leave the order of memory."""
+    n, v = atl.sizes("n v")
+    table, word = atl.tensor("table", v), atl.tensor("word", n, dtype="int64", range=(0, v), monotonic="nondecreasing")
+    rows = atl.gradient(atl.program("rows", [table, word], atl.gen(n, lambda i: table[word[i]])), "table").program
+    s = atl.reschedule(rows).gather()
+    assert "Σ[i < n | runs] place v word[i] dout[i]" in str(s.goal)
+    at, y = np.array([0, 0, 2, 2, 2, 3]), np.arange(6, dtype=np.float32)
+    assert np.asarray(s.compile()(np.zeros(5, np.float32), at, y)).tolist() == [1, 0, 9, 5, 0]
+    unsorted = atl.parse(str(rows).replace(" rising", ""))
+    with pytest.raises(atl.DoesNotApply, match="are data"):
+        atl.reschedule(unsorted).gather()
+
+
 def test_scatter_of_an_embedding_remains_with_a_note() -> None:
     assert "a scatter remains: the positions of place v word[i]" in repr(session("embedding"))
 

@@ -13,8 +13,9 @@ Each statement of the rule, one for each rank of elements, is proved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, product
 from typing import Final, TypeAlias, assert_never
 
 from atl.checks.scope import Scope
@@ -28,7 +29,7 @@ from atl.core.index import Read as ReadOf
 from atl.core.operations import ZERO_AT_ZERO, BinaryOp, UnaryOp
 from atl.core.reshape_definitions import origin
 from atl.core.substitution import instantiate, instantiate_tensor, rebuild, transform
-from atl.core.traversal import children, divisors, indices_in
+from atl.core.traversal import children, divisors, indices_in, subterms
 from atl.errors import ATLError
 from atl.prove import Facts, Proved, prove, simplify
 from rewrites.rule import Rule
@@ -655,6 +656,8 @@ def _proved(rule: Rule, goal: Goal, known: Induction | None) -> Induction | None
     try:
         _split(goal, _reads_equal(linear=linear))
     except Stuck as reason:
+        if _by_amount(goal, linear=linear):
+            return known
         # Most inductions are on the extent of the last sum, and many on that of the first.
         found = list(_inductions(goal))
         extents = [*found[-1:], *found[:1], *found[-2:0:-1]] if len(found) > 1 else found
@@ -674,6 +677,32 @@ def _proved(rule: Rule, goal: Goal, known: Induction | None) -> Induction | None
             return known
         raise reason from None
     return known
+
+
+def _by_amount(goal: Goal, *, linear: bool) -> bool:
+    """Prove a goal by induction on k if one side has a sum over n + k, and the other side one over n; or n and n - k.
+
+    In the base case k is at most 0, and in the step the additional term of the longer sum vanishes.
+    """
+    left, right = (
+        [term.high - term.low for term in subterms(side) if isinstance(term, terms.Reduce)]
+        for side in (goal.lhs, goal.rhs)
+    )
+    for longer, shorter in [*product(left, right), *product(right, left)]:
+        amount = _variable(longer - shorter)
+        if amount is None:
+            continue
+        whole = _variable(longer)
+        renamed = goal if whole is None else goal.where(whole, longer + index(amount))
+        with suppress(Stuck):
+            _by_induction(renamed, amount, index(amount), linear=linear, ends=(False, False))
+            return True
+    return False
+
+
+def _variable(of: Index) -> Var | None:
+    """Return the variable that an index expression consists of, if it does."""
+    return next((part for part in atoms(of) if isinstance(part, Var) and of == index(part)), None)
 
 
 def _reindexed(goal: Goal, facts: Facts) -> bool:

@@ -184,7 +184,7 @@ def adjoint_of_truncr(k: Index, y: Vector, v: Vector) -> Equation:
     """A tensor without its last elements is paired with y before as much padding."""
     n = v.shape[0]
     kept = reshaped_by("truncr", k, v)
-    return equation(pairing(y, kept), pairing(gen(n, lambda i: guard(i < n - k, y[i])), v))
+    return equation(pairing(y, kept), pairing(gen(n, lambda i: guard(i < n - k, y[i])), v), given(k >= 0))
 
 
 @rule(family="adjoints", source="Fig. 7.3")

@@ -14,10 +14,7 @@ BOUNDED_ONLY: Final[dict[str, str]] = {
     **{f"{monoid}_pairs": _OTHER_FOLDS for monoid in ("product", "max", "min")},
     **{f"split_{monoid}": _OTHER_FOLDS for monoid in ("product", "max", "min")},
     **{f"{monoid}_repeat": _OTHER_FOLDS for monoid in ("max", "min")},
-    **dict.fromkeys(
-        ("adjoint_of_split", "adjoint_of_padr", "adjoint_of_truncr"),
-        "the sums have different lengths, so that no induction on one of them succeeds",
-    ),
+    "adjoint_of_split": "the sums have different lengths, so that no induction on one of them succeeds",
     "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k succeeds",
     "rec_blocks": "a row of a block is compared with the rows of the blocks before, which needs a second induction",
     "rec_strips": "a row of a block is compared with the rows of the blocks before, as for rec_blocks",

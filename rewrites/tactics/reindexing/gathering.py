@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from atl.core.index import ONE, Bound, Index, Quotient, Read, atoms, index
+from atl.core.index import ONE, Bound, Index, Quotient, Read, atoms, bound, index
+from atl.core.marks import LoopMark
 from atl.core.predicate import NonNegative, Predicate, Zero, conjunction, conjuncts, within
 from atl.core.terms import Access, Binary, Expr, Gen, Guard, Let, Place, Reduce, Reshape, Unary
 from atl.core.traversal import Path, children, subterms
@@ -41,8 +42,9 @@ def gather(work: Derivation, *, keep: arg.SumNames = ()) -> None:
 
     Where several sums could be solved for, as in q = p + r, those of constant extent remain, and of the others the
     inner ones; `keep` names sums that remain. Lets are bound outside of these sums first. A scatter to positions that
-    are data, as of an embedding, remains, and a note says so. Raises `DoesNotApply` if no scatter can be gathered, and
-    `InvalidArgument` if `keep` names no sum.
+    are data, as of an embedding, remains, and a note says so. If these are sorted (`monotonic=`) and the terms are
+    numbers, its loop is marked `runs`: terms with equal positions are added first. Raises `DoesNotApply` if no scatter
+    can be gathered, and `InvalidArgument` if `keep` names no sum.
 
     >>> s = reschedule(atl.parse("f (w : float32[3], d : float32[n]) : float32[n + 2] := "
     ...     "Σ[i < n] Σ[r < 3] place (n + 2) (i + r) (w[r] * d[i])"))
@@ -66,6 +68,8 @@ def gather(work: Derivation, *, keep: arg.SumNames = ()) -> None:
             work.rollback(point)
             remaining[path] = error.summary if isinstance(error, ATLError) else str(error)
     reasons = list(dict.fromkeys(remaining.values()))
+    for path in remaining:
+        gathered |= _marked_as_runs(work, path)
     if not gathered:
         work.rollback(before)
         raise DoesNotApply(
@@ -135,6 +139,20 @@ def _data_place(work: Derivation, path: Path) -> Path | None:
             return path
         case _:
             return None
+
+
+def _marked_as_runs(work: Derivation, path: Path) -> bool:
+    """Mark the loop around a placed number as segmented reduction if its positions are sorted; return whether it is."""
+    term, loop = work.term(path), path[:-1]
+    if not (path and isinstance(term, Reshape) and isinstance(term.op, Place) and not term.operand.type.rank):
+        return False
+    read = next((each for each in atoms(term.op.at) if isinstance(each, Read)), None)
+    if read is None or term.op.at != index(read) or not read.array.monotonic or read.indices != (bound(0),):
+        return False
+    if not isinstance(work.term(loop), Reduce):
+        return False
+    work.mark(loop, LoopMark.RUNS)
+    return True
 
 
 def _sums_into_data_places(work: Derivation) -> None:
