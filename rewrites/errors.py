@@ -1,4 +1,4 @@
-"""Errors of rewriting, ATL701 to ATL717, and messages for unknown names.
+"""Errors of rewriting, ATL701 to ATL718, and messages for unknown names.
 
 These errors state the request and the condition that fails. `rewrites.session.diagnosis` adds, for interactive users,
 why a rule applies nowhere and what would help.
@@ -204,7 +204,7 @@ class UntriedRule(ATLError, ValueError):
 class RoundingStep(ATLError, ValueError):
     """A step of a strict derivation would change how floating-point numbers are rounded."""
 
-    code = "ATL717"
+    code = "ATL718"
 
     def __init__(self, rule: Rule, goal: Program) -> None:
         loop = goal.body if isinstance(goal.body, Gen) else None

@@ -11,8 +11,7 @@ import pytest
 
 import atl
 from proofs_tests.rules.declarations import declaration
-from proofs_tests.rules.page import statement
-from rewrites.rule_checking.registry import status_text
+from proofs_tests.rules.page import statement, status_of
 from rewrites.rules import RULES
 
 HERE = Path(__file__).resolve().parents[2]
@@ -83,8 +82,8 @@ def test_page_of_rules_matches_the_declarations() -> None:
         likewise = re.search(r"Likewise (.+)\.$", text, re.MULTILINE)
         others = re.findall(r"`(\w+)`", likewise[1]) if likewise else []
         assert f"\n### {entry}".startswith(statement(RULES[first]))
-        assert {(declaration(RULES[name]), status_text(RULES[name])) for name in others} <= {
-            (declaration(RULES[first]), status_text(RULES[first]))
+        assert {(declaration(RULES[name]), status_of(RULES[name])) for name in others} <= {
+            (declaration(RULES[first]), status_of(RULES[first]))
         }
         listed += [first, *others]
     assert listed == list(RULES)

@@ -147,4 +147,12 @@ OF_REWRITING: Final = (
         "",
         "a writable path",
     ),
+    Entry(
+        "ATL718",
+        "total = atl.program('total', [x], 2 * atl.sum(n, lambda i: x[i]))\n"
+        "reschedule(total, strict=True).rw('sum_mul_left', reverse=True)\n",
+        ", strict=True",
+        "",
+        "leave out strict=True",
+    ),
 )

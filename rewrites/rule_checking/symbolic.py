@@ -695,7 +695,7 @@ def _by_amount(goal: Goal, *, linear: bool) -> bool:
         whole = _variable(longer)
         renamed = goal if whole is None else goal.where(whole, longer + index(amount))
         with suppress(Stuck):
-            _by_induction(renamed, amount, index(amount), linear=linear, ends=(False, False))
+            _by_induction(renamed, amount, index(amount), linear=linear, ends=(False, False, True))
             return True
     return False
 
