@@ -18,7 +18,15 @@ from lowering.gpu import interpreter, races
 from lowering.gpu.kernels import Kernels, Launch
 from lowering.nest.execution import Trap
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
-from proofs_tests.instructions.products import ONE_WARP, by_warps, expected, kernel_by_warps, operands, product
+from proofs_tests.instructions.products import (
+    ONE_WARP,
+    TWO_WARPS,
+    by_warps,
+    expected,
+    kernel_by_warps,
+    operands,
+    product,
+)
 from rewrites import DoesNotApply
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
@@ -196,6 +204,25 @@ def test_other_nests_are_refused(what: str) -> None:
     with pytest.raises((IllegalMark, UnsupportedMark)) as error:
         atl.compile(atl.parse(ONE_WARP.replace(old, new)), target="cuda")
     assert required in str(error.value)
+
+
+def test_operands_must_be_in_registers_of_the_warp() -> None:
+    made = atl.compile(atl.parse(TWO_WARPS), target="cuda")
+    assert len(calls_in(made.kernels)) == 1
+    a, b = operands((32, 8, 16), "float16")
+    got = interpreter.run(made.kernels, {"n": 32, "m": 8, "k": 16}, {"A": a, "B": b})
+    assert np.array_equal(got, expected(a, b, "float32"))
+    with pytest.raises(IllegalMark) as error:
+        atl.compile(atl.parse(TWO_WARPS.replace("Af[w, a, p", "Af[1 - w, a, p")), target="cuda")
+    assert "Af is in registers of the threads 1 - w along z" in str(error.value)
+
+
+def test_warp_must_be_whole() -> None:
+    exchanged = ONE_WARP.replace("thread.x", "thread.q").replace("thread.y", "thread.x").replace("thread.q", "thread.y")
+    with pytest.raises(IllegalMark) as error:
+        atl.compile(atl.parse(exchanged), target="cuda")
+    assert "a block has 4 × 8 threads along y and x" in str(error.value)
+    assert "8 × 4 threads along y and x, which are a warp" in str(error.value)
 
 
 def test_refusal_gives_the_index_and_numbers() -> None:
