@@ -128,8 +128,14 @@ def test_certificate_is_accepted_in_a_new_process(tmp_path: Path) -> None:
 
 def test_calls_have_the_fragments_of_the_tile() -> None:
     made = kernel_by_warps(*SCHEDULES["float16, 2 warps"])
-    (call,) = calls_in(made.kernels)
-    assert [operand.buffer.name for operand in call.operands] == ["acc", "Af", "Bf"]
+    called = {call.function: [each.buffer.name for each in call.operands] for call in calls_in(made.kernels)}
+    assert called == {
+        "mma_m16n8k16": ["acc", "Af", "Bf"],
+        "ldmatrix_left": ["Af", "As"],
+        "ldmatrix_right": ["Bf", "Bs"],
+    }
+    assert "ldmatrix_left(Af + 8 * ro, As + 16 * (pio + 64 * w + 32 * ro), 32);" in made.source
+    assert "ldmatrix_right(Bf + 4 * ro, Bs + 256 * pio + 8 * ro, 16);" in made.source
     assert "mma_m16n8k16(acc + 8 * ro + 4 * rio, Af + 8 * ro, Bf + 4 * rio);" in made.source
 
 
@@ -223,6 +229,20 @@ def test_warp_must_be_whole() -> None:
         atl.compile(atl.parse(exchanged), target="cuda")
     assert "a block has 4 × 8 threads along y and x" in str(error.value)
     assert "8 × 4 threads along y and x, which are a warp" in str(error.value)
+
+
+def test_loads_of_matrices_are_refused_for_other_rows() -> None:
+    s = by_warps(*SCHEDULES["float16, 2 warps"])
+    text = str(s.goal)
+    assert "call ldmatrix_left" in text
+    padded = atl.reschedule(s.goal).pad_rows("As", 1)
+    with pytest.raises(IllegalMark) as error:
+        padded.compile(target="cuda")
+    assert "at a distance of 33" in str(error.value)
+    assert "multiples of 8 elements, proved" in str(error.value)
+    assert "ldmatrix_left(Af + 8 * ro, As + " in atl.reschedule(s.goal).pad_rows("As", 8).compile(target="cuda").source
+    with pytest.raises(IllegalMark, match="Bf is not the operand out of ldmatrix_left"):
+        atl.compile(atl.parse(text.replace("call ldmatrix_right", "call ldmatrix_left")), target="cuda")
 
 
 def test_refusal_gives_the_index_and_numbers() -> None:
@@ -319,6 +339,9 @@ def test_fragment_written_by_bits_is_accepted(operand: str) -> None:
         ("Af + 8 * ro,", "Af,"),
         ("Bf + 4 * rio)", "Bf)"),
         ("acc + 8 * ro + 4 * rio,", "acc + 4 * rio,"),
+        ("As + 16 * (pio + 64 * w + 32 * ro), 32", "As + 16 * (pio + 64 * w + 32 * ro), 16"),
+        ("Bs + 256 * pio + 8 * ro, 16", "Bs + 256 * pio, 16"),
+        ("ldmatrix_left(Af + 8", "if (threadIdx.y < 7) ldmatrix_left(Af + 8"),
         ("mma_m16n8k16(acc + 8", "if (threadIdx.x < 3) mma_m16n8k16(acc + 8"),
         ("mma_m16n8k16(acc + 8", "if (threadIdx.z == 0) mma_m16n8k16(acc + 8"),
     ],
