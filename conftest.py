@@ -13,6 +13,7 @@ import pytest
 import atl
 from atl.errors import CompilerFailed
 from proofs_tests.compilers import Library, lacking
+from proofs_tests.crashes import Crashes
 from proofs_tests.memory import Memory
 from proofs_tests.sampling import MARKS, sample
 from rewrites import reschedule
@@ -25,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     gc.set_threshold(50_000, 20, 50)
     config.pluginmanager.register(Memory())
+    config.pluginmanager.register(Crashes())
     from hypothesis import HealthCheck, settings  # not at the top, because pytest warns of modules imported before it
 
     # Both limits are in wall-clock time, which depends on the load.

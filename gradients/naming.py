@@ -14,13 +14,17 @@ from atl.core.operations import OPERATIONS
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterms
-from gradients.pairings import Known, is_read, reads
+from gradients.pairings import READ, Known, is_read, reads
 from rewrites.derivation import Derivation
-from rewrites.tactics.simplification import reduce_accesses
+from rewrites.tactics.simplification import decided, reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
 OPERAND: Final = "u"
 """The name of lets that bind operands, if the program has no let of this name."""
+
+
+_OF_VALUE: Final = ("exp", "expm1", "sqrt", "tanh")
+"""Functions whose derivative is a function of their value."""
 
 
 class Naming:
@@ -73,12 +77,15 @@ class Naming:
     def _read_again(self, e: Expr, known: Known) -> tuple[int, ...]:
         """Return the operands whose values the tangent of a term reads."""
         match e:
-            case terms.Unary(op):
-                return (0,) if op == "abs" or OPERATIONS[op].tangent is not None else ()
+            case terms.Unary(op, operand):
+                if op != "abs" and OPERATIONS[op].tangent is None:
+                    return ()
+                # The derivative of exp reads exp(a), and a only to compute it: once, unless a is computed from a name.
+                return () if op in _OF_VALUE and not _reads_values(operand) else (0,)
             case terms.Binary("mul", left, right):
                 return (*(0,) * reads(right, self._wrt, known), *(1,) * reads(left, self._wrt, known))
             case terms.Binary("div", _, right):
-                return (0, 1) if reads(right, self._wrt, known) else (1,)
+                return (0, 1) if reads(right, self._wrt, known) else ()
             case terms.Binary("min" | "max"):
                 return (0, 1)
             case _:
@@ -124,6 +131,20 @@ class Naming:
         let = self._work.term(path)
         assert isinstance(let, terms.Let)
         return (*path, 1), (*known, reads(let.value, self._wrt, known))
+
+
+def _reads_values(e: Expr) -> bool:
+    """Return whether the tangent of a term may read a value that the term computes, apart from operands of products."""
+    match e:
+        case terms.Unary(op):
+            reads_own = op not in ("neg", "stop")
+        case terms.Binary(op, _, right):
+            reads_own = op not in ("add", "sub", "mul") and not (op == "div" and is_read(right))
+        case terms.Reduce(monoid):
+            reads_own = monoid != "sum"
+        case _:
+            reads_own = not isinstance(e, READ)
+    return reads_own or any(_reads_values(child.expr) for child in children(e))
 
 
 def _rule_of_let(e: Expr) -> str | None:
@@ -178,18 +199,37 @@ def _agree(one: Derivation, other: Derivation, path: Path) -> bool:
     while (a := one.term(path)) != (b := other.term(path)):
         if _reduced(one, path, b) or _reduced(other, path, a):
             continue
+        if _by_elements(one, path, b) or _by_elements(other, path, a):
+            continue
         if type(a) is not type(b) or len(children(a)) != len(children(b)):
             return False
         return all(_agree(one, other, (*path, position)) for position in range(len(children(a))))
     return True
 
 
+def _by_elements(work: Derivation, path: Path, other: Expr) -> bool:
+    """Write an elementwise operation as the generation of its elements if the other term is a generation."""
+    e = work.term(path)
+    if not (isinstance(other, terms.Gen) and isinstance(e, terms.Unary | terms.Binary | terms.Where) and e.type.rank):
+        return False
+    return work.attempt("gen_eta", path, reverse=True, n=e.type.shape[0])
+
+
 def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
-    """Unfold a let, or read an element of a term, unless the other term is one too."""
+    """Unfold a let, read an element of a term, or remove a guard that is true, unless the other term is one too."""
     match work.term(path):
         case terms.Let() if not isinstance(other, terms.Let):
             return work.attempt("unfold_let", path)
-        case terms.Access(tensor) if not (isinstance(other, terms.Access) and type(tensor) is type(other.tensor)):
+        case terms.Access() as e if not isinstance(other, terms.Access) or type(_read(e)) is not type(_read(other)):
             return bool(reduce_accesses(work, path))
+        case terms.Guard() if not isinstance(other, terms.Guard):
+            return decided(work, work.cursor(path))
         case _:
             return False
+
+
+def _read(e: Expr) -> Expr:
+    """Return the tensor of which a term reads an element, or elements."""
+    while isinstance(e, terms.Access):
+        e = e.tensor
+    return e

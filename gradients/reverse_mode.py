@@ -8,17 +8,16 @@ from typing import Final
 
 from atl.checks.wellformed import make_program
 from atl.core import terms
-from atl.core.dtypes import STORED
 from atl.core.index import Array
 from atl.core.program import Program, Result, checked_program
 from atl.core.terms import Expr
 from atl.core.traversal import Path
-from atl.errors import DtypeError
 from atl.surface.results import results
 from atl.surface.values import Tensor
 from gradients.keeping import Kept, kept, kept_names, outermost
 from gradients.naming import Naming, unify
 from gradients.pairings import is_addition, operands_of
+from gradients.sharing import share
 from gradients.tangents import directions_of, fresh_name, names_of, tangent
 from gradients.transposition import Transposition
 from rewrites.derivation import Derivation
@@ -31,31 +30,32 @@ from rewrites.tactics.storage.binding import bind
 
 SCATTERS: Final = ["ll_place", "place_of_add", "gen_scatter"]
 """Rules that, in reverse, make a generation of a scatter to the position of each iteration."""
-TIDY: Final = ["gen_eta", "get_gen"]
+TIDY: Final = ["gen_eta", "get_gen", "place_access", "gen_as_guarded_place"]
 """Rules that remove what the derivation leaves behind."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """The gradient of a program, with its derivation.
+    """The gradient of the program `of` with respect to its inputs `wrt`, with its derivation.
 
-    `program` computes it from the inputs of the program and the cotangent of its result. `theorem` states that
+    `program` computes it from the inputs of `of` and the cotangent of its result. `theorem` states that
     Σ y · tangent = Σ gradient · direction, for the cotangent y and all directions.
     """
 
     program: Program
     theorem: Theorem
     wrt: tuple[str, ...]
+    of: Program
     kept: Kept | None = None
 
     def __post_init__(self) -> None:
-        """Check that the program computes the gradients of the theorem."""
+        """Check that the theorem is about the tangent, and that the program computes the gradients of the theorem."""
         *_, cotangent = inputs = self.theorem.rhs.inputs
         directions = inputs[-1 - len(self.wrt) : -1]
         computed = self.program if self.kept is None else self.kept.computed
         if (
             (*computed.inputs, *directions) != (*inputs[: -1 - len(self.wrt)], cotangent, *directions)
-            or computed.assumptions != self.theorem.rhs.assumptions
+            or set(computed.assumptions) != set(self.theorem.rhs.assumptions)
             or _paired_back(computed, self.theorem.rhs.body, directions) != self.theorem.rhs.body
             or (self.kept is not None and self.program != self.kept.program)
         ):
@@ -64,13 +64,17 @@ class Gradient:
                 required="Σ gradient · direction as the right side of the theorem, with the program's results and "
                 "assumptions",
             )
-        if self.kept is not None:
-            forward = self.kept.outermost.rhs
-            if paired_with(tangent(forward, self.wrt), cotangent) != self.theorem.lhs:
-                raise NotATheorem(
-                    f"the theorem of {self.program.name} is not about the program with the kept lets",
-                    required=f"Σ {cotangent.name} · tangent, for the tangent of that program, on the left side",
-                )
+        forward = self.of if self.kept is None else self.kept.outermost.rhs
+        if paired_with(tangent(forward, self.wrt), cotangent) != self.theorem.lhs:
+            kept_lets = "" if self.kept is None else " with the kept lets"
+            raise NotATheorem(
+                f"the theorem of {self.program.name} is not about the program{kept_lets} and {', '.join(self.wrt)}",
+                required=f"Σ {cotangent.name} · tangent, for the tangent of that program, on the left side",
+            )
+        if self.kept is not None and self.kept.outermost.lhs != self.of.whole:
+            raise NotATheorem(
+                f"the kept lets are not those of {self.of.name}", required=f"a theorem that starts from {self.of.name}"
+            )
 
     @property
     def forward(self) -> Program | None:
@@ -117,19 +121,13 @@ def gradient(program: Program, wrt: str | Sequence[str], *, keep: str | Sequence
     checked_program(program)
     wrt = names_of(wrt)
     names = kept_names(keep)
-    if program.dtype in STORED:
-        raise DtypeError(
-            f"the result of {program.name} has {program.dtype} elements, which are only stored",
-            required="a result of a type that is computed with",
-            suggestions=("differentiate the program without its last cast",),
-        )
     if not names:
         return _derived(program, wrt)
     directions_of(program, wrt)
     theorem = outermost(program, names)
     made = _derived(replace(theorem.rhs, results=program.results), wrt)
     taken = kept(theorem, program.results, made.program, names)
-    return Gradient(taken.program, made.theorem, wrt, taken)
+    return Gradient(taken.program, made.theorem, wrt, program, taken)
 
 
 def _derived(program: Program, wrt: tuple[str, ...]) -> Gradient:
@@ -141,8 +139,10 @@ def _derived(program: Program, wrt: tuple[str, ...]) -> Gradient:
     Transposition(work, frozenset(array.name for array in directions)).push((), ())
     _bind_results(work)
     _tidy(work)
-    made = _gradient_program(program, work.goal.body, directions, cotangent)
-    return Gradient(made, work.theorem, wrt)
+    share(work)
+    types = {array.name: array.dtype for array in program.inputs}
+    made = _gradient_program(program, work.goal.body, directions, [types[name] for name in wrt], cotangent)
+    return Gradient(made, work.theorem, wrt, program)
 
 
 def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cotangent: Array) -> None:
@@ -153,6 +153,7 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
     named = reschedule(program.whole).begin()
     reduce_accesses(named)
     naming = Naming(named, wrt)
+    share(named, naming.name)
     naming.visit((), ())
     if not named.taken:
         return
@@ -203,18 +204,31 @@ def _tidy(work: Derivation) -> None:
 
 def paired_with(along: Program, cotangent: Array) -> Program:
     """Return the program of the pairing of a cotangent with a tangent."""
+    y = _cast(terms.Input(cotangent), along.dtype)
     return make_program(
         f"{along.name}_paired",
         (*along.inputs, cotangent),
-        pairing(Tensor(terms.Input(cotangent)), Tensor(along.body)).node,
+        pairing(Tensor(y), Tensor(along.body)).node,
         along.assumptions,
     )
 
 
-def _gradient_program(program: Program, collected: Expr, directions: Sequence[Array], cotangent: Array) -> Program:
-    """Return the first operands of the pairings of a collected term, in the order of the directions."""
+def _cast(e: Expr, dtype: str | None) -> Expr:
+    return e if e.type.dtype == dtype or dtype is None else terms.Cast(dtype, e)
+
+
+def _gradient_program(
+    program: Program, collected: Expr, directions: Sequence[Array], dtypes: Sequence[str], cotangent: Array
+) -> Program:
+    """Return the first operands of the pairings of a collected term, in the order of the directions.
+
+    The gradient by an input has the type of the input.
+    """
     lets, found = _pairings(collected)
-    each = [found.get(array.name, terms.Padding(terms.Input(array).type)) for array in directions]
+    each = [
+        _cast(found.get(array.name, terms.Padding(terms.Input(array).type)), dtype)
+        for array, dtype in zip(directions, dtypes, strict=True)
+    ]
     if len(each) == 1:
         body, several = each[0], tuple[Result, ...]()
     else:
@@ -255,7 +269,9 @@ def _paired_back(made: Program, collected: Expr, directions: Sequence[Array]) ->
     lets, found = _pairings(collected)
     own: list[terms.Let] = []
     body = made.body
-    is_value = len(directions) == 1 and any(isinstance(y, terms.Local) and y.position == 0 for y in found.values())
+    is_cast = made.dtype != directions[0].dtype
+    only_local = any(isinstance(y, terms.Local) and y.position == 0 for y in found.values())
+    is_value = len(directions) == 1 and only_local and not is_cast
     for _ in lets[is_value:]:
         if not isinstance(body, terms.Let):
             return None
@@ -265,6 +281,9 @@ def _paired_back(made: Program, collected: Expr, directions: Sequence[Array]) ->
         own.append(terms.Let(body, terms.Local(0, body.type)))
         body = own[-1].body
     each = _results_of(made, body, directions)
+    if each is not None and is_cast:
+        uncast = {name: e.operand for name, e in each.items() if isinstance(e, terms.Cast)}
+        each = uncast if uncast.keys() == each.keys() else None
     if each is None or any(not isinstance(each[name], terms.Padding) for name in each.keys() - found.keys()):
         return None
     inputs = {array.name: terms.Input(array) for array in directions}

@@ -335,9 +335,8 @@ class _Instance:
                     return self._term(part.expr, indices + part.indices, tensors + part.tensors)
 
                 made = rebuild(at, child, lambda e: self._index(e, indices), lambda p: self._predicate(p, indices))
-                if made is not at:
-                    # Point to the line that applies the rule, not to the first use of the cached statement.
-                    object.__setattr__(made, "source", self._source)
+                # Point to the line that applies the rule, not to the first use of the cached statement.
+                object.__setattr__(made, "source", self._source)  # a new node, as all leaves are new
                 return made
 
     def _application(self, at: terms.Metavariable, indices: int, tensors: int) -> terms.Expr:

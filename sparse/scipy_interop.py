@@ -6,7 +6,8 @@ Only the numbers of diagonals are converted: scipy counts from the main diagonal
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from copy import copy
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from atl.core.dtypes import range_of
 from atl.errors import ArrayError
 from sparse.levels import Compressed, Dense, Metadata
-from sparse.tensors import AnyArray, SparseTensor, cast_indices, check_coordinates
+from sparse.tensors import AnyArray, SparseTensor, cast_indices, check_coordinates, sort_order
 from sparse.views import Blocked, Diagonals, Identity, Permuted, Storage
 
 COMPRESSED = (Dense(), Compressed())
@@ -99,8 +100,7 @@ def scipy_view(form: Storage, shape: tuple[int, ...], arrays: Sequence[AnyArray]
 
     kind = scipy_format(form, len(shape))
     if kind in ("csr", "csc"):
-        pos, crd, values = arrays
-        return getattr(sp, f"{kind}_array")((values, crd, pos), shape=shape)
+        return compressed_scipy_view(kind, shape, arrays)
     if kind == "coo" and len(arrays) == len(shape) + 1:
         return sp.coo_array((arrays[-1], tuple(arrays[:-1])), shape=shape)
     if isinstance(form.view, Blocked) and kind == "bsr":
@@ -113,6 +113,32 @@ def scipy_view(form: Storage, shape: tuple[int, ...], arrays: Sequence[AnyArray]
         crd, values = arrays
         return sp.dia_array((values.reshape(len(crd), shape[1]), crd - (shape[0] - 1)), shape=shape)
     return None
+
+
+def compressed_scipy_view(kind: str, shape: tuple[int, ...], arrays: Sequence[AnyArray]) -> Any:
+    """Return a csr or csc array that shares these arrays, which are consistent.
+
+    scipy's constructor takes longer than a product of small matrices. So an empty array of the same shape is copied,
+    unless scipy would choose other integers for the indices.
+    """
+    import scipy.sparse as sp
+
+    pos, crd, values = arrays
+    if not pos.dtype == crd.dtype == np.int32 or max(shape) > range_of("int32")[1]:
+        return getattr(sp, f"{kind}_array")((values, crd, pos), shape=shape)
+    made = copy(_empty_scipy_array(kind, shape))
+    made.indptr, made.indices, made.data = pos, crd, values
+    return made
+
+
+@lru_cache(maxsize=64)
+def _empty_scipy_array(kind: str, shape: tuple[int, ...]) -> Any:
+    """Return a csr or csc array without entries and without bounds of rows, to be copied."""
+    import scipy.sparse as sp
+
+    made = getattr(sp, f"{kind}_array")(shape)
+    made.indptr = made.indices
+    return made
 
 
 def validated(value: Any) -> Any:
@@ -192,6 +218,8 @@ def _invalid(name: str, required: str, **numbers: int) -> ArrayError:
 
 def from_scipy(form: Storage, value: Any) -> SparseTensor | None:
     """Convert with scipy, sorting the entries and summing duplicates; None if scipy lacks the format."""
+    if len(value.shape) == 2 and scipy_format(form, 2) == "bsr":
+        return _blocks_from_scipy(form, value)
     kind = compressed_scipy_format(form)
     if not kind or len(value.shape) != 2:
         return None
@@ -206,6 +234,25 @@ def from_scipy(form: Storage, value: Any) -> SparseTensor | None:
     held = {"pos": made.indptr, "crd": made.indices[:count]}
     levels = (Metadata({}, (outer,), outer), cast_indices(form, Metadata(held, (inner,), count)))
     return SparseTensor(form, value.shape, levels, np.ascontiguousarray(made.data[:count]))
+
+
+def _blocks_from_scipy(form: Storage, value: Any) -> SparseTensor | None:
+    """Convert to sorted blocks with scipy; None if the block sizes do not divide the extents."""
+    assert isinstance(form.view, Blocked)
+    by = form.view.by
+    if value.data.dtype.kind not in "if" or any(n % size for n, size in zip(value.shape, by, strict=True)):
+        return None
+    made = value.tocsr().tobsr(by)
+    count = int(made.indptr[-1])
+    (rows, columns, *_) = form.view.extents(value.shape)
+    crd, blocks = made.indices[:count], made.data[:count]
+    if not made.has_sorted_indices:  # the blocks are distinct
+        order = sort_order((rows, columns), (np.repeat(np.arange(rows), np.diff(made.indptr)), crd))
+        crd, blocks = crd[order], blocks[order]
+    held = Metadata({"pos": made.indptr, "crd": crd}, (columns,), count)
+    within = [Metadata({}, (by[k],), count * by[0] * (by[1] if k else 1)) for k in range(2)]
+    levels = (Metadata({}, (rows,), rows), cast_indices(form, held), *within)
+    return SparseTensor(form, value.shape, levels, np.ascontiguousarray(blocks).reshape(-1))
 
 
 def is_coordinate_format(form: Storage, rank: int) -> bool:

@@ -17,12 +17,14 @@ entries. Workspaces are empty between rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 from atl.core.dtypes import BOOL
+from atl.core.index import ONE, Index
 from lowering.c.index import address_text, count_text, index_text
-from lowering.c.loops import loop_bounds
-from lowering.c.scalars import C_TYPES, applied, conversion, literal, scalar_text
+from lowering.c.loops import loop_bounds, segments
+from lowering.c.scalars import C_TYPES, applied, conversion, scalar_text
 from lowering.c.text import SUM, UNARY, Text, indented
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import column_pairs, number_of_rows, row_of
@@ -31,6 +33,8 @@ from lowering.nest.text import AssembledText, TextScope
 Lines: TypeAlias = list[str]
 
 WORD: Final = "uint64_t"
+WORKSPACE: Final = ("work", "bits", "words")
+"""Roles of the arrays of a workspace with bits."""
 
 
 def parameter_types(nest: ln.LoopNest) -> list[tuple[str, str]]:
@@ -41,7 +45,9 @@ def parameter_types(nest: ln.LoopNest) -> list[tuple[str, str]]:
 
 
 def _name(scope: TextScope, role: str) -> str:
-    return scope.name(("assembly", role))
+    """Return the name of an array or variable; in parallel rows, of the part of a workspace that the thread has."""
+    own = _assembled(scope).parallel and role in WORKSPACE
+    return scope.name(("assembly", f"own {role}" if own else role))
 
 
 def _assembled(scope: TextScope) -> AssembledText:
@@ -58,6 +64,8 @@ def print_function(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextS
         _, scope = scope.bind(("assembly", role), role)
     if _assembled(scope).kind == "counted":
         return _counted(scope, nest, printed)
+    if _assembled(scope).parallel:
+        return _parallel(scope, nest, printed)
     pos, space = _name(scope, "pos"), _name(scope, "space")
     end, done, stop = (_name(scope, role) for role in ("end", "done", "stop"))
     rows = index_text(scope, number_of_rows(nest)).text
@@ -100,6 +108,8 @@ def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lin
     gather = loop.body[-1] if loop.body else None
     if scope.assembled is None or not isinstance(gather, ln.Gather) or gather.row is None:
         return [], first, lambda _: []
+    if scope.assembled.parallel:
+        return [], first, partial(_begin_parallel_row, gather.row)
     row, space = gather.row, _name(scope, "space")
     begin, inside = scope.bind(loop.variable, f"{loop.variable.name}_begin")
     skipped = f"{index_text(inside, row).text} < {space}[0]"
@@ -134,6 +144,8 @@ def gather(scope: TextScope, statement: ln.Gather) -> Lines:
     if statement.row is None:
         return []  # `_counted` ends all rows
     row = index_text(scope, statement.row)
+    if _assembled(scope).parallel:
+        return _end_parallel_row(scope, statement, Text(row.text, SUM).at(SUM))
     done, end = _name(scope, "done"), _name(scope, "end")
     lines: Lines = []
     if statement.kind == "gathered":
@@ -142,27 +154,39 @@ def gather(scope: TextScope, statement: ln.Gather) -> Lines:
 
 
 def _from_bits(scope: TextScope, end: str) -> Lines:
-    """Store the columns of the workspace and their values, in order, and empty it."""
+    """Store the columns of the workspace and their values, in order, or count them, and empty the workspace."""
     crd, values, work = _name(scope, "crd"), _values(scope), _name(scope, "work")
     bits, words = _name(scope, "bits"), _name(scope, "words")
     (group, rest, word, held, column), inside = _local(scope, "group", "rest", "word", "held", "column")
     stored = [f"{crd}[{end}] = {_as_column(inside, column)};", f"{values}[{end}++] = {work}[{column}];"]
+    if _assembled(scope).counts:
+        stored = [f"{end}++;"]
     if not _assembled(scope).assembly.zeros:
         stored = [f"if ({_nonzero(scope, f'{work}[{column}]')}) {{", *indented(stored), "}"]
-    stored += [f"{work}[{column}] = 0;"]
+    in_word = [
+        f"for ({WORD} {held} = {bits}[{word}]; {held} != 0; {held} &= {held} - 1) {{",
+        f"    const int64_t {column} = 64 * {word} + __builtin_ctzll({held});",
+        *indented([*stored, f"{work}[{column}] = 0;"]),
+        "}",
+    ]
+    if _only_counts(scope):
+        in_word = [f"{end} += __builtin_popcountll({bits}[{word}]);"]
     return [
         f"for (int64_t {group} = 0; {group} < ({_columns(scope)} + 4095) / 4096; {group}++) {{",
         f"    for ({WORD} {rest} = {words}[{group}]; {rest} != 0; {rest} &= {rest} - 1) {{",
         f"        const int64_t {word} = 64 * {group} + __builtin_ctzll({rest});",
-        f"        for ({WORD} {held} = {bits}[{word}]; {held} != 0; {held} &= {held} - 1) {{",
-        f"            const int64_t {column} = 64 * {word} + __builtin_ctzll({held});",
-        *indented(indented(indented(stored))),
-        "        }",
+        *indented(indented(in_word)),
         f"        {bits}[{word}] = 0;",
         "    }",
         f"    {words}[{group}] = 0;",
         "}",
     ]
+
+
+def _only_counts(scope: TextScope) -> bool:
+    """Return whether entries of parallel rows are counted, without their values."""
+    assembled = _assembled(scope)
+    return assembled.parallel and assembled.counts and assembled.assembly.zeros
 
 
 def _dropped(scope: TextScope, end: str) -> Lines:
@@ -211,6 +235,57 @@ def _as_column(scope: TextScope, column: str) -> str:
     return f"({C_TYPES[_assembled(scope).assembly.column_dtype]}){column}"
 
 
+# -- parallel rows ----------------------------------------------------------------------------------------------------
+
+
+def _parallel(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope], Lines]) -> Lines:
+    """Print the loops twice: to count the entries of each row, and to store them where they begin.
+
+    Between the two, `space` requests arrays of exactly this size. Each thread has a part of the workspace.
+    """
+    for role in WORKSPACE:
+        _, scope = scope.bind(("assembly", f"own {role}"), f"own_{role}")
+    pos, space, total = _name(scope, "pos"), _name(scope, "space"), _name(scope, "total")
+    rows = index_text(scope, number_of_rows(nest)).at(SUM)
+    (row,), inside = _local(scope, "row")
+    count = [
+        f"int64_t {total} = 0;",
+        f"memset({pos}, 0, ({rows} + 1) * sizeof *{pos});",
+        *printed(scope.counting()),
+        f"for (int64_t {row} = 0; {row} < {rows}; {row}++) {{",
+        *indented([f"{total} += {pos}[{row} + 1];", _bound(inside, f"{row} + 1", total)]),
+        "}",
+        f"if ({total} > {space}[1]) {{",
+        *indented([f"{space}[0] = 1;", f"{space}[1] = {total};", "return OUT_OF_SPACE;"]),
+        "}",
+    ]
+    return [f"if ({space}[0] == 0) {{", *indented(count), "}", *printed(scope)]
+
+
+def _begin_parallel_row(row: Index, scope: TextScope) -> Lines:
+    """Return the first entry of a row, or zero entries while they are counted, and the part of the workspace."""
+    assembled, end = _assembled(scope), _name(scope, "end")
+    first = "0" if assembled.counts else f"{_name(scope, 'pos')}[{index_text(scope, row).text}]"
+    lines = [f"int64_t {end} = {first};"]
+    if assembled.has_bits:
+        words = f"({_columns(scope)} + 63) / 64"
+        lengths = {"work": _columns(scope), "bits": words, "words": f"({words} + 63) / 64"}
+        kinds = {"work": C_TYPES[assembled.dtype], "bits": WORD, "words": WORD}
+        lines += [
+            f"{kinds[role]} *const {_name(scope, role)} = {scope.name(('assembly', role))}"
+            f" + omp_get_thread_num() * ({lengths[role]});"
+            for role in WORKSPACE
+        ]
+    return lines
+
+
+def _end_parallel_row(scope: TextScope, statement: ln.Gather, row: str) -> Lines:
+    """Store the entries of a row from the workspace, if there is one, or the number of entries."""
+    end = _name(scope, "end")
+    lines = _from_bits(scope, end) if statement.kind == "gathered" else []
+    return [*lines, _bound(scope, f"{row} + 1", end)] if _assembled(scope).counts else lines
+
+
 # -- stores -----------------------------------------------------------------------------------------------------------
 
 
@@ -221,13 +296,15 @@ def store(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Lines | Non
         return None
     # Folds by other operators have a buffer.
     assert isinstance(statement, ln.Assign) or statement.op in ("add", "sub")
+    if assembled.kind == "counted" and assembled.counts:
+        return _count(scope, target)
     (column,), inside = _local(scope, "column")
     at, value = _column_text(scope, target), _signed(scope, statement)
     match assembled.kind:
         case "counted":
             return _store_in_any_order(scope, target, at, value)
         case "appended" | "union":
-            return _appended(scope, at, value.text)
+            return _appended(scope, Text(at, SUM), value)
         case "gathered":
             pass
     declared = f"const int64_t {column} = {at};"
@@ -249,15 +326,16 @@ def _signed(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Text:
     return applied("neg", [value], statement.value.dtype) if subtracted else value
 
 
-def _appended(scope: TextScope, column: str, value: str) -> Lines:
+def _appended(scope: TextScope, column: Text, value: Text) -> Lines:
     crd, values, end = _name(scope, "crd"), _values(scope), _name(scope, "end")
-    cast = _as_column(scope, Text(column, SUM).at(UNARY))
+    cast = _as_column(scope, column.at(UNARY))
+    counts = _assembled(scope).counts
     if _assembled(scope).assembly.zeros:
-        return [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {value};"]
+        return [f"{end}++;"] if counts else [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {value.text};"]
     (new,), _ = _local(scope, "value")
     kind = C_TYPES[_assembled(scope).dtype]
-    stored = [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {new};"]
-    lines = [f"const {kind} {new} = {value};", f"if ({_nonzero(scope, new)}) {{", *indented(stored), "}"]
+    stored = [f"{end}++;"] if counts else [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {new};"]
+    lines = [f"const {kind} {new} = {value.text};", f"if ({_nonzero(scope, new)}) {{", *indented(stored), "}"]
     return ["{", *indented(lines), "}"]
 
 
@@ -266,9 +344,10 @@ def _marked(scope: TextScope, column: str, operator: str, value: str) -> Lines:
 
     A test whether the bit is set already would be mispredicted often.
     """
-    work, bits, words = (_name(scope, role) for role in ("work", "bits", "words"))
+    work, bits, words = (_name(scope, role) for role in WORKSPACE)
+    stored = [] if _only_counts(scope) else [f"{work}[{column}] {operator} {value};"]
     return [
-        f"{work}[{column}] {operator} {value};",
+        *stored,
         f"{bits}[{column} >> 6] |= UINT64_C(1) << ({column} & 63);",
         f"{words}[{column} >> 12] |= UINT64_C(1) << ({column} >> 6 & 63);",
     ]
@@ -334,21 +413,24 @@ def union(scope: TextScope, one: ln.For, other: ln.For) -> Lines:
         assert isinstance(each, ln.Assign | ln.Accumulate)
         assert isinstance(each.target, ln.Cell)
         columns.append(_column_text(inside, each.target))
-        values.append(_signed(inside, each).text)
+        values.append(_signed(inside, each))
     (left, right), inner = _local(scope, f"{positions[0]}_column", f"{positions[1]}_column")
     (p, q), (p_end, q_end) = positions, lasts
-    zero = literal(0, _assembled(scope).dtype).text
-    column = f"({left} < {right} ? {left} : {right})"
-    value = f"({left} <= {right} ? {values[0]} : {zero}) + ({right} <= {left} ? {values[1]} : {zero})"
+    total = applied("add", values, _assembled(scope).dtype)
+    # Most rows have runs of columns of one operand. Branches are then faster than conditional moves.
     both = [
         f"const int64_t {left} = {columns[0]}, {right} = {columns[1]};",
-        *_appended(inner, column, value),
-        f"{p} += {left} <= {right};",
-        f"{q} += {right} <= {left};",
+        f"if ({left} < {right}) {{",
+        *indented([*_appended(inner, Text(left), values[0]), f"{p}++;"]),
+        f"}} else if ({right} < {left}) {{",
+        *indented([*_appended(inner, Text(right), values[1]), f"{q}++;"]),
+        "} else {",
+        *indented([*_appended(inner, Text(left), total), f"{p}++;", f"{q}++;"]),
+        "}",
     ]
     lines = [*heads, f"while ({p} < {p_end} && {q} < {q_end}) {{", *indented(both), "}"]
     for name, last, at, new in zip(positions, lasts, columns, values, strict=True):
-        lines += [f"for (; {name} < {last}; {name}++) {{", *indented(_appended(inner, at, new)), "}"]
+        lines += [f"for (; {name} < {last}; {name}++) {{", *indented(_appended(inner, Text(at, SUM), new)), "}"]
     return ["{", *indented(lines), "}"]
 
 
@@ -360,7 +442,7 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
     assembled = _assembled(scope)
     pos, space, total = _name(scope, "pos"), _name(scope, "space"), _name(scope, "total")
     rows = index_text(scope, number_of_rows(nest)).at(SUM)
-    (row, ends), inside = _local(scope, "row", "row_ends")
+    (row, ends, summed), inside = _local(scope, "row", "row_ends", "summed")
     kind = C_TYPES[assembled.assembly.index_dtype]
     count = [
         f"int64_t {total} = 0;",
@@ -371,8 +453,9 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
         "}",
     ]
     sums = [
+        f"{kind} {summed} = {ends}[0];",
         f"for (int64_t {row} = 0; {row} < {rows}; {row}++) {{",
-        f"    {ends}[{row} + 1] += {ends}[{row}];",
+        f"    {ends}[{row} + 1] = {summed} += {ends}[{row} + 1];",
         "}",
     ]
     return [
@@ -386,11 +469,84 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
     ]
 
 
+def coalesced_count(scope: TextScope, loop: ln.For, nested: Lines) -> Lines:
+    """Print the counts of the stores in all segments of a loop as one loop, if that is possible.
+
+    Rows must not depend on the segment. A test during the call finds whether each segment begins where the one before
+    it ends: then their lengths, without negative ones, add up to the length of the whole. Otherwise the `nested` loops
+    run. They take twice as long if segments are short.
+
+    if (0 < n) {
+        int64_t lengths = 0;
+        for (int64_t i = 0; i < n; i++) {
+            lengths += max_int64(0, A_pos[i + 1] - A_pos[i]);
+        }
+        if (lengths == A_pos[n] - A_pos[0]) {
+            for (int64_t p = A_pos[0]; p < A_pos[n]; p++) {…}
+        } else {…}
+    }
+    """
+    found = _segment_store(scope, loop)
+    if found is None:
+        return nested
+    segment, cell = found
+    (lengths,), local = _local(scope, "lengths")
+    name, inside = local.bind(loop.variable, loop.variable.name)
+    inside = inside.under(loop.range)
+    first, last = index_text(local, loop.low).text, index_text(local, loop.high).text
+    length = index_text(inside, segment.high - segment.low).text
+    begin = ln.index_at(segment.low, loop.variable, loop.low)
+    end = ln.index_at(segment.high, loop.variable, loop.high - ONE)
+    position, within = local.bind(segment.variable, segment.variable.name)
+    bounds = index_text(local, begin).text, index_text(local, end).text
+    return [
+        f"if ({first} < {last}) {{",
+        *indented(
+            [
+                f"int64_t {lengths} = 0;",
+                f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{",
+                f"    {lengths} += max_int64(0, {length});",
+                "}",
+                f"if ({lengths} == {index_text(local, end - begin).text}) {{",
+                *indented(
+                    [
+                        f"for (int64_t {position} = {bounds[0]}; {position} < {bounds[1]}; {position}++) {{",
+                        *indented(_count(within.under(segment.range), cell)),
+                        "}",
+                    ]
+                ),
+                "} else {",
+                *indented(nested),
+                "}",
+            ]
+        ),
+        "}",
+    ]
+
+
+def _segment_store(scope: TextScope, loop: ln.For) -> tuple[ln.For, ln.Cell] | None:
+    """Return the only loop in a loop, over segments, and the cell that it stores, if its row is in no fixed segment."""
+    assembled = scope.assembled
+    if assembled is None or not assembled.counts:
+        return None
+    match loop.body:
+        case (ln.For(body=(ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell),)) as segment,) if (
+            segment in segments(loop, scope.tiles)
+            and ln.key(cell.buffer) == assembled.output
+            and loop.variable.uid not in row_of(cell.pairs, assembled.assembly).free
+        ):
+            return segment, cell
+    return None
+
+
+def _count(scope: TextScope, cell: ln.Cell) -> Lines:
+    row = index_text(scope, row_of(cell.pairs, _assembled(scope).assembly)).at(SUM)
+    return [f"{_name(scope, 'pos')}[{row} + 2]++;", f"{_name(scope, 'total')}++;"]
+
+
 def _store_in_any_order(scope: TextScope, cell: ln.Cell, column: str, value: Text) -> Lines:
     assembled = _assembled(scope)
     row = index_text(scope, row_of(cell.pairs, assembled.assembly))
-    if assembled.counts:
-        return [f"{_name(scope, 'pos')}[{Text(row.text, SUM).at(SUM)} + 2]++;", f"{_name(scope, 'total')}++;"]
     (at,), inside = _local(scope, "at")
     kind = C_TYPES[assembled.assembly.index_dtype]
     ends = _name(scope, "pos")

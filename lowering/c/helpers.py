@@ -71,6 +71,9 @@ enum {{ OUT_OF_MEMORY = {OUT_OF_MEMORY} }};
     "OUT_OF_SPACE": f"""\
 enum {{ OUT_OF_SPACE = {OUT_OF_SPACE} }};
 """,
+    "omp_get_thread_num": """\
+int omp_get_thread_num(void);
+""",
     "saturating_sum": """\
 /* a + b, or PTRDIFF_MAX if the sum does not fit into a size_t. */
 static inline size_t saturating_sum(size_t a, size_t b)

@@ -10,10 +10,10 @@ from functools import reduce
 from itertools import pairwise
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import Index, Quotient, Read, Var, atoms, factor_of, index
+from atl.core.index import Index, Leaf, Quotient, Read, Var, atoms, factor_of, index, map_leaves
 from atl.core.marks import CallMark, LoopMark
 from atl.core.operations import INFIX
-from atl.core.predicate import Predicate, expressions
+from atl.core.predicate import Predicate, expressions, substitute
 from lowering.c.helpers import IVDEP
 from lowering.c.index import address_text, index_text, predicate_text
 from lowering.c.scalars import C_TYPES, folded_name, folds_of, only_folds, storage_text
@@ -248,7 +248,7 @@ def with_segment_ends(scope: TextScope, loop: ln.For, last: str) -> tuple[TextSc
     """
     declared = ""
     name = scope.name(loop.variable)
-    for inner in _segments(loop, scope.tiles):
+    for inner in segments(loop, scope.tiles):
         first = index_text(scope, inner.low).text
         called, _ = scope.bind(inner.variable, inner.variable.name)
         end, scope = scope.bind(("end", inner.variable), f"{called}_end")
@@ -267,7 +267,7 @@ def loop_bounds(scope: TextScope, loop: ln.For) -> tuple[list[str], str, str]:
     return [f"const int64_t {first} = {end};", f"{end} = {high};"], first, end
 
 
-def _segments(loop: ln.For, tiles: Tiles) -> list[ln.For]:
+def segments(loop: ln.For, tiles: Tiles) -> list[ln.For]:
     """Return the loops in a body that begin where the same loop of the previous iteration ended.
 
     Only bounds that are read count, since others cost nothing. A loop with several copies in the body, as left by
@@ -418,6 +418,11 @@ def print_merge(scope: TextScope, loop: ln.For, printed: Printed) -> Lines:
 
     while (p < p_end && q < q_end) {
         const int64_t p_key = A_crd[p], q_key = x_crd[q];
+        if (p + 4 <= p_end && A_crd[p + 3] < q_key) {
+            p += 4;
+            continue;
+        }
+        …
         if (p_key == q_key) {…}
         p += p_key <= q_key;
         q += q_key <= p_key;
@@ -465,11 +470,32 @@ def _merge_loop(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ..
     positions = [name for name, _ in names]
     if len(keys) == 2:
         first, second = keys
+        for finger, (name, end), other in zip(merge.fingers, names, (second, first), strict=True):
+            lines += _skip(scope, finger, name, end, other)
         lines += [*_conditional(f"{first} == {second}", body), *_two_steps(positions, keys, repeats)]
     else:
         lines += _steps(inside, positions, keys, repeats, body)
     running = " && ".join(f"{name} < {end}" for name, end in names)
     return [f"while ({running}) {{", *indented(lines), "}"]
+
+
+SKIPPED: Final = 4
+"""Number of positions that a finger skips at once if all their keys are less than the key of the other finger.
+
+Elementwise products of five kinds of matrices took 0.43 of the time without skips. 2, 3 and 8 are slower.
+"""
+
+
+def _skip(scope: TextScope, finger: Finger, name: str, end: str, other: str) -> Lines:
+    """Skip several keys if the last of them is less than another key; earlier ones are not greater."""
+    last = index(finger.variable) + (SKIPPED - 1)
+
+    def moved(leaf: Leaf) -> Index:
+        return last if leaf == finger.variable else index(leaf)
+
+    key = index_text(scope.under(substitute(finger.loop.range, moved)), map_leaves(finger.key, moved))
+    running = f"{name} + {SKIPPED} <= {end} && {key.at(COMPARISON)} < {other}"
+    return _conditional(running, [f"{name} += {SKIPPED};", "continue;"])
 
 
 def _two_steps(positions: list[str], keys: list[str], repeats: list[bool]) -> Lines:

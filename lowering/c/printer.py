@@ -328,7 +328,7 @@ def _statement(
             plain = _loop(scope, heap, statement)
             return [f"#if {scalars.has(call)}", scalars.call_text(scope, call), "#else", *plain, "#endif"]
         case ln.For():
-            return _loop(scope, heap, statement)
+            return assembly.coalesced_count(scope, statement, _loop(scope, heap, statement))
         case ln.If(predicate, body):
             return _branches(scope, heap, predicate, body, None)
         case ln.Assign() | ln.Accumulate() if (stored := assembly.store(scope, statement)) is not None:
@@ -344,6 +344,8 @@ def _statement(
                     combined = scalars.applied(op, [Text(into), scalars.scalar_text(scope, value)], value.dtype).text
                     return [scalars.fold_of_keys(scope, statement, by) or f"{into} = {combined};"]
             assert_never(op)
+        case ln.Clear(cell=ln.Cell() as cell):
+            return [f"{scalars.storage_text(scope, cell).text} = {scalars.literal(0, cell.buffer.dtype).text};"]
         case ln.Clear(buffer, count, zeroed):
             # Without zeroing, every cell is stored before it is read.
             if not zeroed:

@@ -241,7 +241,7 @@ def with_keys(scope: TextScope, loop: ln.For) -> tuple[TextScope, list[str], lis
     """Bind keys for the variables that a loop folds into; return the scope, and lines before and after the loop."""
     before: list[str] = []
     after: list[str] = []
-    for target, fold in _keyed(loop).items():
+    for target, fold in _keyed(scope, loop).items():
         if _key_of(target) not in scope.names.of:
             name, dtype = scope.name(ln.key(target)), target.dtype
             keyed, scope = scope.bind(_key_of(target), f"{name}_key")
@@ -252,7 +252,7 @@ def with_keys(scope: TextScope, loop: ln.For) -> tuple[TextScope, list[str], lis
 
 def after_keys(scope: TextScope, loop: ln.For) -> TextScope:
     """Return the scope after a loop, with the names of its keys taken: split loops fold into one variable."""
-    for target in _keyed(loop):
+    for target in _keyed(scope, loop):
         if _key_of(target) not in scope.names.of:
             _, scope = scope.bind(("used", loop, target), f"{scope.name(ln.key(target))}_key")
     return scope
@@ -298,8 +298,13 @@ def only_folds(loop: ln.For) -> bool:
     return all(isinstance(each, ln.Accumulate) and isinstance(each.target, ln.Scalar) for each in loop.body)
 
 
-def _keyed(loop: ln.For) -> dict[ln.Scalar, ln.Accumulate]:
-    """Return the float variables that get keys around this loop, which folds into them by maximum or minimum."""
+def _keyed(scope: TextScope, loop: ln.For) -> dict[ln.Scalar, ln.Accumulate]:
+    """Return the float variables that get keys around this loop, which folds into them by maximum or minimum.
+
+    Keys order -0 before 0, so that they are not used where the order of operands decides between the two.
+    """
+    if scope.in_order:
+        return {}
     has_directive = loop.mark is LoopMark.PARALLEL or (loop.mark is LoopMark.VECTOR and not only_folds(loop))
     if not (has_directive or _is_long_fold(loop)):
         return {}

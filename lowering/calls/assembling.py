@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +22,8 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 
 GROWTH: Final = 4
 """Factor by which arrays grow."""
+LEAST: Final = 4096
+"""Number of entries for which there is space at first: allocating more takes longer."""
 KEPT_WORKSPACES: Final = 4
 """Number of workspaces that a kernel keeps for later calls."""
 
@@ -32,17 +34,36 @@ class Assembler:
     A workspace is empty after a call, and is used again by later calls with the same number of columns.
     """
 
-    def __init__(self, nest: LoopNest, ffi: Any, from_buffer: Callable[..., Any], *, sparse: Container[str]) -> None:
+    def __init__(
+        self,
+        nest: LoopNest,
+        ffi: Any,
+        from_buffer: Callable[..., Any],
+        *,
+        sparse: Container[str],
+        threads: Callable[[], int] | None,
+    ) -> None:
         self._name: Final = nest.name
         self._text: Final = AssembledText.of(nest)
         self._assembly: Final = self._text.assembly
         self._from_buffer = from_buffer
+        self._counted: Final = self._text.kind == "counted" or self._text.parallel
+        self._threads: Final = threads if self._text.parallel and threads is not None else lambda: 1
+        self._has_places: Final = self._text.has_places
+        self._has_bits: Final = self._text.has_bits
         self._sparse: Final = [at for at, array in enumerate(nest.inputs) if array.name in sparse]
-        self._kinds: Final = {role: ffi.typeof(kind.replace(" *", "[]")) for role, kind in parameter_types(nest)}
+        typed = ((role, ffi.typeof(kind.replace(" *", "[]"))) for role, kind in parameter_types(nest))
+        (_, self._pos), (_, self._crd), *workspaces = typed
+        self._workspaces: Final = tuple(kind for _, kind in workspaces)
         self._values: Final = ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
-        self._new_space: Callable[[tuple[int, int]], Any] = lambda first: ffi.new("int64_t[2]", first)
-        self._most = range_of(self._assembly.index_dtype)[1]
-        self._kept: list[tuple[int, list[AnyArray]]] = []
+        self._dtypes: Final = tuple(
+            map(np.dtype, (self._text.dtype, self._assembly.index_dtype, self._assembly.column_dtype))
+        )
+        self._new_space: Callable[[tuple[int, int]], Any] = partial(ffi.new, ffi.typeof("int64_t[2]"))
+        self._most: Final = range_of(self._assembly.index_dtype)[1]
+        self._most_columns: Final = range_of(self._assembly.column_dtype)[1]
+        self._times: Final = {"appended": 1, "union": 2, "counted": 1}.get(self._text.kind, GROWTH)
+        self._kept: list[tuple[tuple[int, int], list[Any], list[AnyArray]]] = []
 
     def make(
         self,
@@ -61,86 +82,95 @@ class Assembler:
         order = self._assembly.order
         rows = shape[order[0]] if len(order) > 1 else 1
         columns = prod(shape[k] for k in order[len(order) > 1 :])
-        if columns - 1 > range_of(self._assembly.column_dtype)[1]:
+        if columns - 1 > self._most_columns:
             raise self._overflow(f"the columns of the result are numbered up to {columns - 1}")
         made = self._filled(function, (*pointers, *sizes), rows, columns, self._guess(passed))
         return None if made is None else self._assembly.make(made, shape, in_scipy=in_scipy)
 
-    @contextmanager
-    def _allocating(self, rows: int, columns: int, entries: int) -> Iterator[None]:
-        """Raise `OutOfMemory` if NumPy cannot allocate an array. A `ValueError` of NumPy means too many bytes."""
-        try:
-            yield
-        except (MemoryError, ValueError):
-            raise OutOfMemory(
-                f"there is not enough memory for the entries of the result of {self._name}",
-                required="memory for the entries, and for a workspace of one row",
-                numbers={"rows": rows, "columns": columns, "entries": entries},
-            ) from None
-
     def _filled(
         self, function: Callable[..., int], given: tuple[Any, ...], rows: int, columns: int, guess: int
     ) -> list[AnyArray] | None:
-        counted = self._text.kind == "counted"
+        counted, most = self._counted, self._most
         # A row may have as many entries as columns. Positions of entries that are kept in the workspace must fit, too.
         slack = 0 if counted else columns
-        limit = self._most + (0 if self._text.has_places else slack)
-        capacity = 0 if counted else min(guess + slack, limit)
-        with self._allocating(rows, columns, capacity):
-            pos = np.empty(rows + 2, self._assembly.index_dtype)
-            crd, values = np.empty(capacity, self._assembly.column_dtype), np.empty(capacity, self._text.dtype)
-            workspace = self._workspace(columns)
+        limit = most + (0 if self._has_places else slack)
+        capacity = min(max(guess, LEAST) + slack, limit)
+        of_values, of_positions, of_columns = self._dtypes
+        extent = (columns, self._threads())
+        try:
+            pos = np.empty(rows + 2, of_positions)
+            crd, values = np.empty(capacity, of_columns), np.empty(capacity, of_values)
+            work, workspace = self._workspace(extent)
+        except (MemoryError, ValueError):
+            raise self._no_memory(rows, columns, capacity) from None
         pos[0] = 0
         space = self._new_space((0, capacity))
-        pointer, kinds = self._from_buffer, iter(self._kinds.values())
-        first, last = pointer(next(kinds), pos), next(kinds)
-        others = [pointer(kind, array) for kind, array in zip(kinds, workspace, strict=False)]
+        pointer = self._from_buffer
+        bounds = pointer(self._pos, pos)
+        workspace = workspace or list(map(pointer, self._workspaces, work))
         while (
-            status := function(*given, pointer(self._values, values), first, pointer(last, crd), *others, space)
+            status := function(
+                *given, pointer(self._values, values), bounds, pointer(self._crd, crd), *workspace, space
+            )
         ) == OUT_OF_SPACE:
-            stored = 0 if counted else int(space[1]) - columns
             needed = int(space[1])
+            stored = 0 if counted else needed - columns
             if needed > limit:
                 raise self._overflow(
                     f"the result of {self._name} has {stored or needed} entries"
                     + (f" in its first {space[0]} rows, and a row may have {columns}" if not counted else "")
                 )
             capacity = needed if counted else min(max(needed, GROWTH * capacity), limit)
-            with self._allocating(rows, columns, capacity):
+            try:
                 crd, values = _longer(crd, stored, capacity), _longer(values, stored, capacity)
+            except (MemoryError, ValueError):
+                raise self._no_memory(rows, columns, capacity) from None
             space[1] = capacity
         if status == OUT_OF_MEMORY:
             return None
-        if len(self._kept) < KEPT_WORKSPACES and workspace:
-            self._kept.append((columns, workspace))
+        if work and self._has_bits and len(self._kept) < KEPT_WORKSPACES:
+            self._kept.append((extent, workspace, work))
         end = int(pos[rows])
-        if not 0 <= end <= self._most:
+        if not 0 <= end <= most:
             raise self._overflow(f"the result of {self._name} has too many entries")
         return [pos[: rows + 1], _fitted(crd, end), _fitted(values, end)]
 
-    def _workspace(self, columns: int) -> list[AnyArray]:
-        """Return an empty workspace for rows with this number of columns."""
-        if self._text.has_places:
-            return [np.full(columns, -1, self._assembly.index_dtype)]
-        if not self._text.has_bits:
-            return []
-        try:
-            known, workspace = self._kept.pop()
-        except IndexError:
-            known, workspace = -1, []
-        if known == columns:
-            return workspace
-        words = -(-columns // 64)
-        counts = ((columns, self._text.dtype), (words, "uint64"), (-(-words // 64), "uint64"))
-        return [np.zeros(count, dtype) for count, dtype in counts]
+    def _workspace(self, extent: tuple[int, int]) -> tuple[list[AnyArray], list[Any]]:
+        """Return an empty workspace for rows with this number of columns, and known pointers to its arrays."""
+        columns, _ = extent
+        if self._has_places:
+            place = np.empty(columns, self._dtypes[1])
+            place.fill(-1)
+            arrays = [place]
+        elif not self._has_bits:
+            return [], []
+        else:
+            try:
+                known, workspace, arrays = self._kept.pop()
+            except IndexError:
+                pass
+            else:
+                if known == extent:
+                    return arrays, workspace
+            words = -(-columns // 64)
+            counts = ((columns, self._dtypes[0]), (words, "uint64"), (-(-words // 64), "uint64"))
+            arrays = [np.zeros(extent[1] * count, dtype) for count, dtype in counts]
+        return arrays, []
 
     def _guess(self, passed: Sequence[Any]) -> int:
         """Return a number of entries for which there is space at first, by the longest array of a sparse operand.
 
         Dense operands do not count: their product may be sampled at few entries.
         """
-        times = {"appended": 1, "union": 2}.get(self._text.kind, GROWTH)
-        return times * max((passed[at].size for at in self._sparse), default=0)
+        return self._times * max([passed[at].size for at in self._sparse], default=0)
+
+    def _no_memory(self, rows: int, columns: int, entries: int) -> OutOfMemory:
+        """Return the error of NumPy's `MemoryError`, or of its `ValueError`, which means too many bytes."""
+        return OutOfMemory(
+            f"there is not enough memory for the entries of the result of {self._name}",
+            required="memory for the entries, and for a workspace of one row",
+            numbers={"rows": rows, "columns": columns, "entries": entries},
+        )
 
     def _overflow(self, what: str) -> IndexOverflow:
         index = self._assembly.index_dtype

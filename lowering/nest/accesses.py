@@ -145,6 +145,8 @@ def _in_statement(place: _Context, statement: ln.Statement) -> Iterator[Access]:
             yield place.to(target, op if isinstance(target, ln.Scalar) else "write", statement)
         case ln.Declare(_, initial):
             yield from _in_scalar(place, initial, statement)
+        case ln.Clear(cell=ln.Cell() as cell):
+            yield place.to(cell, "write", statement)
         case ln.Clear(buffer, row=row):
             any_of = tuple(Var(_ANY + at, f"at{at}") for at in range(len(buffer.extents)))
             pairs = tuple((index(at), extent) for at, extent in zip(any_of, buffer.extents, strict=True))

@@ -25,6 +25,16 @@ def gathers(nest: ln.LoopNest) -> list[ln.Gather]:
     return [each for each in ln.statements(nest.body) if isinstance(each, ln.Gather)]
 
 
+def parallel_rows(nest: ln.LoopNest) -> bool:
+    """Return whether a loop over rows is marked `parallel`; each row is then counted before it is stored."""
+    return any(
+        isinstance(loop, ln.For)
+        and loop.mark is LoopMark.PARALLEL
+        and any(isinstance(each, ln.Gather) and each.row is not None for each in loop.body)
+        for loop in ln.statements(nest.body)
+    )
+
+
 def stores(block: ln.Block, output: ln.Buffer) -> list[ln.Cell]:
     """Return the cells of the output to which the statements of a block store."""
     return [cell for cell, stored in cells_of(block) if stored and cell.buffer == output]
@@ -92,6 +102,8 @@ class AssembledRows:
         self._assembly = assembly_of(nest)
         self._kind = next((each.kind for each in gathers(nest)), None)
         self._repeats = next((each.repeats for each in gathers(nest)), "any")
+        self._in_order = not parallel_rows(nest)
+        self._ended: set[int] = set()
         self._row: list[tuple[int, tuple[int, ...]]] = []
         self._last = -1
 
@@ -106,8 +118,11 @@ class AssembledRows:
         if row is None:
             self._check_repeats()
         else:
-            if row <= self._last:
+            if self._in_order and row <= self._last:
                 raise Trap("rows", f"row {row} of the output ends after row {self._last}")
+            if row in self._ended:
+                raise Trap("rows", f"row {row} of the output ends twice")
+            self._ended.add(row)
             other = next((found for found, _ in self._row if found != row), None)
             if other is not None:
                 raise Trap("rows", f"row {other} of the output is stored before the end of row {row}")
@@ -158,13 +173,7 @@ def check_assembly(nest: ln.LoopNest, target: str) -> None:
         )
     for statement in ln.statements(nest.body):
         if isinstance(statement, ln.For) and statement.mark in _REFUSED and stores(statement.body, nest.output):
-            raise UnsupportedMark(
-                f"the loop {statement.variable.name} is marked {statement.mark.value} and stores entries of {form}",
-                binder=statement.variable.name,
-                mark=statement.mark.value,
-                required="loops that run in order around stores to an assembled result",
-                suggestions=(f'remove the mark: s.mark("{statement.variable.name}", "")',),
-            )
+            raise _refused_mark(nest, statement, "loops that run in order around stores to an assembled result")
     if any(cell.buffer == nest.output and not stored for cell, stored in cells_of(nest.body)):
         raise NotAssembled(
             f"{nest.name} reads elements of its result, which is assembled as {form}",
@@ -173,7 +182,32 @@ def check_assembly(nest: ln.LoopNest, target: str) -> None:
         )
 
 
-_REFUSED = CONCURRENT | {LoopMark.STREAM, LoopMark.RUNS}
+_REFUSED = (CONCURRENT | {LoopMark.STREAM, LoopMark.RUNS}) - {LoopMark.PARALLEL}
+
+
+def check_parallel_rows(nest: ln.LoopNest) -> None:
+    """Raise `UnsupportedMark` if a parallel loop stores entries, but is not a loop over rows, after passes have run."""
+    if nest.assembly is None:
+        return
+    for statement in ln.statements(nest.body):
+        if (
+            isinstance(statement, ln.For)
+            and statement.mark is LoopMark.PARALLEL
+            and stores(statement.body, nest.output)
+            and not (isinstance(statement.body[-1], ln.Gather) and statement.body[-1].row is not None)
+        ):
+            raise _refused_mark(nest, statement, "a parallel loop of which each iteration is proved to store one row")
+
+
+def _refused_mark(nest: ln.LoopNest, loop: ln.For, required: str) -> UnsupportedMark:
+    name, form = loop.variable.name, assembly_of(nest).format
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value} and stores entries of {form}",
+        binder=name,
+        mark=loop.mark.value,
+        required=required,
+        suggestions=(f'remove the mark: s.mark("{name}", "")',),
+    )
 
 
 def _by_dense_loop(nest: ln.LoopNest) -> str:

@@ -89,6 +89,8 @@ def _in_statement(inside: Inside, statement: ln.Statement) -> Occurrences:
             yield from _in_scalar(inside, value)
         case ln.Declare(_, initial):
             yield from _in_scalar(inside, initial)
+        case ln.Clear(cell=ln.Cell() as cell):
+            yield from _in_storage(inside, cell)
         case ln.Clear(row=row) if row is not None:
             yield from _in_storage(inside, statement.row_start)
             yield Computed(inside, IndexUse.COUNT, statement.count)

@@ -235,6 +235,10 @@ class Interpreter:
                 self._made[variable] = self._watch.depth
             case ln.Allocate(buffer, capacity, _, zeroed):
                 self._allocate(buffer, self._index(capacity), zeroed=zeroed)
+            case ln.Clear(cell=ln.Cell() as cell):
+                memory, address = self._place(cell)
+                self._touch(cell.buffer, address, memory.made, "write")
+                memory.cells.pop(address, None)
             case ln.Clear(buffer, count, zeroed, row):
                 if row is None:
                     self._clear(buffer, self._index(count), zeroed=zeroed)

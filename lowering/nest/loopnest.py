@@ -300,13 +300,15 @@ class Clear:
     """A statement that clears the first `count` cells of a buffer: they have no values, and are zero if `zeroed`.
 
     A hoisted buffer is cleared at the place of its let. Without `zeroed`, every cell is stored before it is read, and C
-    does nothing. With a `row`, the statement starts this row of a circular buffer and clears its cells.
+    does nothing. With a `row`, the statement starts this row of a circular buffer and clears its cells. With a `cell`,
+    it clears only this one.
     """
 
     buffer: Buffer
     count: ix.Index
     zeroed: bool = True
     row: ix.Index | None = None
+    cell: Cell | None = None
 
     @property
     def row_start(self) -> Cell | None:
@@ -476,6 +478,7 @@ class LoopNest:
     - `row_storage`: the storage of recurrences in local buffers.
     - `assembly`: the storage of an assembled output, of which only the entries are stored. The last pass on loops adds
       `Gather` statements, all of the same kind.
+    - `in_order`: operations on floats are those of the program in its order, and are not reordered.
     - `origins`: the paths in the program of the binders that loops came from, by loop variable, if `lower` was called
       with `origins`. They are ignored by equality.
     """
@@ -496,6 +499,7 @@ class LoopNest:
     recurrences: frozenset[ix.Var] = frozenset()
     row_storage: tuple[RowStorage, ...] = ()
     assembly: Assembly | None = None
+    in_order: bool = False
     origins: Mapping[ix.Var, Path] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -677,8 +681,9 @@ class _Replacement:
         return replace(buffer, extents=tuple(map(self._index, buffer.extents))) if buffer.uid in self.made else buffer
 
     def _storage(self, at: Cell | Scalar) -> Cell | Scalar:
-        if isinstance(at, Scalar):
-            return at
+        return at if isinstance(at, Scalar) else self._cell(at)
+
+    def _cell(self, at: Cell) -> Cell:
         pairs = self.pairs(at.pairs)
         if self.row and at.buffer in self.others:
             pairs = (*self.row, *(pair for pair in pairs if pair[1] != ix.ONE))
@@ -701,9 +706,10 @@ class _Replacement:
                 return replace(statement, initial=self._scalar(initial))
             case Allocate(buffer, capacity):
                 return replace(statement, buffer=self._buffer(buffer), capacity=self._index(capacity))
-            case Clear(buffer, count, _, row):
+            case Clear(buffer, count, _, row, cell):
                 row = None if row is None else self._index(row)
-                return replace(statement, buffer=self._buffer(buffer), count=self._index(count), row=row)
+                cell = None if cell is None else self._cell(cell)
+                return replace(statement, buffer=self._buffer(buffer), count=self._index(count), row=row, cell=cell)
             case Free(buffer):
                 return Free(self._buffer(buffer))
             case Gather(buffer, row):

@@ -140,6 +140,8 @@ class _Walk:
                 case ln.Allocate(buffer, capacity):
                     self._room[buffer.uid] = capacity
                     self._empty(buffer, facts, loops)
+                case ln.Clear(cell=ln.Cell() as cell):
+                    self._store(cell, False, facts, loops)
                 case ln.Clear(buffer):
                     self._empty(buffer, facts, loops)
                 case ln.Declare() | ln.Free() | ln.Gather():

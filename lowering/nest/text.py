@@ -27,7 +27,7 @@ from lowering.c.text import (
     wrapped,
 )
 from lowering.nest import loopnest as ln
-from lowering.nest.assembly import assembly_of, column_extents, gathers, number_of_columns
+from lowering.nest.assembly import assembly_of, column_extents, gathers, number_of_columns, parallel_rows
 from lowering.nest.loopnest import Conditions, LoopNest, key, under
 from lowering.nest.marked_loops import NoMerge, is_merge, merge_at
 from lowering.nest.tiles import Tiles
@@ -39,7 +39,8 @@ from lowering.nest.tiles import Tiles
 class AssembledText:
     """An assembled output in a text: its storage, the key of its values, and how the nest stores its rows.
 
-    `counts` is set where the stores of counted rows are only counted.
+    `counts` is set where entries are only counted. If the loop over rows is `parallel`, the entries of each row are
+    counted first, and each thread has a workspace.
     """
 
     assembly: Assembly
@@ -49,6 +50,7 @@ class AssembledText:
     repeats: str
     columns: Index
     column_extents: tuple[Index, ...]
+    parallel: bool = False
     counts: bool = False
 
     @classmethod
@@ -58,17 +60,19 @@ class AssembledText:
         assert ends, f"the rows of the output of {nest.name} do not end"
         kind, repeats = ends[0].kind, ends[0].repeats
         columns, extents = number_of_columns(nest), column_extents(nest)
-        return cls(assembly_of(nest), key(nest.output), nest.output.dtype, kind, repeats, columns, extents)
+        assembly, output, dtype = assembly_of(nest), key(nest.output), nest.output.dtype
+        return cls(assembly, output, dtype, kind, repeats, columns, extents, parallel_rows(nest))
 
     @property
     def has_bits(self) -> bool:
         """True if rows are gathered in a workspace with bits."""
-        return (self.kind == "gathered" and self.assembly.ordered) or (self.kind == "counted" and self.repeats == "any")
+        gathered = self.kind == "gathered" and (self.assembly.ordered or self.parallel)
+        return gathered or (self.kind == "counted" and self.repeats == "any")
 
     @property
     def has_places(self) -> bool:
         """True if columns have the positions of their entries."""
-        return self.kind == "gathered" and not self.assembly.ordered
+        return self.kind == "gathered" and not self.has_bits
 
     @property
     def arrays(self) -> list[tuple[str, str]]:
@@ -89,6 +93,7 @@ class TextScope:
     Names are looked up by size, loop variable, or `key` of the storage. `nonnegative_numerators` and `strict` are those
     of the nest. `tiles` are the buffers in registers. `indices` is the type of indices, if helper functions are
     templates over it; in C all indices have 64 bits. `anchored` are the loops whose lines are located in the text.
+    `in_order` is that of the nest.
     """
 
     names: Names
@@ -99,6 +104,7 @@ class TextScope:
     indices: str = ""
     anchored: frozenset[int] = frozenset()
     assembled: AssembledText | None = None
+    in_order: bool = False
 
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
@@ -160,6 +166,7 @@ def outermost(nest: LoopNest) -> TextScope:
         strict=nest.strict,
         anchored=ids_of(nest.origins),
         assembled=_assembled(nest),
+        in_order=nest.in_order,
     )
 
 
@@ -270,6 +277,8 @@ def _statement(
         case ln.Accumulate(target, op, value):
             into, by = _stored(scope, target), _scalar(scope, value).text
             return [f"{into} {INFIX[op]}= {by}" if op in INFIX else f"{into} = {op}({into}, {by})"]
+        case ln.Clear(cell=ln.Cell() as cell):
+            return [f"clear {_stored(scope, cell)}"]
         case ln.Clear(_, _, zeroed, row) if row is not None:
             return [f"{'clear' if zeroed else 'start'} {shown(scope, key(statement.buffer), (row,))}"]
         case ln.Clear(buffer, count, zeroed):

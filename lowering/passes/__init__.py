@@ -27,6 +27,7 @@ from lowering.passes.splitting import with_split_loops
 from lowering.passes.storage_folding import with_folded_storage
 from lowering.passes.stores import with_fused_reductions, with_single_stores, without_dead_stores
 from lowering.passes.unread_zeros import without_unread_zeros
+from lowering.passes.workspaces import with_emptied_workspaces
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]
 
@@ -48,6 +49,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_reused_buffers,  # on loops in their final form
     with_lets_in_output_rows,  # after buffer reuse, which may use the output first
     with_early_frees,  # after all passes that remove statements
+    with_emptied_workspaces,  # on loops in their final form; before rows end, since their end is the last statement
     with_strict_keys,  # on loops in their final form
     with_assembled_rows,  # after strict keys, by which columns are proved to increase
     with_cache_lines,  # on loops in their final form
@@ -65,6 +67,7 @@ _FOR_CPUS: Final = (
     without_trivial_loops,
     with_reused_buffers,
     with_lets_in_output_rows,
+    with_emptied_workspaces,
     with_assembled_rows,
     with_cache_lines,
     with_calls,

@@ -114,7 +114,7 @@ class _Analysis:
                     if inner is None:
                         return None
                     out += inner
-                case ln.For(mark=LoopMark.NONE | LoopMark.UNROLL):
+                case ln.For(mark=LoopMark.NONE | LoopMark.UNROLL | LoopMark.PARALLEL):
                     row = self._row(statement, facts)
                     if row is None:
                         return None

@@ -94,9 +94,10 @@ def _statement(facts: Facts, statement: ln.Statement, done: frozenset[int]) -> l
             return (statement if made is initial else ln.Declare(variable, made, mark),)
         case ln.Allocate(_, capacity):
             return (replace(statement, capacity=simplify(facts, capacity)),)
-        case ln.Clear(_, count, _, row):
+        case ln.Clear(_, count, _, row, cell):
+            cell = None if cell is None else _cell(facts, cell)
             row = None if row is None else simplify(facts, row)
-            return (replace(statement, count=simplify(facts, count), row=row),)
+            return (replace(statement, count=simplify(facts, count), row=row, cell=cell),)
         case ln.Free() | ln.Gather():
             return (statement,)
     assert_never(statement)
@@ -135,8 +136,10 @@ def in_a_block(inner: ln.Block) -> ln.Block:
 
 
 def _storage(facts: Facts, at: ln.Cell | ln.Scalar) -> ln.Cell | ln.Scalar:
-    if isinstance(at, ln.Scalar):
-        return at
+    return at if isinstance(at, ln.Scalar) else _cell(facts, at)
+
+
+def _cell(facts: Facts, at: ln.Cell) -> ln.Cell:
     pairs = tuple((simplify(facts, position), simplify(facts, extent)) for position, extent in at.pairs)
     same = all(a is b and n is m for (a, n), (b, m) in zip(pairs, at.pairs, strict=True))
     return at if same else ln.Cell(at.buffer, pairs)  # the same object need not be simplified again

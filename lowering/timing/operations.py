@@ -8,6 +8,7 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.core import terms
 from atl.core.index import Bound, Index, Leaf, Size, atoms, value_of
+from atl.core.predicate import FALSE, TRUE
 from atl.core.program import Program
 from atl.core.traversal import Child, children
 from atl.meaning.arguments import AnyArray, index_elements
@@ -22,7 +23,7 @@ def operations(program: Program, sizes: Mapping[str, int], arrays: Mapping[str, 
     """Return the number of scalar operations and stores of the program as it is written, with no value shared but lets.
 
     Loops whose bounds depend on other loops are counted at some iterations, evenly spaced. Guards count as true, and
-    a selection as its larger operand.
+    a selection as its larger operand, except for conditions that are constant. `stop` counts as nothing.
 
     >>> import atl
     >>> operations(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] Σ[k < i] 2 * x[k]"), {"n": 8}, {})
@@ -58,6 +59,12 @@ class _Counter:
                 return parts + self._elements(e, indices)
             case terms.Access(tensor):
                 return self._element_of(tensor, indices)
+            case terms.Select(predicate) if predicate in (TRUE, FALSE):
+                return self.count(e.left if predicate == TRUE else e.right, indices)
+            case terms.Guard(predicate) if predicate == FALSE:
+                return 0.0
+            case terms.Unary("stop"):
+                return parts
             case terms.Select():
                 return max(self.count(e.left, indices), self.count(e.right, indices))
             case (

@@ -138,3 +138,21 @@ def test_memos_of_functions_and_methods_are_found() -> None:
 
 def test_properties_have_no_deadline() -> None:
     assert settings().deadline is None
+
+
+def test_crash_of_a_process_is_reported_with_its_traceback(tmp_path: Path) -> None:
+    """The traceback names the function that crashed. It must follow the name of the test, where it is looked for."""
+    (tmp_path / "test_crash.py").write_text(
+        "import ctypes\n\ndef reads_null():\n    ctypes.string_at(0)\n\ndef test_crash():\n    reads_null()\n"
+    )
+    options = ["-n1", "-q", "-pno:cacheprovider", "-pproofs_tests.crashes", f"--rootdir={tmp_path}"]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(tmp_path / "test_crash.py")],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    report = run.stdout.partition("worker 'gw0' crashed while running")[2]
+    assert "Segmentation fault" in report
+    assert "in reads_null" in report

@@ -10,7 +10,7 @@ from typing import Final
 from proofs_tests.attacks.random_rules import Law
 from proofs_tests.programs.choices import Choices, chance, choose
 
-WHOLE: Final = (3, 7, 50, 99, 777, -50, 1000, 12345, -12345, 19000)
+WHOLE: Final = (3, 7, 50, 99, 140, 777, -50, 1000, 12345, -12345, 19000, 123456)
 FRACTIONS: Final = (2.5, 0.125, -7.75, 100.25, 1000.5)
 ABOVE: Final = (1, 2, 10)
 """Differences between neighbouring literals."""
@@ -80,6 +80,8 @@ def _of_indices(choices: Choices) -> Law:
              ""),
             ("p: Cond[Index], n: Index, e: Elem", "guard(p(n), e)", "guard(p(n) & (n != {0}), e)", ""),
             ("v: Vector, i: Index", "v[i]", "guard(i != {0}, v[i])", ""),
+            ("m: Matrix, i: Index, j: Index", "m[i, j]", "guard(j != {0}, m[i, j])", "0 <= i, i < m.shape[0]"),
+            ("v: Vector, i: Index", "v[i + {0}]", "guard(i != {1}, v[i + {0}])", "0 <= i"),
             ("v: Vector", "v[{0}]", "0 * v[0]", "v.shape[0] >= 1"),
             ("n: Index, a: Scalar, b: Scalar", "where(value(n) == {0}, a, b)", "b", ""),
             ("n: Index, a: Scalar", "a * value(n)", "a * value(imin(n, {0}))", ""),
@@ -136,7 +138,16 @@ def _of_extents(choices: Choices) -> Law:
     return Law(parameters, left, right, premises)
 
 
-FORMS: Final = (_of_elements, _of_bounds, _of_indices, _of_loops, _of_extents)
+def _of_casts(choices: Choices) -> Law:
+    """Return a law about rounding twice, which differs from rounding once beside midpoints."""
+    between, smaller = choose(choices, (("float32", "float16"), ("float32", "bfloat16"), ("float16", "bfloat16")))
+    more, test = choose(choices, (("", "a"), (", b: Scalar", "where(a < b, a, b)"), (", b: Scalar", "maximum(a, b)")))
+    none = ' + cast("float64", b) * 0' if more else ""
+    twice, once = f'cast("{smaller}", cast("{between}", {test}))', f'cast("{smaller}", {test})'
+    return Law(f"a: Scalar{more}", f'cast("float64", {twice}){none}', f'cast("float64", {once}){none}')
+
+
+FORMS: Final = (_of_elements, _of_bounds, _of_indices, _of_loops, _of_extents, _of_casts)
 
 
 def drawn_false_law(choices: Choices) -> Law:

@@ -16,6 +16,7 @@ import pytest
 import atl
 from atl.core import operations, terms
 from atl.core.operations import UnaryOp
+from atl.surface.numpy_forms import over
 from atl.surface.results import Results, results
 from gradients import reverse_mode, tangents
 from proofs_tests.gradients.duals import duals, values
@@ -170,7 +171,7 @@ def test_missing_case_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("_sum", lambda a, b: a if b is None or a is not None else b),
         ("_times", lambda d, factor: d),
-        ("_or_zero", lambda d, like: terms.Padding(like.type)),
+        ("_filled", lambda value, like, dtype: over(like.type.shape, lambda _: terms.Constant(2 * value, dtype))),
     ],
 )
 def test_wrong_helper_is_found(name: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +198,7 @@ def test_second_pairing_with_a_direction_is_found() -> None:
     dx, dout = atl.tensor("dx", N, dtype="float64"), atl.tensor("dout", N, dtype="float64")
     twice = reflexivity(atl.program("twice", [X, dx, dout], pairing(dout, dx) + pairing(dout, dx)))
     with pytest.raises(NotATheorem, match="two pairings with the direction dx"):
-        reverse_mode.Gradient(atl.program("once", [X, dout], dout), twice, ("x",))
+        reverse_mode.Gradient(atl.program("once", [X, dout], dout), twice, ("x",), atl.program("itself", [X], X))
 
 
 @pytest.mark.parametrize("wrt", [["x"], ["x", "y"]])
@@ -208,3 +209,16 @@ def test_other_program_is_found(wrt: list[str]) -> None:
         replace(made, program=atl.gradient(other, wrt).program)
     with pytest.raises(NotATheorem, match="is not the gradient of its theorem"):
         replace(made, program=PRODUCT)
+
+
+def test_theorem_about_another_input_is_found() -> None:
+    """The pairings with dx and dy have equal shapes, so only the tangent says which input the gradient is of."""
+    made = atl.gradient(PRODUCT, "x")
+    with pytest.raises(NotATheorem, match="the theorem of product_gradient is not about the program and y"):
+        replace(made, wrt=("y",))
+    other = atl.program("product", [X, Y], atl.gen(N, lambda i: X[i] * Y[i] * Y[i]))
+    with pytest.raises(NotATheorem, match="is not about the program and x"):
+        replace(made, of=other)
+    both = atl.gradient(PRODUCT, ["x", "y"])
+    with pytest.raises(NotATheorem, match=r"is not (the gradient of its theorem|about the program)"):
+        replace(both, wrt=("y", "x"))

@@ -156,3 +156,5 @@ def test_forward_program_of_another_theorem_is_refused() -> None:
     assert theirs.kept is not None
     with pytest.raises(NotATheorem, match="is not about the program with the kept lets"):
         replace(ours, kept=replace(ours.kept, outermost=theirs.kept.outermost))
+    with pytest.raises(NotATheorem, match="the kept lets are not those of g"):
+        replace(ours, of=theirs.of)

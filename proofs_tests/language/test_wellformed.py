@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import atl
-from atl.checks.wellformed import stores_everything
+from atl.checks.wellformed import make_program, stores_everything
+from atl.core.index import Array
 from atl.core.program import Program
+from atl.core.terms import Constant, Input, Rec
 from atl.errors import ATLError, ExtentError, ShapeError, UnsafeAccess, UnsafeGuard
 from atl.prove import without_smt
 
@@ -281,3 +283,28 @@ def test_rows_of_a_recurrence_have_the_shape_of_the_first(dimension: int) -> Non
         atl.program("f", [x, first, steps], atl.rec(first, n + 1, lambda p, _: steps[p - 1]))
     kept = atl.rec(first, n + 1, lambda p, y: y[p - 1])
     assert atl.program("f", [x, first, steps], kept).shape
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_shapes_that_differ_in_one_part_are_refused(part: int) -> None:
+    sizes = atl.sizes("c d e f g")
+    extent = sizes[0] + sizes[1] + sizes[2] + sizes[3] + sizes[4]
+    a, b = atl.tensor("a", 1, extent), atl.tensor("b", 1, extent + sizes[part])
+    with pytest.raises(ShapeError, match="'add' has operands of shapes"):
+        atl.program("f", [a, b], a + b)
+    with pytest.raises(ShapeError, match="rec begins with rows of shape"):
+        atl.program("f", [a, b], atl.rec(a, 2, lambda p, _: b[p - 1]))
+    init = Input(Array("init", (extent.node,), "float32"))
+    rows = Rec((extent + sizes[part]).node, (2 * extent).node, init, Constant(1, "float32"))
+    with pytest.raises(ShapeError, match=r"rec begins with (.|\n)* rows and continues with row"):
+        make_program("f", (init.array,), rows)
+
+
+def test_extents_of_rows_may_depend_on_an_outer_index() -> None:
+    x = atl.tensor("x", n, n)
+
+    def sums(i: atl.IndexExpr) -> atl.Tensor:
+        rows = atl.rec(x[i : i + 1, : i + 1], n + 1, lambda p, y: y[p - 1])
+        return atl.let(rows, lambda y: atl.sum(i + 1, lambda j: y[n, j]))
+
+    assert atl.program("f", [x], atl.gen(n, sums)).shape

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.sample is not None and options.sample < len(chosen):
         chosen = sorted(Random(options.seed).sample(chosen, options.sample), key=lambda mutant: mutant.key)
     verdicts = Verdicts(HERE / "out" / "mutation" / f"{options.scope}.jsonl", texts)
-    repeated = ("survived", "unreached", None) if options.survived else (None,)
+    repeated = ("survived", "unreached", "no component", None) if options.survived else (None,)
     left = [mutant for mutant in chosen if options.again or verdicts.of(mutant) in repeated]
     print(f"{len(chosen)} mutants, {len(chosen) - len(left)} of them with a cached verdict", flush=True)
     tests = options.tests or [test for test in scope.tests if test not in options.without]

@@ -16,11 +16,18 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "a name that no other variable has is fresh",
     },
     "atl/checks/wellformed.py": {
+        "_check_closed::for term in subterms(body): the first passed over::0":
+            "if the body itself is the innermost term, it is the default",
+        "_check_names::seen[array_name] != array: part 0 ignored::0": "declarations of one name are compared",
+        "_of_rows::True: negated::0": "the sequences have one length, checked before",
+        "_of_rows::if a != b: always::0": "the additional goal is proved immediately",
+        "_of_rows::if count != low: always::0": "the additional goal is proved immediately",
         "_same_shape::True: negated::0": "the sequences have one length, checked before",
         "_same_shape::dimension >= first and a != b: part 1 forgotten::0": "the additional goal is proved immediately",
         "_shape_outside::if never_negative(extent): never::0": "the additional goal is proved immediately",
         "_shape_outside::if not never_negative(opened): always::0": "the additional goal is proved immediately",
         "check_meaning::for error in meaning_errors(program): the first alone::0": "only the first error is raised",
+        "obligations::if divisors(expression): always::0": "without divisors nothing is required; only slower",
         "inspects_subterms::False: negated::1": "only terms with parts are passed",
     },
     "atl/checks/zipper.py": {

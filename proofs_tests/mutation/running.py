@@ -32,7 +32,8 @@ from proofs_tests.mutation.reaching import Lines, reaching
 
 Timed: TypeAlias = tuple[pytest.Item, float]
 """A test, and its seconds without a mutant."""
-Verdict: TypeAlias = Literal["killed", "survived", "timeout", "unreached", "not planted"]
+Verdict: TypeAlias = Literal["killed", "survived", "timeout", "unreached", "no component", "not planted"]
+"""The result for a mutant. The values that are compared have "no component" if the ignored one does not exist."""
 
 SECONDS: Final = 30.0
 """Maximum total seconds of the tests for one mutant."""
@@ -50,7 +51,7 @@ _CODES: Final[dict[int, Verdict]] = {
     10: "killed",
     11: "survived",
     12: "not planted",
-    13: "unreached",
+    13: "no component",
     -signal.SIGXCPU: "timeout",
     -signal.SIGKILL: "timeout",
 }
@@ -155,9 +156,11 @@ class Runner:
             if mutant.file != syntax[0]:
                 syntax = mutant.file, Syntax(self._texts[mutant.file])
             before = mutant.with_an_earlier_part
-            missing = before is not None and self._verdicts.of(before) == "unreached"
+            missing = before is not None and self._verdicts.of(before) == "no component"
             items = [] if missing else self._chosen(session.items, mutant, seen)
-            if items:
+            if missing:
+                self._record(number, mutant, "no component", "")
+            elif items:
                 self._send(number, mutant, syntax[1], [(item, seen.seconds[item.nodeid]) for item in items])
             else:
                 self._record(number, mutant, "unreached", "")

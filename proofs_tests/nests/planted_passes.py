@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from atl.core.index import ZERO, ceildiv, constant, floordiv, imax
+from atl.core.index import ZERO, ceildiv, constant, floordiv, imax, index
 from atl.core.predicate import TRUE, disjunction, equal, less
 from atl.prove import Facts, Proved
 from lowering.nest import loopnest as ln
+from lowering.nest import tiles
 from lowering.nest.marked_loops import lines_of
 from lowering.passes import (
     Pass,
@@ -22,6 +23,7 @@ from lowering.passes import (
     storage_folding,
     stores,
     unread_zeros,
+    workspaces,
 )
 from proofs_tests.nests.by_hand import k
 
@@ -40,6 +42,10 @@ def _for_one_row(loop: ln.For, facts: Facts, ids: Iterator[int]) -> ln.CacheLine
     if not isinstance(lines, ln.CacheLines):
         return lines
     return replace(lines, buffers=tuple(replace(b, extents=(constant(1), *b.extents[1:])) for b in lines.buffers))
+
+
+def _stores_outside_conditions(statement: ln.Statement, buffer: ln.Buffer) -> bool:
+    return not isinstance(statement, ln.If) and tiles.stores_to(statement, buffer)
 
 
 LOADED: Final = stores.loaded
@@ -137,6 +143,10 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
     }),
     (registers.with_tiles_in_registers, registers, {
         "dependent statements are distributed": ("_may_distribute", lambda *_: True),
+    }),
+    (workspaces.with_emptied_workspaces, workspaces, {
+        "half of the cells are emptied": ("index", lambda variable: floordiv(index(variable), constant(2))),
+        "loops under a condition are not repeated": ("stores_to", _stores_outside_conditions),
     }),
     (buffers.with_early_frees, buffers, {"reads in values do not keep a buffer": ("loaded", lambda e: [])}),
     (simplification.with_nonnegative_numerators, simplification, {

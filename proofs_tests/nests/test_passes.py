@@ -32,6 +32,7 @@ from lowering.passes.assembly import with_assembled_rows
 from lowering.passes.control_flow import with_unswitched_loops
 from lowering.passes.simplification import with_cache_lines, with_nonnegative_numerators, with_strict_keys
 from lowering.passes.stores import with_single_stores
+from lowering.passes.workspaces import with_emptied_workspaces
 from lowering.targets.capabilities import STACK_LIMIT
 from proofs_tests.nests.by_hand import (
     at,
@@ -60,6 +61,7 @@ from proofs_tests.nests.scatters.nests import scatters
 from proofs_tests.nests.sharing_programs import sharing_nests
 from proofs_tests.nests.sums import nest_of_sums
 from proofs_tests.nests.tiles import tile_nests
+from proofs_tests.nests.workspace_programs import workspace_nests
 from proofs_tests.programs.generate import Case, case_by_seed
 
 pytestmark = pytest.mark.sampled
@@ -119,6 +121,7 @@ def calls_before(of: Pass) -> tuple[Call, ...]:
 OWN_CALLS: Final[dict[Pass, Callable[[], Iterable[Call]]]] = {
     with_single_stores: scatters,
     with_cache_lines: stream_nests,
+    with_emptied_workspaces: workspace_nests,
     with_strict_keys: merge_nests,  # a merge runs where its keys are known to be strict
 }
 """Nests for a single pass, on which the passes before it have no effect."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from copy import copy, deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from rewrites.elaboration import stated
 from rewrites.metavariables import Kind, is_kind
 from rewrites.rule import (
     MOST_RANK,
+    USER_FAMILY,
     Elem,
     ElemT,
     Equation,
@@ -145,3 +149,16 @@ def test_new_nodes_point_to_the_line_that_applies_the_rule() -> None:
     made = rule.instance(arguments).rhs
     assert made.source is not None
     assert Path(made.source.file).name == Path(__file__).name
+
+
+def test_rule_is_shown_in_calls_and_pages_and_not_pickled() -> None:
+    ours = RULES["add_comm"]
+    users = replace(ours, family=USER_FAMILY)
+    assert (ours.in_calls, users.in_calls) == ('"add_comm"', "add_comm")
+    assert deepcopy(ours) is ours
+    assert copy(ours).statements is ours.statements
+    assert "add_comm" in ours._repr_html_()
+    for rule, advice in ((ours, 'from rewrites import rules; rules["add_comm"]'), (users, "import add_comm")):
+        with pytest.raises(InvalidArgument, match="the rule add_comm cannot be pickled") as refused:
+            pickle.dumps(rule)
+        assert refused.value.suggestions[0].endswith(advice)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 import atl
-from atl.core.index import Var, bound, constant, index
+from atl.core.index import Size, Var, bound, constant, index
 from atl.core.predicate import NonNegative, at_most, conjunction, disjunction, equal, negation
 from atl.core.terms import Access, Binary, Constant, Expr, Gen, Let, Local, TensorVar, Type, Value
 from atl.errors import InvalidArgument, InvalidName, RankError
@@ -35,6 +35,7 @@ from rewrites.rule_arguments import (
 from rewrites.rule_statement import Equation, equation, given
 from rewrites.rules import RULES
 
+size = index(Size("size"))
 ROW_TYPE = Type("float32", (constant(2), bound(0)))
 FUNCTIONS: Final = (
     Function(("index",), Value(bound(0) + bound(1), "float32")),
@@ -50,6 +51,10 @@ FUNCTIONS: Final = (
         Access(Access(Local(0, Type("float32", (bound(0), bound(1)))), bound(0)), bound(1)),
     ),
     Function((Type("float32", ()), "index"), at_most(bound(0) * 2, bound(1))),
+    Function(
+        ("index", "index", "index", Type("float32", (bound(0) + size, bound(1), bound(2)))),
+        Local(0, Type("float32", (bound(0) + size, bound(1), bound(2)))),
+    ),
     Function(
         (Type("float32", ()), Type("float32", ())),
         Binary("sub", Local(0, Type("float32", ())), Local(1, Type("float32", ()))),

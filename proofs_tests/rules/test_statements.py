@@ -26,7 +26,7 @@ from rewrites import Session
 from rewrites.elaboration import stated
 from rewrites.kernel import Step, reflexivity, rewrite
 from rewrites.metavariables import Kind
-from rewrites.named_operators import literal, padding
+from rewrites.named_operators import literal, padding, pairing
 from rewrites.rule_arguments import Argument, Arguments, Function, Parameter
 from rewrites.rule_checking.exhaustion import MOST_WAYS, ways
 from rewrites.rule_statement import (
@@ -624,6 +624,31 @@ def test_padding_takes_the_type_of_its_operands() -> None:
     start = reflexivity(atl.program("p", [], Tensor(bare)))
     made = rewrite(start, RULES["mul_one"], (), {"a": start.rhs.body}, reverse=True)
     assert made.rhs.body.type.dtype == "float32"
+
+
+def test_tests_and_compared_operands_have_their_element_types() -> None:
+    kinds = {"a": ELEMENT, "b": ELEMENT, "c": ELEMENT}
+    chosen = stated(lambda a, b, c: equation(atl.where(c, a, b), a), kinds, (0,))
+    assert dict(chosen.element_types) == {"a": "?0", "b": "?0", "c": BOOL}
+    compared = stated(lambda a, b, c: equation(a < b, c), kinds, (0,))
+    assert dict(compared.element_types) == {"a": "?0", "b": "?0", "c": BOOL}
+    tested = stated(lambda a, b, c: equation(atl.where(a < b, c, c), c), kinds, (0,))
+    assert dict(tested.element_types) == {"a": "?0", "b": "?0", "c": "?1"}
+    with pytest.raises(DtypeError, match="b has elements of int32, where the rule has float32"):
+        tested.instance({"a": zeros(0), "b": zeros(0, "int32"), "c": zeros(0)})
+
+
+def test_extent_of_an_argument_below_binders() -> None:
+    rows = stated(lambda v: equation(v, atl.gen(v.shape[0], lambda i: v[i])), {"v": ROW}, (0,))
+    instance = rows.instance({"v": Padding(Type("float32", (bound(0),)))})
+    assert isinstance(instance.rhs, Gen)
+    assert instance.rhs.high == bound(0)
+
+
+def test_pairing_sums_the_products_of_all_elements() -> None:
+    for shape, meant in (((), lambda y, v: y * v), ((3,), lambda y, v: atl.sum(3, lambda i: y[i] * v[i]))):
+        y, v = atl.tensor("y", *shape), atl.tensor("v", *shape)
+        assert pairing(y, v).node == meant(y, v).node
 
 
 def test_types_of_type_variables_only() -> None:

@@ -14,7 +14,7 @@ import scipy.sparse
 
 import sparse
 from bench.sparse import __main__ as command
-from bench.sparse import assembled, comparison, ours, report
+from bench.sparse import assembled, by_hand, comparison, ours, report
 from bench.sparse.__main__ import comparisons, main
 from bench.sparse.comparison import Comparison, Line, WrongResult
 from bench.sparse.matrices import MATRICES, example, tensor
@@ -153,6 +153,26 @@ def test_benchmarks_are_selected_by_name_and_size(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         main(["CSRX"])
     assert "unknown format or kernel 'CSRX'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["uniform", "blocks"])
+def test_baselines_in_c_assemble_what_scipy_does(kind: str) -> None:
+    left = MATRICES[kind](2_000)
+    right = left[::-1].copy()
+    for made, wanted in (
+        (by_hand.gustavson(left, right), left @ right),
+        (by_hand.taco("product")(left, right), left @ right),
+        (by_hand.taco("sum")(left, right), left + right),
+        (by_hand.taco("elementwise_product")(left, right), left.multiply(right)),
+    ):
+        assembled._check(kind, made.matrix(), wanted)
+
+
+def test_assembled_results_are_compared_with_all_baselines() -> None:
+    matrix = MATRICES["banded"](1_000)
+    runs = assembled.CANDIDATES["A + B"].runs(assembled._kernel("A + B"), matrix, matrix)
+    assert set(runs) == {"ours", "scipy", assembled.TACO}
+    assembled._check("A + B", runs["ours"](), runs["scipy"]())
 
 
 def test_wrong_assembled_results_are_reported() -> None:

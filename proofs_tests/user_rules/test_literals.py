@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +12,7 @@ from atl import cast, gen, guard, imin, maximum, minimum, rec, select, value, wh
 from rewrites.errors import FalseRule
 from rewrites.rule_checking.registry import status_of
 from rewrites.rule_checking.status import Status
-from rewrites.user_rules import Body, Elem, Equation, Index, Scalar, Vector, equation, given, rule
+from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Scalar, Vector, equation, given, rule
 
 pytestmark = pytest.mark.sampled
 
@@ -98,6 +99,29 @@ def at_an_extent(a: Elem) -> Equation:
     return equation(a + guard(a.shape[0] == 6, a) if a.rank else a, a)
 
 
+def of_an_element(i: Index, v: Vector) -> Equation:
+    """False for rows of more than 140 elements, and at one of them."""
+    return equation(guard(i != 140, v[i]), v[i], given(i >= 0, i < v.shape[0]))
+
+
+def of_a_far_element(i: Index, j: Index, m: Matrix) -> Equation:
+    """False for rows of more than 123456 elements."""
+    return equation(m[j, i], guard(i != 123456, m[j, i]), given(j >= 0, j < m.shape[0]))
+
+
+# -- roundings --------------------------------------------------------------------------------------------------------
+
+
+def of_rounding_twice(a: Scalar) -> Equation:
+    """False beside midpoints of two elements of float16."""
+    return equation(cast("float16", cast("float32", a)), cast("float16", a))
+
+
+def of_rounding_integers(a: Scalar) -> Equation:
+    """False for integers of 64 bits beside midpoints of two elements of float32."""
+    return equation(cast("float32", cast("float64", a)), cast("float32", a))
+
+
 # -- large indices ----------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +171,7 @@ def of_a_selection(p: Scalar, y: Elem, a: Elem, b: Elem, n: Index) -> Equation:
 FALSE = (
     between_two, at_one, at_a_root, at_a_sum, at_three, in_a_gap, of_extrema, of_magnitudes, in_a_recurrence,
     at_an_index, from_a_term, of_quotients, at_a_multiple, beyond_small_extents, at_an_extent, of_a_large_index,
-    of_the_value, of_a_sum, of_a_maximum, of_a_selection,
+    of_the_value, of_a_sum, of_a_maximum, of_a_selection, of_an_element, of_a_far_element, of_rounding_twice,
 )  # fmt: skip
 
 
@@ -155,6 +179,30 @@ FALSE = (
 def test_false_rule_is_refuted(law: Callable[..., Equation]) -> None:
     with pytest.raises(FalseRule, match=f"{law.__name__} is false"):
         rule(law)
+
+
+def absorbed(v: Vector, w: Vector) -> Equation:
+    """False in the third row; symbols show a difference in the first."""
+    same = gen(v.shape[0], lambda p: minimum(v[p], maximum(v[p], w[p])) + guard(p == 2, v[p]))
+    return equation(same, v, given(v.shape[0] <= w.shape[0]))
+
+
+def test_elements_are_those_of_the_row_that_differs() -> None:
+    with pytest.raises(FalseRule) as refused:
+        rule(absorbed)
+    assert re.search(r"v\[2\] = \S+, w\[2\] = \S+: at \[2\] the left", str(refused.value.numbers))
+
+
+def test_at_most_twelve_elements_are_listed() -> None:
+    with pytest.raises(FalseRule) as refused:
+        rule(from_a_term)
+    assert "e(11) = 12, …: the left side" in str(refused.value.numbers)
+
+
+def test_rule_that_is_false_for_integers_is_of_floats_only() -> None:
+    found = status_of(rule(of_rounding_integers))
+    assert found is not None
+    assert found.integer_counterexample is not None
 
 
 # -- true rules with literals -----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final
 
 from atl.meaning.polynomials import Polynomial
@@ -14,6 +14,8 @@ from rewrites.rule import Rule
 from rewrites.rule_checking.exhaustion import FLOAT, REACH, Counterexample
 
 MOST_TRIED: Final = 60
+MOST_SHOWN: Final = 12
+"""Maximum number of elements in the text of a counterexample."""
 _ELEMENT: Final = re.compile(r"^(\w+)\[([-\d, ]*)\]$")
 
 
@@ -39,7 +41,8 @@ def show_counterexample(rule: Rule, broken: Counterexample) -> str:
     at, left, right = broken.first
     where = f"at {list(at)} " if at else ""
     values = broken.elements or _values(left, right)
-    shown = [f"{_element(rule, name)} = {value}" for name, value in values.items()]
+    shown = [f"{_element(rule, name)} = {value}" for name, value in islice(values.items(), MOST_SHOWN)]
+    shown += ["…"] if len(values) > MOST_SHOWN else []
     unlike = [dtype for dtype in dict.fromkeys(broken.types.values()) if dtype != FLOAT]
     typed = [f"elements of {' and '.join(unlike)}"] if unlike else []
     numbers = ", ".join((*sizes, *typed, *shown)) or "any elements"

@@ -35,10 +35,10 @@ from atl.core.program import Program, bool_array
 from atl.core.terms import Binary, Cast, Expr, Input, Rec, Reduce, Type, Unary
 from atl.core.traversal import children, subterms
 from atl.errors import ATLError, ShapeError
-from atl.meaning.interpret import denote
+from atl.meaning.interpret import Meaning, denote
 from atl.meaning.modular import Modular
 from atl.meaning.polynomials import Polynomials, symbol
-from atl.meaning.scalars import Scalars
+from atl.meaning.scalars import Machine, Scalars
 from atl.prove import Facts, Proved, prove
 from rewrites.rule import Equation, Kind, Rule
 from rewrites.rule_arguments import Argument, Function, abstracted, applied, of_indices
@@ -68,7 +68,9 @@ MOST_ELEMENTS: Final = 2_000
 """Maximum number of elements of a side; a choice with more is skipped."""
 SOMETIMES: Final = 40
 """Percentage of numbers in a varied choice that come from the literals of a rule, or are large."""
-MOST_EXTENT: Final = 20_000
+REDRAWN: Final = 5
+"""Maximum number of times that a varied choice is drawn again, because it does not satisfy the premises."""
+MOST_EXTENT: Final = 10_000_000
 """Maximum extent of a tensor in a varied choice."""
 MOST_TERMS: Final = 5_000
 """Maximum number of terms where elements are polynomials and numbers are varied, because long sums are slow."""
@@ -178,6 +180,14 @@ class Generic:
         self.drawn_tests = False
         self.arrays: dict[str, Any] = {}
         self.inputs: list[Array] = []
+        self._programs: dict[int, Program] = {}
+
+    def program(self, side: Expr) -> Program:
+        """Return a program with this body, which is the same one in each call: its sizes are computed once."""
+        found = self._programs.get(id(side))
+        if found is None or found.body is not side:
+            found = self._programs[id(side)] = Program("side", tuple(self.inputs), side)
+        return found
 
     def arguments(self) -> dict[str, Argument]:
         """Return an argument for each metavariable."""
@@ -601,9 +611,25 @@ def compared(
 
 def meant(term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
     """Evaluate a side for the arrays of these arguments."""
-    program = Program("side", tuple(generic.inputs), term)
-    meaning = denote(program, dict.fromkeys(program.sizes, 1), generic.arrays, scalars)
+    meaning = _denoted(term, generic, generic.arrays, scalars)
     return meaning.shape, meaning.to_numpy(object)
+
+
+def _denoted(term: Expr, generic: Generic, arrays: Mapping[str, Any], scalars: Scalars[Any]) -> Meaning[Any]:
+    program = generic.program(term)
+    return denote(program, dict.fromkeys(program.sizes, 1), arrays, scalars)
+
+
+def elements_read(term: Expr, generic: Generic, at: tuple[int, ...]) -> dict[tuple[str, tuple[int, ...]], Any]:
+    """Return the elements that a side reads at a position, by name of the array and position in it."""
+    found: dict[tuple[str, tuple[int, ...]], Any] = {}
+
+    def noted(name: str, known: Lazy) -> Lazy:
+        return Lazy(known.shape, lambda place: found.setdefault((name, place), known[place]))
+
+    arrays = {name: noted(name, known) for name, known in generic.arrays.items()}
+    _denoted(term, generic, arrays, Machine()).at(at)
+    return found
 
 
 def counterexample(
@@ -673,9 +699,36 @@ def choices(
             yield dict(zip(of, values, strict=True))
         return
     random = Random(seed)
-    drawn = ({name: random.choice(space) for name, space in of.items()} for _ in range(most * DRAWS))
-    chosen = [premise for premise in stated.premises if _is_of_choice(stated, premise)]
-    yield from islice((choice for choice in drawn if _all_hold(stated, chosen, choice)), most)
+    chosen = _of_choices(stated)
+    possible = {name: _possible(stated, chosen, name, space) for name, space in of.items()}
+    if not all(possible.values()):
+        return
+    drawn = ({name: random.choice(values) for name, values in possible.items()} for _ in range(most * DRAWS))
+    yield from islice(filter(satisfying(stated), drawn), most)
+
+
+def _of_choices(stated: RuleStatement) -> list[Predicate]:
+    return [premise for premise in stated.premises if _is_of_choice(stated, premise)]
+
+
+def satisfying(stated: RuleStatement) -> Callable[[dict[str, int]], bool]:
+    """Return a test of choices: whether they satisfy the premises that depend only on chosen numbers."""
+    chosen = _of_choices(stated)
+    return lambda choice: _all_hold(stated, chosen, choice)
+
+
+def _possible(stated: RuleStatement, premises: Sequence[Predicate], name: str, space: range) -> list[int]:
+    """Return the values of one number that satisfy the premises about it alone."""
+    alone = [premise for premise in premises if {_name_of(stated, atom) for atom in atoms_of(premise)} == {name}]
+    return [value for value in space if _all_hold(stated, alone, {name: value})]
+
+
+def _name_of(stated: RuleStatement, atom: object) -> str:
+    """Return the name of a number in a choice; that of a condition is not compared."""
+    if not isinstance(atom, Var):
+        return ""
+    name, dimension = stated.extents.get(atom.uid, ("", 0))
+    return f"{name}.{dimension}" if name else stated.names[atom.uid]
 
 
 def varied(
@@ -683,17 +736,35 @@ def varied(
 ) -> dict[str, int]:
     """Return a choice in which some numbers come from the literals of the statement, up to `most` in size of extents.
 
-    Some indices are large, if elements are made of them.
+    Some indices are large, if elements are made of them. Some extents are the smallest with an element at an index.
     """
+    premises = [premise for premise in stated.premises if _is_of_choice(stated, premise)]
+    out = _varied(stated, choice, source, most)
+    for _ in range(REDRAWN):
+        if _all_hold(stated, premises, out):
+            break
+        out = _varied(stated, choice, source, most)
+    return out
+
+
+def _varied(stated: RuleStatement, choice: Mapping[str, int], source: Choices, most: int) -> dict[str, int]:
     known, large = literals(stated), large_indices(stated)
     out = dict(choice)
-    for name, of in spaces(stated.metavariables).items():
-        if of == WINDOW and large and chance(source, SOMETIMES):
+    found = spaces(stated.metavariables)
+    indices = [name for name, of in found.items() if of == WINDOW]
+    for name in indices:
+        if large and chance(source, SOMETIMES):
             out[name] = choose(source, large)
-        elif of in (WINDOW, EXTENTS) and known and chance(source, SOMETIMES):
+        elif known and chance(source, SOMETIMES):
+            out[name] = floor(near(source, known, tuple(map(Fraction, out.values()))))
+    further = [name for name in indices if out[name] not in WINDOW]
+    for name in (name for name, of in found.items() if of == EXTENTS and known):
+        if further and chance(source, SOMETIMES):
+            drawn = out[choose(source, further)] + 1
+            out[name] = drawn if 0 <= drawn <= REACH else out[name]
+        elif chance(source, SOMETIMES):
             drawn = floor(near(source, known, tuple(map(Fraction, out.values()))))
-            if of == WINDOW or 0 <= drawn <= most:
-                out[name] = drawn
+            out[name] = drawn if 0 <= drawn <= most else out[name]
     return out
 
 
@@ -707,10 +778,7 @@ def _is_of_choice(stated: RuleStatement, premise: Predicate) -> bool:
 def _all_hold(stated: RuleStatement, premises: Sequence[Predicate], choice: Mapping[str, int]) -> bool:
     def leaf(at: Leaf) -> int:
         assert isinstance(at, Var)
-        if at.uid not in stated.extents:
-            return choice[stated.names[at.uid]]
-        name, dimension = stated.extents[at.uid]
-        return choice[f"{name}.{dimension}"]
+        return choice[_name_of(stated, at)]
 
     def element(array: Array, at: tuple[int, ...]) -> int:
         threshold = choice[array.name]

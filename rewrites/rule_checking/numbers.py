@@ -8,30 +8,28 @@ they are also compared where casts round.
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from math import isfinite, isinf, isnan, isqrt
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 
-from atl.core.dtypes import BOOL, INTEGERS, is_integer, range_of
+from atl.core.dtypes import BOOL, INTEGERS, TYPES, is_integer, range_of
 from atl.core.operations import BinaryOp, UnaryOp
 from atl.errors import NotExact
 from atl.meaning.scalars import Exact, Machine
 from rewrites.rule import Equation, Rule
 from rewrites.rule_checking import exhaustion
 from rewrites.rule_checking.choices import Seeded, chance, choose
-from rewrites.rule_checking.counterexamples import is_of_symbols
 from rewrites.rule_checking.literals import NEAR, as_element, literals, near
 from rewrites.rule_statement import ElementTypes, RuleStatement
 
-_ELEMENTS: Final = re.compile(r"\w+\[[-\d, ]*\]")
 DENOMINATORS: Final = (1, 1, 1, 2, 3)
 MOVES: Final = 4
 """Number of elements that are moved, one after the other, to where the result of a test changes."""
@@ -53,14 +51,33 @@ def extremes(dtype: str) -> tuple[Fraction, ...]:
 
     For an integer type, they are its limits, half of them, roots whose squares are out of range, and integers that a
     float type does not represent. For a float type, they are the nearest elements to those of the integer types, and
-    fractions near them.
+    fractions near them. For both, they are elements next to midpoints of smaller float types.
     """
     if not is_integer(dtype):
         near = [value * part for of in INTEGERS for value in extremes(of) for part in (1, Fraction(1, 1024))]
-        return tuple(dict.fromkeys(nearest(value, dtype) for value in near))
+        return tuple(dict.fromkeys((*(nearest(value, dtype) for value in near), *_beside_midpoints(dtype))))
     low, high = range_of(dtype)
     whole = [sign * value for value in _WHOLE if value <= high for sign in (1, -1)]
-    return tuple(map(Fraction, (low, high, low // 2, high // 2 + 1, isqrt(high) + 1, -isqrt(high) - 1, *whole)))
+    limits = map(Fraction, (low, high, low // 2, high // 2 + 1, isqrt(high) + 1, -isqrt(high) - 1, *whole))
+    return tuple(dict.fromkeys((*limits, *_beside_midpoints(dtype))))
+
+
+def _beside_midpoints(dtype: str) -> Iterator[Fraction]:
+    """Yield elements next to the midpoint of two elements of a smaller float type, where rounding twice differs.
+
+    A float type with bits between the two rounds such an element to the midpoint, and the smaller type rounds that to
+    the even element on its other side.
+    """
+    floats = [Fraction(of.epsilon) for of in TYPES.values() if of.kind == "float"]
+    for step, between in product(floats, floats):
+        if is_integer(dtype):
+            one, least = 4 / between, Fraction(1)  # the step of the type between is 4 from here on
+            fits = between < step and 2 * one <= range_of(dtype)[1]
+        else:
+            one, least = Fraction(1), Fraction(TYPES[dtype].epsilon)
+            fits = least < between < step
+        if fits:
+            yield from (one + one * step / 2 + least, one + 3 * one * step / 2 - least)
 
 
 @np.errstate(all="ignore")
@@ -206,7 +223,7 @@ def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool =
             elif not random.randrange(VARIED):
                 exhaustion.vary_extents(generic, generic.source)
             budget.limit(generic)
-            verdict.note(stated, _compared(generic, variant))
+            verdict.note(stated, _compared(generic))
             budget.spend(generic)
             if verdict.counterexample is not None:
                 return verdict
@@ -228,7 +245,7 @@ def _differing(made: Equation, generic: exhaustion.Generic, scalars: Exact) -> e
     )
 
 
-def _compared(generic: InNumbers, variant: int) -> exhaustion.Counterexample | bool | None:
+def _compared(generic: InNumbers) -> exhaustion.Counterexample | bool | None:
     made = exhaustion.instance(generic.stated, generic)
     if made is None:
         return None
@@ -241,7 +258,7 @@ def _compared(generic: InNumbers, variant: int) -> exhaustion.Counterexample | b
         if generic.extreme or machine.infinities or machine.divisions_by_zero or machine.undefined:
             return None
         differing = exhaustion.counterexample(generic, *sides, _differ)
-    return True if differing is None else replace(differing, elements=dict(_read(generic, variant)))
+    return True if differing is None else replace(differing, elements=_read(made, generic, differing))
 
 
 def _compared_at_tests(made: Equation, generic: InNumbers) -> exhaustion.Counterexample | None:
@@ -288,14 +305,10 @@ def _differ(left: Any, right: Any) -> bool:
     return bool(left != right)
 
 
-def _read(generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
-    """Yield the elements that the sides read where they differ, named as in the symbolic check."""
-    stated = generic.stated
-    generic_arguments = exhaustion.Generic(stated, generic.choice, generic.types, variant)
-    generic_arguments.shapes, generic_arguments.own_shapes = generic.shapes, generic.own_shapes
-    symbolic = exhaustion.compared(stated, generic_arguments)
-    if isinstance(symbolic, exhaustion.Counterexample) and is_of_symbols(symbolic) and symbolic.first is not None:
-        _, left, right = symbolic.first
-        for name in sorted(set(_ELEMENTS.findall(f"{left} {right}"))):
-            array, _, inside = name.rstrip("]").partition("[")
-            yield name, generic.arrays[array][tuple(int(part) for part in inside.split(",") if part.strip())]
+def _read(made: Equation, generic: InNumbers, differing: exhaustion.Counterexample) -> dict[str, Any]:
+    """Return the elements that the sides read at the place where they differ, named as in the symbolic check."""
+    if differing.first is None:
+        return {}
+    sides = (exhaustion.elements_read(side, generic, differing.first[0]) for side in (made.lhs, made.rhs))
+    found = {each: value for side in sides for each, value in side.items()}
+    return {f"{name}{list(place)}": value for (name, place), value in sorted(found.items())}

@@ -21,7 +21,7 @@ from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted
 from rewrites.rule_checking import exhaustion
 from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
-from rewrites.rule_checking.exhaustion import MOST_EXTENT
+from rewrites.rule_checking.exhaustion import MOST_EXTENT, REACH, WINDOW
 from rewrites.rule_checking.literals import as_element, large_indices, literals, near
 from rewrites.rule_checking.numbers import NEAR_LITERALS, compared_exactly, extremes
 from rewrites.rule_statement import ElementTypes, RuleStatement
@@ -84,6 +84,9 @@ class Sample(exhaustion.Generic):
 
     def _extent(self, usual: int) -> int:
         choices = self.choices
+        further = [value for value in self.choice.values() if value not in WINDOW]
+        if self.literals and further and chance(choices, OF_LITERALS // 2):
+            return min(max(0, choose(choices, further) + 1), REACH)
         if self.literals and chance(choices, OF_LITERALS // 2):
             return min(max(0, floor(near(choices, self.literals))), MOST_EXTENT)
         return usual if chance(choices, LIKELY) else choices.integer(0, 4)

@@ -104,6 +104,14 @@ def test_merge_in_c_walks_through_both_rows_once() -> None:
         while (p < p_end && q < q_end) {
             const int64_t p_key = c[p];
             const int64_t q_key = d[q];
+            if (p + 4 <= p_end && c[p + 3] < q_key) {
+                p += 4;
+                continue;
+            }
+            if (q + 4 <= q_end && d[q + 3] < p_key) {
+                q += 4;
+                continue;
+            }
             if (p_key == q_key) {
                 total += a[p] * b[q];
             }

@@ -117,15 +117,50 @@ def test_certificates_and_scripts_keep_the_storage_of_the_result(tmp_path: Path)
     assert "s.assemble(atl.CSR.sorted(), zeros=False)" in s.done().as_python()
 
 
+def test_a_certificate_from_before_assembled_results_is_replayed_and_assembled() -> None:
+    loaded = atl.load(Path(__file__).parents[2] / "kernel" / "saved" / "sum_of_sparse.atl.json")
+    assert loaded.rhs.assembly is None
+    made = reschedule(loaded.rhs).assemble(CSR.sorted()).compile()(LEFT, LEFT)
+    assert made.toarray().tolist() == (2 * LEFT).toarray().tolist()
+
+
 def test_a_result_without_padding_is_refused() -> None:
     s = reschedule(atl.program("shifted", [A], atl.gen(n, m, lambda i, j: A[i, j] + 1))).assemble(CSR)
     with pytest.raises(NotAssembled, match="every element of the result of shifted is stored by the dense loop j"):
         s.compile()
 
 
-def test_marks_that_run_stores_concurrently_are_refused() -> None:
-    with pytest.raises(UnsupportedMark, match="the loop i is marked parallel and stores entries of CSR"):
-        product().assemble(CSR).mark("i", "parallel").compile()
+def test_marks_that_run_stores_to_a_row_concurrently_are_refused() -> None:
+    for s, name, mark in ((identity(COO), "p", "parallel"), (identity(), "p", "vector")):
+        with pytest.raises(UnsupportedMark, match=f"the loop {name} is marked {mark} and stores entries of CSR"):
+            s.assemble(CSR).mark(name, mark).compile()
+
+
+@pytest.mark.parametrize("form", [CSR, CSR.sorted()], ids=repr)
+@pytest.mark.parametrize("zeros", [True, False])
+def test_threads_store_the_rows_of_a_product(form: Any, zeros: bool) -> None:
+    s = product().assemble(form, zeros=zeros)
+    kernel, parallel = s.compile(), s.mark("i", "parallel").compile()
+    assert "#pragma omp parallel for" in parallel.source
+    rng = np.random.default_rng(4)
+    for size in (40, 0, 1):
+        left, right = (sp.random_array((size, size), density=0.2, rng=rng, format="csr") for _ in range(2))
+        wanted, made = kernel(left, right), parallel(left, right)
+        wanted.sort_indices()
+        assert made.indices.tolist() == wanted.indices.tolist()
+        assert made.indptr.tolist() == wanted.indptr.tolist()
+        assert np.allclose(made.data, wanted.data)
+
+
+def test_parallel_rows_have_buffers() -> None:
+    other = atl.tensor("B", n, m, dtype="float64")
+
+    def row(i: Any) -> Any:
+        return atl.let(atl.gen(m, lambda j: 2.0 * A[i, j]), lambda w: atl.gen(m, lambda j: other[i, j] * w[j]))
+
+    s = reschedule(atl.program("f", [A, other], atl.gen(n, row))).sparsify("A", CSR).sparsify("B", CSR)
+    kernel = s.assemble(CSR).mark("i", "parallel").compile()
+    assert kernel(LEFT, LEFT).toarray().tolist() == (2.0 * LEFT.toarray() ** 2).tolist()
 
 
 def test_other_targets_and_uses_are_refused_by_name() -> None:
@@ -174,6 +209,31 @@ def test_a_kernel_continues_after_rows_without_entries() -> None:
         patch.setattr(np, "empty", lambda shape, dtype=float: pos if shape == 8 else np.zeros(shape, dtype))
         made = kernel(value)
     assert decompress(made).tolist() == value.tolist()
+
+
+def test_segments_that_overlap_are_counted_one_by_one() -> None:
+    kernel = identity(CSR).assemble(CSC.sorted()).compile()
+    assert kind_of(identity(CSR).assemble(CSC.sorted())) == "counted"
+    assert "lengths" in kernel.source
+    for pos in ([0, 2, 3], [0, 3, 1], [1, 1, 0], [0, 0, 0], [2, 0, 3]):
+        arrays = [np.array(pos, np.int32), np.array([0, 2, 1], np.int32), np.array([1.0, 2.0, 4.0])]
+        wanted = np.zeros((2, 3))
+        for row in range(2):
+            for at in range(pos[row], pos[row + 1]):
+                wanted[row, arrays[1][at]] += arrays[2][at]
+        made = kernel(A_pos=arrays[0], A_crd=arrays[1], A_val=arrays[2], n=2, m=3)
+        assert decompress(made).tolist() == wanted.tolist()
+
+
+def test_results_of_one_shape_share_nothing() -> None:
+    kernel = product().assemble(CSR).compile()
+    first, second = kernel(LEFT, RIGHT), kernel(2 * LEFT, RIGHT)
+    assert not any(
+        np.shares_memory(getattr(first, name), getattr(second, name)) for name in ("data", "indices", "indptr")
+    )
+    first.resize((2, 2))
+    assert second.shape == kernel(LEFT, RIGHT).shape == (3, 4)
+    second.check_format()
 
 
 def test_dropped_zeros_leave_no_positions_behind() -> None:
@@ -248,6 +308,7 @@ def sampled() -> Any:
 
 
 def test_the_first_space_does_not_depend_on_dense_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembling, "LEAST", 0)
     kernel, begun = sampled(), list[tuple[int, int]]()
     original = kernel._assembler._new_space
 

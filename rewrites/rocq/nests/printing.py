@@ -71,6 +71,11 @@ class Printer:
                 if buffer.uid in self.capacities:
                     return self._memory(buffer, f"Own {self.index(capacity)}", loops)
                 return self.storage(buffer, capacity, f"(Own {self.index(capacity)})", zeroed, loops)
+            case ln.Clear(buffer, cell=ln.Cell()):
+                raise InvalidArgument(
+                    f"the workspace {buffer.name}, of which single cells are cleared",
+                    required="a nest whose buffers are cleared as a whole",
+                )
             case ln.Clear(buffer, cells, zeroed, row):
                 if row is not None:
                     raise InvalidArgument(
@@ -84,8 +89,8 @@ class Printer:
                 return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {shape}) {self._anything(loops)}))"
             case ln.Free(buffer):
                 return f"(Storage {buffer.uid} nil 1 (Freed {self.shape(buffer)}) {self._anything(loops)})"
-            case ln.Gather():
-                raise AssertionError("the end of a row does not change the heap")
+            case ln.Gather(buffer, row):
+                return f"(Gather {buffer.uid} {'None' if row is None else f'(Some {self.index(row)})'})"
             case ln.For() | ln.If():
                 raise AssertionError("loops and branches have bodies")
             case _:
@@ -211,7 +216,9 @@ def looks_of(at: ln.Statement) -> Iterator[Under]:
             yield from reads_of(capacity)
         case ln.Clear(_, cells):
             yield from reads_of(cells)
-        case ln.Free() | ln.Gather():
+        case ln.Gather(_, row):
+            yield from reads_of(*(() if row is None else (row,)))
+        case ln.Free():
             return
         case _:
             assert_never(at)
