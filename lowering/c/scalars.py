@@ -473,6 +473,8 @@ def call_text(scope: TextScope, call: ln.Call) -> str:
     for operand in call.operands:
         name, address = scope.name(ln.key(operand.buffer)), index_text(scope, operand.address)
         operands.append(name if operand.address == ZERO else f"{name} + {address.at(SUM)}")
+        if operand.stride is not None:
+            operands.append(index_text(scope, operand.stride).text)
     return f"{call.function}({', '.join(operands)});"
 
 

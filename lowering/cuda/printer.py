@@ -7,6 +7,7 @@ of a CUDA error. Launches are function calls rather than `<<<…>>>`, so that an
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -23,6 +24,7 @@ from lowering.cuda.helpers import HELPER_NAMES, RESERVED, preamble
 from lowering.cuda.index_width import LIMIT, Bounds, bounds_of_indices, fits_32_bits, polynomial_text
 from lowering.cuda.threads import Lines, Threads
 from lowering.gpu import kernels as kn
+from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
 from lowering.nest.text import TextScope, names_wanted, shown
 
@@ -85,7 +87,14 @@ def print_cuda_located(kernels: kn.Kernels) -> tuple[str, Located]:
 def definitions_of(kernels: kn.Kernels) -> dict[str, str]:
     """Return the definitions of the functions that the kernels call, by name."""
     calls = (call for launch in kn.launches(kernels.body) for call in launch.calls.values())
-    return {call.function: call.definition for call in calls}
+    return {call.function: "".join((*_required(call), call.definition)) for call in calls}
+
+
+def _required(call: ln.Call) -> Iterator[str]:
+    """Yield the tests of the preprocessor that the architecture has an instruction."""
+    for needs in call.requires:
+        yield f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < {needs.removeprefix('sm_')}0\n"
+        yield f'#error "{call.function} requires {needs}"\n#endif\n'
 
 
 def function_name(nest: LoopNest) -> str:

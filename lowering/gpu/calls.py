@@ -97,6 +97,8 @@ class Calls:
 
         def locate(cell: ln.Cell) -> tuple[Index, ...]:
             where = self.memories.get(cell.buffer.uid, "global")
+            if where == "shared" and instruction.rows_in_memory:
+                return (cell.address,)
             if not isinstance(where, kn.Distributed):
                 raise NoMatch(f"{cell.buffer.name} is not in registers", "operands in registers of the warp")
             owners: dict[int, Index] = {}

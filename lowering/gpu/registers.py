@@ -112,7 +112,7 @@ def _in_statement(statement: Statement, place: Place, uid: int) -> Iterator[_Acc
     }
     called = {s.variable for s in statements((statement,)) if isinstance(s, For) and isinstance(s.mark, CallMark)}
     for access in accesses_of(statement, place.facts, place.scope):
-        if called.intersection(access.loops):
+        if access.how == "read" and called.intersection(access.loops):
             continue  # an instruction reads registers of other lanes (`calls`)
         if isinstance(access.storage, Cell) and access.storage.buffer.uid == uid:
             around = [loops[variable.uid] for variable in access.loops if variable.uid in loops]

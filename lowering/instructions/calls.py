@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 
 from atl.checks.scope import initial_facts
 from atl.core.marks import LANES, CallMark
-from atl.errors import UnsupportedMark
-from lowering.instructions.instruction import instruction_named
+from lowering.instructions.instruction import Instruction, instruction_named
 from lowering.instructions.matching import Around, NoMatch, operands_of, refused, sum_at
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of, tiles_of
-from lowering.targets.legality import place_of
 
 
 def with_calls(nest: ln.LoopNest) -> ln.LoopNest:
     """Add the calls of instructions to the outermost loops that they compute.
 
-    Raises `IllegalMark` for a sum that its instruction does not compute, `UnsupportedMark` for an instruction of a GPU.
+    Instructions of a GPU are left to `lowering.gpu`. Raises `IllegalMark` for a sum that its instruction does not
+    compute.
     """
     marked = [s for s in ln.statements(nest.body) if isinstance(s, ln.For) and isinstance(s.mark, CallMark)]
     if not marked:
@@ -52,24 +51,17 @@ class _Calls:
         """Yield the variable of the outermost loop of each marked sum, and its call."""
         for statement in block:
             if isinstance(statement, ln.For) and isinstance(statement.mark, CallMark):
+                instruction = instruction_named(statement.mark.name)
+                if instruction.target != "c":
+                    continue  # printers for C refuse it
                 try:
-                    yield self._matched(statement, statement.mark.name, block, around)
+                    yield self._matched(statement, instruction, block, around)
                 except NoMatch as error:
                     raise refused(self.nest, statement, error) from None
             elif isinstance(statement, ln.For | ln.If):
                 yield from self.of(statement.body, around.within(statement))
 
-    def _matched(self, loop: ln.For, name: str, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
-        instruction = instruction_named(name)
-        if instruction.target != "c":
-            raise UnsupportedMark(
-                f"the loop {loop.variable.name} is marked {loop.mark.value}, which C does not have",
-                binder=loop.variable.name,
-                mark=loop.mark.value,
-                place=place_of(self.nest, loop.binder),
-                required="an instruction for the target c",
-                suggestions=(f'use target="{instruction.target}", which has it',),
-            )
+    def _matched(self, loop: ln.For, instruction: Instruction, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
         for cell, _ in cells_of(block):
             if cell.buffer.uid in self.tiles:
                 raise NoMatch(
@@ -81,5 +73,5 @@ class _Calls:
         if lanes is not None:
             raise NoMatch(f"the loop {lanes.variable.name} around it is vectorised", "no vectorised loop around it")
         operands = operands_of(instruction, found.nest((), around), lambda cell: (cell.address,))
-        text = ln.Call(name, instruction.text, operands, instruction.requires)
+        text = ln.Call(instruction.name, instruction.text, operands, instruction.requires)
         return found.covered[0].variable.uid, text

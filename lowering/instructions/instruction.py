@@ -23,13 +23,15 @@ OUT: Final = "out"
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction that adds sums to its first operand; the others are the inputs of its program, in order.
+    """An instruction that adds sums to its first operand, or copies to it; the others are the inputs of its program.
 
-    - `program`: one sum for each element of the result, of constant size. It is the meaning of the instruction.
+    - `program`: one sum or one element of an input for each element of the result, of constant size: the meaning.
     - `text`: the function of this name, in the language of the target. Its parameters are pointers to the operands.
     - `stored`: the layout of each operand, by the name of the input, or `out`. Others are row-major in memory.
     - `lanes`: the threads along y and x that execute it together. These are then the first two positions of each
       layout, and the others number the registers of a thread. Without lanes, one thread executes it.
+    - `rows_in_memory`: inputs of instructions with lanes that are in shared memory, as rows of adjacent elements. The
+      number of elements divides the address of each row. The text gets a pointer and the distance between rows.
     - `requires`: the architecture, such as sm_80 or avx512vnni. The target's compiler must enable it.
 
     The instruction computes a sum marked `call NAME`, together with the loops around it that its result runs over.
@@ -50,6 +52,7 @@ class Instruction:
     stored: Mapping[str, Arrangement] = field(default_factory=dict, repr=False)
     lanes: tuple[int, ...] = ()
     requires: tuple[str, ...] = ()
+    rows_in_memory: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
@@ -68,6 +71,8 @@ class Instruction:
                 )
         form = self.form
         for name, reindexing in form.stored.items():
+            if name in self.rows_in_memory:
+                continue
             if tuple(extent.constant for extent in reindexing.places[: len(self.lanes)]) != self.lanes:
                 raise InvalidArgument(
                     f"{name} is stored at {_extents(reindexing.places)}",
@@ -84,15 +89,19 @@ class Instruction:
 
     def __repr__(self) -> str:
         sums = ln.elements(self.form.result.buffer.extents)
-        return f"<Instruction {self.name}: {sums} sums of {self.form.sum.high} terms, for {self.target}>"
+        kind = f"sums of {self.form.sum.high} terms" if self.form.sum is not None else "copies"
+        return f"<Instruction {self.name}: {sums} {kind}, for {self.target}>"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The declared nest: `result` += the sum over the loop `sum` of `term`, where the result runs over `loops`."""
+    """The declared nest: `result` += the sum over the loop `sum` of `term`, where the result runs over `loops`.
+
+    Without a `sum`, the result is `term`.
+    """
 
     loops: tuple[ln.For, ...]
-    sum: ln.For
+    sum: ln.For | None
     term: ln.ScalarExpr
     result: ln.Cell
     stored: Mapping[str, Reindexing]
@@ -102,12 +111,13 @@ class Form:
         """The extents of the result as it is stored, which are those of the loops that a call covers."""
         return self.stored[OUT].places
 
-    def location(self, name: str, cell: ln.Cell, at: tuple[Index, ...], term: Index) -> tuple[Index, ...]:
+    def location(self, name: str, cell: ln.Cell, at: tuple[Index, ...], term: Index | None) -> tuple[Index, ...]:
         """Return the positions of an operand's cell, given the loops of a call and the index of its sum."""
         elements = self.stored[OUT].inverse
         assert elements is not None
         values = {loop.variable: as_index(value) for loop, value in zip(self.loops, elements(*at), strict=True)}
-        values[self.sum.variable] = term
+        if self.sum is not None and term is not None:
+            values[self.sum.variable] = term
 
         def value(leaf: Leaf) -> Index:
             return values[leaf] if isinstance(leaf, Var) else index(leaf)
@@ -127,13 +137,16 @@ def _form(instruction: Instruction) -> Form:
     while len(block) == 1 and isinstance(block[0], ln.For):
         loops.append(block[0])
         block = block[0].body
+    summed: ln.For | None = None
     match block:
+        case (ln.Assign(ln.Cell() as result, ln.Load(ln.Cell()) as term),):
+            pass
         case (
             ln.Declare(total),
-            ln.For(low=low, body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)) as summed,
+            ln.For(low=low, body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)) as found,
             ln.Assign(ln.Cell() as result, ln.Load(stored)),
         ) if folded == stored == total and low.constant == 0:
-            pass
+            summed = found
         case _:
             raise InvalidArgument(f"the program of {name} is not a sum of scalars", required=required)
     arrangements = {OUT: program.body.type.shape, **{array.name: array.shape for array in program.inputs}}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
-from atl.core.index import ZERO, Index, Leaf, Var, index, map_leaves
-from atl.core.marks import LoopMark
+from atl.core.index import ZERO, Index, Leaf, Var, constant, floordiv, index, map_leaves
+from atl.core.marks import CallMark, LoopMark
 from atl.core.predicate import Predicate, equal
 from atl.errors import IllegalMark
-from atl.prove import Facts, Proved, Refuted, prove
+from atl.prove import Facts, Proved, Refuted, prove, proves
 from lowering.instructions.instruction import OUT, Instruction
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import flat
@@ -26,10 +27,15 @@ class Nest:
     """A nest to be matched: `target` += the sum over the loop `sum` of `term`, within `loops`, lanes first."""
 
     loops: tuple[ln.For, ...]
-    sum: ln.For
+    sum: ln.For | None
     term: ln.ScalarExpr
     target: ln.Cell
     facts: Facts
+
+    @property
+    def all_loops(self) -> tuple[ln.For, ...]:
+        """The loops, with that of the sum, if any, at the end."""
+        return self.loops if self.sum is None else (*self.loops, self.sum)
 
 
 class NoMatch(Exception):
@@ -49,17 +55,17 @@ Locate = Callable[[ln.Cell], tuple[Index, ...]]
 def operands_of(instruction: Instruction, nest: Nest, locate: Locate) -> tuple[ln.CallOperand, ...]:
     """Return the operands, the result first. Raises `NoMatch`."""
     form = instruction.form
-    for loop, extent in zip((*nest.loops, nest.sum), (*form.places, form.sum.high), strict=True):
+    extents = form.places if form.sum is None else (*form.places, form.sum.high)
+    for loop, extent in zip(nest.all_loops, extents, strict=True):
         if loop.low != ZERO or loop.high != extent:
             raise NoMatch(
                 f"the loop {loop.variable.name} runs from {loop.low} to {loop.high}",
-                f"a loop from 0 to {extent}: {instruction.name} computes {_shown(form.places)} sums of "
-                f"{form.sum.high} terms, as they are stored",
+                f"a loop from 0 to {extent}: {instruction.name} runs over {_shown(extents)}",
             )
     if nest.target.buffer.dtype != form.result.buffer.dtype:
         raise NoMatch(
             f"{nest.target.buffer.name} has elements of {nest.target.buffer.dtype}",
-            f"sums of {form.result.buffer.dtype}",
+            f"elements of {form.result.buffer.dtype}",
         )
     found: list[NoMatch] = []
     for pairs in _pairings(form.term, nest.term):
@@ -124,12 +130,24 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
     name, declared, cell = pair
     form, lanes = instruction.form, len(instruction.lanes)
     at = tuple(index(loop.variable) for loop in nest.loops)
-    wanted = form.location(name, declared, at, index(nest.sum.variable))
+    wanted = form.location(name, declared, at, None if nest.sum is None else index(nest.sum.variable))
     extents = form.stored[name].places
     *threads, address = locate(cell)
-    own = {loop.variable for loop in (*nest.loops, nest.sum)}
-    first = _at_zero(address, own)
-    local = flat(tuple(zip(wanted[lanes:], extents[lanes:], strict=True)))
+    first = _at(address, dict.fromkeys((loop.variable for loop in nest.all_loops), 0))
+    stride = None
+    if name in instruction.rows_in_memory:
+        lanes = 0
+        stride = _at(address, _second_row(nest, wanted)) - first
+        local = stride * wanted[0] + wanted[1]
+        for aligned in (first, stride):
+            by = constant(instruction.rows_in_memory[name])
+            if not proves(nest.facts, equal(aligned - floordiv(aligned, by) * by, ZERO)):
+                raise NoMatch(
+                    f"rows of {cell.buffer.name} begin at {first}, at a distance of {stride}",
+                    f"multiples of {by} elements, proved",
+                )
+    else:
+        local = flat(tuple(zip(wanted[lanes:], extents[lanes:], strict=True)))
     for axis, found, required in (
         *zip((f"along {axis}" for axis in "yx"), threads, wanted[:lanes], strict=False),
         ("at the address", address - first, local),
@@ -145,16 +163,26 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
         numbers = dict(answer.model.numbers)
         value = answer.model.value
         raise NoMatch(summary, f"{stated}: {value(required)}, not {value(found)}", numbers)
-    return ln.CallOperand(cell.buffer, first)
+    return ln.CallOperand(cell.buffer, first, stride)
 
 
-def _at_zero(e: Index, variables: set[Var]) -> Index:
-    """Return the expression where all these variables are zero."""
+def _at(e: Index, values: Mapping[Var, int]) -> Index:
+    """Return the expression where variables have these values."""
 
     def value(leaf: Leaf) -> Index:
-        return ZERO if isinstance(leaf, Var) and leaf in variables else index(leaf)
+        return constant(values[leaf]) if isinstance(leaf, Var) and leaf in values else index(leaf)
 
     return map_leaves(e, value)
+
+
+def _second_row(nest: Nest, element: Sequence[Index]) -> dict[Var, int]:
+    """Return the iteration in which the element of an operand is the first one of its second row."""
+    variables = [loop.variable for loop in nest.all_loops]
+    for numbers in product(*(range((loop.high - loop.low).constant or 0) for loop in nest.all_loops)):
+        values = dict(zip(variables, numbers, strict=True))
+        if [_at(position, values).constant for position in element] == [1, 0]:
+            return values
+    raise NoMatch("the operand has a single row", "an operand of two rows or more")
 
 
 def refused(nest: ln.LoopNest, loop: ln.For, error: NoMatch) -> IllegalMark:
@@ -194,19 +222,21 @@ class Around:
 class Sum:
     """A marked sum: its loop, its term, the cell that it is added to, and the loops directly around it."""
 
-    loop: ln.For
+    loop: ln.For | None
     term: ln.ScalarExpr
     target: ln.Cell
     covered: tuple[ln.For, ...]
 
     def nest(self, lanes: tuple[ln.For, ...], around: Around) -> Nest:
         """Return the nest to be matched, with loops over lanes around it."""
-        facts = around.facts.assume(self.loop.range)
+        facts = around.facts.assume(*(each.range for each in self.covered), *([self.loop.range] if self.loop else []))
         return Nest((*lanes, *self.covered), self.loop, self.term, self.target, facts)
 
 
 def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> Sum:
     """Return the sum of a marked loop in a block. Raises `NoMatch` if it is not that of an instruction."""
+    if instruction.form.sum is None:
+        return _copy_at(instruction, loop, around)
     match block:
         case (
             ln.Declare(total, ln.Number(0)),
@@ -221,12 +251,27 @@ def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Arou
                 f"the sum over {loop.variable.name} is not added to an element of a buffer",
                 f"a sum of tiles around it, which adds each of them to a buffer: {instruction.name} adds to its result",
             )
+    return Sum(loop, term, target, _covered(instruction, block, around.loops))
+
+
+def _copy_at(instruction: Instruction, loop: ln.For, around: Around) -> Sum:
+    """Return the copy in a marked loop, which is the innermost one."""
+    match loop.body:
+        case (ln.Assign(ln.Cell() as target, term),):
+            return Sum(None, term, target, _covered(instruction, loop.body, (*around.loops, loop)))
+        case _:
+            raise NoMatch(f"the loop {loop.variable.name} does not copy elements", "the innermost loop of a copy")
+
+
+def _covered(instruction: Instruction, block: ln.Block, around: tuple[ln.For, ...]) -> tuple[ln.For, ...]:
+    """Return the loops directly around a block that an instruction covers. Raises `NoMatch`."""
     count = len(instruction.form.places) - len(instruction.lanes)
     around_sum = f"the loop{'s' * (count > 1)} over {_shown(instruction.form.places[-count:])} directly around the sum"
-    covered = around.loops[len(around.loops) - count :]
+    covered = around[len(around) - count :]
     inner = block
     for outer in reversed(covered):
-        if outer.body != inner or outer.mark not in (LoopMark.NONE, LoopMark.UNROLL):
+        own = isinstance(outer.mark, CallMark) and instruction.form.sum is None and outer is covered[-1]
+        if outer.body != inner or not (own or outer.mark in (LoopMark.NONE, LoopMark.UNROLL)):
             raise NoMatch(
                 f"the loop {outer.variable.name} contains more than the sum, or is marked",
                 around_sum,
@@ -234,4 +279,4 @@ def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Arou
         inner = (outer,)
     if not covered:
         raise NoMatch("there is no loop around the sum", around_sum)
-    return Sum(loop, term, target, covered)
+    return covered

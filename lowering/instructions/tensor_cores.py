@@ -8,6 +8,9 @@ from atl.parsing.parse import parse
 from layouts import fragments
 from lowering.instructions.instruction import OUT, Instruction
 
+THREAD_NUMBER: Final = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
+"""The number of a thread in its block, as CUDA text."""
+
 _C_TYPES: Final = {"float16": "uint16_t", "bfloat16": "uint16_t", "int8": "int8_t", "uint8": "uint8_t"}
 _PTX_TYPES: Final = {"float16": "f16", "bfloat16": "bf16", "int8": "s8", "uint8": "u8"}
 
@@ -61,7 +64,46 @@ static __device__ __forceinline__ void {name}({c_type} *out, const {_C_TYPES[dty
 """
 
 
+def _ldmatrix(name: str, dtype: str, *, is_left: bool) -> Instruction:
+    """Declare the load of a fragment from rows in shared memory: of a left operand, or transposed of a right one."""
+    rows, columns, count = (16, 16, 4) if is_left else (16, 8, 2)
+    program = parse(
+        f"{name} (a : {dtype}[{rows}, {columns}]) : {dtype}[{rows}, {columns}] := "
+        f"⊞[i < {rows}] ⊞[j < {columns}] a[i, j]"
+    )
+    registers = ", ".join(f"%{at}" for at in range(count))
+    shape = f"m8n8.x{count}" if is_left else f"m8n8.x{count}.trans"
+    stores = "\n".join(
+        f"    out[{2 * at}] = (uint16_t)packed[{at}], out[{2 * at + 1}] = (uint16_t)(packed[{at}] >> 16);"
+        for at in range(count)
+    )
+    text = f"""\
+/* out = a, a fragment of {rows} x {columns} elements, whose rows are in shared memory. */
+static __device__ __forceinline__ void {name}(uint16_t *out, const uint16_t *a, int row)
+{{
+    const unsigned lane = ({THREAD_NUMBER}) % 32;
+    const uint16_t *from = a + lane % 16 * row{" + lane / 16 * 8" if is_left else ""};
+    unsigned packed[{count}];
+    asm volatile("ldmatrix.sync.aligned.{shape}.shared.b16 {{{registers}}}, [%{count}];"
+        : {", ".join(f'"=r"(packed[{at}])' for at in range(count))}
+        : "r"((unsigned)__cvta_generic_to_shared(from))
+        : "memory");
+{stores}
+}}
+"""
+    fragment = fragments.LEFT if is_left else fragments.RIGHT
+    return Instruction(
+        name, program, "cuda", text, stored={OUT: fragment}, lanes=fragments.WARP, requires=("sm_75",),
+        rows_in_memory={"a": 8},
+    )  # fmt: skip
+
+
 INSTRUCTIONS: Final = (
+    *(
+        _ldmatrix(f"ldmatrix_{side}{ending}", dtype, is_left=side == "left")
+        for side in ("left", "right")
+        for ending, dtype in (("", "float16"), ("_bf16", "bfloat16"))
+    ),
     _mma("mma_m16n8k16", "float16"),
     _mma("mma_m16n8k16_bf16", "bfloat16"),
     _mma("mma_m16n8k32", "int8"),

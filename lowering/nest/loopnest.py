@@ -388,10 +388,14 @@ class NoLines:
 
 @dataclass(frozen=True, slots=True)
 class CallOperand:
-    """An operand of a call: the storage from this address on. For a buffer in registers, it is local to the thread."""
+    """An operand of a call: the storage from this address on. For a buffer in registers, it is local to the thread.
+
+    With a `stride`, it consists of rows at this distance, which the function gets too.
+    """
 
     buffer: Buffer
     address: ix.Index
+    stride: ix.Index | None = None
 
 
 @dataclass(frozen=True, slots=True)

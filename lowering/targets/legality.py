@@ -78,7 +78,24 @@ def check_nest(nest: ln.LoopNest, target: str) -> None:
     raise_all(unsupported_marks(nest.marks, target))
     raise_all(_of_statement(statement, nest, support_of(target)) for statement in ln.statements(nest.body))
     raise_all(_within_others(nest, nest.body, ()))
+    raise_all(_not_called(nest, nest.body) if target == "c" else ())
     raise_all(_not_carried_out(refused, nest) for refused in nest.refused)
+
+
+def _not_called(nest: ln.LoopNest, block: ln.Block) -> Iterator[UnsupportedMark]:
+    """Yield an error for each marked sum whose instruction C does not have."""
+    for statement in block:
+        if isinstance(statement, ln.For) and isinstance(statement.mark, CallMark):
+            yield UnsupportedMark(
+                f"the loop {statement.variable.name} is marked {statement.mark.value}, which C does not have",
+                binder=statement.variable.name,
+                mark=statement.mark.value,
+                place=place_of(nest, statement.binder),
+                required="an instruction for the target c",
+                suggestions=('use target="cuda", which has it',),
+            )
+        elif isinstance(statement, ln.If) or (isinstance(statement, ln.For) and statement.call is None):
+            yield from _not_called(nest, statement.body)
 
 
 def raise_all(refused: Iterable[RefusedMark | None]) -> None:

@@ -29,6 +29,20 @@ ONE_WARP = """product (A : float16[n, k], B : float16[k, m]) : float32[n, m] giv
 """
 """A product by one warp in each block, written by hand: the fragments are filled from global memory."""
 
+_LANES = "⊞[a < 8 | thread.y] ⊞[b < 4 | thread.x]"
+_WARPS = f"⊞[w < 2 | thread.z] {_LANES}"
+TWO_WARPS = (
+    ONE_WARP.replace("n % 16 = 0", "n % 32 = 0")
+    .replace("io < n // 16", "io < n // 32")
+    .replace(f"{_LANES} ⊞[e", f"{_WARPS} ⊞[e")
+    .replace("A[16*io + 8*c", "A[32*io + 16*w + 8*c")
+    .replace(f"{_LANES} ⊞[c < 2] ⊞[d < 2] Σ", f"{_WARPS} ⊞[c < 2] ⊞[d < 2] Σ")
+    .replace("Af[a,", "Af[w, a,")
+    .replace("transpose flatten ⊞[c < 2]", "transpose flatten ⊞[w < 2 | thread.z] flatten ⊞[c < 2]")
+    .replace("acc[a,", "acc[w, a,")
+)
+"""The same by two warps, of which each has the same fragments of B."""
+
 Array = npt.NDArray[np.generic]
 
 

@@ -14,15 +14,18 @@ from proofs_tests.instructions.products import kernel_by_warps
 
 NVCC: Final = shutil.which("nvcc")
 
-HMMA, IMMA, LOCAL_LOAD, LOCAL_STORE = 0x23C, 0x237, 0x983, 0x387
+HMMA, IMMA, LDSM, LOCAL_LOAD, LOCAL_STORE = 0x23C, 0x237, 0x83B, 0x983, 0x387
 """Opcodes of machine instructions of sm_80 and sm_90, as nvdisasm shows them with -hex: the low 12 bits."""
 
-TILES: Final[dict[str, tuple[tuple[Any, ...], int, int]]] = {
-    "float16": (("float16", "float32", "mma_m16n8k16", (128, 128, 32), 8), HMMA, 32),
-    "bfloat16": (("bfloat16", "float32", "mma_m16n8k16_bf16", (64, 32, 16), 2), HMMA, 8),
-    "int8": (("int8", "int32", "mma_m16n8k32", (64, 64, 64), 4), IMMA, 16),
+TILES: Final[dict[str, tuple[tuple[Any, ...], int, int, int]]] = {
+    "float16": (("float16", "float32", "mma_m16n8k16", (128, 128, 32), 8), HMMA, 32, 34),
+    "bfloat16": (("bfloat16", "float32", "mma_m16n8k16_bf16", (64, 32, 16), 2), HMMA, 8, 6),
+    "int8": (("int8", "int32", "mma_m16n8k32", (64, 64, 64), 4), IMMA, 16, 0),
 }
-"""The arguments of the schedule, and the instructions of a warp in a round: those that cover its part of the tile."""
+"""The arguments of the schedule, and the instructions of a warp in a round: those that cover its part of the tile.
+
+The last number is that of ldmatrix: one for each fragment. Operands of 8 bits have no such instruction.
+"""
 
 
 def opcodes(cubin: bytes) -> dict[str, Counter[int]]:
@@ -45,7 +48,7 @@ def opcodes(cubin: bytes) -> dict[str, Counter[int]]:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", TILES)
 def test_round_has_the_instructions_of_the_tile(name: str, arch: str, tmp_path: Path) -> None:
-    arguments, opcode, count = TILES[name]
+    arguments, opcode, count, loads = TILES[name]
     source, cubin = tmp_path / "product.cu", tmp_path / "product.cubin"
     source.write_text(kernel_by_warps(*arguments).source, encoding="utf-8")
     flags = ["-Werror", "all-warnings", "-Xptxas", "-v,-warn-spills,-warn-lmem-usage,-Werror", "-Xcompiler", "-Wall"]
@@ -57,5 +60,6 @@ def test_round_has_the_instructions_of_the_tile(name: str, arch: str, tmp_path: 
     assert len(kernels) == 2  # with indices of 32 and of 64 bits
     for counted in kernels.values():
         assert counted[opcode] == count
+        assert counted[LDSM] == loads
         assert not counted[LOCAL_LOAD]
         assert not counted[LOCAL_STORE]

@@ -18,7 +18,15 @@ from lowering.gpu import interpreter, races
 from lowering.gpu.kernels import Kernels, Launch
 from lowering.nest.execution import Trap
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
-from proofs_tests.instructions.products import ONE_WARP, by_warps, expected, kernel_by_warps, operands, product
+from proofs_tests.instructions.products import (
+    ONE_WARP,
+    TWO_WARPS,
+    by_warps,
+    expected,
+    kernel_by_warps,
+    operands,
+    product,
+)
 from rewrites import DoesNotApply
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
@@ -120,8 +128,14 @@ def test_certificate_is_accepted_in_a_new_process(tmp_path: Path) -> None:
 
 def test_calls_have_the_fragments_of_the_tile() -> None:
     made = kernel_by_warps(*SCHEDULES["float16, 2 warps"])
-    (call,) = calls_in(made.kernels)
-    assert [operand.buffer.name for operand in call.operands] == ["acc", "Af", "Bf"]
+    called = {call.function: [each.buffer.name for each in call.operands] for call in calls_in(made.kernels)}
+    assert called == {
+        "mma_m16n8k16": ["acc", "Af", "Bf"],
+        "ldmatrix_left": ["Af", "As"],
+        "ldmatrix_right": ["Bf", "Bs"],
+    }
+    assert "ldmatrix_left(Af + 8 * ro, As + 16 * (pio + 64 * w + 32 * ro), 32);" in made.source
+    assert "ldmatrix_right(Bf + 4 * ro, Bs + 256 * pio + 8 * ro, 16);" in made.source
     assert "mma_m16n8k16(acc + 8 * ro + 4 * rio, Af + 8 * ro, Bf + 4 * rio);" in made.source
 
 
@@ -181,6 +195,21 @@ REFUSED: Final[dict[str, tuple[tuple[str, str], str]]] = {
         ("⊞[b < 4 | thread.x] ⊞[c < 2] ⊞[d < 2] Σ", "⊞[b < 4 | thread.x] [io < a] · ⊞[c < 2] ⊞[d < 2] Σ"),
         "a condition around it depends on the lane a",
     ),
+    "a condition between its loops": (
+        ("⊞[c < 2] ⊞[d < 2] Σ", "⊞[c < 2] [c < io] · ⊞[d < 2] Σ"),
+        "the loop c contains more than the sum",
+    ),
+    "sums of factors": ((") * cast", ") + cast"), "the terms of the sum are of another form"),
+    "more threads along x": (
+        (
+            "    in\n    transpose flatten ⊞[c < 2]",
+            (
+                "    in\n    let z | shared := ⊞[q < 8 | thread.x] [q < k] · cast(float32, A[16*io, q]) in\n"
+                "    transpose flatten ⊞[c < 2]"
+            ),
+        ),
+        "a block has 8 × 8 threads along y and x",
+    ),
     "another order of loops": (("⊞[c < 2] ⊞[d < 2] Σ", "⊞[d < 2] ⊞[c < 2] Σ"), ""),
     "no lanes": (
         ("⊞[a < 8 | thread.y] ⊞[b < 4 | thread.x] ⊞[c < 2] ⊞[d < 2] Σ", "⊞[a < 8] ⊞[b < 4] ⊞[c < 2] ⊞[d < 2] Σ"),
@@ -193,9 +222,45 @@ REFUSED: Final[dict[str, tuple[tuple[str, str], str]]] = {
 def test_other_nests_are_refused(what: str) -> None:
     (old, new), required = REFUSED[what]
     assert old in ONE_WARP
+    text = ONE_WARP.replace(old, new)
+    if "let z" in new:
+        text = text.replace("acc[a, b, c, d]", "acc[a, b, c, d] + z[a]")
     with pytest.raises((IllegalMark, UnsupportedMark)) as error:
-        atl.compile(atl.parse(ONE_WARP.replace(old, new)), target="cuda")
+        atl.compile(atl.parse(text), target="cuda")
     assert required in str(error.value)
+
+
+def test_operands_must_be_in_registers_of_the_warp() -> None:
+    made = atl.compile(atl.parse(TWO_WARPS), target="cuda")
+    assert len(calls_in(made.kernels)) == 1
+    a, b = operands((32, 8, 16), "float16")
+    got = interpreter.run(made.kernels, {"n": 32, "m": 8, "k": 16}, {"A": a, "B": b})
+    assert np.array_equal(got, expected(a, b, "float32"))
+    with pytest.raises(IllegalMark) as error:
+        atl.compile(atl.parse(TWO_WARPS.replace("Af[w, a, p", "Af[1 - w, a, p")), target="cuda")
+    assert "Af is in registers of the threads 1 - w along z" in str(error.value)
+
+
+def test_warp_must_be_whole() -> None:
+    exchanged = ONE_WARP.replace("thread.x", "thread.q").replace("thread.y", "thread.x").replace("thread.q", "thread.y")
+    with pytest.raises(IllegalMark) as error:
+        atl.compile(atl.parse(exchanged), target="cuda")
+    assert "a block has 4 × 8 threads along y and x" in str(error.value)
+    assert "8 × 4 threads along y and x, which are a warp" in str(error.value)
+
+
+def test_loads_of_matrices_are_refused_for_other_rows() -> None:
+    s = by_warps(*SCHEDULES["float16, 2 warps"])
+    text = str(s.goal)
+    assert "call ldmatrix_left" in text
+    padded = atl.reschedule(s.goal).pad_rows("As", 1)
+    with pytest.raises(IllegalMark) as error:
+        padded.compile(target="cuda")
+    assert "at a distance of 33" in str(error.value)
+    assert "multiples of 8 elements, proved" in str(error.value)
+    assert "ldmatrix_left(Af + 8 * ro, As + " in atl.reschedule(s.goal).pad_rows("As", 8).compile(target="cuda").source
+    with pytest.raises(IllegalMark, match=r"rows of Bs begin at .*, at a distance of 1"):
+        atl.compile(atl.parse(text.replace("call ldmatrix_right", "call ldmatrix_left")), target="cuda")
 
 
 def test_refusal_gives_the_index_and_numbers() -> None:
@@ -289,9 +354,12 @@ def test_fragment_written_by_bits_is_accepted(operand: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("Af + 8 * ro,", "Af,"),
+        ("Af + 8 * ro, Bf", "Af, Bf"),
         ("Bf + 4 * rio)", "Bf)"),
         ("acc + 8 * ro + 4 * rio,", "acc + 4 * rio,"),
+        ("As + 16 * (pio + 64 * w + 32 * ro), 32", "As + 16 * (pio + 64 * w + 32 * ro), 16"),
+        ("Bs + 256 * pio + 8 * ro, 16", "Bs + 256 * pio, 16"),
+        ("ldmatrix_left(Af + 8", "if (threadIdx.y < 7) ldmatrix_left(Af + 8"),
         ("mma_m16n8k16(acc + 8", "if (threadIdx.x < 3) mma_m16n8k16(acc + 8"),
         ("mma_m16n8k16(acc + 8", "if (threadIdx.z == 0) mma_m16n8k16(acc + 8"),
     ],

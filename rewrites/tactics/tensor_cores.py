@@ -15,7 +15,7 @@ from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
 from layouts.foundation.box import Box
 from layouts.foundation.function import IndexFunction
-from lowering.instructions import Instruction, instruction_named
+from lowering.instructions import Instruction, instruction_named, instructions
 from lowering.instructions.instruction import OUT, Form
 from lowering.nest import loopnest as ln
 from rewrites.cursors.cursor import Cursor
@@ -47,7 +47,8 @@ def tensor_cores(
     """Compute a product of matrices by an instruction of tensor cores, in tiles of blocks and warps.
 
     ⊞[i < n] ⊞[j < m] Σ[p < k] a(i, p) * b(p, j)  →  blocks of 128 × 128 sums, each by 8 warps in rounds of 32 terms:
-    tiles of both operands in shared memory, from there in registers as fragments, and a sum marked `call mma_…`
+    tiles of both operands in shared memory, from there in registers as fragments (by `ldmatrix`, for types of 16 bits),
+    and a sum marked `call mma_…`
 
     `block` has the rows, the columns and the terms of a round in a block. Its rows are divided among the `warps`. Sizes
     need not be multiples: tiles are padded with zeros. The operands and their conversions must be those of the
@@ -66,15 +67,16 @@ def tensor_cores(
               [16*po + 8*pio + pii < k] · B[16*po + 8*pio + pii, 8*jo + 4*jio + jii]
             in
             let Bf | registers :=
-              ⊞[y < 8 | thread.y] ⊞[x < 4 | thread.x] ⊞[r < 4] Bs[6*(r // 2) + 2*x + r, y]
+              ⊞[y < 8 | thread.y] ⊞[x < 4 | thread.x] flatten ⊞[ro < 2] ⊞[ri < 2 | call ldmatrix_right]
+                Bs[8*ro + 2*x + ri, y]
             in
             let As | shared :=
               flatten ⊞[iio < 2] ⊞[iii < 8 | thread.y] flatten ⊞[pio < 4] ⊞[pii < 4 | thread.x]
               [16*po + 4*pio + pii < k] · A[16*io + 8*iio + iii, 16*po + 4*pio + pii]
             in
             let Af | registers :=
-              ⊞[w < 1] ⊞[y < 8 | thread.y] ⊞[x < 4 | thread.x] ⊞[r < 8]
-                As[16*w + 8*((r // 2) % 2) + y, 8*(r // 4) + 2*x + r % 2]
+              ⊞[w < 1] ⊞[y < 8 | thread.y] ⊞[x < 4 | thread.x] flatten ⊞[ro < 2] flatten ⊞[rio < 2]
+              ⊞[rii < 2 | call ldmatrix_left] As[16*w + 8*rio + y, 8*ro + 2*x + rii]
             in
             ⊞[w < 1] ⊞[y < 8 | thread.y] ⊞[x < 4 | thread.x] flatten ⊞[ro < 2] ⊞[ri < 2]
             Σ[pi < 16 | call mma_m16n8k16]
@@ -138,7 +140,9 @@ def _matrices(instruction: Instruction) -> _Matrices:
     """Return the product that an instruction of a warp computes. Raises `DoesNotApply` for others."""
     form = instruction.form
     match form.term:
-        case ln.Apply("mul", (first, second)) if len(instruction.lanes) == 2 and len(form.loops) == 2:
+        case ln.Apply("mul", (first, second)) if (
+            form.sum is not None and len(instruction.lanes) == 2 and len(form.loops) == 2
+        ):
             i, j = (loop.variable for loop in form.loops)
             p = form.sum.variable
             reads = [_read(first), _read(second)]
@@ -427,13 +431,25 @@ class _Product:
         work = self.work
         for let in self._lets(value):
             if self._name(let) not in shared:
-                *warp, y, x, _ = self._loops((*let, 0))
+                *warp, y, x, register = self._loops((*let, 0))
                 self._mark_threads(warp[0] if warp else None, y, x)
+                self._mark_load(register, self.tiles.of_one.right if len(warp) == 0 else self.tiles.of_one.left)
         for let in self._lets(value):
             if self._name(let) in shared:
                 map_fill_to_threads(work, work.cursor(let), threads_of(work))
                 if self.tiles.warps > 1:
                     self._divide(self._loops((*let, 0))[0])
+
+    def _mark_load(self, register: Path, operand: str) -> None:
+        """Tile the registers of a fragment, and mark them with the instruction that loads it from rows, if any."""
+        own = self.instruction.stored[operand]
+        dtype = next(array.dtype for array in self.instruction.program.inputs if array.name == operand)
+        for load in instructions().values():
+            if load.form.sum is None and load.stored[OUT] is own and load.form.result.buffer.dtype == dtype:
+                slots = [extent.constant or 0 for extent in self.tiles.of_one.form.stored[operand].places[2:]]
+                loops = self._tile(register, [prod(slots[at:]) for at in range(len(slots))])
+                self.work.mark(loops[-1], CallMark(load.name))
+                return
 
     def _divide(self, loop: Path) -> None:
         """Divide the rounds of a fill among the warps."""

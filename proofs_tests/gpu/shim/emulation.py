@@ -27,6 +27,8 @@ def emulation(instruction: Instruction) -> str:
     A table for each operand gives the register of each element, from the declared layout.
     """
     name, program = instruction.name, instruction.program
+    if instruction.rows_in_memory:
+        return _emulated_load(instruction)
     operands = (OUT, *(array.name for array in program.inputs))
     types = {OUT: instruction.form.result.buffer.dtype, **{array.name: array.dtype for array in program.inputs}}
     tables, parts, parameters, copies = [], [], [], []
@@ -58,6 +60,26 @@ def emulation(instruction: Instruction) -> str:
         "}",
         "",
     ))  # fmt: skip
+
+
+def _emulated_load(instruction: Instruction) -> str:
+    """Return a function that copies the elements of a lane from rows in memory, when all lanes have come to it."""
+    name = instruction.name
+    columns = instruction.form.stored[OUT].shape[1].constant or 0
+    registers = registers_of(instruction, OUT)
+    elements = sorted(range(len(registers)), key=lambda element: registers[element])
+    return f"""\
+static const int {name}_elements[] = {{{", ".join(map(str, elements))}}};
+static void {name}_nothing(void *const *) {{}}
+static __attribute__((noinline)) void {name}(uint16_t *out, const uint16_t *a, int row)
+{{
+    shim_together({name}_nothing, nullptr, 0, __builtin_return_address(0));
+    for (int at = 0; at < {len(registers) // 32}; at++) {{
+        const int element = {name}_elements[shim_lane() * {len(registers) // 32} + at];
+        out[at] = a[element / {columns} * row + element % {columns}];
+    }}
+}}
+"""
 
 
 def registers_of(instruction: Instruction, operand: str) -> list[int]:
