@@ -28,7 +28,7 @@ from atl.core.dtypes import BOOL
 from atl.core.index import leaf_values, value_at
 from atl.core.predicate import holds
 from atl.core.traversal import Path
-from atl.errors import ATLError, NotExact
+from atl.errors import ATLError, NotExact, TooLarge
 from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Exact, Scalars
@@ -189,7 +189,10 @@ def start_of(number: int, random: Random, *, inside: bool = False) -> Start:
     reverse = random.random() < 0.4
     for _ in range(SAMPLES):
         sample = Sample(drawn_statement(rule, Seeded(random)), Seeded(random))
-        drawn = sample.arguments()
+        try:
+            drawn = sample.arguments()
+        except TooLarge:  # an index at the limit of int64, which a constant cannot have
+            continue
         stated = instance(sample.stated, _Same(sample, drawn))
         if stated is None:
             continue
