@@ -12,7 +12,6 @@ import pytest
 import atl
 from proofs_tests.rules.declarations import declaration
 from proofs_tests.rules.page import statement, status_of
-
 from rewrites.rules import RULES
 
 HERE = Path(__file__).resolve().parents[2]
