@@ -37,7 +37,7 @@ FINITE: Final = frozenset(
         "guard_div_left", "nothing_add", "add_nothing", "select_guards", "unfold_concat", "concat_pads",
         "gen_scatter", "place_of_div", "place_of_neg", "place_scaled", "min_comm", "max_comm", "mul_padding",
         "add_zero", "mul_zero", "sub_self", "neg_add", "adjoint_of_padding", "adjoint_of_padl",
-        "adjoint_of_padr", "adjoint_of_truncl", "adjoint_of_truncr", 
+        "adjoint_of_padr", "adjoint_of_truncl", "adjoint_of_truncr",
     )
 )  # fmt: skip
 """Rules that keep the bits of finite floats, except the sign of a zero (`rewrites.rule_checking.exactness`)."""
@@ -48,7 +48,8 @@ ROUNDING: Final = frozenset(
         "sum_step", "tile_sum", "sum_reverse", "product_reverse", "sum_swap", "product_swap", "split_product",
         "tile_product", "sum_collapse", "product_collapse", "product_pairs", "add_assoc", "mul_assoc",
         "mul_add", "add_mul", "mul_div", "add_div", "exp_add", "exp_rescale", "sum_exp_rescale",
-        "weighted_sum_exp_rescale", "adjoint_of_access", "adjoint_of_place", "adjoint_of_add", "adjoint_of_sub", "adjoint_of_neg", "adjoint_of_mul",
+        "weighted_sum_exp_rescale", "adjoint_of_access", "adjoint_of_place",
+        "adjoint_of_add", "adjoint_of_sub", "adjoint_of_neg", "adjoint_of_mul",
         "adjoint_of_div", "adjoint_of_where", "adjoint_of_sum", "adjoint_of_guard",
         "adjoint_of_select", "adjoint_of_let", "adjoint_of_concat", "adjoint_of_transpose",
         "adjoint_of_flatten", "adjoint_of_split", "pairing_add", "pairing_sum", "pairing_guard", "pairing_let",
