@@ -8,10 +8,12 @@ from typing import Final
 from atl.checks.safety import safely_tested
 from atl.core.index import AnyAtom, Bound, Read, atoms
 from atl.core.predicate import conjunction, conjuncts, expressions
+from atl.core.program import Program
 from atl.core.terms import Access, Binary, Expr, Gen, Guard, Place, Reduce, Reshape, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
+from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
@@ -42,8 +44,34 @@ def sparsify(work: Derivation) -> None:
     Arithmetic on whole operands is done element by element. Reads of elements are reduced, conditions are gathered,
     sums leave products, and matching sums over entries are hoisted. Each loop whose index is determined by an equation
     moves inward to the equation and is eliminated; for a generation, the element is scattered. Raises `DoesNotApply`
-    for a loop that is still dense.
+    for a loop that is still dense, with the rules that a strict derivation refused.
     """
+    start = work.theorem
+    try:
+        _sparsify(work)
+    except DoesNotApply as error:
+        if start.strict:
+            _name_refused_rules(error, start.rhs, work)
+        raise
+
+
+def _name_refused_rules(error: DoesNotApply, start: Program, work: Derivation) -> None:
+    """Add to the error of a strict derivation the rules that round, if the tactic succeeds with them."""
+    loose = Derivation(kernel.reflexivity(start), work.rules)
+    try:
+        _sparsify(loose)
+    except DoesNotApply:
+        return
+    names = [rule.name for rule in loose.theorem.rounding]
+    if not names:
+        return
+    error.summary += f", because strict=True refuses {' and '.join(names)}, which round{'s' * (len(names) == 1)}"
+    error.required = "rules that keep the bits of floats, because the derivation is strict"
+    kept = "the kernel has the bits of the sparse goal"
+    error.suggestions = (f"sparsify in a session without strict=True, then call s.compile(strict=True): {kept}",)
+
+
+def _sparsify(work: Derivation) -> None:
     while _elementwise(work):
         work.repeat(work.known(READ_RULES))
     distinct = _apply_functions(work)
