@@ -298,9 +298,10 @@ def _check_sparse(work: Derivation, *, distinct: bool) -> None:
             if any(_is_entry(a, loops) for e in solutions(cursor.term.predicate, position) for a in atoms(e)):
                 summary = f"the loop {loop.called[0]} is still dense: {_why(work, loop, cursor)}"
                 place = place_of(work.goal, cursor.path)
-                if distinct:
-                    raise DoesNotApply(summary, place=place, required=ONLY_SUMS)
                 operand = work.goal.packed[-1]
+                if distinct:
+                    suggestions = _instead_of_extremum(operand.name, loop, cursor)
+                    raise DoesNotApply(summary, place=place, required=ONLY_SUMS, suggestions=suggestions)
                 rows = "CSR" if len(operand.shape) == 2 else "CSF"
                 raise DoesNotApply(
                     summary,
@@ -309,6 +310,20 @@ def _check_sparse(work: Derivation, *, distinct: bool) -> None:
                     f"which {operand.format} does not declare",
                     suggestions=(f"sparsify({operand.name!r}, {rows}.sorted())",),
                 )
+
+
+def _instead_of_extremum(operand: str, loop: Cursor, guard: Cursor) -> tuple[str, ...]:
+    """Return what to do if entries are found below an extremum of two operands, which is not padding where one is."""
+    for at in guard.spine()[len(loop.path) + 1 : -1]:
+        match at.term:
+            case Binary("min" | "max" as op):
+                return (
+                    f"pass a tensor with the {op} of both operands, computed before the call, and sparsify that tensor",
+                    f"leave {operand} dense: omit sparsify({operand!r}, …)",
+                )
+            case _:
+                pass
+    return ()
 
 
 def _leads(position: int, loops: Sequence[Cursor]) -> bool:
