@@ -12,13 +12,15 @@ entries. Workspaces are empty between rows.
 - An element is assigned at most once, before anything is added to it. The loop-nest interpreter traps other stores.
 - Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
   Between the two, `space` requests arrays of exactly this size.
+- Counts do not depend on values: two compiled copies of the same arithmetic may round differently. So parallel rows are
+  counted and stored with their zeros, which are dropped from all rows at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from atl.core.dtypes import BOOL, FLOATS
 from atl.core.index import ONE, Index
@@ -161,7 +163,7 @@ def _from_bits(scope: TextScope, end: str) -> Lines:
     stored = [f"{crd}[{end}] = {_as_column(inside, column)};", f"{values}[{end}++] = {work}[{column}];"]
     if _assembled(scope).counts:
         stored = [f"{end}++;"]
-    if not _assembled(scope).assembly.zeros:
+    if _drops(scope):
         stored = [f"if ({_nonzero(scope, f'{work}[{column}]')}) {{", *indented(stored), "}"]
     in_word = [
         f"for ({WORD} {held} = {bits}[{word}]; {held} != 0; {held} &= {held} - 1) {{",
@@ -185,8 +187,12 @@ def _from_bits(scope: TextScope, end: str) -> Lines:
 
 def _only_counts(scope: TextScope) -> bool:
     """Return whether entries of parallel rows are counted, without their values."""
-    assembled = _assembled(scope)
-    return assembled.parallel and assembled.counts and assembled.assembly.zeros
+    return _assembled(scope).parallel and _assembled(scope).counts
+
+
+def _drops(scope: TextScope) -> bool:
+    """Return whether zeros are dropped before they are stored; those of parallel rows are dropped at the end."""
+    return not _assembled(scope).assembly.zeros and not _assembled(scope).parallel
 
 
 def _dropped(scope: TextScope, end: str) -> Lines:
@@ -259,7 +265,7 @@ def _parallel(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope]
         *indented([f"{space}[0] = 1;", f"{space}[1] = {total};", "return OUT_OF_SPACE;"]),
         "}",
     ]
-    return [f"if ({space}[0] == 0) {{", *indented(count), "}", *printed(scope)]
+    return [f"if ({space}[0] == 0) {{", *indented(count), "}", *printed(scope), *_combined(scope, rows)]
 
 
 def _begin_parallel_row(row: Index, scope: TextScope) -> Lines:
@@ -333,11 +339,11 @@ def _appended(scope: TextScope, column: Text, value: Text) -> Lines:
     crd, values, end = _name(scope, "crd"), _values(scope), _name(scope, "end")
     cast = _as_column(scope, column.at(UNARY))
     counts = _assembled(scope).counts
-    if _assembled(scope).assembly.zeros:
+    if not _drops(scope):
         return [f"{end}++;"] if counts else [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {value.text};"]
     (new,), _ = _local(scope, "value")
     kind = C_TYPES[_assembled(scope).dtype]
-    stored = [f"{end}++;"] if counts else [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {new};"]
+    stored = [f"{crd}[{end}] = {cast};", f"{values}[{end}++] = {new};"]
     lines = [f"const {kind} {new} = {value.text};", f"if ({_nonzero(scope, new)}) {{", *indented(stored), "}"]
     return ["{", *indented(lines), "}"]
 
@@ -562,33 +568,43 @@ def _store_in_any_order(scope: TextScope, cell: ln.Cell, column: str, value: Tex
 
 
 def _combined(scope: TextScope, rows: str) -> Lines:
-    """Sum the stores to each element of counted rows, sort them if necessary, and drop zeros if required."""
+    """Sum the stores to each element of counted rows, sort them if necessary, and drop zeros if required.
+
+    Parallel rows have one store to each element, in order.
+    """
     assembled = _assembled(scope)
-    if assembled.repeats == "none" and assembled.assembly.zeros:
+    repeats = "none" if assembled.parallel else assembled.repeats
+    if repeats == "none" and assembled.assembly.zeros:
         return []
     pos, crd, values = _name(scope, "pos"), _name(scope, "crd"), _values(scope)
     end, first = _name(scope, "end"), _name(scope, "first")
     (row, begin, last, at), inside = _local(scope, "row", "begin", "last", "at")
-    if assembled.repeats == "any":
-        (column,), local = _local(inside, "column")
-        stored = [
-            f"const int64_t {column} = {crd}[{at}];",
-            *_marked(local, column, "+=", f"{values}[{at}]"),
-        ]
-        after = _from_bits(inside, end)
-    else:
-        stored = [
-            f"if ({end} > {first} && {crd}[{end} - 1] == {crd}[{at}]) {{",
-            f"    {values}[{end} - 1] += {values}[{at}];",
-            "} else {",
-            f"    {crd}[{end}] = {crd}[{at}];",
-            f"    {values}[{end}++] = {values}[{at}];",
-            "}",
-        ]
-        after = _dropped(inside, end)
+    moved = [f"{crd}[{end}] = {crd}[{at}];", f"{values}[{end}++] = {values}[{at}];"]
+    after: Lines = []
+    match repeats:
+        case "any":
+            (column,), local = _local(inside, "column")
+            stored = [
+                f"const int64_t {column} = {crd}[{at}];",
+                *_marked(local, column, "+=", f"{values}[{at}]"),
+            ]
+            after = _from_bits(inside, end)
+        case "none":
+            stored = [f"if ({_nonzero(scope, f'{values}[{at}]')}) {{", *indented(moved), "}"]
+        case "adjacent":
+            stored = [
+                f"if ({end} > {first} && {crd}[{end} - 1] == {crd}[{at}]) {{",
+                f"    {values}[{end} - 1] += {values}[{at}];",
+                "} else {",
+                *indented(moved),
+                "}",
+            ]
+            after = _dropped(inside, end)
+        case _:
+            assert_never(repeats)
     body = [
-        f"const int64_t {first} = {end}, {last} = {pos}[{row} + 1];",
-        *([f"(void){first};"] if assembled.repeats == "any" else []),
+        f"const int64_t {last} = {pos}[{row} + 1];",
+        *([f"const int64_t {first} = {end};"] if repeats == "adjacent" else []),
         f"for (int64_t {at} = {begin}; {at} < {last}; {at}++) {{",
         *indented(stored),
         "}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 from atl.core.index import Index, Size, Var
 from atl.core.marks import Mark
@@ -47,7 +47,7 @@ class AssembledText:
     output: Hashable
     dtype: str
     kind: ln.RowStorageKind
-    repeats: str
+    repeats: Literal["none", "adjacent", "any"]
     columns: Index
     column_extents: tuple[Index, ...]
     parallel: bool = False

@@ -107,11 +107,49 @@ def test_false_guards_are_not_stored() -> None:
     assert "[A_crd[p] <= i] · place m A_crd[p] max(A_val[p], 0.0)" in check(program, CSR.sorted())
 
 
-@pytest.mark.parametrize("form", [CSR.sorted(), DCSR.sorted(), CSC.sorted()], ids=repr)
-@pytest.mark.parametrize("function", [atl.maximum, atl.minimum])
-def test_extrema_of_two_operands(function: Any, form: Format) -> None:
-    goal = check(elementwise(function, A, B), form, form)
-    assert "⊞[j < m]" not in goal or form == CSC.sorted()
+@pytest.mark.parametrize("form", [CSR.sorted(), COO], ids=repr)
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_extrema_of_two_operands(op: str, form: Format) -> None:
+    """max(0, b) + (max(a, b) - max(0, b)) is rounded, and not a number if b is infinite."""
+    s = reschedule(elementwise(atl.maximum if op == "max" else atl.minimum, A, B))
+    text = refused(DoesNotApply, lambda: s.sparsify("A", form))
+    assert f"entries are found below {op}" in text
+    assert (
+        f"try: pass a tensor with the {op} of both operands, computed before the call, and sparsify that tensor" in text
+    )
+    assert "leave A dense: omit sparsify('A', …)" in text
+    assert "CSR.sorted()" not in text.partition("try:")[2]
+
+
+def test_products_of_sums_of_two_operands_have_no_differences() -> None:
+    """(a + b)(a + 1) - b would lose the digits of a."""
+    s = reschedule(elementwise(lambda a, b: (a + b) * (a + 1.0), A, B)).sparsify("A", CSR.sorted())
+    assert " - " not in str(s.goal).partition(":=")[2]
+
+
+EXTREMES = [0.0, -0.0, 1.0, -1.0, 0.1, -7.5, 1e30, -1e30, 3e38, -3e38, 1e-30, 1e-45, -1e-45, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (lambda a: atl.maximum(a, 0.0), lambda a: np.maximum(a, 0)),
+        (lambda a: atl.minimum(0.0, a), lambda a: np.minimum(a, 0)),
+        (lambda a: atl.maximum(2.0 * a, a), lambda a: np.maximum(2 * a, a)),
+        (lambda a: atl.sqrt(atl.abs(a)), lambda a: np.sqrt(abs(a))),
+        (lambda a: atl.abs(a) - a, lambda a: abs(a) - a),
+        (lambda a: a / (1.0 + atl.abs(a)), lambda a: a / (1 + abs(a))),
+        (lambda a: atl.where(a < 0, 0.25 * a, a), lambda a: np.where(a < 0, np.float32(0.25) * a, a)),
+    ],
+    ids=["relu", "least", "double", "root", "difference", "quotient", "choice"],
+)
+@pytest.mark.filterwarnings("ignore:(invalid value|overflow):RuntimeWarning")
+def test_functions_of_entries_are_not_rounded(function: Any, wanted: Any) -> None:
+    """An element is f(x), not f(0) + (f(x) - f(0)), also for infinite and tiny x."""
+    single = atl.tensor("A", n, m, dtype="float32")
+    value = np.array(EXTREMES, "float32").reshape(4, 4)
+    s = reschedule(elementwise(function, single)).sparsify("A", CSR.sorted())
+    np.testing.assert_array_equal(s.compile()(pack(value, CSR.sorted())), wanted(value), strict=True)
 
 
 def test_differences_are_not_subtracted_below_other_functions() -> None:

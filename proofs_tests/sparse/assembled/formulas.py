@@ -324,21 +324,6 @@ FORMULAS: Final = (
         formats=DISTINCT,
     ),
     Formula(
-        "maximum of A and B",
-        {"A": NM, "B": NM},
-        lambda a, b: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j], b[i, j])),
-        np.maximum,
-        formats=DISTINCT,
-    ),
-    Formula(
-        "minimum of A and 2 B",
-        {"A": NM, "B": NM},
-        lambda a, b: atl.gen(n, m, lambda i, j: atl.minimum(a[i, j], 2.0 * b[i, j])),
-        lambda a, b: np.minimum(a, 2 * b),
-        formats=DISTINCT,
-        pattern=lambda a, b: a + b,
-    ),
-    Formula(
         "relu of A * B",
         {"A": NM, "B": NM},
         lambda a, b: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j] * b[i, j], 0.0)),

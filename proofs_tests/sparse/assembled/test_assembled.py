@@ -19,6 +19,7 @@ from lowering.nest.execution import Trap
 from lowering.nest.interpreter import execute
 from lowering.nest.text import AssembledText
 from proofs_tests.sparse.assembled import fuzz
+from proofs_tests.sparse.assembled.formulas import FORMULAS, kernel_for
 from rewrites import Session, reschedule
 from sparse import COO, CSC, CSF, CSR, DCSR, MODE_GENERIC, VECTOR, SparseTensor, decompress
 
@@ -255,11 +256,26 @@ def test_results_of_one_shape_share_nothing() -> None:
     second.check_format()
 
 
-def test_dropped_zeros_leave_no_positions_behind() -> None:
-    kernel = product().assemble(CSR, zeros=False).compile()
+@pytest.mark.parametrize("form", [CSR, CSR.sorted()], ids=repr)
+@pytest.mark.parametrize("mark", [None, "parallel"])
+def test_dropped_zeros_leave_no_positions_behind(mark: str | None, form: Any) -> None:
+    s = product().assemble(form, zeros=False)
+    kernel = (s.mark("i", mark) if mark else s).compile()
     left = sp.csr_array(np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
     right = sp.csr_array(np.array([[0.0, 2.0, 3.0], [1.0, -2.0, -3.0]]))
-    assert kernel(left, right).toarray().tolist() == (left @ right).toarray().tolist()
+    made = kernel(left, right)
+    assert made.toarray().tolist() == (left @ right).toarray().tolist()
+    assert made.nnz == np.count_nonzero(made.toarray())
+
+
+@pytest.mark.parametrize("name", ["A B in parallel", "A + B in parallel", "A scaled in parallel"])
+def test_counts_of_parallel_rows_do_not_depend_on_values(name: str) -> None:
+    """Counting and storing are compiled separately. A product that one of them rounds to zero is an entry of both."""
+    formula = next(each for each in FORMULAS if each.name == name)
+    source = kernel_for(formula, CSR.sorted(), CSR.sorted(), zeros=False).source
+    counting = source.partition("[0] == 0) {")[2].partition("return OUT_OF_SPACE;")[0]
+    assert "#pragma omp parallel for" in counting
+    assert "_val[" not in counting
 
 
 def test_calls_in_threads_do_not_share_workspaces() -> None:

@@ -7,7 +7,6 @@ distinct, the terms before one that is computed are padding, so that the functio
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from atl.core.index import ONE, ZERO, bound
 from atl.core.predicate import FALSE
@@ -19,9 +18,6 @@ from rewrites.derivation import Derivation
 from rewrites.named_operators import operation_name
 from rewrites.rule_arguments import Function, of_indices
 from rewrites.tactics.storage.binding import bind
-
-EXTREMA: Final = ("min", "max")
-"""Operations of which f(0, b) may be subtracted from f(a, b): the result is exact up to rounding."""
 
 
 class NotApplied(Exception):
@@ -150,11 +146,10 @@ def _bends(term: Expr, position: int) -> bool:
 
 
 def _apply(work: Derivation, path: Path, inner: Path) -> None:
-    """Rewrite f(Σk [p(k)] · x(k)) → f(0) + Σk [p(k)] · (f(x(k)) - f(0)). Raises `NotApplied` if it is not possible."""
-    extrema = all(
-        not _bends(part, position) or (isinstance(part, Binary) and part.op in EXTREMA)
-        for part, position in _operations(work.term(path))
-    )
+    """Rewrite f(Σk [p(k)] · x(k)) → Σk [p(k)] · f(x(k)). Raises `NotApplied` if f(0) is not proved to be padding.
+
+    Otherwise f(0) is added to the sum of f(x(k)) - f(0), which is rounded, and not a number if f(0) is infinite.
+    """
     whole = work.term((*path, *inner))
     bind(work, path, inner, "x")
     if isinstance(whole, Guard):
@@ -164,8 +159,7 @@ def _apply(work: Derivation, path: Path, inner: Path) -> None:
     if isinstance(whole, Reduce):
         work.rename((*path, 1), whole.name)
     _zeros(work, (*path, 0))
-    zero = work.term((*path, 0))
-    if not extrema and not isinstance(zero, Padding):
+    if not isinstance(work.term((*path, 0)), Padding):
         raise NotApplied
     body = (*path, 1, 0, 0)
     for place in list(_paths(work.term(body), body)):
@@ -177,36 +171,7 @@ def _apply(work: Derivation, path: Path, inner: Path) -> None:
     _zeros(work, body)
     if isinstance(whole, Guard):
         work.rewrite("sum_one", (*path, 1))
-    if isinstance(zero, Padding):
-        work.rewrite("nothing_add", path)
-    elif not _cancelled(work, path):
-        _split(work, path)
-
-
-def _cancelled(work: Derivation, path: Path) -> bool:
-    """Rewrite (f(0) + e) - f(0) → e, if the difference is around the path."""
-    match work.term(path[:-1]) if path else None:
-        case Binary("sub", Binary("add", zero, _), other) if path[-1] == 0 and other == zero:
-            place = path[:-1]
-        case _:
-            return False
-    work.rewrite("sub_neg", place)
-    work.rewrite("add_comm", path)
-    work.rewrite("add_assoc", place)
-    work.rewrite("sub_neg", (*place, 1), reverse=True)
-    work.rewrite("sub_self", (*place, 1))
-    work.rewrite("add_nothing", place)
-    return True
-
-
-def _split(work: Derivation, path: Path) -> None:
-    """Move an addition out of the sums of guarded terms around it, so that two sums over entries can be merged."""
-    while path:
-        path = path[:-1]
-        around = work.term(path)
-        if not isinstance(around, Guard | Reduce):
-            return
-        work.rewrite("guard_add" if isinstance(around, Guard) else "sum_add", path)
+    work.rewrite("nothing_add", path)
 
 
 def store_zeros(work: Derivation) -> None:

@@ -22,7 +22,7 @@ from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import WORD_OF
 from rewrites.tactics.nests.guards import split_guard
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
-from rewrites.tactics.sparse.functions import EXTREMA, apply_functions, has_functions, is_guarded_sum, store_zeros
+from rewrites.tactics.sparse.functions import apply_functions, has_functions, is_guarded_sum, store_zeros
 from rewrites.tactics.sparse.loop_elimination import (
     CannotEliminate,
     depends_on,
@@ -330,11 +330,11 @@ def _check_sparse(work: Derivation, *, distinct: bool) -> None:
                 function = _function_of_sum(loop, cursor)
                 if function:
                     raise _several_entries(loop, function, place)
+                operand = work.goal.packed[-1]
                 if distinct:
                     lets = [at.called[0] for at in _between(loop, cursor) if isinstance(at.term, Let)]
-                    moved = how_to_move_let(lets[0]) if lets else ()
-                    raise DoesNotApply(summary, place=place, required=ONLY_SUMS, suggestions=moved)
-                operand = work.goal.packed[-1]
+                    suggestions = how_to_move_let(lets[0]) if lets else _instead_of_extremum(operand.name, loop, cursor)
+                    raise DoesNotApply(summary, place=place, required=ONLY_SUMS, suggestions=suggestions)
                 rows = "CSR" if len(operand.shape) == 2 else "CSF"
                 raise DoesNotApply(
                     summary,
@@ -363,7 +363,7 @@ def _function_of_sum(loop: Cursor, guard: Cursor) -> str | None:
     for number, at in enumerate(spine):
         if isinstance(at.term, Unary) and at.term.op in NOT_ZERO_AT_ZERO:
             return None
-        if isinstance(at.term, Unary | Binary) and at.term.op in (*ZERO_AT_ZERO, *EXTREMA) and at.term.op != "neg":
+        if isinstance(at.term, Unary | Binary) and at.term.op in (*ZERO_AT_ZERO, "min", "max") and at.term.op != "neg":
             function = function or at.term.op
         elif isinstance(at.term, Reduce) and function:
             position, fixed = 0, False
@@ -385,6 +385,20 @@ def _several_entries(loop: Cursor, function: str, place: Location) -> DoesNotApp
             f"assemble the sum as CSR.sorted() or another sorted format, and apply {function} in a second kernel",
         ),
     )
+
+
+def _instead_of_extremum(operand: str, loop: Cursor, guard: Cursor) -> tuple[str, ...]:
+    """Return what to do if entries are found below an extremum of two operands, which is not padding where one is."""
+    for at in guard.spine()[len(loop.path) + 1 : -1]:
+        match at.term:
+            case Binary("min" | "max" as op):
+                return (
+                    f"pass a tensor with the {op} of both operands, computed before the call, and sparsify that tensor",
+                    f"leave {operand} dense: omit sparsify({operand!r}, …)",
+                )
+            case _:
+                pass
+    return ()
 
 
 def _leads(position: int, loops: Sequence[Cursor]) -> bool:
