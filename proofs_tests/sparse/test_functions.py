@@ -107,6 +107,17 @@ def test_false_guards_are_not_stored() -> None:
     assert "[A_crd[p] <= i] · place m A_crd[p] max(A_val[p], 0.0)" in check(program, CSR.sorted())
 
 
+def test_guards_that_keep_bounds_of_rows_in_range_stay_around_sums() -> None:
+    """The row i + 1 has bounds only if i + 1 < n."""
+
+    def element(i: Any, j: Any) -> atl.Tensor:
+        below = atl.guard(i + 1 < n, A[i + 1, j])
+        return atl.where(below < 0, 3.0 * below, below)
+
+    goal = check(atl.program("f", [A], atl.gen(n, m, element)), CSR.sorted())
+    assert "[i + 1 < n] · Σ[A_pos[i + 1] <= p < A_pos[i + 2]] place m A_crd[p]" in goal
+
+
 @pytest.mark.parametrize("form", [CSR.sorted(), DCSR.sorted(), CSC.sorted()], ids=repr)
 @pytest.mark.parametrize("function", [atl.maximum, atl.minimum])
 def test_extrema_of_two_operands(function: Any, form: Format) -> None:
