@@ -169,6 +169,7 @@ def check_assembly(nest: ln.LoopNest, target: str) -> None:
             suggestions=(
                 "omit s.assemble(…) for a dense result",
                 "call s.sparsify(…) for the operands that are sparse",
+                "if functions are applied to their elements, use a sorted format: s.sparsify(…, CSR.sorted())",
             ),
         )
     for statement in ln.statements(nest.body):
