@@ -29,7 +29,7 @@ from atl.core.reshape_definitions import Pairs, destination, kept
 from atl.core.substitution import map_op
 from atl.core.terms import Flatten, PadLeft, PadRight, Place, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
 from atl.core.traversal import Path, amounts, subterms
-from atl.errors import InvalidArgument, UnsafeAccess, brief
+from atl.errors import InvalidArgument, NotAssembled, UnsafeAccess, brief
 from atl.prove import proves, simplify, simplify_predicate, upper_bound
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import check_assembly, check_parallel_rows
@@ -47,6 +47,7 @@ from lowering.nest.loopnest import (
     ScalarExpr,
     neutral,
 )
+from lowering.nest.obligations import stores_each_cell_once
 from lowering.normalize import normalize
 from lowering.passes import PASSES_OF, after_passes
 from lowering.targets.capabilities import (
@@ -380,7 +381,7 @@ def _lowered(
     binders = marked_binders(program)
     followed = traced(numbered(program, binders)) if origins else None
     body = normalize(
-        followed.program if followed else numbered(program, binders), one_pass=strict or not registers
+        followed.program if followed else numbered(program, binders), one_pass=not registers, in_order=strict
     ).body
     lowering = _Lowering(program, registers, binders, followed, in_order=strict)
     return lowering, lowering.nest(body, outermost(program))
@@ -390,6 +391,18 @@ def _is_joined(e: terms.Expr) -> bool:
     """Return whether a tensor is put together of parts: where a guard is false, one may be longer than the whole."""
     return isinstance(e, terms.Concat | terms.Rec) or (
         isinstance(e, terms.Reshape) and isinstance(e.op, terms.PadLeft | terms.PadRight)
+    )
+
+
+def _not_assembled_in_order(program: Program, added: str) -> NotAssembled:
+    """Return the error of a sum that strict code would have to compute before it is added to entries of the result."""
+    return NotAssembled(
+        f"{program.name} adds {added} to entries of its result. With strict=True, it needs a dense buffer",
+        required="sums with at most one term for each entry, added from left to right: (a + b) + c",
+        suggestions=(
+            "choose a format without repeated entries: s.sparsify(…, CSR.sorted())",
+            "leave out strict=True, which adds the terms one after the other",
+        ),
     )
 
 
@@ -486,6 +499,8 @@ class _Lowering:
                 stored = self.statement(operand, to.then(map_op(op, scope.index)), context)
                 pads = to.stores_zeros and isinstance(op, terms.PadLeft | terms.PadRight)
                 return (*stored, *self._zeros_of_pad(op, operand, to, context)) if pads else stored
+            case terms.Binary("add" | "sub") if e.type.rank and self.in_order and to.op is not None:
+                raise _not_assembled_in_order(self.program, "a sum of entries, itself computed by two sums,")
             case terms.Binary("add" | "sub" as op, left, right) if e.type.rank:
                 # Two statements: the first one assigns or adds, the second one always adds.
                 sign: Arithmetic = "sub" if (op == "sub") != (to.op == "sub") else "add"
@@ -646,10 +661,20 @@ class _Lowering:
         """Lower a reduction of tensors: fold each of them into the destination.
 
         A sum starts at zero. Another fold starts at its neutral element. It has a buffer if it is added elsewhere, or
-        if the destination is assembled: entries of a result can only be added to.
+        if the destination is assembled: entries of a result can only be added to. A sum that is added in order has no
+        buffer if each of its elements has at most one term.
         """
         if e.monoid == "sum" and (to.op is None or not self.in_order):
             return self._fold(e, to, context)
+        if e.monoid == "sum" and to.op in ("add", "sub") and isinstance(to.storage, ln.Buffer):
+            before = self._direct, list(self._hoisted), self._added_after.copy()
+            loop = self._fold(e, to, context)
+            if stores_each_cell_once(loop, to.storage, context.scope.facts):
+                return loop
+            if self._is_assembled(to.storage):
+                several = f"the sum over {e.name}, several terms of which may be one entry,"
+                raise _not_assembled_in_order(self.program, several)
+            self._direct, self._hoisted, self._added_after = before
         if to.op is not None or self._is_assembled(to.storage):
             name = RESULT_NAMES[e.monoid]
             return self._in_buffer(e, name, LetMark.NONE, context, lambda inside: self._added(e, to, inside))

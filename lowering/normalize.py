@@ -39,13 +39,15 @@ class _Binding:
     mark: LetMark = LetMark.NONE
 
 
-def normalize(program: Program, *, one_pass: bool = False) -> Program:
+def normalize(program: Program, *, one_pass: bool = False, in_order: bool = False) -> Program:
     """Return the normal form of a program: an equal program with the same padding.
 
     With `one_pass`, all arithmetic is done element by element, so that all its elements are stored. Two statements
-    would not store to elements that neither of them reaches.
+    would not store to elements that neither of them reaches. With `in_order` this holds except for additions of sums
+    if the program is assembled. A sum starts at 0, so it is never -0, and x + 0 is x where it has no terms.
     """
-    return replace(program, body=_Normalizer(one_pass=one_pass).statement(program.body))
+    made = _Normalizer(one_pass=one_pass, in_order=in_order, assembled=program.assembly is not None)
+    return replace(program, body=made.statement(program.body))
 
 
 class _Normalizer:
@@ -55,8 +57,9 @@ class _Normalizer:
     variables of opened binders.
     """
 
-    def __init__(self, *, one_pass: bool) -> None:
-        self._one_pass = one_pass
+    def __init__(self, *, one_pass: bool, in_order: bool, assembled: bool) -> None:
+        self._one_pass = one_pass or in_order
+        self._adds_sums = assembled and in_order and not one_pass
         self._ids: Iterator[int] = count(1 << 50)
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -122,7 +125,9 @@ class _Normalizer:
         return out
 
     def _is_two_statements(self, e: terms.Expr) -> TypeGuard[terms.Binary]:
-        if self._one_pass or not isinstance(e, terms.Binary) or e.op not in ("add", "sub"):
+        if not isinstance(e, terms.Binary) or e.op not in ("add", "sub"):
+            return False
+        if self._one_pass and not (self._adds_sums and _is_of_sums(e)):
             return False
         return _has_order(e.left) or _has_order(e.right)
 
@@ -332,6 +337,19 @@ def _has_order(e: terms.Expr) -> bool:
             return False
         case _:
             assert_never(e)
+
+
+def _is_of_sums(e: terms.Expr) -> bool:
+    """Return whether each element of a tensor is a sum, sums that are added, or padding."""
+    match e:
+        case terms.Reduce("sum"):
+            return True
+        case terms.Gen(body=body) | terms.Guard(body=body) | terms.Reshape(operand=body):
+            return _is_of_sums(body)
+        case terms.Binary("add" | "sub", left, right):
+            return _is_of_sums(left) and _is_of_sums(right)
+        case _:
+            return False
 
 
 def _has_let(e: terms.Expr) -> bool:

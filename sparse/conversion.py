@@ -12,11 +12,13 @@ from math import prod
 from time import perf_counter
 from typing import Any, Final
 
+import numpy as np
+
 import atl
 from atl.errors import ATLError
 from sparse.assembly import is_read_off_rows
 from sparse.scipy_interop import compressed_scipy_format
-from sparse.tensors import SparseTensor
+from sparse.tensors import AnyArray, SparseTensor
 from sparse.views import Storage
 
 SECONDS: Final = 1.0
@@ -44,11 +46,13 @@ _KERNELS: dict[Conversion, Callable[[object], object] | None] = {}
 def convert(tensor: SparseTensor, form: Storage, by_numpy: Callable[[], SparseTensor]) -> SparseTensor:
     """Convert a tensor by a kernel if it exists or is worth compiling, otherwise by NumPy.
 
-    Both store the same entries, sorted and without duplicates.
+    Both store the same bits: the entries are sorted, and duplicates are summed in the order of storage. A kernel adds
+    each value to zero, which turns -0.0 into 0.0, so NumPy converts tensors that contain it.
     """
     conversion = Conversion(tensor.format, form, len(tensor.shape), tensor.values.dtype.name)
     try:
-        made = _by_kernel(conversion, tensor) if _is_supported(conversion, tensor) else None
+        supported = _is_supported(conversion, tensor) and not _has_negative_zeros(tensor.values)
+        made = _by_kernel(conversion, tensor) if supported else None
     except TypeError:  # a user's format that cannot be hashed
         return by_numpy()
     if made is not None:
@@ -68,6 +72,10 @@ def _is_supported(conversion: Conversion, tensor: SparseTensor) -> bool:
         and all(level.unique for level, _ in conversion.target.levels_of(tensor.shape))
         and all(is_read_off_rows(form, conversion.rank) for form in (conversion.source, conversion.target))
     )
+
+
+def _has_negative_zeros(values: AnyArray) -> bool:
+    return values.dtype.kind == "f" and bool(np.signbit(values[values == 0]).any())
 
 
 def _by_kernel(conversion: Conversion, tensor: SparseTensor) -> SparseTensor | None:

@@ -76,6 +76,18 @@ class SparseTensor:
         """
         return to_dense(self)
 
+    def to_scipy(self) -> Any:
+        """Return the tensor as a scipy.sparse array, as `sparse.to_scipy`.
+
+        >>> import numpy as np
+        >>> from sparse import CSR, pack
+        >>> pack(np.eye(2), CSR).to_scipy().indices
+        array([0, 1], dtype=int32)
+        """
+        from sparse.formats import to_scipy
+
+        return to_scipy(self)
+
     def _repr_svg_(self) -> str | None:
         """Draw a small matrix and its arrays, for notebooks."""
         from sparse.drawing import svg_or_none

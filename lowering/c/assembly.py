@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from atl.core.dtypes import BOOL
+from atl.core.dtypes import BOOL, FLOATS
 from atl.core.index import ONE, Index
 from lowering.c.index import address_text, count_text, index_text
 from lowering.c.loops import loop_bounds, segments
@@ -320,10 +320,13 @@ def _column_text(scope: TextScope, cell: ln.Cell) -> str:
 
 
 def _signed(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Text:
-    """Return the value that a store adds or assigns."""
+    """Return the value that a store adds or assigns. In strict code, an entry to which -0 is added first is 0."""
+    dtype = statement.value.dtype
+    if scope.in_order and isinstance(statement, ln.Accumulate) and dtype in FLOATS:
+        return scalar_text(scope, ln.Apply(statement.op, (ln.Number(0, dtype), statement.value), dtype))
     value = scalar_text(scope, statement.value)
     subtracted = isinstance(statement, ln.Accumulate) and statement.op == "sub"
-    return applied("neg", [value], statement.value.dtype) if subtracted else value
+    return applied("neg", [value], dtype) if subtracted else value
 
 
 def _appended(scope: TextScope, column: Text, value: Text) -> Lines:

@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from atl.checks.scope import initial_facts
+from atl.core.dtypes import FLOATS
 from atl.core.marks import LANES, CallMark
 from lowering.instructions.instruction import Instruction, instruction_named
 from lowering.instructions.matching import Around, NoMatch, operands_of, refused, sum_at
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of, tiles_of
+from lowering.targets.legality import NOT_STRICT
 
 
 def with_calls(nest: ln.LoopNest) -> ln.LoopNest:
@@ -62,6 +64,12 @@ class _Calls:
                 yield from self.of(statement.body, around.within(statement))
 
     def _matched(self, loop: ln.For, instruction: Instruction, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
+        if self.nest.in_order and instruction.form.sum is not None and instruction.program.dtype in FLOATS:
+            raise NoMatch(
+                f"{instruction.name} may add and round its floats in another way than the program",
+                "no calls that sum floats, because strict code keeps the order of each sum",
+                suggestions=(NOT_STRICT,),
+            )
         for cell, _ in cells_of(block):
             if cell.buffer.uid in self.tiles:
                 raise NoMatch(

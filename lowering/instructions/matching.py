@@ -41,11 +41,19 @@ class Nest:
 class NoMatch(Exception):
     """The difference between a nest and that of an instruction, what is required, and numbers that show it."""
 
-    def __init__(self, summary: str, required: str, numbers: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        summary: str,
+        required: str,
+        numbers: Mapping[str, int] | None = None,
+        *,
+        suggestions: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(summary, required, numbers)
         self.summary = summary
         self.required = required
         self.numbers = numbers
+        self.suggestions = suggestions
 
 
 Locate = Callable[[ln.Cell], tuple[Index, ...]]
@@ -195,7 +203,7 @@ def refused(nest: ln.LoopNest, loop: ln.For, error: NoMatch) -> IllegalMark:
         place=place_of(nest, loop.binder),
         required=error.required,
         numbers=error.numbers,
-        suggestions=(f's.mark("{name}", None) removes the mark',),
+        suggestions=(f's.mark("{name}", None) removes the mark', *error.suggestions),
     )
 
 

@@ -166,11 +166,7 @@ def check_assembly(nest: ln.LoopNest, target: str) -> None:
             f"every element of the result of {nest.name} is stored{_by_dense_loop(nest)}, "
             f"so nothing is left out of {form}",
             required="elements of the result that are padding: entries of sparse operands, guards, empty sums",
-            suggestions=(
-                "omit s.assemble(…) for a dense result",
-                "call s.sparsify(…) for the operands that are sparse",
-                "if functions are applied to their elements, use a sorted format: s.sparsify(…, CSR.sorted())",
-            ),
+            suggestions=("omit s.assemble(…) for a dense result", *_how_to_leave_out(nest)),
         )
     for statement in ln.statements(nest.body):
         if isinstance(statement, ln.For) and statement.mark in _REFUSED and stores(statement.body, nest.output):
@@ -212,12 +208,32 @@ def _refused_mark(nest: ln.LoopNest, loop: ln.For, required: str) -> Unsupported
 
 
 def _by_dense_loop(nest: ln.LoopNest) -> str:
-    """Name the innermost loop that stores consecutive elements."""
+    loop = _dense_loop(nest)
+    return "" if loop is None else f" by the dense loop {loop.variable.name}"
+
+
+def _how_to_leave_out(nest: ln.LoopNest) -> tuple[str, ...]:
+    """Suggest how elements become padding: those of lets in another kernel, otherwise by sparse operands."""
+    loop = _dense_loop(nest)
+    read = {cell.buffer for cell, stored in cells_of(nest.body if loop is None else loop.body) if not stored}
+    lets = [
+        each.buffer.name for each in ln.statements(nest.body) if isinstance(each, ln.Allocate) and each.buffer in read
+    ]
+    if not lets:
+        return (
+            "call s.sparsify(…) for the operands that are sparse",
+            "if functions are applied to their elements, use a sorted format: s.sparsify(…, CSR.sorted())",
+        )
+    return (f"assemble {lets[0]} in a first kernel, in a sorted format, and compute {nest.name} from it in a second",)
+
+
+def _dense_loop(nest: ln.LoopNest) -> ln.For | None:
+    """Return the innermost loop that stores consecutive elements."""
     found = [
-        loop.variable
+        loop
         for loop in ln.statements(nest.body)
         if isinstance(loop, ln.For)
         for cell in stores(loop.body, nest.output)
         if any(position == index(loop.variable) for position, _ in cell.pairs)
     ]
-    return f" by the dense loop {found[-1].name}" if found else ""
+    return found[-1] if found else None

@@ -199,6 +199,36 @@ def _both(store: _Store, another: _Store) -> Facts:
     return same_cell_facts(store.cell.pairs, store.facts, another.cell.pairs, another.facts, another.loops)
 
 
+# -- sums of entries --------------------------------------------------------------------------------------------------
+
+
+def stores_each_cell_once(block: ln.Block, buffer: ln.Buffer, facts: Facts) -> bool:
+    """Return whether a block is proved to store at most once to each cell of a buffer, by one statement."""
+    stores = list(_stores(block, buffer, facts, ()))
+    if len(stores) != 1:
+        return False
+    (store,) = stores
+    for position, variable in enumerate(store.loops):
+        # In two iterations that first differ in this loop, of which one is the earlier
+        both = same_cell_facts(store.cell.pairs, store.facts, store.cell.pairs, store.facts, store.loops[position:])
+        if not isinstance(prove(both.assume(less(index(variable), other_run(variable))), FALSE), Proved):
+            return False
+    return True
+
+
+def _stores(block: ln.Block, buffer: ln.Buffer, facts: Facts, loops: tuple[Var, ...]) -> Iterator[_Store]:
+    for statement in block:
+        match statement:
+            case ln.For(variable, body=body):
+                yield from _stores(body, buffer, facts.assume(statement.range), (*loops, variable))
+            case ln.If(predicate, body):
+                yield from _stores(body, buffer, facts.assume(predicate), loops)
+            case ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell) if cell.buffer == buffer:
+                yield _Store(cell, isinstance(statement, ln.Assign), facts, loops)
+            case _:
+                pass
+
+
 # -- keys of merges ---------------------------------------------------------------------------------------------------
 
 

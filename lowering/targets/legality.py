@@ -51,6 +51,8 @@ from lowering.targets.capabilities import (
 
 MAX_UNROLLED: Final = 65_534
 """Largest unroll factor that C compilers accept."""
+NOT_STRICT: Final = "leave out strict=True"
+"""Suggestion for a mark that would change the bits of floats."""
 
 
 def check_program(program: Program, target: str) -> None:
@@ -290,10 +292,10 @@ def illegal_keyed_loops(nest: LoopNest, loop: For, facts: Facts, scope: TextScop
     """Yield the error of a loop that is marked `runs`, or is the outermost loop of a `merge`."""
     if is_merge(loop):
         names = " and ".join(each.variable.name for each in fingers_in(loop))
-        problem = _merge_problem(nest, loop, facts, scope)
+        problem = _merge_problem(nest, loop, facts, scope) or _merge_reorders(nest, loop)
         subject = f"the loops {names} are marked merge"
     elif loop.mark is LoopMark.RUNS:
-        problem = _runs_problem(loop, facts)
+        problem = _runs_problem(loop, facts) or _runs_reorder(nest, loop)
         subject = f"the loop {loop.variable.name} is marked runs"
     else:
         yield from _single_loop(nest, loop) if loop.mark is LoopMark.MERGE else ()
@@ -399,6 +401,41 @@ def _runs_problem(loop: For, facts: Facts) -> Problem | None:
     return None
 
 
+def _merge_reorders(nest: LoopNest, loop: For) -> Problem | None:
+    """Return the reason why one loop adds floats in another order than nested sums, for strict code.
+
+    If at most one position of each inner finger matches, each inner sum has at most one term.
+    """
+    merge = merge_at(loop)
+    if not nest.in_order or isinstance(merge, NoMerge) or not _adds_floats(merge.body):
+        return None
+    repeated = next((finger for finger in merge.fingers[1:] if finger.variable not in nest.strict), None)
+    if repeated is None:
+        return None
+    return Problem(
+        f"the keys of {repeated.variable.name} may repeat, so that its floats are not summed first, as in the program",
+        "strictly increasing keys in all loops but the outermost, because strict code keeps the order of each sum",
+        None,
+        (*_declare(repeated), NOT_STRICT),
+    )
+
+
+def _runs_reorder(nest: LoopNest, loop: For) -> Problem | None:
+    """Return the reason why sums of runs are computed in another order than the program, for strict code."""
+    if not nest.in_order or not _adds_floats(loop.body):
+        return None
+    return Problem(
+        "it sums the floats of a run before it adds them to their element",
+        "no runs of floats, because strict code keeps the order of each sum",
+        None,
+        (NOT_STRICT,),
+    )
+
+
+def _adds_floats(block: ln.Block) -> bool:
+    return any(isinstance(each, ln.Accumulate) and each.value.dtype in FLOATS for each in ln.statements(block))
+
+
 # -- iterations that run at the same time -----------------------------------------------------------------------------
 
 
@@ -458,7 +495,7 @@ def _out_of_order(nest: ln.LoopNest, loop: ln.For, into: ln.Scalar) -> IllegalMa
         mark=mark,
         place=place_of(nest, loop.binder),
         required=f"{mark} loops over results only, because strict code keeps the order of each sum",
-        suggestions=(f's.mark("{name}", None) removes the mark', "leave out strict=True"),
+        suggestions=(f's.mark("{name}", None) removes the mark', NOT_STRICT),
     )
 
 

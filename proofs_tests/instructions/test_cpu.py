@@ -61,6 +61,12 @@ def test_loop_nest_interpreter_runs_the_loops(name: str) -> None:
     assert np.array_equal(interpreter.run(nest, {"n": 3, "m": 5, "k": 6}, {"A": a, "B": b}), expected(a, b, into))
 
 
+def test_strict_kernels_call_instructions_of_integers_only() -> None:
+    assert "vpdpbusd(acc, Ap + " in atl.compile(atl.parse(text_of("vpdpbusd")), strict=True).source
+    with pytest.raises(IllegalMark, match="the loop pi is marked call vdpbf16ps, but vdpbf16ps may add and round"):
+        atl.compile(atl.parse(text_of("vdpbf16ps")), strict=True)
+
+
 REFUSED: Final[dict[str, tuple[tuple[str, str], str]]] = {
     "operands not adjacent": (("⊞[ji < 16] ⊞[pi < 4] [16", "⊞[pi < 4] ⊞[ji < 16] [16"), ""),
     "a stride in an operand": (("Bp[jo, po, ji, pi]", "Bp[jo, po, 15 - ji, pi]"), "element at the address"),

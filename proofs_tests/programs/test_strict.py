@@ -118,6 +118,39 @@ def test_marks_that_reorder_sums_are_refused(mark: str) -> None:
     s.compile(strict=False)
 
 
+def test_segmented_reductions_of_floats_are_refused() -> None:
+    """A run that comes back is summed from zero: (a + b) + (c + d) instead of ((a + b) + c) + d."""
+    text = "runs (k : int32[n] in [0, m), v : DTYPE[n], z : DTYPE[m]) : DTYPE[m] := Σ[p < n | runs] place m k[p] v[p]"
+    floats = atl.parse(text.replace("DTYPE", "float32"))
+    with pytest.raises(IllegalMark, match="the loop p is marked runs, but it sums the floats of a run before"):
+        atl.compile(floats, strict=True)
+    atl.compile(floats)
+    atl.compile(atl.parse(text.replace("DTYPE", "int32")), strict=True)
+
+
+def co_iterated(first: str, second: str) -> Program:
+    return atl.parse(
+        f"""merged (a : int32[n] {first}, x : float32[n], b : int32[m] {second}, y : float32[m]) : float32 :=
+          Σ[p < n | merge] Σ[q < m | merge] [a[p] = b[q]] · x[p] * y[q]"""
+    )
+
+
+def test_merge_that_joins_sums_of_several_terms_is_refused() -> None:
+    with pytest.raises(IllegalMark, match="the keys of q may repeat, so that its floats are not summed first"):
+        atl.compile(co_iterated("strict", "rising"), strict=True)
+    atl.compile(co_iterated("strict", "rising"))
+
+
+@pytest.mark.parametrize("first", ["strict", "rising"])
+def test_merge_of_sums_of_one_term_keeps_the_bits(first: str) -> None:
+    program = co_iterated(first, "strict")
+    numbers = np.random.default_rng(1)
+    every = np.arange(99, dtype=np.int32)
+    keys = every if first == "strict" else np.sort(numbers.integers(0, 50, 99, np.int32))
+    given = keys, numbers.uniform(-1, 1, 99).astype(np.float32), every, arrays()[0].repeat(3)
+    assert atl.compile(program, strict=True)(*given) == atl.evaluate(program, *given)
+
+
 def test_threads_and_lanes_of_results_keep_the_bits() -> None:
     s = atl.reschedule(DOT, strict=True).tile("i", 4).mark("io", "parallel")
     assert difference(DOT, s.compile()) is None

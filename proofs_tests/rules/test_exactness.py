@@ -15,7 +15,7 @@ from atl.core.traversal import Path, children
 from proofs_tests.rules.exactness_samples import broken, has_floats
 from proofs_tests.rules.mutation import declared_once
 from rewrites.egraph.equality import replace_at
-from rewrites.errors import RoundingStep
+from rewrites.errors import DoesNotApply, RoundingStep
 from rewrites.kernel import reflexivity, rewrite, symmetry, transitivity
 from rewrites.rule import Body, Elem, Equation, Index, Rule, equation, rule
 from rewrites.rule_checking import exactness
@@ -147,6 +147,16 @@ def test_strict_tactics_round_nothing() -> None:
     with pytest.raises(RoundingStep, match="tile_sum") as caught:
         atl.reschedule(rows, strict=True).tile("j", 8)
     assert 's.tile("i", 8)' in str(caught.value)
+
+
+def test_strict_sparsify_names_the_rules_that_round() -> None:
+    n, m = atl.sizes("n m")
+    a, x = atl.tensor("A", n, m), atl.tensor("x", m)
+    spmv = atl.program("spmv", [a, x], atl.gen(n, lambda i: atl.sum(m, lambda j: a[i, j] * x[j])))
+    with pytest.raises(DoesNotApply, match="strict=True refuses sum_mul_right and sum_swap, which round") as caught:
+        atl.reschedule(spmv, strict=True).sparsify("A", atl.CSR)
+    assert "then call s.compile(strict=True)" in str(caught.value)
+    atl.reschedule(spmv).sparsify("A", atl.CSR).compile(strict=True)
 
 
 def test_strict_theorem_takes_no_rounding_step_from_another() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,19 @@ def test_types_without_kernels_are_converted_by_numpy() -> None:
     given = encode(CSR, (2, 2), [np.array([0]), np.array([1])], np.array([3], np.uint16))
     assert pack(given, CSC).values.dtype == np.uint16
     assert not conversion._KERNELS
+
+
+@pytest.mark.parametrize("special", [-0.0, np.nan, np.inf, 0.1], ids=str)
+@pytest.mark.parametrize(("source", "target"), [(CSR, CSC), (COO, DCSR)])
+def test_kernels_store_the_bits_that_numpy_stores(source: Format, target: Format, special: float) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        at = [rng.integers(0, 4, 20), rng.integers(0, 9, 20)]
+        given = encode(source, (4, 9), at, np.ones(20))
+        count = len(given.values)
+        given = replace(given, values=np.where(rng.random(count) < 0.5, special, rng.normal(size=count)))
+        assert pack(given, target).values.tobytes() == _by_numpy(given, target).values.tobytes()
+    assert (special == 0) != bool(conversion._KERNELS)
 
 
 def test_a_conversion_is_compiled_when_numpy_has_taken_as_long(monkeypatch: pytest.MonkeyPatch) -> None:

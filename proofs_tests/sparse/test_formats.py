@@ -52,7 +52,7 @@ def test_formats_for_tensors_of_rank_3() -> None:
 @pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
 def test_conversion_to_scipy(form: sparse.Format) -> None:
     for made in MATRICES.values():
-        back = sparse.to_scipy(pack(made(), form))
+        back = pack(made(), form).to_scipy()
         assert np.array_equal(back.toarray(), dense(made()))
         rows, columns = made().shape
         blocks = "bsr" if rows % 4 == 0 and columns % 4 == 0 else "coo"

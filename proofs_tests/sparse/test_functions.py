@@ -141,3 +141,20 @@ def test_functions_are_replayed_from_certificates(tmp_path: Any) -> None:
     theorem.save(tmp_path / "relu.json")
     assert atl.load(tmp_path / "relu.json").rhs == theorem.rhs
     assert compiled(theorem.rhs)(VALUE).tolist() == np.maximum(VALUE, 0).tolist()
+
+
+@pytest.mark.parametrize("function", [lambda a: atl.maximum(a, 0.0), atl.abs], ids=["max", "abs"])
+def test_functions_of_products_are_applied_in_a_second_kernel(function: Any) -> None:
+    right = atl.tensor("R", m, n, dtype="float64")
+    product = atl.gen(n, n, lambda i, j: atl.sum(m, lambda q: A[i, q] * right[q, j]))
+    at_once = atl.program("f", [A, right], atl.gen(n, n, lambda i, j: function(product[i, j])))
+    s = reschedule(at_once).sparsify("A", CSR.sorted())
+    text = refused(DoesNotApply, lambda: s.sparsify("R", CSR.sorted()))
+    assert "several entries may be added to one element below" in text
+    assert "f(0) = 0" not in text
+    assert "try: assemble the sum as CSR.sorted() or another sorted format, and apply" in text
+    s = reschedule(atl.program("product", [A, right], product)).sparsify("A", CSR).sparsify("R", CSR)
+    made = s.assemble(CSR.sorted()).compile()(VALUE, OTHER.T)
+    second = reschedule(elementwise(function, A)).sparsify("A", CSR.sorted(), result=True).compile()
+    wanted = atl.evaluate(at_once, A=VALUE, R=OTHER.T.copy())
+    np.testing.assert_allclose(second(made).toarray(), wanted)

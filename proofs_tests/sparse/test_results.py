@@ -201,6 +201,27 @@ def test_result_without_the_operand_pattern_is_refused(formula: Any, message: st
     assert not s.steps
 
 
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC, sparse.COO], ids=repr)
+def test_errors_of_lets_within_loops_name_calls_that_work(form: sparse.Format) -> None:
+    def row(i: Any) -> Any:
+        return atl.let(atl.sum(m, lambda q: A[i, q]), lambda d: atl.gen(m, lambda j: A[i, j] / d))
+
+    program = atl.program("normalized", [A], atl.gen(n, row))
+    with pytest.raises(DoesNotApply) as caught:
+        reschedule(program).sparsify("A", form, result=True)
+    reason = "inside of the let d, which is within a loop" if form == sparse.CSR else "entries are found below let"
+    assert reason in str(caught.value)
+    assert "try: s.hoist('d') before this call" in str(caught.value)
+    made = [reschedule(program).hoist("d").sparsify("A", form, result=True)]
+    if form == sparse.CSR:
+        assert "try: s.inline('d') before this call" in str(caught.value)
+        made.append(reschedule(program).inline("d").sparsify("A", form, result=True))
+        made.append(reschedule(program).sparsify("A", form).assemble(form))
+    matrix = sp.csr_array(np.array([[1.0, 0.0, 3.0], [0.0, 2.0, 0.0]]))
+    for s in made:
+        assert s.compile()(matrix).toarray().tolist() == [[0.25, 0.0, 0.75], [0.0, 1.0, 0.0]]
+
+
 def test_sparse_result_needs_nondecreasing_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Declarer, "bounds", Declarer.array)
     with pytest.raises(DoesNotApply, match="it is not proved that the entries of A have distinct positions"):

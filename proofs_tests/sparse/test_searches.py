@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import NotAssembled
+from atl.errors import IllegalMark, NotAssembled
 from proofs_tests.sessions.session_programs import body
 from rewrites import Session, reschedule
 from sparse import BCSR, COO, CSB, CSC, CSR, Format
@@ -76,10 +76,34 @@ def test_sorted_blocks_are_suggested_for_functions() -> None:
 
 
 def test_pairs_of_entries_are_noted() -> None:
-    s = derived(GRAM, CSR)
+    s = derived(GRAM, CSR.sorted())
     assert notes(s) == ["the loops p and p1 compare all pairs of entries, unless they are marked as a merge"]
+    assert "merge" in atl.print_nest(s.mark("p", "merge").mark("p1", "merge").compile().nest)
+    assert notes(derived(GRAM, CSR)) == [f"{notes(s)[0]}, which requires sorted keys, as of CSR.sorted()"]
     twice = atl.program("twice", [A, B], atl.gen(n, n, lambda i, j: atl.sum(m, lambda q: A[i, q] * B[j, q])))
     s = derived(twice, CSR, CSC)
     assert notes(s) == []
     value = np.arange(12.0).reshape(3, 4) % 5
     assert np.array_equal(s.compile()(value, value), value @ value.T)
+
+
+def test_loops_that_cannot_be_merged_are_noted() -> None:
+    square = atl.tensor("S", n, n, dtype="float64")
+
+    def at(i: Any, j: Any) -> Any:
+        return atl.sum(n, lambda q: square[i, q] * square[q, j])
+
+    pairs = atl.sum(n, lambda i: atl.sum(n, lambda j: square[i, j] * at(i, j)))
+    s = derived(atl.program("triangles", [square], pairs), CSR.sorted())
+    (note,) = notes(s)
+    pairs_of_loops, instead = "the loops p and p2 compare all pairs of entries", "a let of a row, as a workspace"
+    assert note == f"{pairs_of_loops}; {instead}, avoids this (see docs/sparse.md)"
+    with pytest.raises(IllegalMark, match="no loop directly around or inside it"):
+        s.mark("p", "merge").mark("p2", "merge").compile()
+    rows = atl.sum(
+        n, lambda i: atl.let(atl.gen(n, lambda j: at(i, j)), lambda w: atl.sum(n, lambda j: square[i, j] * w[j]))
+    )
+    s = derived(atl.program("triangles", [square], rows), CSR.sorted())
+    assert notes(s) == []
+    value = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
+    assert s.compile()(value) == np.trace(value @ value @ value)

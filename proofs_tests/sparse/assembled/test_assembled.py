@@ -126,8 +126,27 @@ def test_a_certificate_from_before_assembled_results_is_replayed_and_assembled()
 
 def test_a_result_without_padding_is_refused() -> None:
     s = reschedule(atl.program("shifted", [A], atl.gen(n, m, lambda i, j: A[i, j] + 1))).assemble(CSR)
-    with pytest.raises(NotAssembled, match="every element of the result of shifted is stored by the dense loop j"):
+    with pytest.raises(
+        NotAssembled, match="every element of the result of shifted is stored by the dense loop j"
+    ) as error:
         s.compile()
+    assert "try: call s.sparsify(…) for the operands that are sparse" in str(error.value)
+
+
+def test_a_dense_loop_over_a_row_of_a_product_is_refused() -> None:
+    right = atl.tensor("B", m, k, dtype="float64")
+
+    def row(i: Any) -> Any:
+        sums = atl.gen(k, lambda j: atl.sum(m, lambda q: A[i, q] * right[q, j]))
+        return atl.let(sums, lambda w: atl.gen(k, lambda j: atl.maximum(w[j], 0.0)))
+
+    s = reschedule(atl.program("relu", [A, right], atl.gen(n, row))).sparsify("A", CSR).sparsify("B", CSR)
+    with pytest.raises(
+        NotAssembled, match="every element of the result of relu is stored by the dense loop j"
+    ) as error:
+        s.assemble(CSR.sorted()).compile()
+    assert "s.sparsify" not in str(error.value)
+    assert "try: assemble w in a first kernel, in a sorted format, and compute relu from it" in str(error.value)
 
 
 def test_marks_that_run_stores_to_a_row_concurrently_are_refused() -> None:

@@ -20,7 +20,7 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics.nests.guards import conditions
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
-from rewrites.tactics.sparse.sparsification import sparsify
+from rewrites.tactics.sparse.sparsification import how_to_move_let, sparsify
 
 OUTWARD_RULES: Final = ("gen_scatter", "gen_rebase", "place_of_sum", "place_of_guard", "sum_guard", "guard_guard")
 """Rules that move sums outermost, then conditions, then scatters."""
@@ -124,7 +124,7 @@ def _align(work: Derivation, root: Path, pattern: _Scattered, name: str) -> None
         sums = _Scattered.of(work.term(root)).sums
         at = next((k for k in range(number, len(sums)) if _same_range(sums[k], wanted, k - number)), None)
         if at is None:
-            raise _off_pattern(work, name, f"there is no sum over the entries of {name}")
+            raise _without_sum(work, root, wanted, number, name)
         for k in range(at, number, -1):
             if not work.attempt("sum_swap", (*root, *(0,) * (k - 1))):
                 raise _off_pattern(work, name, "its sums are in an order that cannot be changed")
@@ -143,9 +143,28 @@ def _same_range(found: Reduce, wanted: Reduce, further: int) -> bool:
     return (found.low, found.high) == (shift(wanted.low, further), shift(wanted.high, further))
 
 
-def _off_pattern(work: Derivation, name: str, why: str) -> DoesNotApply:
+def _without_sum(work: Derivation, root: Path, wanted: Reduce, number: int, name: str) -> DoesNotApply:
+    """Return the error for a goal without a sum of the pattern, or with this sum inside of a let within a loop."""
+    found = _Scattered.of(work.term(root))
+    inner = _Scattered.of(found.leaf.body).sums if isinstance(found.leaf, Let) else ()
+    if not any(_same_range(each, wanted, len(found.sums) + k - number) for k, each in enumerate(inner)):
+        return _off_pattern(work, name, f"there is no sum over the entries of {name}")
+    path = (*root, *found.leaf_path)
+    (let,) = (cursor.called[0] for cursor in work.cursors() if cursor.path == path)
+    return _off_pattern(
+        work,
+        name,
+        f"the sum over the entries of {name} is inside of the let {let}, which is within a loop",
+        (*how_to_move_let(let), "assemble the result: s.sparsify without result=True, then s.assemble(…)"),
+    )
+
+
+def _off_pattern(work: Derivation, name: str, why: str, suggestions: tuple[str, ...] = ()) -> DoesNotApply:
     return DoesNotApply(
-        f"the result does not have the pattern of {name}: {why}", place=place_of(work.goal, ()), required=REQUIRED
+        f"the result does not have the pattern of {name}: {why}",
+        place=place_of(work.goal, ()),
+        required=REQUIRED,
+        suggestions=suggestions,
     )
 
 

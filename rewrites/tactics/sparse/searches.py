@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from atl.core.index import AnyAtom, Bound, Index, Read, atoms, bound, floordiv, index
-from atl.core.predicate import NonNegative, Predicate, Zero, conjunction, conjuncts, equal
-from atl.core.program import SparseOperand
-from atl.core.terms import Gen, Guard, Reduce
+from atl.core.predicate import NonNegative, Predicate, Zero, conjunction, conjuncts, equal, expressions
+from atl.core.program import SparseOperand, order_of
+from atl.core.terms import Gen, Guard, Reduce, Reshape
 from atl.errors import ATLError
 from rewrites.cursors.cursor import Cursor
 from rewrites.derivation import Derivation
@@ -100,8 +100,9 @@ def note_searches(work: Derivation, *, distinct: bool) -> None:
                 if not distinct:
                     notes[_repeated(work.goal.packed[-1])] = None
         for first, second in _pairs(predicate, loops):
-            a, b = (loops[at].called[0] for at in (first, second))
-            notes[f"the loops {a} and {b} compare all pairs of entries, unless they are marked as a merge"] = None
+            outer, inner = loops[first], loops[second]
+            instead = _instead(cursor.term, outer, inner)
+            notes[f"the loops {outer.called[0]} and {inner.called[0]} compare all pairs of entries{instead}"] = None
     work.notes += [note for note in notes if note not in work.notes]
 
 
@@ -112,6 +113,16 @@ def _repeated(operand: SparseOperand) -> str:
         f"{operand.name} may have several entries for one element, so a function is applied to their sum; "
         f"sparsify({operand.name!r}, {form}) applies it to each entry"
     )
+
+
+def _instead(guard: Guard, outer: Cursor, inner: Cursor) -> str:
+    """Say how to avoid a comparison of all pairs: by a merge, if the loops are directly within each other, or a let."""
+    between = inner.spine()[len(outer.path) + 1 : -1]
+    if not all(isinstance(at.term, Guard | Reshape) for at in between):
+        return "; a let of a row, as a workspace, avoids this (see docs/sparse.md)"
+    keys = [atom.array for each in expressions(guard.predicate) for atom in atoms(each) if isinstance(atom, Read)]
+    needed = "" if all(map(order_of, keys)) else ", which requires sorted keys, as of CSR.sorted()"
+    return f", unless they are marked as a merge{needed}"
 
 
 def _is_entry(atom: AnyAtom, loops: Sequence[Cursor]) -> bool:

@@ -7,11 +7,14 @@ from typing import Final
 
 from atl.checks.safety import safely_tested
 from atl.core.index import AnyAtom, Bound, Read, atoms
+from atl.core.operations import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
 from atl.core.predicate import conjunction, conjuncts, expressions
-from atl.core.terms import Access, Binary, Expr, Gen, Guard, Place, Reduce, Reshape, Unary
+from atl.core.program import Program
+from atl.core.terms import Access, Binary, Expr, Gen, Guard, Let, Place, Reduce, Reshape, Unary
 from atl.core.traversal import Path
-from atl.errors import ATLError
+from atl.errors import ATLError, Location
 from atl.text.printing import place_of
+from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
@@ -19,7 +22,7 @@ from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import WORD_OF
 from rewrites.tactics.nests.guards import split_guard
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
-from rewrites.tactics.sparse.functions import apply_functions, has_functions, is_guarded_sum, store_zeros
+from rewrites.tactics.sparse.functions import EXTREMA, apply_functions, has_functions, is_guarded_sum, store_zeros
 from rewrites.tactics.sparse.loop_elimination import (
     CannotEliminate,
     depends_on,
@@ -42,8 +45,34 @@ def sparsify(work: Derivation) -> None:
     Arithmetic on whole operands is done element by element. Reads of elements are reduced, conditions are gathered,
     sums leave products, and matching sums over entries are hoisted. Each loop whose index is determined by an equation
     moves inward to the equation and is eliminated; for a generation, the element is scattered. Raises `DoesNotApply`
-    for a loop that is still dense.
+    for a loop that is still dense, with the rules that a strict derivation refused.
     """
+    start = work.theorem
+    try:
+        _sparsify(work)
+    except DoesNotApply as error:
+        if start.strict:
+            _name_refused_rules(error, start.rhs, work)
+        raise
+
+
+def _name_refused_rules(error: DoesNotApply, start: Program, work: Derivation) -> None:
+    """Add to the error of a strict derivation the rules that round, if the tactic succeeds with them."""
+    loose = Derivation(kernel.reflexivity(start), work.rules)
+    try:
+        _sparsify(loose)
+    except DoesNotApply:
+        return
+    names = [rule.name for rule in loose.theorem.rounding]
+    if not names:
+        return
+    error.summary += f", because strict=True refuses {' and '.join(names)}, which round{'s' * (len(names) == 1)}"
+    error.required = "rules that keep the bits of floats, because the derivation is strict"
+    kept = "the kernel has the bits of the sparse goal"
+    error.suggestions = (f"sparsify in a session without strict=True, then call s.compile(strict=True): {kept}",)
+
+
+def _sparsify(work: Derivation) -> None:
     while _elementwise(work):
         work.repeat(work.known(READ_RULES))
     distinct = _apply_functions(work)
@@ -298,8 +327,13 @@ def _check_sparse(work: Derivation, *, distinct: bool) -> None:
             if any(_is_entry(a, loops) for e in solutions(cursor.term.predicate, position) for a in atoms(e)):
                 summary = f"the loop {loop.called[0]} is still dense: {_why(work, loop, cursor)}"
                 place = place_of(work.goal, cursor.path)
+                function = _function_of_sum(loop, cursor)
+                if function:
+                    raise _several_entries(loop, function, place)
                 if distinct:
-                    raise DoesNotApply(summary, place=place, required=ONLY_SUMS)
+                    lets = [at.called[0] for at in _between(loop, cursor) if isinstance(at.term, Let)]
+                    moved = how_to_move_let(lets[0]) if lets else ()
+                    raise DoesNotApply(summary, place=place, required=ONLY_SUMS, suggestions=moved)
                 operand = work.goal.packed[-1]
                 rows = "CSR" if len(operand.shape) == 2 else "CSF"
                 raise DoesNotApply(
@@ -309,6 +343,48 @@ def _check_sparse(work: Derivation, *, distinct: bool) -> None:
                     f"which {operand.format} does not declare",
                     suggestions=(f"sparsify({operand.name!r}, {rows}.sorted())",),
                 )
+
+
+def how_to_move_let(name: str) -> tuple[str, ...]:
+    """Return the calls that move a let out of the loops over entries, as suggestions."""
+    return (
+        f"s.hoist({name!r}) before this call, which computes {name} for all iterations of the loop",
+        f"s.inline({name!r}) before this call, which computes {name} for each entry",
+    )
+
+
+def _function_of_sum(loop: Cursor, guard: Cursor) -> str | None:
+    """Return a function with f(0) = 0, or an extremum, around a sum that adds several entries to one element.
+
+    A sum does so if its index is in no condition, as p in Σp Σp1 [j = crd[p1]] · e.
+    """
+    spine = _between(loop, guard)
+    function: str | None = None
+    for number, at in enumerate(spine):
+        if isinstance(at.term, Unary) and at.term.op in NOT_ZERO_AT_ZERO:
+            return None
+        if isinstance(at.term, Unary | Binary) and at.term.op in (*ZERO_AT_ZERO, *EXTREMA) and at.term.op != "neg":
+            function = function or at.term.op
+        elif isinstance(at.term, Reduce) and function:
+            position, fixed = 0, False
+            for below in (*spine[number + 1 :], guard):
+                if isinstance(below.term, Guard):
+                    fixed |= depends_on(position, *expressions(below.term.predicate))
+                position += isinstance(below.term, Gen | Reduce)
+            if not fixed:
+                return function
+    return None
+
+
+def _several_entries(loop: Cursor, function: str, place: Location) -> DoesNotApply:
+    return DoesNotApply(
+        f"the loop {loop.called[0]} is still dense: several entries may be added to one element below {function}",
+        place=place,
+        required=f"at most one entry for each element to which {function} is applied",
+        suggestions=(
+            f"assemble the sum as CSR.sorted() or another sorted format, and apply {function} in a second kernel",
+        ),
+    )
 
 
 def _leads(position: int, loops: Sequence[Cursor]) -> bool:
@@ -326,11 +402,15 @@ def _is_entry(atom: AnyAtom, loops: Sequence[Cursor]) -> bool:
     return isinstance(atom, Read) or (isinstance(atom, Bound) and isinstance(loops[atom.position].term, Reduce))
 
 
+def _between(loop: Cursor, guard: Cursor) -> Sequence[Cursor]:
+    """Return the nodes between a loop and a guard inside it."""
+    return guard.spine()[len(loop.path) + 1 : -1]
+
+
 def _why(work: Derivation, loop: Cursor, guard: Cursor) -> str:
     if isinstance(loop.term, Reduce) and loop.term.monoid != "sum":
         return f"it is a {loop.term.monoid}, not a sum"
-    between = guard.spine()[len(loop.path) + 1 : -1]
-    for at in between:
+    for at in _between(loop, guard):
         match at.term:
             case Unary(op) | Binary(op):
                 return f"entries are found below {op}, and a sum cannot be moved out of it"
