@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -52,17 +53,18 @@ class OperandConverter:
     def __call__(self, value: Any) -> Unpacked:
         """Return the arrays, in the order of the program's inputs, and the shape of the tensor.
 
-        Raises `ArrayError` if the dtype differs, and the errors of `pack`.
+        Raises `ArrayError` if the rank or the dtype differs, and the errors of `pack`.
         """
+        self._check_rank(value)
         form = getattr(value, "format", None)
         if form is self.format and type(value) is SparseTensor and value.values.dtype is self._element:
             return value.arrays, value.shape
         name, arrays_of = self._zero_copy
-        if form == name and len(shape := value.shape) == self.rank:
+        if form == name:
             try:
                 arrays = arrays_of(value)
                 if arrays is not None and (matching := self._matching_arrays(arrays)) is not None:
-                    return matching, shape
+                    return matching, value.shape
             except AttributeError:  # not a scipy matrix: `pack` reports it
                 pass
         made = pack(value, self.format)
@@ -73,6 +75,19 @@ class OperandConverter:
                 suggestions=(f"pass {self.name}.astype(np.{self.dtype})",),
             )
         return made.arrays, made.shape
+
+    def _check_rank(self, value: Any) -> None:
+        """Raise `ArrayError` if the rank differs. `pack` refuses values without dimensions."""
+        shape = getattr(value, "shape", ())
+        if isinstance(value, list | tuple):
+            with suppress(ValueError):  # for rows of different lengths, which `pack` refuses, too
+                shape = np.shape(value)
+        if isinstance(shape, tuple) and shape and len(shape) != self.rank:
+            dimensions = "1 dimension" if len(shape) == 1 else f"{len(shape)} dimensions"
+            raise ArrayError(
+                f"{self.name} has {dimensions}, not {self.rank}: its shape is {shape}",
+                required=f"a tensor of rank {self.rank}, in the format {self.format!r}",
+            )
 
     def _matching_arrays(self, arrays: tuple[AnyArray, ...]) -> tuple[AnyArray, ...] | None:
         """Return the arrays with the index dtype of the format, converted if needed; None if `pack` must convert them.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import range_of
-from atl.errors import ArrayError, InvalidArgument, brief
+from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
 from sparse.errors import FormatError
 from sparse.levels import Integers, Level, Metadata
 from sparse.views import Identity, Permuted, Storage
@@ -133,11 +133,13 @@ def encode(
     """Encode entries, given as one array of coordinates for each dimension and an array of values.
 
     Duplicates are summed unless the format is not unique. Entries already in the order of the format are not sorted
-    again. Raises `FormatError`, `CapacityExceeded`, and `ArrayError` if coordinates are out of bounds.
+    again. Raises `FormatError`, `CapacityExceeded`, `OutOfMemory`, and `ArrayError` if coordinates are out of bounds.
     """
     levels = form.levels_of(shape)
     check_coordinates("the coordinates", shape, coordinates, len(values))
-    stored = [np.asarray(each, np.int64) for each in form.view.forward(shape, tuple(coordinates))]
+    # The view computes with 64-bit coordinates: a block extent, or the number of a diagonal, may exceed 32 bits.
+    wide = tuple(np.asarray(each, np.int64) for each in coordinates)
+    stored = [np.asarray(each, np.int64) for each in form.view.forward(shape, wide)]
     outermost = levels[0][0]
     keeps_order = len(levels) == 1 and not outermost.unique and outermost.sorted() != outermost
     if sort and not keeps_order and not _is_sorted(stored):
@@ -208,7 +210,14 @@ def _scatter(count: int, positions: Integers, values: AnyArray) -> AnyArray:
     """Return an array with the values at their positions; values at the same position are summed."""
     if len(positions) == count and (count == 0 or bool((positions == np.arange(count)).all())):
         return np.ascontiguousarray(values)
-    out = np.zeros(count, values.dtype)
+    try:
+        out = np.zeros(count, values.dtype)
+    except (MemoryError, ValueError, OverflowError) as error:  # the latter two for more elements than are numbered
+        raise OutOfMemory(
+            "there is not enough memory for the values of a sparse tensor",
+            required="a format that stores fewer zeros, such as one with smaller blocks",
+            numbers={"values": count},
+        ) from error
     np.add.at(out, positions, values)
     return out
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from atl.core.dtypes import INTEGERS
+from atl.core.dtypes import INTEGERS, range_of
 from atl.errors import brief
 from sparse.errors import FormatError
 from sparse.levels import Condition, Level, Number
@@ -97,6 +97,8 @@ class Blocked(View):
             raise FormatError(
                 f"invalid block shape {self.by}", required="a tuple of positive integers, one for each dimension"
             )
+        if max(self.by) > range_of("int64")[1]:
+            raise FormatError(f"the block shape {self.by} is too large", required="block extents below 2**63")
 
     def extents(self, extents: Numbers) -> Numbers:
         if len(extents) != len(self.by):

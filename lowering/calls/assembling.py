@@ -83,7 +83,8 @@ class Assembler:
         rows = shape[order[0]] if len(order) > 1 else 1
         columns = prod(shape[k] for k in order[len(order) > 1 :])
         if columns - 1 > self._most_columns:
-            raise self._overflow(f"the columns of the result are numbered up to {columns - 1}")
+            named = ("rows", "columns")[order[1]] if len(order) == 2 else "elements of a row"
+            raise self._overflow(f"the {named} of the result are numbered up to {columns - 1}")
         made = self._filled(function, (*pointers, *sizes), rows, columns, self._guess(passed))
         return None if made is None else self._assembly.make(made, shape, in_scipy=in_scipy)
 
@@ -177,7 +178,7 @@ class Assembler:
         hints = (f'store it in a format with 64-bit indices: s.assemble(….with_index_dtype("int64")), not {index}',)
         return IndexOverflow(
             what,
-            required=f"positions and columns of at most {self._most}, which {index} can store",
+            required=f"positions and coordinates of at most {self._most}, which {index} can store",
             suggestions=hints if index != "int64" else (),
         )
 

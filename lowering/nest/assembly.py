@@ -220,7 +220,10 @@ def _how_to_leave_out(nest: ln.LoopNest) -> tuple[str, ...]:
         each.buffer.name for each in ln.statements(nest.body) if isinstance(each, ln.Allocate) and each.buffer in read
     ]
     if not lets:
-        return ("call s.sparsify(…) for the operands that are sparse",)
+        return (
+            "call s.sparsify(…) for the operands that are sparse",
+            "if functions are applied to their elements, use a sorted format: s.sparsify(…, CSR.sorted())",
+        )
     return (f"assemble {lets[0]} in a first kernel, in a sorted format, and compute {nest.name} from it in a second",)
 
 

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import atl
 import lowering
 import sparse
+from atl.errors import OutOfMemory
 from proofs_tests.sparse.ellpack import ELL
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
 from rewrites import reschedule
@@ -169,6 +170,21 @@ def test_index_overflow_error_suggests_int64() -> None:
 def test_invalid_block_shapes_are_refused(by: Any) -> None:
     with pytest.raises(sparse.FormatError, match="a tuple of positive integers"):
         sparse.Blocked(by)
+
+
+def test_blocks_may_exceed_the_index_dtype() -> None:
+    """Coordinates of 32 bits are widened before the view computes with them."""
+    matrix = sp.coo_array(([1.0, 2.0], (np.array([0, 2], np.int32), np.array([3, 1], np.int32))), shape=(3, 4))
+    assert np.array_equal(decompress(pack(matrix, sparse.CSB(2**40, 2))), matrix.toarray())
+    wide = sp.coo_array(([1.0], (np.array([0], np.int32), np.array([3], np.int32))), shape=(2**31 - 1, 4))
+    assert pack(wide, sparse.DIA.with_index_dtype("int64")).arrays[0].tolist() == [2**31 + 1]
+
+
+def test_blocks_that_are_too_large_are_refused() -> None:
+    with pytest.raises(sparse.FormatError, match=r"block extents below 2\*\*63"):
+        sparse.Blocked((2**63, 2))
+    for rows in (2**58, 2**62):
+        assert "smaller blocks" in refused(OutOfMemory, sparse.BCSR(rows, 2), np.ones((2, 2)))
 
 
 def test_user_defined_format() -> None:

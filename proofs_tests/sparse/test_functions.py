@@ -152,6 +152,17 @@ def test_functions_of_entries_are_not_rounded(function: Any, wanted: Any) -> Non
     np.testing.assert_array_equal(s.compile()(pack(value, CSR.sorted())), wanted(value), strict=True)
 
 
+def test_guards_that_keep_bounds_of_rows_in_range_stay_around_sums() -> None:
+    """The row i + 1 has bounds only if i + 1 < n."""
+
+    def element(i: Any, j: Any) -> atl.Tensor:
+        below = atl.guard(i + 1 < n, A[i + 1, j])
+        return atl.where(below < 0, 3.0 * below, below)
+
+    goal = check(atl.program("f", [A], atl.gen(n, m, element)), CSR.sorted())
+    assert "[i + 1 < n] · Σ[A_pos[i + 1] <= p < A_pos[i + 2]] place m A_crd[p]" in goal
+
+
 def test_differences_are_not_subtracted_below_other_functions() -> None:
     """|a - b| = |a| + |b| + (|a - b| - |a| - |b|) would lose digits for a near b."""
     s = reschedule(elementwise(lambda a, b: atl.abs(a - b), A, B))

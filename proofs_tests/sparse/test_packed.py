@@ -221,10 +221,27 @@ def test_pack_sorts_only_sorted_formats() -> None:
 
 def test_scipy_vectors_and_nested_lists_are_accepted() -> None:
     kernel = compiled(DERIVED)
-    with pytest.raises(sparse.FormatError, match="stores 2 dimensions, not 1"):
+    with pytest.raises(ArrayError, match="A has 1 dimension, not 2"):
         kernel(sp.csr_array(np.ones(3)), np.ones(3))
     assert sparse.pack(sp.csr_array(np.array([0.0, 4.0])), sparse.VECTOR).arrays[0].tolist() == [1]
     assert kernel([[0.0, 2.0], [1.0, 0.0]], np.array([1.0, 10.0])).tolist() == [20.0, 1.0]
+
+
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.COO, sparse.CSF, sparse.HASH, sparse.BITMASK], ids=repr)
+def test_operands_of_another_rank_are_refused(form: sparse.Format) -> None:
+    convert = OperandConverter(form, "A", "float64", 2)
+    vectors: list[Any] = [np.ones(3), [1.0, 2.0], sp.coo_array(np.ones(3)), sparse.pack(np.ones(3), sparse.VECTOR)]
+    for vector in (*vectors, sparse.pack(np.ones(3), sparse.COO)):
+        with pytest.raises(
+            ArrayError, match=f"A has 1 dimension, not 2.*[\\s\\S]*a tensor of rank 2, in the format {form}"
+        ):
+            convert(vector)
+    for tensor in (np.ones((2, 3, 4)), sparse.pack(np.ones((2, 3, 4)), sparse.COO)):
+        with pytest.raises(ArrayError, match=r"A has 3 dimensions, not 2: its shape is \(2, 3, 4\)"):
+            convert(tensor)
+    for value in (None, "A", 3.0, [[1.0], [2.0, 3.0]], sp.csr_array):
+        with pytest.raises(sparse.NotPackable):
+            convert(value)
 
 
 @pytest.mark.parametrize("value", [[[1.0], [2.0, 3.0]], sp.csr_array, np.ma.masked_array([[1.0]], [[True]])])

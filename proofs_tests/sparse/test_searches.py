@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import IllegalMark
+from atl.errors import IllegalMark, NotAssembled
 from proofs_tests.sessions.session_programs import body
 from rewrites import Session, reschedule
 from sparse import BCSR, COO, CSB, CSC, CSR, Format
@@ -61,6 +61,18 @@ def test_dense_loops_are_noted() -> None:
         "the loop j is dense, and tests each index for the blocks of entries"
     ]
     assert notes(derived(relu, CSR.sorted())) == []
+
+
+def test_sorted_blocks_are_suggested_for_functions() -> None:
+    absolute = atl.program("absolute", [A], atl.gen(n, m, lambda i, j: atl.abs(A[i, j])))
+    s = derived(absolute, BCSR(2, 3))
+    assert "sparsify('A', BCSR(2, 3).sorted()) applies it to each entry" in notes(s)[-1]
+    with pytest.raises(NotAssembled, match=r"use a sorted format: s.sparsify\(…, CSR.sorted\(\)\)"):
+        s.assemble(CSR).compile()
+    followed = derived(absolute, BCSR(2, 3).sorted())
+    assert len(notes(followed)) == 1
+    value = np.array([[0.0, -2.0, 0.0], [0.0, 0.0, 0.0]])
+    assert np.array_equal(followed.assemble(CSR).compile()(value).toarray(), abs(value))
 
 
 def test_pairs_of_entries_are_noted() -> None:

@@ -211,6 +211,16 @@ def test_too_many_entries_for_the_index_dtype_are_refused(form: Any, monkeypatch
         kernel(many, many)
 
 
+@pytest.mark.parametrize(("form", "extent", "named"), [(CSC, (2**40, 2), "rows"), (CSR, (2, 2**40), "columns")])
+def test_the_dimension_that_is_too_large_is_named(form: Any, extent: tuple[int, int], named: str) -> None:
+    a = atl.tensor("a", n, m, dtype="float64")
+    copied = reschedule(atl.program("copied", [a], atl.gen(n, m, lambda i, j: a[i, j])))
+    kernel = copied.sparsify("a", COO.with_index_dtype("int64")).assemble(form).compile()
+    one = sp.coo_array(([1.0], ([1], [1])), shape=extent)
+    with pytest.raises(IndexOverflow, match=f"the {named} of the result are numbered up to {2**40 - 1}"):
+        kernel(one)
+
+
 def test_a_kernel_continues_where_space_ended() -> None:
     kernel = product().assemble(CSR.sorted()).compile()
     rng = np.random.default_rng(1)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from atl.checks.safety import unsafe_accesses
 from atl.core.index import ONE, ZERO, bound
 from atl.core.predicate import FALSE
+from atl.core.program import Program
 from atl.core.substitution import shift_term
 from atl.core.terms import Binary, Cast, Constant, Elementwise, Expr, Guard, Padding, Reduce, Unary, Where
 from atl.core.traversal import Path, children, subterm
@@ -21,7 +23,7 @@ from rewrites.tactics.storage.binding import bind
 
 
 class NotApplied(Exception):
-    """The function is not zero at zero."""
+    """The function is not zero at zero, or the sum is not safe outside of the guards around it."""
 
 
 class Repeated(NotApplied):
@@ -78,22 +80,24 @@ def is_guarded_sum(term: Expr) -> bool:
 def _functions(root: Expr) -> Iterator[tuple[Path, Path]]:
     """Yield the smallest places in arithmetic that are not linear in a sum of guarded terms, each with the sum's path.
 
-    A place contains all occurrences of the sum.
+    A place contains all occurrences of the sum. Guards that occur more than once are last: they need to be kept around
+    their sums only if the range of a sum reads elements that are in bounds because of the guard.
     """
+    guarded: list[tuple[Path, Path]] = []
     found: dict[Expr, list[Path]] = {}
     for path, leaf in _leaves(root, ()):
         found.setdefault(leaf, []).append(path)
     for leaf, paths in found.items():
         common = _common(paths)
         places = [path for path in _prefixes(common) if _bends(subterm(root, path), common[len(path)])]
-        if (
-            len(paths) > 1
-            and isinstance(leaf, Reduce)
-            and any(_is_bent(root, path, len(common), paths) for path in paths)
-        ):
-            places = [common]
+        if len(paths) > 1 and any(_is_bent(root, path, len(common), paths) for path in paths):
+            if isinstance(leaf, Guard):
+                guarded.append((common, paths[0][len(common) :]))
+            else:
+                places = [common]
         if places:
             yield places[0], paths[0][len(places[0]) :]
+    yield from guarded
 
 
 def _leaves(term: Expr, path: Path) -> Iterator[tuple[Path, Expr]]:
@@ -150,8 +154,10 @@ def _apply(work: Derivation, path: Path, inner: Path) -> None:
 
     Otherwise f(0) is added to the sum of f(x(k)) - f(0), which is rounded, and not a number if f(0) is infinite.
     """
-    whole = work.term((*path, *inner))
+    goal, whole = work.goal, work.term((*path, *inner))
     bind(work, path, inner, "x")
+    if not _is_safe(work.goal, (*path, 0)) and _is_safe(goal, (*path, *inner)):
+        raise NotApplied
     if isinstance(whole, Guard):
         terms = Function(of_indices(1), shift_term(work.term((*path, 0)), 1, 0))
         work.rewrite("sum_one", (*path, 0), reverse=True, lo=ZERO, hi=ONE, e=terms)
@@ -172,6 +178,11 @@ def _apply(work: Derivation, path: Path, inner: Path) -> None:
     if isinstance(whole, Guard):
         work.rewrite("sum_one", (*path, 1))
     work.rewrite("nothing_add", path)
+
+
+def _is_safe(program: Program, path: Path) -> bool:
+    """Return True if the accesses of the term at a path are in bounds."""
+    return next(unsafe_accesses(program, path), None) is None
 
 
 def store_zeros(work: Derivation) -> None:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from atl.core.index import AnyAtom, Bound, Index, Read, atoms, bound, floordiv, index
 from atl.core.predicate import NonNegative, Predicate, Zero, conjunction, conjuncts, equal, expressions
-from atl.core.program import order_of
+from atl.core.program import SparseOperand, order_of
 from atl.core.terms import Gen, Guard, Reduce, Reshape
 from atl.errors import ATLError
 from rewrites.cursors.cursor import Cursor
@@ -80,8 +80,11 @@ def _loops_around(guard: Cursor) -> Sequence[Cursor]:
 # -- notes ------------------------------------------------------------------------------------------------------------
 
 
-def note_searches(work: Derivation) -> None:
-    """Note the loops that test each index for the block of an entry, and those that compare all pairs of entries."""
+def note_searches(work: Derivation, *, distinct: bool) -> None:
+    """Note the loops that test each index for the block of an entry, and those that compare all pairs of entries.
+
+    If `distinct` is false, a function was not applied to entries because several may have the same coordinates.
+    """
     notes: dict[str, None] = {}
     for cursor in work.cursors():
         if not isinstance(cursor.term, Guard):
@@ -94,11 +97,22 @@ def note_searches(work: Derivation) -> None:
             others = {atom for expression in _windows(predicate, position) for atom in atoms(expression)}
             if any(_is_entry(atom, loops) for atom in others - {Bound(position)}):
                 notes[f"the loop {loop.called[0]} is dense, and tests each index for the blocks of entries"] = None
+                if not distinct:
+                    notes[_repeated(work.goal.packed[-1])] = None
         for first, second in _pairs(predicate, loops):
             outer, inner = loops[first], loops[second]
             instead = _instead(cursor.term, outer, inner)
             notes[f"the loops {outer.called[0]} and {inner.called[0]} compare all pairs of entries{instead}"] = None
     work.notes += [note for note in notes if note not in work.notes]
+
+
+def _repeated(operand: SparseOperand) -> str:
+    """Return the note on an operand that may have several entries for one element, to which a function is applied."""
+    form = operand.format if operand.format.endswith(".sorted()") else f"{operand.format}.sorted()"
+    return (
+        f"{operand.name} may have several entries for one element, so a function is applied to their sum; "
+        f"sparsify({operand.name!r}, {form}) applies it to each entry"
+    )
 
 
 def _instead(guard: Guard, outer: Cursor, inner: Cursor) -> str:

@@ -98,7 +98,7 @@ def _sparsify(work: Derivation) -> None:
     _safe_first(work)
     _sums_into_places(work)
     _check_sparse(work, distinct=distinct)
-    note_searches(work)
+    note_searches(work, distinct=distinct)
 
 
 def _apply_functions(work: Derivation) -> bool:
