@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import assert_never
 
 from atl.core.index import ZERO, Index, Leaf, Var, constant, floordiv, index, map_leaves
 from atl.core.marks import CallMark, LoopMark
@@ -96,19 +97,28 @@ _Pair = tuple[str, ln.Cell, ln.Cell]
 
 def _pairings(declared: ln.ScalarExpr, found: ln.ScalarExpr) -> Iterator[tuple[_Pair, ...]]:
     """Yield the ways in which the reads of two expressions correspond: factors may be exchanged."""
-    match declared, found:
-        case ln.Load(ln.Cell() as one), ln.Load(ln.Cell() as other) if declared.dtype == found.dtype:
-            yield ((one.buffer.name, one, other),)
-        case (ln.Number(), ln.Number()) | (ln.FromIndex(), ln.FromIndex()) if declared == found:
-            yield ()
-        case ln.Convert(one, dtype), ln.Convert(other, to) if dtype == to:
-            yield from _pairings(one, other)
-        case ln.Apply(op, arguments, dtype), ln.Apply(other_op, others, to) if (op, dtype) == (other_op, to):
-            orders = [others] if op not in ("add", "mul") else [others, others[::-1]]
-            for order in orders:
-                yield from _all_pairings(arguments, order)
+    match declared:
+        case ln.Load(one):
+            if isinstance(found, ln.Load) and declared.dtype == found.dtype:
+                other = found.source
+                if isinstance(one, ln.Cell) and isinstance(other, ln.Cell):
+                    yield ((one.buffer.name, one, other),)
+        case ln.Number() | ln.FromIndex():
+            if declared == found:
+                yield ()
+        case ln.Convert(operand, dtype):
+            if isinstance(found, ln.Convert) and found.dtype == dtype:
+                yield from _pairings(operand, found.argument)
+        case ln.Apply(op, arguments, dtype):
+            if isinstance(found, ln.Apply) and (found.op, found.dtype) == (op, dtype):
+                others = found.arguments
+                orders = [others] if op not in ("add", "mul") else [others, others[::-1]]
+                for order in orders:
+                    yield from _all_pairings(arguments, order)
+        case ln.Choose():
+            pass
         case _:
-            return
+            assert_never(declared)
 
 
 def _all_pairings(declared: tuple[ln.ScalarExpr, ...], found: tuple[ln.ScalarExpr, ...]) -> Iterator[tuple[_Pair, ...]]:

@@ -56,8 +56,12 @@ class _Workspace:
                     made = self.emptied(body)
                     if made is not body:
                         return (*block[:at], ln.with_body(statement, made), *block[at + 1 :])
-                case _:
+                case (
+                    ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather()
+                ):
                     pass
+                case _:
+                    assert_never(statement)
         return block
 
     def _within(self, block: ln.Block, *, in_loop: bool) -> ln.Block | None:
@@ -74,8 +78,12 @@ class _Workspace:
                         others = (*block[:at], *block[at + 1 :])
                         used = any(cell.buffer == self.buffer for cell, _ in cells_of(others))
                         return None if used else (*block[:at], ln.with_body(statement, made), *block[at + 1 :])
-                case _:
+                case (
+                    ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather()
+                ):
                     pass
+                case _:
+                    assert_never(statement)
         return None
 
     def _emptying(self, block: ln.Block) -> ln.Block | None:

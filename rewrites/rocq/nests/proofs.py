@@ -334,5 +334,7 @@ def _is_garbage(plan: Plan, uid: int) -> bool:
     match plan:
         case Simple(Allocate(buffer, zeroed=False)) | Simple(Clear(buffer, zeroed=False)):
             return buffer.uid == uid
-        case _:
+        case Simple() | Nothing() | Looking() | Loop() | Branch() | Both():
             return False
+        case _:
+            assert_never(plan)

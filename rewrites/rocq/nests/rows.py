@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from atl.core.index import Index, index
 from atl.core.program import Program
 from atl.errors import InvalidArgument
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import assembly_of, gathers, number_of_rows
-from rewrites.rocq.nests.plan import Both, Branch, Loop, Plan, Simple
+from rewrites.rocq.nests.plan import Both, Branch, Looking, Loop, Nothing, Plan, Simple
 from rewrites.rocq.nests.printing import Printer
 from rewrites.rocq.notation import positions
 
@@ -92,9 +93,9 @@ class Rows:
         end = _end_of(plan)
         if end is not None:
             return ["repeat apply ends_assoc. solve [apply ends_row; [known | stored]]."]
+        if _first_row(plan) is None:
+            return ["apply ends_nothing. stored."]
         match plan:
-            case _ if _first_row(plan) is None:
-                return ["apply ends_nothing. stored."]
             case Both(first, second):
                 between = _first_row(second)
                 middle = high if between is None else self.printer.index(between)
@@ -120,11 +121,13 @@ class Rows:
                     f"intros {variable} ?; split; [cbv beta; known | cbv beta].",
                     *self._ends(body, f"({of} {variable})", f"({of} ({variable} + 1))"),
                 ]
-            case _:
+            case Simple() | Nothing() | Looking():
                 raise InvalidArgument(
                     f"rows of {self.nest.output.name} end in a way that has no proof here",
                     required="loops over rows, each with the end of its row as the last statement",
                 )
+            case _:
+                assert_never(plan)
 
 
 def _end_of(plan: Plan) -> ln.Gather | None:
@@ -134,8 +137,10 @@ def _end_of(plan: Plan) -> ln.Gather | None:
             return at
         case Both(_, second):
             return _end_of(second)
-        case _:
+        case Simple() | Nothing() | Looking() | Loop() | Branch():
             return None
+        case _:
+            assert_never(plan)
 
 
 def _row_of(plan: Plan) -> Index | None:
@@ -148,8 +153,10 @@ def _row_of(plan: Plan) -> Index | None:
         case Both(first, second):
             found = _row_of(first)
             return _row_of(second) if found is None else found
-        case _:
+        case Simple() | Nothing() | Looking():
             return None
+        case _:
+            assert_never(plan)
 
 
 def _first_row(plan: Plan) -> Index | None:
@@ -165,8 +172,10 @@ def _first_row(plan: Plan) -> Index | None:
         case Both(first, second):
             found = _first_row(first)
             return _first_row(second) if found is None else found
-        case _:
+        case Simple() | Nothing() | Looking():
             return None
+        case _:
+            assert_never(plan)
 
 
 def _part(lines: list[str]) -> list[str]:
