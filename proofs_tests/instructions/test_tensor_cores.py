@@ -15,11 +15,12 @@ import atl
 from atl.errors import IllegalMark, InvalidArgument, UnknownMark, UnsupportedMark
 from layouts import fragments, injective
 from lowering.gpu import interpreter, races
-from lowering.gpu.kernels import Kernels, Launch
+from lowering.gpu.kernels import Barrier, Kernels, Launch
 from lowering.nest.execution import Trap
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
 from proofs_tests.instructions.products import (
     ONE_WARP,
+    OWN_CELLS,
     TWO_WARPS,
     by_warps,
     expected,
@@ -374,6 +375,32 @@ def test_shim_finds_faults_of_calls(old: str, new: str, tmp_path: Path) -> None:
     except Finding:
         return
     assert not np.array_equal(got, expected(a, b, "float32"))
+
+
+def test_barrier_comes_before_rows_that_other_lanes_stored() -> None:
+    made = atl.compile(atl.parse(OWN_CELLS), target="cuda")
+    before, after = made.source.split("ldmatrix_left(Af, As, 16);")
+    assert before.count("__syncthreads();") == 1
+    assert "__syncthreads();" not in after
+    assert races.report(made.kernels).barriers == 1
+    (launch,) = made.kernels.body
+    assert isinstance(launch, Launch)
+    steps = tuple(step for step in launch.body if not isinstance(step, Barrier))
+    without = dataclasses.replace(made.kernels, body=(dataclasses.replace(launch, body=steps),))
+    assert not races.report(without)
+
+
+@needs_compiler
+def test_shim_finds_a_missing_barrier_before_rows(tmp_path: Path) -> None:
+    made = atl.compile(atl.parse(OWN_CELLS), target="cuda")
+    (a, _) = operands((32, 8, 16), "float16")
+    for name, source in (("with", made.source), ("without", made.source.replace("__syncthreads();", ""))):
+        run = Shimmed(build([source], tmp_path, name), made.nest)
+        if name == "with":
+            assert np.array_equal(run("copy", {"n": 32}, {"A": a}, a.shape), a)
+        else:
+            with pytest.raises(Finding, match="shared memory is read"):
+                run("copy", {"n": 32}, {"A": a}, a.shape)
 
 
 def test_kernel_interpreter_refuses_registers_of_other_lanes_outside_of_calls() -> None:
