@@ -8,7 +8,7 @@ from math import prod
 from typing import assert_never
 
 from atl.core.index import Index, index
-from atl.core.marks import THREADS, CallMark
+from atl.core.marks import THREADS, CallMark, LoopMark
 from atl.core.predicate import equal, expressions
 from atl.prove import Facts, proves
 from lowering.gpu import kernels as kn
@@ -59,20 +59,17 @@ class Calls:
 
     def _call(self, loop: ln.For, block: ln.Block, name: str, around: Around) -> tuple[int, ln.Call]:
         try:
-            return self._matched(instruction_named(name), loop, block, around)
+            return self._matched(_of_warp(name), loop, block, around)
         except NoMatch as error:
             raise refused(self.nest, loop, error) from None
 
     def _matched(self, instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
-        name = instruction.name
-        if instruction.target != "cuda" or not instruction.lanes:
-            raise NoMatch(f"{name} is not an instruction of a warp", "an instruction for cuda with lanes")
         found = sum_at(instruction, loop, block, around)
         lanes = self._lanes(instruction, around, found.covered)
         _check_together(instruction, lanes, around)
         nest = found.nest(lanes, around)
         operands = operands_of(instruction, nest, self._locate(instruction, around, nest.facts))
-        return found.covered[0].variable.uid, ln.Call(name, instruction.text, operands, instruction.requires)
+        return found.covered[0].variable.uid, ln.Call(instruction.name, instruction.text, operands, instruction.requires)
 
     def _lanes(self, instruction: Instruction, around: Around, covered: tuple[ln.For, ...]) -> tuple[ln.For, ...]:
         """Return the loops over the lanes. Raises `NoMatch` unless they are the threads of a whole warp."""
@@ -85,9 +82,9 @@ class Calls:
                 f"{' × '.join(map(str, instruction.lanes))} threads along {names}, which are a warp",
             )
         found = {loop.mark: loop for loop in around.loops if loop not in covered}
-        missing = next((THREADS[axis].value for axis in axes if THREADS[axis] not in found), None)
+        missing = next((THREADS[axis] for axis in axes if THREADS[axis] not in found), None)
         if missing is not None:
-            raise NoMatch(f"no loop around it is marked {missing}", f"loops over the threads along {names} around it")
+            raise _outside_of(instruction, missing)
         return tuple(found[THREADS[axis]] for axis in axes)
 
     def _locate(self, instruction: Instruction, around: Around, facts: Facts) -> Locate:
@@ -124,6 +121,29 @@ class Calls:
             return (*(owners[axis] for axis in axes), ln.flat(tuple(pairs)))
 
         return locate
+
+
+def check_not_called(nest: ln.LoopNest, loop: ln.For) -> None:
+    """Raise `IllegalMark` if a loop outside of all loops of threads is marked with an instruction."""
+    if isinstance(loop.mark, CallMark):
+        try:
+            instruction = _of_warp(loop.mark.name)
+            raise _outside_of(instruction, THREADS[_axes(instruction)[0]])
+        except NoMatch as error:
+            raise refused(nest, loop, error) from None
+
+
+def _of_warp(name: str) -> Instruction:
+    """Return an instruction of a warp. Raises `UnknownMark`, and `NoMatch` for other instructions."""
+    instruction = instruction_named(name)
+    if instruction.target != "cuda" or not instruction.lanes:
+        raise NoMatch(f"{name} is not an instruction of a warp", "an instruction for cuda with lanes")
+    return instruction
+
+
+def _outside_of(instruction: Instruction, mark: LoopMark) -> NoMatch:
+    names = " and ".join(kn.AXES[axis] for axis in _axes(instruction))
+    return NoMatch(f"no loop around it is marked {mark.value}", f"loops over the threads along {names} around it")
 
 
 def _axes(instruction: Instruction) -> tuple[int, ...]:

@@ -231,6 +231,25 @@ def test_other_nests_are_refused(what: str) -> None:
     assert required in str(error.value)
 
 
+SHAPE = "f (x : float32[q, 32]) : float32[q, 32] :="
+
+
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        ("⊞[i < q] ⊞[j < 32 | call nope] x[i, j]", "there is no instruction 'nope'"),
+        ("⊞[i < q | call nope] ⊞[j < 32 | thread.x] x[i, j]", "there is no instruction 'nope'"),
+        ("⊞[i < q | call vpdpbusd] ⊞[j < 32 | thread.x] x[i, j]", "vpdpbusd is not an instruction of a warp"),
+        ("⊞[i < q | call ldmatrix_left] ⊞[j < 32 | thread.x] x[i, j]", "no loop around it is marked thread.y"),
+        ("⊞[i < q | call ldmatrix_left] ⊞[j < 32 | block.x] x[i, j]", "no loop around it is marked thread.y"),
+        ("⊞[i < q | block.x] ⊞[j < 32 | call ldmatrix_left] x[i, j]", "no loop around it is marked thread.y"),
+    ],
+)
+def test_calls_outside_of_threads_are_refused(body: str, match: str) -> None:
+    with pytest.raises((IllegalMark, UnknownMark), match=match):
+        atl.compile(atl.parse(f"{SHAPE} {body}"), target="cuda")
+
+
 def test_operands_must_be_in_registers_of_the_warp() -> None:
     made = atl.compile(atl.parse(TWO_WARPS), target="cuda")
     assert len(calls_in(made.kernels)) == 1
