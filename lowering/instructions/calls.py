@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from atl.checks.scope import initial_facts
 from atl.core.marks import LANES, CallMark
 from lowering.instructions.instruction import Instruction, instruction_named
-from lowering.instructions.matching import Around, NoMatch, operands_of, refused, sum_at
+from lowering.instructions.matching import Around, Mismatch, operands_of, refused, sum_at
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of, tiles_of
 
@@ -56,7 +56,7 @@ class _Calls:
                     continue  # printers for C refuse it
                 try:
                     yield self._matched(statement, instruction, block, around)
-                except NoMatch as error:
+                except Mismatch as error:
                     raise refused(self.nest, statement, error) from None
             elif isinstance(statement, ln.For | ln.If):
                 yield from self.of(statement.body, around.within(statement))
@@ -64,14 +64,14 @@ class _Calls:
     def _matched(self, loop: ln.For, instruction: Instruction, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
         for cell, _ in cells_of(block):
             if cell.buffer.uid in self.tiles:
-                raise NoMatch(
+                raise Mismatch(
                     f"{cell.buffer.name} is in registers, which have no address",
                     f'operands in memory: s.mark("{cell.buffer.name}", "stack")',
                 )
         found = sum_at(instruction, loop, block, around)
         lanes = next((each for each in around.loops if each.mark in LANES), None)
         if lanes is not None:
-            raise NoMatch(f"the loop {lanes.variable.name} around it is vectorised", "no vectorised loop around it")
-        operands = operands_of(instruction, found.nest((), around), lambda cell: (cell.address,))
+            raise Mismatch(f"the loop {lanes.variable.name} around it is vectorised", "no vectorised loop around it")
+        operands = operands_of(instruction, found.nest((), around), lambda _, cell: (cell.address,))
         text = ln.Call(instruction.name, instruction.text, operands, instruction.requires)
         return found.covered[0].variable.uid, text

@@ -38,7 +38,7 @@ class Nest:
         return self.loops if self.sum is None else (*self.loops, self.sum)
 
 
-class NoMatch(Exception):
+class Mismatch(Exception):
     """The difference between a nest and that of an instruction, what is required, and numbers that show it."""
 
     def __init__(self, summary: str, required: str, numbers: Mapping[str, int] | None = None) -> None:
@@ -48,33 +48,33 @@ class NoMatch(Exception):
         self.numbers = numbers
 
 
-Locate = Callable[[ln.Cell], tuple[Index, ...]]
-"""The location of a cell: the lanes of its thread, and its address in the registers there or in memory."""
+Locate = Callable[[str, ln.Cell], tuple[Index, ...]]
+"""The location of a named operand's cell: the lanes of its thread and its address in registers, or that in memory."""
 
 
 def operands_of(instruction: Instruction, nest: Nest, locate: Locate) -> tuple[ln.CallOperand, ...]:
-    """Return the operands, the result first. Raises `NoMatch`."""
+    """Return the operands, the result first. Raises `Mismatch`."""
     form = instruction.form
     extents = form.places if form.sum is None else (*form.places, form.sum.high)
     for loop, extent in zip(nest.all_loops, extents, strict=True):
         if loop.low != ZERO or loop.high != extent:
-            raise NoMatch(
+            raise Mismatch(
                 f"the loop {loop.variable.name} runs from {loop.low} to {loop.high}",
                 f"a loop from 0 to {extent}: {instruction.name} runs over {_shown(extents)}",
             )
     if nest.target.buffer.dtype != form.result.buffer.dtype:
-        raise NoMatch(
+        raise Mismatch(
             f"{nest.target.buffer.name} has elements of {nest.target.buffer.dtype}",
             f"elements of {form.result.buffer.dtype}",
         )
-    found: list[NoMatch] = []
+    found: list[Mismatch] = []
     for pairs in _pairings(form.term, nest.term):
         try:
             return _operands(instruction, nest, locate, ((OUT, form.result, nest.target), *pairs))
-        except NoMatch as error:
+        except Mismatch as error:
             found.append(error)
     if not found:
-        raise NoMatch("the terms of the sum are of another form", f"the terms of {instruction.program}")
+        raise Mismatch("the terms of the sum are of another form", f"the terms of {instruction.program}")
     raise found[0]
 
 
@@ -119,9 +119,9 @@ def _operands(
     for name, declared, cell in pairs:
         operand = _operand(instruction, nest, locate, (name, declared, cell))
         if operands.setdefault(name, operand) != operand:
-            raise NoMatch(f"the operand {name} is read at two places", "one place")
+            raise Mismatch(f"the operand {name} is read at two places", "one place")
         if name != OUT and cell.buffer.storage == nest.target.buffer.storage:
-            raise NoMatch(f"{cell.buffer.name} is both the result and the operand {name}", "a result in other storage")
+            raise Mismatch(f"{cell.buffer.name} is both the result and the operand {name}", "a result in other storage")
     return tuple(operands[name] for name in (OUT, *(array.name for array in instruction.program.inputs)))
 
 
@@ -132,7 +132,7 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
     at = tuple(index(loop.variable) for loop in nest.loops)
     wanted = form.location(name, declared, at, None if nest.sum is None else index(nest.sum.variable))
     extents = form.stored[name].places
-    *threads, address = locate(cell)
+    *threads, address = locate(name, cell)
     first = _at(address, dict.fromkeys((loop.variable for loop in nest.all_loops), 0))
     stride = None
     if name in instruction.rows_in_memory:
@@ -142,14 +142,14 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
         for aligned in (first, stride):
             by = constant(instruction.rows_in_memory[name])
             if not proves(nest.facts, equal(aligned - floordiv(aligned, by) * by, ZERO)):
-                raise NoMatch(
+                raise Mismatch(
                     f"rows of {cell.buffer.name} begin at {first}, at a distance of {stride}",
                     f"multiples of {by} elements, proved",
                 )
     else:
         local = flat(tuple(zip(wanted[lanes:], extents[lanes:], strict=True)))
     for axis, found, required in (
-        *zip((f"along {axis}" for axis in "yx"), threads, wanted[:lanes], strict=False),
+        *zip((f"along {axis}" for axis in "yx"[2 - lanes :]), threads, wanted[:lanes], strict=True),
         ("at the address", address - first, local),
     ):
         answer = prove(nest.facts, equal(found, required))
@@ -159,10 +159,10 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
         summary = f"{cell.buffer.name} is not the operand {name} of {instruction.name}"
         stated = f"{where} {axis} {required} of {name}; it is {found}"
         if not isinstance(answer, Refuted):
-            raise NoMatch(summary, f"{stated} (not proved equal)")
+            raise Mismatch(summary, f"{stated} (not proved equal)")
         numbers = dict(answer.model.numbers)
         value = answer.model.value
-        raise NoMatch(summary, f"{stated}: {value(required)}, not {value(found)}", numbers)
+        raise Mismatch(summary, f"{stated}: {value(required)}, not {value(found)}", numbers)
     return ln.CallOperand(cell.buffer, first, stride)
 
 
@@ -182,10 +182,10 @@ def _second_row(nest: Nest, element: Sequence[Index]) -> dict[Var, int]:
         values = dict(zip(variables, numbers, strict=True))
         if [_at(position, values).constant for position in element] == [1, 0]:
             return values
-    raise NoMatch("the operand has a single row", "an operand of two rows or more")
+    raise Mismatch("the operand has a single row", "an operand of two rows or more")
 
 
-def refused(nest: ln.LoopNest, loop: ln.For, error: NoMatch) -> IllegalMark:
+def refused(nest: ln.LoopNest, loop: ln.For, error: Mismatch) -> IllegalMark:
     """Return the error of a marked sum that its instruction does not compute."""
     name = loop.variable.name
     return IllegalMark(
@@ -234,7 +234,7 @@ class Sum:
 
 
 def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> Sum:
-    """Return the sum of a marked loop in a block. Raises `NoMatch` if it is not that of an instruction."""
+    """Return the sum of a marked loop in a block. Raises `Mismatch` if it is not that of an instruction."""
     if instruction.form.sum is None:
         return _copy_at(instruction, loop, around)
     match block:
@@ -247,7 +247,7 @@ def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Arou
         case (ln.For(body=(ln.Accumulate(ln.Cell() as target, "add", term),)),):
             pass
         case _:
-            raise NoMatch(
+            raise Mismatch(
                 f"the sum over {loop.variable.name} is not added to an element of a buffer",
                 f"a sum of tiles around it, which adds each of them to a buffer: {instruction.name} adds to its result",
             )
@@ -260,11 +260,11 @@ def _copy_at(instruction: Instruction, loop: ln.For, around: Around) -> Sum:
         case (ln.Assign(ln.Cell() as target, term),):
             return Sum(None, term, target, _covered(instruction, loop.body, (*around.loops, loop)))
         case _:
-            raise NoMatch(f"the loop {loop.variable.name} does not copy elements", "the innermost loop of a copy")
+            raise Mismatch(f"the loop {loop.variable.name} does not copy elements", "the innermost loop of a copy")
 
 
 def _covered(instruction: Instruction, block: ln.Block, around: tuple[ln.For, ...]) -> tuple[ln.For, ...]:
-    """Return the loops directly around a block that an instruction covers. Raises `NoMatch`."""
+    """Return the loops directly around a block that an instruction covers. Raises `Mismatch`."""
     count = len(instruction.form.places) - len(instruction.lanes)
     around_sum = f"the loop{'s' * (count > 1)} over {_shown(instruction.form.places[-count:])} directly around the sum"
     covered = around[len(around) - count :]
@@ -272,11 +272,11 @@ def _covered(instruction: Instruction, block: ln.Block, around: tuple[ln.For, ..
     for outer in reversed(covered):
         own = isinstance(outer.mark, CallMark) and instruction.form.sum is None and outer is covered[-1]
         if outer.body != inner or not (own or outer.mark in (LoopMark.NONE, LoopMark.UNROLL)):
-            raise NoMatch(
+            raise Mismatch(
                 f"the loop {outer.variable.name} contains more than the sum, or is marked",
                 around_sum,
             )
         inner = (outer,)
     if not covered:
-        raise NoMatch("there is no loop around the sum", around_sum)
+        raise Mismatch("there is no loop around the sum", around_sum)
     return covered

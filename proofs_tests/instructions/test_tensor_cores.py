@@ -283,6 +283,18 @@ def test_loads_of_matrices_are_refused_for_other_rows() -> None:
         atl.compile(atl.parse(text.replace("call ldmatrix_right", "call ldmatrix_left")), target="cuda")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("Af | registers", "Af | shared", "Af is not in registers"),
+        ("As[8*c + a, 8*e + 2*b + d]", "A[16*io + 8*c + a, 8*e + 2*b + d]", "A is not in shared memory"),
+    ],
+)
+def test_rows_are_in_shared_memory_and_other_operands_in_registers(old: str, new: str, match: str) -> None:
+    with pytest.raises((IllegalMark, UnsupportedMark), match=match):
+        atl.compile(atl.parse(OWN_CELLS.replace(old, new)), target="cuda")
+
+
 def test_refusal_gives_the_index_and_numbers() -> None:
     with pytest.raises(IllegalMark) as error:
         atl.compile(atl.parse(ONE_WARP.replace("p // 2 % 4, p // 8, c", "p % 4, p // 8, c")), target="cuda")
