@@ -117,6 +117,23 @@ def test_declaration_alone_makes_an_instruction() -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [("y : ", "dots6 : "), ("use (", "dots6 ("), ("acc", "dots6"), ("⊞[i < 4]", "⊞[dots6 < 4]"), ("q", "dots6")],
+    ids=["input", "program", "let", "loop", "size"],
+)
+def test_name_of_an_instruction_is_reserved(old: str, new: str) -> None:
+    atl.declare(atl.Instruction("dots6", atl.parse(PROGRAM), "c", OWN.replace("dots4", "dots6")))
+    text = USE.replace(old, new).replace("call dots4", "call dots6")
+    if old == "y : ":
+        text = text.replace("y[", "dots6[")
+    elif "<" in old:
+        text = text.replace("[r, i,", "[r, dots6,").replace("acc[i]", "acc[dots6]")
+    kernel = atl.compile(atl.parse(text))
+    x, y = np.arange(40.0, dtype="float32").reshape(5, 4, 2), np.arange(10.0, dtype="float32").reshape(5, 2)
+    assert np.array_equal(kernel(x, y), np.einsum("rip,rp->i", x, y))
+
+
+@pytest.mark.parametrize(
     ("changed", "match"),
     [
         ({"name": "dots 4"}, "an instruction named 'dots 4'"),
