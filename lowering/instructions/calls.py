@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from atl.checks.scope import initial_facts
 from atl.core.marks import LANES, CallMark
-from lowering.instructions.instruction import Instruction, instruction_named
+from lowering.instructions.instruction import Instruction
 from lowering.instructions.matching import Around, NoMatch, operands_of, refused, sum_at
+from lowering.instructions.registry import instruction_named
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of, tiles_of
 

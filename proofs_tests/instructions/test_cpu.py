@@ -1,5 +1,6 @@
 """Instructions of CPUs and of users: calls in C, the loops as the other branch, and refusals."""
 
+import dataclasses
 import itertools
 from typing import Any, Final
 
@@ -112,8 +113,27 @@ def test_declaration_alone_makes_an_instruction() -> None:
     s = atl.reschedule(atl.parse(USE.replace(" | call dots4", ""))).mark("p", "call dots4")
     assert s.goal == atl.parse(USE)
     assert str(s.goal) == str(atl.parse(USE))
-    with pytest.raises(InvalidArgument, match="there is another instruction named dots4"):
-        atl.declare(atl.Instruction("dots4", atl.parse(PROGRAM), "c", OWN + "\n"))
+
+
+def test_declaration_is_replaced_by_a_later_one() -> None:
+    atl.declare(atl.Instruction("dots4", atl.parse(PROGRAM), "c", OWN))
+    before = atl.compile(atl.parse(USE))
+    atl.declare(
+        atl.Instruction(
+            "dots4", atl.parse(PROGRAM), "c", OWN.replace("+=", "+= 2 *", 1).replace("b[0] +", "b[0] + 2 *")
+        )
+    )
+    x, y = np.ones((5, 4, 2), "float32"), np.ones((5, 2), "float32")
+    assert np.array_equal(atl.compile(atl.parse(USE))(x, y), np.full(4, 20))
+    assert np.array_equal(before(x, y), np.full(4, 10))
+
+
+def test_built_in_instruction_is_not_replaced() -> None:
+    known = instructions()["vpdpbusd"]
+    assert atl.declare(known) is known
+    with pytest.raises(InvalidArgument, match="vpdpbusd is a built-in instruction"):
+        atl.declare(dataclasses.replace(known, text=known.text + "\n"))
+    assert instructions()["vpdpbusd"] is known
 
 
 @pytest.mark.parametrize(
