@@ -76,6 +76,14 @@ class Instruction:
                     f"{name} is stored at {_extents(reindexing.places)}",
                     required=f"first positions with the extents of the lanes, {self.lanes}",
                 )
+        own_places = form.places[len(self.lanes) :]
+        if (self.lanes and not own_places) or any(extent.constant == 1 for extent in own_places):
+            raise InvalidArgument(
+                f"the result of {self.name} is stored at {_extents(form.places)}",
+                required="a position for the registers of a lane, of extent 2 or more"
+                if self.lanes
+                else "extents of 2 or more: loops with one iteration are removed. Write a scalar for a single sum",
+            )
 
     @property
     def form(self) -> Form:
@@ -137,7 +145,7 @@ def _form(instruction: Instruction) -> Form:
         block = block[0].body
     summed: ln.For | None = None
     match block:
-        case (ln.Assign(ln.Cell() as result, ln.Load(ln.Cell()) as term),):
+        case (ln.Assign(ln.Cell() as result, ln.Load(ln.Cell()) as term),) if loops:
             pass
         case (
             ln.Declare(total),
