@@ -12,7 +12,7 @@ from atl.core.predicate import Predicate, equal, within
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.facts import Model
 from lowering.gpu.kernels import AXES, Extents, Memory, axis_of, is_private
-from lowering.instructions.instruction import instruction_named
+from lowering.instructions.registry import instruction_named
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, accesses_of, other_run, pairs_in_memory, same_cell_facts
 from lowering.nest.text import TextScope

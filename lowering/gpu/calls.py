@@ -12,8 +12,9 @@ from atl.core.marks import THREADS, CallMark, LoopMark
 from atl.core.predicate import equal, expressions
 from atl.prove import Facts, proves
 from lowering.gpu import kernels as kn
-from lowering.instructions.instruction import Instruction, instruction_named
+from lowering.instructions.instruction import Instruction
 from lowering.instructions.matching import Around, Locate, Mismatch, operands_of, refused, sum_at
+from lowering.instructions.registry import instruction_named
 from lowering.nest import loopnest as ln
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from atl.checks.scope import initial_facts
 from atl.core.marks import LANES, CallMark
-from lowering.instructions.instruction import Instruction, instruction_named
+from lowering.instructions.instruction import Instruction
 from lowering.instructions.matching import Around, Mismatch, operands_of, refused, sum_at
+from lowering.instructions.registry import instruction_named
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of, tiles_of
 
@@ -27,12 +28,15 @@ def with_calls(nest: ln.LoopNest) -> ln.LoopNest:
     return replace(nest, body=_with(nest.body, calls))
 
 
-def _with(block: ln.Block, calls: Mapping[int, ln.Call]) -> ln.Block:
-    """Add calls to the loops with these variables."""
+def _with(block: ln.Block, calls: Mapping[int, ln.For]) -> ln.Block:
+    """Replace the loops with these variables by loops with calls."""
     out: list[ln.Statement] = []
     for statement in block:
         if isinstance(statement, ln.For) and statement.variable.uid in calls:
-            out.append(replace(statement, call=calls[statement.variable.uid]))
+            called = calls[statement.variable.uid]
+            if called.body != statement.body:  # it adds to a buffer, not to the variable that the block declares
+                return (called,)
+            out.append(called)
         elif isinstance(statement, ln.For | ln.If):
             out.append(ln.with_body(statement, _with(statement.body, calls)))
         else:
@@ -47,8 +51,8 @@ class _Calls:
     nest: ln.LoopNest
     tiles: Collection[int]
 
-    def of(self, block: ln.Block, around: Around) -> Iterator[tuple[int, ln.Call]]:
-        """Yield the variable of the outermost loop of each marked sum, and its call."""
+    def of(self, block: ln.Block, around: Around) -> Iterator[tuple[int, ln.For]]:
+        """Yield the variable of the outermost loop of each marked sum, and this loop with its call."""
         for statement in block:
             if isinstance(statement, ln.For) and isinstance(statement.mark, CallMark):
                 instruction = instruction_named(statement.mark.name)
@@ -61,7 +65,7 @@ class _Calls:
             elif isinstance(statement, ln.For | ln.If):
                 yield from self.of(statement.body, around.within(statement))
 
-    def _matched(self, loop: ln.For, instruction: Instruction, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
+    def _matched(self, loop: ln.For, instruction: Instruction, block: ln.Block, around: Around) -> tuple[int, ln.For]:
         for cell, _ in cells_of(block):
             if cell.buffer.uid in self.tiles:
                 raise Mismatch(
@@ -73,5 +77,6 @@ class _Calls:
         if lanes is not None:
             raise Mismatch(f"the loop {lanes.variable.name} around it is vectorised", "no vectorised loop around it")
         operands = operands_of(instruction, found.nest((), around), lambda _, cell: (cell.address,))
-        text = ln.Call(instruction.name, instruction.text, operands, instruction.requires)
-        return found.covered[0].variable.uid, text
+        call = ln.Call(instruction.name, instruction.text, operands, instruction.requires)
+        outermost = found.covered[0] if found.covered else found.direct
+        return outermost.variable.uid, replace(outermost, call=call)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
-from importlib import import_module
 from typing import Final
 
 from atl.core.index import Index, Leaf, Var, index, map_leaves
-from atl.core.marks import CALL
 from atl.core.program import Program
-from atl.errors import InvalidArgument, UnknownMark, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Arrangement, Reindexing
 from atl.surface.values import as_index
+from lowering.lower import lower_unchecked
 from lowering.nest import loopnest as ln
 
 OUT: Final = "out"
@@ -78,6 +76,14 @@ class Instruction:
                     f"{name} is stored at {_extents(reindexing.places)}",
                     required=f"first positions with the extents of the lanes, {self.lanes}",
                 )
+        own_places = form.places[len(self.lanes) :]
+        if (self.lanes and not own_places) or any(extent.constant == 1 for extent in own_places):
+            raise InvalidArgument(
+                f"the result of {self.name} is stored at {_extents(form.places)}",
+                required="a position for the registers of a lane, of extent 2 or more"
+                if self.lanes
+                else "extents of 2 or more: loops with one iteration are removed. Write a scalar for a single sum",
+            )
 
     @property
     def form(self) -> Form:
@@ -133,13 +139,13 @@ def _form(instruction: Instruction) -> Form:
     if any(extent.constant is None for shape in shapes for extent in shape):
         raise InvalidArgument(f"the operands of {name} have no constant extents", required=required)
     loops: list[ln.For] = []
-    block: ln.Block = import_module("lowering.lower").lower_unchecked(program).body  # which imports this package
+    block = lower_unchecked(program).body
     while len(block) == 1 and isinstance(block[0], ln.For):
         loops.append(block[0])
         block = block[0].body
     summed: ln.For | None = None
     match block:
-        case (ln.Assign(ln.Cell() as result, ln.Load(ln.Cell()) as term),):
+        case (ln.Assign(ln.Cell() as result, ln.Load(ln.Cell()) as term),) if loops:
             pass
         case (
             ln.Declare(total),
@@ -164,44 +170,3 @@ def _in_order(shape: tuple[Index, ...]) -> Reindexing:
 
 def _extents(places: tuple[Index, ...]) -> str:
     return f"[{', '.join(map(str, places))}]"
-
-
-# -- registry ---------------------------------------------------------------------------------------------------------
-
-
-BUILT_IN: Final = ("lowering.instructions.tensor_cores", "lowering.instructions.dot_products")
-"""Modules that declare instructions in `INSTRUCTIONS`."""
-_declared: dict[str, Instruction] = {}
-
-
-def declare(instruction: Instruction) -> Instruction:
-    """Make an instruction known by its name, so that sums may be marked with it; return it.
-
-    Raises `InvalidArgument` if another instruction has this name.
-    """
-    if not isinstance(instruction, Instruction):
-        raise InvalidArgument(f"{brief(instruction)} is not an instruction", required="an atl.Instruction")
-    known = instructions().get(instruction.name)
-    if known is not None and known != instruction:
-        raise InvalidArgument(f"there is another instruction named {instruction.name}", required="a new name")
-    _declared[instruction.name] = instruction
-    return instruction
-
-
-def instructions() -> Mapping[str, Instruction]:
-    """Return the declared instructions by name."""
-    built_in = (each for module in BUILT_IN for each in import_module(module).INSTRUCTIONS)
-    return {**{each.name: each for each in built_in}, **_declared}
-
-
-def instruction_named(name: str) -> Instruction:
-    """Return a declared instruction. Raises `UnknownMark`."""
-    known = instructions()
-    if name not in known:
-        near = get_close_matches(name, known, 1, 0.5)
-        raise UnknownMark(
-            f"there is no instruction {brief(name)}",
-            required=f"one of {', '.join(known)}, or one of your own: atl.declare(atl.Instruction(…))",
-            suggestions=(f'did you mean "{CALL}{near[0]}"?',) if near else (),
-        )
-    return known[name]

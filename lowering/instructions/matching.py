@@ -227,6 +227,12 @@ class Sum:
     target: ln.Cell
     covered: tuple[ln.For, ...]
 
+    @property
+    def direct(self) -> ln.For:
+        """The loop of the sum, which adds each term to the cell."""
+        assert self.loop is not None
+        return replace(self.loop, body=(ln.Accumulate(self.target, "add", self.term),))
+
     def nest(self, lanes: tuple[ln.For, ...], around: Around) -> Nest:
         """Return the nest to be matched, with loops over lanes around it."""
         facts = around.facts.assume(*(each.range for each in self.covered), *([self.loop.range] if self.loop else []))
@@ -249,7 +255,7 @@ def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Arou
         case _:
             raise Mismatch(
                 f"the sum over {loop.variable.name} is not added to an element of a buffer",
-                f"a sum of tiles around it, which adds each of them to a buffer: {instruction.name} adds to its result",
+                f"{_added(instruction)}: the outer sum adds tensors to a buffer",
             )
     return Sum(loop, term, target, _covered(instruction, block, around.loops))
 
@@ -265,9 +271,9 @@ def _copy_at(instruction: Instruction, loop: ln.For, around: Around) -> Sum:
 
 def _covered(instruction: Instruction, block: ln.Block, around: tuple[ln.For, ...]) -> tuple[ln.For, ...]:
     """Return the loops directly around a block that an instruction covers. Raises `Mismatch`."""
-    count = len(instruction.form.places) - len(instruction.lanes)
-    around_sum = f"the loop{'s' * (count > 1)} over {_shown(instruction.form.places[-count:])} directly around the sum"
-    covered = around[len(around) - count :]
+    own_places = instruction.form.places[len(instruction.lanes) :]
+    around_sum = f"the loop{'s' * (len(own_places) > 1)} over {_shown(own_places)} directly around the sum"
+    covered = around[len(around) - len(own_places) :]
     inner = block
     for outer in reversed(covered):
         own = isinstance(outer.mark, CallMark) and instruction.form.sum is None and outer is covered[-1]
@@ -277,6 +283,14 @@ def _covered(instruction: Instruction, block: ln.Block, around: tuple[ln.For, ..
                 around_sum,
             )
         inner = (outer,)
-    if not covered:
-        raise Mismatch("there is no loop around the sum", around_sum)
+    if len(covered) < len(own_places):
+        raise Mismatch("there are too few loops around the sum", around_sum)
     return covered
+
+
+def _added(instruction: Instruction) -> str:
+    """Return a form in which the sum of an instruction is added to a buffer."""
+    summed, places = instruction.form.sum, instruction.form.places[len(instruction.lanes) :]
+    loops = "".join(f"⊞[{name} < {extent}] " for name, extent in zip("ijkl", places, strict=False)) or "⊞[i < n] "
+    terms = "" if summed is None else str(summed.high)
+    return f"Σ[r < q] {loops}Σ[p < {terms} | call {instruction.name}] …"

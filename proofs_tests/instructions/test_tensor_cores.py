@@ -166,6 +166,33 @@ def test_tactic_refuses_other_sums_and_instructions() -> None:
         atl.reschedule(product("float16", "float32")).tensor_cores("p", "mma_m16n8k17")
 
 
+def in_one_warp(body: str) -> Any:
+    """Return the derivation of a product of one warp, with a bias b."""
+    text = f"f (A : float16[16, k], B : float16[k, 8], b : float32[8]) : float32[16, 8] := {body}"
+    return atl.reschedule(atl.parse(text)).tensor_cores("p", "mma_m16n8k16", block=(16, 8, 16), warps=1)
+
+
+def test_conversions_of_whole_matrices_are_moved_to_elements() -> None:
+    s = in_one_warp("⊞[i < 16] ⊞[j < 8] Σ[p < k] cast(float32, A)[i, p] * cast(float32, B)[p, j]")
+    (called,) = [call for call in calls_in(s.compile(target="cuda").kernels) if call.function == "mma_m16n8k16"]
+    assert [each.buffer.name for each in called.operands] == ["acc", "Af", "Bf"]
+    assert "one thread" not in str(s)
+
+
+def test_sum_within_a_term_is_stored_and_a_note_names_the_kernel_of_one_thread() -> None:
+    s = in_one_warp("⊞[i < 16] ⊞[j < 8] max(b[j] + (Σ[p < k] cast(float32, A[i, p]) * cast(float32, B[p, j])), 0)")
+    assert str(s.goal).endswith("in\n  ⊞[i < 16] ⊞[j < 8] max(b[j] + P[i, j], 0)")
+    advice = 's.gpu_map(["i", "j"], [8, 32])'
+    assert f"the kernel of i and j, outside of the product, has one thread: {advice} distributes it" in str(s)
+    assert [each.threads for each in launches(s)] == [(4, 8, 1), (1, 1, 1)]
+    assert [each.threads for each in launches(s.gpu_map(["i", "j"], [8, 32]))] == [(4, 8, 1), (32, 8, 1)]
+
+
+def launches(s: Any) -> list[Launch]:
+    """Return the launches of a derivation's kernels."""
+    return [each for each in s.compile(target="cuda").kernels.body if isinstance(each, Launch)]
+
+
 # -- legality ---------------------------------------------------------------------------------------------------------
 
 

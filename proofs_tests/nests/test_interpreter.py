@@ -14,7 +14,7 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, less
 from atl.errors import TooLarge, UnsafeAccess
 from atl.meaning.interpret import evaluate
-from lowering.lower import lower
+from lowering.pipeline import lower
 from lowering.nest import loopnest as ln
 from lowering.nest.execution import Trap, TrapKind
 from lowering.nest.interpreter import AnyArray, Outcome, execute, run
