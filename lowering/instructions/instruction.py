@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -53,20 +54,8 @@ class Instruction:
     rows_in_memory: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.isidentifier():
-            raise InvalidArgument(f"an instruction named {brief(self.name)}", required="an identifier")
-        if self.target not in ("c", "cuda"):
-            raise InvalidArgument(f"target={brief(self.target)}", required="'c' or 'cuda'")
-        if not isinstance(self.text, str) or f"{self.name}(" not in self.text:
-            raise InvalidArgument(
-                f"the text of {self.name} does not define it", required=f"a function named {self.name}"
-            )
-        operands = {OUT, *(array.name for array in self.program.inputs)}
-        for name in self.stored:
-            if name not in operands:
-                raise InvalidArgument(
-                    f"stored={{{name!r}: …}}: {self.name} has no such operand", required=", ".join(sorted(operands))
-                )
+        for summary, required in _faults(self):
+            raise InvalidArgument(summary, required=required)
         form = self.form
         for name, reindexing in form.stored.items():
             if name in self.rows_in_memory:
@@ -75,6 +64,17 @@ class Instruction:
                 raise InvalidArgument(
                     f"{name} is stored at {_extents(reindexing.places)}",
                     required=f"first positions with the extents of the lanes, {self.lanes}",
+                )
+        if form.stored[OUT].inverse is None:
+            raise InvalidArgument(
+                f"the layout of the result of {self.name} has no inverse",
+                required="a layout that gives the element at each position",
+            )
+        for name in self.rows_in_memory:
+            if len(form.stored[name].places) != 2:
+                raise InvalidArgument(
+                    f"{name} is stored at {_extents(form.stored[name].places)}, and its rows are in memory",
+                    required="an input of rank 2",
                 )
         own_places = form.places[len(self.lanes) :]
         if (self.lanes and not own_places) or any(extent.constant == 1 for extent in own_places):
@@ -97,6 +97,50 @@ class Instruction:
         sums = ln.elements(self.form.result.buffer.extents)
         kind = f"sums of {self.form.sum.high} terms" if self.form.sum is not None else "copies"
         return f"<Instruction {self.name}: {sums} {kind}, for {self.target}>"
+
+
+def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
+    """Yield the faults of each field and what is required; what follows a fault relies on there being none."""
+    i, name = instruction, instruction.name
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
+        yield f"an instruction named {brief(name)}", "an identifier"
+    if not isinstance(i.program, Program):
+        yield f"the program of {name} is {brief(i.program)}", 'a program: atl.parse("…")'
+    if i.target not in ("c", "cuda"):
+        yield f"target={brief(i.target)}", "'c' or 'cuda'"
+    if not isinstance(i.text, str) or not re.search(rf"\b{name}\s*\(", i.text):
+        yield f"the text of {name} does not define it", f"a function named {name}"
+    inputs = [array.name for array in i.program.inputs]
+    if OUT in inputs:
+        yield f"an input of {name} is named {OUT}", f"another name: the result is {OUT}"
+    if not isinstance(i.stored, Mapping):
+        yield f"stored={brief(i.stored)}", "a mapping from names of operands to layouts"
+    for each, arrangement in i.stored.items():
+        if each not in (OUT, *inputs):
+            yield f"stored={{{brief(each)}: …}}: {name} has no such operand", ", ".join(sorted((OUT, *inputs)))
+        if not callable(getattr(arrangement, "stored", None)):
+            yield f"stored={{{each!r}: {brief(arrangement)}}}", "a layout, such as layouts.fragments.LEFT"
+    if not isinstance(i.lanes, tuple) or len(i.lanes) > 2 or not all(map(_is_positive, i.lanes)):
+        yield f"lanes={brief(i.lanes)}", "a tuple of one or two positive numbers: the threads along y and x, or x"
+    if not isinstance(i.rows_in_memory, Mapping):
+        yield f"rows_in_memory={brief(i.rows_in_memory)}", "a mapping from names of inputs to numbers of elements"
+    if (i.rows_in_memory and not i.lanes) or (i.lanes and i.target == "c"):
+        yield (
+            f"{name} has lanes={i.lanes} and rows_in_memory={brief(i.rows_in_memory)}",
+            ("lanes for the target cuda only, and rows in memory of instructions with lanes only"),
+        )
+    for each, count in i.rows_in_memory.items():
+        if each not in inputs:
+            yield f"rows_in_memory={{{brief(each)}: …}}: {name} has no such input", ", ".join(sorted(inputs))
+        if not _is_positive(count):
+            yield f"rows_in_memory={{{each!r}: {brief(count)}}}", "a positive number of elements"
+    form, example = (r"[A-Za-z]\w*", "avx512vnni") if i.target == "c" else (r"sm_\d+", "sm_80")
+    if not isinstance(i.requires, tuple) or not all(isinstance(e, str) and re.fullmatch(form, e) for e in i.requires):
+        yield f"requires={brief(i.requires)}", f'a tuple of architectures, such as ("{example}",)'
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 @dataclass(frozen=True, slots=True)
