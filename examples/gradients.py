@@ -130,7 +130,7 @@ def layer_norm_by_rows(s: atl.Session) -> None:
     ):  # fmt: skip
         _by_reciprocal(s, numerator, "deviation[_]")
     row = s.find("⊞[i < n] ⊞[j < m] _", in_="dx")
-    for name in ("g5", "g4", "g3", "g2", "g1", "g"):
+    for name in ("g4", "g3", "g2", "g1", "g"):
         s.stage(name, at=row)
     s.inline("dx").inline("dscale").inline("dbias")
     s.rw("concat_assoc", at="_ ++ _ ++ _").rw("sum_concat", reverse=True)

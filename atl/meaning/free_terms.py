@@ -16,6 +16,7 @@ x <= y is the negation of y < x.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
@@ -236,13 +237,13 @@ class FreeTerms(Modular):
             return int(OPERATIONS[op].exact("float64", Fraction(a), Fraction(b)))
         return int(same) if x == y and same is not None else self._test(f"{op} {x} {y}")
 
-    def longest_chain(self, x: Term) -> int:
-        """Return the largest number of operands of one chain of additions, products, maxima or minima in a term."""
+    def longest_chain(self, x: Term, ops: Collection[str]) -> int:
+        """Return the largest number of operands of one chain of additions, or of another of these operations."""
         found = self._longest.get(x)
         if found is None:
-            operands = [part for part in self._nodes[x][1:] if isinstance(part, Term)]
-            below = max(map(self.longest_chain, operands), default=0)
-            found = self._longest[x] = max(below, self._chain(self._nodes[x][0], x))
+            op, *parts = self._nodes[x]
+            below = [self.longest_chain(part, ops) for part in parts if isinstance(part, Term)]
+            found = self._longest[x] = max(0, *below, self._chain(op, x) if op in ops else 0)
         return found
 
     def _chain(self, op: str, x: Term) -> int:
@@ -252,7 +253,7 @@ class FreeTerms(Modular):
             of, *operands = self._nodes[x]
             if of == "neg":
                 found = self._chain(op, *operands)
-            elif of == op and of in ("add", "mul", "max", "min"):
+            elif of == op:
                 found = sum(self._chain(op, part) for part in operands)
             else:
                 found = int(of != "number")

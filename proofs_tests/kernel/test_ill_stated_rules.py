@@ -16,6 +16,7 @@ from atl.checks.scope import outermost
 from atl.core.index import Array, Index, Read, Size, Var, bound, constant, index
 from atl.core.predicate import at_most, equal
 from atl.core.program import Program
+from atl.core.substitution import shift_term
 from atl.core.terms import Access, Cast, Expr, Gen, Guard, Input, Let, Local, Padding, TensorVar, Type, Value
 from rewrites.admission import admit, described, is_of
 from rewrites.errors import NotAdmitted, NotATheorem, NotEqual, PremiseFailed
@@ -216,6 +217,9 @@ def test_invalid_argument_is_not_admitted(kind: Kind, argument: Argument, said: 
 def test_argument_uses_only_what_is_bound_at_the_place(argument: Expr) -> None:
     with pytest.raises(NotEqual, match="uses an index or a tensor that is not bound at that place"):
         rewrite(reflexivity(program()), RULES["add_comm"], (), {"a": argument, "b": argument})
+    of_a_tensor = Function((WHOLE.type,), shift_term(argument, 0, 1))
+    with pytest.raises(NotEqual, match="e uses an index or a tensor that is not bound at that place"):
+        rewrite(reflexivity(program()), RULES["unfold_let"], (), {"x": WHOLE, "e": of_a_tensor})
 
 
 def test_is_of_checks_ranks() -> None:

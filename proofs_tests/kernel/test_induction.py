@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import atl
 from atl import Program, Tensor
+from atl.core.index import Array
 from atl.errors import ATLError, InvalidArgument
 from rewrites import kernel, reschedule
 from rewrites.certificates.certificate import describe, dumps, loads
@@ -224,6 +226,24 @@ def test_kernel_refuses_other_theorems(proved: Theorem) -> None:
             kernel.induction(start, (), arguments, *lemmas)
     with pytest.raises(NotATheorem, match="Program is not a theorem"):
         kernel.induction(start, (), arguments, PREFIX, step)  # type: ignore[arg-type]
+
+
+def test_both_sides_of_a_theorem_are_compared_in_each_part(proved: Theorem) -> None:
+    base, step = proved.steps[0].lemmas
+
+    def again(start: Program) -> Theorem:
+        theorem = kernel.reflexivity(start)
+        for taken in base.steps:
+            theorem = kernel.replay(theorem, taken)
+        return theorem
+
+    before = base.lhs
+    assumed = replace(before, assumptions=(*before.assumptions, (n > 3).node))
+    wider = replace(before, inputs=(*before.inputs, Array("z", (n.node,), "float64")))
+    assert again(before).rhs == base.rhs
+    for wrong in (kernel.reflexivity(before), kernel.reflexivity(base.rhs), again(assumed), again(wider)):
+        with pytest.raises(NotATheorem, match="is not about the rows of the recurrence"):
+            kernel.induction(kernel.reflexivity(PREFIX), (), proved.steps[0].arguments, wrong, step)
 
 
 def test_conclusion_alone_is_not_a_rule(proved: Theorem) -> None:

@@ -319,6 +319,8 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_replace::made.term.type != at.term.type: part 0 ignored::0":
             "both sides of an instance have one element type, checked before",
         "_same_type::True: negated::0": "the lengths were compared just before",
+        "induction::True: negated::0": "the sequences have one length, two",
+        "induction::side != wanted: part 0 ignored::0": "the name of a program does not change what it means",
         "reflexivity::(made,) if is_predicate(made) else (): always::0":
             "an admitted condition is a predicate; for the type checker",
         "reflexivity::0: one more::1": "a condition contains no tensor of a let",

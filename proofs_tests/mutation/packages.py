@@ -41,6 +41,7 @@ SCOPES: Final = {
         ("rewrites/kernel.py", "rewrites/admission.py", "atl/checks/zipper.py"),
         (
             *_STEPS,
+            "proofs_tests/kernel/test_induction.py",
             "proofs_tests/user_rules/test_user_rules.py",
             "proofs_tests/user_rules/test_fixed_equations.py",
             "proofs_tests/attacks/test_attacks_on_the_kernel.py",

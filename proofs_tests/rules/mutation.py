@@ -52,7 +52,6 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "adjoint_of_truncr",
         "without k >= 0",
     ): "a truncation has a meaning only if it drops no negative number of elements",
-    ("adjoint_of_padr", "v.shape[0] of y"): "the elements beyond those of v are not read",
     ("tile_sum", "n + 1 in ceildiv(n, k)"): "a block more is guarded as a whole",
     ("rec_strips", "a floor for ceildiv(hi, k)"): "unless k divides hi, less than nothing would be cut off",
     **{

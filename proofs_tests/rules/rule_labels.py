@@ -9,8 +9,9 @@ A kernel computes the whole of a let-bound or truncated tensor, so all its eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from rewrites.metavariables import Kind
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted, applied
 from rewrites.rule_checking.exhaustion import Generic, choices, domains_of, instance, is_low
+from rewrites.rule_statement import RuleStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +182,16 @@ def labels(rule: Rule, cases: int = 60) -> Labels:
 def _sides(rule: Rule, cases: int) -> Iterator[tuple[Observed, Observed]]:
     tensors = [name for name, kind in rule.metavariables.items() if kind.sort == "tensor"]
     for stated in filter(is_low, rule.statements.values()):
-        for choice in choices(stated, cases, 0, extra={f"{name}?": range(2) for name in tensors}):
-            for make in (Generic, Padded):
-                generic = make(stated, choice)
-                made = instance(stated, generic)
-                if made is not None:
-                    yield observed(made.lhs, generic, rule), observed(made.rhs, generic, rule)
+        yield from islice(_sides_of(stated, tensors, rule, cases), 2 * cases)
+
+
+def _sides_of(
+    stated: RuleStatement, tensors: Sequence[str], rule: Rule, cases: int
+) -> Iterator[tuple[Observed, Observed]]:
+    """Yield two observations of each choice that satisfies the premises, which one in eight may do."""
+    for choice in choices(stated, 8 * cases, 0, extra={f"{name}?": range(2) for name in tensors}):
+        for make in (Generic, Padded):
+            generic = make(stated, choice)
+            made = instance(stated, generic)
+            if made is not None:
+                yield observed(made.lhs, generic, rule), observed(made.rhs, generic, rule)

@@ -348,7 +348,21 @@ def condition_without_gaps(a: Index, p: Cond[Index], e: Elem) -> Equation:
     return equation(atl.guard(p(a) & p(a + 2), e), atl.guard(p(a) & p(a + 1) & p(a + 2), e))
 
 
+@rule(family="false", source="")
+def odd_elements_vanish(n: Index, e: Body[Index]) -> Equation:
+    """True for no n but those of no odd index: an induction on half of n would prove it."""
+    return equation(atl.sum(n, lambda i: guard(i % 2 >= 1, e(i))), atl.sum(0, e))
+
+
+@rule(family="false", source="")
+def even_sums_vanish(n: Index, e: Body[Index]) -> Equation:
+    """True for even n only, as the elements cancel in pairs."""
+    return equation(atl.sum(n, lambda i: guard(n % 2 >= 1, e(i))), atl.sum(0, e))
+
+
 FALSE = (
+    odd_elements_vanish,
+    even_sums_vanish,
     collapse_of_negatives,
     tiles_of_negatives,
     divisor_taken_for_granted,

@@ -8,13 +8,13 @@ shorter ones have the same order in many blocks as in one.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
 from itertools import islice
 from random import Random
 from typing import Final
 
-from atl.core.terms import Reduce
+from atl.core.terms import OF_MONOID, Reduce
 from atl.core.traversal import subterms
 from atl.meaning.free_terms import FreeTerms, Term
 from rewrites.rule import Equation, Rule
@@ -75,17 +75,18 @@ def determine_exactness(rule: Rule, seed: int = 0) -> Exactness:
         if exhaustion.a_type_of(stated) != exhaustion.FLOAT:
             compared = True
             continue
-        longest = 0
+        longest, ops = 0, _folds(stated)
         for generic in _generics(stated, seed):
             made = exhaustion.instance(stated, generic)
             if made is None:
                 continue
-            while found > Exactness.ROUNDS and (terms := _agree(made, generic, finite=found < Exactness.BITS)) is None:
-                found = Exactness(found - 1)
-            if found == Exactness.ROUNDS:
-                return found
-            compared, longest = True, max(longest, terms or 0)
-        if 1 < longest < LONG and _folds(stated) and exhaustion.is_low(stated):
+            terms = _agree(made, generic, ops, finite=found < Exactness.BITS)
+            if terms is None and found == Exactness.BITS:
+                found, terms = Exactness.FINITE, _agree(made, generic, ops, finite=True)
+            if terms is None:
+                return Exactness.ROUNDS
+            compared, longest = True, max(longest, terms)
+        if ops and 1 < longest < LONG and exhaustion.is_low(stated):
             return Exactness.ROUNDS
     return found if compared else Exactness.ROUNDS
 
@@ -101,15 +102,16 @@ def _generics(stated: RuleStatement, seed: int) -> Iterator[Generic]:
             yield Generic(stated, choice, variant=variant)
 
 
-def _folds(stated: RuleStatement) -> bool:
-    """Return whether a side of a statement is or contains a fold."""
-    return any(isinstance(at, Reduce) for side in (stated.lhs, stated.rhs) for at in subterms(side))
+def _folds(stated: RuleStatement) -> frozenset[str]:
+    """Return the operations of the folds in a statement."""
+    parts = (at for side in (stated.lhs, stated.rhs) for at in subterms(side))
+    return frozenset(OF_MONOID[at.monoid] for at in parts if isinstance(at, Reduce))
 
 
-def _agree(made: Equation, generic: Generic, *, finite: bool) -> int | None:
+def _agree(made: Equation, generic: Generic, ops: Collection[str], *, finite: bool) -> int | None:
     """Return None if two sides are not one free term in each element, for some results of tests.
 
-    Otherwise return the largest number of operands of a chain of additions, products or extrema in them.
+    Otherwise return the largest number of operands of a chain of one of these operations in them.
     """
     tests = draw = longest = 0
     while draw < (2**tests if tests <= MOST_TESTS else RANDOM_TESTS):
@@ -118,6 +120,6 @@ def _agree(made: Equation, generic: Generic, *, finite: bool) -> int | None:
         if exhaustion.counterexample(generic, left, right, operator.ne) is not None:
             return None
         elements = (at for at in left[1].ravel() if isinstance(at, Term))
-        longest = max(longest, *map(domain.longest_chain, elements), 0)
+        longest = max(longest, 0, *(domain.longest_chain(at, ops) for at in elements))
         tests, draw = max(tests, len(domain.tests)), draw + 1
     return longest

@@ -693,6 +693,8 @@ def _by_amount(goal: Goal, *, linear: bool) -> bool:
         if amount is None:
             continue
         whole = _variable(longer)
+        if whole == amount:  # n + k for n must be an arbitrary number
+            continue
         renamed = goal if whole is None else goal.where(whole, longer + index(amount))
         with suppress(Stuck):
             _by_induction(renamed, amount, index(amount), linear=linear, ends=(False, False, True))
