@@ -187,24 +187,25 @@ def _form(instruction: Instruction) -> Form:
     while len(block) == 1 and isinstance(block[0], ln.For):
         loops.append(block[0])
         block = block[0].body
-    summed: ln.For | None = None
+    found: tuple[ln.Cell, ln.ScalarExpr, ln.For | None] | None = None
     match block:
         case (ln.Assign(ln.Cell() as result, ln.Load(ln.Cell()) as term),) if loops:
-            pass
+            found = result, term, None
         case (
             ln.Declare(total),
-            ln.For(low=low, body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)) as found,
+            ln.For(low=low, body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)) as summed,
             ln.Assign(ln.Cell() as result, ln.Load(stored)),
         ) if folded == stored == total and low.constant == 0:
-            summed = found
-        case _:
-            raise InvalidArgument(f"the program of {name} is not a sum of scalars", required=required)
+            found = result, term, summed
+    if found is None:
+        raise InvalidArgument(f"the program of {name} is not a sum of scalars", required=required)
+    cell, value, loop = found
     arrangements = {OUT: program.body.type.shape, **{array.name: array.shape for array in program.inputs}}
     layouts = {
         each: instruction.stored[each].stored(shape) if each in instruction.stored else _in_order(shape)
         for each, shape in arrangements.items()
     }
-    return Form(tuple(loops), summed, term, result, layouts)
+    return Form(tuple(loops), loop, value, cell, layouts)
 
 
 def _in_order(shape: tuple[Index, ...]) -> Reindexing:

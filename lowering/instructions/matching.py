@@ -99,8 +99,6 @@ def _pairings(declared: ln.ScalarExpr, found: ln.ScalarExpr) -> Iterator[tuple[_
             orders = [others] if op not in ("add", "mul") else [others, others[::-1]]
             for order in orders:
                 yield from _all_pairings(arguments, order)
-        case _:
-            return
 
 
 def _all_pairings(declared: tuple[ln.ScalarExpr, ...], found: tuple[ln.ScalarExpr, ...]) -> Iterator[tuple[_Pair, ...]]:
@@ -249,24 +247,22 @@ def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Arou
             ln.For(body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)),
             ln.Accumulate(ln.Cell() as target, "add", ln.Load(stored)),
         ) if folded == total == stored:
-            pass
-        case (ln.For(body=(ln.Accumulate(ln.Cell() as target, "add", term),)),):
-            pass
-        case _:
-            raise Mismatch(
-                f"the sum over {loop.variable.name} is not added to an element of a buffer",
-                f"{_added(instruction)}: the outer sum adds tensors to a buffer",
-            )
-    return Sum(loop, term, target, _covered(instruction, block, around.loops))
+            return Sum(loop, term, target, _covered(instruction, block, around.loops))
+        case (ln.For(body=(ln.Accumulate(ln.Cell() as target, "add", term),)) as added,) if added is loop:
+            return Sum(loop, term, target, _covered(instruction, block, around.loops))
+    raise Mismatch(
+        f"the sum over {loop.variable.name} is not added to an element of a buffer",
+        f"{_added(instruction)}: the outer sum adds tensors to a buffer",
+    )
 
 
 def _copy_at(instruction: Instruction, loop: ln.For, around: Around) -> Sum:
     """Return the copy in a marked loop, which is the innermost one."""
-    match loop.body:
-        case (ln.Assign(ln.Cell() as target, term),):
-            return Sum(None, term, target, _covered(instruction, loop.body, (*around.loops, loop)))
-        case _:
-            raise Mismatch(f"the loop {loop.variable.name} does not copy elements", "the innermost loop of a copy")
+    copied = loop.body[0] if len(loop.body) == 1 else None
+    if isinstance(copied, ln.Assign) and isinstance(copied.target, ln.Cell):
+        covered = _covered(instruction, loop.body, (*around.loops, loop))
+        return Sum(None, copied.value, copied.target, covered)
+    raise Mismatch(f"the loop {loop.variable.name} does not copy elements", "the innermost loop of a copy")
 
 
 def _covered(instruction: Instruction, block: ln.Block, around: tuple[ln.For, ...]) -> tuple[ln.For, ...]:

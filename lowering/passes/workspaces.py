@@ -56,7 +56,9 @@ class _Workspace:
                     made = self.emptied(body)
                     if made is not body:
                         return (*block[:at], ln.with_body(statement, made), *block[at + 1 :])
-                case _:
+                case (
+                    ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather()
+                ):
                     pass
         return block
 
@@ -74,7 +76,9 @@ class _Workspace:
                         others = (*block[:at], *block[at + 1 :])
                         used = any(cell.buffer == self.buffer for cell, _ in cells_of(others))
                         return None if used else (*block[:at], ln.with_body(statement, made), *block[at + 1 :])
-                case _:
+                case (
+                    ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather()
+                ):
                     pass
         return None
 
