@@ -152,7 +152,7 @@ if _typing.TYPE_CHECKING:
         random_inputs,
         trace,
     )
-    from lowering.lower import lower  # mypy confuses functions of `lowering` with its modules of the same name
+    from lowering.pipeline import lower  # mypy confuses functions of `lowering` with its modules of the same name
     from rewrites import (
         Derivation,
         DoesNotApply,

@@ -9,10 +9,10 @@ from lowering.device.device import Device, DeviceArray
 from lowering.gpu.gpu_kernel import Gpu, GpuKernel
 from lowering.instructions import Instruction, declare
 from lowering.kernel import Kernel, check, compile  # noqa: A004 (the public API name)
-from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.text import print_nest
 from lowering.origins import TracedLoop, TracedText, trace
+from lowering.pipeline import lower
 from lowering.targets.machine import Machine, machine
 from lowering.timing.comparison import measure
 from lowering.timing.harness import (

@@ -8,13 +8,13 @@ is stored at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, TypeAlias, assert_never
 
 import padtypes
-from atl.checks.safety import check_safe, reads_in
+from atl.checks.safety import reads_in
 from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import positive_divisors
 from atl.core import index as ix
@@ -29,10 +29,9 @@ from atl.core.reshape_definitions import Pairs, destination, kept
 from atl.core.substitution import map_op
 from atl.core.terms import Flatten, PadLeft, PadRight, Place, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
 from atl.core.traversal import Path, amounts, subterms
-from atl.errors import InvalidArgument, NotAssembled, UnsafeAccess, brief
+from atl.errors import NotAssembled, UnsafeAccess
 from atl.prove import proves, simplify, simplify_predicate, upper_bound
 from lowering.nest import loopnest as ln
-from lowering.nest.assembly import check_assembly, check_parallel_rows
 from lowering.nest.loopnest import (
     RESULT_NAMES,
     Apply,
@@ -49,7 +48,6 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.obligations import stores_each_cell_once
 from lowering.normalize import normalize
-from lowering.passes import PASSES_OF, after_passes
 from lowering.targets.capabilities import (
     MarkedBinder,
     Traced,
@@ -57,10 +55,8 @@ from lowering.targets.capabilities import (
     number_of_loop,
     numbered,
     storage_of,
-    support_of,
     traced,
 )
-from lowering.targets.legality import check_legal, check_lowered, check_merges
 from lowering.zero_fill import additions, fills, has_guards_of_rows, is_filled_by_zeros, stores_every_element, zeros_of
 
 # -- reindexers (Fig. 4.5 as corrected by E1–E3) ----------------------------------------------------------------------
@@ -308,83 +304,22 @@ class Context:
         return scalar(e, self.scope, self.tensors, self.inputs)
 
 
-def lower(
-    program: Program,
-    *,
-    registers: bool = True,
-    vector_bytes: int = ln.VECTOR_BYTES,
-    target: str = "c",
-    origins: bool = False,
-    strict: bool = False,
-) -> ln.LoopNest:
-    """Return the loop nest of a program, after proving that accesses are safe and that truncations cut only padding.
-
-    With `registers=False` the nest is exactly that of Fig. 4.1. A sum adds to its element of the buffer, and arithmetic
-    is done element by element. The cells stored are exactly those of the elements that are not padding (Theorem 2).
-
-    With registers, the output has the same values, but the set of stored cells may differ from Theorem 2:
-
-    - A sum runs in a scalar variable, which is stored at the end. An empty sum, which is padding, stores a zero.
-    - Zeros are stored to pads and to rows with false guards, if this makes the output completely stored.
-    - A sum of two tensor sums becomes two statements with one destination. An element to which neither stores is not
-      padding, but keeps the zero of the cleared buffer.
-
-    With and without registers, a loop marked `runs` stores the sum of each run, even if a condition skips all terms.
-
-    All passes (`lowering.passes`) run over either nest. They keep the stored cells of the output and their values, and
-    may drop stores to buffers and variables that the output does not depend on.
-
-    `vector_bytes` is the size of a vector register: 16, 32 or 64. Buffers marked `registers` consist of such vectors.
-    Marked loops are proved legal for every target (`lowering.targets.legality`). A target may still reject a nesting of
-    loops when its text is printed, such as a `parallel` loop within a `vector` loop in C. For the target "cuda", the
-    passes for registers, storage and loops of CPUs are skipped, and `lowering.gpu` makes kernels of the nest. With
-    `origins`, the nest records the binder of the program that each loop came from (`LoopNest.origins`).
-
-    With `strict`, floats are computed by the operations of the program in its order: each sum has a variable or buffer
-    that starts at zero and takes its terms in the order of their index, also where it is a term of another sum.
-
-    If the program has an `assembly`, the stored cells are the entries of the result. For the output, no zeros are then
-    stored to pads, to false guards or for empty sums, and no buffer is in its storage.
-
-    Raises `InvalidArgument`, `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`, and `NotAssembled` for a result whose
-    entries cannot be assembled.
-    """
-    if not isinstance(vector_bytes, int) or vector_bytes not in (16, 32, 64):
-        raise InvalidArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
-    if not isinstance(registers, bool):
-        raise InvalidArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
-    if not isinstance(origins, bool):
-        raise InvalidArgument(f"origins={brief(origins)}", required="origins=True or origins=False")
-    if not isinstance(strict, bool):
-        raise InvalidArgument(f"strict={brief(strict)}", required="strict=True or strict=False")
-    support_of(target)
-    check_safe(program)
-    padtypes.check(program)
-    check_merges(program)
-    lowering, lowered = _lowered(program, registers=registers, origins=origins, strict=strict)
-    check_lowered(program, lowered, lowering.met)
-    check_assembly(lowered, target)
-    nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
-    check_parallel_rows(nest)
-    check_legal(nest)
-    return nest
-
-
 def lower_unchecked(program: Program, *, registers: bool = True) -> ln.LoopNest:
-    """Return the loop nest of a program without checks or passes, for tests. The nest may store out of bounds."""
-    return _lowered(program, registers=registers)[1]
+    """Return the loop nest of a program without checks or passes. The nest may store out of bounds."""
+    return lowered_by(program, registers=registers)[0]
 
 
-def _lowered(
+def lowered_by(
     program: Program, *, registers: bool, origins: bool = False, strict: bool = False
-) -> tuple[_Lowering, ln.LoopNest]:
+) -> tuple[ln.LoopNest, Collection[Path]]:
+    """Return the loop nest of a program, and the marked loops that are in it or would compute nothing."""
     binders = marked_binders(program)
     followed = traced(numbered(program, binders)) if origins else None
     body = normalize(
         followed.program if followed else numbered(program, binders), one_pass=not registers, in_order=strict
     ).body
     lowering = _Lowering(program, registers, binders, followed, in_order=strict)
-    return lowering, lowering.nest(body, outermost(program))
+    return lowering.nest(body, outermost(program)), lowering.met
 
 
 def _is_joined(e: terms.Expr) -> bool:

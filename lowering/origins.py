@@ -18,8 +18,8 @@ from lowering.cuda.printer import print_cuda_located
 from lowering.gpu.gpu_kernel import GpuKernel
 from lowering.gpu.outlining import kernels
 from lowering.kernel import Kernel
-from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, LoopNest
+from lowering.pipeline import lower
 from lowering.targets.capabilities import check_names, marked_binders, support_of
 from lowering.targets.legality import check_program, check_storage
 

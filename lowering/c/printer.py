@@ -24,7 +24,7 @@ from lowering.c.text import PRODUCT, WIDTH, Located, Names, Text, indented, loca
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import opposite
 from lowering.nest.marked_loops import is_merge, stream_at
-from lowering.nest.text import TextScope, outermost, show_condition, show_index, shown
+from lowering.nest.text import TextScope, called_functions, outermost, show_condition, show_index, shown
 from lowering.nest.tiles import over_lanes
 from lowering.targets.legality import check_nest
 
@@ -101,7 +101,8 @@ def _unit(nests: Sequence[ln.LoopNest], *, static: bool) -> str:
     for nest in nests:
         check_nest(nest, "c")
     names = function_names(nests)
-    functions = [_function(nest, name, static=static, others=names) for nest, name in zip(nests, names, strict=True)]
+    others = (*names, *called_functions(*nests))
+    functions = [_function(nest, name, static=static, others=others) for nest, name in zip(nests, names, strict=True)]
     code = "\n".join(functions)
     before = preamble(code, _definitions(nests))
     return f"{before}\n{code}" if before else code
@@ -116,7 +117,7 @@ def _definitions(nests: Sequence[ln.LoopNest]) -> list[str]:
 
 def function_names(nests: Sequence[ln.LoopNest]) -> tuple[str, ...]:
     """Return distinct names for the functions of a file with these loop nests."""
-    names = Names()
+    names = Names(taken=called_functions(*nests))
     made: list[str] = []
     for at, nest in enumerate(nests):
         name, names = names.bind(at, nest.name, of_function=True)

@@ -14,7 +14,7 @@ from typing import Final, assert_never
 import numpy as np
 
 from atl.core.index import ONE, ZERO, Index, Size, Var
-from atl.core.marks import BLOCKS, CallMark
+from atl.core.marks import BLOCKS
 from lowering.c.helpers import identifiers
 from lowering.c.index import index_text, predicate_text
 from lowering.c.printer import parameters_of
@@ -26,7 +26,7 @@ from lowering.cuda.threads import Lines, Threads
 from lowering.gpu import kernels as kn
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
-from lowering.nest.text import TextScope, names_wanted, shown
+from lowering.nest.text import TextScope, called_functions, names_wanted, shown
 
 _FAILS: Final = "!= cudaSuccess)"
 
@@ -110,8 +110,7 @@ def _named(nest: LoopNest, scope: TextScope) -> tuple[str, Names]:
 
 def _outermost(nest: LoopNest) -> TextScope:
     """Return the scope of a nest's body, without names that CUDA or called functions reserve."""
-    called = {binder.mark.name for binder in nest.marks if isinstance(binder.mark, CallMark)}
-    names = Names(taken=RESERVED | HELPER_NAMES | called).bind_all(names_wanted(nest))
+    names = Names(taken=RESERVED | HELPER_NAMES | called_functions(nest)).bind_all(names_wanted(nest))
     return TextScope(names, frozenset(), nest.nonnegative_numerators, indices=WIDE, anchored=ids_of(nest.origins))
 
 

@@ -30,8 +30,8 @@ from lowering.export.cases import cases
 from lowering.export.contract import header, names_of
 from lowering.export.input_generation import CheckVariable, elements_text
 from lowering.export.self_check import CheckedKernel, check_text
-from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest, key
+from lowering.pipeline import lower
 
 # -- the Makefile -----------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from atl.core.index import ZERO, Index, Leaf, Var, constant, index, map_leaves
+from atl.core.marks import CallMark
 from atl.core.predicate import Predicate, equal, within
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.facts import Model
 from lowering.gpu.kernels import AXES, Extents, Memory, axis_of, is_private
+from lowering.instructions.registry import instruction_named
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, accesses_of, other_run, pairs_in_memory, same_cell_facts
 from lowering.nest.text import TextScope
@@ -50,15 +52,22 @@ class Race:
 def thread_accesses(
     statement: ln.Statement, facts: Facts, scope: TextScope, extents: Extents, memories: Mapping[int, Memory]
 ) -> Iterator[ThreadAccess]:
-    """Yield the accesses in a statement to the output, and to buffers in global or shared memory."""
+    """Yield the accesses in a statement to the output, and to buffers in global or shared memory.
+
+    An instruction reads memory by any lanes of the warp. The loops that it computes say only what each lane gets.
+    """
     threads = _threads_of(statement)
+    lanes = _lanes_of(statement)
     for access in accesses_of(statement, facts, scope):
         cell = access.storage
         if not isinstance(cell, ln.Cell) or cell.buffer.role == "input":
             continue
         if memories.get(cell.buffer.uid, "global") not in ("global", "shared"):
             continue
-        yield _thread_access(access, replace(cell, pairs=pairs_in_memory(cell)), threads, extents, memories)
+        known = threads
+        for variable in access.loops if access.how == "read" else ():
+            known = {uid: (axis, low) for uid, (axis, low) in known.items() if axis not in lanes.get(variable.uid, ())}
+        yield _thread_access(access, replace(cell, pairs=pairs_in_memory(cell)), known, extents, memories)
 
 
 def _threads_of(statement: ln.Statement) -> dict[int, tuple[int, Index]]:
@@ -68,6 +77,15 @@ def _threads_of(statement: ln.Statement) -> dict[int, tuple[int, Index]]:
         if isinstance(loop, ln.For) and (axis := axis_of(loop.mark)) is not None:
             found[loop.variable.uid] = axis, loop.low
     return found
+
+
+def _lanes_of(statement: ln.Statement) -> dict[int, range]:
+    """Map the variable of each loop marked with an instruction to the axes of the instruction's lanes."""
+    return {
+        loop.variable.uid: range(len(instruction_named(loop.mark.name).lanes))
+        for loop in ln.statements((statement,))
+        if isinstance(loop, ln.For) and isinstance(loop.mark, CallMark)
+    }
 
 
 def _thread_access(

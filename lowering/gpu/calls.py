@@ -8,12 +8,13 @@ from math import prod
 from typing import assert_never
 
 from atl.core.index import Index, index
-from atl.core.marks import THREADS, CallMark
+from atl.core.marks import THREADS, CallMark, LoopMark
 from atl.core.predicate import equal, expressions
 from atl.prove import Facts, proves
 from lowering.gpu import kernels as kn
-from lowering.instructions.instruction import Instruction, instruction_named
-from lowering.instructions.matching import Around, Locate, NoMatch, operands_of, refused, sum_at
+from lowering.instructions.instruction import Instruction
+from lowering.instructions.matching import Around, Locate, Mismatch, operands_of, refused, sum_at
+from lowering.instructions.registry import instruction_named
 from lowering.nest import loopnest as ln
 
 
@@ -59,48 +60,49 @@ class Calls:
 
     def _call(self, loop: ln.For, block: ln.Block, name: str, around: Around) -> tuple[int, ln.Call]:
         try:
-            return self._matched(instruction_named(name), loop, block, around)
-        except NoMatch as error:
+            return self._matched(_of_warp(name), loop, block, around)
+        except Mismatch as error:
             raise refused(self.nest, loop, error) from None
 
     def _matched(self, instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
-        name = instruction.name
-        if instruction.target != "cuda" or not instruction.lanes:
-            raise NoMatch(f"{name} is not an instruction of a warp", "an instruction for cuda with lanes")
         found = sum_at(instruction, loop, block, around)
         lanes = self._lanes(instruction, around, found.covered)
         _check_together(instruction, lanes, around)
         nest = found.nest(lanes, around)
         operands = operands_of(instruction, nest, self._locate(instruction, around, nest.facts))
-        return found.covered[0].variable.uid, ln.Call(name, instruction.text, operands, instruction.requires)
+        return found.covered[0].variable.uid, ln.Call(
+            instruction.name, instruction.text, operands, instruction.requires
+        )
 
     def _lanes(self, instruction: Instruction, around: Around, covered: tuple[ln.For, ...]) -> tuple[ln.For, ...]:
-        """Return the loops over the lanes. Raises `NoMatch` unless they are the threads of a whole warp."""
+        """Return the loops over the lanes. Raises `Mismatch` unless they are the threads of a whole warp."""
         axes = _axes(instruction)
         names = " and ".join(kn.AXES[axis] for axis in axes)
         whole = tuple(self.extents[axis] for axis in axes)
         if whole != instruction.lanes or prod(whole) != kn.WARP:
-            raise NoMatch(
+            raise Mismatch(
                 f"a block has {' × '.join(map(str, whole))} threads along {names}",
                 f"{' × '.join(map(str, instruction.lanes))} threads along {names}, which are a warp",
             )
         found = {loop.mark: loop for loop in around.loops if loop not in covered}
-        missing = next((THREADS[axis].value for axis in axes if THREADS[axis] not in found), None)
+        missing = next((THREADS[axis] for axis in axes if THREADS[axis] not in found), None)
         if missing is not None:
-            raise NoMatch(f"no loop around it is marked {missing}", f"loops over the threads along {names} around it")
+            raise _outside_of(instruction, missing)
         return tuple(found[THREADS[axis]] for axis in axes)
 
     def _locate(self, instruction: Instruction, around: Around, facts: Facts) -> Locate:
-        """Return the function from cells to lanes and registers. It raises `NoMatch` for cells elsewhere."""
+        """Return the function from operands to lanes and registers. It raises `Mismatch` for cells elsewhere."""
         threads = {kn.axis_of(loop.mark): index(loop.variable) - loop.low for loop in around.loops}
         axes = _axes(instruction)
 
-        def locate(cell: ln.Cell) -> tuple[Index, ...]:
+        def locate(name: str, cell: ln.Cell) -> tuple[Index, ...]:
             where = self.memories.get(cell.buffer.uid, "global")
-            if where == "shared" and instruction.rows_in_memory:
+            if name in instruction.rows_in_memory:
+                if where != "shared":
+                    raise Mismatch(f"{cell.buffer.name} is not in shared memory", "rows in shared memory")
                 return (cell.address,)
             if not isinstance(where, kn.Distributed):
-                raise NoMatch(f"{cell.buffer.name} is not in registers", "operands in registers of the warp")
+                raise Mismatch(f"{cell.buffer.name} is not in registers", "operands in registers of the warp")
             owners: dict[int, Index] = {}
             pairs: list[tuple[Index, Index]] = []
             for (position, _), share, extent in zip(cell.pairs, where.shares, where.extents, strict=True):
@@ -111,13 +113,13 @@ class Calls:
                 pairs.append((local, index(extent)))
             for axis, owner in owners.items():
                 if axis not in axes and (axis not in threads or not proves(facts, equal(owner, threads[axis]))):
-                    raise NoMatch(
+                    raise Mismatch(
                         f"{cell.buffer.name} is in registers of the threads {owner} along {kn.AXES[axis]}",
                         f"operands in registers of the same warp: {threads.get(axis, 'a loop of threads around it')}",
                     )
             missing = next((axis for axis in axes if axis not in owners), None)
             if missing is not None:
-                raise NoMatch(
+                raise Mismatch(
                     f"{cell.buffer.name} is the same in all threads along {kn.AXES[missing]}",
                     "operands that are distributed over the lanes",
                 )
@@ -126,19 +128,42 @@ class Calls:
         return locate
 
 
+def check_not_called(nest: ln.LoopNest, loop: ln.For) -> None:
+    """Raise `IllegalMark` if a loop outside of all loops of threads is marked with an instruction."""
+    if isinstance(loop.mark, CallMark):
+        try:
+            instruction = _of_warp(loop.mark.name)
+            raise _outside_of(instruction, THREADS[_axes(instruction)[0]])
+        except Mismatch as error:
+            raise refused(nest, loop, error) from None
+
+
+def _of_warp(name: str) -> Instruction:
+    """Return an instruction of a warp. Raises `UnknownMark`, and `Mismatch` for other instructions."""
+    instruction = instruction_named(name)
+    if instruction.target != "cuda" or not instruction.lanes:
+        raise Mismatch(f"{name} is not an instruction of a warp", "an instruction for cuda with lanes")
+    return instruction
+
+
+def _outside_of(instruction: Instruction, mark: LoopMark) -> Mismatch:
+    names = " and ".join(kn.AXES[axis] for axis in _axes(instruction))
+    return Mismatch(f"no loop around it is marked {mark.value}", f"loops over the threads along {names} around it")
+
+
 def _axes(instruction: Instruction) -> tuple[int, ...]:
     """Return the axes of an instruction's lanes: y and x, or x."""
     return tuple(reversed(range(len(instruction.lanes))))
 
 
 def _check_together(instruction: Instruction, lanes: tuple[ln.For, ...], around: Around) -> None:
-    """Raise `NoMatch` unless all lanes of a warp reach the call together: nothing around it depends on a lane."""
+    """Raise `Mismatch` unless all lanes of a warp reach the call together: nothing around it depends on a lane."""
     ranges = [(f"the range of {loop.variable.name}", (loop.low, loop.high)) for loop in around.loops]
     branches = [("a condition around it", tuple(expressions(predicate))) for predicate in around.branches]
     for what, evaluated in (*ranges, *branches):
         for lane in lanes:
             if any(lane.variable.uid in e.free for e in evaluated):
-                raise NoMatch(
+                raise Mismatch(
                     f"{what} depends on the lane {lane.variable.name}",
                     f"ranges and conditions that do not: all lanes of a warp execute {instruction.name} together",
                 )

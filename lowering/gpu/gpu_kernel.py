@@ -20,8 +20,8 @@ from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.export.folder import Certified, ExportedKernel, file_name, host_text, write_folder
 from lowering.gpu.kernels import Kernels
 from lowering.gpu.outlining import kernels
-from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
+from lowering.pipeline import lower
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from atl.core.predicate import expressions
 from atl.errors import IllegalMark, UnsupportedMark
 from lowering.gpu import kernels as kn
 from lowering.gpu.barriers import BarrierInsertion, Place, RaceInStatement
-from lowering.gpu.calls import Calls
+from lowering.gpu.calls import Calls, check_not_called
 from lowering.gpu.folds import all_threads_reach, folds_in, shared_values, within_a_warp
 from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
 from lowering.gpu.passes import drop_unread_zeros, store_zeros, vectorize, with_static_capacities
@@ -104,6 +104,7 @@ class _Host:
             case ln.For(mark=mark) if mark in BLOCKS:
                 yield from self._grid(statement, (), place)
             case ln.For(variable, low, high, body):
+                check_not_called(self.nest, statement)
                 self._check_host(statement, (low, high), f"the loop {variable.name}")
                 _, scope = place.scope.bind(variable, variable.name)
                 inside = Place(place.facts.assume(statement.range), scope)
@@ -233,6 +234,7 @@ class _Kernel:
                     self._check_folds(statement, folds, extents)
                     out.append(kn.Run(statement, folds))
                 case ln.For(variable, low, high, body, mark):
+                    check_not_called(self.nest, statement)
                     out.append(kn.Repeat(variable, low, high, self._steps(body, extents, memories), mark))
                 case ln.If(predicate, body):
                     out.append(kn.Branch(predicate, self._steps(body, extents, memories)))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
-from importlib import import_module
 from typing import Final
 
 from atl.core.index import Index, Leaf, Var, index, map_leaves
-from atl.core.marks import CALL
 from atl.core.program import Program
-from atl.errors import InvalidArgument, UnknownMark, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Arrangement, Reindexing
 from atl.surface.values import as_index
+from lowering.lower import lower_unchecked
 from lowering.nest import loopnest as ln
 
 OUT: Final = "out"
@@ -55,20 +54,8 @@ class Instruction:
     rows_in_memory: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.isidentifier():
-            raise InvalidArgument(f"an instruction named {brief(self.name)}", required="an identifier")
-        if self.target not in ("c", "cuda"):
-            raise InvalidArgument(f"target={brief(self.target)}", required="'c' or 'cuda'")
-        if not isinstance(self.text, str) or f"{self.name}(" not in self.text:
-            raise InvalidArgument(
-                f"the text of {self.name} does not define it", required=f"a function named {self.name}"
-            )
-        operands = {OUT, *(array.name for array in self.program.inputs)}
-        for name in self.stored:
-            if name not in operands:
-                raise InvalidArgument(
-                    f"stored={{{name!r}: …}}: {self.name} has no such operand", required=", ".join(sorted(operands))
-                )
+        for summary, required in _faults(self):
+            raise InvalidArgument(summary, required=required)
         form = self.form
         for name, reindexing in form.stored.items():
             if name in self.rows_in_memory:
@@ -78,6 +65,25 @@ class Instruction:
                     f"{name} is stored at {_extents(reindexing.places)}",
                     required=f"first positions with the extents of the lanes, {self.lanes}",
                 )
+        if form.stored[OUT].inverse is None:
+            raise InvalidArgument(
+                f"the layout of the result of {self.name} has no inverse",
+                required="a layout that gives the element at each position",
+            )
+        for name in self.rows_in_memory:
+            if len(form.stored[name].places) != 2:
+                raise InvalidArgument(
+                    f"{name} is stored at {_extents(form.stored[name].places)}, and its rows are in memory",
+                    required="an input of rank 2",
+                )
+        own_places = form.places[len(self.lanes) :]
+        if (self.lanes and not own_places) or any(extent.constant == 1 for extent in own_places):
+            raise InvalidArgument(
+                f"the result of {self.name} is stored at {_extents(form.places)}",
+                required="a position for the registers of a lane, of extent 2 or more"
+                if self.lanes
+                else "extents of 2 or more: loops with one iteration are removed. Write a scalar for a single sum",
+            )
 
     @property
     def form(self) -> Form:
@@ -91,6 +97,50 @@ class Instruction:
         sums = ln.elements(self.form.result.buffer.extents)
         kind = f"sums of {self.form.sum.high} terms" if self.form.sum is not None else "copies"
         return f"<Instruction {self.name}: {sums} {kind}, for {self.target}>"
+
+
+def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
+    """Yield the faults of each field and what is required; what follows a fault relies on there being none."""
+    i, name = instruction, instruction.name
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
+        yield f"an instruction named {brief(name)}", "an identifier"
+    if not isinstance(i.program, Program):
+        yield f"the program of {name} is {brief(i.program)}", 'a program: atl.parse("…")'
+    if i.target not in ("c", "cuda"):
+        yield f"target={brief(i.target)}", "'c' or 'cuda'"
+    if not isinstance(i.text, str) or not re.search(rf"\b{name}\s*\(", i.text):
+        yield f"the text of {name} does not define it", f"a function named {name}"
+    inputs = [array.name for array in i.program.inputs]
+    if OUT in inputs:
+        yield f"an input of {name} is named {OUT}", f"another name: the result is {OUT}"
+    if not isinstance(i.stored, Mapping):
+        yield f"stored={brief(i.stored)}", "a mapping from names of operands to layouts"
+    for each, arrangement in i.stored.items():
+        if each not in (OUT, *inputs):
+            yield f"stored={{{brief(each)}: …}}: {name} has no such operand", ", ".join(sorted((OUT, *inputs)))
+        if not callable(getattr(arrangement, "stored", None)):
+            yield f"stored={{{each!r}: {brief(arrangement)}}}", "a layout, such as layouts.fragments.LEFT"
+    if not isinstance(i.lanes, tuple) or len(i.lanes) > 2 or not all(map(_is_positive, i.lanes)):
+        yield f"lanes={brief(i.lanes)}", "a tuple of one or two positive numbers: the threads along y and x, or x"
+    if not isinstance(i.rows_in_memory, Mapping):
+        yield f"rows_in_memory={brief(i.rows_in_memory)}", "a mapping from names of inputs to numbers of elements"
+    if (i.rows_in_memory and not i.lanes) or (i.lanes and i.target == "c"):
+        yield (
+            f"{name} has lanes={i.lanes} and rows_in_memory={brief(i.rows_in_memory)}",
+            ("lanes for the target cuda only, and rows in memory of instructions with lanes only"),
+        )
+    for each, count in i.rows_in_memory.items():
+        if each not in inputs:
+            yield f"rows_in_memory={{{brief(each)}: …}}: {name} has no such input", ", ".join(sorted(inputs))
+        if not _is_positive(count):
+            yield f"rows_in_memory={{{each!r}: {brief(count)}}}", "a positive number of elements"
+    form, example = (r"[A-Za-z]\w*", "avx512vnni") if i.target == "c" else (r"sm_\d+", "sm_80")
+    if not isinstance(i.requires, tuple) or not all(isinstance(e, str) and re.fullmatch(form, e) for e in i.requires):
+        yield f"requires={brief(i.requires)}", f'a tuple of architectures, such as ("{example}",)'
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,28 +183,29 @@ def _form(instruction: Instruction) -> Form:
     if any(extent.constant is None for shape in shapes for extent in shape):
         raise InvalidArgument(f"the operands of {name} have no constant extents", required=required)
     loops: list[ln.For] = []
-    block: ln.Block = import_module("lowering.lower").lower_unchecked(program).body  # which imports this package
+    block = lower_unchecked(program).body
     while len(block) == 1 and isinstance(block[0], ln.For):
         loops.append(block[0])
         block = block[0].body
-    summed: ln.For | None = None
+    found: tuple[ln.Cell, ln.ScalarExpr, ln.For | None] | None = None
     match block:
-        case (ln.Assign(ln.Cell() as result, ln.Load(ln.Cell()) as term),):
-            pass
+        case (ln.Assign(ln.Cell() as result, ln.Load(ln.Cell()) as term),) if loops:
+            found = result, term, None
         case (
             ln.Declare(total),
-            ln.For(low=low, body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)) as found,
+            ln.For(low=low, body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)) as summed,
             ln.Assign(ln.Cell() as result, ln.Load(stored)),
         ) if folded == stored == total and low.constant == 0:
-            summed = found
-        case _:
-            raise InvalidArgument(f"the program of {name} is not a sum of scalars", required=required)
+            found = result, term, summed
+    if found is None:
+        raise InvalidArgument(f"the program of {name} is not a sum of scalars", required=required)
+    cell, value, loop = found
     arrangements = {OUT: program.body.type.shape, **{array.name: array.shape for array in program.inputs}}
     layouts = {
         each: instruction.stored[each].stored(shape) if each in instruction.stored else _in_order(shape)
         for each, shape in arrangements.items()
     }
-    return Form(tuple(loops), summed, term, result, layouts)
+    return Form(tuple(loops), loop, value, cell, layouts)
 
 
 def _in_order(shape: tuple[Index, ...]) -> Reindexing:
@@ -164,44 +215,3 @@ def _in_order(shape: tuple[Index, ...]) -> Reindexing:
 
 def _extents(places: tuple[Index, ...]) -> str:
     return f"[{', '.join(map(str, places))}]"
-
-
-# -- registry ---------------------------------------------------------------------------------------------------------
-
-
-BUILT_IN: Final = ("lowering.instructions.tensor_cores", "lowering.instructions.dot_products")
-"""Modules that declare instructions in `INSTRUCTIONS`."""
-_declared: dict[str, Instruction] = {}
-
-
-def declare(instruction: Instruction) -> Instruction:
-    """Make an instruction known by its name, so that sums may be marked with it; return it.
-
-    Raises `InvalidArgument` if another instruction has this name.
-    """
-    if not isinstance(instruction, Instruction):
-        raise InvalidArgument(f"{brief(instruction)} is not an instruction", required="an atl.Instruction")
-    known = instructions().get(instruction.name)
-    if known is not None and known != instruction:
-        raise InvalidArgument(f"there is another instruction named {instruction.name}", required="a new name")
-    _declared[instruction.name] = instruction
-    return instruction
-
-
-def instructions() -> Mapping[str, Instruction]:
-    """Return the declared instructions by name."""
-    built_in = (each for module in BUILT_IN for each in import_module(module).INSTRUCTIONS)
-    return {**{each.name: each for each in built_in}, **_declared}
-
-
-def instruction_named(name: str) -> Instruction:
-    """Return a declared instruction. Raises `UnknownMark`."""
-    known = instructions()
-    if name not in known:
-        near = get_close_matches(name, known, 1, 0.5)
-        raise UnknownMark(
-            f"there is no instruction {brief(name)}",
-            required=f"one of {', '.join(known)}, or one of your own: atl.declare(atl.Instruction(…))",
-            suggestions=(f'did you mean "{CALL}{near[0]}"?',) if near else (),
-        )
-    return known[name]

@@ -39,7 +39,7 @@ class Nest:
         return self.loops if self.sum is None else (*self.loops, self.sum)
 
 
-class NoMatch(Exception):
+class Mismatch(Exception):
     """The difference between a nest and that of an instruction, what is required, and numbers that show it."""
 
     def __init__(
@@ -57,33 +57,33 @@ class NoMatch(Exception):
         self.suggestions = suggestions
 
 
-Locate = Callable[[ln.Cell], tuple[Index, ...]]
-"""The location of a cell: the lanes of its thread, and its address in the registers there or in memory."""
+Locate = Callable[[str, ln.Cell], tuple[Index, ...]]
+"""The location of a named operand's cell: the lanes of its thread and its address in registers, or that in memory."""
 
 
 def operands_of(instruction: Instruction, nest: Nest, locate: Locate) -> tuple[ln.CallOperand, ...]:
-    """Return the operands, the result first. Raises `NoMatch`."""
+    """Return the operands, the result first. Raises `Mismatch`."""
     form = instruction.form
     extents = form.places if form.sum is None else (*form.places, form.sum.high)
     for loop, extent in zip(nest.all_loops, extents, strict=True):
         if loop.low != ZERO or loop.high != extent:
-            raise NoMatch(
+            raise Mismatch(
                 f"the loop {loop.variable.name} runs from {loop.low} to {loop.high}",
                 f"a loop from 0 to {extent}: {instruction.name} runs over {_shown(extents)}",
             )
     if nest.target.buffer.dtype != form.result.buffer.dtype:
-        raise NoMatch(
+        raise Mismatch(
             f"{nest.target.buffer.name} has elements of {nest.target.buffer.dtype}",
             f"elements of {form.result.buffer.dtype}",
         )
-    found: list[NoMatch] = []
+    found: list[Mismatch] = []
     for pairs in _pairings(form.term, nest.term):
         try:
             return _operands(instruction, nest, locate, ((OUT, form.result, nest.target), *pairs))
-        except NoMatch as error:
+        except Mismatch as error:
             found.append(error)
     if not found:
-        raise NoMatch("the terms of the sum are of another form", f"the terms of {instruction.program}")
+        raise Mismatch("the terms of the sum are of another form", f"the terms of {instruction.program}")
     raise found[0]
 
 
@@ -137,9 +137,9 @@ def _operands(
     for name, declared, cell in pairs:
         operand = _operand(instruction, nest, locate, (name, declared, cell))
         if operands.setdefault(name, operand) != operand:
-            raise NoMatch(f"the operand {name} is read at two places", "one place")
+            raise Mismatch(f"the operand {name} is read at two places", "one place")
         if name != OUT and cell.buffer.storage == nest.target.buffer.storage:
-            raise NoMatch(f"{cell.buffer.name} is both the result and the operand {name}", "a result in other storage")
+            raise Mismatch(f"{cell.buffer.name} is both the result and the operand {name}", "a result in other storage")
     return tuple(operands[name] for name in (OUT, *(array.name for array in instruction.program.inputs)))
 
 
@@ -150,7 +150,7 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
     at = tuple(index(loop.variable) for loop in nest.loops)
     wanted = form.location(name, declared, at, None if nest.sum is None else index(nest.sum.variable))
     extents = form.stored[name].places
-    *threads, address = locate(cell)
+    *threads, address = locate(name, cell)
     first = _at(address, dict.fromkeys((loop.variable for loop in nest.all_loops), 0))
     stride = None
     if name in instruction.rows_in_memory:
@@ -160,14 +160,14 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
         for aligned in (first, stride):
             by = constant(instruction.rows_in_memory[name])
             if not proves(nest.facts, equal(aligned - floordiv(aligned, by) * by, ZERO)):
-                raise NoMatch(
+                raise Mismatch(
                     f"rows of {cell.buffer.name} begin at {first}, at a distance of {stride}",
                     f"multiples of {by} elements, proved",
                 )
     else:
         local = flat(tuple(zip(wanted[lanes:], extents[lanes:], strict=True)))
     for axis, found, required in (
-        *zip((f"along {axis}" for axis in "yx"), threads, wanted[:lanes], strict=False),
+        *zip((f"along {axis}" for axis in "yx"[2 - lanes :]), threads, wanted[:lanes], strict=True),
         ("at the address", address - first, local),
     ):
         answer = prove(nest.facts, equal(found, required))
@@ -177,10 +177,10 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
         summary = f"{cell.buffer.name} is not the operand {name} of {instruction.name}"
         stated = f"{where} {axis} {required} of {name}; it is {found}"
         if not isinstance(answer, Refuted):
-            raise NoMatch(summary, f"{stated} (not proved equal)")
+            raise Mismatch(summary, f"{stated} (not proved equal)")
         numbers = dict(answer.model.numbers)
         value = answer.model.value
-        raise NoMatch(summary, f"{stated}: {value(required)}, not {value(found)}", numbers)
+        raise Mismatch(summary, f"{stated}: {value(required)}, not {value(found)}", numbers)
     return ln.CallOperand(cell.buffer, first, stride)
 
 
@@ -200,10 +200,10 @@ def _second_row(nest: Nest, element: Sequence[Index]) -> dict[Var, int]:
         values = dict(zip(variables, numbers, strict=True))
         if [_at(position, values).constant for position in element] == [1, 0]:
             return values
-    raise NoMatch("the operand has a single row", "an operand of two rows or more")
+    raise Mismatch("the operand has a single row", "an operand of two rows or more")
 
 
-def refused(nest: ln.LoopNest, loop: ln.For, error: NoMatch) -> IllegalMark:
+def refused(nest: ln.LoopNest, loop: ln.For, error: Mismatch) -> IllegalMark:
     """Return the error of a marked sum that its instruction does not compute."""
     name = loop.variable.name
     return IllegalMark(
@@ -245,6 +245,12 @@ class Sum:
     target: ln.Cell
     covered: tuple[ln.For, ...]
 
+    @property
+    def direct(self) -> ln.For:
+        """The loop of the sum, which adds each term to the cell."""
+        assert self.loop is not None
+        return replace(self.loop, body=(ln.Accumulate(self.target, "add", self.term),))
+
     def nest(self, lanes: tuple[ln.For, ...], around: Around) -> Nest:
         """Return the nest to be matched, with loops over lanes around it."""
         facts = around.facts.assume(*(each.range for each in self.covered), *([self.loop.range] if self.loop else []))
@@ -252,7 +258,7 @@ class Sum:
 
 
 def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> Sum:
-    """Return the sum of a marked loop in a block. Raises `NoMatch` if it is not that of an instruction."""
+    """Return the sum of a marked loop in a block. Raises `Mismatch` if it is not that of an instruction."""
     if instruction.form.sum is None:
         return _copy_at(instruction, loop, around)
     match block:
@@ -261,40 +267,46 @@ def sum_at(instruction: Instruction, loop: ln.For, block: ln.Block, around: Arou
             ln.For(body=(ln.Accumulate(ln.Scalar() as folded, "add", term),)),
             ln.Accumulate(ln.Cell() as target, "add", ln.Load(stored)),
         ) if folded == total == stored:
-            pass
-        case (ln.For(body=(ln.Accumulate(ln.Cell() as target, "add", term),)),):
-            pass
-        case _:
-            raise NoMatch(
-                f"the sum over {loop.variable.name} is not added to an element of a buffer",
-                f"a sum of tiles around it, which adds each of them to a buffer: {instruction.name} adds to its result",
-            )
-    return Sum(loop, term, target, _covered(instruction, block, around.loops))
+            return Sum(loop, term, target, _covered(instruction, block, around.loops))
+        case (ln.For(body=(ln.Accumulate(ln.Cell() as target, "add", term),)) as added,) if added is loop:
+            return Sum(loop, term, target, _covered(instruction, block, around.loops))
+    raise Mismatch(
+        f"the sum over {loop.variable.name} is not added to an element of a buffer",
+        f"{_added(instruction)}: the outer sum adds tensors to a buffer",
+    )
 
 
 def _copy_at(instruction: Instruction, loop: ln.For, around: Around) -> Sum:
     """Return the copy in a marked loop, which is the innermost one."""
-    match loop.body:
-        case (ln.Assign(ln.Cell() as target, term),):
-            return Sum(None, term, target, _covered(instruction, loop.body, (*around.loops, loop)))
-        case _:
-            raise NoMatch(f"the loop {loop.variable.name} does not copy elements", "the innermost loop of a copy")
+    copied = loop.body[0] if len(loop.body) == 1 else None
+    if isinstance(copied, ln.Assign) and isinstance(copied.target, ln.Cell):
+        covered = _covered(instruction, loop.body, (*around.loops, loop))
+        return Sum(None, copied.value, copied.target, covered)
+    raise Mismatch(f"the loop {loop.variable.name} does not copy elements", "the innermost loop of a copy")
 
 
 def _covered(instruction: Instruction, block: ln.Block, around: tuple[ln.For, ...]) -> tuple[ln.For, ...]:
-    """Return the loops directly around a block that an instruction covers. Raises `NoMatch`."""
-    count = len(instruction.form.places) - len(instruction.lanes)
-    around_sum = f"the loop{'s' * (count > 1)} over {_shown(instruction.form.places[-count:])} directly around the sum"
-    covered = around[len(around) - count :]
+    """Return the loops directly around a block that an instruction covers. Raises `Mismatch`."""
+    own_places = instruction.form.places[len(instruction.lanes) :]
+    around_sum = f"the loop{'s' * (len(own_places) > 1)} over {_shown(own_places)} directly around the sum"
+    covered = around[len(around) - len(own_places) :]
     inner = block
     for outer in reversed(covered):
         own = isinstance(outer.mark, CallMark) and instruction.form.sum is None and outer is covered[-1]
         if outer.body != inner or not (own or outer.mark in (LoopMark.NONE, LoopMark.UNROLL)):
-            raise NoMatch(
+            raise Mismatch(
                 f"the loop {outer.variable.name} contains more than the sum, or is marked",
                 around_sum,
             )
         inner = (outer,)
-    if not covered:
-        raise NoMatch("there is no loop around the sum", around_sum)
+    if len(covered) < len(own_places):
+        raise Mismatch("there are too few loops around the sum", around_sum)
     return covered
+
+
+def _added(instruction: Instruction) -> str:
+    """Return a form in which the sum of an instruction is added to a buffer."""
+    summed, places = instruction.form.sum, instruction.form.places[len(instruction.lanes) :]
+    loops = "".join(f"⊞[{name} < {extent}] " for name, extent in zip("ijkl", places, strict=False)) or "⊞[i < n] "
+    terms = "" if summed is None else str(summed.high)
+    return f"Σ[r < q] {loops}Σ[p < {terms} | call {instruction.name}] …"

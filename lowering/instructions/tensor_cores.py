@@ -6,10 +6,8 @@ from typing import Final
 
 from atl.parsing.parse import parse
 from layouts import fragments
+from lowering.cuda.helpers import THREAD_NUMBER
 from lowering.instructions.instruction import OUT, Instruction
-
-THREAD_NUMBER: Final = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
-"""The number of a thread in its block, as CUDA text."""
 
 _C_TYPES: Final = {"float16": "uint16_t", "bfloat16": "uint16_t", "int8": "int8_t", "uint8": "uint8_t"}
 _PTX_TYPES: Final = {"float16": "f16", "bfloat16": "bf16", "int8": "s8", "uint8": "u8"}

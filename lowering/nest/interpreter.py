@@ -85,7 +85,7 @@ def run(nest: ln.LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArr
     Raises `Trap` for errors that a correctly lowered program cannot have.
 
     >>> import atl, numpy as np
-    >>> from lowering.lower import lower
+    >>> from lowering.pipeline import lower
     >>> from lowering.nest.interpreter import run
     >>> n = atl.sizes("n")
     >>> x = atl.tensor("x", n)

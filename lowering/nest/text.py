@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, assert_never
 
 from atl.core.index import Index, Size, Var
-from atl.core.marks import Mark
+from atl.core.marks import CallMark, Mark
 from atl.core.operations import INFIX, BinaryOp
 from atl.core.predicate import Predicate
 from atl.core.program import Assembly
@@ -151,6 +151,12 @@ def names_wanted(nest: LoopNest) -> list[tuple[Hashable, str]]:
     ]
 
 
+def called_functions(*nests: LoopNest) -> frozenset[str]:
+    """Return the names of the instructions that the loops of nests are marked with."""
+    marks = (binder.mark for nest in nests for binder in nest.marks)
+    return frozenset(mark.name for mark in marks if isinstance(mark, CallMark))
+
+
 def _assembled(nest: LoopNest) -> AssembledText | None:
     """Return the assembled output of a nest; None before the pass that ends its rows."""
     return AssembledText.of(nest) if nest.assembly is not None and gathers(nest) else None
@@ -158,7 +164,7 @@ def _assembled(nest: LoopNest) -> AssembledText | None:
 
 def outermost(nest: LoopNest) -> TextScope:
     """Return the scope of the body of a loop nest, in which its parameters are visible."""
-    names = Names().bind_all(names_wanted(nest))
+    names = Names(taken=called_functions(nest)).bind_all(names_wanted(nest))
     return TextScope(
         names,
         frozenset(),

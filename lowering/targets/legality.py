@@ -87,6 +87,8 @@ def check_nest(nest: ln.LoopNest, target: str) -> None:
 def _not_called(nest: ln.LoopNest, block: ln.Block) -> Iterator[UnsupportedMark]:
     """Yield an error for each marked sum whose instruction C does not have."""
     for statement in block:
+        if isinstance(statement, ln.For) and statement.call is not None:
+            continue
         if isinstance(statement, ln.For) and isinstance(statement.mark, CallMark):
             yield UnsupportedMark(
                 f"the loop {statement.variable.name} is marked {statement.mark.value}, which C does not have",
@@ -96,7 +98,7 @@ def _not_called(nest: ln.LoopNest, block: ln.Block) -> Iterator[UnsupportedMark]
                 required="an instruction for the target c",
                 suggestions=('use target="cuda", which has it',),
             )
-        elif isinstance(statement, ln.If) or (isinstance(statement, ln.For) and statement.call is None):
+        elif isinstance(statement, ln.For | ln.If):
             yield from _not_called(nest, statement.body)
 
 

@@ -16,7 +16,7 @@ from lowering import print_c, trace
 from lowering.c.text import anchored_lines, locate_loops, wrapped
 from lowering.cuda.printer import print_cuda
 from lowering.gpu.outlining import kernels
-from lowering.lower import lower
+from lowering.pipeline import lower
 from lowering.targets.capabilities import traced
 from rewrites import Session
 

@@ -43,6 +43,19 @@ TWO_WARPS = (
 )
 """The same by two warps, of which each has the same fragments of B."""
 
+OWN_CELLS = """copy (A : float16[n, 16]) : float16[n, 16] given n % 16 = 0 :=
+  flatten ⊞[io < n // 16 | block.x]
+    let As | shared :=
+      flatten ⊞[c < 2] ⊞[a < 8 | thread.y] flatten ⊞[e < 2] flatten ⊞[b < 4 | thread.x] ⊞[d < 2]
+        A[16*io + 8*c + a, 8*e + 2*b + d]
+    in
+    let Af | registers :=
+      ⊞[a < 8 | thread.y] ⊞[b < 4 | thread.x] ⊞[e < 2] ⊞[c < 2] ⊞[d < 2 | call ldmatrix_left] As[8*c + a, 8*e + 2*b + d]
+    in
+    flatten ⊞[c < 2] ⊞[a < 8 | thread.y] flatten ⊞[e < 2] flatten ⊞[b < 4 | thread.x] ⊞[d < 2] Af[a, b, e, c, d]
+"""
+"""A copy in which each lane stores the elements of its fragment, which are loaded as rows that other lanes stored."""
+
 Array = npt.NDArray[np.generic]
 
 

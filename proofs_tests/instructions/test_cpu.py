@@ -1,5 +1,6 @@
 """Instructions of CPUs and of users: calls in C, the loops as the other branch, and refusals."""
 
+import dataclasses
 import itertools
 from typing import Any, Final
 
@@ -118,8 +119,44 @@ def test_declaration_alone_makes_an_instruction() -> None:
     s = atl.reschedule(atl.parse(USE.replace(" | call dots4", ""))).mark("p", "call dots4")
     assert s.goal == atl.parse(USE)
     assert str(s.goal) == str(atl.parse(USE))
-    with pytest.raises(InvalidArgument, match="there is another instruction named dots4"):
-        atl.declare(atl.Instruction("dots4", atl.parse(PROGRAM), "c", OWN + "\n"))
+
+
+def test_declaration_is_replaced_by_a_later_one() -> None:
+    atl.declare(atl.Instruction("dots4", atl.parse(PROGRAM), "c", OWN))
+    before = atl.compile(atl.parse(USE))
+    atl.declare(
+        atl.Instruction(
+            "dots4", atl.parse(PROGRAM), "c", OWN.replace("+=", "+= 2 *", 1).replace("b[0] +", "b[0] + 2 *")
+        )
+    )
+    x, y = np.ones((5, 4, 2), "float32"), np.ones((5, 2), "float32")
+    assert np.array_equal(atl.compile(atl.parse(USE))(x, y), np.full(4, 20))
+    assert np.array_equal(before(x, y), np.full(4, 10))
+
+
+def test_built_in_instruction_is_not_replaced() -> None:
+    known = instructions()["vpdpbusd"]
+    assert atl.declare(known) is known
+    with pytest.raises(InvalidArgument, match="vpdpbusd is a built-in instruction"):
+        atl.declare(dataclasses.replace(known, text=known.text + "\n"))
+    assert instructions()["vpdpbusd"] is known
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("y : ", "dots6 : "), ("use (", "dots6 ("), ("acc", "dots6"), ("⊞[i < 4]", "⊞[dots6 < 4]"), ("q", "dots6")],
+    ids=["input", "program", "let", "loop", "size"],
+)
+def test_name_of_an_instruction_is_reserved(old: str, new: str) -> None:
+    atl.declare(atl.Instruction("dots6", atl.parse(PROGRAM), "c", OWN.replace("dots4", "dots6")))
+    text = USE.replace(old, new).replace("call dots4", "call dots6")
+    if old == "y : ":
+        text = text.replace("y[", "dots6[")
+    elif "<" in old:
+        text = text.replace("[r, i,", "[r, dots6,").replace("acc[i]", "acc[dots6]")
+    kernel = atl.compile(atl.parse(text))
+    x, y = np.arange(40.0, dtype="float32").reshape(5, 4, 2), np.arange(10.0, dtype="float32").reshape(5, 2)
+    assert np.array_equal(kernel(x, y), np.einsum("rip,rp->i", x, y))
 
 
 @pytest.mark.parametrize(
@@ -129,8 +166,32 @@ def test_declaration_alone_makes_an_instruction() -> None:
         ({"target": "opencl"}, "target='opencl'"),
         ({"text": "void other(void);"}, "the text of dots5 does not define it"),
         ({"stored": {"c": None}}, "dots5 has no such operand"),
-        ({"lanes": (8, 4)}, "first positions with the extents of the lanes"),
+        ({"lanes": (8, 4), "target": "cuda"}, "first positions with the extents of the lanes"),
+        ({"lanes": (8, 4)}, r"dots5 has lanes=\(8, 4\)"),
+        ({"lanes": 3}, "lanes=3"),
+        ({"lanes": (True, 32), "target": "cuda"}, r"lanes=\(True, 32\)"),
+        ({"lanes": (2, 4, 4), "target": "cuda"}, r"lanes=\(2, 4, 4\)"),
+        ({"name": "d\u00f6ts"}, "an instruction named"),
+        ({"program": 3}, "the program of dots5 is 3"),
+        ({"text": OWN.replace("dots4", "my_dots5")}, "the text of dots5 does not define it"),
+        ({"text": 3}, "the text of dots5 does not define it"),
+        ({"stored": {"a": 3}}, "stored={'a': 3}"),
+        ({"stored": 3}, "stored=3"),
+        ({"requires": "avx512f"}, "requires='avx512f'"),
+        ({"requires": ("avx 2",)}, "requires="),
+        ({"requires": ("sm_90a",), "target": "cuda"}, r"requires=\('sm_90a',\)"),
+        ({"rows_in_memory": 3}, "rows_in_memory=3"),
+        ({"rows_in_memory": {"a": 8}}, "dots5 has lanes=\\(\\) and rows_in_memory"),
+        ({"rows_in_memory": {"zz": 8}, "target": "cuda", "lanes": (4,)}, "dots5 has no such input"),
+        ({"rows_in_memory": {"a": 0}, "target": "cuda", "lanes": (4,)}, "rows_in_memory={'a': 0}"),
+        ({"rows_in_memory": {"b": 8}, "target": "cuda", "lanes": (4,)}, r"b is stored at \[2\], and its rows are in"),
+        (
+            {"program": atl.parse(PROGRAM.replace("a :", "out :").replace("a[", "out["))},
+            "an input of dots5 is named out",
+        ),
         ({"program": atl.parse("f (a : float32[4]) : float32[4] := ⊞[i < 4] 2 * a[i]")}, "is not a sum of scalars"),
+        ({"program": atl.parse("f (a : float32[4]) : float32 := a[0]")}, "is not a sum of scalars"),
+        ({"program": atl.parse("f (a : float32[4]) : float32[1] := ⊞[i < 1] Σ[p < 4] a[p]")}, "extents of 2 or more"),
         ({"program": atl.parse("f (a : float32[n]) : float32[4] := ⊞[i < 4] Σ[p < n] a[p]")}, "no constant extents"),
     ],
 )
@@ -143,3 +204,44 @@ def test_declarations_are_checked(changed: dict[str, Any], match: str) -> None:
     }
     with pytest.raises(InvalidArgument, match=match):
         atl.Instruction(**(given | changed))
+
+
+# -- a scalar result --------------------------------------------------------------------------------------------------
+
+DOT: Final = atl.Instruction(
+    "dot8",
+    atl.parse("dot8 (a : float32[8], b : float32[8]) : float32 := Σ[p < 8] a[p] * b[p]"),
+    "c",
+    """static void dot8(float *out, const float *a, const float *b)
+{
+    for (int p = 0; p < 8; p++)
+        *out += a[p] * b[p];
+}
+""",
+)
+ROWS: Final = """rows (X : float32[q, n, 8], y : float32[q, 8]) : float32[n] :=
+  Σ[r < q] ⊞[i < n] Σ[p < 8 | call dot8] X[r, i, p] * y[r, p]
+"""
+ONE_SUM: Final = """dot (x : float32[q, 8], y : float32[q, 8]) : float32 :=
+  let acc | stack := Σ[r < q] ⊞[i < 1] Σ[p < 8 | call dot8] x[r, p] * y[r, p] in acc[0]
+"""
+
+
+@pytest.mark.parametrize("requires", [(), ("no_such_feature",)], ids=["call", "loops"])
+def test_instruction_with_a_scalar_result_adds_to_an_element(requires: tuple[str, ...]) -> None:
+    atl.declare(dataclasses.replace(DOT, requires=requires))
+    kernel = atl.compile(atl.parse(ROWS))
+    assert "dot8(out + i, X + 8 * (" in kernel.source
+    x, y = np.arange(120.0, dtype="float32").reshape(3, 5, 8), np.arange(24.0, dtype="float32").reshape(3, 8)
+    assert np.array_equal(kernel(x, y), np.einsum("rip,rp->i", x, y))
+    assert np.array_equal(atl.compile(atl.parse(ONE_SUM))(x[:, 0], y), np.vdot(x[:, 0], y))
+    nest = atl.lower(atl.parse(ROWS))
+    assert np.array_equal(interpreter.run(nest, {"q": 3, "n": 5}, {"X": x, "y": y}), np.einsum("rip,rp->i", x, y))
+
+
+def test_sum_in_a_variable_is_refused_with_the_form_to_write() -> None:
+    atl.declare(DOT)
+    text = ROWS.replace("Σ[r < q] ⊞[i < n]", "⊞[i < n] Σ[r < q]")
+    with pytest.raises(IllegalMark) as error:
+        atl.compile(atl.parse(text))
+    assert "Σ[r < q] ⊞[i < n] Σ[p < 8 | call dot8] …: the outer sum adds tensors to a buffer" in str(error.value)

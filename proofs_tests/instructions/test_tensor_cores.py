@@ -15,11 +15,12 @@ import atl
 from atl.errors import IllegalMark, InvalidArgument, UnknownMark, UnsupportedMark
 from layouts import fragments, injective
 from lowering.gpu import interpreter, races
-from lowering.gpu.kernels import Kernels, Launch
+from lowering.gpu.kernels import Barrier, Kernels, Launch
 from lowering.nest.execution import Trap
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
 from proofs_tests.instructions.products import (
     ONE_WARP,
+    OWN_CELLS,
     TWO_WARPS,
     by_warps,
     expected,
@@ -165,6 +166,33 @@ def test_tactic_refuses_other_sums_and_instructions() -> None:
         atl.reschedule(product("float16", "float32")).tensor_cores("p", "mma_m16n8k17")
 
 
+def in_one_warp(body: str) -> Any:
+    """Return the derivation of a product of one warp, with a bias b."""
+    text = f"f (A : float16[16, k], B : float16[k, 8], b : float32[8]) : float32[16, 8] := {body}"
+    return atl.reschedule(atl.parse(text)).tensor_cores("p", "mma_m16n8k16", block=(16, 8, 16), warps=1)
+
+
+def test_conversions_of_whole_matrices_are_moved_to_elements() -> None:
+    s = in_one_warp("⊞[i < 16] ⊞[j < 8] Σ[p < k] cast(float32, A)[i, p] * cast(float32, B)[p, j]")
+    (called,) = [call for call in calls_in(s.compile(target="cuda").kernels) if call.function == "mma_m16n8k16"]
+    assert [each.buffer.name for each in called.operands] == ["acc", "Af", "Bf"]
+    assert "one thread" not in str(s)
+
+
+def test_sum_within_a_term_is_stored_and_a_note_names_the_kernel_of_one_thread() -> None:
+    s = in_one_warp("⊞[i < 16] ⊞[j < 8] max(b[j] + (Σ[p < k] cast(float32, A[i, p]) * cast(float32, B[p, j])), 0)")
+    assert str(s.goal).endswith("in\n  ⊞[i < 16] ⊞[j < 8] max(b[j] + P[i, j], 0)")
+    advice = 's.gpu_map(["i", "j"], [8, 32])'
+    assert f"the kernel of i and j, outside of the product, has one thread: {advice} distributes it" in str(s)
+    assert [each.threads for each in launches(s)] == [(4, 8, 1), (1, 1, 1)]
+    assert [each.threads for each in launches(s.gpu_map(["i", "j"], [8, 32]))] == [(4, 8, 1), (32, 8, 1)]
+
+
+def launches(s: Any) -> list[Launch]:
+    """Return the launches of a derivation's kernels."""
+    return [each for each in s.compile(target="cuda").kernels.body if isinstance(each, Launch)]
+
+
 # -- legality ---------------------------------------------------------------------------------------------------------
 
 
@@ -230,6 +258,25 @@ def test_other_nests_are_refused(what: str) -> None:
     assert required in str(error.value)
 
 
+SHAPE = "f (x : float32[q, 32]) : float32[q, 32] :="
+
+
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        ("⊞[i < q] ⊞[j < 32 | call nope] x[i, j]", "there is no instruction 'nope'"),
+        ("⊞[i < q | call nope] ⊞[j < 32 | thread.x] x[i, j]", "there is no instruction 'nope'"),
+        ("⊞[i < q | call vpdpbusd] ⊞[j < 32 | thread.x] x[i, j]", "vpdpbusd is not an instruction of a warp"),
+        ("⊞[i < q | call ldmatrix_left] ⊞[j < 32 | thread.x] x[i, j]", "no loop around it is marked thread.y"),
+        ("⊞[i < q | call ldmatrix_left] ⊞[j < 32 | block.x] x[i, j]", "no loop around it is marked thread.y"),
+        ("⊞[i < q | block.x] ⊞[j < 32 | call ldmatrix_left] x[i, j]", "no loop around it is marked thread.y"),
+    ],
+)
+def test_calls_outside_of_threads_are_refused(body: str, match: str) -> None:
+    with pytest.raises((IllegalMark, UnknownMark), match=match):
+        atl.compile(atl.parse(f"{SHAPE} {body}"), target="cuda")
+
+
 def test_operands_must_be_in_registers_of_the_warp() -> None:
     made = atl.compile(atl.parse(TWO_WARPS), target="cuda")
     assert len(calls_in(made.kernels)) == 1
@@ -261,6 +308,18 @@ def test_loads_of_matrices_are_refused_for_other_rows() -> None:
     assert "ldmatrix_left(Af + 8 * ro, As + " in atl.reschedule(s.goal).pad_rows("As", 8).compile(target="cuda").source
     with pytest.raises(IllegalMark, match=r"rows of Bs begin at .*, at a distance of 1"):
         atl.compile(atl.parse(text.replace("call ldmatrix_right", "call ldmatrix_left")), target="cuda")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("Af | registers", "Af | shared", "Af is not in registers"),
+        ("As[8*c + a, 8*e + 2*b + d]", "A[16*io + 8*c + a, 8*e + 2*b + d]", "A is not in shared memory"),
+    ],
+)
+def test_rows_are_in_shared_memory_and_other_operands_in_registers(old: str, new: str, match: str) -> None:
+    with pytest.raises((IllegalMark, UnsupportedMark), match=match):
+        atl.compile(atl.parse(OWN_CELLS.replace(old, new)), target="cuda")
 
 
 def test_refusal_gives_the_index_and_numbers() -> None:
@@ -374,6 +433,32 @@ def test_shim_finds_faults_of_calls(old: str, new: str, tmp_path: Path) -> None:
     except Finding:
         return
     assert not np.array_equal(got, expected(a, b, "float32"))
+
+
+def test_barrier_comes_before_rows_that_other_lanes_stored() -> None:
+    made = atl.compile(atl.parse(OWN_CELLS), target="cuda")
+    before, after = made.source.split("ldmatrix_left(Af, As, 16);")
+    assert before.count("__syncthreads();") == 1
+    assert "__syncthreads();" not in after
+    assert races.report(made.kernels).barriers == 1
+    (launch,) = made.kernels.body
+    assert isinstance(launch, Launch)
+    steps = tuple(step for step in launch.body if not isinstance(step, Barrier))
+    without = dataclasses.replace(made.kernels, body=(dataclasses.replace(launch, body=steps),))
+    assert not races.report(without)
+
+
+@needs_compiler
+def test_shim_finds_a_missing_barrier_before_rows(tmp_path: Path) -> None:
+    made = atl.compile(atl.parse(OWN_CELLS), target="cuda")
+    (a, _) = operands((32, 8, 16), "float16")
+    for name, source in (("with", made.source), ("without", made.source.replace("__syncthreads();", ""))):
+        run = Shimmed(build([source], tmp_path, name), made.nest)
+        if name == "with":
+            assert np.array_equal(run("copy", {"n": 32}, {"A": a}, a.shape), a)
+        else:
+            with pytest.raises(Finding, match="shared memory is read"):
+                run("copy", {"n": 32}, {"A": a}, a.shape)
 
 
 def test_kernel_interpreter_refuses_registers_of_other_lanes_outside_of_calls() -> None:

@@ -14,10 +14,10 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, less
 from atl.errors import TooLarge, UnsafeAccess
 from atl.meaning.interpret import evaluate
-from lowering.lower import lower
 from lowering.nest import loopnest as ln
 from lowering.nest.execution import Trap, TrapKind
 from lowering.nest.interpreter import AnyArray, Outcome, execute, run
+from lowering.pipeline import lower
 
 N = ix.size("n")
 I = ix.Var(1, "i")  # noqa: E741 (the loop variable of the nests here)

@@ -30,11 +30,12 @@ from atl.errors import AssumptionError, TooLarge, UnsafeAccess, UnsafeTruncation
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import Pad, denote
 from lowering.kernel import Kernel
-from lowering.lower import lower, lower_unchecked
+from lowering.lower import lower_unchecked
 from lowering.nest.execution import Trap
 from lowering.nest.interpreter import Outcome, execute
 from lowering.nest.loopnest import LoopNest
 from lowering.passes import after_passes
+from lowering.pipeline import lower
 from proofs_tests.programs.batch import Call, Sanitized, compile_many
 from proofs_tests.programs.batch import Report as Stopped
 from proofs_tests.programs.exactness import UNIT, Bounded, Bounds

@@ -25,8 +25,8 @@ from lowering.builds import build_executable, build_shared, load
 from lowering.c.printer import declaration, function_names, print_unit
 from lowering.c.scalars import C_TYPES
 from lowering.kernel import Code, Kernel
-from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
+from lowering.pipeline import lower
 from lowering.targets.capabilities import check_names
 
 AnyArray: TypeAlias = npt.NDArray[Any]

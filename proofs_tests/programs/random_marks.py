@@ -13,8 +13,8 @@ from atl.core.substitution import with_children
 from atl.core.terms import Expr, Gen, Let, Reduce
 from atl.core.traversal import Path, children
 from atl.errors import RefusedMark
-from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
+from lowering.pipeline import lower
 from lowering.targets.capabilities import marked_binders
 from lowering.targets.legality import check_nest
 from proofs_tests.nests.co_iteration.programs import walk_case

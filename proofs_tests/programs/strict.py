@@ -39,8 +39,8 @@ from lowering.builds import IN_ORDER, build_shared, load
 from lowering.c.printer import declaration, function_names, print_unit
 from lowering.c_compiler import find_compiler
 from lowering.kernel import Code, Kernel
-from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
+from lowering.pipeline import lower
 from lowering.targets.legality import check_nest, check_storage
 from proofs_tests.compilers import installed, with_targets
 from proofs_tests.programs.choices import Seeded, choose

@@ -14,8 +14,8 @@ import atl
 from atl.core.program import Program
 from atl.errors import IllegalMark, InvalidArgument
 from lowering.builds import IN_ORDER
-from lowering.lower import lower
 from lowering.nest import loopnest as ln
+from lowering.pipeline import lower
 from proofs_tests.programs import strict
 from proofs_tests.programs.strict import Derived, compare, first_difference, targets, value
 from proofs_tests.rules.exactness_samples import IEEE

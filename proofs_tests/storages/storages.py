@@ -11,7 +11,7 @@ import atl
 import layouts
 from atl.core.index import Index, Leaf, Size, Var, index, value_at, value_of
 from atl.core.program import Program
-from lowering.lower import lower
+from lowering.pipeline import lower
 from proofs_tests.programs.agreement import own_cache
 from proofs_tests.programs.batch import Call, Sanitized, compile_many
 from rewrites import Session

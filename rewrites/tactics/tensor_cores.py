@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from math import prod
 from typing import Any
 
@@ -19,7 +19,7 @@ from lowering.instructions import Instruction, instruction_named, instructions
 from lowering.instructions.instruction import OUT, Form
 from lowering.nest import loopnest as ln
 from rewrites.cursors.cursor import Cursor
-from rewrites.cursors.targets import chosen
+from rewrites.cursors.targets import Target, chosen
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics import arg
@@ -30,8 +30,9 @@ from rewrites.tactics.nests.interchange import interchange_at
 from rewrites.tactics.nests.tiling import nested_loops, tile
 from rewrites.tactics.operand_reads import operand_name
 from rewrites.tactics.reindexing.storing import store
+from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.packing import pack_operand
-from rewrites.tactics.storage.staging import hoist
+from rewrites.tactics.storage.staging import hoist, loops_around, stage_at
 from rewrites.tactics.tactic import tactic
 
 
@@ -52,7 +53,8 @@ def tensor_cores(
 
     `block` has the rows, the columns and the terms of a round in a block. Its rows are divided among the `warps`. Sizes
     need not be multiples: tiles are padded with zeros. The operands and their conversions must be those of the
-    instruction, which `atl.declare` or `lowering.instructions` declares.
+    instruction, which `atl.declare` or `lowering.instructions` declares. A sum within a term is first stored in a let:
+    max(b[j] + Σ…, 0) → max(b[j] + P[i, j], 0). The loops that read P run in one thread until they are mapped.
 
     >>> s = reschedule(atl.parse(
     ...     "product (A : float16[16, k], B : float16[k, 8]) : float32[16, 8] "
@@ -89,13 +91,9 @@ def tensor_cores(
     declared = instruction_named(instruction)
     matrices = _matrices(declared)
     tiles = _Tiles.of(matrices, block, warps)
-    found = [cursor for cursor in chosen(work.goal, what) if _is_product(work, cursor)]
-    if not found:
-        raise DoesNotApply(
-            f"{what} is not the sum of a product of matrices",
-            required="⊞[i < n] ⊞[j < m] Σ[p < k] a(i, p) * b(p, j), where a and b are elements or conversions of some",
-        )
-    _Product(work, found[0].path[:-2], declared, tiles).derive()
+    product = _product(work, what)
+    _Product(work, product, declared, tiles).derive()
+    _note_single_threads(work, product)
 
 
 # -- the instruction as a product of matrices -------------------------------------------------------------------------
@@ -264,12 +262,30 @@ class _Tiles:
 # -- derivation -------------------------------------------------------------------------------------------------------
 
 
-def _is_product(work: Derivation, cursor: Cursor) -> bool:
-    """Return whether a term is a sum of products within two loops, one of which each factor depends on."""
-    term, path = cursor.term, cursor.path
-    if not isinstance(term, terms.Reduce) or term.monoid != "sum" or len(path) < 2:
-        return False
-    if not all(isinstance(work.term(at), terms.Gen) for at in (path[:-1], path[:-2])):
+def _product(work: Derivation, what: Target) -> Path:
+    """Return the path of the loop over the rows of a product. Its conversions are first moved to the elements."""
+    for cursor in list(chosen(work.goal, what)):
+        if isinstance(cursor.term, terms.Reduce):
+            reduce_accesses(work, (*cursor.path, 0))
+    for cursor in chosen(work.goal, what):
+        loops = [each for each in loops_around(cursor)[-2:] if isinstance(each.term, terms.Gen)]
+        if len(loops) < 2 or loops[1].path != (*loops[0].path, 0) or not _is_product(cursor.term):
+            continue
+        rows = loops[0].path
+        if cursor.path == (*rows, 0, 0):
+            return rows
+        stage_at(work, cursor.path, rows, "P")
+        if isinstance(work.term((*rows, 0, 0, 0)), terms.Reduce):
+            return (*rows, 0)
+    raise DoesNotApply(
+        f"{what} is not the sum of a product of matrices",
+        required="⊞[i < n] ⊞[j < m] Σ[p < k] a(i, p) * b(p, j), where a and b are elements or conversions of some",
+    )
+
+
+def _is_product(term: terms.Expr) -> bool:
+    """Return whether a term is a sum of products, of which each factor depends on one of the two loops around it."""
+    if not isinstance(term, terms.Reduce) or term.monoid != "sum":
         return False
     match term.body:
         case terms.Binary("mul", left, right):
@@ -277,6 +293,26 @@ def _is_product(work: Derivation, cursor: Cursor) -> bool:
             return reads == {frozenset((0, 2)), frozenset((0, 1))}
         case _:
             return False
+
+
+def _note_single_threads(work: Derivation, product: Path) -> None:
+    """Note the loops of other kernels than that of the product, which run in one thread."""
+    for at, inner in pairwise(work.cursor(product).spine()):
+        if not isinstance(at.term, terms.Let):
+            continue
+        loops = list[Cursor]()
+        other = work.cursor((*at.path, 1 - inner.path[-1]))
+        while isinstance(other.term, terms.Gen) and other.term.mark is LoopMark.NONE:
+            loops.append(other)
+            other = work.cursor((*other.path, 0))
+        names = [loop.called[0] for loop in loops[: len(BLOCKS)]]
+        if names and not isinstance(other.term, terms.Gen):
+            sizes = [*([8] * (len(names) - 1)), 32]
+            quoted = ", ".join(f'"{name}"' for name in names)
+            work.notes.append(
+                f"the kernel of {' and '.join(names)}, outside of the product, has one thread: "
+                f"s.gpu_map([{quoted}], {sizes}) distributes it"
+            )
 
 
 def _element(e: terms.Expr) -> terms.Access | None:

@@ -63,21 +63,30 @@ def emulation(instruction: Instruction) -> str:
 
 
 def _emulated_load(instruction: Instruction) -> str:
-    """Return a function that copies the elements of a lane from rows in memory, when all lanes have come to it."""
+    """Return a function that reads the row of each lane, and then gives the lanes the elements of their fragments.
+
+    Each lane reads before others have come to the call, so rows that others store need a barrier before it.
+    """
     name = instruction.name
-    columns = instruction.form.stored[OUT].shape[1].constant or 0
+    rows, columns = (extent.constant or 0 for extent in instruction.form.stored[OUT].shape)
     registers = registers_of(instruction, OUT)
     elements = sorted(range(len(registers)), key=lambda element: registers[element])
+    # Lanes 0 to 15 read the first 8 elements of the rows, and lanes 16 to 31 the next 8, if there are 16.
+    read = [(column // 8 * rows + row) * 8 + column % 8 for row, column in (divmod(e, columns) for e in elements)]
     return f"""\
-static const int {name}_elements[] = {{{", ".join(map(str, elements))}}};
-static void {name}_nothing(void *const *) {{}}
+static const int {name}_read[] = {{{", ".join(map(str, read))}}};
+static void {name}_emulated(void *const *held)
+{{
+    for (int at = 0; at < {len(read)}; at++)
+        static_cast<uint16_t *>(held[0])[at] = static_cast<const uint16_t *>(held[1])[{name}_read[at]];
+}}
 static __attribute__((noinline)) void {name}(uint16_t *out, const uint16_t *a, int row)
 {{
-    shim_together({name}_nothing, nullptr, 0, __builtin_return_address(0));
-    for (int at = 0; at < {len(registers) // 32}; at++) {{
-        const int element = {name}_elements[shim_lane() * {len(registers) // 32} + at];
-        out[at] = a[element / {columns} * row + element % {columns}];
-    }}
+    uint16_t read[8];
+    for (int at = 0; at < 8; at++)
+        read[at] = a[shim_lane() % {rows} * row + shim_lane() / {rows} * 8 % {columns} + at];
+    const shim_operand operands[] = {{{{out, {len(read) // 32} * sizeof *out, true}}, {{read, sizeof read, false}}}};
+    shim_together({name}_emulated, operands, 2, __builtin_return_address(0));
 }}
 """
 
