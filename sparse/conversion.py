@@ -12,8 +12,11 @@ from math import prod
 from time import perf_counter
 from typing import Any, Final
 
-import atl
 from atl.errors import ATLError
+from atl.surface.operators import gen, sizes
+from atl.surface.program import program, tensor
+from atl.surface.values import Tensor
+from rewrites.session.session import reschedule
 from sparse.assembly import is_read_off_rows
 from sparse.scipy_interop import compressed_scipy_format
 from sparse.tensors import SparseTensor
@@ -88,9 +91,9 @@ def _by_kernel(conversion: Conversion, tensor: SparseTensor) -> SparseTensor | N
 
 def _kernel(conversion: Conversion) -> Callable[[object], object]:
     """Compile the identity program."""
-    extents = [atl.sizes(f"n{k}") for k in range(conversion.rank)]
-    operand = atl.tensor("A", *extents, dtype=conversion.dtype)
-    s = atl.reschedule(atl.program("converted", [operand], _elements(operand, extents, ())))
+    extents = [sizes(f"n{k}") for k in range(conversion.rank)]
+    operand = tensor("A", *extents, dtype=conversion.dtype)
+    s = reschedule(program("converted", [operand], _elements(operand, extents, ())))
     source: Any = conversion.source
     target: Any = conversion.target
     # `pack` sorts the entries of formats that need not be sorted, too.
@@ -99,7 +102,7 @@ def _kernel(conversion: Conversion) -> Callable[[object], object]:
     return kernel
 
 
-def _elements(operand: atl.Tensor, extents: Sequence[Any], at: tuple[Any, ...]) -> atl.Tensor:
+def _elements(operand: Tensor, extents: Sequence[Any], at: tuple[Any, ...]) -> Tensor:
     if len(at) == len(extents):
         return operand[at]
-    return atl.gen(extents[len(at)], lambda i: _elements(operand, extents, (*at, i)))
+    return gen(extents[len(at)], lambda i: _elements(operand, extents, (*at, i)))
