@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Final
 
 from atl.core.index import Index, Leaf, Var, index, map_leaves
-from atl.core.marks import CALL
 from atl.core.program import Program
-from atl.errors import InvalidArgument, UnknownMark, brief
+from atl.errors import InvalidArgument, UnknownMark, brief, did_you_mean
 from atl.surface.reindexing import Arrangement, Reindexing
 from atl.surface.values import as_index
 from lowering.nest import loopnest as ln
@@ -198,10 +196,9 @@ def instruction_named(name: str) -> Instruction:
     """Return a declared instruction. Raises `UnknownMark`."""
     known = instructions()
     if name not in known:
-        near = get_close_matches(name, known, 1, 0.5)
         raise UnknownMark(
             f"there is no instruction {brief(name)}",
             required=f"one of {', '.join(known)}, or one of your own: atl.declare(atl.Instruction(…))",
-            suggestions=(f'did you mean "{CALL}{near[0]}"?',) if near else (),
+            suggestions=did_you_mean(name, known),
         )
     return known[name]

@@ -348,7 +348,7 @@ def _key_problem(merge: Merge, facts: Facts, scope: TextScope) -> Problem | None
 
 def _order_problem(nest: LoopNest, merge: Merge, facts: Facts, scope: TextScope) -> Problem | None:
     """Check that keys are nondecreasing, and strictly increasing in all loops but one."""
-    loose = [finger for finger in merge.fingers if finger.variable not in nest.strict]
+    loose = [finger for finger in merge.fingers if finger.variable not in nest.strict_keys]
     for finger in loose:
         answer = rises(finger, facts, strict=False)
         if not isinstance(answer, Proved):
