@@ -1,7 +1,8 @@
 """Conversions between formats by kernels: the identity program of two formats, with an assembled result.
 
 Making a kernel takes about as long as converting some million entries by NumPy. So a conversion is compiled once NumPy
-has spent this time on it in the process. The total time is then at most twice that of the better choice.
+has spent this time on it in the process. The total time is then about twice that of the better choice at most, if the
+kernel is faster. A failed compilation is not repeated: it costs its time once, and NumPy converts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ SECONDS: Final = 1.0
 DTYPES: Final = ("float32", "float64", "int32", "int64")
 """Element types of kernels."""
 ELEMENTS_OF_ENTRY: Final = 2**14
-"""Number of elements for each entry above which a workspace for rows of several dimensions is too slow."""
+"""Maximum number of elements for each entry, if rows have several dimensions.
+
+A row's workspace has an element at each position, so this limits its size for each entry of an average row. The number
+is an estimate.
+"""
 
 
 @dataclass(frozen=True)
