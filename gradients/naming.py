@@ -80,7 +80,7 @@ class Naming:
             case terms.Unary(op, operand):
                 if op != "abs" and OPERATIONS[op].tangent is None:
                     return ()
-                # The derivative of exp reads exp(a), and a only to compute it: once, unless a is computed from a name.
+                # The derivative of exp reads exp(a). It reads a only if the tangent of a reads values that a computes.
                 return () if op in _OF_VALUE and not _reads_values(operand) else (0,)
             case terms.Binary("mul", left, right):
                 return (*(0,) * reads(right, self._wrt, known), *(1,) * reads(left, self._wrt, known))

@@ -13,24 +13,28 @@ from typing import Final
 from atl.checks.safety import unsafe_accesses
 from atl.core import terms
 from atl.core.program import Program
-from atl.core.substitution import free_positions, shift_term, with_children
+from atl.core.substitution import free_positions, shift_term
 from atl.core.terms import Expr
-from atl.core.traversal import Path, children
+from atl.core.traversal import Path, children, subterm
 from atl.errors import ATLError
 from gradients.pairings import is_read
 from lowering.timing.operations import operations
 from rewrites.derivation import Derivation
+from rewrites.egraph.equality import replace_at
 from rewrites.rule_statement import MAX_ELEMENT_RANK
-from rewrites.tactics.storage.binding import abstracted, bind
+from rewrites.tactics.storage.binding import bind, parts_of_let
 
 SHARED: Final = "v"
 """The name of lets that are introduced."""
 EXTENT: Final = 8
-"""The value of each size for which operations are counted."""
+"""The value of each size for which operations are counted: the longest loop of which every iteration is counted."""
 LEAST: Final = 1 / 16
-"""The part of all operations that a let must save."""
+"""The part of all operations that a let must save.
+
+The memory traffic of a stored value is not counted, so a smaller saving may be a loss. This is an estimate.
+"""
 MOST: Final = 16
-"""Maximum number of lets that are introduced."""
+"""Maximum number of lets, which bounds the time of a derivation: all candidates are counted for each let."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,16 @@ class _Shared:
 
 
 def share(work: Derivation, name: str = SHARED) -> None:
-    """Bind subterms to lets, first the one that saves most, as long as each saves a part of all operations."""
+    """Bind subterms to lets, first the one that saves most, as long as each saves a part of all operations.
+
+    >>> import atl
+    >>> from rewrites import reschedule
+    >>> work = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] exp(x[i]) * exp(x[i])")).begin()
+    >>> share(work)
+    >>> work.goal
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] let v := exp(x[i]) in v * v
+    """
     refused: set[tuple[Path, Expr]] = set()
     now = _count(work.goal)
     for _ in range(MOST):
@@ -142,11 +155,7 @@ def _is_in_loop(body: Expr, each: _Shared) -> bool:
     return False
 
 
-def _bound(e: Expr, each: _Shared, below: Path | None = None) -> Expr:
+def _bound(body: Expr, each: _Shared) -> Expr:
     """Return a term with the let that binds a subterm."""
-    path = each.place if below is None else below
-    if not path:
-        return terms.Let(each.value, abstracted(shift_term(e, 0, 1), shift_term(each.value, 0, 1), 0, 0), SHARED)
-    parts = [child.expr for child in children(e)]
-    parts[path[0]] = _bound(parts[path[0]], each, path[1:])
-    return with_children(e, tuple(parts))
+    value, inside = parts_of_let(subterm(body, each.place), each.inner)
+    return replace_at(body, each.place, terms.Let(value, inside, SHARED))

@@ -28,8 +28,8 @@ from lowering.kernel import Kernel, compile  # noqa: A004 (a public name)
 from rewrites.errors import DoesNotApply
 from rewrites.kernel import Theorem
 from rewrites.recipes.optimize import optimize
+from rewrites.session.progress import activity
 from rewrites.session.session import Session, reschedule
-from rewrites.session.tuning.search import activity
 
 Schedule: TypeAlias = Callable[[Session], object] | Session | Theorem
 """A function that schedules a session, or a derivation from the program."""

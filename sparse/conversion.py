@@ -1,7 +1,8 @@
 """Conversions between formats by kernels: the identity program of two formats, with an assembled result.
 
 Making a kernel takes about as long as converting some million entries by NumPy. So a conversion is compiled once NumPy
-has spent this time on it in the process. The total time is then at most twice that of the better choice.
+has spent this time on it in the process. The total time is then about twice that of the better choice at most, if the
+kernel is faster. A failed compilation is not repeated: it costs its time once, and NumPy converts.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
-import atl
 from atl.errors import ATLError
+from atl.surface.operators import gen, sizes
+from atl.surface.program import program, tensor
+from atl.surface.values import Tensor
+from rewrites.session.session import reschedule
 from sparse.assembly import is_read_off_rows
 from sparse.scipy_interop import compressed_scipy_format
 from sparse.tensors import AnyArray, SparseTensor
@@ -26,7 +30,11 @@ SECONDS: Final = 1.0
 DTYPES: Final = ("float32", "float64", "int32", "int64")
 """Element types of kernels."""
 ELEMENTS_OF_ENTRY: Final = 2**14
-"""Number of elements for each entry above which a workspace for rows of several dimensions is too slow."""
+"""Maximum number of elements for each entry, if rows have several dimensions.
+
+A row's workspace has an element at each position, so this limits its size for each entry of an average row. The number
+is an estimate.
+"""
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,9 @@ def _by_kernel(conversion: Conversion, tensor: SparseTensor) -> SparseTensor | N
 
 def _kernel(conversion: Conversion) -> Callable[[object], object]:
     """Compile the identity program."""
-    extents = [atl.sizes(f"n{k}") for k in range(conversion.rank)]
-    operand = atl.tensor("A", *extents, dtype=conversion.dtype)
-    s = atl.reschedule(atl.program("converted", [operand], _elements(operand, extents, ())))
+    extents = [sizes(f"n{k}") for k in range(conversion.rank)]
+    operand = tensor("A", *extents, dtype=conversion.dtype)
+    s = reschedule(program("converted", [operand], _elements(operand, extents, ())))
     source: Any = conversion.source
     target: Any = conversion.target
     # `pack` sorts the entries of formats that need not be sorted, too.
@@ -107,7 +115,7 @@ def _kernel(conversion: Conversion) -> Callable[[object], object]:
     return kernel
 
 
-def _elements(operand: atl.Tensor, extents: Sequence[Any], at: tuple[Any, ...]) -> atl.Tensor:
+def _elements(operand: Tensor, extents: Sequence[Any], at: tuple[Any, ...]) -> Tensor:
     if len(at) == len(extents):
         return operand[at]
-    return atl.gen(extents[len(at)], lambda i: _elements(operand, extents, (*at, i)))
+    return gen(extents[len(at)], lambda i: _elements(operand, extents, (*at, i)))

@@ -466,7 +466,7 @@ def _merge_loop(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ..
     body = printed(inside, merge.body)
     for condition in reversed(merge.conditions):
         body = _conditional(predicate_text(inside, condition).text, body)
-    repeats = [finger.variable not in scope.strict for finger in merge.fingers]
+    repeats = [finger.variable not in scope.strict_keys for finger in merge.fingers]
     positions = [name for name, _ in names]
     if len(keys) == 2:
         first, second = keys

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Final
 
-from atl.core.marks import CALL
-from atl.errors import InvalidArgument, UnknownMark, brief
+from atl.errors import InvalidArgument, UnknownMark, brief, did_you_mean
 from lowering.instructions import dot_products, tensor_cores
 from lowering.instructions.instruction import Instruction
 
@@ -42,10 +40,9 @@ def instruction_named(name: str) -> Instruction:
     """Return a declared instruction. Raises `UnknownMark`."""
     known = instructions()
     if name not in known:
-        near = get_close_matches(name, known, 1, 0.5)
         raise UnknownMark(
             f"there is no instruction {brief(name)}",
             required=f"one of {', '.join(known)}, or one of your own: atl.declare(atl.Instruction(…))",
-            suggestions=(f'did you mean "{CALL}{near[0]}"?',) if near else (),
+            suggestions=did_you_mean(name, known),
         )
     return known[name]

@@ -161,12 +161,12 @@ Value = Callable[[Index], int]
 Positions = MutableMapping[Var, int]
 
 
-def co_iterations(merge: Merge, value: Value, at: Positions, strict: Collection[Var]) -> Iterator[None]:
+def co_iterations(merge: Merge, value: Value, at: Positions, strict_keys: Collection[Var]) -> Iterator[None]:
     """Advance the fingers of a merge, and yield wherever all keys are equal.
 
     Fingers with a smaller key than another one advance. Where all keys are equal, the finger whose keys may repeat
-    (the one not in `strict`) advances, or else all do. Raises `Trap` for keys that decrease, and for repeated keys of
-    a finger in `strict`.
+    (the one not in `strict_keys`) advances, or else all do. Raises `Trap` for keys that decrease, and for repeated keys
+    of a finger in `strict_keys`.
     """
     ends: dict[Var, int] = {}
     for finger in merge.fingers:
@@ -177,16 +177,16 @@ def co_iterations(merge: Merge, value: Value, at: Positions, strict: Collection[
             break
         at[finger.variable], ends[finger.variable] = low, high
     else:
-        _look_at_keys(merge, value, at, ends, strict)
-        yield from _met(merge.fingers, value, at, ends, strict)
+        _look_at_keys(merge, value, at, ends, strict_keys)
+        yield from _met(merge.fingers, value, at, ends, strict_keys)
     for variable in ends:
         del at[variable]
 
 
 def _met(
-    fingers: tuple[Finger, ...], value: Value, at: Positions, ends: dict[Var, int], strict: Collection[Var]
+    fingers: tuple[Finger, ...], value: Value, at: Positions, ends: dict[Var, int], strict_keys: Collection[Var]
 ) -> Iterator[None]:
-    repeating = [finger for finger in fingers if finger.variable not in strict]
+    repeating = [finger for finger in fingers if finger.variable not in strict_keys]
     while all(at[finger.variable] < ends[finger.variable] for finger in fingers):
         keys = [value(finger.key) for finger in fingers]
         greatest = max(keys)
@@ -199,9 +199,11 @@ def _met(
             at[finger.variable] += 1
 
 
-def _look_at_keys(merge: Merge, value: Value, at: Positions, ends: dict[Var, int], strict: Collection[Var]) -> None:
+def _look_at_keys(
+    merge: Merge, value: Value, at: Positions, ends: dict[Var, int], strict_keys: Collection[Var]
+) -> None:
     """Raise `Trap` if unsorted or repeated keys would make the merge miss equal ones."""
-    repeating = [finger.variable.name for finger in merge.fingers if finger.variable not in strict]
+    repeating = [finger.variable.name for finger in merge.fingers if finger.variable not in strict_keys]
     if len(repeating) > 1:
         raise Trap("marked loop", f"the keys of {' and of '.join(repeating)} may repeat")
     for finger in merge.fingers:
@@ -213,7 +215,7 @@ def _look_at_keys(merge: Merge, value: Value, at: Positions, ends: dict[Var, int
             keys.append(value(finger.key))
         at[variable] = first
         for before, after in pairwise(keys):
-            if after < before or (after == before and variable in strict):
+            if after < before or (after == before and variable in strict_keys):
                 raise Trap("marked loop", f"a key of {variable.name} is {before}, but the next one is {after}")
 
 

@@ -257,7 +257,7 @@ class Interpreter:
         outside = self._conditions
         match walk:
             case Merge(_, conditions, within, body):
-                for _ in co_iterations(walk, self._index, self._variables, self._nest.strict):
+                for _ in co_iterations(walk, self._index, self._variables, self._nest.strict_keys):
                     self._conditions = reduce(ln.under, within, outside)
                     if all(self._holds(condition) for condition in conditions):
                         self._block(body)

@@ -472,7 +472,7 @@ class LoopNest:
     - `refused`: the marks that a pass could not implement. The nest is lowered as if they were absent.
     - `vector_bytes`: the size of a vector register of the target machine.
     - `in_place`: inputs, not in `inputs`, whose elements are in the output when the nest starts.
-    - `strict`: the positions of merges whose keys are proved to increase strictly. Keys of other positions never
+    - `strict_keys`: the positions of merges whose keys are proved to increase strictly. Keys of other positions never
       decrease, and each merge has at most one such position. The loop-nest interpreter traps violations.
     - `recurrences`: the loops that compute the rows of recurrences in order, until a pass has split them.
     - `row_storage`: the storage of recurrences in local buffers.
@@ -495,7 +495,7 @@ class LoopNest:
     refused: tuple[FailedMark, ...] = ()
     vector_bytes: int = VECTOR_BYTES
     in_place: tuple[Buffer, ...] = ()
-    strict: frozenset[ix.Var] = frozenset()
+    strict_keys: frozenset[ix.Var] = frozenset()
     recurrences: frozenset[ix.Var] = frozenset()
     row_storage: tuple[RowStorage, ...] = ()
     assembly: Assembly | None = None

@@ -120,7 +120,7 @@ class _Walk:
     def __init__(self, nest: ln.LoopNest) -> None:
         self.found: list[Obligation] = []
         self.stores: dict[int, list[_Store]] = {nest.output.uid: []}
-        self._strict = nest.strict
+        self._strict_keys = nest.strict_keys
         self._fingers: set[Var] = set()  # variables of loops whose merges were visited
         self._room: dict[int, Index] = {}
         self._emptied: dict[int, int] = {nest.output.uid: 0}
@@ -154,7 +154,7 @@ class _Walk:
         merge = merge_at(loop) if is_merge(loop) and loop.variable not in self._fingers else None
         for finger in merge.fingers if isinstance(merge, Merge) else ():
             self._fingers.add(finger.variable)
-            goal = rising(finger, facts, strict=finger.variable in self._strict)
+            goal = rising(finger, facts, strict=finger.variable in self._strict_keys)
             self.found.append(Obligation("order", finger.variable.name, *goal))
 
     def _store(self, cell: ln.Cell | ln.Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:

@@ -90,8 +90,8 @@ class AssembledText:
 class TextScope:
     """The scope of a place in the printed text.
 
-    Names are looked up by size, loop variable, or `key` of the storage. `nonnegative_numerators` and `strict` are those
-    of the nest. `tiles` are the buffers in registers. `indices` is the type of indices, if helper functions are
+    Names are looked up by size, loop variable, or `key` of the storage. `nonnegative_numerators` and `strict_keys` are
+    those of the nest. `tiles` are the buffers in registers. `indices` is the type of indices, if helper functions are
     templates over it; in C all indices have 64 bits. `anchored` are the loops whose lines are located in the text.
     `in_order` is that of the nest.
     """
@@ -100,7 +100,7 @@ class TextScope:
     conditions: Conditions
     nonnegative_numerators: frozenset[tuple[Conditions, Index]]
     tiles: Tiles = field(default_factory=dict)
-    strict: frozenset[Var] = frozenset()
+    strict_keys: frozenset[Var] = frozenset()
     indices: str = ""
     anchored: frozenset[int] = frozenset()
     assembled: AssembledText | None = None
@@ -169,7 +169,7 @@ def outermost(nest: LoopNest) -> TextScope:
         names,
         frozenset(),
         nest.nonnegative_numerators,
-        strict=nest.strict,
+        strict_keys=nest.strict_keys,
         anchored=ids_of(nest.origins),
         assembled=_assembled(nest),
         in_order=nest.in_order,
@@ -304,7 +304,7 @@ def _merge(scope: TextScope, loop: ln.For) -> list[str]:
     for finger in merge.fingers:
         ends = f"{_end(scope, finger.loop.low)}..{_end(scope, finger.loop.high)}"
         name, scope = scope.bind(finger.variable, finger.variable.name)
-        how = "" if finger.variable in scope.strict else ", which may repeat"
+        how = "" if finger.variable in scope.strict_keys else ", which may repeat"
         heads.append(f"{name} in {ends} by {show_index(scope, finger.key)}{how}")
     inner = _block(scope, merge.body)
     for condition in reversed(merge.conditions):

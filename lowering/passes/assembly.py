@@ -28,7 +28,7 @@ def with_assembled_rows(nest: ln.LoopNest) -> ln.LoopNest:
     """
     if nest.assembly is None:
         return nest
-    analysis = _Analysis(nest.output, nest.assembly, nest.strict)
+    analysis = _Analysis(nest.output, nest.assembly, nest.strict_keys)
     facts = initial_facts(nest.assumptions, nest.inputs)
     rows = analysis.rows(nest.body, facts)
     if rows is None or not rows.found:
@@ -86,7 +86,7 @@ class _Analysis:
 
     output: ln.Buffer
     assembly: Assembly
-    strict: frozenset[object]
+    strict_keys: frozenset[object]
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class _Analysis:
                 return None
             case ln.For() if is_merge(statement):
                 merge = merge_at(statement)
-                if not isinstance(merge, Merge) or any(each.variable not in self.strict for each in merge.fingers):
+                if not isinstance(merge, Merge) or any(each.variable not in self.strict_keys for each in merge.fingers):
                     return None
                 inside = facts.assume(*merge.ranges, *merge.conditions)
                 return self._only(merge.body, inside, merge.fingers[0])

@@ -174,12 +174,12 @@ def _scalar(facts: Facts, e: ln.ScalarExpr) -> ln.ScalarExpr:
 
 
 def with_strict_keys(nest: ln.LoopNest) -> ln.LoopNest:
-    """Set `strict` of the nest to the positions of merges whose keys are proved to increase strictly.
+    """Set `strict_keys` of the nest to the positions of merges whose keys are proved to increase strictly.
 
     At equal keys, a merge advances all these positions together, provided that at most one other position exists.
     """
     facts = initial_facts(nest.assumptions, nest.inputs)
-    return replace(nest, strict=frozenset(_strict(nest.body, facts)))
+    return replace(nest, strict_keys=frozenset(_strict(nest.body, facts)))
 
 
 def _strict(block: ln.Block, facts: Facts, fingers: Collection[Var] = ()) -> Iterator[Var]:

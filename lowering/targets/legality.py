@@ -352,7 +352,7 @@ def _key_problem(merge: Merge, facts: Facts, scope: TextScope) -> Problem | None
 
 def _order_problem(nest: LoopNest, merge: Merge, facts: Facts, scope: TextScope) -> Problem | None:
     """Check that keys are nondecreasing, and strictly increasing in all loops but one."""
-    loose = [finger for finger in merge.fingers if finger.variable not in nest.strict]
+    loose = [finger for finger in merge.fingers if finger.variable not in nest.strict_keys]
     for finger in loose:
         answer = rises(finger, facts, strict=False)
         if not isinstance(answer, Proved):
@@ -411,7 +411,7 @@ def _merge_reorders(nest: LoopNest, loop: For) -> Problem | None:
     merge = merge_at(loop)
     if not nest.in_order or isinstance(merge, NoMerge) or not _adds_floats(merge.body):
         return None
-    repeated = next((finger for finger in merge.fingers[1:] if finger.variable not in nest.strict), None)
+    repeated = next((finger for finger in merge.fingers[1:] if finger.variable not in nest.strict_keys), None)
     if repeated is None:
         return None
     return Problem(

@@ -77,7 +77,7 @@ REFUSED: Final[dict[str, tuple[tuple[str, str], str]]] = {
     "registers": (("let acc :=", "let acc | registers :="), "acc is in registers, which have no address"),
     "lanes of a vector": (("⊞[i < n] truncr", "⊞[i < n | vector] truncr"), ""),
     "an instruction of a GPU": (("call vpdpbusd", "call mma_m16n8k16"), 'use target="cuda", which has it'),
-    "a misspelt name": (("call vpdpbusd", "call vpdpbus"), 'did you mean "call vpdpbusd"?'),
+    "a misspelt name": (("call vpdpbusd", "call vpdpbus"), "did you mean vpdpbusd"),
 }
 
 

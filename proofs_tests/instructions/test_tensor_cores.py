@@ -162,7 +162,7 @@ def test_tactic_refuses_other_sums_and_instructions() -> None:
         )
     with pytest.raises(DoesNotApply, match="vpdpbusd is not a product of matrices by the lanes of a warp"):
         atl.reschedule(product("float16", "float32")).tensor_cores("p", "vpdpbusd")
-    with pytest.raises(UnknownMark, match='did you mean "call mma_m16n8k16"'):
+    with pytest.raises(UnknownMark, match="did you mean mma_m16n8k16"):
         atl.reschedule(product("float16", "float32")).tensor_cores("p", "mma_m16n8k17")
 
 

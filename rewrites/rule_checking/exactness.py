@@ -23,15 +23,18 @@ from rewrites.rule_checking.exhaustion import EXTENTS, WINDOW, Generic
 from rewrites.rule_statement import RuleStatement
 
 CHOICES: Final = 24
-"""Number of choices of small sizes for each statement."""
+"""Number of choices of small sizes for each statement. Few suffice: each holds for all elements."""
 LONG_CHOICES: Final = 200
-"""Number of choices with longer sums for each statement with a fold; few may satisfy all premises."""
+"""Number of choices with longer sums for each statement with a fold.
+
+They are more, because some violate premises that are only tested for an instance.
+"""
 LONGER: Final[dict[range, Sequence[int]]] = {WINDOW: (*range(-2, 9), 6, 7, 8), EXTENTS: (*range(6), 6, 6, 8, 8, 12)}
 """Values of indices and extents for longer sums; extents are often equal, as most premises and shapes require."""
 LONG: Final = 5
 """Number of terms of a sum that must be compared: shorter ones may have one order by chance."""
 DRAWS: Final = 8_000
-"""Maximum number of draws for choices with longer sums."""
+"""Maximum number of draws for choices with longer sums: 40 for each, because few draws may satisfy the premises."""
 MOST_TESTS: Final = 4
 """Maximum number of tests of elements for which every combination of results is tried."""
 RANDOM_TESTS: Final = 8
@@ -67,8 +70,8 @@ _TEXTS: Final = {
 def determine_exactness(rule: Rule, seed: int = 0) -> Exactness:
     """Return the exactness of a rule: the weakest of its statements at the choices that are tried.
 
-    A rule is taken to round if nothing could be compared, or no sum that is long enough. Operations that only integers
-    have are exact.
+    A rule counts as one that rounds if nothing could be compared, or if all compared sums were too short (`LONG`). A
+    statement about integers only keeps every bit.
     """
     found, compared = Exactness.BITS, False
     for stated in rule.statements.values():

@@ -69,9 +69,15 @@ MOST_ELEMENTS: Final = 2_000
 SOMETIMES: Final = 40
 """Percentage of numbers in a varied choice that come from the literals of a rule, or are large."""
 REDRAWN: Final = 5
-"""Maximum number of times that a varied choice is drawn again, because it does not satisfy the premises."""
+"""Maximum number of times that a varied choice is drawn again, because it does not satisfy the premises.
+
+It is small, because a choice that still violates them is only skipped.
+"""
 MOST_EXTENT: Final = 10_000_000
-"""Maximum extent of a tensor in a varied choice."""
+"""Maximum extent of a tensor in a varied choice.
+
+Elements are computed when they are read, so a large extent takes no memory. `MOST_ELEMENTS` limits those of a side.
+"""
 MOST_TERMS: Final = 5_000
 """Maximum number of terms where elements are polynomials and numbers are varied, because long sums are slow."""
 USUAL_WORK: Final = 2_000

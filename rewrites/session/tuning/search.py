@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -21,39 +20,17 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.kernel import Theorem
+from rewrites.session.progress import write_line
 from rewrites.session.tuning import measuring
 from rewrites.session.tuning.space import Choices, Parameters, called, candidates, check_parameters, next_of, written
 from rewrites.session.tuning.table import Baseline, Measured, Table, table_of
 from rewrites.session.tuning.tuned import START, S, Scheduled, Stopped, Tried, Tuned
-
-WIDTH: Final = 118
-"""Maximum width of the progress line."""
-
 
 STOPPED: Final[Mapping[Stopped, str]] = {
     "exhausted": "all candidates were tried",
     "budget": "the time is up",
     "interrupted": "interrupted",
 }
-
-
-def write_line(line: str) -> None:
-    """Replace the progress line on the error stream."""
-    sys.stderr.write(f"\r\033[K{line[:WIDTH]}")
-    sys.stderr.flush()
-
-
-@contextmanager
-def activity(what: str) -> Iterator[None]:
-    """Show what is being done on the progress line, if the error stream is a terminal, and erase it at the end."""
-    shown = sys.stderr.isatty()
-    if shown:
-        write_line(f"{what} …")
-    try:
-        yield
-    finally:
-        if shown:
-            write_line("")
 
 
 class Progress:

@@ -43,8 +43,8 @@ def apply_functions(work: Derivation) -> bool:
                 _apply(work, path, inner)
             except (NotApplied, ATLError) as reason:
                 work.rollback(point)
-                bends = any(_bends(part, position) for part, position in _operations(work.term(path)))
-                repeated |= bends and isinstance(reason, Repeated)
+                nonlinear = any(_is_nonlinear_in(part, position) for part, position in _operations(work.term(path)))
+                repeated |= nonlinear and isinstance(reason, Repeated)
             else:
                 break
         else:
@@ -89,7 +89,7 @@ def _functions(root: Expr) -> Iterator[tuple[Path, Path]]:
         found.setdefault(leaf, []).append(path)
     for leaf, paths in found.items():
         common = _common(paths)
-        places = [path for path in _prefixes(common) if _bends(subterm(root, path), common[len(path)])]
+        places = [path for path in _prefixes(common) if _is_nonlinear_in(subterm(root, path), common[len(path)])]
         if len(paths) > 1 and any(_is_bent(root, path, len(common), paths) for path in paths):
             if isinstance(leaf, Guard):
                 guarded.append((common, paths[0][len(common) :]))
@@ -128,12 +128,12 @@ def _is_bent(root: Expr, path: Path, start: int, paths: list[Path]) -> bool:
     for length in range(start, len(path)):
         term = subterm(root, path[:length])
         both = len({other[length] for other in paths if other[:length] == path[:length]}) > 1
-        if _bends(term, path[length]) or (both and isinstance(term, Binary) and term.op in ("mul", "div")):
+        if _is_nonlinear_in(term, path[length]) or (both and isinstance(term, Binary) and term.op in ("mul", "div")):
             return True
     return False
 
 
-def _bends(term: Expr, position: int) -> bool:
+def _is_nonlinear_in(term: Expr, position: int) -> bool:
     """Return True if an operation is not linear in an operand, if the others are fixed."""
     match term:
         case Guard():

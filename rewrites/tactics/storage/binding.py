@@ -9,7 +9,7 @@ from atl.core.marks import LetMark
 from atl.core.node import is_position
 from atl.core.substitution import free_positions, map_type, shift_term, with_children
 from atl.core.terms import Expr, Gen, Guard, Let, Local, Reduce, Select
-from atl.core.traversal import Path, children
+from atl.core.traversal import Path, children, subterm
 from atl.errors import InvalidArgument, brief
 from atl.text.printing import place_of, text_at
 from rewrites.cursors.cursor import Cursor
@@ -103,17 +103,24 @@ def check_name(name: str | None) -> None:
 
 def bind(work: Derivation, path: Path, inner: Path, name: str, mark: LetMark = LetMark.NONE) -> None:
     """Introduce let name := e in … at a path, where e is the subterm at `inner` below it."""
-    around, value = work.term(path), work.term((*path, *inner))
-    indices, tensors = binders_between(around, inner)
     check_free(work, path, inner)
-    lowered = shift_term(value, -indices, -tensors)
-    body = abstracted(shift_term(around, 0, 1), shift_term(lowered, 0, 1), 0, 0)
+    lowered, body = parts_of_let(work.term(path), inner)
     rule = work.rule("unfold_let")
     value_name, body_name = parameters_of_let(work)
     arguments = {value_name: lowered, body_name: Function((lowered.type,), body)}
     work.apply(rule, path, arguments, reverse=True)
     work.rename(path, name)
     work.mark(path, mark)
+
+
+def parts_of_let(around: Expr, inner: Path) -> tuple[Expr, Expr]:
+    """Return the value and the body of the let around a term that binds the subterm at `inner`.
+
+    The subterm must not depend on loops or lets between.
+    """
+    indices, tensors = binders_between(around, inner)
+    value = shift_term(subterm(around, inner), -indices, -tensors)
+    return value, abstracted(shift_term(around, 0, 1), shift_term(value, 0, 1), 0, 0)
 
 
 def check_free(work: Derivation, path: Path, inner: Path, *, of_lets: bool = False) -> None:
