@@ -102,11 +102,6 @@ def test_expressions_of_one_element(function: Any, wanted: str) -> None:
     assert goal.split() == f"⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] place m A_crd[p] {wanted}".split()
 
 
-def test_false_guards_are_not_stored() -> None:
-    program = atl.program("f", [A], atl.gen(n, m, lambda i, j: atl.maximum(atl.guard(j <= i, A[i, j]), 0.0)))
-    assert "[A_crd[p] <= i] · place m A_crd[p] max(A_val[p], 0.0)" in check(program, CSR.sorted())
-
-
 def test_guards_that_keep_bounds_of_rows_in_range_stay_around_sums() -> None:
     """The row i + 1 has bounds only if i + 1 < n."""
 
@@ -116,6 +111,11 @@ def test_guards_that_keep_bounds_of_rows_in_range_stay_around_sums() -> None:
 
     goal = check(atl.program("f", [A], atl.gen(n, m, element)), CSR.sorted())
     assert "[i + 1 < n] · Σ[A_pos[i + 1] <= p < A_pos[i + 2]] place m A_crd[p]" in goal
+
+
+def test_false_guards_are_not_stored() -> None:
+    program = atl.program("f", [A], atl.gen(n, m, lambda i, j: atl.maximum(atl.guard(j <= i, A[i, j]), 0.0)))
+    assert "[A_crd[p] <= i] · place m A_crd[p] max(A_val[p], 0.0)" in check(program, CSR.sorted())
 
 
 @pytest.mark.parametrize("form", [CSR.sorted(), DCSR.sorted(), CSC.sorted()], ids=repr)

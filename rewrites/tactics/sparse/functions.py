@@ -159,7 +159,8 @@ def _apply(work: Derivation, path: Path, inner: Path) -> None:
         not _bends(part, position) or (isinstance(part, Binary) and part.op in EXTREMA)
         for part, position in _operations(work.term(path))
     )
-    goal, whole = work.goal, work.term((*path, *inner))
+    whole = work.term((*path, *inner))
+    goal = work.goal
     bind(work, path, inner, "x")
     if not _is_safe(work.goal, (*path, 0)) and _is_safe(goal, (*path, *inner)):
         raise NotApplied
@@ -187,11 +188,6 @@ def _apply(work: Derivation, path: Path, inner: Path) -> None:
         work.rewrite("nothing_add", path)
     elif not _cancelled(work, path):
         _split(work, path)
-
-
-def _is_safe(program: Program, path: Path) -> bool:
-    """Return True if the accesses of the term at a path are in bounds."""
-    return next(unsafe_accesses(program, path), None) is None
 
 
 def _cancelled(work: Derivation, path: Path) -> bool:
@@ -241,6 +237,11 @@ def _paths(term: Expr, path: Path) -> Iterator[Path]:
         for position, child in enumerate(children(term)):
             yield from _paths(child.expr, (*path, position))
     yield path
+
+
+def _is_safe(program: Program, path: Path) -> bool:
+    """Return True if the accesses of the term at a path are in bounds."""
+    return next(unsafe_accesses(program, path), None) is None
 
 
 def _zeros(work: Derivation, path: Path) -> None:
