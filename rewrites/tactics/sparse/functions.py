@@ -208,11 +208,6 @@ def _paths(term: Expr, path: Path) -> Iterator[Path]:
     yield path
 
 
-def _is_safe(program: Program, path: Path) -> bool:
-    """Return True if the accesses of the term at a path are in bounds."""
-    return next(unsafe_accesses(program, path), None) is None
-
-
 def _zeros(work: Derivation, path: Path) -> None:
     """Simplify arithmetic with padding and empty sums."""
     for place in list(_paths(work.term(path), path)):
