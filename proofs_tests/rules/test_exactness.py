@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -183,6 +183,31 @@ def test_exactness_of_user_defined_rules() -> None:
 
     assert exactness_of(from_the_end) == Exactness.ROUNDS
     assert exactness_of(twice) == Exactness.BITS
+
+
+# -- values of indices ----------------------------------------------------------------------------------------------
+
+
+def _decided(law: Callable[..., Equation]) -> Exactness:
+    return determine_exactness(rule(family="sums")(law))
+
+
+def _values_of_a_sum(j: Index, k: Index) -> Equation:
+    """Large indices are rounded."""
+    return equation(atl.value(j) + atl.value(k), atl.value(j + k))
+
+
+def _square_of_a_value(k: Index) -> Equation:
+    """Large indices are rounded."""
+    return equation(atl.value(k) * atl.value(k), atl.value(k * k))
+
+
+ROUND = (_values_of_a_sum, _square_of_a_value)
+
+
+@pytest.mark.parametrize("law", ROUND, ids=lambda law: law.__name__)
+def test_values_of_indices_round(law: Callable[..., Equation]) -> None:
+    assert _decided(law) == Exactness.ROUNDS
 
 
 def test_exactness_of_an_unknown_rule() -> None:
