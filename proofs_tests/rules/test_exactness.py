@@ -33,12 +33,13 @@ OF_ANOTHER_OPERATOR = [name for name in RULES if name not in DECLARED]
 WITH_FLOATS = [name for name in RULES if has_floats(RULES[name])]
 
 
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("name", DECLARED)
 def test_exactness_of_each_declaration(name: str) -> None:
     assert str(determine_exactness(RULES[name])) == exactness_name(name)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
 def test_exactness_of_rules_of_a_schema(name: str) -> None:
     assert str(determine_exactness(RULES[name])) == exactness_name(name)
@@ -49,6 +50,7 @@ def test_lists_contain_rules() -> None:
     assert not FINITE & ROUNDING
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", [name for name in WITH_FLOATS if exactness_name(name) == "bits"])
 def test_samples_do_not_refute_bits(name: str) -> None:
     assert broken(RULES[name], 15)[1] is None
@@ -98,6 +100,7 @@ IN_ANY_ORDER = ("gen_scatter",)
 """Rules with a sum in which only one term of each element is not zero."""
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name", [name for name in DECLARED if exactness_name(name) != "rounds" and name not in IN_ANY_ORDER]
 )
@@ -324,6 +327,7 @@ def test_nan_and_signs_of_zeros_break_bits(law: Callable[..., Equation]) -> None
     assert _decided(law) == Exactness.FINITE
 
 
+@pytest.mark.long
 def test_equal_conversions_keep_bits() -> None:
     def values(a: Elem[()], j: Index, k: Index) -> Equation:
         """Equal indices have equal values."""
@@ -337,6 +341,7 @@ def test_equal_conversions_keep_bits() -> None:
     assert _decided(values) == _decided(casts) == Exactness.BITS
 
 
+@pytest.mark.long
 def test_strict_session_refuses_conversions_that_round() -> None:
     from rewrites.user_rules import rule as user_rule
 

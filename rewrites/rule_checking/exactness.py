@@ -172,9 +172,10 @@ def _generics(stated: RuleStatement, seed: int) -> Iterator[Generic]:
     low, variables = exhaustion.is_low(stated), stated.type_variables
     ways = [dict(zip(variables, types, strict=True)) for types in product(*_candidates(stated))]
     small = list(exhaustion.generics(stated, CHOICES if low else 1, seed))
-    wanted = max(len(small), len(ways) * min(len(small), CHOICES_OF_WAY))
+    # Elements of higher ranks have the types of lower ones, in turn.
+    wanted = max(len(small), len(ways) * min(len(small), CHOICES_OF_WAY)) if low else len(small)
     for at, generic in enumerate(islice(cycle(small), wanted)):
-        yield Generic(stated, generic.choice, ways[at % len(ways)], at)
+        yield Generic(stated, generic.choice, ways[(at + sum(stated.ranks)) % len(ways)], at)
     if low and _folds(stated):
         random, of = Random(seed), exhaustion.spaces(stated.metavariables)
         drawn = ({name: random.choice(LONGER.get(space, space)) for name, space in of.items()} for _ in range(DRAWS))
