@@ -9,6 +9,10 @@ products keep their order and their rounding. The laws are those of IEEE 754 for
 - a maximum or minimum is associative and idempotent: of zeros, the first operand is the result;
 - x < x is false; equal operations have equal results; operations on integers are exact.
 
+Conversions are unknown functions of their operand and of both types. So an index as a scalar, or an integer that is
+cast, is not a number here, except 0: large ones are rounded, and sums of them differ. Only a cast to the type of its
+operand does nothing.
+
 With `finite`, numbers are compared where no operand or result is infinite or NaN, and -0 equals 0. Then these hold too:
 x + 0 = x, 0 * x = 0 / x = 0, x + (-x) = 0, -(x + y) = -x + -y; a maximum depends only on the set of its operands, and
 x <= y is the negation of y < x.
@@ -19,18 +23,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from fractions import Fraction
+from math import copysign
 from typing import Any, Final, TypeAlias
 
-from atl.core.dtypes import BOOL, is_integer
+from atl.core.dtypes import BOOL, is_integer, range_of
 from atl.core.operations import COMPARISONS, OPERATIONS, BinaryOp, UnaryOp
 from atl.core.terms import Monoid
 from atl.errors import NotExact
-from atl.meaning.modular import Modular, small_integer
+from atl.meaning.modular import Modular
 
 Node: TypeAlias = tuple[Any, ...]
 """The name of an operation, and the numbers of its operands."""
 EXACT: Final = 256
 """Integers up to this number are elements of every float type, so that a constant has one value in all of them."""
+
+SMALLEST: Final = 2.0**-126
+"""The smallest positive number of float32 that is not subnormal."""
 
 
 class Term(int):
@@ -83,6 +91,8 @@ class FreeTerms(Modular):
     def constant(self, value: float, dtype: str) -> int:
         if not _is_float(dtype):
             return super().constant(value, dtype)
+        if not value and copysign(1, value) < 0:
+            return self._neg(self._zero)
         if value == int(value) and abs(value) <= EXACT:
             return self._number(value)
         return self._node("constant", value, dtype) if value > 0 else self._neg(self._node("constant", -value, dtype))
@@ -90,7 +100,9 @@ class FreeTerms(Modular):
     def from_index(self, value: int, dtype: str) -> int:
         if not _is_float(dtype):
             return super().from_index(value, dtype)
-        return self._number(value) if abs(value) <= EXACT else self._node("index", value, dtype)
+        if not value:
+            return self._zero
+        return self._node("index", value, dtype) if value > 0 else self._neg(self._node("index", -value, dtype))
 
     def element(self, raw: Any, dtype: str) -> int:
         return self._node("element", str(raw)) if _is_float(dtype) else super().element(raw, dtype)
@@ -113,7 +125,7 @@ class FreeTerms(Modular):
                 made = OPERATIONS[op].exact(dtype, Fraction(value))
                 if made.denominator == 1:
                     return self._number(int(made))
-        return self._node(op, self._without_sign(x)[0] if op == "abs" else x)
+        return self._typed(self._node(op, self._without_sign(x)[0] if op == "abs" else x), dtype, x)
 
     def binary(self, op: BinaryOp, dtype: str, x: int, y: int) -> int:
         # A comparison is Boolean, whatever it compares.
@@ -121,6 +133,9 @@ class FreeTerms(Modular):
             return super().binary(op, dtype, x, y)
         if op in COMPARISONS:
             return self._compared(op, x, y)
+        return self._typed(self._computed(op, x, y), dtype, x, y)
+
+    def _computed(self, op: BinaryOp, x: Term, y: Term) -> Term:
         match op:
             case "add":
                 return self._add(x, y)
@@ -150,17 +165,29 @@ class FreeTerms(Modular):
         if not isinstance(x, Term):
             if not _is_float(target):
                 return super().cast(target, source, x)
-            small = small_integer(x)
-            whole = small is not None and abs(small) <= EXACT
-            return self._number(small) if whole and small is not None else self._node("integer", x, target)
+            return self._number(x) if source == BOOL or not x else self._node("integer", x, source, target)
         if target == BOOL:
             return 1 - self._decided("eq", min(x, self._zero), max(x, self._zero), same=True)
         if not _is_float(target):
-            value = self._value(x)
-            return super().constant(value, target) if value is not None else self._symbol(f"{target} {x}")
+            return self._as_integer(target, source, x)
         operand, negative = self._without_sign(x)
         made = operand if self._value(operand) is not None else self._node("cast", operand, source, target)
         return self._neg(made) if negative else made
+
+    def _as_integer(self, target: str, source: str, x: Term) -> int:
+        value = self._value(x)
+        least, greatest = range_of(target)
+        if value is not None and least <= value <= greatest:
+            return super().constant(value, target)
+        return self._symbol(f"{target} {source} {x}")
+
+    def _typed(self, made: Term, dtype: str, *operands: Term) -> Term:
+        """Return a term with its type if its operands are numbers, which have none, and it may be rounded."""
+        if self._value(made) is not None or any(self._value(operand) is None for operand in operands):
+            return made
+        operand, negative = self._without_sign(made)
+        typed = self._node("typed", operand, dtype)
+        return self._neg(typed) if negative else typed
 
     # -- laws ---------------------------------------------------------------------------------------------------------
 
@@ -272,15 +299,21 @@ class FreeTerms(Modular):
             case ("number" | "constant" | "index" | "integer" | "abs" | "exp", *_):
                 return True
             case ("neg", operand):
-                return self._nodes[operand][0] in ("number", "constant") and operand != self._zero
+                return self._is_number_but_zero(self._nodes[operand])
             case ("add", left, right):
                 return self._is_never_minus_zero(left) or self._is_never_minus_zero(right)
+            case ("typed", operand, _):
+                return self._is_never_minus_zero(operand)
             case ("mul", left, right):
                 return bool(left == right)
             case ("max" | "min", *operands):
                 return all(map(self._is_never_minus_zero, operands))
             case _:
                 return False
+
+    def _is_number_but_zero(self, node: Node) -> bool:
+        """Return whether a term is a positive number that does not round to zero in any type that is computed with."""
+        return node[0] in ("number", "constant") and node[1] >= SMALLEST
 
 
 def _is_float(dtype: str) -> bool:

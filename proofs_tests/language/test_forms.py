@@ -10,7 +10,7 @@ import pytest
 from atl.core import terms
 from atl.core.forms import Form, Formed, IndexBinder, Part, Role, Slot, TensorBinder, make_slots, slots_of
 from atl.core.index import Array, Bound, Index, Size, Var, atoms, bound, index, read, size
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import FLOAT_ONLY
 from atl.core.predicate import Predicate, at_most, expressions, negation
 from atl.core.substitution import binds_by_type, free_positions, rebuild, shift_term, with_children
@@ -144,7 +144,7 @@ ROLES_OF: Final[dict[object, set[Role]]] = {
     int | float: {Role.LITERAL},
     str | None: {Role.DTYPE},
     str: {Role.STATIC, Role.HINT},
-    LoopMark: {Role.MARK},
+    AnyLoopMark: {Role.MARK},
     LetMark: {Role.MARK},
 }
 """Possible roles of a field by its annotation. Equality distinguishes static texts from hints."""

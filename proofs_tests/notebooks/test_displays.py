@@ -22,6 +22,7 @@ from layouts import Layout, LinearLayout, axe, lego
 from layouts.templates import fill
 from lowering import Kernel, KernelTime, Samples, Spread, ThreadClock, WallClock, trace
 from lowering import compile as kernel_of
+from lowering.instructions.registry import instruction_named
 from rewrites.rules import RULES
 from sparse import BCSR, CSR, HASH, Composed, Permuted, pack
 
@@ -67,6 +68,7 @@ def _derivations() -> Iterator[object]:
     told, traced = rewrites.proof_trace(theorem), trace(rows)
     yield from (told, told.calls[0], told.steps[0], traced, traced.loops[0])
     yield CSR.operand(rows.inputs[0], ())
+    yield instruction_named("vpdpbusd")
     yield rewrites.Tuned(rows, {"n": 8}, (), None, None, "exhausted", (), "start", None, "", 0.0, Path("t.json"))
 
 

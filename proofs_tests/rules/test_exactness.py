@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 import atl
+from atl import IndexExpr, Tensor
 from atl.core.index import Var, floordiv, index
 from atl.core.substitution import close, instantiate
 from atl.core.terms import Binary, Expr, Reduce
@@ -31,12 +33,13 @@ OF_ANOTHER_OPERATOR = [name for name in RULES if name not in DECLARED]
 WITH_FLOATS = [name for name in RULES if has_floats(RULES[name])]
 
 
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("name", DECLARED)
 def test_exactness_of_each_declaration(name: str) -> None:
     assert str(determine_exactness(RULES[name])) == exactness_name(name)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
 def test_exactness_of_rules_of_a_schema(name: str) -> None:
     assert str(determine_exactness(RULES[name])) == exactness_name(name)
@@ -47,6 +50,7 @@ def test_lists_contain_rules() -> None:
     assert not FINITE & ROUNDING
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", [name for name in WITH_FLOATS if exactness_name(name) == "bits"])
 def test_samples_do_not_refute_bits(name: str) -> None:
     assert broken(RULES[name], 15)[1] is None
@@ -96,6 +100,7 @@ IN_ANY_ORDER = ("gen_scatter",)
 """Rules with a sum in which only one term of each element is not zero."""
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name", [name for name in DECLARED if exactness_name(name) != "rounds" and name not in IN_ANY_ORDER]
 )
@@ -193,6 +198,173 @@ def test_exactness_of_user_defined_rules() -> None:
 
     assert exactness_of(from_the_end) == Exactness.ROUNDS
     assert exactness_of(twice) == Exactness.BITS
+
+
+# -- values, casts and comparisons ------------------------------------------------------------------------------------
+
+
+def _decided(law: Callable[..., Equation]) -> Exactness:
+    return determine_exactness(rule(family="sums")(law))
+
+
+def _values_of_a_sum(j: Index, k: Index) -> Equation:
+    """Large indices are rounded."""
+    return equation(atl.value(j) + atl.value(k), atl.value(j + k))
+
+
+def _square_of_a_value(k: Index) -> Equation:
+    """Large indices are rounded."""
+    return equation(atl.value(k) * atl.value(k), atl.value(k * k))
+
+
+def _casts_of_values(a: Elem[()], j: Index, k: Index) -> Equation:
+    """Integers that are cast are rounded, too."""
+
+    def cast(i: IndexExpr) -> Tensor:
+        return atl.cast("float32", atl.value(i) + 0 * atl.cast("int64", a))
+
+    return equation(cast(j) + cast(k), cast(j + k))
+
+
+def _casts_of_values_and_values(a: Elem[()], j: Index) -> Equation:
+    """An index as an integer wraps."""
+    converted = atl.cast("float32", atl.value(j) + 0 * atl.cast("int32", a))
+    return equation(converted * 1.0, atl.value(j) + 0 * converted)
+
+
+def _order_of_values(a: Elem[()], b: Elem[()], j: Index) -> Equation:
+    """Large neighbours are equal."""
+    zero = 0 * atl.cast("float32", a)
+    return equation(atl.where(atl.value(j) + zero < atl.value(j + 1) + zero, a, b), a)
+
+
+def _cast_of_a_maximum(a: Elem[()], b: Elem[()]) -> Equation:
+    """A small number becomes a zero, which may be the second of two."""
+    cast = partial(atl.cast, "float32")
+    return equation(cast(atl.maximum(a, b)), atl.maximum(cast(a), cast(b)))
+
+
+def _cast_of_a_minimum(a: Elem[()], b: Elem[()]) -> Equation:
+    """As for maxima."""
+    cast = partial(atl.cast, "float32")
+    return equation(cast(atl.minimum(a, b)), atl.minimum(cast(a), cast(b)))
+
+
+def _cast_of_a_relu(a: Elem[()]) -> Equation:
+    """As for maxima."""
+    return equation(atl.cast("float32", atl.maximum(a, 0)), atl.maximum(atl.cast("float32", a), 0))
+
+
+def _cast_of_a_choice(a: Elem[()], b: Elem[()]) -> Equation:
+    """Numbers that differ may have one cast."""
+    cast = partial(atl.cast, "float32")
+    return equation(cast(atl.where(a < b, b, a)), atl.where(cast(a) < cast(b), cast(b), cast(a)))
+
+
+def _cast_of_a_sum(a: Elem[()], b: Elem[()]) -> Equation:
+    """Casts round."""
+    return equation(atl.cast("float64", a + b), atl.cast("float64", a) + atl.cast("float64", b))
+
+
+def _cast_of_a_cast(a: Elem[()]) -> Equation:
+    """The inner cast rounds."""
+    return equation(atl.cast("float64", atl.cast("float32", a)), atl.cast("float64", a))
+
+
+def _cast_to_half(a: Elem[()]) -> Equation:
+    """The inner cast rounds, except for stored elements."""
+    return equation(atl.cast("float32", atl.cast("float16", a)), atl.cast("float32", a))
+
+
+def _cast_of_a_floor(a: Elem[()]) -> Equation:
+    """A cast may round up to a whole number."""
+    return equation(atl.cast("float32", atl.floor(a)), atl.floor(atl.cast("float32", a)))
+
+
+def _cast_of_an_integer_sum(a: Elem[()], b: Elem[()]) -> Equation:
+    """Integers wrap, and their casts round."""
+    cast = partial(atl.cast, "float32")
+    return equation(cast((a << 1) + b), cast(a << 1) + cast(b))
+
+
+def _order_within_a_test_of_integers(a: Elem[()], b: Elem[()], c: Elem[()], i: Elem[()]) -> Equation:
+    """An operation that only integers have is in a statement about floats."""
+    test = atl.cast("int32", i) & 1 < 1
+    return equation(atl.where(test, (a + b) + c, a), atl.where(test, a + (b + c), a))
+
+
+def _order_in_a_rare_case(a: Elem[()], b: Elem[()], c: Elem[()]) -> Equation:
+    """The sides differ for one of 64 combinations of results."""
+    test = (a < b) & (b < c) & (a < 2 * b) & (b < 2 * c) & (a < 3 * b) & (b < 3 * c)
+    return equation(atl.where(test, (a + b) + c, a), atl.where(test, a + (b + c), a))
+
+
+def _negated_order(a: Elem[()], b: Elem[()]) -> Equation:
+    """Comparisons with NaN are false."""
+    return equation(atl.where(a < b, a, b), atl.where(b <= a, b, a))
+
+
+def _test_in_another_type(a: Elem[()], b: Elem[()], x: Elem[()]) -> Equation:
+    """A sum of literals that is exact in float64 only is compared."""
+
+    def test(dtype: str) -> Tensor:
+        large = (0 * atl.cast(dtype, x) + 1) * 256 * 256 * 256
+        return large < large + 1
+
+    return equation(atl.where(test("float32"), a, b), atl.where(test("float64"), a, b))
+
+
+def _minus_zero(a: Elem[()]) -> Equation:
+    """A literal may be -0."""
+    return equation(a * -0.0, a * 0.0)
+
+
+ROUND = (
+    _values_of_a_sum, _square_of_a_value, _casts_of_values, _casts_of_values_and_values, _order_of_values,
+    _cast_of_a_maximum, _cast_of_a_minimum, _cast_of_a_relu, _cast_of_a_choice, _cast_of_a_sum, _cast_of_a_cast,
+    _cast_to_half, _cast_of_a_floor, _cast_of_an_integer_sum, _order_within_a_test_of_integers, _order_in_a_rare_case,
+    _test_in_another_type,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("law", ROUND, ids=lambda law: law.__name__)
+def test_values_casts_and_comparisons_round(law: Callable[..., Equation]) -> None:
+    assert _decided(law) == Exactness.ROUNDS
+
+
+@pytest.mark.parametrize("law", [_negated_order, _minus_zero], ids=lambda law: law.__name__)
+def test_nan_and_signs_of_zeros_break_bits(law: Callable[..., Equation]) -> None:
+    assert _decided(law) == Exactness.FINITE
+
+
+@pytest.mark.long
+def test_equal_conversions_keep_bits() -> None:
+    def values(a: Elem[()], j: Index, k: Index) -> Equation:
+        """Equal indices have equal values."""
+        return equation(a * atl.value(j + k) + atl.value(j), atl.value(j) + atl.value(k + j) * a)
+
+    def casts(a: Elem[()], b: Elem[()], i: Elem[()]) -> Equation:
+        """Equal operands have equal casts."""
+        test, cast = i < 1, partial(atl.cast, "float16")
+        return equation(cast(atl.where(test, -a, b)), atl.where(test, cast(-a), cast(b)))
+
+    assert _decided(values) == _decided(casts) == Exactness.BITS
+
+
+@pytest.mark.long
+def test_strict_session_refuses_conversions_that_round() -> None:
+    from rewrites.user_rules import rule as user_rule
+
+    n, x = atl.sizes("n"), atl.tensor("x", 2, dtype="float64")
+    y = atl.tensor("y", n)
+    values = user_rule(_values_of_a_sum)
+    sums = atl.gen(n, lambda i: y[i] * (atl.value(i + 16777217) + atl.value(i * i + 1)))
+    with pytest.raises(RoundingStep):
+        atl.reschedule(atl.program("sums", [y], sums), strict=True).rw(values)
+    casts = user_rule(_cast_of_a_maximum)
+    quotient = 1 / atl.cast("float32", atl.maximum(x[0], x[1]))
+    with pytest.raises(RoundingStep):
+        atl.reschedule(atl.program("quotient", [x], quotient), strict=True).rw(casts)
 
 
 def test_exactness_of_an_unknown_rule() -> None:

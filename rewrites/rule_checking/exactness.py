@@ -1,8 +1,11 @@
 """The exactness of a rule: whether its two sides agree in every bit when they are computed in floating point.
 
 It is decided like `exhaustion`, over free terms (`atl.meaning.free_terms`) instead of polynomials: one run decides it
-at one choice of integers for all elements and float types. Choices include sums of `LONG` terms and more, because
-shorter ones have the same order in many blocks as in one.
+at one choice of integers for all elements. Choices include sums of `LONG` terms and more, because shorter ones have
+the same order in many blocks as in one.
+
+Free terms of two float types differ only in casts, of which the one to the type of its operand does nothing. So a
+statement with casts is decided at every type that it names, and at another type of each kind.
 """
 
 from __future__ import annotations
@@ -10,16 +13,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
-from itertools import islice
+from itertools import chain, cycle, islice, product
+from math import prod
 from random import Random
 from typing import Final
 
-from atl.core.terms import OF_MONOID, Reduce
+from atl.core.dtypes import BOOL, KINDS, TYPES, is_float, kind_of
+from atl.core.operations import COMPARISONS, BinaryOp, UnaryOp, accepts
+from atl.core.terms import OF_MONOID, Binary, Cast, Expr, Metavariable, Reduce, Unary
 from atl.core.traversal import subterms
 from atl.meaning.free_terms import FreeTerms, Term
 from rewrites.rule import Equation, Rule
 from rewrites.rule_checking import exhaustion
-from rewrites.rule_checking.exhaustion import EXTENTS, WINDOW, Generic
+from rewrites.rule_checking.exhaustion import EXTENTS, FLOAT, WINDOW, Generic
 from rewrites.rule_statement import RuleStatement
 
 CHOICES: Final = 24
@@ -35,10 +41,21 @@ LONG: Final = 5
 """Number of terms of a sum that must be compared: shorter ones may have one order by chance."""
 DRAWS: Final = 8_000
 """Maximum number of draws for choices with longer sums: 40 for each, because few draws may satisfy the premises."""
+CHOICES_OF_WAY: Final = 3
+"""Minimum number of choices of small sizes for each assignment of element types."""
+MOST_WAYS: Final = 256
+"""Maximum number of assignments of element types to the type variables of a statement; more are not decided."""
 MOST_TESTS: Final = 4
-"""Maximum number of tests of elements for which every combination of results is tried."""
+"""Maximum number of tests of elements for which every combination of results is tried.
+
+A statement with more comparisons has all combinations of as many tests.
+"""
 RANDOM_TESTS: Final = 8
-"""Number of random combinations that are tried for more tests."""
+"""Minimum number of random combinations that are tried for more tests."""
+FOR_EACH_RESULT: Final = 4
+"""Number of random combinations for each combination of results of the comparisons of a statement."""
+MOST_COMPARISONS: Final = 8
+"""Maximum number of comparisons of a statement; more are not decided."""
 
 
 class Exactness(IntEnum):
@@ -70,14 +87,16 @@ _TEXTS: Final = {
 def determine_exactness(rule: Rule, seed: int = 0) -> Exactness:
     """Return the exactness of a rule: the weakest of its statements at the choices that are tried.
 
-    A rule counts as one that rounds if nothing could be compared, or if all compared sums were too short (`LONG`). A
-    statement about integers only keeps every bit.
+    A rule counts as one that rounds if nothing could be compared, if all compared sums were too short (`LONG`), or if
+    it has too many type variables or comparisons. A statement without floats keeps every bit.
     """
     found, compared = Exactness.BITS, False
     for stated in rule.statements.values():
-        if exhaustion.a_type_of(stated) != exhaustion.FLOAT:
+        if not has_floats(stated):
             compared = True
             continue
+        if prod(map(len, _candidates(stated))) > MOST_WAYS or _comparisons(stated) > MOST_COMPARISONS:
+            return Exactness.ROUNDS
         longest, ops = 0, _folds(stated)
         for generic in _generics(stated, seed):
             made = exhaustion.instance(stated, generic)
@@ -94,15 +113,77 @@ def determine_exactness(rule: Rule, seed: int = 0) -> Exactness:
     return found if compared else Exactness.ROUNDS
 
 
+def has_floats(stated: RuleStatement) -> bool:
+    """Return whether a statement has floats for some element types."""
+    types = {*_named(stated), *chain.from_iterable(_candidates(stated))}
+    return any(map(is_float, types))
+
+
+def _named(stated: RuleStatement) -> frozenset[str]:
+    """Return the element types that a statement names."""
+    of = (*stated.element_types.values(), *stated.parameter_types.values())
+    parts = (at for side in (stated.lhs, stated.rhs) for at in subterms(side))
+    return frozenset(dtype for dtype in (*of, *(at.type.dtype for at in parts)) if dtype in TYPES)
+
+
+def _candidates(stated: RuleStatement) -> list[list[str]]:
+    """Return the element types at which each type variable is tried: those named, and another one of each kind.
+
+    Without casts, floats are enough: fewer laws hold for them than for integers and truth values.
+    """
+    named = sorted(_named(stated))
+    others = (next((of for of in TYPES if of not in named and kind_of(of) == kind), None) for kind in KINDS)
+    every = dict.fromkeys((*named, *(of for of in others if of is not None), FLOAT))
+    fewest = None if exhaustion.has_casts(stated) else 1
+    used = [_used(stated, variable) for variable in stated.type_variables]
+    found = ([of for of in every if all(accepts(op, of) for op in ops)] for ops in used)
+    return [sorted(of, key=is_float, reverse=True)[:fewest] for of in found]
+
+
+def _used(stated: RuleStatement, variable: str) -> set[UnaryOp | BinaryOp]:
+    """Return the operations on elements of the type of a variable."""
+    found: set[UnaryOp | BinaryOp] = set()
+    for at in chain(subterms(stated.lhs), subterms(stated.rhs)):
+        match at:
+            case Unary(op, operand) | Binary(op, operand):
+                found |= {op} if operand.type.dtype == variable else set()
+            case Reduce() if at.type.dtype == variable:
+                found.add(OF_MONOID[at.monoid])
+            case _:
+                pass
+    return found
+
+
+def _comparisons(stated: RuleStatement) -> int:
+    """Return the number of different truth values of elements in a statement."""
+    found: set[Expr] = set()
+    for at in chain(subterms(stated.lhs), subterms(stated.rhs)):
+        match at:
+            case Binary(op) if op in COMPARISONS:
+                found.add(at)
+            case Cast(dtype) if dtype == BOOL:
+                found.add(at)
+            case Metavariable(name=name) if stated.element_types[name] == BOOL:
+                found.add(at)
+            case _:
+                pass
+    return len(found)
+
+
 def _generics(stated: RuleStatement, seed: int) -> Iterator[Generic]:
     """Yield generic arguments: some of small sizes, then some with longer sums if the statement has a fold."""
-    low = exhaustion.is_low(stated)
-    yield from exhaustion.generics(stated, CHOICES if low else 1, seed)
+    low, variables = exhaustion.is_low(stated), stated.type_variables
+    ways = [dict(zip(variables, types, strict=True)) for types in product(*_candidates(stated))]
+    small = list(exhaustion.generics(stated, CHOICES if low else 1, seed))
+    # Elements of higher ranks have the types of lower ones, in turn.
+    wanted = max(len(small), len(ways) * min(len(small), CHOICES_OF_WAY)) if low else len(small)
+    for at, generic in enumerate(islice(cycle(small), wanted)):
+        yield Generic(stated, generic.choice, ways[(at + sum(stated.ranks)) % len(ways)], at)
     if low and _folds(stated):
         random, of = Random(seed), exhaustion.spaces(stated.metavariables)
         drawn = ({name: random.choice(LONGER.get(space, space)) for name, space in of.items()} for _ in range(DRAWS))
         for variant, choice in enumerate(islice(filter(exhaustion.satisfying(stated), drawn), LONG_CHOICES)):
-            yield Generic(stated, choice, variant=variant)
+            yield Generic(stated, choice, ways[variant % len(ways)], variant)
 
 
 def _folds(stated: RuleStatement) -> frozenset[str]:
@@ -116,9 +197,11 @@ def _agree(made: Equation, generic: Generic, ops: Collection[str], *, finite: bo
 
     Otherwise return the largest number of operands of a chain of one of these operations in them.
     """
+    comparisons = _comparisons(generic.stated)
+    enumerable, several = max(MOST_TESTS, comparisons), max(RANDOM_TESTS, FOR_EACH_RESULT * 2**comparisons)
     tests = draw = longest = 0
-    while draw < (2**tests if tests <= MOST_TESTS else RANDOM_TESTS):
-        domain = FreeTerms(draw, finite=finite, enumerated=tests <= MOST_TESTS)
+    while draw < (2**tests if tests <= enumerable else several):
+        domain = FreeTerms(draw, finite=finite, enumerated=tests <= enumerable)
         left, right = (exhaustion.meant(side, generic, domain) for side in (made.lhs, made.rhs))
         if exhaustion.counterexample(generic, left, right, operator.ne) is not None:
             return None
