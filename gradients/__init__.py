@@ -6,7 +6,7 @@
 >>> energy = atl.program("energy", [x], atl.sum(n, lambda i: x[i] * x[i]))
 >>> atl.gradient(energy, ["x"])
 energy_gradient (x : float32[n], dout : float32) : float32[n] :=
-  ⊞[i < n] dout * x[i] + dout * x[i]
+  ⊞[i < n] let v := dout * x[i] in v + v
 """
 
 from atl.parameters import check_calls as _check_calls
