@@ -18,8 +18,8 @@ HMMA, IMMA, LDSM, LOCAL_LOAD, LOCAL_STORE = 0x23C, 0x237, 0x83B, 0x983, 0x387
 """Opcodes of machine instructions of sm_80 and sm_90, as nvdisasm shows them with -hex: the low 12 bits."""
 
 TILES: Final[dict[str, tuple[tuple[Any, ...], int, int, int]]] = {
-    "float16": (("float16", "float32", "mma_m16n8k16", (128, 128, 32), 8), HMMA, 32, 34),
     "bfloat16": (("bfloat16", "float32", "mma_m16n8k16_bf16", (64, 32, 16), 2), HMMA, 8, 6),
+    "float16": (("float16", "float32", "mma_m16n8k16", (128, 128, 32), 8), HMMA, 32, 34),
     "int8": (("int8", "int32", "mma_m16n8k32", (64, 64, 64), 4), IMMA, 16, 0),
 }
 """The arguments of the schedule, and the instructions of a warp in a round: those that cover its part of the tile.
@@ -43,7 +43,7 @@ def opcodes(cubin: bytes) -> dict[str, Counter[int]]:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.sampled
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is compiled for a GPU here")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", TILES)
