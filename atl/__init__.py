@@ -141,8 +141,10 @@ if _typing.TYPE_CHECKING:
         Device,
         Gpu,
         GpuKernel,
+        Instruction,
         Kernel,
         Machine,
+        declare,
         machine,
         measure,
         print_c,
@@ -207,7 +209,8 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
             make_layout morton padded row_major skewed swizzled
         """,
         "lowering": """
-            Device Gpu GpuKernel Kernel Machine lower machine measure print_c print_nest random_inputs trace
+            Device Gpu GpuKernel Instruction Kernel Machine declare lower machine measure print_c print_nest
+            random_inputs trace
         """,
         "rewrites": """
             Derivation DoesNotApply Handle NoMatch ProofTrace Rule Session Theorem Tuned Undetermined autotune
@@ -231,17 +234,17 @@ __all__ = [
     "Condition", "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "Differentiable", "DoesNotApply",
     "DtypeError", "EscapedIndex", "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel",
     "GpuMissing", "Gradient", "GridTooLarge", "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow",
-    "InvalidArgument", "InvalidName", "Kernel", "KernelCrashed", "Layout", "LibraryMissing", "LinearLayout",
-    "Machine", "NoMatch", "NoSuchAttribute", "NotAssembled", "NotExact", "OutOfMemory", "ParseError", "Program",
-    "ProofTrace", "RaggedShape", "RankError", "Recipe", "RefusedMark", "Results", "Rule", "Session", "ShapeError",
-    "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned", "Undetermined",
-    "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs", "antidiagonal",
-    "argmax", "argmin", "associative", "associative_scan", "autotune", "backwards", "blocked", "cast", "ceil",
-    "ceildiv", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal", "compile", "compress",
-    "concat", "constant", "cos", "decompress", "differentiable", "einsum", "erf", "evaluate", "evaluate_fast",
-    "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient", "guard", "imax", "imin",
-    "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout", "maximum",
-    "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c",
+    "Instruction", "InvalidArgument", "InvalidName", "Kernel", "KernelCrashed", "Layout", "LibraryMissing",
+    "LinearLayout", "Machine", "NoMatch", "NoSuchAttribute", "NotAssembled", "NotExact", "OutOfMemory", "ParseError",
+    "Program", "ProofTrace", "RaggedShape", "RankError", "Recipe", "RefusedMark", "Results", "Rule", "Session",
+    "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned",
+    "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
+    "antidiagonal", "argmax", "argmin", "associative", "associative_scan", "autotune", "backwards", "blocked", "cast",
+    "ceil", "ceildiv", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal", "compile", "compress",
+    "concat", "constant", "cos", "declare", "decompress", "differentiable", "einsum", "erf", "evaluate",
+    "evaluate_fast", "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient", "guard", "imax",
+    "imin", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout",
+    "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c",
     "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule", "results",
     "round", "row_major", "rules", "scan", "scatter", "select", "shear", "sign", "sin", "sizes", "skewed", "split",
     "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl",

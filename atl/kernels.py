@@ -23,6 +23,7 @@ def compile(  # noqa: A001 (a public name)
     target: Literal["c"] = ...,
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
+    strict: bool = ...,
     optimize: bool = ...,
 ) -> Kernel: ...
 
@@ -34,6 +35,7 @@ def compile(  # noqa: A001
     target: Literal["cuda"],
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
+    strict: bool = ...,
     optimize: bool = ...,
 ) -> GpuKernel: ...
 
@@ -45,6 +47,7 @@ def compile(  # noqa: A001
     target: str,
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
+    strict: bool = ...,
     optimize: bool = ...,
 ) -> Kernel | GpuKernel: ...
 
@@ -55,6 +58,7 @@ def compile(  # noqa: A001
     target: str = "c",
     sizes: Mapping[str, int] | None = None,
     fast_math: bool = False,
+    strict: bool = False,
     optimize: bool = False,
 ) -> Kernel | GpuKernel:
     """Compile a program to machine code, like `lowering.compile`; with `optimize=True` make it fast first.
@@ -79,18 +83,18 @@ def compile(  # noqa: A001
     if optimize:
         if target != "c":
             raise InvalidArgument(f"optimize=True for target={target!r}", required='target="c"')
-        program, _ = _made_fast(program, sizes, fast_math=fast_math)
-    return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math)
+        program, _ = _made_fast(program, sizes, fast_math=fast_math, strict=strict)
+    return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math, strict=strict)
 
 
 def _made_fast(
-    program: Program, sizes: Mapping[str, int] | None = None, *, fast_math: bool = False
+    program: Program, sizes: Mapping[str, int] | None = None, *, fast_math: bool = False, strict: bool = False
 ) -> tuple[Program, Report]:
     """Return the program with the fastest schedule known, and the report of the recipes."""
     from rewrites import reschedule
     from rewrites.recipes.optimize import optimize as make_fast
 
-    made, report = make_fast(reschedule(program), sizes, remembered=True, fast_math=fast_math)
+    made, report = make_fast(reschedule(program, strict=strict), sizes, remembered=True, fast_math=fast_math)
     return made.goal, report
 
 

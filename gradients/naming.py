@@ -16,7 +16,7 @@ from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterms
 from gradients.pairings import READ, Known, is_read, reads
 from rewrites.derivation import Derivation
-from rewrites.tactics.simplification import reduce_accesses
+from rewrites.tactics.simplification import decided, reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
 OPERAND: Final = "u"
@@ -85,7 +85,7 @@ class Naming:
             case terms.Binary("mul", left, right):
                 return (*(0,) * reads(right, self._wrt, known), *(1,) * reads(left, self._wrt, known))
             case terms.Binary("div", _, right):
-                return (0, 1) if reads(right, self._wrt, known) else (1,)
+                return (0, 1) if reads(right, self._wrt, known) else ()
             case terms.Binary("min" | "max"):
                 return (0, 1)
             case _:
@@ -134,12 +134,17 @@ class Naming:
 
 
 def _reads_values(e: Expr) -> bool:
-    """Return whether the tangent of a term may read what the term computes: whether it is not a sum of elements."""
-    return any(
-        each.op not in ("neg", "stop", "add", "sub") if isinstance(each, terms.Unary | terms.Binary)
-        else not isinstance(each, READ)
-        for each in subterms(e)
-    )  # fmt: skip
+    """Return whether the tangent of a term may read a value that the term computes, apart from operands of products."""
+    match e:
+        case terms.Unary(op):
+            reads_own = op not in ("neg", "stop")
+        case terms.Binary(op, _, right):
+            reads_own = op not in ("add", "sub", "mul") and not (op == "div" and is_read(right))
+        case terms.Reduce(monoid):
+            reads_own = monoid != "sum"
+        case _:
+            reads_own = not isinstance(e, READ)
+    return reads_own or any(_reads_values(child.expr) for child in children(e))
 
 
 def _rule_of_let(e: Expr) -> str | None:
@@ -211,12 +216,14 @@ def _by_elements(work: Derivation, path: Path, other: Expr) -> bool:
 
 
 def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
-    """Unfold a let, or read an element of a term, unless the other term is one too."""
+    """Unfold a let, read an element of a term, or remove a guard that is true, unless the other term is one too."""
     match work.term(path):
         case terms.Let() if not isinstance(other, terms.Let):
             return work.attempt("unfold_let", path)
         case terms.Access() as e if not isinstance(other, terms.Access) or type(_read(e)) is not type(_read(other)):
             return bool(reduce_accesses(work, path))
+        case terms.Guard() if not isinstance(other, terms.Guard):
+            return decided(work, work.cursor(path))
         case _:
             return False
 

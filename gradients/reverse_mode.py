@@ -8,12 +8,10 @@ from typing import Final
 
 from atl.checks.wellformed import make_program
 from atl.core import terms
-from atl.core.dtypes import STORED
 from atl.core.index import Array
 from atl.core.program import Program, Result, checked_program
 from atl.core.terms import Expr
 from atl.core.traversal import Path
-from atl.errors import DtypeError
 from atl.surface.results import results
 from atl.surface.values import Tensor
 from gradients.keeping import Kept, kept, kept_names, outermost
@@ -32,7 +30,7 @@ from rewrites.tactics.storage.binding import bind
 
 SCATTERS: Final = ["ll_place", "place_of_add", "gen_scatter"]
 """Rules that, in reverse, make a generation of a scatter to the position of each iteration."""
-TIDY: Final = ["gen_eta", "get_gen"]
+TIDY: Final = ["gen_eta", "get_gen", "place_access", "gen_as_guarded_place"]
 """Rules that remove what the derivation leaves behind."""
 
 
@@ -123,12 +121,6 @@ def gradient(program: Program, wrt: str | Sequence[str], *, keep: str | Sequence
     checked_program(program)
     wrt = names_of(wrt)
     names = kept_names(keep)
-    if program.dtype in STORED:
-        raise DtypeError(
-            f"the result of {program.name} has {program.dtype} elements, which are only stored",
-            required="a result of a type that is computed with",
-            suggestions=("differentiate the program without its last cast",),
-        )
     if not names:
         return _derived(program, wrt)
     directions_of(program, wrt)
@@ -148,7 +140,8 @@ def _derived(program: Program, wrt: tuple[str, ...]) -> Gradient:
     _bind_results(work)
     _tidy(work)
     share(work)
-    made = _gradient_program(program, work.goal.body, directions, cotangent)
+    types = {array.name: array.dtype for array in program.inputs}
+    made = _gradient_program(program, work.goal.body, directions, [types[name] for name in wrt], cotangent)
     return Gradient(made, work.theorem, wrt, program)
 
 
@@ -211,18 +204,31 @@ def _tidy(work: Derivation) -> None:
 
 def paired_with(along: Program, cotangent: Array) -> Program:
     """Return the program of the pairing of a cotangent with a tangent."""
+    y = _cast(terms.Input(cotangent), along.dtype)
     return make_program(
         f"{along.name}_paired",
         (*along.inputs, cotangent),
-        pairing(Tensor(terms.Input(cotangent)), Tensor(along.body)).node,
+        pairing(Tensor(y), Tensor(along.body)).node,
         along.assumptions,
     )
 
 
-def _gradient_program(program: Program, collected: Expr, directions: Sequence[Array], cotangent: Array) -> Program:
-    """Return the first operands of the pairings of a collected term, in the order of the directions."""
+def _cast(e: Expr, dtype: str | None) -> Expr:
+    return e if e.type.dtype == dtype or dtype is None else terms.Cast(dtype, e)
+
+
+def _gradient_program(
+    program: Program, collected: Expr, directions: Sequence[Array], dtypes: Sequence[str], cotangent: Array
+) -> Program:
+    """Return the first operands of the pairings of a collected term, in the order of the directions.
+
+    The gradient by an input has the type of the input.
+    """
     lets, found = _pairings(collected)
-    each = [found.get(array.name, terms.Padding(terms.Input(array).type)) for array in directions]
+    each = [
+        _cast(found.get(array.name, terms.Padding(terms.Input(array).type)), dtype)
+        for array, dtype in zip(directions, dtypes, strict=True)
+    ]
     if len(each) == 1:
         body, several = each[0], tuple[Result, ...]()
     else:
@@ -263,7 +269,9 @@ def _paired_back(made: Program, collected: Expr, directions: Sequence[Array]) ->
     lets, found = _pairings(collected)
     own: list[terms.Let] = []
     body = made.body
-    is_value = len(directions) == 1 and any(isinstance(y, terms.Local) and y.position == 0 for y in found.values())
+    is_cast = made.dtype != directions[0].dtype
+    only_local = any(isinstance(y, terms.Local) and y.position == 0 for y in found.values())
+    is_value = len(directions) == 1 and only_local and not is_cast
     for _ in lets[is_value:]:
         if not isinstance(body, terms.Let):
             return None
@@ -273,6 +281,9 @@ def _paired_back(made: Program, collected: Expr, directions: Sequence[Array]) ->
         own.append(terms.Let(body, terms.Local(0, body.type)))
         body = own[-1].body
     each = _results_of(made, body, directions)
+    if each is not None and is_cast:
+        uncast = {name: e.operand for name, e in each.items() if isinstance(e, terms.Cast)}
+        each = uncast if uncast.keys() == each.keys() else None
     if each is None or any(not isinstance(each[name], terms.Padding) for name in each.keys() - found.keys()):
         return None
     inputs = {array.name: terms.Input(array) for array in directions}

@@ -33,9 +33,6 @@ MOST: Final = 16
 """Maximum number of lets that are introduced."""
 
 
-_SCALAR: Final = terms.Type("float64", ())
-
-
 @dataclass(frozen=True)
 class _Shared:
     """A subterm at a path, with a place around it where a let can bind it, and its value at that place."""
@@ -53,7 +50,9 @@ def share(work: Derivation, name: str = SHARED) -> None:
         best: tuple[float, _Shared] | None = None
         for each in _candidates(work.goal.body, refused):
             after = _count(replace(work.goal, body=_bound(work.goal.body, each)))
-            if after <= now * (1 - LEAST) and (best is None or after < best[0]):
+            if after <= now * (1 - LEAST * (not isinstance(each.value, terms.Rec))) and (
+                best is None or after < best[0]
+            ):
                 best = after, each
         if best is None:
             return
@@ -113,23 +112,19 @@ def _with_ancestors(e: Expr, path: Path, above: tuple[Expr, ...]) -> Iterator[tu
 def _outermost_place(path: Path, around: tuple[Expr, ...]) -> _Shared:
     """Return the outermost place around a subterm to which a let with its value can move.
 
-    No binder between may bind what the value reads. A condition between must depend on a loop between: so it is true
-    in some iterations, and the value is not computed for nothing.
+    No binder between may bind what the value reads. The place of the let is inside of conditions, unless there are
+    loops around them: then they are true in some iterations, as a rule, and the value is computed once for all.
     """
-    value, place, shifted = around[-1], path, around[-1]
-    conditions: list[frozenset[int]] = []
+    value, place, shifted, conditional = around[-1], path, around[-1], False
     for length in range(len(path) - 1, -1, -1):
         above = around[length]
-        if isinstance(above, terms.Guard | terms.Select):
-            conditions.append(free_positions(terms.Guard(above.predicate, terms.Padding(_SCALAR)))[0])
         child = children(above)[path[length]]
         indices, tensors = free_positions(shifted)
         if indices & set(range(child.indices)) or tensors & set(range(child.tensors)):
             break
+        conditional = not child.indices and (conditional or isinstance(above, terms.Guard | terms.Select))
         shifted = shift_term(shifted, -child.indices, -child.tensors)
-        bound = frozenset(range(child.indices))
-        conditions = [frozenset(k - child.indices for k in each) for each in conditions if not each & bound]
-        if not conditions:
+        if not conditional:
             value, place = shifted, path[:length]
     return _Shared(place, path[len(place) :], value)
 

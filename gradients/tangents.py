@@ -8,6 +8,7 @@ lists what else is trusted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from atl.checks.wellformed import make_program
@@ -26,7 +27,7 @@ from atl.core.substitution import (
     with_children,
 )
 from atl.core.terms import Expr
-from atl.core.traversal import children
+from atl.core.traversal import children, subterms
 from atl.errors import DtypeError, InvalidArgument, brief, did_you_mean
 from atl.surface import numpy_forms
 from atl.surface.values import Tensor
@@ -40,8 +41,11 @@ def tangent(program: Program, wrt: str | Sequence[str]) -> Program:
     and `minimum` share equally between equal operands, and so does a maximum over a range. `atl.stop(e)` has tangent
     zero. Tests of `where` and integers have no tangent.
 
-    Raises `InvalidArgument` for unknown inputs, and `DtypeError` for inputs that are not float32 or float64 or have
-    different element types.
+    Conversions between floating-point types have slope 1, although they round. The directions and the result have one
+    type, `derivative_type(program, wrt)`, in which all derivatives are computed.
+
+    Raises `InvalidArgument` for unknown inputs, and `DtypeError` for inputs of integers, and for inputs of different
+    element types.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -53,14 +57,34 @@ def tangent(program: Program, wrt: str | Sequence[str]) -> Program:
     checked_program(program)
     wrt = names_of(wrt)
     directions = directions_of(program, wrt)
-    body = _Tangent(dict(zip(wrt, directions, strict=True))).of(program.whole.body)
+    made = _Tangent(dict(zip(wrt, directions, strict=True)), derivative_type(program, wrt))
+    body = made.of(program.whole.body)
     return make_program(
         f"{program.name}_tangent",
         (*program.inputs, *directions),
-        terms.Padding(program.body.type) if body is None else body,
+        made.zero(program.body) if body is None else body,
         program.assumptions,
         program.results,
     )
+
+
+def derivative_type(program: Program, wrt: Sequence[str]) -> str:
+    """Return the type in which derivatives of a program are computed: float64 if a conversion or input has it.
+
+    >>> import atl
+    >>> h = atl.tensor("h", atl.sizes("n"), dtype="float16")
+    >>> derivative_type(atl.program("wide", [h], atl.cast("float32", h)), ["h"])
+    'float32'
+    """
+    found: set[str | None] = {program.dtype, *(array.dtype for array in program.inputs if array.name in wrt)}
+    for each in subterms(program.body):
+        if isinstance(each, terms.Cast) and any(
+            isinstance(part, terms.Local) or (isinstance(part, terms.Input) and part.array.name in wrt)
+            for part in subterms(each.operand)
+        ):
+            found |= {each.dtype, each.operand.type.dtype}
+    wide = [dtypes.TYPES[dtype].computed_as for dtype in found if dtype is not None and dtypes.is_float(dtype)]
+    return max(wide, key=lambda dtype: dtypes.TYPES[dtype].bits, default=dtypes.DEFAULT)
 
 
 def names_of(wrt: str | Sequence[str]) -> tuple[str, ...]:
@@ -83,6 +107,7 @@ def directions_of(program: Program, wrt: tuple[str, ...]) -> tuple[Array, ...]:
     """Return the input of the direction for each input in `wrt`. Raises the errors of `tangent`."""
     known = {array.name: array for array in program.inputs}
     made: list[Array] = []
+    dtype = derivative_type(program, wrt)
     for name in wrt:
         if name not in known:
             raise InvalidArgument(
@@ -91,28 +116,20 @@ def directions_of(program: Program, wrt: tuple[str, ...]) -> tuple[Array, ...]:
                 suggestions=did_you_mean(name, known),
             )
         array = known[name]
-        if array.dtype not in dtypes.FLOATS:
+        if not dtypes.is_float(array.dtype):
             raise DtypeError(
                 f"the input {name} has {array.dtype} elements, so it has no derivative",
-                required=f"a {' or '.join(dtypes.FLOATS)} input",
-                suggestions=(cast_suggested(array) or f'declare it with dtype="{dtypes.FLOATS[-1]}"',),
+                required="an input of floating-point numbers",
+                suggestions=(f'declare it with dtype="{dtypes.FLOATS[-1]}"',),
             )
-        if made and array.dtype != made[0].dtype:
+        if array.dtype != known[wrt[0]].dtype:
             raise DtypeError(
-                f"the input {name} has {array.dtype} elements, but {wrt[0]} has {made[0].dtype}",
+                f"the input {name} has {array.dtype} elements, but {wrt[0]} has {known[wrt[0]].dtype}",
                 required="one element type for all inputs of a derivative",
                 suggestions=(f'take the derivative with respect to "{name}" by another call',),
             )
-        made.append(Array(fresh_name(program, f"d{name}", made), array.shape, array.dtype))
+        made.append(Array(fresh_name(program, f"d{name}", made), array.shape, dtype))
     return tuple(made)
-
-
-def cast_suggested(array: Array) -> str | None:
-    """Return the suggestion to cast an array of a floating-point type that is only stored, such as float16."""
-    if array.dtype not in dtypes.STORED or not dtypes.is_float(array.dtype):
-        return None
-    wide = dtypes.TYPES[array.dtype].computed_as
-    return f'declare {array.name} with dtype="{wide}", and pass {array.name}.astype("{wide}"), or .float() in PyTorch'
 
 
 def fresh_name(program: Program, wanted: str, others: Sequence[Array] = ()) -> str:
@@ -124,10 +141,11 @@ def fresh_name(program: Program, wanted: str, others: Sequence[Array] = ()) -> s
 
 
 class _Tangent:
-    """The tangents of the terms of one program. A tangent is None where it is zero."""
+    """The tangents of the terms of one program, all of one type. A tangent is None where it is zero."""
 
-    def __init__(self, directions: dict[str, Array]) -> None:
+    def __init__(self, directions: dict[str, Array], dtype: str) -> None:
         self._inputs = directions
+        self._dtype = dtype
         self._lets: dict[int, terms.TensorVar] = {}
         self._known: dict[int, tuple[Expr, Expr | None]] = {}
 
@@ -147,7 +165,7 @@ class _Tangent:
                 return terms.Input(self._inputs[array.name]) if array.name in self._inputs else None
             case terms.TensorVar(uid, _, of):
                 seed = self._lets.get(uid)
-                return None if seed is None else terms.TensorVar(seed.uid, seed.name, of)
+                return None if seed is None else terms.TensorVar(seed.uid, seed.name, self._typed(of))
             case terms.Constant() | terms.Value() | terms.Padding():
                 return None
             case terms.Gen(low, high, body, name) if value is not None:
@@ -159,19 +177,21 @@ class _Tangent:
                 return None if d is None else terms.Guard(predicate, d)
             case (
                 terms.Gen() | terms.Guard() | terms.Access() | terms.Select() | terms.Concat() | terms.Reshape()
-                | terms.Cast() | terms.Reduce("sum")
+                | terms.Reduce("sum")
             ):  # fmt: skip
                 return self._linear(e)
+            case terms.Cast(_, operand):
+                return self.of(operand)
             case terms.Let():
                 return self._let(e, value)
             case terms.Where(test, left, right):
                 first, second = self.of(left), self.of(right)
                 if first is None and second is None:
                     return None
-                return terms.Where(test, _or_zero(first, e), _or_zero(second, e))
+                return terms.Where(test, first or self.zero(e), second or self.zero(e))
             case terms.Unary(op, operand):
                 d = self.of(operand)
-                return None if d is None else _of_unary(op, d, operand, value or e)
+                return None if d is None else _of_unary(op, d, self._cast(operand), self._cast(value or e))
             case terms.Binary():
                 return self._of_binary(e, value or e)
             case terms.Reduce():
@@ -188,13 +208,13 @@ class _Tangent:
         parts = [(child.expr, self.of(child.expr)) for child in children(e)]
         if all(d is None for _, d in parts):
             return None
-        return with_children(e, tuple(_or_zero(d, part) for part, d in parts))
+        return with_children(e, tuple(d or self.zero(part) for part, d in parts))
 
     def _let(self, e: terms.Let, value: Expr | None) -> Expr | None:
         """Return let x := v in let dx := (the tangent of v) in (the tangent of the body)."""
         bound = terms.TensorVar(next(fresh_uid), e.name, e.value.type)
         d = self.of(e.value, bound)
-        seed = terms.TensorVar(next(fresh_uid), f"d{e.name}", e.value.type)
+        seed = terms.TensorVar(next(fresh_uid), f"d{e.name}", self._typed(e.value.type))
         if d is not None:
             self._lets[bound.uid] = seed
         body = self.of(instantiate_tensor(e.body, bound), value)
@@ -218,14 +238,14 @@ class _Tangent:
         if first is None and self.of(instantiate_tensor(opened, constant)) is None:
             return None
         rows = terms.TensorVar(next(fresh_uid), e.rows, before)
-        seed = terms.TensorVar(next(fresh_uid), f"d{e.rows}", before)
+        seed = terms.TensorVar(next(fresh_uid), f"d{e.rows}", self._typed(before))
         self._lets[rows.uid] = seed
         row = instantiate_tensor(opened, rows)
-        d = _or_zero(self.of(row), row)
+        d = self.of(row) or self.zero(row)
         computed = terms.Gen(index(0), index(p), close(terms.Access(value or all_rows, index(k)), k), k.name)
         d = instantiate_tensor(close_tensor(d, rows), computed)
         later = close(close_tensor(d, seed), p)
-        made = terms.Rec(e.low, e.high, _or_zero(first, e.init), later, e.name, seed.name)
+        made = terms.Rec(e.low, e.high, first or self.zero(e.init), later, e.name, seed.name)
         return made if value is not None else terms.Let(e, close_tensor(made, all_rows), e.rows)
 
     def _of_binary(self, e: terms.Binary, value: Expr) -> Expr | None:
@@ -239,14 +259,15 @@ class _Tangent:
             case "sub":
                 return _sum(da, None if db is None else terms.Unary("neg", db))
             case "mul":
-                return _sum(_times(da, b), _times(db, a))
+                return _sum(_times(da, self._cast(b)), _times(db, self._cast(a)))
             case "div":
-                first = None if da is None else terms.Binary("div", da, b)
-                return _sum(first, _times(db, terms.Unary("neg", terms.Binary("div", value, b))))
+                divisor = self._cast(b)
+                first = None if da is None else terms.Binary("div", da, divisor)
+                return _sum(first, _times(db, terms.Unary("neg", terms.Binary("div", self._cast(value), divisor))))
             case "min" | "max":
-                of_a, of_b = _or_zero(da, e), _or_zero(db, e)
+                of_a, of_b = da or self.zero(e), db or self.zero(e)
                 less, greater = (of_a, of_b) if e.op == "min" else (of_b, of_a)
-                half = _times(_sum(da, db), _filled(0.5, e)) or _or_zero(None, e)
+                half = _times(_sum(da, db), self._filled(0.5, e)) or self.zero(e)
                 return terms.Where(arithmetic("eq", a, b), half, terms.Where(arithmetic("lt", a, b), less, greater))
             case "lt" | "le" | "eq" | "and" | "or" | "xor" | "floordiv" | "mod" | "shl" | "shr":
                 return None  # integers and truth values
@@ -268,22 +289,37 @@ class _Tangent:
             case "product":
                 j = Var(next(fresh_uid), f"{e.name}_other")
                 other = instantiate(e.body, index(j))
-                kept = terms.Select(equal(index(j), index(k)), _filled(1, e), other)
+                one = _filled(1, e, e.type.dtype)
+                kept = terms.Select(equal(index(j), index(k)), one, other)
                 rest = terms.Reduce("product", e.low, e.high, close(kept, j), j.name)
-                return summed(terms.Binary("mul", d, rest))
+                return summed(terms.Binary("mul", d, self._cast(rest)))
             case "min" | "max":
                 bound = terms.TensorVar(next(fresh_uid), e.monoid, e.type)
                 found = value or bound
                 is_found = arithmetic("eq", term, found)
-                total = summed(terms.Where(is_found, d, _or_zero(None, e)))
-                assert e.type.dtype is not None
-                count = summed(terms.Cast(e.type.dtype, is_found))
-                share = terms.Binary("div", total, terms.Binary("max", count, _filled(1, e)))
+                total = summed(terms.Where(is_found, d, self.zero(e)))
+                count = summed(terms.Cast(self._dtype, is_found))
+                share = terms.Binary("div", total, terms.Binary("max", count, self._filled(1, e)))
                 return share if value is not None else terms.Let(e, close_tensor(share, bound), bound.name)
             case "sum":
                 return self._linear(e)
             case _:
                 assert_never(e.monoid)
+
+    # -- types --------------------------------------------------------------------------------------------------------
+
+    def zero(self, like: Expr) -> Expr:
+        """Return a tangent zero of the shape of `like`."""
+        return terms.Padding(self._typed(like.type))
+
+    def _filled(self, value: float, like: Expr) -> Expr:
+        return _filled(value, like, self._dtype)
+
+    def _typed(self, of: terms.Type) -> terms.Type:
+        return replace(of, dtype=self._dtype)
+
+    def _cast(self, e: Expr) -> Expr:
+        return e if e.type.dtype == self._dtype else terms.Cast(self._dtype, e)
 
 
 def _of_unary(op: UnaryOp, d: Expr, x: Expr, y: Expr) -> Expr | None:
@@ -312,10 +348,6 @@ def _times(d: Expr | None, factor: Expr) -> Expr | None:
     return None if d is None else terms.Binary("mul", d, factor)
 
 
-def _or_zero(d: Expr | None, like: Expr) -> Expr:
-    return terms.Padding(like.type) if d is None else d
-
-
-def _filled(value: float, like: Expr) -> Expr:
-    """Return a tensor of the type of `like` with equal elements."""
-    return numpy_forms.over(like.type.shape, lambda _: terms.Constant(value, like.type.dtype))
+def _filled(value: float, like: Expr, dtype: str | None) -> Expr:
+    """Return a tensor of the shape of `like` with equal elements."""
+    return numpy_forms.over(like.type.shape, lambda _: terms.Constant(value, dtype))

@@ -11,7 +11,7 @@ from threading import RLock
 from typing import Any, Final, TypeAlias, cast
 
 from atl.core import terms
-from atl.core.dtypes import FLOATS
+from atl.core.dtypes import is_float
 from atl.core.index import Read, Size, atoms, index
 from atl.core.predicate import at_most, expressions
 from atl.core.program import Program, checked_program
@@ -21,7 +21,7 @@ from atl.meaning.results import split_results
 from atl.text.printing import show_predicate
 from gradients.keeping import kept_names, outermost, with_results
 from gradients.reverse_mode import Gradient, gradient
-from gradients.tangents import cast_suggested, directions_of, names_of
+from gradients.tangents import directions_of, names_of
 from lowering.calls import operators
 from lowering.calls.operators import Shapes
 from lowering.kernel import Kernel, compile  # noqa: A004 (a public name)
@@ -29,6 +29,7 @@ from rewrites.errors import DoesNotApply
 from rewrites.kernel import Theorem
 from rewrites.recipes.optimize import optimize
 from rewrites.session.session import Session, reschedule
+from rewrites.session.tuning.search import activity
 
 Schedule: TypeAlias = Callable[[Session], object] | Session | Theorem
 """A function that schedules a session, or a derivation from the program."""
@@ -57,6 +58,8 @@ def differentiable(
     `keep` names lets that the forward kernel stores for the backward pass, which otherwise computes them again. The
     programs to schedule are then `.gradient().forward` and `.gradient().program`.
 
+    The first calls take seconds. A terminal shows what they are doing, and an interrupt leaves the layer as it was.
+
     Raises `InvalidArgument` and `DtypeError` for `wrt`, and `InvalidArgument` for `keep` and for a schedule of another
     program. The first call may raise `DoesNotApply`, if no gradient is found.
 
@@ -69,15 +72,12 @@ def differentiable(
       ...
     """
     checked_program(program)
-    known = [array.name for array in program.inputs if array.dtype in FLOATS]
+    known = [array.name for array in program.inputs if is_float(array.dtype)]
     if wrt is None and not known:
         raise DtypeError(
             f"no input of {program.name} has a derivative",
-            required=f"at least one {' or '.join(FLOATS)} input",
-            suggestions=(
-                *(suggested for array in program.inputs if (suggested := cast_suggested(array)) is not None),
-                f"call atl.compile({program.name}), which needs no derivative",
-            ),
+            required="at least one input of floating-point numbers",
+            suggestions=(f"call atl.compile({program.name}), which needs no derivative",),
         )
     names = tuple(known) if wrt is None else names_of(wrt)
     for each in _by_type(program, names):
@@ -145,7 +145,8 @@ class Differentiable:
         twice (x : float32[n]) : float32[n] :=
           ...
         """
-        return _scheduled(self.extended, self._forward)
+        with activity(f"choosing a schedule for {self.extended.name}"):
+            return _scheduled(self.extended, self._forward)
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -160,7 +161,9 @@ class Differentiable:
         >>> out, y
         (array([1., 1.]), array([1., 1.]))
         """
-        return compile(self.goal)
+        goal = self.goal
+        with activity(f"compiling {goal.name}"):
+            return compile(goal)
 
     @property
     def _keeps(self) -> bool:
@@ -187,7 +190,8 @@ class Differentiable:
         names = self.wrt if wrt is None else names_of(wrt)
         with self._lock:
             if names not in self._gradients:
-                self._gradients[names] = gradient(self.program, names, keep=self.keep)
+                with activity(f"deriving the gradient of {self.program.name} by {', '.join(names)}"):
+                    self._gradients[names] = gradient(self.program, names, keep=self.keep)
             return self._gradients[names]
 
     @property
@@ -242,7 +246,8 @@ class Differentiable:
         return BackwardPasses(tuple(each), tuple(self._pass(found, None) for found in of_kept))
 
     def _pass(self, found: Gradient, schedule: Schedule | None) -> BackwardPass:
-        goal = _scheduled(found.program, schedule, gathers=True)
+        with activity(f"choosing a schedule for {found.program.name}"):
+            goal = _scheduled(found.program, schedule, gathers=True)
         read = _read_names(found.program) | _read_names(goal) | {found.program.inputs[-1].name}
         names = [array.name for array in found.program.inputs[:-1]]
         kept = dict(zip(names[len(self.program.inputs) :], self._positions, strict=True))
@@ -277,7 +282,7 @@ class Differentiable:
         scalars = {
             position: (array.name, operators.torch_type(array.dtype))
             for position, array in enumerate(program.inputs)
-            if not array.shape and array.dtype in FLOATS
+            if not array.shape and is_float(array.dtype)
         }
 
         def function(*given: Any, **named: Any) -> Any:
@@ -299,7 +304,7 @@ class Differentiable:
     def _registered(self, name: str, computed: object) -> Any:
         program = self.extended
         names = (*(array.name for array in program.inputs), *program.free_sizes)
-        numbers = {a.name for a in program.inputs if not a.shape and a.dtype not in FLOATS} | {*program.free_sizes}
+        numbers = {a.name for a in program.inputs if not a.shape and not is_float(a.dtype)} | {*program.free_sizes}
         shapes = Shapes.of(program)
         count = max(1, len(self.program.results))
 
@@ -454,7 +459,7 @@ class BackwardPass:
     @cached_property
     def layer(self) -> Differentiable:
         """The backward pass as a layer, whose derivatives are those of second order."""
-        floats = tuple(array.name for array in self.program.inputs if array.dtype in FLOATS)
+        floats = tuple(array.name for array in self.program.inputs if is_float(array.dtype))
         layer = Differentiable(self.program, floats)
         vars(layer)["goal"] = self.goal
         return layer
@@ -596,7 +601,7 @@ def _read_names(program: Program) -> set[str]:
         *(each for term in inside for each in indices_in(term)),
         *(each for at in program.assumptions for each in expressions(at)),
     ]
-    integers = {array.name for array in program.inputs if array.dtype not in FLOATS}
+    integers = {array.name for array in program.inputs if not is_float(array.dtype)}
     if found & integers or any(isinstance(atom, Read) for each in computed for atom in atoms(each)):
         return found | integers
     return found

@@ -18,7 +18,6 @@ from atl.core.traversal import Path, subterms
 from gradients.pairings import COTANGENT, Known, is_addition, is_read, no_step, operands_of, reads, too_many_dimensions
 from gradients.recurrences import push_recurrence
 from rewrites.derivation import Derivation
-from rewrites.errors import DoesNotApply
 from rewrites.rule_arguments import Argument, Function
 from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.tactics.storage.binding import bind
@@ -72,18 +71,19 @@ class Transposition:
                         self._push_parts(path, known, v)
                         return
                     path, known = self._bind(path, known, rank)
-                case terms.Cast():
-                    raise DoesNotApply(
-                        f"a gradient through a conversion from {v.operand.type.dtype} to {v.dtype}",
-                        required="one floating-point type from the inputs to the result",
-                        suggestions=("declare the inputs with the type of the result",),
-                    )
                 case terms.Rec():
                     if not isinstance(y, terms.Input | terms.Local):
                         path, known = self._bind(path, known, rank)
                     push_recurrence(self, path, known)
                     return
-                case terms.Unary() | terms.Constant() | terms.Value() | terms.TensorVar() | terms.Metavariable():
+                case (
+                    terms.Unary()
+                    | terms.Cast()
+                    | terms.Constant()
+                    | terms.Value()
+                    | terms.TensorVar()
+                    | terms.Metavariable()
+                ):
                     raise AssertionError(f"{type(v).__name__} is not linear")
                 case _:
                     assert_never(v)
@@ -210,10 +210,7 @@ class Transposition:
         """Move a let out of a sum or a guard; return whether it could be moved."""
         work = self.work
         if word == "guard":
-            moved = work.attempt("ll_guard", path)
-            if moved:
-                work.attempt("let_guard", path)
-            return moved
+            return work.attempt("ll_guarded", path)
         return work.attempt("ll_sum_indep", path) or work.attempt("ll_sum", path)
 
     def _duplicate_lets(self, path: Path) -> None:

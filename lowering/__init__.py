@@ -7,6 +7,7 @@ from lowering.c.printer import print_c
 from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.device.device import Device, DeviceArray
 from lowering.gpu.gpu_kernel import Gpu, GpuKernel
+from lowering.instructions import Instruction, declare
 from lowering.kernel import Kernel, check, compile  # noqa: A004 (the public API name)
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
@@ -39,6 +40,7 @@ __all__ = [
     "Gpu",
     "GpuEnvironment",
     "GpuKernel",
+    "Instruction",
     "Kernel",
     "KernelTime",
     "LoopNest",
@@ -56,6 +58,7 @@ __all__ = [
     "build_shared",
     "check",
     "compile",
+    "declare",
     "detect_gpu",
     "find_compiler",
     "load_shared",

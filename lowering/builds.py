@@ -55,6 +55,8 @@ OPTIMISED: Final = (
     "-fassociative-math",
     "-ffp-contract=fast",
 )
+# Added to these flags, so that floats are computed by the operations of the text in its order.
+IN_ORDER: Final = ("-fno-associative-math", "-fsigned-zeros", "-ffp-contract=off")
 # With jump threading, gcc turns a loop that tests i + 1 < n into a loop that it cannot vectorise.
 # -fira-region=one would save a fifth of the compile time, but a stencil by rows then runs 1.26 times as long.
 OF_GCC: Final = ("-fno-thread-jumps",)

@@ -20,7 +20,7 @@ from atl.meaning.arguments import Arguments, bind, check_rank
 from atl.meaning.results import ResultLayout
 from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
-from lowering.builds import build_shared, load, openmp_flags
+from lowering.builds import IN_ORDER, build_shared, load, openmp_flags
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.loops import gathering_flags
 from lowering.c.printer import declaration, function_names, print_c
@@ -55,24 +55,44 @@ WRITABLE: Final = WALKED | 0x400
 
 @overload
 def compile(  # noqa: A001 (a public name)
-    program: Program, *, target: Literal["c"] = ..., sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+    program: Program,
+    *,
+    target: Literal["c"] = ...,
+    sizes: Mapping[str, int] | None = ...,
+    fast_math: bool = ...,
+    strict: bool = ...,
 ) -> Kernel: ...
 
 
 @overload
 def compile(  # noqa: A001
-    program: Program, *, target: Literal["cuda"], sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+    program: Program,
+    *,
+    target: Literal["cuda"],
+    sizes: Mapping[str, int] | None = ...,
+    fast_math: bool = ...,
+    strict: bool = ...,
 ) -> GpuKernel: ...
 
 
 @overload
 def compile(  # noqa: A001
-    program: Program, *, target: str, sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+    program: Program,
+    *,
+    target: str,
+    sizes: Mapping[str, int] | None = ...,
+    fast_math: bool = ...,
+    strict: bool = ...,
 ) -> Kernel | GpuKernel: ...
 
 
 def compile(  # noqa: A001
-    program: Program, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
+    program: Program,
+    *,
+    target: str = "c",
+    sizes: Mapping[str, int] | None = None,
+    fast_math: bool = False,
+    strict: bool = False,
 ) -> Kernel | GpuKernel:
     """Compile a program to machine code, after checking its accesses and truncations. Builds are cached on disk.
 
@@ -80,6 +100,9 @@ def compile(  # noqa: A001
     `fast_math` the compiler may assume that there are no NaN and no infinities: results computed from them are
     unspecified, but nothing else in the process is affected. With `target="cuda"` the result is a `GpuKernel`; making
     one requires neither CUDA nor a GPU.
+
+    With `strict`, floats are computed by the operations of the program in its order, without contraction: the result
+    has the same bits with every compiler, on every processor and with any number of threads (`docs/bits.md`).
 
     Raises `UnsafeAccess`, `UnsafeTruncation`, `UnsupportedMark`, `IllegalMark`, `CompilerMissing`, `CompilerFailed`;
     `ArgumentError` and `AssumptionError` for `sizes`.
@@ -95,12 +118,19 @@ def compile(  # noqa: A001
     checked_program(program)
     if not isinstance(fast_math, bool):
         raise InvalidArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
+    if not isinstance(strict, bool):
+        raise InvalidArgument(f"strict={brief(strict)}", required="strict=True or strict=False")
+    if strict and (fast_math or target != "c"):
+        raise InvalidArgument(
+            f"strict=True {'with fast_math=True' if fast_math else f'for target={target!r}'}",
+            required='strict=True for the target "c", without fast_math',
+        )
     program = _checked(program, target, sizes)
     if target == "cuda":
         if fast_math:
             raise InvalidArgument("fast_math=True for a GPU", required="fast_math=False: only the C target supports it")
         return compile_for_gpu(program)
-    return _unbuilt(program, fast_math=fast_math).kernel()
+    return _unbuilt(program, fast_math=fast_math, strict=strict).kernel()
 
 
 def begin_compile(program: Program, *, fast_math: bool = False) -> UnbuiltKernel:
@@ -118,13 +148,13 @@ def begin_compile(program: Program, *, fast_math: bool = False) -> UnbuiltKernel
     return _unbuilt(_checked(program, "c"), fast_math=fast_math)
 
 
-def _unbuilt(program: Program, *, fast_math: bool) -> UnbuiltKernel:
+def _unbuilt(program: Program, *, fast_math: bool, strict: bool = False) -> UnbuiltKernel:
     check_storage(program)
     compiler = find_compiler()
     # Only code that uses vector registers depends on their size.
     values, _ = values_of(program)
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(values))
-    nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES)
+    nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES, strict=strict)
     return UnbuiltKernel(program, nest, _printed(nest, compiler, fast_math=fast_math))
 
 
@@ -155,10 +185,15 @@ def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = No
     return program
 
 
+def _flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
+    """Return the flags that the text of a nest needs in addition to those of every kernel."""
+    return (*gathering_flags(nest, compiler), *(IN_ORDER if nest.in_order else ()))
+
+
 def _printed(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> CText:
     (name,) = function_names((nest,))
     declared = declaration(nest, name)
-    return CText(print_c(nest), name, declared, compiler, gathering_flags(nest, compiler), fast_math)
+    return CText(print_c(nest), name, declared, compiler, _flags(nest, compiler), fast_math)
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,13 +496,14 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("an exported folder")
-        flags = gathering_flags(self.nest, replace(find_compiler(), kind="gcc"))
+        flags = _flags(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code
         exported = ExportedKernel(self.program, self.nest, self.source, code.name, flags, code.fast_math)
         return write_folder(exported, folder, theorem=theorem, sizes=sizes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(compile, fast_math=self._code.fast_math), (checked_pickle(self._original),)
+        options = {"fast_math": self._code.fast_math, "strict": self.nest.in_order}
+        return partial(compile, **options), (checked_pickle(self._original),)
 
     def __copy__(self) -> Kernel:
         return self

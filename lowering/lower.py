@@ -21,7 +21,7 @@ from atl.core import index as ix
 from atl.core import terms
 from atl.core.dtypes import DEFAULT, bytes_of
 from atl.core.index import Index
-from atl.core.marks import CONCURRENT, LetMark, LoopMark
+from atl.core.marks import CONCURRENT, AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import Arithmetic
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, less, negation, substitute
 from atl.core.program import Program
@@ -296,7 +296,7 @@ class Context:
     def assume(self, predicate: Predicate) -> Context:
         return replace(self, scope=self.scope.assume(predicate))
 
-    def inside(self, scope: Scope, loop: tuple[ix.Var, ix.Index, ix.Index], mark: LoopMark) -> Context:
+    def inside(self, scope: Scope, loop: tuple[ix.Var, ix.Index, ix.Index], mark: AnyLoopMark) -> Context:
         """Return the context of the body of a loop."""
         inside = replace(self, scope=scope, around=(*self.around, loop), in_merge=mark is LoopMark.MERGE)
         if mark in CONCURRENT:
@@ -314,6 +314,7 @@ def lower(
     vector_bytes: int = ln.VECTOR_BYTES,
     target: str = "c",
     origins: bool = False,
+    strict: bool = False,
 ) -> ln.LoopNest:
     """Return the loop nest of a program, after proving that accesses are safe and that truncations cut only padding.
 
@@ -338,6 +339,9 @@ def lower(
     passes for registers, storage and loops of CPUs are skipped, and `lowering.gpu` makes kernels of the nest. With
     `origins`, the nest records the binder of the program that each loop came from (`LoopNest.origins`).
 
+    With `strict`, floats are computed by the operations of the program in its order: each sum has a variable or buffer
+    that starts at zero and takes its terms in the order of their index, also where it is a term of another sum.
+
     If the program has an `assembly`, the stored cells are the entries of the result. For the output, no zeros are then
     stored to pads, to false guards or for empty sums, and no buffer is in its storage.
 
@@ -350,11 +354,13 @@ def lower(
         raise InvalidArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
     if not isinstance(origins, bool):
         raise InvalidArgument(f"origins={brief(origins)}", required="origins=True or origins=False")
+    if not isinstance(strict, bool):
+        raise InvalidArgument(f"strict={brief(strict)}", required="strict=True or strict=False")
     support_of(target)
     check_safe(program)
     padtypes.check(program)
     check_merges(program)
-    lowering, lowered = _lowered(program, registers=registers, origins=origins)
+    lowering, lowered = _lowered(program, registers=registers, origins=origins, strict=strict)
     check_lowered(program, lowered, lowering.met)
     check_assembly(lowered, target)
     nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
@@ -368,11 +374,15 @@ def lower_unchecked(program: Program, *, registers: bool = True) -> ln.LoopNest:
     return _lowered(program, registers=registers)[1]
 
 
-def _lowered(program: Program, *, registers: bool, origins: bool = False) -> tuple[_Lowering, ln.LoopNest]:
+def _lowered(
+    program: Program, *, registers: bool, origins: bool = False, strict: bool = False
+) -> tuple[_Lowering, ln.LoopNest]:
     binders = marked_binders(program)
     followed = traced(numbered(program, binders)) if origins else None
-    body = normalize(followed.program if followed else numbered(program, binders), one_pass=not registers).body
-    lowering = _Lowering(program, registers, binders, followed)
+    body = normalize(
+        followed.program if followed else numbered(program, binders), one_pass=strict or not registers
+    ).body
+    lowering = _Lowering(program, registers, binders, followed, in_order=strict)
     return lowering, lowering.nest(body, outermost(program))
 
 
@@ -387,9 +397,16 @@ class _Lowering:
     """One run of the lowering function, with its counter of ids and the buffers hoisted out of loops."""
 
     def __init__(
-        self, program: Program, registers: bool, binders: tuple[MarkedBinder, ...], followed: Traced | None = None
+        self,
+        program: Program,
+        registers: bool,
+        binders: tuple[MarkedBinder, ...],
+        followed: Traced | None = None,
+        *,
+        in_order: bool = False,
     ) -> None:
         self.program = program
+        self.in_order = in_order
         self.registers = registers
         self._binders = binders
         self._followed = followed
@@ -417,6 +434,7 @@ class _Lowering:
             marks=self._binders,
             recurrences=frozenset(self._recurrences),
             assembly=program.assembly,
+            in_order=self.in_order,
             origins=self._origins,
         )
 
@@ -528,7 +546,9 @@ class _Lowering:
 
         return self._loop(name, ix.ZERO, extent, LoopMark.NONE, context, row)
 
-    def _loop(self, name: str, low: ix.Index, high: ix.Index, mark: LoopMark, context: Context, body: Body) -> ln.Block:
+    def _loop(
+        self, name: str, low: ix.Index, high: ix.Index, mark: AnyLoopMark, context: Context, body: Body
+    ) -> ln.Block:
         """Return a loop. Buffers hoisted out of an outermost loop are allocated before it and freed after it.
 
         The first loop within a concurrent one counts as outermost, too.
@@ -628,7 +648,7 @@ class _Lowering:
         A sum starts at zero. Another fold starts at its neutral element. It has a buffer if it is added elsewhere, or
         if the destination is assembled: entries of a result can only be added to.
         """
-        if e.monoid == "sum":
+        if e.monoid == "sum" and (to.op is None or not self.in_order):
             return self._fold(e, to, context)
         if to.op is not None or self._is_assembled(to.storage):
             name = RESULT_NAMES[e.monoid]
@@ -650,7 +670,12 @@ class _Lowering:
         assembled = self._is_assembled(to.storage)
         direct = not in_scalar and not self._kept(to, context)
         direct = direct or (assembled and not self._stores_each_term(e, context))
-        if e.monoid == "sum" and (merged or (in_scalar and to.op == "add") or direct):
+        within = to.op in ("add", "sub")
+        if self.in_order:
+            direct = direct and not within
+        elif in_scalar and to.op == "add":
+            direct = True
+        if e.monoid == "sum" and (merged or direct):
             # Add to an enclosing sum, or directly to a cell that a truncation may cut off: an empty sum is padding.
             self._direct += not in_scalar
             return self._fold(e, to, context)
@@ -659,6 +684,8 @@ class _Lowering:
         loop = self._fold(e, Destination(total), context)
         result: ln.ScalarExpr = ln.Load(total)
         start = ln.Declare(total, neutral(e.monoid, total.dtype))
+        if self.in_order and within and not in_scalar and not self._kept(to, context):
+            return (start, *loop, *self._where(stored_at(to.reindexer).kept, self._store(result, to)))
         if (e.monoid == "sum" and not assembled) or context.proves(nonempty):
             return (start, *loop, *self._store(result, to))
         if to.op in (None, "add", "sub"):

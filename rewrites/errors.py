@@ -1,4 +1,4 @@
-"""Errors of rewriting, ATL701 to ATL716, and messages for unknown names.
+"""Errors of rewriting, ATL701 to ATL717, and messages for unknown names.
 
 These errors state the request and the condition that fails. `rewrites.session.diagnosis` adds, for interactive users,
 why a rule applies nowhere and what would help.
@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias
 from atl.checks.scope import Scope
 from atl.core.index import Index
 from atl.core.predicate import Predicate
-from atl.core.terms import Expr
+from atl.core.program import Program
+from atl.core.terms import Expr, Gen
 from atl.errors import ATLError, InvalidArgument, did_you_mean
 from atl.prove import Answer, Refuted
 from atl.text.printing import show_predicate
@@ -198,3 +199,22 @@ class UntriedRule(ATLError, ValueError):
     """A user-defined rule has no instance at any size that was tried, so it could not be tested."""
 
     code = "ATL714"
+
+
+class RoundingStep(ATLError, ValueError):
+    """A step of a strict derivation would change how floating-point numbers are rounded."""
+
+    code = "ATL717"
+
+    def __init__(self, rule: Rule, goal: Program) -> None:
+        loop = goal.body if isinstance(goal.body, Gen) else None
+        results = f's.tile("{loop.name}", 8), for example' if loop else "s.tile with the name of such a loop"
+        super().__init__(
+            f"{rule.name} changes how floats are rounded. It states: {rule.law}",
+            required="steps that keep the bits of floats, because the derivation is strict",
+            suggestions=(
+                f"tile, split and reorder loops over results, which keeps the order of each sum: {results}",
+                "leave out strict=True: theorem.rounding then names the steps that round",
+            ),
+        )
+        self.rule = rule

@@ -47,13 +47,14 @@ from atl.core.traversal import Path, names_given
 from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit, admit_other_names, admit_program
-from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
+from rewrites.errors import NotATheorem, NotEqual, PremiseFailed, RoundingStep
 from rewrites.induction import ROWS, Goal, goals
 from rewrites.metavariables import Kind
 from rewrites.outputs import Outputs
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Arguments, Function
-from rewrites.rule_checking.registry import caveat_of, check_use, is_unproved, status_of
+from rewrites.rule_checking.exactness import Exactness
+from rewrites.rule_checking.registry import caveat_of, check_use, exactness_of, is_unproved, status_of
 from rewrites.rules import RULES
 
 _KEY: Final = object()
@@ -103,7 +104,7 @@ class _Chain:
 class Theorem(Outputs):
     """The theorem lhs = rhs, made only by this module. Its `steps` lead from the left side to the right side."""
 
-    __slots__ = ("_at", "_chain", "_changed", "_lhs", "_provenance", "_rhs")
+    __slots__ = ("_at", "_chain", "_changed", "_lhs", "_provenance", "_rhs", "_strict")
 
     def __init__(
         self,
@@ -113,6 +114,8 @@ class Theorem(Outputs):
         chain: _Chain | None,
         provenance: tuple[object, ...] = (),
         at: Zipper | None = None,
+        *,
+        strict: bool = False,
     ) -> None:
         if key is not _KEY:
             raise NotATheorem(
@@ -122,6 +125,7 @@ class Theorem(Outputs):
         self._lhs, self._rhs, self._chain, self._provenance = lhs, rhs, chain, provenance
         # The zipper holds the body of the right side. `_rhs` is brought up to date when `rhs` is read.
         self._at, self._changed = at, at is not None
+        self._strict = strict
 
     @property
     def lhs(self) -> Program:
@@ -136,7 +140,7 @@ class Theorem(Outputs):
 
     def with_rhs(self, key: object, at: Zipper, chain: _Chain | None) -> Theorem:
         """Return the theorem with the term that this zipper belongs to as its right side."""
-        return Theorem(key, self._lhs, self._rhs, chain, at=at)
+        return Theorem(key, self._lhs, self._rhs, chain, at=at, strict=self._strict)
 
     def zipper_at(self, path: Path) -> Zipper | None:
         """Return a zipper on the right side at a path, if the path exists. It moves there from the previous path."""
@@ -163,6 +167,30 @@ class Theorem(Outputs):
         """The user-defined rules used here that are not proved for all sizes. The theorem holds if they do."""
         own = (step.rule for step in self.steps if is_unproved(step.rule))
         return tuple(dict.fromkeys((*own, *(r for step in self.steps for each in step.lemmas for r in each.unproved))))
+
+    @property
+    def strict(self) -> bool:
+        """True if no step may round: see `reflexivity`."""
+        return self._strict
+
+    @property
+    def exactness(self) -> Exactness:
+        """The weakest exactness of its steps: whether both sides agree in every bit when computed in floating point.
+
+        >>> import atl
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> s = atl.reschedule(atl.program("twice", [x], x + x)).rw("add_comm")
+        >>> print(s.done().exactness)
+        bits
+        """
+        return min((each for step in self.steps for each in _exactness_of(step)), default=Exactness.BITS)
+
+    @property
+    def rounding(self) -> tuple[Rule, ...]:
+        """The rules used here whose sides may round differently."""
+        own = {step.rule: None for step in self.steps if exactness_of(step.rule) == Exactness.ROUNDS}
+        lemmas = (rule for step in self.steps for each in step.lemmas for rule in each.rounding)
+        return tuple(dict.fromkeys((*own, *lemmas)))
 
     @property
     def caveat(self) -> str:
@@ -200,8 +228,16 @@ def _steps(chain: _Chain | None, end: _Chain | None) -> tuple[Step, ...]:
     return tuple(reversed(found))
 
 
-def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
-    """Return program = program, under its assumptions and the conditions `given` on its sizes and arrays."""
+def _exactness_of(step: Step) -> Iterator[Exactness]:
+    yield exactness_of(step.rule)
+    yield from (lemma.exactness for lemma in step.lemmas)
+
+
+def reflexivity(program: Program, given: Sequence[Predicate] = (), *, strict: bool = False) -> Theorem:
+    """Return program = program, under its assumptions and the conditions `given` on its sizes and arrays.
+
+    With `strict`, the steps that follow must not round: others raise `RoundingStep`.
+    """
     start = admit_program(program)
     conditions: list[Predicate] = []
     for position, condition in enumerate(given):
@@ -209,7 +245,7 @@ def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
         _check_bound(f"given[{position}]", made, 0, 0)
         conditions += (made,) if is_predicate(made) else ()
     assumed = replace(start, assumptions=tuple(dict.fromkeys((*start.assumptions, *conditions))))
-    return Theorem(_KEY, assumed, assumed, None)
+    return Theorem(_KEY, assumed, assumed, None, strict=bool(strict))
 
 
 def with_names_and_marks(theorem: Theorem, body: Expr) -> Theorem:
@@ -230,13 +266,14 @@ def with_names_and_marks_at(theorem: Theorem, path: Path, part: Expr) -> Theorem
 def with_assembly(theorem: Theorem, assembly: Assembly | None) -> Theorem:
     """Return the theorem with a right side whose result is stored this way. It states the same equation."""
     _check_theorem(theorem)
-    return Theorem(_KEY, theorem.lhs, replace(theorem.rhs, assembly=assembly), theorem.chain)
+    made = replace(theorem.rhs, assembly=assembly)
+    return Theorem(_KEY, theorem.lhs, made, theorem.chain, strict=theorem.strict)
 
 
 def with_provenance(theorem: Theorem, provenance: Sequence[object]) -> Theorem:
     """Return the theorem with this provenance."""
     _check_theorem(theorem)
-    return Theorem(_KEY, theorem.lhs, theorem.rhs, theorem.chain, tuple(provenance))
+    return Theorem(_KEY, theorem.lhs, theorem.rhs, theorem.chain, tuple(provenance), strict=theorem.strict)
 
 
 def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, reverse: bool = False) -> Theorem:
@@ -245,7 +282,8 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
     The subterm must be the left side of the instance (the right side with `reverse`), up to names and the canonical
     form of indices. Premises are proved with the facts that binders, guards and assumptions put in scope at the path.
 
-    Raises `NotEqual`, `PremiseFailed`, and `NotAdmitted` for arguments that are not terms of the program.
+    Raises `NotEqual`, `PremiseFailed`, `NotAdmitted` for arguments that are not terms of the program, and
+    `RoundingStep` for a step of a strict theorem that rounds.
     """
     _check_theorem(theorem)
     _check_rule(rule)
@@ -255,6 +293,8 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
 def _rewritten(
     theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, lemmas: tuple[Theorem, ...] = (), *, reverse: bool
 ) -> Theorem:
+    if theorem.strict:
+        _check_exactness(theorem, [rule, *(each for lemma in lemmas for each in lemma.rounding)])
     at = _zipper_at(theorem, path)
     admitted = _admitted(theorem, rule, arguments, at)
     after, proved = instance_at(rule, admitted, at.term, at.scope, reverse=reverse, place=path)
@@ -350,7 +390,7 @@ def symmetry(theorem: Theorem) -> Theorem:
     """Return rhs = lhs."""
     _check_theorem(theorem)
     turned = tuple(replace(step, reverse=not step.reverse) for step in reversed(theorem.steps))
-    return Theorem(_KEY, theorem.rhs, theorem.lhs, _Chain.of(turned))
+    return Theorem(_KEY, theorem.rhs, theorem.lhs, _Chain.of(turned), strict=theorem.strict)
 
 
 def transitivity(first: Theorem, second: Theorem) -> Theorem:
@@ -359,12 +399,21 @@ def transitivity(first: Theorem, second: Theorem) -> Theorem:
     _check_theorem(second)
     if first.rhs != second.lhs:
         raise NotATheorem("the right side of the first theorem is not the left side of the second")
-    return Theorem(_KEY, first.lhs, second.rhs, _Chain.of(second.steps, first.chain))
+    if first.strict:
+        _check_exactness(first, second.rounding)
+    return Theorem(_KEY, first.lhs, second.rhs, _Chain.of(second.steps, first.chain), strict=first.strict)
 
 
 def _check_theorem(theorem: Theorem) -> None:
     if type(theorem) is not Theorem:
         raise NotATheorem(f"{type(theorem).__name__} is not a theorem", required="a theorem made by the kernel")
+
+
+def _check_exactness(theorem: Theorem, rules: Iterable[Rule]) -> None:
+    """Raise `RoundingStep` for the first of these rules that rounds, for steps of a strict theorem."""
+    for rule in rules:
+        if exactness_of(rule) == Exactness.ROUNDS:
+            raise RoundingStep(rule, theorem.rhs)
 
 
 def _check_rule(rule: Rule) -> None:

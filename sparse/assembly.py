@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from sparse.levels import Metadata
-from sparse.scipy_interop import compressed_scipy_format, compressed_scipy_view, scipy_view
+from sparse.levels import Compressed, Dense, Level, Metadata
+from sparse.scipy_interop import compressed_scipy_format, compressed_scipy_view, scipy_format, scipy_view
 from sparse.tensors import AnyArray, SparseTensor, cast_indices, encode
-from sparse.views import Storage
+from sparse.views import Identity, Permuted, Storage
 
 
 @dataclass(frozen=True)
 class ResultMaker:
     """Makes a tensor in a format from assembled rows; `order` are the dimensions of the tensor, that of the rows first.
 
-    Compressed rows are used as they are. Other formats encode the coordinates of the entries, which are sorted.
+    The arrays of formats with dense rows or compressed levels are those of the rows, or are read off them. Other
+    formats encode the coordinates of the entries, which are sorted.
     """
 
     format: Storage
@@ -27,34 +29,106 @@ class ResultMaker:
 
     def __call__(self, arrays: Sequence[AnyArray], shape: tuple[int, ...], /, *, in_scipy: bool) -> object:
         """Return a scipy.sparse array if requested and if scipy has the format, otherwise a `SparseTensor`."""
-        pos, crd, values = arrays
-        if self._compressed:
-            if in_scipy:
-                return compressed_scipy_view(self._compressed, shape, arrays)
-            rows, columns = self.format.view.extents(shape)
-            held = Metadata({"pos": pos, "crd": crd}, (columns,), len(crd))
-            return SparseTensor(
-                self.format, shape, (Metadata({}, (rows,), rows), cast_indices(self.format, held)), values
-            )
-        made = encode(self.format, shape, self._coordinates(pos, crd, shape), values)
-        view = scipy_view(self.format, shape, _writable(made.arrays)) if in_scipy else None
-        return made if view is None else view
+        if in_scipy and self._compressed:
+            return compressed_scipy_view(self._compressed, shape, arrays)
+        rows = Rows(self.order, shape, *arrays)
+        native = rows.levels(self.format)
+        if native is None:
+            made = encode(self.format, shape, rows.coordinates(), rows.values)
+            view = scipy_view(self.format, shape, _writable(made.arrays)) if in_scipy else None
+            return made if view is None else view
+        if in_scipy and scipy_format(self.format, len(shape)):
+            index = self.format.index_dtype
+            held = [array.astype(index, copy=False) for level in native for array in level.arrays.values()]
+            return scipy_view(self.format, shape, (*held, rows.values))
+        return SparseTensor(self.format, shape, tuple(cast_indices(self.format, m) for m in native), rows.values)
 
     @cached_property
     def _compressed(self) -> str:
         return compressed_scipy_format(self.format)
 
-    def _coordinates(self, pos: AnyArray, crd: AnyArray, shape: tuple[int, ...]) -> list[AnyArray]:
-        """Return the coordinates of the entries along each dimension of the tensor."""
+
+@dataclass(frozen=True)
+class Rows:
+    """Entries by row, as an assembled result stores them: the bounds of the rows, the columns, and the values.
+
+    A column is the row-major number of the indices along the dimensions `order[1:]`. A tensor of one dimension is one
+    row.
+    """
+
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+    pos: AnyArray
+    crd: AnyArray
+    values: AnyArray
+
+    def levels(self, form: Storage) -> list[Metadata] | None:
+        """Return the levels of a format, without sorting; None if they are not read off the rows."""
+        if not is_read_off_rows(form, len(self.shape)):
+            return None
+        found = form.levels_of(self.shape)
+        first, extents = found[0]
+        if isinstance(first, Compressed) and first.dims == len(self.order):
+            coordinates = [self.coordinates()[dimension] for dimension in self.order]
+            return [Metadata(dict(zip(first.roles, coordinates, strict=True)), extents, len(self.values))]
+        return self._fibres(first, [extents[0] for _, extents in found])
+
+    def _fibres(self, first: Level, extents: Sequence[int]) -> list[Metadata]:
+        """Return dense or compressed rows, and a compressed level for each other dimension."""
+        starts = self.pos[:-1]
+        if isinstance(first, Dense):
+            made = [Metadata({}, (extents[0],), extents[0])]
+        else:
+            nonempty = np.flatnonzero(self.pos[1:] > starts)
+            starts = starts[nonempty]
+            made = [Metadata({"crd": nonempty}, (extents[0],), len(nonempty))]
+        end = len(self.crd)
+        for number, extent in enumerate(extents[1:-1], 2):
+            prefix = self.crd // max(1, prod(extents[number:]))
+            is_new = np.ones(end, bool)
+            np.not_equal(prefix[1:], prefix[:-1], out=is_new[1:])
+            is_new[starts[starts < end]] = True
+            fibres = np.flatnonzero(is_new)
+            pos = _bounds(np.searchsorted(fibres, starts), len(fibres))
+            made.append(Metadata({"pos": pos, "crd": prefix[fibres] % max(1, extent)}, (extent,), len(fibres)))
+            starts = fibres
+        crd = self.crd % max(1, extents[-1]) if len(extents) > 2 else self.crd
+        return [*made, Metadata({"pos": _bounds(starts, end), "crd": crd}, (extents[-1],), end)]
+
+    def coordinates(self) -> list[AnyArray]:
+        """Return the coordinates of the entries along each dimension of the tensor, sorted in the order of the rows."""
         first, *rest = self.order
-        held: list[AnyArray] = []
+        crd, held = self.crd, []
         for dimension in reversed(rest[1:]):
-            crd, last = np.divmod(crd, max(1, shape[dimension]))
+            crd, last = np.divmod(crd, max(1, self.shape[dimension]))
             held.append(last)
         held += [crd] if rest else []
-        rows = np.repeat(np.arange(len(pos) - 1), np.diff(pos)) if rest else crd
+        rows = np.repeat(np.arange(len(self.pos) - 1, dtype=self.pos.dtype), np.diff(self.pos)) if rest else crd
         found = dict(zip((first, *rest), (rows, *reversed(held)), strict=True))
-        return [np.asarray(found[dimension], np.int64) for dimension in range(len(shape))]
+        return [found[dimension] for dimension in range(len(self.shape))]
+
+
+def is_read_off_rows(form: Storage, rank: int) -> bool:
+    """Return whether assembled rows determine the arrays of a format, without sorting.
+
+    They do if it stores all coordinates of each entry, or rows that are dense or compressed, and then compressed
+    levels.
+    """
+    if not isinstance(form.view, Identity | Permuted):
+        return False
+    first, *rest = (level for level, _ in form.levels_of((1,) * rank))
+    if not rest:
+        return type(first) is Compressed
+    return (_is_plain(first) or first == Dense()) and all(_is_plain(level) for level in rest)
+
+
+def _is_plain(level: Level) -> bool:
+    """Return whether a level is compressed and stores one dimension, without duplicates."""
+    return type(level) is Compressed and level.dims == 1 and level.unique
+
+
+def _bounds(starts: AnyArray, end: int) -> AnyArray:
+    return np.append(starts, starts.dtype.type(end))
 
 
 def _writable(arrays: Sequence[AnyArray]) -> list[Any]:

@@ -12,13 +12,13 @@ import numpy as np
 from atl.core.dtypes import range_of
 from atl.core.program import Unpacked
 from atl.errors import ArrayError, ATLError, InvalidArgument, brief
+from sparse.conversion import convert
 from sparse.errors import NotPackable
 from sparse.scipy_interop import (
     ArraysOf,
-    compressed_scipy_format,
     coordinates_of,
     from_scipy,
-    is_coordinate_format,
+    scipy_format,
     scipy_view,
     validated,
     zero_copy,
@@ -132,8 +132,7 @@ def pack(value: object, form: Storage) -> SparseTensor:
             return value
         if made := _convert_with_scipy(value, form):
             return made
-        coordinates, values = entries(value)
-        return encode(form, value.shape, coordinates, values)
+        return convert(value, form, lambda: _by_numpy(value, form))
     if hasattr(value, "tocoo") and not isinstance(value, type):
         try:
             return _from_scipy_matrix(value, form)
@@ -163,6 +162,11 @@ def pack(value: object, form: Storage) -> SparseTensor:
     return encode(form, held.shape, at, held[at])
 
 
+def _by_numpy(tensor: SparseTensor, form: Storage) -> SparseTensor:
+    coordinates, values = entries(tensor)
+    return encode(form, tensor.shape, coordinates, values)
+
+
 def _from_scipy_matrix(value: Any, form: Storage) -> SparseTensor:
     """Convert a scipy.sparse array or matrix to a format."""
     matrix = validated(value)
@@ -173,10 +177,13 @@ def _from_scipy_matrix(value: Any, form: Storage) -> SparseTensor:
 
 
 def _convert_with_scipy(tensor: SparseTensor, form: Storage) -> SparseTensor | None:
-    """Convert a coordinate matrix with scipy's counting sort, which is faster; None if scipy does not support it."""
+    """Convert a matrix with scipy's counting sorts, which are faster; None if scipy does not support the formats."""
     numeric = tensor.values.dtype.kind in "if" and tensor.values.dtype.itemsize >= 4
     if not (
-        len(tensor.shape) == 2 and numeric and compressed_scipy_format(form) and is_coordinate_format(tensor.format, 2)
+        len(tensor.shape) == 2
+        and numeric
+        and scipy_format(form, 2) in ("csr", "csc", "bsr")
+        and scipy_format(tensor.format, 2) in ("csr", "csc", "coo")
     ):
         return None
     try:

@@ -15,7 +15,7 @@ import numpy as np
 from atl.core.dtypes import range_of
 from atl.errors import ArrayError
 from sparse.levels import Compressed, Dense, Metadata
-from sparse.tensors import AnyArray, SparseTensor, cast_indices, check_coordinates
+from sparse.tensors import AnyArray, SparseTensor, cast_indices, check_coordinates, sort_order
 from sparse.views import Blocked, Diagonals, Identity, Permuted, Storage
 
 COMPRESSED = (Dense(), Compressed())
@@ -218,6 +218,8 @@ def _invalid(name: str, required: str, **numbers: int) -> ArrayError:
 
 def from_scipy(form: Storage, value: Any) -> SparseTensor | None:
     """Convert with scipy, sorting the entries and summing duplicates; None if scipy lacks the format."""
+    if len(value.shape) == 2 and scipy_format(form, 2) == "bsr":
+        return _blocks_from_scipy(form, value)
     kind = compressed_scipy_format(form)
     if not kind or len(value.shape) != 2:
         return None
@@ -232,6 +234,25 @@ def from_scipy(form: Storage, value: Any) -> SparseTensor | None:
     held = {"pos": made.indptr, "crd": made.indices[:count]}
     levels = (Metadata({}, (outer,), outer), cast_indices(form, Metadata(held, (inner,), count)))
     return SparseTensor(form, value.shape, levels, np.ascontiguousarray(made.data[:count]))
+
+
+def _blocks_from_scipy(form: Storage, value: Any) -> SparseTensor | None:
+    """Convert to sorted blocks with scipy; None if the block sizes do not divide the extents."""
+    assert isinstance(form.view, Blocked)
+    by = form.view.by
+    if value.data.dtype.kind not in "if" or any(n % size for n, size in zip(value.shape, by, strict=True)):
+        return None
+    made = value.tocsr().tobsr(by)
+    count = int(made.indptr[-1])
+    (rows, columns, *_) = form.view.extents(value.shape)
+    crd, blocks = made.indices[:count], made.data[:count]
+    if not made.has_sorted_indices:  # the blocks are distinct
+        order = sort_order((rows, columns), (np.repeat(np.arange(rows), np.diff(made.indptr)), crd))
+        crd, blocks = crd[order], blocks[order]
+    held = Metadata({"pos": made.indptr, "crd": crd}, (columns,), count)
+    within = [Metadata({}, (by[k],), count * by[0] * (by[1] if k else 1)) for k in range(2)]
+    levels = (Metadata({}, (rows,), rows), cast_indices(form, held), *within)
+    return SparseTensor(form, value.shape, levels, np.ascontiguousarray(blocks).reshape(-1))
 
 
 def is_coordinate_format(form: Storage, rank: int) -> bool:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from atl.core.dtypes import range_of
 from atl.errors import ArrayError, InvalidArgument, brief
 from sparse.errors import FormatError
-from sparse.levels import Integers, Metadata
-from sparse.views import Storage
+from sparse.levels import Integers, Level, Metadata
+from sparse.views import Identity, Permuted, Storage
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 INT64_MAX: Final = 2**63 - 1
@@ -50,6 +50,31 @@ class SparseTensor:
         held = tuple(array for level in self.levels for array in level.arrays.values())
         object.__setattr__(self, "validation_cache", {} if all(map(_is_immutable, held)) else None)
         object.__setattr__(self, "arrays", (*held, self.values))
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored elements, as in scipy: also zeros, such as those of blocks, and duplicates.
+
+        >>> import numpy as np
+        >>> from sparse import BCSR, COO, pack
+        >>> pack(np.eye(2), COO).nnz, pack(np.eye(2), BCSR(2, 2)).nnz
+        (2, 4)
+        """
+        levels = (type(level) for level, _ in self.format.levels_of(self.shape))
+        if isinstance(self.format.view, Identity | Permuted) and all(kind.valid is Level.valid for kind in levels):
+            return len(self.values)
+        return len(entries(self)[1])
+
+    def toarray(self) -> AnyArray:
+        """Return the tensor as a dense array, as `toarray` of scipy.sparse; entries with equal coordinates are summed.
+
+        >>> import numpy as np
+        >>> from sparse import DCSR, pack
+        >>> pack(np.array([[0.0, 2.0], [0.0, 0.0]]), DCSR).toarray()
+        array([[0., 2.],
+               [0., 0.]])
+        """
+        return to_dense(self)
 
     def _repr_svg_(self) -> str | None:
         """Draw a small matrix and its arrays, for notebooks."""
@@ -104,7 +129,7 @@ def encode(
     outermost = levels[0][0]
     keeps_order = len(levels) == 1 and not outermost.unique and outermost.sorted() != outermost
     if sort and not keeps_order and not _is_sorted(stored):
-        order = _sort_order(form.view.extents(shape), stored)
+        order = sort_order(form.view.extents(shape), stored)
         stored, values = [each[order] for each in stored], values[order]
     parent: Integers = np.zeros(len(values), np.int64)
     parents, at, metadata = 1, 0, []
@@ -132,15 +157,24 @@ def check_coordinates(name: str, shape: Sequence[int], coordinates: Sequence[Any
             )
 
 
-def _sort_order(extents: Sequence[int], coordinates: Sequence[Integers]) -> Integers:
-    """Return the permutation that sorts entries lexicographically, by a single 64-bit key if the shape permits."""
+def sort_order(extents: Sequence[int], coordinates: Sequence[Integers]) -> Integers:
+    """Return the stable permutation that sorts entries lexicographically, by a single 64-bit key if the shape permits.
+
+    A key that also has the number of its entry is sorted faster than keys alone are by `argsort`.
+    """
     if prod(extents) > INT64_MAX:
         return np.lexsort(coordinates[::-1])
     key = np.zeros(len(coordinates[0]), np.int64)
     for extent, each in zip(extents, coordinates, strict=True):
         key *= extent
         key += each
-    return np.argsort(key, kind="stable")
+    bits = len(key).bit_length()
+    if prod(extents) > INT64_MAX >> bits:
+        return np.argsort(key, kind="stable")
+    key <<= bits
+    key |= np.arange(len(key))
+    key.sort()
+    return key & ((1 << bits) - 1)
 
 
 def _is_sorted(coordinates: Sequence[Integers]) -> bool:

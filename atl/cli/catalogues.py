@@ -26,7 +26,7 @@ def _declare_rules(parser: argparse.ArgumentParser) -> None:
 def _rules(arguments: argparse.Namespace) -> int:
     from rewrites import rules
     from rewrites.errors import unknown_name
-    from rewrites.rules.bounded import status_name
+    from rewrites.rules.bounded import exactness_name, status_name
 
     if unknown := [name for name in arguments.names if name not in rules]:
         raise unknown_name("rule", unknown[0], rules, required="a name that `atl rules` lists")
@@ -45,13 +45,14 @@ def _rules(arguments: argparse.Namespace) -> int:
         print("\n\n".join(described(rule) for rule in chosen))
     else:
         for rule in chosen:
-            print(f"{rule.family:16} {rule.name:24} {status_name(rule.name):7}  {rule.law}")
+            labels = f"{status_name(rule.name):7}  {exactness_name(rule.name):6}"
+            print(f"{rule.family:16} {rule.name:24} {labels}  {rule.law}")
     return 0
 
 
 def _rule_as_data(rule: Rule) -> dict[str, Any]:
     from rewrites.rule_checking.registry import status_text
-    from rewrites.rules.bounded import status_name
+    from rewrites.rules.bounded import exactness_name, status_name
     from rewrites.session.rule_text import premises_text, side_text
 
     return {
@@ -65,6 +66,7 @@ def _rule_as_data(rule: Rule) -> dict[str, Any]:
         "premises": premises_text(rule),
         "status": status_name(rule.name),
         "status_text": status_text(rule),
+        "exactness": exactness_name(rule.name),
         "derived_from": list(dict.fromkeys(rule.derived_from)),
     }
 

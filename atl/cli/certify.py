@@ -51,7 +51,10 @@ def _run(arguments: argparse.Namespace) -> int:
         write_atomically({out: lambda stream: stream.write(text.encode())})
     except (OSError, ValueError) as error:  # ValueError: an invalid file name
         raise CertificateError(f"{out} cannot be written: {error}", required="a writable path") from error
-    proved = "the theorem `certified`" + ("" if nest is None else ", the loop nest, and the theorem `lowered`")
+    proved = "the theorem `certified`"
+    if nest is not None:
+        proved += ", the loop nest, and the theorem `lowered`"
+        proved += " and, for the entries of the result, `assembles`" if nest.assembly else ""
     print(f"{out}: {len(theorem.steps)} steps as lemmas, and {proved}")
     if coqc.found() is None:
         print(coqc.HOW_TO_GET, file=sys.stderr)

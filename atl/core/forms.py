@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, ClassVar, Final, assert_never
 
 from atl.core.index import Array, Index
-from atl.core.marks import BINDER_KIND, Mark
+from atl.core.marks import BINDER_KIND, AnyLoopMark, LetMark, MarkKind, marks
 from atl.core.node import NOTHING_FREE, Node, is_position, malformed
 from atl.core.predicate import PREDICATES
 from atl.errors import InvalidArgument, brief
@@ -99,7 +99,7 @@ class Marked:
     """A field with a mark, and the enumeration of its marks."""
 
     field: str
-    of: type[Mark]
+    of: MarkKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class Slot:
     part: Part
     indices: int = 0
     tensors: int = 0
-    marks: type[Mark] | None = None
+    marks: MarkKind | None = None
 
 
 def make_slots(of: type, form: Form) -> tuple[Slot, ...]:
@@ -331,8 +331,8 @@ def slots_of(of: type[Formed]) -> tuple[Slot, ...]:
     return known
 
 
-def _need_mark(of: type[Mark], given: object) -> None:
-    if not isinstance(given, of):
+def _need_mark(of: MarkKind, given: object) -> None:
+    if not isinstance(given, of if of is LetMark else AnyLoopMark):
         raise InvalidArgument(
-            f"{brief(given)} is not a mark of {BINDER_KIND[of]}", required=f"one of {', '.join(map(str, of))}"
+            f"{brief(given)} is not a mark of {BINDER_KIND[of]}", required=f"one of {', '.join(map(str, marks(of)))}"
         )

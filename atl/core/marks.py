@@ -7,9 +7,10 @@ a target supports, and lowering decides whether a mark is legal.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, overload
 
 from atl.errors import UnknownMark, brief
 
@@ -64,7 +65,30 @@ class LetMark(Enum):
     """Global memory of a GPU."""
 
 
-Mark: TypeAlias = LoopMark | LetMark
+CALL: Final = "call "
+"""Beginning of the notation of a call; the name of an instruction follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallMark:
+    """Mark of a sum that an instruction computes, together with the loops around it that the instruction covers.
+
+    `lowering.instructions` declares the instructions.
+    """
+
+    name: str
+
+    @property
+    def value(self) -> str:
+        """The notation of the mark."""
+        return CALL + self.name
+
+
+AnyLoopMark: TypeAlias = LoopMark | CallMark
+"""A mark of a loop."""
+
+Mark: TypeAlias = AnyLoopMark | LetMark
+MarkKind: TypeAlias = type[LoopMark] | type[LetMark]
 
 BLOCKS: Final = (LoopMark.BLOCK_X, LoopMark.BLOCK_Y, LoopMark.BLOCK_Z)
 """Axes of a GPU grid, in order."""
@@ -78,18 +102,16 @@ LANES: Final = (LoopMark.VECTOR, LoopMark.STREAM)
 CONCURRENT: Final = frozenset((LoopMark.PARALLEL, *LANES, *BLOCKS, *THREADS))
 """Marks of loops whose iterations run concurrently and must be free of data races."""
 
-BINDER_KIND: Final[dict[type[Enum], str]] = {LoopMark: "a loop", LetMark: "a let"}
+BINDER_KIND: Final[dict[MarkKind, str]] = {LoopMark: "a loop", LetMark: "a let"}
 """Name of the binders that have marks of each kind."""
 
-M = TypeVar("M", bound=Enum)
 
-
-def marks(of: type[Enum]) -> tuple[str, ...]:
+def marks(of: MarkKind) -> tuple[str, ...]:
     """Return the notations of the marks of an enumeration, except `NONE`."""
     return tuple(mark.value for mark in of if mark.value)
 
 
-def loop_mark(text: str) -> LoopMark:
+def loop_mark(text: str) -> AnyLoopMark:
     """Return the loop mark with this notation. Raises `UnknownMark`.
 
     >>> loop_mark("parallel")
@@ -107,15 +129,28 @@ def let_mark(text: str) -> LetMark:
     return read_mark(LetMark, text)
 
 
-def read_mark(of: type[M], text: str) -> M:
-    """Return the mark of an enumeration with this notation. Raises `UnknownMark`."""
-    found = next((mark for mark in of if mark.value == text), None)
+@overload
+def read_mark(of: type[LoopMark], text: str) -> AnyLoopMark: ...
+@overload
+def read_mark(of: type[LetMark], text: str) -> LetMark: ...
+def read_mark(of: MarkKind, text: str) -> Mark:
+    """Return the mark of an enumeration with this notation; for loops, also a `CallMark`. Raises `UnknownMark`."""
+    called = called_in(text) if of is LoopMark else None
+    found = called or next((mark for mark in of if mark.value == text), None)
     if found is None:
         raise unknown_mark((of,), text)
     return found
 
 
-def unknown_mark(sets: tuple[type[Enum], ...], text: object) -> UnknownMark:
+def called_in(text: object) -> CallMark | None:
+    """Return the call with this notation, or None for other texts."""
+    if not isinstance(text, str) or not text.startswith(CALL):
+        return None
+    name = text.removeprefix(CALL)
+    return CallMark(name) if name.isidentifier() else None
+
+
+def unknown_mark(sets: tuple[MarkKind, ...], text: object) -> UnknownMark:
     """Return the error for a text that is not a mark of these enumerations."""
     here = " or ".join(BINDER_KIND[of] for of in sets)
     known = [word for of in sets for word in marks(of)]

@@ -17,7 +17,7 @@ from typing import ClassVar, Final, Literal, TypeAlias, get_args
 from atl.core import dtypes
 from atl.core.forms import Form, Formed, IndexBinder, Marked, Part, TensorBinder
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import BINARY, OPERATIONS, UNARY, Arithmetic, BinaryOp, UnaryOp, accepts, result_type
 from atl.core.predicate import Predicate
 from atl.errors import DtypeError, InvalidArgument, RaggedShape, RankError, Source, brief
@@ -210,7 +210,7 @@ class Gen(Term):
     high: Index
     body: Expr
     name: str = field(default="i")
-    mark: LoopMark = field(default=LoopMark.NONE)
+    mark: AnyLoopMark = field(default=LoopMark.NONE)
 
     def _typed(self) -> Type:
         inner = _outside(self.body.type, self.name)
@@ -235,7 +235,7 @@ class Reduce(Term):
     high: Index
     body: Expr
     name: str = field(default="k")
-    mark: LoopMark = field(default=LoopMark.NONE)
+    mark: AnyLoopMark = field(default=LoopMark.NONE)
 
     def _typed(self) -> Type:
         _need_one_of("monoid", self.monoid, MONOIDS)
@@ -271,7 +271,7 @@ class Rec(Term):
     body: Expr
     name: str = field(default="p")
     rows: str = field(default="y")
-    mark: LoopMark = field(default=LoopMark.NONE)
+    mark: AnyLoopMark = field(default=LoopMark.NONE)
 
     def _typed(self) -> Type:
         _need_rank("rec", self.init.type, 1)

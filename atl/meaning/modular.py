@@ -129,13 +129,13 @@ class Modular(Scalars[int]):
         return self.tests[name]
 
     def _less(self, x: int, y: int) -> int:
-        a, b = _small(x), _small(y)
+        a, b = small_integer(x), small_integer(y)
         if x == y or (a is not None and b is not None):
             return int(x != y and a is not None and b is not None and a < b)
         return self._test(f"{x} < {y}")
 
     def _equal(self, x: int, y: int) -> int:
-        if x == y or (_small(x) is not None and _small(y) is not None):
+        if x == y or (small_integer(x) is not None and small_integer(y) is not None):
             return int(x == y)
         return self._test(f"{min(x, y)} = {max(x, y)}")
 
@@ -145,10 +145,10 @@ class Modular(Scalars[int]):
         for part in (x, y):
             kind, within = self._extrema.get(part, (op, frozenset((part,))))
             operands |= within if kind == op else {part}
-        known = [value for value in map(_small, operands) if value is not None]
+        known = [value for value in map(small_integer, operands) if value is not None]
         if known:
             best = max(known) if op == "max" else min(known)
-            operands = {part for part in operands if _small(part) is None} | {best % PRIME}
+            operands = {part for part in operands if small_integer(part) is None} | {best % PRIME}
         if len(operands) == 1:
             return operands.pop()
         found = self._symbol(f"{op}({', '.join(map(str, sorted(operands)))})")
@@ -170,7 +170,7 @@ class Modular(Scalars[int]):
                 return None
 
 
-def _small(x: int) -> int | None:
+def small_integer(x: int) -> int | None:
     """Return the value of an integer that does not wrap in any type, as for constants; None for other numbers."""
     value = x if x < PRIME // 2 else x - PRIME
     return value if abs(value) < 2**31 else None

@@ -28,7 +28,7 @@ from atl.checks.scope import outermost
 from atl.checks.wellformed import make_program
 from atl.core import dtypes, terms
 from atl.core.index import Array, Index, Monotonicity, bound, index, shift
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import UNARY, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, equal
 from atl.core.program import MONOTONIC_NOTATION, Program, Result, bool_array, total
@@ -377,7 +377,7 @@ class _Reader(IndexReader):
                 return terms.Gen(low, high, body, name, mark)
             return terms.Reduce(monoid, low, high, body, name, mark)
 
-    def _range(self) -> tuple[Index, Index, str, LoopMark]:
+    def _range(self) -> tuple[Index, Index, str, AnyLoopMark]:
         """Parse the range of a binder in brackets: its bounds, its name and its mark."""
         self.expect("[", "before the range")
         if self.next.kind in ("name", "word") and self.after_next.text == "<":

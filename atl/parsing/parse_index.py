@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar, overload
 
 from atl.core import dtypes
 from atl.core.index import Array, Index, bound, ceildiv, exclusive_or, extremum, floordiv, index, read, size
-from atl.core.marks import M, marks, read_mark
+from atl.core.marks import AnyLoopMark, LetMark, LoopMark, Mark, MarkKind, marks, read_mark
 from atl.core.node import MAX_DEPTH
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation, truth
 from atl.core.program import is_bool_array
@@ -272,7 +272,11 @@ class IndexReader:
         self.expect(close, f"after the {what}")
         return out
 
-    def mark(self, of: type[M]) -> M:
+    @overload
+    def mark(self, of: type[LoopMark]) -> AnyLoopMark: ...
+    @overload
+    def mark(self, of: type[LetMark]) -> LetMark: ...
+    def mark(self, of: MarkKind) -> Mark:
         """Parse `|` and a mark, if present: words with dots between them."""
         if not self.accept("|"):
             return of("")

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, assert_never
 from atl.core import dtypes
 from atl.core import terms as tm
 from atl.core.index import Array, Index
-from atl.core.marks import LoopMark, Mark
+from atl.core.marks import AnyLoopMark, Mark
 from atl.core.operations import COMPARISONS, INFIX
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import MONOTONIC_NOTATION, Program, is_bool_array
@@ -590,7 +590,7 @@ class _Printer:
             case _:
                 assert_never(at)
 
-    def _range(self, low: Index, high: Index, hint: str, mark: LoopMark) -> str:
+    def _range(self, low: Index, high: Index, hint: str, mark: AnyLoopMark) -> str:
         start = "" if low.constant == 0 else f"{self.index(low)} <= "
         stop = self.index(high)
         return f"{start}{quoted_name(self._names.bind_index(hint))} < {stop}{_mark(mark)}"

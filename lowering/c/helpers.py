@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from atl.core.dtypes import DTYPES, TYPES
@@ -193,9 +194,12 @@ def identifiers(code: str) -> frozenset[str]:
     return frozenset(_IDENTIFIER.findall(_COMMENT_OR_TEXT.sub("", code)))
 
 
-def preamble(code: str) -> str:
-    """Return the headers and helpers that the code uses, by its identifiers (generated names differ from helpers)."""
-    used = identifiers(code)
+def preamble(code: str, definitions: Sequence[str] = ()) -> str:
+    """Return the headers and helpers that the code uses, by its identifiers (generated names differ from helpers).
+
+    `definitions` are those of called instructions.
+    """
+    used = identifiers("".join((code, *definitions)))
     vectors = "".join(text for name, text in _VECTORS.items() if name in used)
     of_vectors = _EXTREMES_OF_VECTORS | _EACH_LANE
     functions = _HELPERS | of_vectors | _CHOSEN
@@ -212,4 +216,4 @@ def preamble(code: str) -> str:
     if {"stdlib.h", "string.h"} & set(wanted) and "stddef.h" in wanted:
         wanted.remove("stddef.h")  # stdlib.h and string.h declare size_t and NULL too
     includes = "".join(f"#include <{header}>\n" for header in wanted)
-    return "\n".join(part for part in (includes, *helpers) if part)
+    return "\n".join(part for part in (includes, *helpers, *definitions) if part)

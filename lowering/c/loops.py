@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import Index, Leaf, Quotient, Read, Var, atoms, factor_of, index, map_leaves
-from atl.core.marks import LoopMark
+from atl.core.marks import CallMark, LoopMark
 from atl.core.operations import INFIX
 from atl.core.predicate import Predicate, expressions, substitute
 from lowering.c.helpers import IVDEP
@@ -42,7 +42,7 @@ def directives(scope: TextScope, loop: ln.For, *more: str) -> list[str]:
     match loop.mark:
         case LoopMark.NONE:
             return [IVDEP] if needs_ivdep(loop) else []
-        case LoopMark.MERGE | LoopMark.RUNS | LoopMark.STREAM:
+        case LoopMark.MERGE | LoopMark.RUNS | LoopMark.STREAM | CallMark():
             # A merge of one position, or a stream of less than a line, is a plain loop. Others are printed elsewhere.
             return []
         case LoopMark.PARALLEL:

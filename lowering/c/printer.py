@@ -103,8 +103,15 @@ def _unit(nests: Sequence[ln.LoopNest], *, static: bool) -> str:
     names = function_names(nests)
     functions = [_function(nest, name, static=static, others=names) for nest, name in zip(nests, names, strict=True)]
     code = "\n".join(functions)
-    before = preamble(code)
+    before = preamble(code, _definitions(nests))
     return f"{before}\n{code}" if before else code
+
+
+def _definitions(nests: Sequence[ln.LoopNest]) -> list[str]:
+    """Return the definitions of the instructions that the nests call."""
+    statements = (statement for nest in nests for statement in ln.statements(nest.body))
+    calls = [s.call for s in statements if isinstance(s, ln.For) and s.call is not None]
+    return list(dict.fromkeys(call.definition for call in calls))
 
 
 def function_names(nests: Sequence[ln.LoopNest]) -> tuple[str, ...]:
@@ -317,6 +324,9 @@ def _statement(
         case ln.For(mark=LoopMark.RUNS):
             lines = loops.print_runs(scope, statement, lambda inside, body: _block(inside, heap, body))
             return scope.of_loop(statement.variable, lines)
+        case ln.For(call=ln.Call() as call):
+            plain = _loop(scope, heap, statement)
+            return [f"#if {scalars.has(call)}", scalars.call_text(scope, call), "#else", *plain, "#endif"]
         case ln.For():
             return assembly.coalesced_count(scope, statement, _loop(scope, heap, statement))
         case ln.If(predicate, body):

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import BOOL, FLOATS, TYPES, is_integer, range_of
+from atl.core.index import ZERO
 from atl.core.marks import LoopMark
 from atl.core.operations import INFIX, BinaryOp, UnaryOp
 from atl.core.predicate import negation
@@ -240,7 +241,7 @@ def with_keys(scope: TextScope, loop: ln.For) -> tuple[TextScope, list[str], lis
     """Bind keys for the variables that a loop folds into; return the scope, and lines before and after the loop."""
     before: list[str] = []
     after: list[str] = []
-    for target, fold in _keyed(loop).items():
+    for target, fold in _keyed(scope, loop).items():
         if _key_of(target) not in scope.names.of:
             name, dtype = scope.name(ln.key(target)), target.dtype
             keyed, scope = scope.bind(_key_of(target), f"{name}_key")
@@ -251,7 +252,7 @@ def with_keys(scope: TextScope, loop: ln.For) -> tuple[TextScope, list[str], lis
 
 def after_keys(scope: TextScope, loop: ln.For) -> TextScope:
     """Return the scope after a loop, with the names of its keys taken: split loops fold into one variable."""
-    for target in _keyed(loop):
+    for target in _keyed(scope, loop):
         if _key_of(target) not in scope.names.of:
             _, scope = scope.bind(("used", loop, target), f"{scope.name(ln.key(target))}_key")
     return scope
@@ -297,8 +298,13 @@ def only_folds(loop: ln.For) -> bool:
     return all(isinstance(each, ln.Accumulate) and isinstance(each.target, ln.Scalar) for each in loop.body)
 
 
-def _keyed(loop: ln.For) -> dict[ln.Scalar, ln.Accumulate]:
-    """Return the float variables that get keys around this loop, which folds into them by maximum or minimum."""
+def _keyed(scope: TextScope, loop: ln.For) -> dict[ln.Scalar, ln.Accumulate]:
+    """Return the float variables that get keys around this loop, which folds into them by maximum or minimum.
+
+    Keys order -0 before 0, so that they are not used where the order of operands decides between the two.
+    """
+    if scope.in_order:
+        return {}
     has_directive = loop.mark is LoopMark.PARALLEL or (loop.mark is LoopMark.VECTOR and not only_folds(loop))
     if not (has_directive or _is_long_fold(loop)):
         return {}
@@ -456,3 +462,20 @@ class _Lanes:
             return name
         kind = vector_type(cell.buffer.dtype, self._length)
         return f"*({const}{kind} *)&{storage_text(self._scope, first).text}"
+
+
+# -- calls of instructions --------------------------------------------------------------------------------------------
+
+
+def call_text(scope: TextScope, call: ln.Call) -> str:
+    """Print a call of an instruction, with pointers to its operands."""
+    operands: list[str] = []
+    for operand in call.operands:
+        name, address = scope.name(ln.key(operand.buffer)), index_text(scope, operand.address)
+        operands.append(name if operand.address == ZERO else f"{name} + {address.at(SUM)}")
+    return f"{call.function}({', '.join(operands)});"
+
+
+def has(call: ln.Call) -> str:
+    """Return the test of the preprocessor that the compiler has an instruction: for avx512vnni, __AVX512VNNI__."""
+    return " && ".join(f"defined(__{feature.upper()}__)" for feature in call.requires) or "1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 from atl.core.dtypes import BOOL, DTYPES, is_integer
@@ -227,12 +228,13 @@ HELPER_NAMES: Final = frozenset((*_HELPERS, *_FOLDS))
 """Names of the functions that generated CUDA defines."""
 
 
-def preamble(code: str) -> str:
-    """Return the headers and helpers that the code uses."""
-    used = identifiers(code)
+def preamble(code: str, definitions: Mapping[str, str]) -> str:
+    """Return the headers and helpers that the code uses, and the definitions of called instructions."""
+    called = list(definitions.values())
+    used = identifiers("".join((code, *called)))
     folds = [text for name, text in _FOLDS.items() if name in used]
     used |= identifiers("".join(folds))
     helpers = [text for name, text in _HELPERS.items() if name in used]
     used |= identifiers("".join(helpers))
     headers = "#include <math.h>\n#include <stdint.h>\n" + ("#include <string.h>\n" if "memcpy" in used else "")
-    return "\n".join((headers, *helpers, *folds))
+    return "\n".join((headers, *helpers, *folds, *called))

@@ -13,7 +13,7 @@ from typing import Final, assert_never
 import numpy as np
 
 from atl.core.index import ONE, ZERO, Index, Size, Var
-from atl.core.marks import BLOCKS
+from atl.core.marks import BLOCKS, CallMark
 from lowering.c.helpers import identifiers
 from lowering.c.index import index_text, predicate_text
 from lowering.c.printer import parameters_of
@@ -79,7 +79,13 @@ def print_cuda_located(kernels: kn.Kernels) -> tuple[str, Located]:
         "}",
     ]
     code = "\n".join((*host.functions, "\n".join(part for line in lines for part in wrapped(line)) + "\n"))
-    return locate_loops(f"{preamble(code)}\n{code}")
+    return locate_loops(f"{preamble(code, definitions_of(kernels))}\n{code}")
+
+
+def definitions_of(kernels: kn.Kernels) -> dict[str, str]:
+    """Return the definitions of the functions that the kernels call, by name."""
+    calls = (call for launch in kn.launches(kernels.body) for call in launch.calls.values())
+    return {call.function: call.definition for call in calls}
 
 
 def function_name(nest: LoopNest) -> str:
@@ -94,8 +100,9 @@ def _named(nest: LoopNest, scope: TextScope) -> tuple[str, Names]:
 
 
 def _outermost(nest: LoopNest) -> TextScope:
-    """Return the scope of a nest's body, without names that CUDA reserves."""
-    names = Names(taken=RESERVED | HELPER_NAMES).bind_all(names_wanted(nest))
+    """Return the scope of a nest's body, without names that CUDA or called functions reserve."""
+    called = {binder.mark.name for binder in nest.marks if isinstance(binder.mark, CallMark)}
+    names = Names(taken=RESERVED | HELPER_NAMES | called).bind_all(names_wanted(nest))
     return TextScope(names, frozenset(), nest.nonnegative_numerators, indices=WIDE, anchored=ids_of(nest.origins))
 
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import ZERO, Index, index
-from atl.core.marks import LoopMark
+from atl.core.marks import AnyLoopMark, LoopMark
 from atl.core.predicate import TRUE, Predicate
 from atl.core.terms import Monoid
 from lowering.c.helpers import identifiers
 from lowering.c.index import index_text, predicate_text
-from lowering.c.scalars import C_TYPES, literal
+from lowering.c.scalars import C_TYPES, call_text, literal
 from lowering.c.text import SUM, indented
 from lowering.cuda.helpers import THREAD_NUMBER, FoldScope, combine, fold_name
 from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar, wide_loop
@@ -115,6 +115,8 @@ class Threads:
         match statement:
             case ln.For() if kn.axis_of(statement.mark) is not None:
                 return scope.of_loop(statement.variable, self._thread_loop(statement, here, folding))
+            case ln.For(variable) if variable.uid in self.launch.calls:
+                return scope.of_loop(variable, [call_text(here.scope, self.launch.calls[variable.uid])])
             case ln.For(variable) if variable.uid in self.launch.wide:
                 lines = wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._store_test, here))
                 return scope.of_loop(variable, lines)
@@ -256,7 +258,7 @@ def _neutral(fold: kn.Fold) -> str:
     return literal(start.value, start.dtype).text
 
 
-def _loop(scope: TextScope, name: str, low: Index, high: Index, mark: LoopMark, lines: Lines) -> Lines:
+def _loop(scope: TextScope, name: str, low: Index, high: Index, mark: AnyLoopMark, lines: Lines) -> Lines:
     first, last = index_text(scope, low).text, index_text(scope, high).text
     length = (high - low).constant
     unrolled = mark is LoopMark.UNROLL or (length is not None and length <= UNROLLED)

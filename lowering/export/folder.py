@@ -19,7 +19,7 @@ from atl.core.terms import Expr
 from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.files.atomic import Writer, reason, write_atomically
-from lowering.builds import FAST_MATH, LONG_VECTORS, LONGEST_NAME, OF_GCC, OPTIMISED, STANDARD, openmp_flags
+from lowering.builds import FAST_MATH, IN_ORDER, LONG_VECTORS, LONGEST_NAME, OF_GCC, OPTIMISED, STANDARD, openmp_flags
 from lowering.c.helpers import preamble
 from lowering.c.printer import declaration, parameters_of, print_c
 from lowering.c.scalars import C_TYPES
@@ -43,7 +43,8 @@ _ITSELF: Final = "Makefile: ;"
 def makefile(name: str, file: str, source: str, *, flags: tuple[str, ...], fast_math: bool) -> str:
     """Return the Makefile of a kernel in C. `flags` are extra flags of gcc."""
     openmp = openmp_flags((source,))
-    of_gcc, of_clang = " ".join((*OF_GCC, *flags)), " ".join(LONG_VECTORS)
+    added = (*((FAST_MATH,) if fast_math else ()), *(flag for flag in flags if flag in IN_ORDER))
+    of_gcc, of_clang = " ".join((*OF_GCC, *(flag for flag in flags if flag not in IN_ORDER))), " ".join(LONG_VECTORS)
     return f"""\
 # Builds and checks {name}: `make` makes {file}.o, `make check` compares it with {file}_plain.c on random data.
 # {file}.h documents its contract. Other processors: `make NATIVE=`. Other compilers: `make CC=clang`.
@@ -55,7 +56,7 @@ PREDEFINED := $(shell $(CC) $(NATIVE) -dM -E -x c /dev/null 2>/dev/null)
 OF_CLANG := $(if $(and $(findstring __clang__,$(PREDEFINED)),$(findstring __AVX512F__,$(PREDEFINED))),{of_clang})
 OF_GCC := $(if $(findstring Free Software,$(shell $(CC) --version 2>/dev/null)),{of_gcc})
 LANGUAGE := {" ".join(STANDARD)}
-OPTIMISED := {" ".join((*OPTIMISED, *((FAST_MATH,) if fast_math else ()), *openmp))} $(OF_GCC) $(OF_CLANG) $(NATIVE)
+OPTIMISED := {" ".join((*OPTIMISED, *added, *openmp))} $(OF_GCC) $(OF_CLANG) $(NATIVE)
 LIBRARIES := -lm{f" {OPENMP}" if OPENMP in openmp else ""}
 
 {file}.o: {file}.c {file}.h

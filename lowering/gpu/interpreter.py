@@ -83,6 +83,7 @@ class _KernelRun(interpreter.Interpreter):
         self._number = 0  # of the block in its launch
         self._interval = 0  # number of barriers passed in the block
         self._thread: dict[int, int] = {}
+        self._called = 0  # number of loops around that are calls of instructions
         self._by_first_thread = False  # whether only first threads execute statements outside of the loops of an axis
         self._seen: dict[Cells, _Seen] = {}
         self._owners: dict[Cells, Thread] = {}
@@ -198,7 +199,10 @@ class _KernelRun(interpreter.Interpreter):
 
     def _ordered(self, loop: ln.For, values: range) -> Iterator[int]:
         if loop.mark not in THREADS:
+            is_call = self._launch is not None and loop.variable.uid in self._launch.calls
+            self._called += is_call
             yield from super()._ordered(loop, values)
+            self._called -= is_call
             return
         axis = THREADS.index(loop.mark)
         if self._launch is None or (values and len(values) > self._launch.threads[axis]):
@@ -287,7 +291,15 @@ class _KernelRun(interpreter.Interpreter):
             raise Trap(
                 "register", f"{cell.buffer.name} at {address} is accessed outside of a loop along {kn.AXES[missing[0]]}"
             )
-        thread = self._current_thread()
+        axes = {share.axis for share in where.shares if share is not None}
+        x, y, z = (at if axis in axes else None for axis, at in enumerate(self._current_thread()))
+        thread = (x, y, z)
+        if self._called and (cell.buffer.uid, address) in self._owners:
+            # An instruction reads registers of all lanes of its warp.
+            other = self._owners[cell.buffer.uid, address]
+            if other[2] != thread[2]:
+                raise Trap("register", f"{cell.buffer.name} at {address} is a register of {other}, in another warp")
+            return
         owner = self._owners.setdefault((cell.buffer.uid, address), thread)
         if owner != thread:
             raise Trap("register", f"{cell.buffer.name} at {address} is a register of {owner}, not of {thread}")

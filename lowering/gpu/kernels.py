@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
 
-from atl.core.index import ZERO, Index, Var, index, polynomial
-from atl.core.marks import THREADS, LoopMark
+from atl.core.index import ZERO, Index, Var, constant, floordiv, index, polynomial
+from atl.core.marks import THREADS, AnyLoopMark, LoopMark
 from atl.core.predicate import Predicate, within
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of
@@ -126,7 +126,7 @@ class Repeat:
     low: Index
     high: Index
     body: Steps
-    mark: LoopMark = LoopMark.NONE
+    mark: AnyLoopMark = LoopMark.NONE
 
     @property
     def range(self) -> Predicate:
@@ -153,7 +153,7 @@ class Launch:
     """A kernel: one block of `threads` for each iteration of the loops of `grid`, outermost first.
 
     `memories` maps the `uid` of each buffer allocated in the kernel to its memory. `wide` maps the `uid` of a loop's
-    variable to its vector accesses.
+    variable to its vector accesses, and `calls` to the call of an instruction by all threads of a warp.
     """
 
     grid: tuple[ln.For, ...]
@@ -161,6 +161,7 @@ class Launch:
     body: Steps
     memories: Mapping[int, Memory]
     wide: Mapping[int, Wide] = field(default_factory=dict)
+    calls: Mapping[int, ln.Call] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ def steps_of(body: Steps) -> Iterator[Step]:
             yield from steps_of(step.body)
 
 
-def axis_of(mark: LoopMark) -> int | None:
+def axis_of(mark: AnyLoopMark) -> int | None:
     """Return the axis of a loop of threads, or None for other marks."""
     return THREADS.index(mark) if mark in THREADS else None
 
@@ -280,6 +281,17 @@ def local_position(position: Index, share: Share | None, thread: Index) -> Index
             if rest is None:
                 raise AssertionError("a cyclic share requires a divisible local position")
             return rest
+    assert_never(share.how)
+
+
+def owner(position: Index, share: Share) -> Index:
+    """Return the thread along the axis of a share that has this position (t in `Share`)."""
+    quotient = floordiv(position, constant(share.factor))
+    match share.how:
+        case "blocked":
+            return quotient
+        case "cyclic":
+            return position - share.factor * quotient
     assert_never(share.how)
 
 

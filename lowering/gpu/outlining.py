@@ -14,6 +14,7 @@ from atl.core.predicate import expressions
 from atl.errors import IllegalMark, UnsupportedMark
 from lowering.gpu import kernels as kn
 from lowering.gpu.barriers import BarrierInsertion, Place, RaceInStatement
+from lowering.gpu.calls import Calls
 from lowering.gpu.folds import all_threads_reach, folds_in, shared_values, within_a_warp
 from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
 from lowering.gpu.passes import drop_unread_zeros, store_zeros, vectorize, with_static_capacities
@@ -220,7 +221,8 @@ class _Kernel:
         except RaceInStatement as error:
             raise self._data_race(error) from None
         steps, wide = vectorize(steps, place.facts, memories)
-        return kn.Launch(self.grid, extents, steps, memories, wide)
+        calls = Calls(self.nest, memories, extents).of(steps, place.facts)
+        return kn.Launch(self.grid, extents, steps, memories, wide, calls)
 
     def _steps(self, block: ln.Block, extents: kn.Extents, memories: Mapping[int, kn.Memory]) -> kn.Steps:
         out: list[kn.Step] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from atl.core.index import ZERO, Index, constant, index
-from atl.core.marks import THREADS
+from atl.core.marks import THREADS, CallMark
 from atl.core.predicate import within
 from atl.errors import IllegalMark
 from atl.prove import Facts, proves
@@ -42,9 +42,13 @@ def distribute(
         raise refused(nest, allocate, "its size is not constant", "constant extents")
     found: tuple[kn.Share | None, ...] | None = None
     first: _Access | None = None
-    for access in _accesses(steps, place, allocate.buffer.uid):
+    accesses = list(_accesses(steps, place, allocate.buffer.uid))
+    # Along axes without a loop around the stores, each thread stores the same values to its own registers.
+    stored_along = {axis for access in accesses if access.access.how != "read" for axis in access.threads}
+    for access in accesses:
         shares = tuple(_share(access, position) for position, _ in access.cell.pairs)
         missing = {axis for axis, extent in enumerate(extents) if extent > 1} - {s.axis for s in shares if s}
+        missing &= stored_along
         if missing:
             raise _unknown_thread(nest, allocate, access, min(missing))
         if found is not None and first is not None and shares != found:
@@ -106,7 +110,10 @@ def _in_statement(statement: Statement, place: Place, uid: int) -> Iterator[_Acc
     loops = {
         loop.variable.uid: loop for loop in statements((statement,)) if isinstance(loop, For) and loop.mark in THREADS
     }
+    called = {s.variable for s in statements((statement,)) if isinstance(s, For) and isinstance(s.mark, CallMark)}
     for access in accesses_of(statement, place.facts, place.scope):
+        if called.intersection(access.loops):
+            continue  # an instruction reads registers of other lanes (`calls`)
         if isinstance(access.storage, Cell) and access.storage.buffer.uid == uid:
             around = [loops[variable.uid] for variable in access.loops if variable.uid in loops]
             threads = {THREADS.index(loop.mark): (index(loop.variable) - loop.low, loop) for loop in around}

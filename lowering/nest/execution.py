@@ -9,7 +9,7 @@ from random import Random
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from atl.core.index import Index, Var
-from atl.core.marks import BLOCKS, LoopMark
+from atl.core.marks import BLOCKS, AnyLoopMark, LoopMark
 from atl.core.operations import BinaryOp
 from atl.errors import ATLError
 from lowering.nest.loopnest import Block, For
@@ -80,7 +80,7 @@ def canonical_fold(how: AccessKind) -> AccessKind:
     return "add" if how == "sub" else how
 
 
-def is_race_free(mark: LoopMark, one: AccessKind, another: AccessKind) -> bool:
+def is_race_free(mark: AnyLoopMark, one: AccessKind, another: AccessKind) -> bool:
     """Return whether two iterations of a loop with this mark may access one cell or variable in these ways.
 
     They may if both read it, or both fold into it. Blocks of a grid may only read, since they do not synchronise.
@@ -100,7 +100,7 @@ class DataRace:
     """A data race: two iterations of a loop and their conflicting accesses, the earlier one first."""
 
     loop: str
-    mark: LoopMark
+    mark: AnyLoopMark
     iterations: tuple[int, int]
     accesses: tuple[AccessKind, AccessKind]
 
@@ -110,7 +110,7 @@ class _Running:
     """A running loop, with the iteration that accessed each cell, by kind. None denotes several iterations."""
 
     name: str
-    mark: LoopMark
+    mark: AnyLoopMark
     iteration: int = 0
     seen: dict[Hashable, dict[AccessKind, int | None]] = field(default_factory=dict)
 
@@ -135,7 +135,7 @@ class RaceDetector:
         """Number of running concurrent loops. Storage allocated now is private to their current iterations."""
         return len(self._running)
 
-    def begin(self, name: str, mark: LoopMark) -> None:
+    def begin(self, name: str, mark: AnyLoopMark) -> None:
         """Enter a loop."""
         self._running.append(_Running(name, mark))
 

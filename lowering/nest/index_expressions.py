@@ -78,6 +78,8 @@ def _in_statement(inside: Inside, statement: ln.Statement) -> Occurrences:
             yield Computed(inside, IndexUse.COUNT, low)
             yield Computed(inside, IndexUse.COUNT, high)
             yield from _keys(inside, statement)
+            for operand in statement.call.operands if statement.call is not None else ():
+                yield Computed(inside, IndexUse.ADDRESS, operand.address)
             yield from _in_block(inside.under(statement.range), body)
         case ln.If(predicate, body):
             yield from _in_predicate(inside, predicate)

@@ -21,7 +21,7 @@ from atl.core import dtypes
 from atl.core import index as ix
 from atl.core.dtypes import range_of
 from atl.core.index import index
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import Arithmetic, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, negation, substitute, within
 from atl.core.program import Assembly
@@ -212,16 +212,18 @@ class For:
     """for (variable = low; variable < high; variable++) body.
 
     `binder` is the path of the binder in the program, for marked loops only. For a loop marked `stream`, a pass sets
-    `lines` to the cache lines that it stores, or to the reason why it stores none.
+    `lines` to the cache lines that it stores, or to the reason why it stores none. With a `call`, C may call an
+    instruction instead, which computes the same.
     """
 
     variable: ix.Var
     low: ix.Index
     high: ix.Index
     body: Block
-    mark: LoopMark = LoopMark.NONE
+    mark: AnyLoopMark = LoopMark.NONE
     binder: Path | None = None
     lines: CacheLines | NoLines | None = None
+    call: Call | None = None
     _range: Predicate | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -381,6 +383,31 @@ class NoLines:
     suggestions: tuple[str, ...] = ()
 
 
+# -- calls of instructions ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallOperand:
+    """An operand of a call: the storage from this address on. For a buffer in registers, it is local to the thread."""
+
+    buffer: Buffer
+    address: ix.Index
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call by which a printer may replace a loop; its operands are the result, then the inputs.
+
+    The loop computes the same, up to the order of additions, and remains in the nest. `definition` is the text of the
+    called function. The call is possible where the compiler has all that it `requires`.
+    """
+
+    function: str
+    definition: str
+    operands: tuple[CallOperand, ...]
+    requires: tuple[str, ...] = ()
+
+
 # -- nests ------------------------------------------------------------------------------------------------------------
 
 VECTOR_BYTES: Final = 64
@@ -447,6 +474,7 @@ class LoopNest:
     - `row_storage`: the storage of recurrences in local buffers.
     - `assembly`: the storage of an assembled output, of which only the entries are stored. The last pass on loops adds
       `Gather` statements, all of the same kind.
+    - `in_order`: operations on floats are those of the program in its order, and are not reordered.
     - `origins`: the paths in the program of the binders that loops came from, by loop variable, if `lower` was called
       with `origins`. They are ignored by equality.
     """
@@ -467,6 +495,7 @@ class LoopNest:
     recurrences: frozenset[ix.Var] = frozenset()
     row_storage: tuple[RowStorage, ...] = ()
     assembly: Assembly | None = None
+    in_order: bool = False
     origins: Mapping[ix.Var, Path] = field(default_factory=dict, compare=False, repr=False)
 
 

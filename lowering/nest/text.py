@@ -93,6 +93,7 @@ class TextScope:
     Names are looked up by size, loop variable, or `key` of the storage. `nonnegative_numerators` and `strict` are those
     of the nest. `tiles` are the buffers in registers. `indices` is the type of indices, if helper functions are
     templates over it; in C all indices have 64 bits. `anchored` are the loops whose lines are located in the text.
+    `in_order` is that of the nest.
     """
 
     names: Names
@@ -103,6 +104,7 @@ class TextScope:
     indices: str = ""
     anchored: frozenset[int] = frozenset()
     assembled: AssembledText | None = None
+    in_order: bool = False
 
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
@@ -164,6 +166,7 @@ def outermost(nest: LoopNest) -> TextScope:
         strict=nest.strict,
         anchored=ids_of(nest.origins),
         assembled=_assembled(nest),
+        in_order=nest.in_order,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from lowering.instructions.calls import with_calls
 from lowering.nest.loopnest import LoopNest
 from lowering.passes.assembly import with_assembled_rows
 from lowering.passes.buffers import with_early_frees, with_lets_in_output_rows, with_reused_buffers, with_stack_budget
@@ -52,6 +53,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_strict_keys,  # on loops in their final form
     with_assembled_rows,  # after strict keys, by which columns are proved to increase
     with_cache_lines,  # on loops in their final form
+    with_calls,  # on loops in their final form
     with_nonnegative_numerators,  # last: it refers to the expressions that are printed and run
 )
 
@@ -68,6 +70,7 @@ _FOR_CPUS: Final = (
     with_emptied_workspaces,
     with_assembled_rows,
     with_cache_lines,
+    with_calls,
 )
 _ON_GPUS: Final[Mapping[Pass, Pass]] = {with_kept_rows: with_kept_rows_on_gpu}
 PASSES_OF: Final[Mapping[str, tuple[Pass, ...]]] = {

@@ -11,7 +11,7 @@ from atl.core import terms
 from atl.core.dtypes import bytes_of
 from atl.core.forms import TensorBinder
 from atl.core.index import ONE, Index
-from atl.core.marks import BLOCKS, LANES, THREADS, LetMark, LoopMark, Mark
+from atl.core.marks import BLOCKS, LANES, THREADS, CallMark, LetMark, LoopMark, Mark
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
@@ -87,7 +87,7 @@ def _mark_of(e: Expr) -> Mark | None:
 
 def _kind(e: Expr, mark: Mark) -> BinderKind:
     match mark:
-        case LoopMark():
+        case LoopMark() | CallMark():
             return "loop"
         case LetMark():
             values = [getattr(e, binder.value) for binder in type(e).form.binders if isinstance(binder, TensorBinder)]
@@ -178,7 +178,7 @@ def unsupported(
     kind: BinderKind, name: str, mark: Mark, support: Support, binder: MarkedBinder | None = None
 ) -> UnsupportedMark | None:
     """Return an error if a target does not support a mark."""
-    if not mark.value or mark in support.of(kind):
+    if not mark.value or isinstance(mark, CallMark) or mark in support.of(kind):
         return None
     others = (
         f'use target="{target}", which supports it' for target, other in SUPPORT.items() if mark in other.of(kind)

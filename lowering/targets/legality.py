@@ -16,8 +16,9 @@ from typing import Final, assert_never
 
 from atl.checks.safety import has_meaning
 from atl.checks.scope import initial_facts
+from atl.core.dtypes import FLOATS
 from atl.core.index import ZERO, Read, Var, index
-from atl.core.marks import BLOCKS, CONCURRENT, LANES, THREADS, LetMark, LoopMark
+from atl.core.marks import BLOCKS, CONCURRENT, LANES, THREADS, CallMark, LetMark, LoopMark
 from atl.core.predicate import equal, less, within
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
@@ -101,6 +102,8 @@ def _of_statement(statement: ln.Statement, nest: ln.LoopNest, support: Support) 
     match statement:
         case ln.For(mark=LoopMark.UNROLL) if ((statement.high - statement.low).constant or 0) > MAX_UNROLLED:
             return _too_many(statement, nest)
+        case ln.For(mark=CallMark()):
+            return None  # matched with the instruction where the loops of the target are known
         case ln.For(variable=variable, mark=mark):
             return unsupported("loop", variable.name, mark, support)
         case ln.Declare(variable=variable, mark=mark):
@@ -417,6 +420,29 @@ def illegal_marks(nest: ln.LoopNest) -> Iterator[IllegalMark]:
             found = conflict(loop, known, scope)
             if found is not None:
                 yield _data_race(nest, found)
+            into = _folded_float(loop) if nest.in_order else None
+            if into is not None:
+                yield _out_of_order(nest, loop, into)
+
+
+def _folded_float(loop: ln.For) -> ln.Scalar | None:
+    """Return a float variable from outside of a loop into which its iterations fold, if there is one."""
+    inner = {made.variable for made in ln.statements(loop.body) if isinstance(made, ln.Declare)}
+    into = (each.target for each in ln.statements(loop.body) if isinstance(each, ln.Accumulate))
+    floats = (to for to in into if isinstance(to, ln.Scalar) and to.dtype in FLOATS)
+    return next((to for to in floats if to not in inner), None)
+
+
+def _out_of_order(nest: ln.LoopNest, loop: ln.For, into: ln.Scalar) -> IllegalMark:
+    name, mark = loop.variable.name, loop.mark.value
+    return IllegalMark(
+        f"the loop {name} is marked {mark}, which computes {into.name} in another order than the program",
+        binder=name,
+        mark=mark,
+        place=place_of(nest, loop.binder),
+        required=f"{mark} loops over results only, because strict code keeps the order of each sum",
+        suggestions=(f's.mark("{name}", None) removes the mark', "leave out strict=True"),
+    )
 
 
 def _marked_loops(block: ln.Block, facts: Facts, scope: TextScope) -> Iterator[tuple[ln.For, Facts, TextScope]]:

@@ -35,7 +35,7 @@ class Dual(NamedTuple):
 
 
 def _wide(dtype: str) -> str:
-    return "float64" if dtype in dtypes.FLOATS else dtype
+    return "float64" if dtypes.is_float(dtype) else dtype
 
 
 class Duals(Scalars[Dual]):
@@ -58,7 +58,7 @@ class Duals(Scalars[Dual]):
     def unary(self, op: UnaryOp, dtype: str, x: Dual) -> Dual:
         value = self.machine.unary(op, _wide(dtype), x.value)
         slope = 0.0
-        if x.along and dtype in dtypes.FLOATS:
+        if x.along and dtypes.is_float(dtype):
             self.ties += op in ("abs", "sqrt") and not x.value
             with np.errstate(all="ignore"):
                 slope = _SLOPES[op](np.float64(x.value))
@@ -93,7 +93,7 @@ class Duals(Scalars[Dual]):
     def cast(self, target: str, source: str, x: Dual) -> Dual:
         value = self.machine.cast(_wide(target), _wide(source), x.value)
         self.undefined = self.machine.undefined
-        return Dual(value, x.along if target in dtypes.FLOATS and source in dtypes.FLOATS else 0.0)
+        return Dual(value, x.along if dtypes.is_float(target) and dtypes.is_float(source) else 0.0)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Dual | None:
         return Dual(self.machine.neutral(monoid, _wide(dtype))) if monoid in ("sum", "product") else None

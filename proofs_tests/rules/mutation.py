@@ -39,6 +39,7 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("tile_gen", "a floor for ceildiv(n, k)"): "unless k divides n, less than nothing would be cut off",
     ("gen_scatter", "i + 1 in place(n, i, e(i))"): "it has a meaning only where there are no elements",
     ("place_of_guard", "n for i in place(n, i, e)"): "it has a meaning only where the guard does not hold",
+    ("gen_as_guarded_place", "hi for lo in a - lo"): "it has a meaning only where the guard does not hold",
     ("place_of_select", "n for i in place(n, i, a)"): "it has a meaning only where the other one is selected",
     ("place_of_select", "n for i in place(n, i, b)"): "it has a meaning only where the other one is selected",
     ("transpose_of_place", "n for i in place(n, i, v[j])"): "it has a meaning only where there are no columns",

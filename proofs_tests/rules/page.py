@@ -20,7 +20,7 @@ from proofs_tests.rules.declarations import declaration
 from proofs_tests.rules.rule_labels import Labels, labels
 from rewrites import Session, Theorem, kernel
 from rewrites.rule import Rule
-from rewrites.rule_checking.registry import status_text
+from rewrites.rule_checking.registry import exactness_of, status_text
 from rewrites.rules import RULES
 from rewrites.session.rule_text import premises_text, side_text
 
@@ -33,6 +33,8 @@ parameters.
 
 Most rules are *proved* for all sizes. The others are *bounded*: checked for all element values at small sizes, and
 listed with the reason why no proof was found ([how](how-it-is-checked.md#rules-and-the-kernel-that-applies-them)).
+A second label says whether both sides agree in every bit when they are computed in floating point
+([exactness](bits.md)).
 A theorem is about values. Access safety and safe truncation are properties of one program, and `compile` checks them
 again. A rule that can lose one of them says so, with the direction. The examples are steps of the derivations in
 `examples/`. Rules that differ in an operator only have one entry.
@@ -57,7 +59,7 @@ def page(uses: Mapping[str, Use], kept: Mapping[str, Labels]) -> str:
     parts = [HEAD]
     for family, rules in groupby(RULES.values(), key=lambda rule: rule.family):
         parts.append(f"\n## {family.capitalize()}\n")
-        alike = groupby(rules, key=lambda rule: (declaration(rule), status_text(rule), _lost(kept.get(rule.name))))
+        alike = groupby(rules, key=lambda rule: (declaration(rule), status_of(rule), _lost(kept.get(rule.name))))
         parts += [_entry(list(group), uses, lost) for (_, _, lost), group in alike]
     return "".join(parts)
 
@@ -71,8 +73,14 @@ def statement(rule: Rule) -> str:
     follows = f" It follows from {origins}." if origins else ""
     return (
         f"\n### {rule.name}\n\n{rule.law}{source}\n\n    {left}\n      =  {right}{premises}\n\n"
-        f"{status_text(rule).capitalize()}.{follows}"
+        f"{status_of(rule)}{follows}"
     )
+
+
+def status_of(rule: Rule) -> str:
+    """Return the proof status and the exactness of a rule in words."""
+    text = exactness_of(rule).text
+    return f"{status_text(rule).capitalize()}. {text[0].upper()}{text[1:]}."
 
 
 def _entry(rules: Sequence[Rule], uses: Mapping[str, Use], lost: str) -> str:

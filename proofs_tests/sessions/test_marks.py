@@ -17,7 +17,7 @@ from atl import load
 from atl.cli import main
 from atl.core.forms import Form, Marked, Part, TensorBinder
 from atl.core.index import ZERO, constant, size
-from atl.core.marks import LetMark, LoopMark, Mark, let_mark, loop_mark, marks
+from atl.core.marks import LetMark, LoopMark, Mark, MarkKind, let_mark, loop_mark, marks
 from atl.core.terms import Constant, Gen, Let, Reduce, Term, Type
 from atl.errors import ATLError, IllegalMark, InvalidArgument, UnknownMark, UnsupportedMark
 from atl.text.latex import latex
@@ -100,7 +100,7 @@ def test_marks_parse_and_other_text_does_not() -> None:
     ],
     ids=["gen", "reduce", "let"],
 )
-def test_constructor_accepts_only_its_marks(make: Callable[[Any], Any], own: type[Mark], called: str) -> None:
+def test_constructor_accepts_only_its_marks(make: Callable[[Any], Any], own: MarkKind, called: str) -> None:
     for mark in own:
         assert make(mark).mark is mark
     for wrong in ("", "parallel", None, LetMark.NONE if own is LoopMark else LoopMark.NONE):

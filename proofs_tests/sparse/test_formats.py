@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import atl
 import lowering
 import sparse
+from proofs_tests.sparse.ellpack import ELL
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
 from rewrites import reschedule
 from sparse import compress, decompress, meaning, pack
@@ -227,3 +228,11 @@ def test_dense_kernel_refuses_scipy_matrix_with_two_suggestions() -> None:
         assert densify == "pass A.toarray()"
         assert np.array_equal(plain(matrix.toarray(), ones), ones)
         assert np.array_equal(derived(sp.csr_array(matrix), ones), ones)
+
+
+@pytest.mark.parametrize("form", [*FORMATS.values(), ELL], ids=repr)
+def test_stored_elements_are_counted_and_made_dense(form: sparse.Format) -> None:
+    matrix = MATRICES["no block divides it"]()
+    packed = pack(matrix, form)
+    assert np.array_equal(packed.toarray(), dense(matrix))
+    assert packed.nnz == len(entries(packed)[1]) >= matrix.nnz

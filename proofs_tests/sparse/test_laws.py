@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,13 @@ import pytest
 import atl
 import sparse
 from lowering import compile as compiled
+from proofs_tests.sparse.ellpack import ELL, Padded
 from proofs_tests.sparse.matrices import MATRICES
 from proofs_tests.sparse.test_sparsify import SPMV
 from rewrites import reschedule
 from sparse import Bitmask, Compressed, Dense, Hashed, Level, pack
 from sparse.laws import LAWS, check_level
-from sparse.levels import Declarer, Encoded, Metadata, Number
+from sparse.levels import Encoded, Metadata, Number
 
 
 def reversed_bits(coordinate: Any) -> Any:
@@ -147,63 +147,15 @@ def test_laws_detect_an_inconsistent_structure() -> None:
     }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Padded(Level):
-    """ELLPACK: a table as wide as the fullest row, filled from the left; -1 marks unused positions."""
-
-    width: int | None = None
-
-    def pos_bounds(self, m: Metadata, parent: Number) -> tuple[Number, Number]:
-        return 0, m.arrays["crd"].shape[1]
-
-    def pos_crd(self, m: Metadata, parent: Number, p: Number) -> tuple[Number, ...]:
-        return (m.arrays["crd"][parent, p],)
-
-    def pos_pos(self, m: Metadata, parent: Number, p: Number) -> Number:
-        return parent * m.arrays["crd"].shape[1] + p
-
-    def valid(self, m: Metadata, parent: Number, p: Number) -> Any:
-        return m.arrays["crd"][parent, p] >= 0
-
-    def crd_pos(self, m: Metadata, parent: int, coordinates: tuple[int, ...]) -> int | None:
-        (found,) = np.nonzero(m.arrays["crd"][parent] == coordinates[0])
-        return int(found[0]) if len(found) else None
-
-    def encode(self, extents: Any, parents: int, parent: Any, coordinates: Sequence[Any], *, root: bool) -> Encoded:
-        counts = np.bincount(parent, minlength=parents)
-        width = int(counts.max(initial=0)) if self.width is None else self.width
-        crd = np.full((parents, width), -1, np.int64)
-        at = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts)
-        crd[parent, at] = coordinates[0]
-        return Encoded(Metadata({"crd": crd}, extents, crd.size), parent * width + at)
-
-    def append(self, first: Metadata, second: Metadata) -> Metadata:
-        crd = np.concatenate([first.arrays["crd"], second.arrays["crd"]])
-        return Metadata({"crd": crd}, first.extents, crd.size)
-
-    def empty(self, extents: tuple[int, ...]) -> Metadata:
-        return Metadata({"crd": np.full((0, self.width or 0), -1, np.int64)}, extents, 0)
-
-    def well_formed(self, m: Metadata) -> bool:
-        crd = m.arrays["crd"]
-        return bool(((crd >= -1) & (crd < m.extents[0])).all()) and crd.size == m.count
-
-    def declare(self, extents: tuple[Number, ...], parents: Number, declarer: Declarer, *, root: bool) -> Metadata:
-        width = declarer.size("width")
-        crd = declarer.array("crd", parents, width, low=-1, high=extents[0])
-        return Metadata({"crd": crd}, extents, parents * width)
-
-
 @pytest.mark.long
 def test_user_defined_level_compiles() -> None:
     assert check_level(Padded(8)) > 400
-    ell = sparse.Format("ELL", (Dense(), Padded()))
-    s = reschedule(SPMV).sparsify("A", ell)
+    s = reschedule(SPMV).sparsify("A", ELL)
     assert str(s.goal).endswith("⊞[i < n] Σ[p < A_width] [0 <= A_crd[i, p]] · A_val[i*A_width + p] * v[A_crd[i, p]]")
     kernel = compiled(s.goal)
     for name in ("no block divides it", "empty rows", "empty", "full row", "no rows", "no columns"):
         matrix = MATRICES[name]()
         vector = np.arange(1.0, matrix.shape[1] + 1)
         assert np.array_equal(kernel(matrix, vector), matrix @ vector), name
-        assert np.array_equal(sparse.decompress(pack(matrix, ell)), matrix.toarray())
-        assert np.array_equal(atl.evaluate(sparse.meaning(ell, 2, dtype="float64"), A=matrix), matrix.toarray())
+        assert np.array_equal(sparse.decompress(pack(matrix, ELL)), matrix.toarray())
+        assert np.array_equal(atl.evaluate(sparse.meaning(ELL, 2, dtype="float64"), A=matrix), matrix.toarray())

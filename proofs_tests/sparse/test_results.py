@@ -32,11 +32,16 @@ FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
     "-3 A / 2": ([A], atl.gen(n, m, lambda i, j: -(3.0 * A[i, j]) / 2.0), lambda a: -1.5 * a),
     "rows scaled, below the diagonal": ([w, A], atl.gen(n, m, lambda i, j: atl.guard(j <= i, w[i] * A[i, j])),
         lambda scale, a: np.tril(scale[:, None] * a)),
+    "2 A + A * D": ([A, D], atl.gen(n, m, lambda i, j: 2.0 * A[i, j] + A[i, j] * D[i, j]), lambda a, d: 2 * a + a * d),
+    "rows scaled by a let": ([A, w], atl.let(atl.gen(n, lambda i: w[i] * w[i]), lambda v: atl.gen(
+        n, m, lambda i, j: A[i, j] * v[i])), lambda a, scale: (scale * scale)[:, None] * a),
 }  # fmt: skip
 CASES = [
     *((form, "A * (U @ V)") for form in (sparse.CSR, sparse.DCSC, sparse.COO)),
     *((form, "-3 A / 2") for form in (sparse.CSC, sparse.BCSR(2, 3), sparse.DIA, sparse.HASH, sparse.BITMASK)),
     (sparse.CSR, "rows scaled, below the diagonal"),
+    *((form, "2 A + A * D") for form in (sparse.CSR, sparse.COO, sparse.DCSR)),
+    *((form, "rows scaled by a let") for form in (sparse.CSR.sorted(), sparse.CSC)),
 ]
 
 
@@ -216,3 +221,18 @@ def test_overlapping_rows_are_refused() -> None:
 def test_result_flag_must_be_a_bool() -> None:
     with pytest.raises(InvalidArgument, match="result='A'"):
         reschedule(atl.program("f", [A], A)).sparsify("A", sparse.CSR, result="A")  # type: ignore[arg-type]
+
+
+def test_error_names_the_order_of_calls_that_works() -> None:
+    both = atl.program("both", [A, D], atl.gen(n, m, lambda i, j: A[i, j] * D[i, j]))
+    s = reschedule(both).sparsify("D", sparse.CSR)
+    with pytest.raises(DoesNotApply) as caught:
+        s.sparsify("A", sparse.CSR, result=True)
+    assert "try: call sparsify('A', CSR, result=True) before the other operands are sparsified" in str(caught.value)
+    s = reschedule(both).sparsify("A", sparse.CSR, result=True).sparsify("D", sparse.CSR)
+    a, d = sp.csr_array(np.eye(3)), sp.csr_array(np.arange(9.0).reshape(3, 3))
+    assert s.compile()(a, d).toarray().tolist() == np.diag([0.0, 4.0, 8.0]).tolist()
+    added = atl.program("added", [A, D], atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]))
+    with pytest.raises(DoesNotApply) as caught:
+        reschedule(added).sparsify("D", sparse.CSR).sparsify("A", sparse.CSR, result=True)
+    assert "try:" not in str(caught.value)

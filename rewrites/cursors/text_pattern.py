@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from atl.core import terms
 from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Size, Xor, index, map_leaves
-from atl.core.marks import LetMark, LoopMark, Mark
+from atl.core.marks import AnyLoopMark, LetMark, LoopMark, Mark
 from atl.core.operations import UNARY
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
 from atl.core.traversal import Path, children, conditions_in, names_bound, names_given, own_indices, static
@@ -177,7 +177,7 @@ class _PatternReader(IndexReader):
         self.expect("in", "before the later rows")
         return Pattern(terms.Rec, (), name or _unless_hole(rows), bounds, parts=(init, self.expression()), mark=mark)
 
-    def _range(self) -> tuple[str | None, tuple[Index, Index], LoopMark | None]:
+    def _range(self) -> tuple[str | None, tuple[Index, Index], AnyLoopMark | None]:
         """Parse the range of a binder in brackets: its name (None for a hole), its bounds and its mark, if any."""
         self.expect("[", "before the range")
         low = index(0)
@@ -336,7 +336,7 @@ def _differences(wanted: Pattern, found: terms.Expr, names: _NamesInScope, path:
         yield Difference(wanted, path, "operator", (wanted.static[0], static(found)[0]))
     if wanted.name not in (None, *names_given(found)):
         yield Difference(wanted, path, "name", (wanted.name, names_given(found)[0]))
-    if wanted.mark is not None and found.form.mark and getattr(found, found.form.mark.field) is not wanted.mark:
+    if wanted.mark is not None and found.form.mark and getattr(found, found.form.mark.field) != wanted.mark:
         yield Difference(wanted, path, "mark", (wanted.mark.value, getattr(found, found.form.mark.field).value))
     if wanted.indices is not None:
         for want, have in zip(wanted.indices, own_indices(found), strict=True):

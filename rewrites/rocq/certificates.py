@@ -66,11 +66,11 @@ def text_of(
     *,
     library: str = "Congruence",
     more: Iterable[str] = (),
-    theorem: str = "certified",
+    theorems: tuple[str, ...] = (),
 ) -> str:
     """Return the file: the rules used, the programs, a lemma for each step, and the theorem `certified`.
 
-    The proof of a step is given up after `seconds`. `more` lines may follow, which use `library` and prove `theorem`.
+    The proof of a step is given up after `seconds`. `more` lines may follow, which use `library` and prove `theorems`.
     """
     rules = {step.rule.name: step.rule for step in derived.steps}
     first, last = derived.programs[0], derived.programs[-1]
@@ -113,8 +113,8 @@ def text_of(
         "Qed.",
         *more,
         "End Programs.",
-        # Neither theorem need depend on the other.
-        *(f"Print Assumptions {name}." for name in dict.fromkeys(("certified", theorem))),
+        # No theorem need depend on another one.
+        *(f"Print Assumptions {name}." for name in ("certified", *theorems)),
         "End Certificate.",
     ]
     return "\n".join(lines) + "\n"

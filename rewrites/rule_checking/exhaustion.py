@@ -699,9 +699,36 @@ def choices(
             yield dict(zip(of, values, strict=True))
         return
     random = Random(seed)
-    drawn = ({name: random.choice(space) for name, space in of.items()} for _ in range(most * DRAWS))
-    chosen = [premise for premise in stated.premises if _is_of_choice(stated, premise)]
-    yield from islice((choice for choice in drawn if _all_hold(stated, chosen, choice)), most)
+    chosen = _of_choices(stated)
+    possible = {name: _possible(stated, chosen, name, space) for name, space in of.items()}
+    if not all(possible.values()):
+        return
+    drawn = ({name: random.choice(values) for name, values in possible.items()} for _ in range(most * DRAWS))
+    yield from islice(filter(satisfying(stated), drawn), most)
+
+
+def _of_choices(stated: RuleStatement) -> list[Predicate]:
+    return [premise for premise in stated.premises if _is_of_choice(stated, premise)]
+
+
+def satisfying(stated: RuleStatement) -> Callable[[dict[str, int]], bool]:
+    """Return a test of choices: whether they satisfy the premises that depend only on chosen numbers."""
+    chosen = _of_choices(stated)
+    return lambda choice: _all_hold(stated, chosen, choice)
+
+
+def _possible(stated: RuleStatement, premises: Sequence[Predicate], name: str, space: range) -> list[int]:
+    """Return the values of one number that satisfy the premises about it alone."""
+    alone = [premise for premise in premises if {_name_of(stated, atom) for atom in atoms_of(premise)} == {name}]
+    return [value for value in space if _all_hold(stated, alone, {name: value})]
+
+
+def _name_of(stated: RuleStatement, atom: object) -> str:
+    """Return the name of a number in a choice; that of a condition is not compared."""
+    if not isinstance(atom, Var):
+        return ""
+    name, dimension = stated.extents.get(atom.uid, ("", 0))
+    return f"{name}.{dimension}" if name else stated.names[atom.uid]
 
 
 def varied(
@@ -751,10 +778,7 @@ def _is_of_choice(stated: RuleStatement, premise: Predicate) -> bool:
 def _all_hold(stated: RuleStatement, premises: Sequence[Predicate], choice: Mapping[str, int]) -> bool:
     def leaf(at: Leaf) -> int:
         assert isinstance(at, Var)
-        if at.uid not in stated.extents:
-            return choice[stated.names[at.uid]]
-        name, dimension = stated.extents[at.uid]
-        return choice[f"{name}.{dimension}"]
+        return choice[_name_of(stated, at)]
 
     def element(array: Array, at: tuple[int, ...]) -> int:
         threshold = choice[array.name]

@@ -20,6 +20,7 @@ from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
+from rewrites.rule_checking.exactness import Exactness
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.numbers import decide_in_numbers
@@ -28,11 +29,11 @@ from rewrites.rule_checking.status import (
     PROVED_TEXT,
     ProofStatus,
     Status,
-    determine_status,
     elements_compared,
+    examined,
 )
 from rewrites.rules import RULES
-from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS
+from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS, exactness_name
 
 MORE: Final = 4
 """Factor of the choices of a rule that is only tested, or has literals, because few have rare results of tests."""
@@ -69,6 +70,16 @@ def is_proved(rule: Rule) -> bool:
     if found is not None:
         return found.status == Status.PROVED
     return rule is ROWS or (RULES.get(rule.name) is rule and rule.name not in BOUNDED_ONLY)
+
+
+def exactness_of(rule: Rule) -> Exactness:
+    """Return the exactness of a rule. That of an induction is decided by its lemmas."""
+    found = status_of(rule)
+    if found is not None:
+        return found.exactness
+    if rule is ROWS:
+        return Exactness.BITS
+    return Exactness[exactness_name(rule.name).upper()] if RULES.get(rule.name) is rule else Exactness.ROUNDS
 
 
 def status_text(rule: Rule) -> str:
@@ -162,13 +173,13 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
 
     So are the sides of a rule that is only tested.
     """
-    found = determine_status(rule, cases)
+    found, verdict = examined(rule, cases)
     rarely = any(map(literals, rule.statements.values()))
     if found.counterexample is None:
         unsure = found.status == Status.TESTED or (rarely and found.status == Status.BOUNDED)
         broken = decide_in_numbers(rule, MORE * cases).counterexample if unsure else None
         return found if broken is None else replace(found, counterexample=broken)
-    broken = decide(rule, cases).counterexample
+    broken = (verdict or decide(rule, cases)).counterexample
     if broken is not None and is_of_elements(broken):
         return replace(found, counterexample=broken)
     numbers = decide_in_numbers(rule, MORE * cases if rarely else cases)

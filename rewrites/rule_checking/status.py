@@ -16,7 +16,8 @@ from atl.core.operations import COMPARISONS
 from atl.core.terms import Binary, Unary
 from atl.core.traversal import subterms
 from rewrites.rule import Rule
-from rewrites.rule_checking.exhaustion import CASES, MOST_TESTS, Counterexample, decide, has_recurrences
+from rewrites.rule_checking.exactness import Exactness, determine_exactness
+from rewrites.rule_checking.exhaustion import CASES, MOST_TESTS, Counterexample, Verdict, decide, has_recurrences
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.samples import sample
 from rewrites.rule_checking.symbolic import proved
@@ -75,6 +76,7 @@ class ProofStatus:
     ranks: frozenset[Ranks] = frozenset()
     tried_on_integers: bool = False
     elements: str = ALL_ELEMENTS
+    exactness: Exactness = Exactness.ROUNDS
     over_reals: bool = False
     """True if the rule has an exponential, whose laws over the real numbers are assumed."""
 
@@ -126,21 +128,29 @@ def _names_integers(rule: Rule) -> bool:
 
 def determine_status(rule: Rule, cases: int = CASES) -> ProofStatus:
     """Sample, exhaust and prove a rule. A false rule gets `Status.UNSUPPORTED` and a counterexample."""
+    return examined(rule, cases)[0]
+
+
+def examined(rule: Rule, cases: int = CASES) -> tuple[ProofStatus, Verdict | None]:
+    """Return the status of a rule, and the verdict at small sizes; None if samples have refuted the rule before."""
     many = _names_integers(rule) or _has_tests(rule) or any(map(literals, rule.statements.values()))
     floats = sample(rule, wanted=INTEGER_SAMPLES) if many else sample(rule)
     if floats.counterexample is not None:
-        return ProofStatus(
+        false = ProofStatus(
             Status.UNSUPPORTED, 0, exhaustive=False, reason="false", counterexample=floats.counterexample
         )
+        return false, None
     integers = sample(rule, wanted=INTEGER_SAMPLES, integers=True)
     verdict = decide(rule, cases)
 
-    def found(status: Status, reason: str, counterexample: Counterexample | None = None) -> ProofStatus:
+    def found(status: Status, reason: str, counterexample: Counterexample | None = None) -> tuple[ProofStatus, Verdict]:
         ranks = frozenset(floats.ranks | integers.ranks | verdict.ranks)
-        return ProofStatus(
+        made = ProofStatus(
             status, verdict.decided, verdict.exhaustive, reason, counterexample, integers.counterexample, ranks,
-            integers.decided >= MIN_INTEGER_SAMPLES, elements_compared(rule), _has_exponentials(rule),
+            integers.decided >= MIN_INTEGER_SAMPLES, elements_compared(rule), determine_exactness(rule),
+            _has_exponentials(rule),
         )  # fmt: skip
+        return made, verdict
 
     if verdict.counterexample is not None:
         return found(Status.UNSUPPORTED, "false", verdict.counterexample)

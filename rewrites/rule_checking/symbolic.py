@@ -58,10 +58,14 @@ _ids: Final = count(1 << 57)
 
 @dataclass(frozen=True, slots=True)
 class Peel:
-    """An induction step: the variable that grew by one, and whether sums split off their first or last terms."""
+    """An induction step: the variable that grew by one, and whether sums split off their first or last terms.
+
+    If `nested` is true, sums inside these terms split off theirs.
+    """
 
     variable: Var
     first: bool = field(kw_only=True)
+    nested: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +269,8 @@ class Reader:
                 raise Undecided(needed)
         start = NONE if self.peel.first else before
         if gained == index(1):
-            out = self.read(instantiate(term.body, term.low + start), at, facts)
+            reader = self if self.peel.nested else replace(self, peel=None)
+            out = reader.read(instantiate(term.body, term.low + start), at, facts)
         else:
             variable = Var(next(_ids), "k")
             inside = facts.assume(pred.within(NONE, index(variable), gained))
@@ -521,13 +526,15 @@ def _by_rows(goal: Goal, facts: Facts) -> bool:
 def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends: Ends) -> None:
     """Prove the goal by induction on `variable`, with the extent `over` empty in the base case.
 
-    `ends` is true for each side whose sums split off their first terms in the step rather than their last.
+    `ends` is true for each side whose sums split off their first terms in the step rather than their last, and last if
+    sums inside these terms split off theirs.
     """
-    peels = (Peel(variable, first=ends[0]), Peel(variable, first=ends[1]))
+    *firsts, nested = ends
+    left, right = (Peel(variable, first=first, nested=nested) for first in firsts)
 
     def step(now: Goal, facts: Facts) -> bool:
         assert now.hypothesis is not None
-        after = now.difference(facts, linear=linear, peels=peels)
+        after = now.difference(facts, linear=linear, peels=(left, right))
         for needed in now.hypothesis.facts:
             if isinstance(prove(facts, pred.negation(needed)), Proved):
                 return vanishes(after, facts)
@@ -634,10 +641,12 @@ NOT_LINEAR: Final = ("sum_add", "sum_sub", "sum_neg", "sum_mul_left", "sum_mul_r
 """The rules that state the linearity of sums, which are proved without using it."""
 
 
-Ends: TypeAlias = tuple[bool, bool]
+Ends: TypeAlias = tuple[bool, bool, bool]
 Induction: TypeAlias = tuple[Ends, int]
 """The ends of an induction, and the number of its extent in the order in which they are tried."""
-ENDS: Final[tuple[Ends, ...]] = ((False, False), (True, True), (False, True), (True, False))
+ENDS: Final[tuple[Ends, ...]] = (
+    (False, False, True), (True, True, True), (False, True, True), (True, False, True), (False, False, False),
+)  # fmt: skip
 
 
 def _proved(rule: Rule, goal: Goal, known: Induction | None) -> Induction | None:

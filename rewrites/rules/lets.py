@@ -137,6 +137,12 @@ def let_guard(p: Cond, x: ElemT, e: Body[ElemT]) -> Equation:
     return equation(let(x, lambda y: guard(p, e(y))), let(guard(p, x), lambda y: guard(p, e(y))))
 
 
+@rule(family="lets", source="[R] let_guard_lift", derived_from=("ll_guard", "let_guard"))
+def ll_guarded(p: Cond, x: ElemT, e: Body[ElemT]) -> Equation:
+    """A let moves out of a guard, and its tensor is guarded itself, so that it is computed nowhere else."""
+    return equation(guard(p, let(x, e)), let(guard(p, x), lambda y: guard(p, e(y))))
+
+
 @rules(named="ll_{}_left", over=BINARY, family="lets", source="[R] ll_bin_l, ll_mult_l, ll_div_l")
 def ll_left(op: BinaryOp, x: ElemT, e: Body[ElemT], c: Elem) -> Equation:
     """A let moves out of the left operand of an operation."""

@@ -79,6 +79,14 @@ def gen_scatter(n: Index, e: Body[Index]) -> Equation:
     return equation(gen(n, e), sum(n, lambda i: place(n, i, e(i))))
 
 
+@rule(family="placement", source="Fig. 7.4, RWSCAT")
+def gen_as_guarded_place(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
+    """A generation of zeros except for one element is that element, placed at its position, if it is in the range."""
+    return equation(
+        gen((lo, hi), lambda i: guard(i == a, e(i))), guard((lo <= a) & (a < hi), place(hi - lo, a - lo, e(a)))
+    )
+
+
 # -- guards, sums, arithmetic -----------------------------------------------------------------------------------------
 
 

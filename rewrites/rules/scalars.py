@@ -44,6 +44,12 @@ def mul_padding(a: Elem) -> Equation:
     return equation(a * padding(a), padding(a))
 
 
+@rule(family="scalars", source="padding reads as zero")
+def zero_padding(a: Scalar) -> Equation:
+    """Zero is what padding reads as. In reverse, padding becomes a literal, which is stored."""
+    return equation(literal(0, a), padding(a))
+
+
 @rule(family="scalars", source="ring")
 def add_zero(a: Scalar) -> Equation:
     """a + 0 = a."""

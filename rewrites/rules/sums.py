@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from atl import ceildiv, concat, gen, guard, imin, reduce, sum, value
+from atl import ceildiv, concat, gen, guard, imin, let, reduce, sum, value
 from atl.core.terms import MONOIDS, Monoid
 from rewrites.named_operators import folded, padding
-from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Vector, equation, given, rule, rules
+from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Tensor, Vector, equation, given, rule, rules
 
 # -- guarded terms ----------------------------------------------------------------------------------------------------
 
@@ -38,6 +38,18 @@ def sum_delta_within(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation
 def sum_restrict(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
     """A sum whose terms are guarded by a smaller range is the sum over that range."""
     return equation(sum((lo, hi), lambda k: guard((a <= k) & (k < b), e(k))), sum((a, b), e), given(lo <= a, b <= hi))
+
+
+@rule(family="sums", source="telescoping")
+def let_sum_steps(lo: Index, hi: Index, p: Cond[Index], x: Scalar[Index], f: Scalar[Scalar]) -> Equation:
+    """A function of a sum is its value at zero, and its growth with each term that is computed."""
+
+    def below(k: Index) -> Tensor:
+        return sum((lo, k), lambda i: guard(p(i), x(i)))
+
+    return equation(
+        let(below(hi), f), f(below(lo)) + sum((lo, hi), lambda k: guard(p(k), f(below(k) + x(k)) - f(below(k))))
+    )
 
 
 # -- linearity --------------------------------------------------------------------------------------------------------

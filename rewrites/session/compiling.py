@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, overload
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.diagnostics import diagnostics
+from rewrites.kernel import Theorem
 
 if TYPE_CHECKING:
     import lowering
@@ -52,6 +53,9 @@ class HasGoal(Protocol):
 
     @property
     def goal(self) -> Program: ...
+
+    @property
+    def theorem(self) -> Theorem: ...
 
 
 def check(self: HasGoal, *, target: str = "c") -> Report:
@@ -95,26 +99,48 @@ def row_storage(self: HasGoal, name: str) -> str:
 
 @overload
 def compile(  # noqa: A001 (as in lowering)
-    self: HasGoal, *, target: Literal["c"] = ..., sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+    self: HasGoal,
+    *,
+    target: Literal["c"] = ...,
+    sizes: Mapping[str, int] | None = ...,
+    fast_math: bool = ...,
+    strict: bool | None = ...,
 ) -> lowering.Kernel: ...
 
 
 @overload
 def compile(  # noqa: A001
-    self: HasGoal, *, target: Literal["cuda"], sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+    self: HasGoal,
+    *,
+    target: Literal["cuda"],
+    sizes: Mapping[str, int] | None = ...,
+    fast_math: bool = ...,
+    strict: bool | None = ...,
 ) -> lowering.GpuKernel: ...
 
 
 @overload
 def compile(  # noqa: A001
-    self: HasGoal, *, target: str, sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+    self: HasGoal,
+    *,
+    target: str,
+    sizes: Mapping[str, int] | None = ...,
+    fast_math: bool = ...,
+    strict: bool | None = ...,
 ) -> lowering.Kernel | lowering.GpuKernel: ...
 
 
 def compile(  # noqa: A001
-    self: HasGoal, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
+    self: HasGoal,
+    *,
+    target: str = "c",
+    sizes: Mapping[str, int] | None = None,
+    fast_math: bool = False,
+    strict: bool | None = None,
 ) -> lowering.Kernel | lowering.GpuKernel:
     """Compile the goal to a kernel, like `atl.compile(s.goal)`, with the same options and errors.
+
+    `strict` is by default that of the session.
 
     >>> import atl, numpy as np
     >>> x = atl.tensor("x", atl.sizes("n"))
@@ -124,7 +150,8 @@ def compile(  # noqa: A001
     """
     import lowering
 
-    return lowering.compile(self.goal, target=target, sizes=sizes, fast_math=fast_math)
+    strict = self.theorem.strict if strict is None else strict
+    return lowering.compile(self.goal, target=target, sizes=sizes, fast_math=fast_math, strict=strict)
 
 
 def time(self: HasGoal, /, *arrays: object, seconds: object = 0.5, **named: object) -> lowering.KernelTime:

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from typing import Any, Final, TypeVar
 
 from atl.core.index import Bound, Index, Leaf, Var, index, map_leaves
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import CallMark, LetMark, LoopMark
 from atl.core.predicate import Predicate, substitute
 from atl.core.program import Program
 from atl.core.substitution import map_type, transform
@@ -24,7 +24,7 @@ from rewrites.cursors.cursor import cursor_at
 from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.rule import Kind, Rule
 from rewrites.rule_arguments import Argument, Function
-from rewrites.rule_checking.registry import status_text
+from rewrites.rule_checking.registry import exactness_of, status_text
 from rewrites.session.call import Call
 from rewrites.session.rule_text import premises_text, side_latex, side_text
 
@@ -71,7 +71,7 @@ def call_text(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -
 
 def _written(value: Any) -> str:
     match value:
-        case LoopMark() | LetMark():
+        case LoopMark() | LetMark() | CallMark():
             return repr(value.value)
         case IndexExpr():
             return show_index(value.node)
@@ -278,7 +278,7 @@ def described(rule: Rule) -> str:
     lines.append(f"    {side_text(rule, reverse=False, rank=0)}  =  {side_text(rule, reverse=True, rank=0)}")
     lines += [f"  {name}: {_kind_text(kind)}" for name, kind in rule.metavariables.items()]
     lines += [f"  premise: {text}" for text in premises_text(rule)] or ["  no premises"]
-    lines.append(f"  {status_text(rule)}")
+    lines += [f"  {status_text(rule)}", f"  {exactness_of(rule)}: {exactness_of(rule).text}"]
     if rule.derived_from:
         lines.append(f"  follows from {', '.join(dict.fromkeys(rule.derived_from))}")
     return "\n".join(lines)

@@ -181,7 +181,7 @@ def names_and_marks(now: Expr, wanted: Expr, path: Path) -> Iterator[str]:
         if shown != given:
             yield f"s.rename({path!r}, {shown!r}{f', binder={binder}' if binder else ''})"
     marked = wanted.form.mark
-    if marked is not None and getattr(now, marked.field) is not getattr(wanted, marked.field):
+    if marked is not None and getattr(now, marked.field) != getattr(wanted, marked.field):
         yield f"s.mark({path!r}, {getattr(wanted, marked.field).value!r})"
     for position, (one, other) in enumerate(zip(children(now), children(wanted), strict=True)):
         yield from names_and_marks(one.expr, other.expr, (*path, position))

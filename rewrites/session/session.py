@@ -59,15 +59,30 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rule] = ()) -> Session:
+def reschedule(
+    program: Program, *, given: Sequence[Any] = (), own: Sequence[Rule] = (), strict: bool = False
+) -> Session:
     """Return a session that starts from `program = program`, under its assumptions and the conditions `given` on sizes.
 
     `own` are user-defined rules, made by `rewrites.user_rules.rule`. The session knows them by name, like the built-in
-    ones.
+    ones. With `strict`, steps that change how floats are rounded raise `RoundingStep`: the goal then computes
+    the same bits as the program, except for the sign of zeros and where an operand or result is infinite or NaN.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> s = reschedule(atl.program("total", [x], 2 * atl.sum(n, lambda i: x[i])), strict=True)
+    >>> s.rw("sum_mul_left", reverse=True)
+    Traceback (most recent call last):
+    rewrites.errors.RoundingStep: ...
     """
+    if not isinstance(strict, bool):
+        raise InvalidArgument(f"strict={brief(strict)}", required="strict=True or strict=False")
     checked_program(program)
     known = with_user_rules(RULES, own)
-    start = reflexivity(program, [part for condition in as_predicates(given) for part in conjuncts(condition)])
+    start = reflexivity(
+        program, [part for condition in as_predicates(given) for part in conjuncts(condition)], strict=strict
+    )
     if contradictory(outermost(start.rhs).facts):
         raise ContradictoryAssumptions(
             f"no sizes satisfy the assumptions of {program.name} and given=[…]: they contradict each other",

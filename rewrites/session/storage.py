@@ -11,9 +11,10 @@ from atl.core.index import ZERO, Array, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
 from atl.core.terms import Access, Expr, Gen, Input
-from atl.errors import InvalidArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from rewrites import kernel
 from rewrites.derivation import Derivation
+from rewrites.errors import DoesNotApply
 from rewrites.kernel import Theorem
 from rewrites.session.call import Call, check_flags
 from rewrites.session.diagnosis import attach_call_site
@@ -71,6 +72,8 @@ class Restarts(Protocol):
 
     def record_call(self, call: Call) -> Any: ...
 
+    def branch(self) -> Any: ...
+
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Any: ...
 
 
@@ -89,12 +92,30 @@ def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -
     check_flags(result=result)
     made: S
     if result:
-        made = self._restart_with(
-            f"sparsify({brief(name)}, {brief(form)}, result=True)", name, ResultForm(form), sparsify_result
-        )
+        text = f"sparsify({brief(name)}, {brief(form)}, result=True)"
+        try:
+            made = self._restart_with(text, name, ResultForm(form), sparsify_result)
+        except DoesNotApply as error:
+            if _works_first(self, name, form):
+                error.suggestions = (f"call {text} before the other operands are sparsified",)
+            raise
     else:
         made = self._restart_with(f"sparsify({brief(name)}, {brief(form)})", name, form, sparse_loops)
     return made
+
+
+def _works_first(session: Restarts, name: str, form: OperandFormat) -> bool:
+    """Return True if there are other sparse operands, and the result has the pattern of `name` before their calls."""
+    trial = session.branch()
+    if not trial.goal.packed:
+        return False
+    try:
+        while trial.goal.packed:
+            trial.undo()
+        sparsify(trial, name, form, result=True)
+    except ATLError:
+        return False
+    return True
 
 
 def assemble(self: S, form: AssembledFormat, *, zeros: bool = True) -> S:

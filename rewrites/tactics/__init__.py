@@ -14,6 +14,7 @@ from rewrites.tactics import (
     row_blocks,
     scans,
     simplification,
+    tensor_cores,
     time_tiling,
     wavefronts,
 )
@@ -60,6 +61,7 @@ class Tactics:
     store_transposed = gpu.store_transposed
     tails = tails.tails
     tile = tiling.tile
+    tensor_cores = tensor_cores.tensor_cores
     time_tile = time_tiling.time_tile
     unroll = loop_marks.unroll
     unroll_and_jam = loop_marks.unroll_and_jam

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from atl.core.marks import LetMark, LoopMark, unknown_mark
+from atl.core.marks import CallMark, LetMark, LoopMark, Mark, MarkKind, called_in, unknown_mark
+from atl.core.terms import Reduce
 from atl.core.traversal import binds, names_given
 from atl.errors import InvalidArgument, brief
+from lowering.instructions import instruction_named
 from rewrites.cursors.targets import every, restrict
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
@@ -18,7 +20,7 @@ def mark(work: Derivation, what: arg.Binder, mark: arg.Mark, *, in_: arg.Inside 
 
     A mark does not change the meaning, so this is not a proof step. Whether the mark is legal there and supported by
     the target is checked when the goal is compiled. If loops and lets have the same name, those that accept the mark
-    are marked. Raises `DoesNotApply`, and `UnknownMark` if no selected binder accepts the mark.
+    are marked; `call NAME` marks sums. Raises `DoesNotApply`, and `UnknownMark` if no selected binder accepts the mark.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.mark("i", "parallel")
@@ -26,7 +28,7 @@ def mark(work: Derivation, what: arg.Binder, mark: arg.Mark, *, in_: arg.Inside 
       ⊞[i < n | parallel] 2 * x[i]
     """
     what = restrict(what, in_)
-    text = mark.value if isinstance(mark, LoopMark | LetMark) else "" if mark is None else mark
+    text = mark.value if isinstance(mark, CallMark | LoopMark | LetMark) else "" if mark is None else mark
     found = [(cursor, cursor.term.form.mark) for cursor in every(work.goal, what)]
     places = [(cursor, marked.of) for cursor, marked in found if marked is not None]
     if not places:
@@ -35,7 +37,13 @@ def mark(work: Derivation, what: arg.Binder, mark: arg.Mark, *, in_: arg.Inside 
             required="the name of a gen, a sum or a let, or a pattern of one",
         )
     sets = tuple(dict.fromkeys(of for _, of in places))
-    known = {of: each for of in sets for each in of if isinstance(text, str) and each.value == text}
+    known: dict[MarkKind, Mark] = {
+        of: each for of in sets for each in of if isinstance(text, str) and each.value == text
+    }
+    if LoopMark in sets and (called := called_in(text)) is not None:
+        instruction_named(called.name)
+        known[LoopMark] = called
+        places = [(cursor, of) for cursor, of in places if isinstance(cursor.term, Reduce)] or places
     if not known:
         raise unknown_mark(sets, text)
     for cursor, of in places:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeAlias
 
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import CallMark, LetMark, LoopMark
 from atl.surface.reindexing import Arrangement, Reindexing
 from rewrites.cursors.targets import Target
 from rewrites.rule_arguments import Function
@@ -40,7 +40,9 @@ Count: TypeAlias = Annotated[Any, "a small positive number"]
 Number: TypeAlias = Annotated[int, "a position, counted from 0"]
 NewName: TypeAlias = Annotated[str, "a new name for a loop or a let"]
 SumNames: TypeAlias = Annotated[str | Sequence[str], "the name of a sum, or several"]
-Mark: TypeAlias = Annotated[str | LoopMark | LetMark | None, "a mark or its word"]
+Mark: TypeAlias = Annotated[str | CallMark | LoopMark | LetMark | None, "a mark or its word"]
+InstructionName: TypeAlias = Annotated[str, "the name of an instruction"]
+BlockTile: TypeAlias = Annotated[Any, "the rows, columns and terms of a tile of a block"]
 Rows: TypeAlias = Annotated[Any, "a positive number of rows: a number, a size, an expression or a string"]
 Row: TypeAlias = Annotated[Callable[..., Any] | Function, "the row of a recurrence, a function of its index"]
 NextRow: TypeAlias = Annotated[Callable[..., Any], "the row of a recurrence, a function of its index and earlier rows"]

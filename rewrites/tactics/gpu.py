@@ -7,7 +7,7 @@ from itertools import groupby
 from math import inf
 
 from atl.core.index import ONE, Bound, factor_of
-from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
+from atl.core.marks import BLOCKS, THREADS, AnyLoopMark, LetMark, LoopMark
 from atl.core.terms import Access, Gen, Guard, Let, Reduce, Reshape
 from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
@@ -67,10 +67,10 @@ def gpu_map(work: Derivation, name: arg.Loops, by: arg.Factors, *, in_: arg.Insi
     first_possible(work, names[0], mapped)
 
 
-def _marks_of_levels(levels: Sequence[int]) -> list[LoopMark]:
+def _marks_of_levels(levels: Sequence[int]) -> list[AnyLoopMark]:
     """Return the marks of tiled loops in the order of `tile`, given the number of tile levels of each loop."""
     axes = list(range(len(levels)))[::-1]
-    marks: list[LoopMark] = [BLOCKS[axis] for axis in axes]
+    marks: list[AnyLoopMark] = [BLOCKS[axis] for axis in axes]
     # Adjacent loops with a second level are tiled together: first their threads, then the loops within a thread.
     for _, run in groupby(zip(axes, levels, strict=True), key=lambda loop: loop[1] > 1):
         together = list(run)
@@ -161,7 +161,7 @@ def stage_shared(work: Derivation, what: arg.Operand, *, at: arg.Around, name: a
         in
         ⊞[ii < 16 | thread.x] [16*io + ii < n] · Σ[p < 16] xp[ii, p] * y[p, 16*io + ii]
     """
-    threads = _threads(work)
+    threads = threads_of(work)
     if not threads:
         raise DoesNotApply(
             "no loop is mapped to threads", required='loops mapped to threads: s.gpu_map("i", 32), or marks, first'
@@ -172,7 +172,7 @@ def stage_shared(work: Derivation, what: arg.Operand, *, at: arg.Around, name: a
     let = find_lets(work, called)[-1]
     _check_shared(work, let)
     work.mark(let.path, LetMark.SHARED)
-    _map_fill_to_threads(work, let, threads)
+    map_fill_to_threads(work, let, threads)
 
 
 def _check_shared(work: Derivation, let: Cursor) -> None:
@@ -207,9 +207,9 @@ def _need_name(name: object) -> None:
         raise InvalidArgument(f"name={brief(name)}", required="a name, as a string, or None")
 
 
-def _threads(work: Derivation) -> dict[LoopMark, int]:
+def threads_of(work: Derivation) -> dict[AnyLoopMark, int]:
     """Return the number of threads of a block along each axis."""
-    found: dict[LoopMark, int] = {}
+    found: dict[AnyLoopMark, int] = {}
     for cursor in work.cursors(()):
         if isinstance(cursor.term, Gen | Reduce) and cursor.term.mark in THREADS:
             count = (cursor.term.high - cursor.term.low).constant
@@ -217,7 +217,7 @@ def _threads(work: Derivation) -> dict[LoopMark, int]:
     return found
 
 
-def _map_fill_to_threads(work: Derivation, let: Cursor, threads: dict[LoopMark, int]) -> None:
+def map_fill_to_threads(work: Derivation, let: Cursor, threads: dict[AnyLoopMark, int]) -> None:
     """Map the loops that fill a let to the threads of a block."""
     fill: list[tuple[Path, float]] = []
     path = (*let.path, 0)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowering.nest.loopnest import LoopNest
+from proofs_tests.gpu.shim.emulation import with_emulated_instructions
 
 HERE: Final = Path(__file__).parent
 COMPILER: Final = shutil.which("g++") or shutil.which("clang++")
@@ -70,6 +71,7 @@ def build(
 
 def instantiated(source: str, index: Indices) -> str:
     """Return the text for one index type only: gcc places no shared variable of a template in a section."""
+    source = with_emulated_instructions(source)
     source = source.replace("template <class index_t>\n__global__", "__global__")
     return f"using index_t = {index};\n" + re.sub(r"(cudaLaunchKernelEx\(&how, \w+)<\w+>", r"\1", source)
 

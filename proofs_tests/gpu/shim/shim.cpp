@@ -21,7 +21,7 @@ extern char __start_gpu_shared[] __attribute__((weak)), __stop_gpu_shared[] __at
 namespace {
 constexpr size_t STACK = 64 * 1024;
 constexpr int NOBODY = -1, SEVERAL = -2;
-enum State { READY, AT_BARRIER, AT_SHUFFLE, DONE };
+enum State { READY, AT_BARRIER, AT_SHUFFLE, AT_INSTRUCTION, DONE };
 
 struct Seen {
     int writer_block = NOBODY, writer = NOBODY, written = 0;  // the thread, and the interval
@@ -38,6 +38,10 @@ struct Fibre {
     State state = DONE;
     unsigned mask = 0, from = 0;
     uint64_t value = 0;
+    void (*instruction)(void *const *) = nullptr;
+    const shim_operand *operands = nullptr;
+    int operands_count = 0;
+    void *place = nullptr;
 };
 
 std::map<char *, Memory> arrays;
@@ -258,6 +262,42 @@ bool shuffled()
     return false;
 }
 
+// Executes an instruction once all 32 lanes of a warp wait at one place for it: the registers of its lanes, one lane after
+// the other, are its operands.
+bool executed()
+{
+    for (int first = 0; first + 32 <= count; first += 32) {
+        const Fibre &one = fibres[first];
+        bool all = true;
+        for (int t = first; t < first + 32; t++)
+            all = all && fibres[t].state == AT_INSTRUCTION && fibres[t].instruction == one.instruction &&
+                  fibres[t].place == one.place;
+        if (!all) continue;
+        std::vector<std::vector<char>> held;
+        std::vector<void *> given;
+        for (int operand = 0; operand < one.operands_count; operand++) {
+            held.emplace_back();
+            for (int t = first; t < first + 32; t++) {
+                const shim_operand &part = fibres[t].operands[operand];
+                const char *registers = static_cast<const char *>(part.registers);
+                held.back().insert(held.back().end(), registers, registers + part.bytes);
+            }
+        }
+        for (auto &bytes : held) given.push_back(bytes.data());
+        one.instruction(given.data());
+        for (int t = first; t < first + 32; t++) {
+            for (int operand = 0; operand < one.operands_count; operand++) {
+                const shim_operand &part = fibres[t].operands[operand];
+                if (part.written)
+                    std::memcpy(part.registers, held[operand].data() + (t - first) * part.bytes, part.bytes);
+            }
+            fibres[t].state = READY;
+        }
+        return true;
+    }
+    return false;
+}
+
 bool passed_barrier()
 {
     for (int t = 0; t < count; t++)
@@ -290,7 +330,7 @@ void run_block()
             swapcontext(&scheduler, &fibres[t].context);
         }
         if (failed || !left) return;
-        if (ran || shuffled() || passed_barrier()) continue;
+        if (ran || shuffled() || executed() || passed_barrier()) continue;
         say("threads wait for others that do not come");
         return;
     }
@@ -298,6 +338,13 @@ void run_block()
 }  // namespace
 
 void shim_barrier() { wait(AT_BARRIER); }
+
+void shim_together(void (*instruction)(void *const *), const shim_operand *operands, int count, void *place)
+{
+    Fibre &self = fibres[current];
+    self.instruction = instruction, self.operands = operands, self.operands_count = count, self.place = place;
+    wait(AT_INSTRUCTION);
+}
 
 void shim_note(int64_t value) { greatest = std::max(greatest, value < 0 ? -value : value); }
 

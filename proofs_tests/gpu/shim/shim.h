@@ -65,6 +65,14 @@ template <class T> T shim_shuffled(unsigned mask, T value, unsigned from)
 #define __shfl_down_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() + (by))
 #define __shfl_xor_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() ^ (by))
 
+// Registers of a lane that are an operand of an instruction, which all lanes of a warp execute together.
+struct shim_operand {
+    void *registers;
+    size_t bytes;
+    bool written;
+};
+void shim_together(void (*instruction)(void *const *), const shim_operand *operands, int count, void *place);
+
 void shim_note(int64_t value);
 struct shim_index {
     int64_t value;

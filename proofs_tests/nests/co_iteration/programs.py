@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import atl
-from atl.core.marks import LoopMark, loop_mark
+from atl.core.marks import AnyLoopMark, loop_mark
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Reduce
@@ -259,6 +259,6 @@ def with_all_sums_marked(program: Program, mark: str) -> Program:
     return replace(program, body=_marked(program.body, loop_mark(mark)))
 
 
-def _marked(e: Expr, mark: LoopMark) -> Expr:
+def _marked(e: Expr, mark: AnyLoopMark) -> Expr:
     out = with_children(e, tuple(_marked(child.expr, mark) for child in children(e)))
     return replace(out, mark=mark) if isinstance(out, Reduce) and (out.high - out.low).constant is None else out

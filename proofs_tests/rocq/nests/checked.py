@@ -18,6 +18,7 @@ from typing import Final
 from examples import derivations
 from examples.schedules import blur, matmul
 from lowering import lower
+from proofs_tests.rocq.nests.assembled import ASSEMBLED
 from proofs_tests.rocq.nests.faults import wrong_nests
 from proofs_tests.rocq.refusals import PROOF_FAILED
 from rewrites.kernel import Theorem, reflexivity
@@ -35,6 +36,7 @@ NESTS: Final[dict[str, Callable[[], Theorem]]] = {
     "blur": lambda: reflexivity(blur.two_stage()),
     "blur fused": lambda: derivations.blur_fused().done(),
     "scatter to gather": lambda: derivations.scatter_to_gather().done(),
+    **ASSEMBLED,
 }
 """Derivations of the lowered programs."""
 

@@ -16,6 +16,7 @@ from atl.core.program import Program
 from atl.errors import InvalidArgument
 from lowering import lower
 from lowering.nest import loopnest as ln
+from proofs_tests.rocq.nests import assembled
 from rewrites.kernel import reflexivity
 from rewrites.rocq.certificates import derivation
 from rewrites.rocq.nests.kernels import text_of
@@ -203,6 +204,8 @@ def wrong_nests() -> Iterator[Planted]:
                 yield Planted(f"{program.name}: {what}", text_of(derivation(reflexivity(program)), wrong))
             except InvalidArgument:
                 continue
+    for what, program, wrong in assembled.wrong():
+        yield Planted(f"assembled {program.name}: {what}", text_of(derivation(reflexivity(program)), wrong))
 
 
 def _wrong(nest: ln.LoopNest) -> Iterator[tuple[str, ln.LoopNest]]:

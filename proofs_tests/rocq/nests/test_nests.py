@@ -16,7 +16,7 @@ from examples import derivations
 from examples.schedules import matmul
 from lowering import lower
 from lowering.nest.loopnest import Allocate, Assign, Buffer, Cell, Clear, For, Free, Load, Number
-from proofs_tests.rocq.nests import checked
+from proofs_tests.rocq.nests import assembled, checked
 from proofs_tests.rocq.nests.faults import FAULTS, programs, wrong_nests
 from rewrites.kernel import reflexivity
 from rewrites.rocq import coqc
@@ -127,6 +127,31 @@ def test_statements_of_the_wrong_rank_are_refused() -> None:
             text_of(derivation(reflexivity(program)), replace(nest, body=(statement, *nest.body)))
     with pytest.raises(InvalidArgument, match="out holds int8"):
         text_of(derivation(reflexivity(program)), replace(nest, body=(), output=replace(nest.output, dtype="int8")))
+
+
+def test_ends_of_rows_of_assembled_results_are_printed_and_proved() -> None:
+    file = text(assembled.matrix())
+    assert re.search(r"\(Gather \d+ \(Some i'\d+\)\)", file)
+    assert re.search(r"Lemma nest_ends : match nest with Then _ c => ends \d+ 0 2 0 n' c", file)
+    stated = file[file.index("Theorem assembles") : file.index("Proof.", file.index("Theorem assembles"))]
+    assert "NoDup" in stated
+    assert "by_rows" in stated
+    assert re.search(r"decompressed 0 \(assembled \d+ nest s\) n' \(p''0::p''1::nil\) = program_0", stated)
+    assert "Print Assumptions assembles." in file
+
+
+def test_rows_of_columns_and_counted_rows_are_printed() -> None:
+    counted = text(assembled.matrix(atl.CSC))
+    assert re.search(r"\(Gather \d+ None\)", counted)
+    assert re.search(r"ends_last \d+ 1 2 c", counted)
+    assert "by_rows" not in counted
+
+
+def test_each_fault_in_rows_changes_the_nest() -> None:
+    whole = lower(assembled.matrix())
+    faults = list(assembled.wrong())
+    assert len(faults) >= 10
+    assert all(wrong.body != whole.body for _, _, wrong in faults)
 
 
 def test_each_fault_is_planted_somewhere_and_changes_the_nest() -> None:

@@ -12,15 +12,44 @@ import numpy as np
 import atl
 from lowering import Kernel
 from lowering import compile as compiled
+from proofs_tests.sparse.ellpack import ELL
 from rewrites import Session, reschedule
-from sparse import BCSR, COO, CSC, CSF, CSR, DCSC, DCSR, DIA, VECTOR, Format
+from sparse import (
+    BCSR,
+    BITMASK,
+    COO,
+    CSB,
+    CSC,
+    CSF,
+    CSR,
+    DCSC,
+    DCSR,
+    DIA,
+    HASH,
+    MODE_GENERIC,
+    VECTOR,
+    Compressed,
+    Dense,
+    Format,
+    Permuted,
+)
 
 n, m, k = atl.sizes("n m k")
 
 OPERANDS: Final = (CSR, CSR.sorted(), CSC, COO, DCSR.sorted(), CSR.with_index_dtype("int64"))
 RESULTS: Final = (
-    CSR, CSR.sorted(), CSC, CSC.sorted(), COO, DCSR, DCSC, CSF, BCSR, DIA, CSR.sorted().with_index_dtype("int64"),
+    CSR, CSR.sorted(), CSC, CSC.sorted(), COO, DCSR, DCSC, CSF, BCSR(2, 3), DIA, CSR.sorted().with_index_dtype("int64"),
+    COO.sorted(), DCSR.sorted().with_index_dtype("int64"), CSB(3, 2), BITMASK, HASH, ELL,
 )  # fmt: skip
+CUBES: Final = (CSF, CSF.sorted(), COO)
+FIBRES: Final = Format("FIBRES", (Dense(), Compressed(), Compressed()))
+"""Dense slices of compressed fibres, as a user may compose them."""
+TURNED: Final = Format("TURNED", (Compressed(), Compressed(), Compressed()), Permuted((2, 0, 1)))
+CUBE_RESULTS: Final = (CSF, COO, FIBRES, TURNED, CSF.with_index_dtype("int64"), MODE_GENERIC, BITMASK)
+WITH_ZEROS: Final = ("BCSR(2, 3)", "DIA", "MODE_GENERIC")
+"""The formats that also store zeros."""
+UNSORTED: Final = ("HASH", "CSB(3, 2)")
+"""The formats that store entries in another order than that of their coordinates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +89,10 @@ def _masked(a: atl.Tensor, b: atl.Tensor, c: atl.Tensor) -> atl.Tensor:
     return atl.gen(n, row)
 
 
+def _cube(t: atl.Tensor) -> atl.Tensor:
+    return atl.gen(n, m, lambda i, j: atl.gen(k, lambda q: t[i, j, q]))
+
+
 def _merged(s: Session) -> Session:
     return s.mark("p", "merge").mark("p1", "merge")
 
@@ -68,8 +101,9 @@ def _parallel(s: Session) -> Session:
     return s.mark("i", "parallel")
 
 
-NM, MM, NN = (n, m), (m, m), (n, n)
+NM, MM, NN, NMK = (n, m), (m, m), (n, n), (n, m, k)
 SORTED: Final = (CSR.sorted(),)
+DISTINCT: Final = (CSR.sorted(), CSC.sorted(), DCSR.sorted(), CSR.sorted().with_index_dtype("int64"))
 ROWS: Final = (CSR, CSR.sorted(), CSR.with_index_dtype("int64"))
 FORMULAS: Final = (
     Formula("A B", {"A": (n, k), "B": (k, m)}, _product, lambda a, b: a @ b),
@@ -228,6 +262,89 @@ FORMULAS: Final = (
         lambda a, x: a @ x,
         formats=(CSC, COO),
         results=(VECTOR, VECTOR.sorted()),
+    ),
+    Formula("T", {"T": NMK}, _cube, lambda t: t, formats=CUBES, results=CUBE_RESULTS),
+    Formula(
+        "T + U",
+        {"T": NMK, "U": NMK},
+        lambda t, u: t + u,
+        lambda t, u: t + u,
+        formats=CUBES,
+        results=CUBE_RESULTS,
+    ),
+    Formula(
+        "T turned",
+        {"T": NMK},
+        lambda t: atl.gen(k, n, lambda q, i: atl.gen(m, lambda j: t[i, j, q])),
+        lambda t: t.transpose(2, 0, 1),
+        formats=CUBES,
+        results=CUBE_RESULTS,
+    ),
+    Formula(
+        "relu of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j], 0.0)),
+        lambda a: np.maximum(a, 0),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "relu of the lower triangle of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.maximum(atl.guard(j <= i, a[i, j]), 0.0)),
+        lambda a: np.tril(np.maximum(a, 0)),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "root of |A|, as a tensor",
+        {"A": NM},
+        lambda a: atl.sqrt(atl.abs(a)),
+        lambda a: np.sqrt(abs(a)),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "half of A, rounded",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.floor(a[i, j] * 0.5)),
+        lambda a: np.floor(a * 0.5),
+        formats=DISTINCT,
+        pattern=lambda a: a,
+    ),
+    Formula(
+        "A or a quarter of A",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: atl.where(a[i, j] < 0, 0.25 * a[i, j], a[i, j])),
+        lambda a: np.where(a < 0, 0.25 * a, a),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "A |A|",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: a[i, j] * atl.abs(a[i, j])),
+        lambda a: a * abs(a),
+        formats=DISTINCT,
+    ),
+    Formula(
+        "maximum of A and B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j], b[i, j])),
+        np.maximum,
+        formats=DISTINCT,
+    ),
+    Formula(
+        "minimum of A and 2 B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: atl.minimum(a[i, j], 2.0 * b[i, j])),
+        lambda a, b: np.minimum(a, 2 * b),
+        formats=DISTINCT,
+        pattern=lambda a, b: a + b,
+    ),
+    Formula(
+        "relu of A * B",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: atl.maximum(a[i, j] * b[i, j], 0.0)),
+        lambda a, b: np.maximum(a * b, 0),
+        formats=SORTED,
+        finish=_merged,
     ),
 )
 

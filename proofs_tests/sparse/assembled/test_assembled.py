@@ -117,6 +117,13 @@ def test_certificates_and_scripts_keep_the_storage_of_the_result(tmp_path: Path)
     assert "s.assemble(atl.CSR.sorted(), zeros=False)" in s.done().as_python()
 
 
+def test_a_certificate_from_before_assembled_results_is_replayed_and_assembled() -> None:
+    loaded = atl.load(Path(__file__).parents[2] / "kernel" / "saved" / "sum_of_sparse.atl.json")
+    assert loaded.rhs.assembly is None
+    made = reschedule(loaded.rhs).assemble(CSR.sorted()).compile()(LEFT, LEFT)
+    assert made.toarray().tolist() == (2 * LEFT).toarray().tolist()
+
+
 def test_a_result_without_padding_is_refused() -> None:
     s = reschedule(atl.program("shifted", [A], atl.gen(n, m, lambda i, j: A[i, j] + 1))).assemble(CSR)
     with pytest.raises(NotAssembled, match="every element of the result of shifted is stored by the dense loop j"):

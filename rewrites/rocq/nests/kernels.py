@@ -13,6 +13,7 @@ from rewrites.rocq.certificates import Derivation, equal_within
 from rewrites.rocq.nests.plan import Plan, hoisted_in, plan_of
 from rewrites.rocq.nests.printing import Printer
 from rewrites.rocq.nests.proofs import Place, Prover
+from rewrites.rocq.nests.rows import Rows
 from rewrites.rocq.nests.storage import check_storage
 from rewrites.rocq.notation import positions
 
@@ -24,10 +25,14 @@ def text_of(derived: Derivation, nest: LoopNest, seconds: int = SECONDS) -> str:
     """Return the file: the derivation, the nest of its last program, and the theorem `lowered`.
 
     The theorem states that the nest is safe, and that its output is the value of the first program for any initial
-    contents of its storage.
+    contents of its storage. If the output is assembled, the theorem `assembles` states that the arrays of the entries
+    represent this value.
     """
     more = [*_as_written(derived), *_nest(derived, nest, seconds), *_theorem(derived.programs[0], nest)]
-    return certificates.text_of(derived, library="Storing", more=more, theorem="lowered")
+    if nest.assembly is None:
+        return certificates.text_of(derived, library="Storing", more=more, theorems=("lowered",))
+    more += Rows(nest, printer_of(nest, derived.programs[0])).theorem(derived.programs[0])
+    return certificates.text_of(derived, library="Assembling", more=more, theorems=("lowered", "assembles"))
 
 
 def printer_of(nest: LoopNest, program: Program) -> Printer:
@@ -75,6 +80,8 @@ def _nest(derived: Derivation, nest: LoopNest, seconds: int) -> Iterator[str]:
     yield "Proof.\n  unfold nest."
     yield from (f"  {line}" for line in script)
     yield "Qed.\n"
+    if nest.assembly is not None:
+        yield from Rows(nest, printer).lemma(plan)
 
 
 def _theorem(first: Program, nest: LoopNest) -> Iterator[str]:

@@ -36,7 +36,7 @@ class Looking:
 class Simple:
     """A statement without a body."""
 
-    at: ln.Assign | ln.Accumulate | ln.Declare | ln.Allocate | ln.Clear | ln.Free
+    at: ln.Assign | ln.Accumulate | ln.Declare | ln.Allocate | ln.Clear | ln.Free | ln.Gather
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,8 @@ def _alone(at: ln.Statement, target: int | None, hoisted: frozenset[int]) -> Pla
             plan = Loop(at, plan_of(body, -1 if target is None else target, hoisted))
         case ln.If(body=body):
             plan = Branch(at, plan_of(body, -1 if target is None else target, hoisted))
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             plan = Simple(at)
-        case ln.Gather():
-            return Nothing()
         case _:
             assert_never(at)
     for under, read in dict.fromkeys(looks_of(at)):
@@ -209,10 +207,11 @@ def assigns_some(plan: Plan, uid: int) -> bool:
 
 
 def simple(plan: Plan) -> Iterator[ln.Assign | ln.Accumulate | ln.Declare | ln.Allocate | ln.Clear | ln.Free]:
-    """Yield the statements without a body."""
+    """Yield the statements without a body, except ends of rows, which store nothing."""
     match plan:
         case Simple(at):
-            yield at
+            if not isinstance(at, ln.Gather):
+                yield at
         case Loop(_, body) | Branch(_, body):
             yield from simple(body)
         case Both(first, second):

@@ -89,8 +89,8 @@ class Printer:
                 return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {shape}) {self._anything(loops)}))"
             case ln.Free(buffer):
                 return f"(Storage {buffer.uid} nil 1 (Freed {self.shape(buffer)}) {self._anything(loops)})"
-            case ln.Gather():
-                raise AssertionError("the end of a row does not change the heap")
+            case ln.Gather(buffer, row):
+                return f"(Gather {buffer.uid} {'None' if row is None else f'(Some {self.index(row)})'})"
             case ln.For() | ln.If():
                 raise AssertionError("loops and branches have bodies")
             case _:
@@ -216,7 +216,9 @@ def looks_of(at: ln.Statement) -> Iterator[Under]:
             yield from reads_of(capacity)
         case ln.Clear(_, cells):
             yield from reads_of(cells)
-        case ln.Free() | ln.Gather():
+        case ln.Gather(_, row):
+            yield from reads_of(*(() if row is None else (row,)))
+        case ln.Free():
             return
         case _:
             assert_never(at)

@@ -238,6 +238,15 @@ class Prover:
                     *_part(self.fill(first, local, inside_local, known=local.uid in inside_local.contents)),
                     *_part(self.add(second, uid, inside_local)),
                 ]
+            case Both(first, second) if spares(first, uid):
+                return [
+                    "apply adds_after.",
+                    *_part(["disjoint."]),
+                    *_part(["disjoint."]),
+                    *_part(self.add(second, uid, place)),
+                ]
+            case Both(first, second) if spares(second, uid):
+                return ["apply adds_before.", *_part(["disjoint."]), *_part(self.add(first, uid, place))]
             case Both(first, second):
                 return [
                     "eapply adds_then.",

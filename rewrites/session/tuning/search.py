@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -34,6 +35,25 @@ STOPPED: Final[Mapping[Stopped, str]] = {
     "budget": "the time is up",
     "interrupted": "interrupted",
 }
+
+
+def write_line(line: str) -> None:
+    """Replace the progress line on the error stream."""
+    sys.stderr.write(f"\r\033[K{line[:WIDTH]}")
+    sys.stderr.flush()
+
+
+@contextmanager
+def activity(what: str) -> Iterator[None]:
+    """Show what is being done on the progress line, if the error stream is a terminal, and erase it at the end."""
+    shown = sys.stderr.isatty()
+    if shown:
+        write_line(f"{what} …")
+    try:
+        yield
+    finally:
+        if shown:
+            write_line("")
 
 
 class Progress:
@@ -81,8 +101,7 @@ class Progress:
             self._write("" if stopped is None else f"{at}: {STOPPED[stopped]}{best}\n")
 
     def _write(self, line: str) -> None:
-        sys.stderr.write(f"\r\033[K{line[:WIDTH]}")
-        sys.stderr.flush()
+        write_line(line)
 
 
 UNPROMISING: Final = 20.0

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, assert_never, cast
 
 from atl.core.index import ZERO, Bound, Index, Leaf, Size, atoms, bound, index, shift
-from atl.core.marks import LoopMark
+from atl.core.marks import AnyLoopMark, CallMark, LoopMark
 from atl.core.predicate import at_most
 from atl.core.substitution import transform
 from atl.core.terms import Gen, Guard, Let, Reduce, Reshape, TruncateRight
@@ -172,7 +172,7 @@ def tile_loop(work: Derivation, path: Path, by: Index) -> Path:
     return inner
 
 
-def marks_of_tiles(mark: LoopMark) -> tuple[LoopMark, LoopMark]:
+def marks_of_tiles(mark: AnyLoopMark) -> tuple[AnyLoopMark, AnyLoopMark]:
     """Return the marks of the loop over tiles and of the loop within a tile for a loop's mark.
 
     CPU threads and blocks run whole tiles; vector lanes, GPU threads and unrolling apply within a tile.
@@ -182,7 +182,7 @@ def marks_of_tiles(mark: LoopMark) -> tuple[LoopMark, LoopMark]:
             return mark, LoopMark.NONE
         case LoopMark.BLOCK_X | LoopMark.BLOCK_Y | LoopMark.BLOCK_Z:
             return mark, LoopMark.NONE
-        case LoopMark.VECTOR | LoopMark.STREAM | LoopMark.UNROLL:
+        case LoopMark.VECTOR | LoopMark.STREAM | LoopMark.UNROLL | CallMark():
             return LoopMark.NONE, mark
         case LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
             return LoopMark.NONE, mark
@@ -248,7 +248,7 @@ class _Nest:
         self.work = work
         self.path = path
         self.sizes = sizes
-        at, self.names, self.marks, self.is_gen = path, list[str](), list[LoopMark](), list[bool]()
+        at, self.names, self.marks, self.is_gen = path, list[str](), list[AnyLoopMark](), list[bool]()
         for _ in sizes:
             at = self._past_guards(at)
             term = work.term(at)

@@ -111,7 +111,7 @@ def with_input_form(theorem: Theorem, name: str, form: InputForm, rules: Mapping
     body = Let(made.meaning, abstracted(start.body, Input(array), 0, 0), name)
     program = make_program(start.name, inputs, body, start.assumptions, start.results)
     packed = (*start.packed, made.packed) if isinstance(made, Operand) else start.packed
-    work = Derivation(kernel.reflexivity(replace(program, packed=packed)), rules)
+    work = Derivation(kernel.reflexivity(replace(program, packed=packed), strict=theorem.strict), rules)
     work.rewrite("unfold_let", ())
     out = work.theorem
     for step in theorem.steps:

@@ -11,8 +11,9 @@ from typing import Final
 
 from atl.core.index import ZERO, Index, bound, shift
 from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, equal
+from atl.core.substitution import with_child
 from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Place, Reduce, Reshape
-from atl.core.traversal import Path
+from atl.core.traversal import Path, children
 from atl.text.printing import place_of
 from rewrites import kernel
 from rewrites.derivation import Derivation
@@ -63,55 +64,77 @@ def sparsify_result(work: Derivation) -> None:
     operand's arrays.
 
     Σp place n crd[p] (A_val[p] * e) → let A_out := ⊞[p < nnz] A_val[p] * e in Σp place n crd[p] A_out[p]. The proof
-    starts from the let: each value is read where it was scattered, which requires distinct positions. Raises
-    `DoesNotApply` if the goal does not have the pattern of the operand.
+    starts from the let: each value is read where it was scattered, which requires distinct positions. Lets around the
+    goal become lets around the values. Raises `DoesNotApply` if the goal does not have the pattern of the operand.
     """
     sparsify(work)
+    _add_terms(work)
     packed = work.goal.packed[-1]
     assert packed.result is not None
     (values,) = (array for array in work.goal.inputs if array.name == packed.arrays[-1])
     own = Derivation(kernel.reflexivity(replace(work.goal, body=Let(Input(values), packed.result))), work.rules)
     own.rewrite("unfold_let", ())
-    _scatter(own)
+    _scatter(own, ())
     pattern = _Scattered.of(own.goal.body)
-    _scatter(work)
-    _align(work, pattern, packed.name)
-    found = _Scattered.of(work.goal.body)
+    root: Path = ()
+    while isinstance(work.term(root), Let):
+        root = (*root, 1)
+    _scatter(work, root)
+    _align(work, root, pattern, packed.name)
+    found = _Scattered.of(work.term(root))
     stored = _values(found, pattern, values.shape[0])
-    start = replace(work.goal, body=Let(stored, packed.result, f"{packed.name}_out"))
-    unfolded = _unfolded(Derivation(kernel.reflexivity(start), work.rules), found, packed.name)
+    made = Let(stored, packed.result, f"{packed.name}_out")
+    start = replace(work.goal, body=_replaced(work.goal.body, root, made))
+    unfolded = _unfolded(Derivation(kernel.reflexivity(start), work.rules), root, found, packed.name)
     for step in reversed(unfolded.theorem.steps):
         work.apply(step.rule, step.path, step.arguments, reverse=not step.reverse)
     work.show(start.body)
+    while root:
+        root = root[:-1]
+        work.rewrite("let_let", root, reverse=True)
 
 
-def _scatter(work: Derivation) -> None:
-    """Rewrite a goal to the form Σ … Σ [condition] · place … place e, as far as possible."""
+def _replaced(term: Expr, path: Path, new: Expr) -> Expr:
+    """Replace the subterm at a path."""
+    if not path:
+        return new
+    return with_child(term, path[0], _replaced(children(term)[path[0]].expr, path[1:], new))
 
-    def stored(path: Path) -> bool:
-        return all(work.term(path[:length]).type.rank for length in range(len(path) + 1))
 
-    while work.sweep(OUTWARD_RULES, where=stored):
+def _add_terms(work: Derivation) -> None:
+    """Combine sums over the same entries: (Σp place n crd[p] a) + (Σp place n crd[p] b) → Σp place n crd[p] (a + b)."""
+    names = ["gen_add", "sum_add", "place_of_add", "guard_add", "gen_sub", "sum_sub", "place_of_sub", "guard_sub"]
+    while work.sweep(names, reverse=True, top_down=True, where=lambda path: bool(work.term(path).type.rank)):
         pass
 
 
-def _align(work: Derivation, pattern: _Scattered, name: str) -> None:
+def _scatter(work: Derivation, root: Path) -> None:
+    """Rewrite the term at a path to the form Σ … Σ [condition] · place … place e, as far as possible."""
+
+    def stored(path: Path) -> bool:
+        return all(work.term(path[:length]).type.rank for length in range(len(root), len(path) + 1))
+
+    while work.sweep(OUTWARD_RULES, root, where=stored):
+        pass
+
+
+def _align(work: Derivation, root: Path, pattern: _Scattered, name: str) -> None:
     """Reorder the sums like those of the pattern. Raises `DoesNotApply` if the goal scatters its terms elsewhere."""
     for number, wanted in enumerate(pattern.sums):
-        sums = _Scattered.of(work.goal.body).sums
+        sums = _Scattered.of(work.term(root)).sums
         at = next((k for k in range(number, len(sums)) if _same_range(sums[k], wanted, k - number)), None)
         if at is None:
             raise _off_pattern(work, name, f"there is no sum over the entries of {name}")
         for k in range(at, number, -1):
-            if not work.attempt("sum_swap", (0,) * (k - 1)):
+            if not work.attempt("sum_swap", (*root, *(0,) * (k - 1))):
                 raise _off_pattern(work, name, "its sums are in an order that cannot be changed")
-    found = _Scattered.of(work.goal.body)
+    found = _Scattered.of(work.term(root))
     if len(found.sums) > len(pattern.sums):
         raise _off_pattern(work, name, "an element is a sum over entries of several operands")
     if found.places != pattern.places or found.leaf.type.rank:
         raise _off_pattern(work, name, f"its elements are not at the positions of those of {name}")
     both = conjunction(dict.fromkeys((*conjuncts(pattern.condition), *conjuncts(found.condition))))
-    if both != found.condition and not work.attempt("guard_equivalent", (0,) * len(found.sums), q=both):
+    if both != found.condition and not work.attempt("guard_equivalent", (*root, *(0,) * len(found.sums)), q=both):
         raise _off_pattern(work, name, f"it has elements where {name} has no entries")
 
 
@@ -141,18 +164,18 @@ def _values(found: _Scattered, pattern: _Scattered, count: Index) -> Expr:
     return body
 
 
-def _unfolded(work: Derivation, wanted: _Scattered, name: str) -> Derivation:
+def _unfolded(work: Derivation, root: Path, wanted: _Scattered, name: str) -> Derivation:
     """Rewrite the let of the values to the scattered terms, by reading each value where it was scattered."""
-    work.rewrite("unfold_let", ())
-    _scatter(work)
-    path = _Scattered.of(work.goal.body).leaf_path
+    work.rewrite("unfold_let", root)
+    _scatter(work, root)
+    path = (*root, *_Scattered.of(work.term(root)).leaf_path)
     work.repeat(work.known(READ_RULES), path)
     _eliminate_inner_sums(work, path, len(wanted.sums), name)
     simplify_guards(work, path)
-    _scatter(work)
-    found = _Scattered.of(work.goal.body)
+    _scatter(work, root)
+    found = _Scattered.of(work.term(root))
     if found.condition != wanted.condition:
-        work.attempt("guard_equivalent", (0,) * len(found.sums), q=wanted.condition)
+        work.attempt("guard_equivalent", (*root, *(0,) * len(found.sums)), q=wanted.condition)
     return work
 
 

@@ -19,6 +19,7 @@ from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import WORD_OF
 from rewrites.tactics.nests.guards import split_guard
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.sparse.functions import apply_functions, has_functions, is_guarded_sum, store_zeros
 from rewrites.tactics.sparse.loop_elimination import (
     CannotEliminate,
     depends_on,
@@ -27,9 +28,10 @@ from rewrites.tactics.sparse.loop_elimination import (
     hoist_matching_sums,
     solutions,
 )
+from rewrites.tactics.sparse.searches import eliminate_searches, note_searches
 
 READ_RULES: Final = (*OF_ACCESSES, "place_access")
-ONLY_SUMS: Final = "an operand that is only multiplied, added, negated or divided, within loops and sums"
+ONLY_SUMS: Final = "an operand within loops, sums, products, quotients and functions with f(0) = 0"
 GATHER_GUARDS: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
 """Rules that move conditions out of products."""
 
@@ -44,6 +46,7 @@ def sparsify(work: Derivation) -> None:
     """
     while _elementwise(work):
         work.repeat(work.known(READ_RULES))
+    distinct = _apply_functions(work)
     while work.repeat(work.known((*READ_RULES, *GATHER_GUARDS))) + _sums_out(work):
         pass
     _eliminate_level_sums(work)
@@ -62,9 +65,26 @@ def sparsify(work: Derivation) -> None:
     simplify_conditions(work, ())
     simplify_indices(work)
     _guards_out(work)
+    eliminate_searches(work)
     _safe_first(work)
     _sums_into_places(work)
-    _check_sparse(work)
+    _check_sparse(work, distinct=distinct)
+    note_searches(work)
+
+
+def _apply_functions(work: Derivation) -> bool:
+    """Apply functions with f(0) = 0 to entries instead of sums of entries.
+
+    Returns False if this is not possible because several entries may have the same coordinates.
+    """
+    work.repeat(work.known((*READ_RULES, "guard_guard")))
+    if has_functions(work):
+        _eliminate_level_sums(work, within=False)
+        _guards_out(work)
+        distinct = apply_functions(work)
+        store_zeros(work)
+        return distinct
+    return True
 
 
 # -- preparation ------------------------------------------------------------------------------------------------------
@@ -101,13 +121,13 @@ def _sums_out(work: Derivation) -> int:
     for cursor in list(work.cursors()):
         path = cursor.path
         match work.term(path):
-            case Binary("mul", left, _) if _guarded(left):
+            case Binary("mul", left, _) if is_guarded_sum(left):
                 work.attempt("sum_mul_right", path, reverse=True)
-            case Binary("mul", _, right) if _guarded(right):
+            case Binary("mul", _, right) if is_guarded_sum(right):
                 work.attempt("sum_mul_left", path, reverse=True)
-            case Binary("div", left, _) if _guarded(left):
+            case Binary("div", left, _) if is_guarded_sum(left):
                 work.attempt("sum_div", path, reverse=True)
-            case Unary("neg", operand) if _guarded(operand):
+            case Unary("neg", operand) if is_guarded_sum(operand):
                 work.attempt("sum_neg", path, reverse=True)
             case Unary("neg", Guard()):
                 work.attempt("guard_neg", path, reverse=True)
@@ -124,15 +144,6 @@ def _sums_out(work: Derivation) -> int:
     return work.taken - before
 
 
-def _guarded(term: Expr) -> bool:
-    """Return True for a sum of guarded terms."""
-    while isinstance(term, Reduce) and term.monoid == "sum":
-        term = term.body
-        if isinstance(term, Guard):
-            return True
-    return False
-
-
 def _as_addition(work: Derivation, path: Path, term: Expr) -> bool:
     """Return True if the term adds a sum of guarded terms to something; a difference is rewritten to an addition."""
     if not isinstance(term, Binary) or term.op not in ("add", "sub") or not _adds_guarded(term):
@@ -145,7 +156,7 @@ def _adds_guarded(term: Expr) -> bool:
         case Binary("add" | "sub", left, right):
             return _adds_guarded(left) or _adds_guarded(right)
         case _:
-            return _guarded(term)
+            return is_guarded_sum(term)
 
 
 def _split_additions(work: Derivation) -> int:
@@ -197,10 +208,13 @@ def _loops_to_split(cursor: Cursor, left: Expr, right: Expr) -> list[Path]:
 # -- loop elimination -------------------------------------------------------------------------------------------------
 
 
-def _eliminate_level_sums(work: Derivation) -> None:
-    """Eliminate the sums of the levels that only select an entry: Σ[i < n] [k = i] · e(i) → e(k)."""
+def _eliminate_level_sums(work: Derivation, *, within: bool = True) -> None:
+    """Eliminate the sums of the levels that only select an entry: Σ[i < n] [k = i] · e(i) → e(k).
+
+    With `within`, only if k is proved to be within the range.
+    """
     while any(
-        _eliminated(work, cursor.path, within=True)
+        _eliminated(work, cursor.path, within=within)
         for cursor in list(work.cursors())
         if isinstance(cursor.term, Reduce) and _may_eliminate(cursor.term)
     ):
@@ -269,8 +283,11 @@ def _sums_into_places(work: Derivation) -> None:
                 work.rollback(point)
 
 
-def _check_sparse(work: Derivation) -> None:
-    """Raise `DoesNotApply`, with the reason, for a loop whose index is still compared with coordinates."""
+def _check_sparse(work: Derivation, *, distinct: bool) -> None:
+    """Raise `DoesNotApply`, with the reason, for a loop whose index is still compared with coordinates.
+
+    If `distinct` is false, a function was not applied because several entries may have the same coordinates.
+    """
     for cursor in work.cursors():
         if not isinstance(cursor.term, Guard):
             continue
@@ -279,10 +296,18 @@ def _check_sparse(work: Derivation) -> None:
             if _leads(position, loops):
                 continue
             if any(_is_entry(a, loops) for e in solutions(cursor.term.predicate, position) for a in atoms(e)):
+                summary = f"the loop {loop.called[0]} is still dense: {_why(work, loop, cursor)}"
+                place = place_of(work.goal, cursor.path)
+                if distinct:
+                    raise DoesNotApply(summary, place=place, required=ONLY_SUMS)
+                operand = work.goal.packed[-1]
+                rows = "CSR" if len(operand.shape) == 2 else "CSF"
                 raise DoesNotApply(
-                    f"the loop {loop.called[0]} is still dense: {_why(work, loop, cursor)}",
-                    place=place_of(work.goal, cursor.path),
-                    required=ONLY_SUMS,
+                    summary,
+                    place=place,
+                    required=f"at most one entry for each element of {operand.name}, "
+                    f"which {operand.format} does not declare",
+                    suggestions=(f"sparsify({operand.name!r}, {rows}.sorted())",),
                 )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 from atl.core.index import Bound, Index, Leaf, atoms, bound, imax, index, shift
-from atl.core.marks import LoopMark
+from atl.core.marks import AnyLoopMark
 from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions, shift_term, transform
 from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Rec, Reduce, Reshape, Select
@@ -275,14 +275,14 @@ def _only_copied(work: Derivation, path: Path, above: Path) -> bool:
     return all(isinstance(term, Gen | Guard | Reshape) for term, _ in _between(work, path, above))
 
 
-def _marks_between(work: Derivation, path: Path, above: Path) -> list[LoopMark]:
+def _marks_between(work: Derivation, path: Path, above: Path) -> list[AnyLoopMark]:
     """Return the marks of the generations between two places on which the subterm depends, outermost first."""
     used = free_positions(work.term(path))[0]
     found = [(term.mark, below) for term, below in _between(work, path, above) if isinstance(term, Gen)]
     return [mark for mark, position in found if position in used][::-1]
 
 
-def _mark_loops(work: Derivation, path: Path, marks: Sequence[LoopMark]) -> None:
+def _mark_loops(work: Derivation, path: Path, marks: Sequence[AnyLoopMark]) -> None:
     for mark in marks:
         work.mark(path, mark)
         path = (*path, 0)

@@ -1,0 +1,1 @@
+"""Tests of instructions: declarations, matching, legality, calls in CUDA and C."""

@@ -1,0 +1,318 @@
+"""Matrix instructions: the tactic, legality of calls, and runs by the interpreters and the shim."""
+
+import dataclasses
+import itertools
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import IllegalMark, InvalidArgument, UnknownMark, UnsupportedMark
+from layouts import fragments, injective
+from lowering.gpu import interpreter, races
+from lowering.gpu.kernels import Kernels, Launch
+from lowering.nest.execution import Trap
+from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
+from proofs_tests.instructions.products import ONE_WARP, by_warps, expected, kernel_by_warps, operands, product
+from rewrites import DoesNotApply
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+
+SCHEDULES: Final[dict[str, tuple[Any, ...]]] = {
+    "float16": ("float16", "float32", "mma_m16n8k16", (16, 8, 16), 1),
+    "float16, 2 warps": ("float16", "float32", "mma_m16n8k16", (64, 16, 32), 2),
+    "bfloat16": ("bfloat16", "float32", "mma_m16n8k16_bf16", (32, 8, 16), 1),
+    "int8": ("int8", "int32", "mma_m16n8k32", (32, 16, 64), 2),
+    "uint8": ("uint8", "int32", "mma_m16n8k32_u8", (16, 8, 32), 1),
+}
+STORED: Final = tuple(itertools.product(("A[i, p]", "A[p, i]"), ("B[p, j]", "B[j, p]")))
+
+
+def calls_in(kernels: Kernels) -> list[Any]:
+    return [call for launch in kernels.body if isinstance(launch, Launch) for call in launch.calls.values()]
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def test_written_product_calls_the_instruction_once() -> None:
+    made = atl.compile(atl.parse(ONE_WARP), target="cuda")
+    assert made.source.count("mma_m16n8k16(acc, Af, Bf);") == 1
+    assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in made.source
+
+
+@pytest.mark.long
+def test_interpreters_agree_with_numpy() -> None:
+    made = kernel_by_warps(*SCHEDULES["float16"])
+    sizes = (13, 7, 11)
+    a, b = operands(sizes, "float16")
+    want = expected(a, b, "float32")
+    assert np.array_equal(atl.evaluate(made.program, a, b), want)
+    got = interpreter.run(made.kernels, dict(zip("nmk", sizes, strict=True)), {"A": a, "B": b})
+    assert np.array_equal(got, want)
+
+
+def shimmed(folder: Path, *arguments: Any) -> Shimmed:
+    made = kernel_by_warps(*arguments)
+    return Shimmed(build([made.source], folder), made.nest)
+
+
+@needs_compiler
+@pytest.mark.long
+def test_shim_agrees_with_numpy_for_sizes_up_to_40(tmp_path: Path) -> None:
+    run = shimmed(tmp_path, *SCHEDULES["float16"])
+    for sizes in [(n, 7 * n % 40 + 1, 11 * n % 40 + 1) for n in range(1, 41)]:
+        _check(run, sizes, "float16", "float32")
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_shim_agrees_with_numpy_for_all_sizes_up_to_40(tmp_path: Path) -> None:
+    run = shimmed(tmp_path, *SCHEDULES["float16"])
+    for sizes in itertools.product(range(1, 41), repeat=3):
+        _check(run, (sizes[0], sizes[1], sizes[2]), "float16", "float32")
+
+
+@needs_compiler
+@pytest.mark.sampled
+@pytest.mark.parametrize("stored", STORED, ids=" ".join)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_shim_agrees_for_types_and_layouts_of_operands(name: str, stored: tuple[str, str], tmp_path: Path) -> None:
+    left, right = stored
+    dtype, into, *_ = SCHEDULES[name]
+    run = shimmed(tmp_path, *SCHEDULES[name], left, right)
+    for sizes in ((1, 1, 1), (40, 23, 33), (64, 16, 64), (5, 9, 16)):
+        _check(run, sizes, dtype, into, left=left, right=right)
+
+
+def _check(run: Shimmed, sizes: tuple[int, int, int], dtype: str, into: str, **stored: str) -> None:
+    a, b = operands(sizes, dtype, **stored)
+    want = expected(a, b, into, **stored)
+    got = run("product", dict(zip("nmk", sizes, strict=True)), {"A": a, "B": b}, want.shape)
+    assert np.array_equal(got, want), sizes
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_all_pairs_are_race_free(name: str) -> None:
+    report = races.report(kernel_by_warps(*SCHEDULES[name]).kernels)
+    assert report.proved, str(report)
+
+
+# -- the derivation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_certificate_is_accepted_in_a_new_process(tmp_path: Path) -> None:
+    file = tmp_path / "product.atl.json"
+    made = by_warps(*SCHEDULES["float16, 2 warps"])
+    made.done().save(file)
+    code = f"import atl; print(atl.load({str(file)!r}).rhs)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert answer.stdout == f"{made.goal}\n", answer.stderr
+    assert "call mma_m16n8k16" in file.read_text(encoding="utf-8")
+
+
+def test_calls_have_the_fragments_of_the_tile() -> None:
+    made = kernel_by_warps(*SCHEDULES["float16, 2 warps"])
+    (call,) = calls_in(made.kernels)
+    assert [operand.buffer.name for operand in call.operands] == ["acc", "Af", "Bf"]
+    assert "mma_m16n8k16(acc + 8 * ro + 4 * rio, Af + 8 * ro, Bf + 4 * rio);" in made.source
+
+
+@pytest.mark.parametrize(
+    ("block", "warps", "match"),
+    [
+        ((128, 128), 8, "block=(128, 128, 32), warps=8: positive numbers"),
+        ((128, 128, 32), 0, "positive numbers"),
+        ((100, 128, 32), 1, "multiples of 16 × 8 × 16"),
+        ((64, 128, 32), 8, "multiples of 128 × 8 × 16"),
+    ],
+)
+def test_tiles_must_be_multiples(block: tuple[int, ...], warps: int, match: str) -> None:
+    with pytest.raises(InvalidArgument) as error:
+        atl.reschedule(product("float16", "float32")).tensor_cores("p", "mma_m16n8k16", block=block, warps=warps)
+    assert match in str(error.value)
+
+
+def test_tactic_refuses_other_sums_and_instructions() -> None:
+    with pytest.raises(DoesNotApply, match="p is not the sum of a product of matrices"):
+        atl.reschedule(atl.parse("f (A : float32[n, k]) : float32[n] := ⊞[i < n] Σ[p < k] A[i, p]")).tensor_cores(
+            "p", "mma_m16n8k16"
+        )
+    with pytest.raises(DoesNotApply, match="vpdpbusd is not a product of matrices by the lanes of a warp"):
+        atl.reschedule(product("float16", "float32")).tensor_cores("p", "vpdpbusd")
+    with pytest.raises(UnknownMark, match='did you mean "call mma_m16n8k16"'):
+        atl.reschedule(product("float16", "float32")).tensor_cores("p", "mma_m16n8k17")
+
+
+# -- legality ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [fragments.PRODUCTS, fragments.LEFT, fragments.RIGHT, fragments.LEFT_BYTES, fragments.RIGHT_BYTES],
+    ids=str,
+)
+def test_fragments_are_injective(fragment: Any) -> None:
+    assert type(injective(fragment)).__name__ == "Proved"
+
+
+REFUSED: Final[dict[str, tuple[tuple[str, str], str]]] = {
+    "the lane of an operand": (
+        ("2*b + d, p // 2 % 4", "2*b + d, p % 4"),
+        "lane along x (p // 2) % 4 of b; it is p % 4",
+    ),
+    "the register of an operand": (("p // 8, c, p % 2", "c, p // 8, p % 2"), "register at the address"),
+    "another row": (("Af[a, p // 2", "Af[(a + 1) % 8, p // 2"), "of a; it is (a + 1) % 8"),
+    "another type": (("float16", "bfloat16"), "the terms of the sum are of another form"),
+    "shared memory": (("Bf | registers", "Bf | shared"), "Bf is not in registers"),
+    "fewer terms": (("Σ[p < 16 |", "Σ[p < 8 |"), "a loop from 0 to 16"),
+    "a condition on a lane": (
+        ("⊞[d < 2] Σ[p < 16", "⊞[d < 2] [16*io + a < 8] · Σ[p < 16"),
+        "the loop d contains more than the sum, or is marked",
+    ),
+    "a condition on a lane outside": (
+        ("⊞[b < 4 | thread.x] ⊞[c < 2] ⊞[d < 2] Σ", "⊞[b < 4 | thread.x] [io < a] · ⊞[c < 2] ⊞[d < 2] Σ"),
+        "a condition around it depends on the lane a",
+    ),
+    "another order of loops": (("⊞[c < 2] ⊞[d < 2] Σ", "⊞[d < 2] ⊞[c < 2] Σ"), ""),
+    "no lanes": (
+        ("⊞[a < 8 | thread.y] ⊞[b < 4 | thread.x] ⊞[c < 2] ⊞[d < 2] Σ", "⊞[a < 8] ⊞[b < 4] ⊞[c < 2] ⊞[d < 2] Σ"),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_other_nests_are_refused(what: str) -> None:
+    (old, new), required = REFUSED[what]
+    assert old in ONE_WARP
+    with pytest.raises((IllegalMark, UnsupportedMark)) as error:
+        atl.compile(atl.parse(ONE_WARP.replace(old, new)), target="cuda")
+    assert required in str(error.value)
+
+
+def test_refusal_gives_the_index_and_numbers() -> None:
+    with pytest.raises(IllegalMark) as error:
+        atl.compile(atl.parse(ONE_WARP.replace("p // 2 % 4, p // 8, c", "p % 4, p // 8, c")), target="cuda")
+    assert "Af is not the operand a of mma_m16n8k16" in error.value.summary
+    assert isinstance(error.value.numbers, Mapping)
+    p = error.value.numbers["p"]
+    assert isinstance(p, int)
+    assert p // 2 % 4 != p % 4
+
+
+def _bits(permuted: tuple[int, ...], digits: tuple[str, ...]) -> list[str]:
+    """Return each bit of an element, where bit b of the fragment is bit permuted[b] of the element."""
+    out = [""] * len(digits)
+    for at, bit in enumerate(permuted):
+        out[bit] = digits[at]
+    return out
+
+
+def _number(bits: list[str]) -> str:
+    return " + ".join(f"{1 << at}*({bit})" for at, bit in enumerate(bits))
+
+
+LANE_DIGITS: Final = ("a % 2", "a // 2 % 2", "a // 4", "b % 2", "b // 2")
+
+
+def wrong_fragment(operand: str, one: int, other: int) -> str:
+    """Return the program with two bits of an operand's fragment exchanged, in what fills and in what reads it."""
+    order = list(range(8 if operand == "Af" else 7))
+    order[one], order[other] = order[other], order[one]
+    if operand == "Af":  # bits of the element: those of i, then those of p
+        permuted = tuple((0, 1, 2, 5, 6, 7, 3, 4)[at] for at in order)
+        element = _bits(permuted, (*LANE_DIGITS, "e", "c", "d"))
+        read = [*(f"i // {1 << at} % 2" for at in range(4)), *(f"p // {1 << at} % 2" for at in range(4))]
+        row, term = _number(element[:4]), _number(element[4:])
+        at = [read[bit].replace("i", "(8*c + a)") for bit in permuted]
+        text = ONE_WARP.replace("A[16*io + 8*c + a, 16*po + 8*e + 2*b + d]", f"A[16*io + {row}, 16*po + {term}]")
+        place = f"Af[{_number(at[:3])}, {_number(at[3:5])}, {at[5]}, {at[6]}, {at[7]}]"
+        return text.replace("Af[a, p // 2 % 4, p // 8, c, p % 2]", place)
+    permuted = tuple((4, 5, 6, 1, 2, 3, 0)[at] for at in order)  # bits of the element: those of p, then those of j
+    element = _bits(permuted, (*LANE_DIGITS, "c", "d"))
+    read = [*(f"p // {1 << at} % 2" for at in range(4)), *(f"j // {1 << at} % 2" for at in range(3))]
+    at = [read[bit].replace("j", "(2*b + d)") for bit in permuted]
+    text = ONE_WARP.replace(
+        "B[16*po + 8*c + 2*b + d, 8*jo + a]", f"B[16*po + {_number(element[:4])}, 8*jo + {_number(element[4:])}]"
+    )
+    place = f"Bf[{_number(at[:3])}, {_number(at[3:5])}, {at[5]}, {at[6]}]"
+    return text.replace("Bf[2*b + d, p // 2 % 4, p // 8, p % 2]", place)
+
+
+def wrong_products(one: int, other: int) -> str:
+    """Return the program with two bits of the fragment of the sums exchanged."""
+    order = list(range(7))
+    order[one], order[other] = order[other], order[one]
+    right = (0, 1, 2, 5, 6, 3, 4)  # bits of the element: those of i, then those of j
+    element = _bits(tuple(right[at] for at in order), (*LANE_DIGITS, "c", "d"))
+    row, column = _number(element[:4]), _number(element[4:])
+    text = ONE_WARP.replace(
+        "Af[a, p // 2 % 4, p // 8, c, p % 2]", f"Af[({row}) % 8, p // 2 % 4, p // 8, ({row}) // 8, p % 2]"
+    )
+    return text.replace("Bf[2*b + d, p // 2 % 4, p // 8, p % 2]", f"Bf[{column}, p // 2 % 4, p // 8, p % 2]")
+
+
+EXCHANGED: Final = [
+    *(("Af", one, other) for one, other in itertools.combinations(range(8), 2)),
+    *(("Bf", one, other) for one, other in itertools.combinations(range(7), 2)),
+    *(("acc", one, other) for one, other in itertools.combinations(range(7), 2)),
+]
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(("operand", "one", "other"), EXCHANGED)
+def test_fragment_with_exchanged_bits_is_refused(operand: str, one: int, other: int) -> None:
+    text = wrong_products(one, other) if operand == "acc" else wrong_fragment(operand, one, other)
+    with pytest.raises(IllegalMark, match=r"is not the operand [ab] of mma_m16n8k16"):
+        atl.compile(atl.parse(text), target="cuda")
+
+
+@pytest.mark.parametrize("operand", ["Af", "Bf", "acc"])
+def test_fragment_written_by_bits_is_accepted(operand: str) -> None:
+    text = wrong_products(0, 0) if operand == "acc" else wrong_fragment(operand, 0, 0)
+    assert calls_in(atl.compile(atl.parse(text), target="cuda").kernels)
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Af + 8 * ro,", "Af,"),
+        ("Bf + 4 * rio)", "Bf)"),
+        ("acc + 8 * ro + 4 * rio,", "acc + 4 * rio,"),
+        ("mma_m16n8k16(acc + 8", "if (threadIdx.x < 3) mma_m16n8k16(acc + 8"),
+        ("mma_m16n8k16(acc + 8", "if (threadIdx.z == 0) mma_m16n8k16(acc + 8"),
+    ],
+)
+def test_shim_finds_faults_of_calls(old: str, new: str, tmp_path: Path) -> None:
+    made = kernel_by_warps(*SCHEDULES["float16, 2 warps"])
+    assert made.source.count(old) == 1
+    run = Shimmed(build([made.source.replace(old, new)], tmp_path), made.nest)
+    a, b = operands((64, 16, 32), "float16")
+    try:
+        got = run("product", {"n": 64, "m": 16, "k": 32}, {"A": a, "B": b}, (64, 16))
+    except Finding:
+        return
+    assert not np.array_equal(got, expected(a, b, "float32"))
+
+
+def test_kernel_interpreter_refuses_registers_of_other_lanes_outside_of_calls() -> None:
+    made = atl.compile(atl.parse(ONE_WARP), target="cuda")
+    (launch,) = made.kernels.body
+    assert isinstance(launch, Launch)
+    without = dataclasses.replace(made.kernels, body=(dataclasses.replace(launch, calls={}),))
+    a, b = operands((16, 8, 16), "float16")
+    with pytest.raises(Trap, match="is a register of"):
+        interpreter.run(without, {"n": 16, "m": 8, "k": 16}, {"A": a, "B": b})

@@ -1,0 +1,105 @@
+"""Conversions between formats by kernels: the identity program of two formats, with an assembled result.
+
+Making a kernel takes about as long as converting some million entries by NumPy. So a conversion is compiled once NumPy
+has spent this time on it in the process. The total time is then at most twice that of the better choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from time import perf_counter
+from typing import Any, Final
+
+import atl
+from atl.errors import ATLError
+from sparse.assembly import is_read_off_rows
+from sparse.scipy_interop import compressed_scipy_format
+from sparse.tensors import SparseTensor
+from sparse.views import Storage
+
+SECONDS: Final = 1.0
+"""Time that NumPy spends on a conversion before it is compiled."""
+DTYPES: Final = ("float32", "float64", "int32", "int64")
+"""Element types of kernels."""
+ELEMENTS_OF_ENTRY: Final = 2**14
+"""Number of elements for each entry above which a workspace for rows of several dimensions is too slow."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A conversion from one format to another one, of tensors with this rank and dtype."""
+
+    source: Storage
+    target: Storage
+    rank: int
+    dtype: str
+
+
+_SPENT: dict[Conversion, float] = {}
+_KERNELS: dict[Conversion, Callable[[object], object] | None] = {}
+
+
+def convert(tensor: SparseTensor, form: Storage, by_numpy: Callable[[], SparseTensor]) -> SparseTensor:
+    """Convert a tensor by a kernel if it exists or is worth compiling, otherwise by NumPy.
+
+    Both store the same entries, sorted and without duplicates.
+    """
+    conversion = Conversion(tensor.format, form, len(tensor.shape), tensor.values.dtype.name)
+    try:
+        made = _by_kernel(conversion, tensor) if _is_supported(conversion, tensor) else None
+    except TypeError:  # a user's format that cannot be hashed
+        return by_numpy()
+    if made is not None:
+        return made
+    begun = perf_counter()
+    made = by_numpy()
+    _SPENT[conversion] = _SPENT.get(conversion, 0.0) + perf_counter() - begun
+    return made
+
+
+def _is_supported(conversion: Conversion, tensor: SparseTensor) -> bool:
+    hash(conversion)
+    few_columns = conversion.rank <= 2 or prod(tensor.shape) <= ELEMENTS_OF_ENTRY * len(tensor.values)
+    return (
+        conversion.dtype in DTYPES
+        and few_columns
+        and all(level.unique for level, _ in conversion.target.levels_of(tensor.shape))
+        and all(is_read_off_rows(form, conversion.rank) for form in (conversion.source, conversion.target))
+    )
+
+
+def _by_kernel(conversion: Conversion, tensor: SparseTensor) -> SparseTensor | None:
+    """Return the result of a kernel; None if there is none, or it refuses the tensor."""
+    try:
+        if conversion not in _KERNELS and _SPENT.get(conversion, 0.0) >= SECONDS:
+            _KERNELS[conversion] = None
+            _KERNELS[conversion] = _kernel(conversion)
+        kernel = _KERNELS.get(conversion)
+        if kernel is None:
+            return None
+        made = kernel(tensor)
+    except ATLError:  # there is no compiler or no memory, or an index does not fit: NumPy converts, or reports it
+        return None
+    assert isinstance(made, SparseTensor)
+    return made if made.format == conversion.target else replace(made, format=conversion.target)
+
+
+def _kernel(conversion: Conversion) -> Callable[[object], object]:
+    """Compile the identity program."""
+    extents = [atl.sizes(f"n{k}") for k in range(conversion.rank)]
+    operand = atl.tensor("A", *extents, dtype=conversion.dtype)
+    s = atl.reschedule(atl.program("converted", [operand], _elements(operand, extents, ())))
+    source: Any = conversion.source
+    target: Any = conversion.target
+    # `pack` sorts the entries of formats that need not be sorted, too.
+    target = target.sorted() if compressed_scipy_format(target) else target
+    kernel: Callable[[object], object] = s.sparsify("A", source).assemble(target).compile()
+    return kernel
+
+
+def _elements(operand: atl.Tensor, extents: Sequence[Any], at: tuple[Any, ...]) -> atl.Tensor:
+    if len(at) == len(extents):
+        return operand[at]
+    return atl.gen(extents[len(at)], lambda i: _elements(operand, extents, (*at, i)))
