@@ -165,22 +165,26 @@ def _from_bits(scope: TextScope, end: str) -> Lines:
         stored = [f"{end}++;"]
     if _drops(scope):
         stored = [f"if ({_nonzero(scope, f'{work}[{column}]')}) {{", *indented(stored), "}"]
+    # A word whose bit is set has bits, so the inner loop runs at least once.
     in_word = [
-        f"for ({WORD} {held} = {bits}[{word}]; {held} != 0; {held} &= {held} - 1) {{",
+        "do {",
         f"    const int64_t {column} = 64 * {word} + __builtin_ctzll({held});",
         *indented([*stored, f"{work}[{column}] = 0;"]),
-        "}",
+        f"    {held} &= {held} - 1;",
+        f"}} while ({held} != 0);",
     ]
     if _only_counts(scope):
-        in_word = [f"{end} += __builtin_popcountll({bits}[{word}]);"]
+        in_word = [f"{end} += __builtin_popcountll({held});"]
     return [
         f"for (int64_t {group} = 0; {group} < ({_columns(scope)} + 4095) / 4096; {group}++) {{",
-        f"    for ({WORD} {rest} = {words}[{group}]; {rest} != 0; {rest} &= {rest} - 1) {{",
-        f"        const int64_t {word} = 64 * {group} + __builtin_ctzll({rest});",
-        *indented(indented(in_word)),
-        f"        {bits}[{word}] = 0;",
-        "    }",
+        f"    {WORD} {rest} = {words}[{group}];",
         f"    {words}[{group}] = 0;",
+        f"    for (; {rest} != 0; {rest} &= {rest} - 1) {{",
+        f"        const int64_t {word} = 64 * {group} + __builtin_ctzll({rest});",
+        f"        {WORD} {held} = {bits}[{word}];",
+        f"        {bits}[{word}] = 0;",
+        *indented(indented(in_word)),
+        "    }",
         "}",
     ]
 
