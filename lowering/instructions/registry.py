@@ -37,8 +37,10 @@ def instructions() -> Mapping[str, Instruction]:
 
 
 def instruction_named(name: str) -> Instruction:
-    """Return a declared instruction. Raises `UnknownMark`."""
+    """Return a declared instruction. Raises `UnknownMark`; `InvalidArgument` if the name is not a text."""
     known = instructions()
+    if not isinstance(name, str):
+        raise InvalidArgument(f"an instruction named {brief(name)}", required=f"one of {', '.join(known)}")
     if name not in known:
         raise UnknownMark(
             f"there is no instruction {brief(name)}",

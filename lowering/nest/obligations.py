@@ -225,8 +225,10 @@ def _stores(block: ln.Block, buffer: ln.Buffer, facts: Facts, loops: tuple[Var, 
                 yield from _stores(body, buffer, facts.assume(predicate), loops)
             case ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell) if cell.buffer == buffer:
                 yield _Store(cell, isinstance(statement, ln.Assign), facts, loops)
-            case _:
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
+            case _:
+                assert_never(statement)
 
 
 # -- keys of merges ---------------------------------------------------------------------------------------------------

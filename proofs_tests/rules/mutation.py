@@ -47,7 +47,6 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         ("adjoint_of_access", change): "the access has a meaning only within the tensor, or there are no elements"
         for change in ("without k >= 0", "without k < v.shape[0]", "weaker k < v.shape[0]")
     },
-    ("adjoint_of_concat", "b.shape[0] of y"): "the elements beyond those of the second part are not read",
     (
         "adjoint_of_truncr",
         "without k >= 0",

@@ -387,7 +387,7 @@ def test_false_rule_is_refuted_and_not_proved(stated: Rule) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("stated", FALSE[6:], ids=lambda stated: stated.name)
+@pytest.mark.parametrize("stated", FALSE[8:], ids=lambda stated: stated.name)
 def test_hypothesis_refutes_a_false_rule(stated: Rule) -> None:
     with pytest.raises(AssertionError, match="Counterexample"):
         check_with_hypothesis(stated, 500, [Phase.generate])
