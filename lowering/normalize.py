@@ -340,7 +340,7 @@ def _has_order(e: terms.Expr) -> bool:
 
 
 def _is_of_sums(e: terms.Expr) -> bool:
-    """Return whether each element of a tensor is a sum, sums that are added, or padding."""
+    """Return whether each element of a tensor is a sum, or a sum of such tensors."""
     match e:
         case terms.Reduce("sum"):
             return True
@@ -348,8 +348,12 @@ def _is_of_sums(e: terms.Expr) -> bool:
             return _is_of_sums(body)
         case terms.Binary("add" | "sub", left, right):
             return _is_of_sums(left) and _is_of_sums(right)
-        case _:
+        case terms.Reduce() | terms.Elementwise() | terms.Access() | terms.Select() | terms.Let() | terms.Rec():
             return False
+        case terms.Concat() | terms.Named() | terms.Number() | terms.Padding():
+            return False
+        case _:
+            assert_never(e)
 
 
 def _has_let(e: terms.Expr) -> bool:
