@@ -11,6 +11,8 @@ from _pytest.mark import ParameterSet
 
 ONE_IN: Final = 23
 """Sampling rate of `make test`. The number is prime, so that cases of several parameters are mixed."""
+IN_LONG: Final = 2
+"""Sampling rate of `make test-all` for the cases that `make test` leaves out."""
 MARKS: Final = pytest.StashKey[dict[str, frozenset[str]]]()
 """Key of the marks of all collected tests, before deselection, in the stash of pytest's configuration."""
 
@@ -27,17 +29,18 @@ def few_and_rest(count: int) -> list[ParameterSet]:
 def sample(items: Iterable[pytest.Item]) -> None:
     """Mark most cases of `sampled` tests as long: all but one in `ONE_IN` of each test.
 
-    Of the other cases of a test marked `thinned(n)`, all but one in n are slow.
+    Of the other cases of a test marked `thinned(n)`, all but one in n are slow; n is 2 for a `sampled` test without it.
     """
     seen: Counter[str] = Counter()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        if item.get_closest_marker("sampled") is not None:
+        sampled, thinned = item.get_closest_marker("sampled"), item.get_closest_marker("thinned")
+        if sampled is not None:
             seen[f"sampled {test}"] += 1
             if seen[f"sampled {test}"] % ONE_IN == 1:
                 continue
             item.add_marker("long")
-        if (thinned := item.get_closest_marker("thinned")) is not None:
+        if sampled is not None or thinned is not None:
             seen[test] += 1
-            if seen[test] % thinned.args[0] != 1:
+            if seen[test] % (IN_LONG if thinned is None else thinned.args[0]) != 1:
                 item.add_marker("slow")

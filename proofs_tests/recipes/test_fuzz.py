@@ -9,7 +9,7 @@ import pytest
 from proofs_tests.recipes.fuzz import optimized_cases
 from proofs_tests.sampling import few_and_rest
 
-PROGRAMS = 200
+PROGRAMS = 100
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(PROGRAMS))
