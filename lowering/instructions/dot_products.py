@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from atl.core.dtypes import has_arrays
 from atl.parsing.parse import parse
 from lowering.instructions.instruction import Instruction
 
@@ -45,7 +46,12 @@ def _dots(name: str, left: str, right: str, into: str, depth: int, text: str, re
     return Instruction(name, program, "c", text, requires=(requires,))
 
 
-INSTRUCTIONS: Final = (
-    _dots("vpdpbusd", "uint8", "int8", "int32", 4, _VPDPBUSD, "avx512vnni"),
-    _dots("vdpbf16ps", "bfloat16", "bfloat16", "float32", 2, _VDPBF16PS, "avx512bf16"),
+# Programs of bfloat16 exist only where NumPy has arrays of it.
+INSTRUCTIONS: Final = tuple(
+    _dots(name, left, right, into, depth, text, requires)
+    for name, left, right, into, depth, text, requires in (
+        ("vpdpbusd", "uint8", "int8", "int32", 4, _VPDPBUSD, "avx512vnni"),
+        ("vdpbf16ps", "bfloat16", "bfloat16", "float32", 2, _VDPBF16PS, "avx512bf16"),
+    )
+    if has_arrays(left)
 )

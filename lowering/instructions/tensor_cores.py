@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from atl.core.dtypes import has_arrays
 from atl.parsing.parse import parse
 from layouts import fragments
 from lowering.cuda.helpers import THREAD_NUMBER
@@ -96,14 +97,22 @@ static __device__ __forceinline__ void {name}(uint16_t *out, const uint16_t *a, 
     )  # fmt: skip
 
 
+# Programs of bfloat16 exist only where NumPy has arrays of it.
 INSTRUCTIONS: Final = (
     *(
         _ldmatrix(f"ldmatrix_{side}{ending}", dtype, is_left=side == "left")
         for side in ("left", "right")
         for ending, dtype in (("", "float16"), ("_bf16", "bfloat16"))
+        if has_arrays(dtype)
     ),
-    _mma("mma_m16n8k16", "float16"),
-    _mma("mma_m16n8k16_bf16", "bfloat16"),
-    _mma("mma_m16n8k32", "int8"),
-    _mma("mma_m16n8k32_u8", "uint8"),
+    *(
+        _mma(f"mma_{ending}", dtype)
+        for ending, dtype in (
+            ("m16n8k16", "float16"),
+            ("m16n8k16_bf16", "bfloat16"),
+            ("m16n8k32", "int8"),
+            ("m16n8k32_u8", "uint8"),
+        )
+        if has_arrays(dtype)
+    ),
 )
