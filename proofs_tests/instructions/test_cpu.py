@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import subprocess
+import sys
 from typing import Any, Final
 
 import numpy as np
@@ -245,3 +247,16 @@ def test_sum_in_a_variable_is_refused_with_the_form_to_write() -> None:
     with pytest.raises(IllegalMark) as error:
         atl.compile(atl.parse(text))
     assert "Σ[r < q] ⊞[i < n] Σ[p < 8 | call dot8] …: the outer sum adds tensors to a buffer" in str(error.value)
+
+
+def test_programs_compile_without_the_optional_package_of_bfloat16() -> None:
+    code = """if True:
+        import sys
+        sys.modules["ml_dtypes"] = None
+        import numpy, atl
+        from lowering.instructions import instructions
+        twice = atl.compile(atl.parse("twice (x : float32[n]) := gen[i < n] x[i] * 2"))
+        print(twice(numpy.float32([1, 2])).tolist(), *(name for name in instructions() if "bf16" in name))
+    """
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (answer.stdout, answer.stderr) == ("[2.0, 4.0]\n", "")
