@@ -28,7 +28,7 @@ class Instruction:
     - `text`: the function of this name, in the language of the target. Its parameters are pointers to the operands.
     - `stored`: the layout of each operand, by the name of the input, or `out`. Others are row-major in memory.
     - `lanes`: the threads along y and x that execute it together. These are then the first two positions of each
-      layout, and the others number the registers of a thread. Without lanes, one thread executes it.
+      layout, and the others number the registers of a thread. Required for cuda; c has none.
     - `rows_in_memory`: inputs of instructions with lanes that are in shared memory, as rows of adjacent elements. The
       number of elements divides the address of each row. The text gets a pointer and the distance between rows.
     - `requires`: the architecture, such as sm_80 or avx512vnni. The target's compiler must enable it.
@@ -124,10 +124,10 @@ def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
         yield f"lanes={brief(i.lanes)}", "a tuple of one or two positive numbers: the threads along y and x, or x"
     if not isinstance(i.rows_in_memory, Mapping):
         yield f"rows_in_memory={brief(i.rows_in_memory)}", "a mapping from names of inputs to numbers of elements"
-    if (i.rows_in_memory and not i.lanes) or (i.lanes and i.target == "c"):
+    if bool(i.lanes) != (i.target == "cuda") or (i.rows_in_memory and not i.lanes):
         yield (
-            f"{name} has lanes={i.lanes} and rows_in_memory={brief(i.rows_in_memory)}",
-            ("lanes for the target cuda only, and rows in memory of instructions with lanes only"),
+            f"{name} has target={i.target!r}, lanes={i.lanes} and rows_in_memory={brief(i.rows_in_memory)}",
+            "lanes for the target cuda, and none for c; rows in memory of instructions with lanes only",
         )
     for each, count in i.rows_in_memory.items():
         if each not in inputs:

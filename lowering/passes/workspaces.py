@@ -65,7 +65,7 @@ class _Workspace:
         return block
 
     def _within(self, block: ln.Block, *, in_loop: bool) -> ln.Block | None:
-        """Return the block after the change in a loop below the allocation; None if there is no change."""
+        """Return the block with the change made in a loop that follows the allocation; None if nothing changes."""
         for at, statement in enumerate(block):
             match statement:
                 case ln.Clear(buffer) if buffer == self.buffer:

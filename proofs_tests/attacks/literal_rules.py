@@ -139,7 +139,7 @@ def _of_extents(choices: Choices) -> Law:
 
 
 def _of_casts(choices: Choices) -> Law:
-    """Return a law about rounding twice, which differs from rounding once beside midpoints."""
+    """Return a law about rounding twice, which differs from rounding once next to midpoints."""
     between, smaller = choose(choices, (("float32", "float16"), ("float32", "bfloat16"), ("float16", "bfloat16")))
     more, test = choose(choices, (("", "a"), (", b: Scalar", "where(a < b, a, b)"), (", b: Scalar", "maximum(a, b)")))
     none = ' + cast("float64", b) * 0' if more else ""

@@ -113,12 +113,12 @@ def of_a_far_element(i: Index, j: Index, m: Matrix) -> Equation:
 
 
 def of_rounding_twice(a: Scalar) -> Equation:
-    """False beside midpoints of two elements of float16."""
+    """False next to midpoints of two elements of float16."""
     return equation(cast("float16", cast("float32", a)), cast("float16", a))
 
 
 def of_rounding_integers(a: Scalar) -> Equation:
-    """False for integers of 64 bits beside midpoints of two elements of float32."""
+    """False for integers of 64 bits next to midpoints of two elements of float32."""
     return equation(cast("float32", cast("float64", a)), cast("float32", a))
 
 

@@ -55,14 +55,14 @@ def extremes(dtype: str) -> tuple[Fraction, ...]:
     """
     if not is_integer(dtype):
         near = [value * part for of in INTEGERS for value in extremes(of) for part in (1, Fraction(1, 1024))]
-        return tuple(dict.fromkeys((*(nearest(value, dtype) for value in near), *_beside_midpoints(dtype))))
+        return tuple(dict.fromkeys((*(nearest(value, dtype) for value in near), *_next_to_midpoints(dtype))))
     low, high = range_of(dtype)
     whole = [sign * value for value in _WHOLE if value <= high for sign in (1, -1)]
     limits = map(Fraction, (low, high, low // 2, high // 2 + 1, isqrt(high) + 1, -isqrt(high) - 1, *whole))
-    return tuple(dict.fromkeys((*limits, *_beside_midpoints(dtype))))
+    return tuple(dict.fromkeys((*limits, *_next_to_midpoints(dtype))))
 
 
-def _beside_midpoints(dtype: str) -> Iterator[Fraction]:
+def _next_to_midpoints(dtype: str) -> Iterator[Fraction]:
     """Yield elements next to the midpoint of two elements of a smaller float type, where rounding twice differs.
 
     A float type with bits between the two rounds such an element to the midpoint, and the smaller type rounds that to

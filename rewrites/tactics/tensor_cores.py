@@ -182,7 +182,7 @@ class _Tiles:
     depth: int
 
     @staticmethod
-    def of(matrices: _Matrices, block: object, warps: object) -> _Tiles:
+    def of(matrices: _Matrices, block: object, warps: Any) -> _Tiles:
         numbers = tuple(block) if isinstance(block, list | tuple) else ()
         whole = (*numbers, warps)
         if len(numbers) != 3 or not all(type(each) is int and each > 0 for each in whole):
@@ -190,7 +190,7 @@ class _Tiles:
                 f"block={brief(block)}, warps={brief(warps)}",
                 required="block=(128, 128, 32), warps=8: positive numbers",
             )
-        steps = (matrices.m * int(str(warps)), matrices.n, matrices.k)
+        steps = (matrices.m * warps, matrices.n, matrices.k)
         if any(number % step for number, step in zip(numbers, steps, strict=True)):
             raise InvalidArgument(
                 f"a block of {' × '.join(map(str, numbers))} for {warps} warps",
@@ -198,7 +198,7 @@ class _Tiles:
                 f"{matrices.m} × {matrices.n} × {matrices.k}",
             )
         rows, columns, depth = (number // step for number, step in zip(numbers, steps, strict=True))
-        return _Tiles(matrices, int(str(warps)), rows, columns, depth)
+        return _Tiles(matrices, warps, rows, columns, depth)
 
     # The fragments of a warp are numbered row by row, so that those of one instruction are adjacent.
 
