@@ -300,3 +300,61 @@ def test_convolution_of_channels_is_tiled_with_its_taps_and_border(body: str) ->
     assert s.report is not None
     applied = [outcome.recipe.name for outcome in s.report.applied]
     assert applied == ["tile_sums", "guards_to_bounds"]  # not unroll_taps, nor inline_copies
+
+
+def applied_to(text: str) -> tuple[Session, list[str]]:
+    s = reschedule(atl.parse(text)).optimize(machine=AVX2)
+    assert s.report is not None
+    return s, [outcome.recipe.name for outcome in s.report.applied]
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("let y := ⊞[i < n] ⊞[j < m] x[i, j] - c[i] in ⊞[i < n] Σ[j < m] y[i, j] * y[i, j]", False),
+        ("let y := ⊞[i < n] ⊞[j < m] x[i, j] / c[i] in ⊞[i < n] Σ[j < m] y[i, j] * y[i, j]", False),
+        # Not cheap: a quotient for each element, two elements of x, too many reads, and elements that a sum repeats.
+        ("let y := ⊞[i < n] ⊞[j < m] c[i] / x[i, j] in ⊞[i < n] Σ[j < m] y[i, j] * y[i, j]", True),
+        ("let y := ⊞[i < n] ⊞[j < m] x[i, j] - x[i, m - 1 - j] in ⊞[i < n] Σ[j < m] y[i, j] * y[i, j]", True),
+        (
+            "let y := ⊞[i < n] ⊞[j < m] 3 * x[i, j] - c[i] * c[i] in ⊞[i < n] Σ[j < m] y[i, j] * y[i, j] + y[i, j]",
+            True,
+        ),
+        ("let y := ⊞[i < n] ⊞[j < m] x[i, j] - c[i] in ⊞[i < n] Σ[k < n] Σ[j < m] y[k, j] * y[i, j]", True),
+    ],
+    ids=("difference", "reciprocal", "quotient", "two elements", "reads", "repeated"),
+)
+def test_cheap_lets_are_inlined(body: str, kept: bool) -> None:
+    s, _ = applied_to(f"f (x : float32[n, m], c : float32[n]) : float32[n] := {body}")
+    assert s.report is not None
+    fused = any("fuse('y')" in outcome.calls for outcome in s.report.applied)
+    assert fused is not kept
+
+
+def test_inlined_lets_do_not_grow_without_limit() -> None:
+    lets = "".join(f"let y{k + 1} := ⊞[i < n] y{k}[i] * y{k}[i] + 1.0 in " for k in range(20))
+    s, _ = applied_to(f"f (x : float32[n]) : float32[n] := let y0 := ⊞[i < n] x[i] in {lets} ⊞[i < n] y20[i]")
+    assert len(str(s.goal)) < 3000
+
+
+def test_lets_in_the_value_of_a_let_are_bound_before_it() -> None:
+    s, names = applied_to(
+        "f (x : float32[n, m]) : float32[n, m] := "
+        "let a := (let b := ⊞[i < n] Σ[j < m] x[i, j] in ⊞[i < n] ⊞[j < m] x[i, j] * b[i]) in "
+        "let b := ⊞[i < n] max[j < m] a[i, j] in ⊞[i < n] ⊞[j < m] exp(a[i, j] - b[i])"
+    )
+    assert names == ["bind_outside", "inline_copies", "fuse_rows"]
+    x = np.random.default_rng(0).random((5, 7), np.float32)
+    a = x * x.sum(1, keepdims=True)
+    np.testing.assert_allclose(s.compile()(x), np.exp(a - a.max(1, keepdims=True)), rtol=1e-5)
+
+
+def test_parts_of_the_result_are_computed_where_they_are_stored() -> None:
+    s, names = applied_to(
+        "f (x : float32[n, m]) : float32[n*m + n] := "
+        "let a := ⊞[i < n] ⊞[j < m] 2 * x[i, j] in let b := ⊞[i < n] Σ[j < m] x[i, j] in flatten a ++ b"
+    )
+    assert names == ["compute_in_result"]
+    assert "aligned_storage" not in s.compile().source
+    x = np.random.default_rng(0).random((5, 7), np.float32)
+    np.testing.assert_allclose(s.compile()(x), np.concatenate([2 * x.ravel(), x.sum(1)]), rtol=1e-6)

@@ -53,12 +53,13 @@ RECIPES: Final[dict[str, str]] = {
     "prefix-sum": "",
     "biquad": "",
     "gru": "",
-    "product-backward": "tile_sums guards_to_bounds",
-    "convolution-backward": "tile_sums guards_to_bounds",
+    "product-backward": "tile_sums guards_to_bounds compute_in_result",
+    "convolution-backward": "tile_sums guards_to_bounds compute_in_result",
     "softmax-backward": "multiply_by_reciprocals inline_copies fuse_rows",
     "softmax-recomputing": "multiply_by_reciprocals inline_copies fuse_rows",
-    "layer-norm-backward": "elements multiply_by_reciprocals inline_copies accumulate_columns accumulate_rows",
-    "stencil-backward": "stage_windows guards_to_bounds",
+    "layer-norm-backward": "elements bind_outside multiply_by_reciprocals inline_copies fuse_rows accumulate_columns "
+    "compute_in_result",
+    "stencil-backward": "inline_copies guards_to_bounds",
     "embedding-backward": "",
 }
 """The recipes that fit each workload, for AVX2."""

@@ -77,6 +77,13 @@ class Contraction:
         return True
 
     @property
+    def shares_terms(self) -> bool:
+        """True if an operand of the terms is the same for all columns, as the vector of a matrix-vector product."""
+        return any(
+            not read.depends_on(self.column) and any(read.depends_on(each) for each in self.sums) for read in self.reads
+        )
+
+    @property
     def is_contiguous(self) -> bool:
         """True if every element that moves with the columns moves along the last dimension of its operand."""
         return all(read.factor(self.column) == 1 for read in self.moving)
@@ -357,7 +364,7 @@ def accumulate_columns(s: Any, *, width: int) -> None:
     """
     _each(
         s,
-        lambda found: found.row is None and found.is_contiguous,
+        lambda found: found.row is None and bool(found.moving) and found.is_contiguous,
         lambda tiling, name: tiling.by_innermost(width, name, contiguous=True),
         "operands that are read along their rows, as x[p, j]",
     )
@@ -373,11 +380,11 @@ def accumulate_rows(s: Any, *, context: Context, rows: int) -> None:
 
     def fits(found: Contraction) -> bool:
         whole = found.row is None and not found.is_contiguous and not found.is_shorter(rows)
-        return whole and not found.is_in_cache(context)
+        return whole and bool(found.moving) and found.shares_terms and not found.is_in_cache(context)
 
     _each(
         s,
         fits,
         lambda tiling, name: tiling.by_innermost(rows, name, contiguous=False),
-        "a sum along rows of a large matrix, as of a[i, p] * x[p]",
+        "a sum along rows of a large matrix with a vector, as of a[i, p] * x[p]",
     )

@@ -13,9 +13,9 @@ from atl.core import terms
 from atl.core.predicate import atoms_of
 from atl.core.program import Program
 from lowering.targets.machine import SPARE_REGISTERS, itemsize
-from rewrites.cursors.cursor import walk
+from rewrites.cursors.cursor import Cursor, walk
 from rewrites.errors import DoesNotApply
-from rewrites.recipes.contractions import contractions, tiles_of_sums
+from rewrites.recipes.contractions import contractions, is_pointwise, tiles_of_sums
 from rewrites.recipes.declaration import Context, recipe, schedule_each
 from rewrites.recipes.preparation import unroll_all_taps
 from rewrites.recipes.structure import Loop, Nest, Read, as_read, loop_at, outer_nests, reads_below, target_of
@@ -168,23 +168,62 @@ def _row_bytes(group: Group, context: Context) -> int:
     return ROW_BYTES if row is None else max(1, row) * itemsize(context.dtype)
 
 
+OPERATIONS: Final = 3
+"""Maximum number of operations for an element of a let that is computed again at each read."""
+REPEATED: Final = 8
+"""Maximum number of these operations in all reads of the let."""
+
+
 @recipe()
 def inline_copies(s: Any) -> None:
-    """Inline lets that only copy, and lets whose elements are each read once: let x := e in … x[i] … → … e(i) …
+    """Inline lets that copy, are read once, or are cheap to compute again: let x := e in … x[i] … → … e(i) …
 
-    A copy with a border, which a sum of products reads through windows, is kept: inner loops would have its conditions.
+    Cheap elements take a few additions and multiplications of one element of an operand with all dimensions. A let is
+    kept if a sum of products reuses its elements, or reads a copy with a border through windows: inner loops would
+    compute the elements, or the conditions, again.
     """
-    reused = {read.name for found in contractions(s.goal) if found.row is not None for read in found.moving}
-    names = [
-        producer.name
-        for producer in producers(s.goal)
-        if _is_read_once(producer)
-        or (_is_copy(producer.nest) and not (producer.name in reused and _has_border(producer.nest)))
-    ]
-    if not names:
-        raise DoesNotApply("no let is a copy or is read once", required="a let with elements that are read once")
-    for name in names:
-        s.fuse(name)
+    before = len(s.steps)
+    while (found := next((each for each in producers(s.goal) if _is_better_inline(each, s.goal)), None)) is not None:
+        s.fuse(found.name)
+    if len(s.steps) == before:
+        raise DoesNotApply("no let is a copy, cheap or read once", required="a let whose elements are read once")
+
+
+def _is_better_inline(producer: Producer, program: Program) -> bool:
+    if _is_read_once(producer):
+        return True
+    reused = [found for found in contractions(program) if found.row is not None]
+    if _is_copy(producer.nest):
+        moving = {read.name for found in reused for read in found.moving}
+        return not (producer.name in moving and _has_border(producer.nest))
+    return _is_cheap(producer) and all(read.name != producer.name for found in reused for read in found.reads)
+
+
+def _is_cheap(producer: Producer) -> bool:
+    """Return whether it takes less to compute the elements of a let at each read than to store them."""
+    loops = producer.nest.loops
+    if not loops or any(len(read.indices) < len(loops) or _is_read_again(read) for read in producer.reads):
+        return False
+    element = loops[-1].cursor.child(0)
+    operations = [each for each in walk(element) if isinstance(each.term, terms.Unary | terms.Binary)]
+    cheap = is_pointwise(element) and all(_is_arithmetic(each, loops[-1]) for each in operations)
+    whole = {
+        (read.name, read.indices) for read in reads_below(element) if all(read.depends_on(loop) for loop in loops)
+    }  # fmt: skip
+    few = len(operations) <= OPERATIONS and len(operations) * len(producer.reads) <= REPEATED
+    return cheap and few and len(whole) == 1
+
+
+def _is_arithmetic(cursor: Cursor, inner: Loop) -> bool:
+    """Return whether an operation is an addition, a subtraction, a product, or the same for all of the inner loop."""
+    cheap = isinstance(cursor.term, terms.Unary | terms.Binary) and cursor.term.op in ("add", "sub", "mul", "neg")
+    return cheap or not any(read.depends_on(inner) for read in reads_below(cursor))
+
+
+def _is_read_again(read: Read) -> bool:
+    """Return whether a loop repeats a read, other than one of constant extent, such as taps."""
+    loops = [loop_at(each) for each in read.cursor.spine() if isinstance(each.term, terms.Gen | terms.Reduce)]
+    return any(loop.trips is None and not read.depends_on(loop) for loop in loops)
 
 
 def _is_copy(nest: Nest) -> bool:

@@ -91,6 +91,34 @@ def guards_to_bounds(s: Any) -> None:
     s.tails(strategy="split")
 
 
+@recipe()
+def compute_in_result(s: Any) -> None:
+    """Compute the parts of a result where they are stored: let x := e in flatten x ++ … → flatten e ++ …"""
+    before = len(s.steps)
+    while (found := next(_parts(s.goal), None)) is not None:
+        s.inline(found)
+    if len(s.steps) == before:
+        raise DoesNotApply("no let is a part of the result", required="a let that the result only copies, as flatten x")
+
+
+def _parts(program: Program) -> Iterator[str]:
+    """Yield the names of the lets around the result that are used once, as a whole part of a concatenation."""
+    *lets, result = outer_nests(program)
+    used = [
+        (each, each.names.of_tensor(each.term.position))
+        for nest in (*lets, result)
+        for each in walk(nest.cursor)
+        if isinstance(each.term, terms.Local)
+    ]
+    for name in [nest.name for nest in lets]:
+        uses = [each for each, called in used if called == name]
+        if len(uses) == 1 and name is not None:
+            above = uses[0].spine()[len(result.cursor.path) : -1]
+            in_result = uses[0].path[: len(result.cursor.path)] == result.cursor.path
+            if in_result and above and all(isinstance(each.term, terms.Concat | terms.Reshape) for each in above):
+                yield name
+
+
 LINES: Final = 64
 """Least number of cache lines in a row for non-temporal stores: those at its ends are written in parts."""
 

@@ -21,6 +21,7 @@ from rewrites.session.tuning.tuned import Tuned
 
 RECIPES: Final[tuple[Recipe, ...]] = (
     preparation.elements,
+    preparation.bind_outside,
     recurrences.block_solvers,
     recurrences.tile_time,
     preparation.multiply_by_reciprocals,
@@ -40,6 +41,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     movement.guards_to_bounds,
     movement.stream_results,
     movement.share_by_threads,
+    movement.compute_in_result,
 )
 """The built-in recipes, in the order in which they run."""
 

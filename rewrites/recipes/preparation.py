@@ -7,11 +7,23 @@ from typing import Any, Final
 
 from atl.core import index as ix
 from atl.core import terms
+from atl.core.marks import LetMark
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.contractions import contractions
 from rewrites.recipes.declaration import recipe, schedule_each
-from rewrites.recipes.structure import Loop, Nest, Read, below, everywhere, loop_at, outer_nests, reads_below, target_of
+from rewrites.recipes.structure import (
+    Loop,
+    Nest,
+    Read,
+    below,
+    everywhere,
+    loop_at,
+    outer_nests,
+    reads_below,
+    target_of,
+    unused_name,
+)
 
 PHASES: Final = 4
 """Maximum number of phases of a loop that are separated."""
@@ -67,6 +79,27 @@ def _sums_of_vectors(program: Any) -> Iterator[Cursor]:
                 body = body.child(0)
             if isinstance(body.term, terms.Gen):
                 yield cursor
+
+
+@recipe()
+def bind_outside(s: Any) -> None:
+    """Bind a let inside the value of a let first: let x := (let y := e in b) in c → let y := e in let x := b in c."""
+    before = len(s.steps)
+    while (found := next(_lets_in_values(s.goal), None)) is not None:
+        name = found.child(0).called[0]
+        if sum(name in each.called for each in everywhere(s.goal)) > 1:
+            s.rename((*found.path, 0), unused_name(s.goal, name))
+        s.rw("let_let", at=target_of(s.goal, found.path))
+    if len(s.steps) == before:
+        raise DoesNotApply("no let is bound inside the value of a let", required="let x := (let y := e in b) in c")
+
+
+def _lets_in_values(program: Any) -> Iterator[Cursor]:
+    """Yield the lets around the result whose value is a let without a mark."""
+    for nest in outer_nests(program):
+        around, value = nest.cursor.above, nest.cursor.term
+        if nest.name is not None and isinstance(value, terms.Let) and value.mark is LetMark.NONE and around is not None:
+            yield around
 
 
 @recipe()
@@ -146,7 +179,7 @@ def _phases(program: Any) -> Iterator[tuple[Cursor, int]]:
 
 @recipe()
 def multiply_by_reciprocals(s: Any) -> None:
-    """Divide once per row instead of once per element: a(j) / d → a(j) * (1 / d) if d does not depend on the loop."""
+    """Divide once per row instead of once per element: a(j) / d → a(j) * (1 / d) if d does not depend on the loop j."""
     found = [cursor.path for cursor in everywhere(s.goal) if _divides_by_invariant(cursor)]
     if not found:
         raise DoesNotApply("no divisor is the same for a whole loop", required="a quotient in a loop")
@@ -157,7 +190,7 @@ def multiply_by_reciprocals(s: Any) -> None:
 def _divides_by_invariant(cursor: Cursor) -> bool:
     if not (isinstance(cursor.term, terms.Binary) and cursor.term.op == "div") or cursor.term.type.rank:
         return False
-    around = [each for each in cursor.spine() if isinstance(each.term, terms.Gen)]
+    around = [each for each in cursor.spine() if isinstance(each.term, terms.Gen | terms.Reduce)]
     if not around:
         return False
     inner = loop_at(around[-1])
