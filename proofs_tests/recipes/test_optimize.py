@@ -358,3 +358,23 @@ def test_parts_of_the_result_are_computed_where_they_are_stored() -> None:
     assert "aligned_storage" not in s.compile().source
     x = np.random.default_rng(0).random((5, 7), np.float32)
     np.testing.assert_allclose(s.compile()(x), np.concatenate([2 * x.ravel(), x.sum(1)]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("taps", ["5", "R"])
+def test_sums_with_short_columns_are_tiled_by_the_loops_around_them(taps: str) -> None:
+    program = atl.parse(
+        f"f (x : float32[B, C, {taps} + W - 1], d : float32[B, K, W]) : float32[K, C, {taps}] := "
+        f"⊞[k < K] ⊞[c < C] ⊞[r < {taps}] Σ[n < B] Σ[p < W] d[n, k, p] * x[n, c, r + p]"
+    )
+    sizes = {"B": 2, "C": 19, "K": 35, "W": 11, "R": 5}
+    s = reschedule(program).optimize({name: sizes[name] for name in program.sizes}, machine=AVX2)
+    assert s.report is not None
+    (tiles,) = [outcome for outcome in s.report.applied if outcome.recipe.name == "tile_sums"]
+    assert tiles.calls[0] == "tile(['k', 'c'], [16, 6])"
+    assert "pack('d', at='ko')" in tiles.calls
+    draw = np.random.default_rng(0)
+    x, d = draw.random((2, 19, 15), np.float32), draw.random((2, 35, 11), np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(x, 11, axis=2)
+    unknown = {"R": 5} if taps == "R" else {}
+    np.testing.assert_allclose(s.compile()(x, d, **unknown), np.einsum("nkp,ncrp->kcr", d, windows), rtol=1e-5)
+    assert reschedule(program).optimize(machine=AVX2).steps[0].text.startswith("tile(['k', 'c']") is (taps == "5")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
 
@@ -181,6 +181,32 @@ class Tiling:
         self.s.accumulate(target_of(self.s.goal, self.sum.path), name=name).mark(name, "registers")
         self.buffer = self.s.find(name)
 
+    def with_short_columns_outside(self, context: Context) -> Contraction | None:
+        """Return the contraction with its innermost loops outside of the two before them, or None if they are long.
+
+        Loops are short if they are known to have fewer iterations than a vector has lanes, as the taps of a filter.
+        """
+        found, lanes = self.found, context.machine.lanes(context.dtype)
+        trips = [context.extent(loop.extent) for loop in found.loops]
+        count = next((k for k, each in enumerate(reversed(trips)) if each is None or each >= lanes), 0)
+        if not count or len(found.loops) < count + 2:
+            return None
+        *outside, column, row = found.loops[:-count]
+        moved = replace(found, loops=(*outside, *found.loops[-count:], row, column))
+        return moved if moved.row is row else None
+
+    def by_outer_registers(self, found: Contraction, rows: int, columns: int, name: str) -> None:
+        """Tile two loops that have short loops inside: ⊞k ⊞c ⊞r e → ⊞ko ⊞co ⊞r ⊞ci ⊞ki e."""
+        s = self.s
+        outer = self.position(found.loops[-1])
+        s.tile([self.at(outer), self.at(outer + 1)], [columns, rows])
+        for inner in (outer + 3, outer + 2):
+            for at in range(inner, len(self.loops) - 1):
+                s.interchange(self.at(at))
+        self.found = found
+        self.accumulate(name)
+        self.pack(found.column)
+
     def block(self, row: Loop, depth: int) -> None:
         """Compute the sum in blocks of `depth` terms, outside of the row loop: ⊞i ⊞j Σp e → Σpo ⊞i ⊞j Σpi e."""
         first = self.position(row)
@@ -213,7 +239,7 @@ class Tiling:
         self.pack(column)
 
     def pack(self, column: Loop) -> None:
-        """Copy the operands of the columns, outside of the innermost loop around the tile that reuses them.
+        """Copy the operands of the columns, outside of the innermost loops around the tile that reuse them.
 
         Windows are copied with their border, others in the order of reading. An operand without reuse is copied only if
         it is not read along its rows. An operand of a type that is only stored is copied, so that it is converted once.
@@ -225,6 +251,8 @@ class Tiling:
             nth = self.moving_read(read.name) if straight and names.count(read.name) > 1 else None
             around = self.loops_around_tile(read.name, nth)
             reusing = next((k for k, each in enumerate(around) if not each.depends), None)
+            while reusing is not None and reusing + 1 < len(around) and not around[reusing + 1].depends:
+                reusing += 1
             if reusing is None and straight:
                 continue
             outside = around[reusing + 1 :] if reusing is not None else ()
@@ -351,7 +379,10 @@ def tile_sums(s: Any, *, context: Context, tile: tuple[int, int], depth: int | N
         assert row is not None
         blocked = _depth(tiling.found, row, context) if depth is None else depth
         # Rows of a block of maxima would have guards, whose zeros would enter the maxima of all blocks.
-        tiling.by_registers(row, *tile, blocked if tiling.found.is_sum else 0, name)
+        if (outer := tiling.with_short_columns_outside(context)) is not None:
+            tiling.by_outer_registers(outer, *tile, name)
+        else:
+            tiling.by_registers(row, *tile, blocked if tiling.found.is_sum else 0, name)
 
     _each(s, lambda found: found.row is not None, schedule, "an operand that some rows share, as B[p, j] for all i")
 
