@@ -63,20 +63,19 @@ def share(work: Derivation, name: str = SHARED) -> None:
         best: tuple[float, _Shared] | None = None
         for each in _candidates(work.goal.body, refused):
             after = _count(replace(work.goal, body=_bound(work.goal.body, each)))
-            if after <= now * (1 - LEAST * (not isinstance(each.value, terms.Rec))) and (
-                best is None or after < best[0]
-            ):
+            saving = 0.0 if isinstance(each.value, terms.Rec) else LEAST * now
+            if after <= now - saving and (best is None or after < best[0]):
                 best = after, each
         if best is None:
             return
         after, chosen = best
-        if _taken(work, chosen, name):
+        if _introduced(work, chosen, name):
             now = after
         else:
             refused.add((chosen.place, chosen.value))
 
 
-def _taken(work: Derivation, chosen: _Shared, name: str) -> bool:
+def _introduced(work: Derivation, chosen: _Shared, name: str) -> bool:
     """Introduce a let; return whether it could be introduced without making an access unsafe."""
     before, unsafe = work.checkpoint, _unsafe(work.goal)
     try:
