@@ -39,7 +39,7 @@ class Calls:
                     yield from self._in_steps(body, replace(around, facts=around.facts.assume(step.range)))
                 case kn.Branch(predicate, body):
                     yield from self._in_steps(body, replace(around, facts=around.facts.assume(predicate)))
-                case kn.Barrier() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                case kn.Barrier() | kn.Commit() | kn.Wait() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                     pass
                 case _:
                     assert_never(step)

@@ -83,6 +83,9 @@ class _KernelRun(interpreter.Interpreter):
         self._number = 0  # of the block in its launch
         self._interval = 0  # number of barriers passed in the block
         self._thread: dict[int, int] = {}
+        self._copied = 0  # number of loops around that are asynchronous copies
+        self._committed = 0  # number of groups of copies of the block
+        self._pending: list[tuple[int, Thread, ln.Cell, int, Any]] = []  # copies that have not arrived, with their group
         self._called = 0  # number of loops around that are calls of instructions
         self._by_first_thread = False  # whether only first threads execute statements outside of the loops of an axis
         self._seen: dict[Cells, _Seen] = {}
@@ -146,7 +149,10 @@ class _KernelRun(interpreter.Interpreter):
         self._interval = 0
         self._seen = {cell: seen for cell, seen in self._seen.items() if launch.memories.get(cell[0]) is None}
         self._owners, self._slots = {}, {}
+        self._committed = 0
         self._steps_of(launch.body)
+        if self._pending:
+            raise Trap("copy", "a block ends before copies to its shared memory have arrived")
 
     # -- a block ------------------------------------------------------------------------------------------------------
 
@@ -167,6 +173,10 @@ class _KernelRun(interpreter.Interpreter):
                     self._interval += 1
             case kn.Barrier():
                 self._interval += 1
+            case kn.Commit():
+                self._committed += 1
+            case kn.Wait(groups):
+                self._arrive(self._committed - groups)
             case kn.Repeat(variable, low, high, body):
                 values = range(self._index(low), self._index(high))
                 outside = self._conditions
@@ -200,9 +210,12 @@ class _KernelRun(interpreter.Interpreter):
     def _ordered(self, loop: ln.For, values: range) -> Iterator[int]:
         if loop.mark not in THREADS:
             is_call = self._launch is not None and loop.variable.uid in self._launch.calls
+            is_copy = self._launch is not None and loop.variable.uid in self._launch.copies
             self._called += is_call
+            self._copied += is_copy
             yield from super()._ordered(loop, values)
             self._called -= is_call
+            self._copied -= is_copy
             return
         axis = THREADS.index(loop.mark)
         if self._launch is None or (values and len(values) > self._launch.threads[axis]):
@@ -260,6 +273,28 @@ class _KernelRun(interpreter.Interpreter):
         else:
             seen.writer = self._number
             seen.writes.add(thread)
+
+    # -- asynchronous copies ------------------------------------------------------------------------------------------
+
+    def _assign(self, target: ln.Cell | ln.Scalar, value: Any) -> None:
+        """Assign a value. The target of a copy has none, and is being written, until the copy is waited for."""
+        super()._assign(target, value)
+        if self._copied and isinstance(target, ln.Cell):
+            memory, address = self._place(target)
+            del memory.cells[address]
+            self._pending.append((self._committed, self._current_thread(), target, address, value))
+
+    def _arrive(self, groups: int) -> None:
+        """Let the copies of the first groups arrive: as late as possible, and only now written by their threads."""
+        before, self._thread = self._thread, {}
+        for group, thread, target, address, value in self._pending:
+            if group < groups:
+                self._thread = {axis: at for axis, at in enumerate(thread) if at is not None}
+                self._check_race(target.buffer, address, "write")
+                memory, row = self._memory(target.buffer), target.pairs[0]
+                memory.cells[address] = value
+        self._pending = [each for each in self._pending if each[0] >= groups]
+        self._thread = before
 
     def _place(self, cell: ln.Cell) -> tuple[interpreter.Memory, int]:
         memory, address = super()._place(cell)

@@ -1,4 +1,7 @@
-"""Emulation of the instructions of warps: the texts of kernels with each instruction replaced by its program in C."""
+"""Emulation of instructions: the texts of kernels without inline PTX.
+
+Each instruction of a warp is replaced by its program in C. The shim has the functions of asynchronous copies.
+"""
 
 import re
 from itertools import product
@@ -9,12 +12,15 @@ import numpy as np
 from lowering import lower
 from lowering.c.printer import print_c
 from lowering.c.scalars import C_TYPES
+from lowering.cuda.helpers import ASYNCHRONOUS
 from lowering.instructions import Instruction, instructions
 from lowering.instructions.instruction import OUT
 
 
 def with_emulated_instructions(source: str) -> str:
-    """Replace the definition of each instruction of a warp in a text by its emulation."""
+    """Replace the definition of each instruction in a text by its emulation."""
+    for definition in ASYNCHRONOUS.values():
+        source = source.replace(definition, "")
     for instruction in instructions().values():
         if instruction.lanes and instruction.text in source:
             source = source.replace(instruction.text, emulation(instruction))

@@ -65,6 +65,14 @@ template <class T> T shim_shuffled(unsigned mask, T value, unsigned from)
 #define __shfl_down_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() + (by))
 #define __shfl_xor_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() ^ (by))
 
+// Asynchronous copies of 16 bytes to shared memory: they arrive when the thread waits for their group.
+void shim_copy_async(void *to, const void *from, bool there);
+void shim_commit_copies();
+void shim_wait_for_copies(int groups);
+#define copy_async shim_copy_async
+#define commit_copies shim_commit_copies
+template <int groups> void wait_for_copies() { shim_wait_for_copies(groups); }
+
 // Registers of a lane that are an operand of an instruction, which all lanes of a warp execute together.
 struct shim_operand {
     void *registers;
