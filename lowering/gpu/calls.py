@@ -97,7 +97,7 @@ class Calls:
 
         def locate(name: str, cell: ln.Cell) -> tuple[Index, ...]:
             where = self.memories.get(cell.buffer.uid, "global")
-            if name in instruction.rows_in_memory:
+            if name in instruction.rows_in_memory or name in instruction.rows_of_lanes:
                 if where != "shared":
                     raise Mismatch(f"{cell.buffer.name} is not in shared memory", "rows in shared memory")
                 return (cell.address,)

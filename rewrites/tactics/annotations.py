@@ -39,7 +39,7 @@ def mark(
     what = restrict(what, in_)
     text = mark.value if isinstance(mark, CallMark | LoopMark | LetMark) else "" if mark is None else mark
     if stages is not None and stages != 1:
-        text = _staged(text, stages)
+        text = staged_mark(text, stages)
     found = [(cursor, cursor.term.form.mark) for cursor in every(work.goal, what)]
     places = [(cursor, marked.of) for cursor, marked in found if marked is not None]
     if not places:
@@ -62,13 +62,13 @@ def mark(
             work.mark(cursor.path, known[of])
 
 
-def _staged(text: str, stages: int) -> str:
-    """Return the notation of the mark of a circular buffer in shared memory. Raises `InvalidArgument`."""
+def staged_mark(text: str, stages: int) -> str:
+    """Return the notation of the mark with this number of stages. Raises `InvalidArgument`."""
     known = {mark.stages: mark.value for mark in STAGED}
     if text != LetMark.SHARED.value or stages not in known:
         raise InvalidArgument(
             f"stages={brief(stages)} of the mark {brief(text)}",
-            required=f"{', '.join(map(str, known))} stages of the mark shared",
+            required="2, 3 or 4 stages of the mark shared",
         )
     return known[stages]
 
