@@ -27,6 +27,7 @@ static_assert static_cast template this thread_local throw true try typeid typen
 threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 std error how stream thread threads lanes launch at
 index_t narrow fmax cudaErrorMisalignedAddress float2 float4 double2 int2 int4 longlong2 make_float2 make_float4
 make_double2 make_int2 make_int4 make_longlong2
+shared_memory cudaFuncSetAttribute cudaFuncAttributeMaxDynamicSharedMemorySize
 cudaSuccess cudaError_t cudaStream_t cudaLaunchConfig_t cudaMemsetAsync cudaMallocAsync cudaFreeAsync
 cudaLaunchKernelEx cudaFree cudaMalloc cudaMemcpy cudaMemcpyDeviceToHost cudaMemcpyHostToDevice cudaStreamSynchronize
 min max norm rsqrt
@@ -162,6 +163,9 @@ template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
         for f in functions
     },
 }
+
+DYNAMIC: Final = "shared_memory"
+"""Name of the shared memory that is allocated at a launch."""
 
 THREAD_NUMBER: Final = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
 """The number of a thread in its block, as CUDA text."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from atl.core.index import ONE, ZERO, Index, Leaf, Var, constant, imax, index, map_leaves
+from atl.core.index import ONE, ZERO, Index, Leaf, Var, imax, index, map_leaves
 from atl.core.predicate import Predicate, at_most, less
 from atl.prove import Facts, Proved, prove, proves
 from lowering.gpu import kernels as kn

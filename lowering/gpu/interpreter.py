@@ -65,6 +65,18 @@ class _Seen:
     reads: set[Thread] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """An asynchronous copy that has not arrived: its group, thread, place and value."""
+
+    group: int
+    thread: Thread
+    buffer: ln.Buffer
+    row: int
+    address: int
+    value: Any
+
+
 class _KernelRun(interpreter.Interpreter):
     """The state of a run: that of a loop nest, with the current block and thread."""
 
@@ -85,7 +97,7 @@ class _KernelRun(interpreter.Interpreter):
         self._thread: dict[int, int] = {}
         self._copied = 0  # number of loops around that are asynchronous copies
         self._committed = 0  # number of groups of copies of the block
-        self._pending: list[tuple[int, Thread, ln.Cell, int, Any]] = []  # copies that have not arrived, with their group
+        self._pending: list[_Pending] = []
         self._called = 0  # number of loops around that are calls of instructions
         self._by_first_thread = False  # whether only first threads execute statements outside of the loops of an axis
         self._seen: dict[Cells, _Seen] = {}
@@ -282,18 +294,21 @@ class _KernelRun(interpreter.Interpreter):
         if self._copied and isinstance(target, ln.Cell):
             memory, address = self._place(target)
             del memory.cells[address]
-            self._pending.append((self._committed, self._current_thread(), target, address, value))
+            row, thread = self._index(target.pairs[0][0]), self._current_thread()
+            self._pending.append(_Pending(self._committed, thread, target.buffer, row, address, value))
 
     def _arrive(self, groups: int) -> None:
         """Let the copies of the first groups arrive: as late as possible, and only now written by their threads."""
-        before, self._thread = self._thread, {}
-        for group, thread, target, address, value in self._pending:
-            if group < groups:
-                self._thread = {axis: at for axis, at in enumerate(thread) if at is not None}
-                self._check_race(target.buffer, address, "write")
-                memory, row = self._memory(target.buffer), target.pairs[0]
-                memory.cells[address] = value
-        self._pending = [each for each in self._pending if each[0] >= groups]
+        before = self._thread
+        for copy in self._pending:
+            if copy.group < groups:
+                self._thread = {axis: at for axis, at in enumerate(copy.thread) if at is not None}
+                self._check_race(copy.buffer, copy.address, "write")
+                memory = self._memory(copy.buffer)
+                if memory.held[copy.row % copy.buffer.rows][0] != copy.row:
+                    raise Trap("copy", f"row {copy.row} of {copy.buffer.name} arrives in the place of a later one")
+                memory.cells[copy.address] = copy.value
+        self._pending = [copy for copy in self._pending if copy.group >= groups]
         self._thread = before
 
     def _place(self, cell: ln.Cell) -> tuple[interpreter.Memory, int]:

@@ -187,7 +187,8 @@ class Launch:
 
     `memories` maps the `uid` of each buffer allocated in the kernel to its memory. `wide` maps the `uid` of a loop's
     variable to its vector accesses, `copies` to its asynchronous copy, and `calls` to the call of an instruction by all
-    threads of a warp.
+    threads of a warp. `dynamic` maps the `uid` of each buffer in shared memory to the byte at which it begins in memory
+    of `dynamic_bytes`, which is allocated at the launch; it is empty if shared memory is declared statically.
     """
 
     grid: tuple[ln.For, ...]
@@ -197,6 +198,16 @@ class Launch:
     wide: Mapping[int, Wide] = field(default_factory=dict)
     calls: Mapping[int, ln.Call] = field(default_factory=dict)
     copies: Mapping[int, Copy] = field(default_factory=dict)
+    dynamic: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def dynamic_bytes(self) -> int:
+        """The size of the shared memory that is allocated at the launch."""
+        made = (step for step in steps_of(self.body) if isinstance(step, ln.Allocate))
+        return max(
+            (self.dynamic[s.buffer.uid] + (ln.bytes_of(s) or 0) for s in made if s.buffer.uid in self.dynamic),
+            default=0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +267,20 @@ def steps_of(body: Steps) -> Iterator[Step]:
         yield step
         if isinstance(step, Repeat | Branch):
             yield from steps_of(step.body)
+
+
+def dynamic_places(body: Steps, memories: Mapping[int, Memory], folds: int) -> dict[int, int]:
+    """Return the byte at which each buffer in shared memory begins, by `uid`, if they are too large to be static.
+
+    Memory for folds, of `folds` bytes, is static.
+    """
+    places: dict[int, int] = {}
+    end = 0
+    for step in steps_of(body):
+        if isinstance(step, ln.Allocate) and memories[step.buffer.uid] == "shared":
+            places[step.buffer.uid] = end
+            end += -(-(ln.bytes_of(step) or 0) // COPY_BYTES) * COPY_BYTES
+    return places if end + folds > STATIC_BYTES else {}
 
 
 def axis_of(mark: AnyLoopMark) -> int | None:

@@ -68,5 +68,9 @@ def _with_calls(launch: kn.Launch, block: ln.Block) -> ln.Block:
             body = _with_calls(launch, statement.body)
             out.append(replace(statement, body=body, call=launch.calls.get(statement.variable.uid)))
         else:
-            out.append(ln.with_body(statement, _with_calls(launch, statement.body)) if isinstance(statement, ln.If) else statement)
+            out.append(
+                ln.with_body(statement, _with_calls(launch, statement.body))
+                if isinstance(statement, ln.If)
+                else statement
+            )
     return tuple(out)

@@ -19,8 +19,8 @@ from lowering.gpu.barriers import BarrierInsertion, Place, RaceInStatement
 from lowering.gpu.calls import Calls, check_not_called
 from lowering.gpu.folds import all_threads_reach, folds_in, shared_values, within_a_warp
 from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
-from lowering.gpu.passes import drop_unread_zeros, store_zeros, vectorize, with_static_capacities
 from lowering.gpu.numerators import with_numerators_of
+from lowering.gpu.passes import drop_unread_zeros, store_zeros, vectorize, with_static_capacities
 from lowering.gpu.pipelines import changed_in, pipeline_of
 from lowering.gpu.registers import distribute, refused
 from lowering.nest import loopnest as ln
@@ -228,7 +228,7 @@ class _Kernel:
         for step in kn.steps_of(steps):
             if isinstance(step, ln.Allocate) and step.mark is LetMark.REGISTERS:
                 memories[step.buffer.uid] = distribute(self.nest, step, steps, place, extents)
-        self._check_memory(block, memories, extents)
+        folds = self._check_memory(block, memories, extents)
         try:
             steps = BarrierInsertion(extents, memories).steps(steps, place)
         except RaceInStatement as error:
@@ -237,7 +237,18 @@ class _Kernel:
         steps, wide, copies = vectorize(steps, place.facts, memories, staged)
         calls = Calls(self.nest, memories, extents).of(steps, place.facts)
         launch, unproved = with_derived_waits(
-            kn.Launch(self.grid, extents, steps, memories, wide, calls, copies), place.facts, place.scope
+            kn.Launch(
+                self.grid,
+                extents,
+                steps,
+                memories,
+                wide,
+                calls,
+                copies,
+                kn.dynamic_places(steps, memories, folds),
+            ),
+            place.facts,
+            place.scope,
         )
         if unproved is not None:
             raise self._not_arrived(unproved, staged[unproved.copy.cell.buffer.uid])
@@ -378,18 +389,21 @@ class _Kernel:
                         found.setdefault((fold.op, fold.into.dtype, count), loop)
         return found
 
-    def _check_memory(self, block: ln.Block, memories: Mapping[int, kn.Memory], extents: kn.Extents) -> None:
-        """Raise `UnsupportedMark` if the buffers exceed the shared memory of a block, or the memory of a thread."""
+    def _check_memory(self, block: ln.Block, memories: Mapping[int, kn.Memory], extents: kn.Extents) -> int:
+        """Return the bytes of shared memory for folds.
+
+        Raises `UnsupportedMark` if the buffers exceed the shared memory of a block, or the memory of a thread.
+        """
         made = [s for s in ln.statements(block) if isinstance(s, ln.Allocate)]
         folds = self._folds_through_shared(block, extents)
         to_fold = sum(dtypes.bytes_of(count, dtype) or 0 for _, dtype, count in folds)
+        if to_fold > kn.STATIC_BYTES:
+            raise self._folds_too_large(next(iter(folds.values())), len(folds), to_fold, kn.STATIC_BYTES)
         for where, limit, owner in (("shared", kn.SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
             held = [s for s in made if memories[s.buffer.uid] == where]
             of_folds = to_fold if where == "shared" else 0
             if sum(_bytes_of(s) for s in held) + of_folds <= limit:
                 continue
-            if not held:
-                raise self._folds_too_large(next(iter(folds.values())), len(folds), of_folds, limit)
             largest = max(held, key=_bytes_of)
             names = ", ".join(f"{s.buffer.name} ({_bytes_of(s)})" for s in held)
             names += f", and {of_folds} for folds" if of_folds else ""
@@ -401,6 +415,7 @@ class _Kernel:
                 required=f"at most {limit} bytes in total; this kernel has {names}",
                 suggestions=("choose smaller tiles", f's.hoist("{largest.buffer.name}")'),
             )
+        return to_fold
 
     def _not_arrived(self, unproved: Arrival, let: ln.Allocate) -> IllegalMark:
         return refused(

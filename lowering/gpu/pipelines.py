@@ -7,8 +7,8 @@ statements that fill it read only memory that the kernel does not change, so the
     wait; barrier
     for y: fill row y + S - 1; commit; the other statements, which read row y; wait; barrier
 
-Rows beyond the last iteration are not filled. Where the fills are asynchronous copies, a row arrives with a wait for its
-group (`arrivals`). The loop nest is not changed: in it, the let is computed in the iteration that reads it.
+Rows beyond the last iteration are not filled. Where the fills are asynchronous copies, a row arrives with a wait for
+its group (`arrivals`). The loop nest is not changed: in it, the let is computed in the iteration that reads it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Pipeline:
 
         def fill(row: Index, block: ln.Block) -> tuple[kn.Step, ...]:
             at = loop.low + row
-            cleared = tuple(ln.Clear(ring, ln.elements(ring.extents[1:]), zeroed=False, row=row) for ring in self._rings)
+            cleared = tuple(
+                ln.Clear(ring, ln.elements(ring.extents[1:]), zeroed=False, row=row) for ring in self._rings
+            )
             filled = ln.at_iteration(replace(loop, body=block), at)
             steps = (*cleared, *steps_of(self._in_rings(filled, row)))
             return kn.Branch(less(at, loop.high), steps), kn.Commit()
@@ -110,7 +112,9 @@ def pipeline_of(nest: ln.LoopNest, loop: ln.For, changed: Collection[Hashable]) 
         let = next(let for let in lets if stores_to(fill, let.buffer))
         reason = _dependence(fill, {let.buffer for let in lets}, changed)
         if reason is not None:
-            required = f"statements that read only memory that the kernel does not change: they run ahead of the loop {name}"
+            required = (
+                f"statements that read only memory that the kernel does not change: they run ahead of the loop {name}"
+            )
             raise refused(nest, let, reason, required)
     others = tuple(s for s in loop.body if s not in lets and s not in fills)
     return Pipeline(loop, lets, fills, others)

@@ -205,9 +205,10 @@ def _piece_of_lane(
     piece = floordiv(column, count)
     answer = prove(nest.facts, equal(address, first_of(row, piece) + column - count * piece))
     if not isinstance(answer, Proved):
+        required = first_of(row, piece) + column - count * piece
         raise Mismatch(
             f"rows of {cell.buffer.name} do not consist of {count} adjacent elements",
-            f"element {column} of a row at the address {first_of(row, piece) + column - count * piece}; it is {address}",
+            f"element {column} of a row at the address {required}; it is {address}",
             dict(answer.model.numbers) if isinstance(answer, Refuted) else None,
         )
     lane = flat(tuple((index(v), constant(e)) for v, e in zip(variables, instruction.lanes, strict=False)))

@@ -14,8 +14,8 @@ from atl.core.substitution import free_positions
 from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
 from layouts.foundation.box import Box
-from layouts.fragments import swizzled
 from layouts.foundation.function import IndexFunction
+from layouts.fragments import swizzled
 from lowering.gpu.kernels import COPY_BYTES
 from lowering.instructions import Instruction, instruction_named, instructions
 from lowering.instructions.instruction import OUT, Form
@@ -499,7 +499,8 @@ class _Product:
         count = COPY_BYTES // (dtypes.bytes_of(1, term.value.type.dtype or "") or 1)
         if columns % count:
             raise DoesNotApply(
-                f"{term.name} has rows of {columns} elements", required=f"a multiple of {count}: 16 bytes are copied at once"
+                f"{term.name} has rows of {columns} elements",
+                required=f"a multiple of {count}: 16 bytes are copied at once",
             )
         store(work, let, swizzled(rows, columns, count))
         pieces, elements = self._loops((*let, 0))[:2]
