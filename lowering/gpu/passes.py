@@ -235,8 +235,8 @@ class _Loop:
     memories: Mapping[int, Memory]
     loads: list[WideLoad] = field(default_factory=list)
     stores: bool = False
-    widths: ClassVar = WIDTHS
-    smallest: ClassVar = 4
+    widths: ClassVar[tuple[int, ...]] = WIDTHS
+    smallest: ClassVar[int] = 4
     """Elements of a vector have 4 bytes or more: CUDA has vector types of them."""
 
     def statement(self, statement: ln.Statement, facts: Facts) -> ln.Statement | None:
@@ -316,8 +316,8 @@ class _Copying(_Loop):
     """A loop that may be an asynchronous copy to one of the buffers in `staged`."""
 
     staged: Collection[int] = ()
-    widths: ClassVar = (COPY_BYTES,)
-    smallest: ClassVar = 1
+    widths: ClassVar[tuple[int, ...]] = (COPY_BYTES,)
+    smallest: ClassVar[int] = 1
 
     def copy(self, statement: ln.Statement, facts: Facts) -> tuple[Copy, ln.Assign] | None:
         """Return the copy and the statement with a condition that does not depend on the iteration."""

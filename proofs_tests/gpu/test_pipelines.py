@@ -116,9 +116,8 @@ def changed(steps: kn.Steps, change: Callable[[kn.Step], tuple[kn.Step, ...]]) -
     """Replace each step."""
     out: list[kn.Step] = []
     for step in steps:
-        if isinstance(step, kn.Repeat | kn.Branch):
-            step = dataclasses.replace(step, body=changed(step.body, change))
-        out += change(step)
+        is_block = isinstance(step, kn.Repeat | kn.Branch)
+        out += change(dataclasses.replace(step, body=changed(step.body, change)) if is_block else step)
     return tuple(out)
 
 
