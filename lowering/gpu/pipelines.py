@@ -66,7 +66,7 @@ class Pipeline:
             kn.Repeat(ahead, ZERO, more, fill(index(ahead), _with_other_variables(self.fills, ids))),
             *waits,
             kn.Repeat(loop.variable, loop.low, loop.high, (*fill(row + more, self.fills), *rest, *waits), loop.mark),
-            *(s for s in self.others if self._frees(s)),
+            *(s for s in self.others if isinstance(s, ln.Free) and self._frees(s)),
         )
 
     @property

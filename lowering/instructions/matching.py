@@ -199,7 +199,7 @@ def _piece_of_lane(
     def first_of(row: Index, piece: Index) -> Index:
         """Return the address of the first element of a piece."""
         places = map(as_index, instruction.form.stored[OUT].to(row, count * piece))
-        values = dict(zip(variables, places, strict=True))
+        values: dict[Leaf, Index] = dict(zip(variables, places, strict=True))
         return map_leaves(address, lambda leaf: values[leaf] if leaf in values else index(leaf))
 
     piece = floordiv(column, count)

@@ -116,8 +116,11 @@ def changed(steps: kn.Steps, change: Callable[[kn.Step], tuple[kn.Step, ...]]) -
     """Replace each step."""
     out: list[kn.Step] = []
     for step in steps:
-        is_block = isinstance(step, kn.Repeat | kn.Branch)
-        out += change(dataclasses.replace(step, body=changed(step.body, change)) if is_block else step)
+        match step:
+            case kn.Repeat(body=body) | kn.Branch(body=body):
+                out += change(dataclasses.replace(step, body=changed(body, change)))
+            case _:
+                out += change(step)
     return tuple(out)
 
 

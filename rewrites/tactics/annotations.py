@@ -64,7 +64,7 @@ def mark(
 
 def staged_mark(text: str, stages: int) -> str:
     """Return the notation of the mark with this number of stages. Raises `InvalidArgument`."""
-    known = {mark.stages: mark.value for mark in STAGED}
+    known: dict[int, str] = {mark.stages: mark.value for mark in STAGED}
     if text != LetMark.SHARED.value or stages not in known:
         raise InvalidArgument(
             f"stages={brief(stages)} of the mark {brief(text)}",
