@@ -161,9 +161,9 @@ def with_rows(rows: int) -> Callable[[kn.Step], tuple[kn.Step, ...]]:
                 return (dataclasses.replace(step, buffer=buffer(step.buffer)),)
             case kn.Run(statement):
                 found = {cell.buffer: buffer(cell.buffer) for cell, _ in cells_of((statement,))}
-                (statement,) = ln.in_other_buffers((statement,), found)
-                assert isinstance(statement, ln.For)
-                return (dataclasses.replace(step, statement=statement),)
+                (other,) = ln.in_other_buffers((statement,), found)
+                assert isinstance(other, ln.For)
+                return (dataclasses.replace(step, statement=other),)
             case _:
                 return (step,)
 
