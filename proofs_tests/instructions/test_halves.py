@@ -14,10 +14,7 @@ from proofs_tests.gpu.shim.run import COMPILER, Shimmed, build
 from proofs_tests.instructions.products import expected, kernel_by_warps, operands
 from rewrites.session.session import Session
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here"),
-]
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 
 Array = npt.NDArray[Any]
 
@@ -41,6 +38,7 @@ def rows(seed: int, *shape: int) -> Array:
     return np.random.default_rng(seed).normal(size=shape).astype("float16")
 
 
+@pytest.mark.long
 def test_grouped_product(tmp_path: Path) -> None:
     made = kernel_of(halves.grouped_product((16, 8, 16), 1))
     a, b = integers(1, 3, 20, 24), integers(2, 3, 24, 16)
@@ -49,6 +47,7 @@ def test_grouped_product(tmp_path: Path) -> None:
     assert made.source.count("copy_async(&") == 4
 
 
+@pytest.mark.long
 def test_products_of_attention(tmp_path: Path) -> None:
     made = kernel_of(halves.attention_products((16, 8, 16), 1))
     assert made.source.count("__global__") == 3
@@ -65,6 +64,7 @@ def test_softmax(tmp_path: Path) -> None:
     assert np.allclose(got, powers / powers.sum(1, keepdims=True), rtol=2**-10, atol=2**-24)
 
 
+@pytest.mark.long
 def test_layer_norm(tmp_path: Path) -> None:
     x, scale, bias = rows(1, 5, 70), rows(2, 70), rows(3, 70)
     made = kernel_of(halves.layer_norm())
@@ -74,6 +74,7 @@ def test_layer_norm(tmp_path: Path) -> None:
     assert np.allclose(got, normal * scale + bias, rtol=2**-10, atol=2**-10)
 
 
+@pytest.mark.long
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize(("left", "right"), [("A[i, p]", "B[j, p]"), ("A[p, i]", "B[p, j]"), ("A[p, i]", "B[j, p]")])
 def test_transposed_operands_are_stored_ahead(left: str, right: str, tmp_path: Path) -> None:
