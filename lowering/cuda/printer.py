@@ -92,7 +92,7 @@ def definitions_of(kernels: kn.Kernels) -> dict[str, str]:
     return {call.function: "".join((*_required(call), call.definition)) for call in calls}
 
 
-def _required(call: ln.Call) -> Iterator[str]:
+def _required(call: ln.InstructionCall) -> Iterator[str]:
     """Yield the tests of the preprocessor that the architecture has an instruction."""
     for needs in call.requires:
         yield f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < {needs.removeprefix('sm_')}0\n"

@@ -26,11 +26,11 @@ class Calls:
     memories: Mapping[int, kn.Memory]
     extents: kn.Extents
 
-    def of(self, steps: kn.Steps, facts: Facts) -> dict[int, ln.Call]:
+    def of(self, steps: kn.Steps, facts: Facts) -> dict[int, ln.InstructionCall]:
         """Map the `uid` of the variable of each outermost covered loop to its call. Raises `IllegalMark`."""
         return dict(self._in_steps(steps, Around(facts)))
 
-    def _in_steps(self, steps: kn.Steps, around: Around) -> Iterator[tuple[int, ln.Call]]:
+    def _in_steps(self, steps: kn.Steps, around: Around) -> Iterator[tuple[int, ln.InstructionCall]]:
         for step in steps:
             match step:
                 case kn.Run(statement):
@@ -44,7 +44,7 @@ class Calls:
                 case _:
                     assert_never(step)
 
-    def _in_block(self, block: ln.Block, around: Around) -> Iterator[tuple[int, ln.Call]]:
+    def _in_block(self, block: ln.Block, around: Around) -> Iterator[tuple[int, ln.InstructionCall]]:
         for statement in block:
             match statement:
                 case ln.For(mark=CallMark(name)):
@@ -58,19 +58,21 @@ class Calls:
                 case _:
                     assert_never(statement)
 
-    def _call(self, loop: ln.For, block: ln.Block, name: str, around: Around) -> tuple[int, ln.Call]:
+    def _call(self, loop: ln.For, block: ln.Block, name: str, around: Around) -> tuple[int, ln.InstructionCall]:
         try:
             return self._matched(_of_warp(name), loop, block, around)
         except Mismatch as error:
             raise refused(self.nest, loop, error) from None
 
-    def _matched(self, instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
+    def _matched(
+        self, instruction: Instruction, loop: ln.For, block: ln.Block, around: Around
+    ) -> tuple[int, ln.InstructionCall]:
         found = sum_at(instruction, loop, block, around)
         lanes = self._lanes(instruction, around, found.covered)
         _check_together(instruction, lanes, around)
         nest = found.nest(lanes, around)
         operands = operands_of(instruction, nest, self._locate(instruction, around, nest.facts))
-        return found.covered[0].variable.uid, ln.Call(
+        return found.covered[0].variable.uid, ln.InstructionCall(
             instruction.name, instruction.text, operands, instruction.requires
         )
 

@@ -196,7 +196,7 @@ class Launch:
     body: Steps
     memories: Mapping[int, Memory]
     wide: Mapping[int, Wide] = field(default_factory=dict)
-    calls: Mapping[int, ln.Call] = field(default_factory=dict)
+    calls: Mapping[int, ln.InstructionCall] = field(default_factory=dict)
     copies: Mapping[int, Copy] = field(default_factory=dict)
     dynamic: Mapping[int, int] = field(default_factory=dict)
 

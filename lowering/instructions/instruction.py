@@ -101,7 +101,7 @@ class Instruction:
             )
 
     @property
-    def form(self) -> Form:
+    def form(self) -> DeclaredNest:
         """The loop nest of the program and the layouts of the operands, cached."""
         return _form(self)
 
@@ -161,7 +161,7 @@ def _is_positive(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class DeclaredNest:
     """The declared nest: `result` += the sum over the loop `sum` of `term`, where the result runs over `loops`.
 
     Without a `sum`, the result is `term`.
@@ -193,7 +193,7 @@ class Form:
 
 
 @cache
-def _form(instruction: Instruction) -> Form:
+def _form(instruction: Instruction) -> DeclaredNest:
     program, name = instruction.program, instruction.name
     required = "a sum for each element of the result, of constant size: ⊞[i < 16] Σ[p < 2] a[i, p] * b[p]"
     shapes = [*(array.shape for array in program.inputs), program.body.type.shape]
@@ -222,7 +222,7 @@ def _form(instruction: Instruction) -> Form:
         each: instruction.stored[each].stored(shape) if each in instruction.stored else _in_order(shape)
         for each, shape in arrangements.items()
     }
-    return Form(tuple(loops), loop, value, cell, layouts)
+    return DeclaredNest(tuple(loops), loop, value, cell, layouts)
 
 
 def _in_order(shape: tuple[Index, ...]) -> Reindexing:

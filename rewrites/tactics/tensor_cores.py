@@ -18,7 +18,7 @@ from layouts.foundation.function import IndexFunction
 from layouts.fragments import swizzled
 from lowering.gpu.kernels import COPY_BYTES
 from lowering.instructions import Instruction, instruction_named, instructions
-from lowering.instructions.instruction import OUT, Form
+from lowering.instructions.instruction import OUT, DeclaredNest
 from lowering.nest import loopnest as ln
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, chosen
@@ -57,8 +57,9 @@ def tensor_cores(
 
     `block` has the rows, the columns and the terms of a round in a block. Its rows are divided among the `warps`. Sizes
     need not be multiples: tiles are padded with zeros. The operands and their conversions must be those of the
-    instruction, which `atl.declare` or `lowering.instructions` declares. A sum within a term is first stored in a let:
-    max(b[j] + Σ…, 0) → max(b[j] + P[i, j], 0). The loops that read P run in one thread until they are mapped.
+    instruction, which `atl.declare_instruction` or `lowering.instructions` declares. A sum within a term is first
+    stored in a let: max(b[j] + Σ…, 0) → max(b[j] + P[i, j], 0). The loops that read P run in one thread until they are
+    mapped.
 
     With `stages`, 2 to 4, tiles are stored in shared memory `stages` - 1 rounds ahead, by asynchronous copies of 16
     bytes where the prover finds them aligned: `given k % 8 = 0 and m % 8 = 0` for 16 bits. Pieces of 16 bytes are
@@ -112,7 +113,7 @@ def tensor_cores(
 class _Matrices:
     """The extents m, n, k of an instruction that multiplies an m × k by a k × n matrix, and its operands' names."""
 
-    form: Form
+    form: DeclaredNest
     m: int
     n: int
     k: int
