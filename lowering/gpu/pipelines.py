@@ -8,7 +8,8 @@ statements that fill it read only memory that the kernel does not change, so the
     for y: fill row y + S - 1; commit; the other statements, which read row y; wait; barrier
 
 Rows beyond the last iteration are not filled. Where the fills are asynchronous copies, a row arrives with a wait for
-its group (`arrivals`). The loop nest is not changed: in it, the let is computed in the iteration that reads it.
+its group (`arrivals`). The loop nest is not changed: in it, the let is computed in the iteration that reads it. So
+indices have the bounds of the nest, except y + S - 1, and places in shared memory; both fit where those of the nest do.
 """
 
 from __future__ import annotations

@@ -81,9 +81,13 @@ class Instruction:
                     required="an input of rank 2",
                 )
         for name, count in self.rows_of_lanes.items():
-            read = form.term.source if isinstance(form.term, ln.Load) and form.sum is None else None
             shape = [extent.constant or 0 for extent in form.stored[name].shape]
-            if read != ln.Cell(read.buffer, form.result.pairs) if isinstance(read, ln.Cell) else True:
+            match form.term:
+                case ln.Load(ln.Cell() as read):
+                    is_copy = form.sum is None and read.pairs == form.result.pairs
+                case _:
+                    is_copy = False
+            if not is_copy:
                 summary, required = f"{self.name} does not copy the elements of {name}", "⊞[i < 16] ⊞[j < 16] a[i, j]"
                 raise InvalidArgument(summary, required=required)
             if len(shape) != 2 or shape[1] % count or shape[0] * shape[1] // count > prod(self.lanes):
@@ -141,8 +145,9 @@ def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
         if not isinstance(rows, Mapping):
             yield f"{word}={brief(rows)}", "a mapping from names of inputs to numbers of elements"
     if bool(i.lanes) != (i.target == "cuda") or ((i.rows_in_memory or i.rows_of_lanes) and not i.lanes):
+        word, rows = ("rows_of_lanes", i.rows_of_lanes) if i.rows_of_lanes else ("rows_in_memory", i.rows_in_memory)
         yield (
-            f"{name} has target={i.target!r}, lanes={i.lanes} and rows_in_memory={brief(i.rows_in_memory)}",
+            f"{name} has target={i.target!r}, lanes={i.lanes} and {word}={brief(rows)}",
             "lanes for the target cuda, and none for c; rows in memory of instructions with lanes only",
         )
     for word, rows in (("rows_in_memory", i.rows_in_memory), ("rows_of_lanes", i.rows_of_lanes)):

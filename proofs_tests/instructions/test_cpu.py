@@ -188,6 +188,10 @@ def test_name_of_an_instruction_is_reserved(old: str, new: str) -> None:
         ({"rows_in_memory": {"zz": 8}, "target": "cuda", "lanes": (4,)}, "dots5 has no such input"),
         ({"rows_in_memory": {"a": 0}, "target": "cuda", "lanes": (4,)}, "rows_in_memory={'a': 0}"),
         ({"rows_in_memory": {"b": 8}, "target": "cuda", "lanes": (4,)}, r"b is stored at \[2\], and its rows are in"),
+        ({"rows_of_lanes": 3}, "rows_of_lanes=3"),
+        ({"rows_of_lanes": {"a": 8}}, r"lanes=\(\) and rows_of_lanes"),
+        ({"rows_of_lanes": {"zz": 8}, "target": "cuda", "lanes": (4,)}, "dots5 has no such input"),
+        ({"rows_of_lanes": {"a": 0}, "target": "cuda", "lanes": (4,)}, "rows_of_lanes={'a': 0}"),
         (
             {"program": atl.parse(PROGRAM.replace("a :", "out :").replace("a[", "out["))},
             "an input of dots5 is named out",

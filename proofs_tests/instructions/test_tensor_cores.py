@@ -407,6 +407,29 @@ def test_fragment_written_by_bits_is_accepted(operand: str) -> None:
     assert calls_in(atl.compile(atl.parse(text), target="cuda").kernels)
 
 
+@pytest.mark.parametrize(
+    ("element", "shape", "pieces", "match"),
+    [
+        ("a[j, i]", "16, 16", 8, "loads does not copy the elements of a"),
+        ("2 * a[i, j]", "16, 16", 8, "is not a sum of scalars"),
+        ("a[i, j]", "16, 16", 3, "of which each lane has 3 of a row"),
+        ("a[i, j]", "16, 16", 4, "a has 16 × 16 elements, of which each lane has 4 of a row"),
+    ],
+)
+def test_pieces_of_lanes_are_of_whole_rows(element: str, shape: str, pieces: int, match: str) -> None:
+    program = f"loads (a : float32[{shape}]) : float32[16, 16] := ⊞[i < 16] ⊞[j < 16] {element}"
+    with pytest.raises(InvalidArgument, match=match):
+        atl.Instruction(
+            "loads",
+            atl.parse(program),
+            "cuda",
+            "static __device__ void loads(float *out, const float *a) {}",
+            stored={"out": fragments.LEFT},
+            lanes=(8, 4),
+            rows_of_lanes={"a": pieces},
+        )
+
+
 # -- planted faults ---------------------------------------------------------------------------------------------------
 
 
