@@ -144,7 +144,7 @@ if _typing.TYPE_CHECKING:
         Instruction,
         Kernel,
         Machine,
-        declare,
+        declare_instruction,
         machine,
         measure,
         print_c,
@@ -209,7 +209,7 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
             make_layout morton padded row_major skewed swizzled
         """,
         "lowering": """
-            Device Gpu GpuKernel Instruction Kernel Machine declare lower machine measure print_c print_nest
+            Device Gpu GpuKernel Instruction Kernel Machine declare_instruction lower machine measure print_c print_nest
             random_inputs trace
         """,
         "rewrites": """
@@ -241,7 +241,7 @@ __all__ = [
     "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
     "antidiagonal", "argmax", "argmin", "associative", "associative_scan", "autotune", "backwards", "blocked", "cast",
     "ceil", "ceildiv", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal", "compile", "compress",
-    "concat", "constant", "cos", "declare", "decompress", "differentiable", "einsum", "erf", "evaluate",
+    "concat", "constant", "cos", "declare_instruction", "decompress", "differentiable", "einsum", "erf", "evaluate",
     "evaluate_fast", "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient", "guard", "imax",
     "imin", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout",
     "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c",

@@ -12,7 +12,8 @@ True
 
 from __future__ import annotations
 
-from typing import Final
+from math import gcd
+from typing import Any, Final
 
 from layouts.foundation.box import Box
 from layouts.foundation.function import IndexFunction
@@ -64,3 +65,30 @@ RIGHT_BYTES: Final = IndexFunction(
     name="right of bytes",
 )
 """The right operand, 32 × 8 elements of 8 bits: 2 registers with 4 elements each."""
+
+
+def swizzled(rows: int, columns: int, count: int) -> IndexFunction:
+    """Return the layout of a tile in pieces of `count` elements, 16 bytes, without bank conflicts.
+
+    Element (i, p) is in piece number `columns/count * i + (p // count xor f(i))`, where f numbers the rows that begin
+    in the same of the 8 groups of banks, each of 16 bytes. So for any columns, the pieces of 8 rows i from a multiple
+    of 8 on are in 8 groups: a load of a fragment (`ldmatrix`) and a copy of a row take one round for 8 lanes.
+
+    >>> from layouts.fragments import swizzled
+    >>> [swizzled(8, 64, 8).to(i, 8)[0] % 8 for i in range(8)]
+    [1, 0, 3, 2, 5, 4, 7, 6]
+    """
+    each_row = columns // count
+    groups = gcd(each_row, 8)
+
+    def number(i: Any) -> Any:
+        return i // (8 // groups) % groups
+
+    def to(i: Any, p: Any) -> tuple[Any, ...]:
+        return each_row * i + ((p // count) ^ number(i)), p % count
+
+    def inverse(t: Any, e: Any) -> tuple[Any, ...]:
+        return t // each_row, count * ((t % each_row) ^ number(t // each_row)) + e
+
+    box = Box((rows * each_row, count), row_major=True)
+    return IndexFunction((rows, columns), to, inverse, onto=box, name="swizzled")

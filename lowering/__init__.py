@@ -7,7 +7,7 @@ from lowering.c.printer import print_c
 from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.device.device import Device, DeviceArray
 from lowering.gpu.gpu_kernel import Gpu, GpuKernel
-from lowering.instructions import Instruction, declare
+from lowering.instructions import Instruction, declare_instruction
 from lowering.kernel import Kernel, check, compile  # noqa: A004 (the public API name)
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.text import print_nest
@@ -58,7 +58,7 @@ __all__ = [
     "build_shared",
     "check",
     "compile",
-    "declare",
+    "declare_instruction",
     "detect_gpu",
     "find_compiler",
     "load_shared",

@@ -714,7 +714,8 @@ class _Lowering:
         count = ln.elements(needed)
         storage = storage_of(mark, bytes_of(count.constant, dtype))
         # A circular buffer is cleared row by row, and is not hoisted.
-        hoisted = storage == "heap" and bool(context.loops) and mark is not LetMark.RING
+        is_circular = mark is LetMark.RING or mark.stages > 1
+        hoisted = storage == "heap" and bool(context.loops) and not is_circular
         capacity = self._capacity(needed, context) if hoisted else None
         if capacity is None:
             return (ln.Allocate(buffer, count, storage, not filled, mark, let), *stored, *used, ln.Free(buffer))

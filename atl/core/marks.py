@@ -61,8 +61,24 @@ class LetMark(Enum):
     """Circular buffer of the last few rows (storage folding): each row overwrites the oldest one."""
     SHARED = "shared"
     """Shared memory of a GPU block."""
+    SHARED_2 = "shared 2 stages"
+    """Circular buffer in shared memory, filled one iteration ahead of the loop around the let."""
+    SHARED_3 = "shared 3 stages"
+    """The same, filled two iterations ahead."""
+    SHARED_4 = "shared 4 stages"
+    """The same, filled three iterations ahead."""
     GLOBAL = "global"
     """Global memory of a GPU."""
+
+    @property
+    def stages(self) -> int:
+        """The number of iterations whose values are in shared memory at once; 1 for other marks.
+
+        >>> LetMark.SHARED_3.stages, LetMark.SHARED.stages
+        (3, 1)
+        """
+        words = self.value.split()
+        return int(words[1]) if len(words) > 1 else 1
 
 
 CALL: Final = "call "
@@ -95,6 +111,9 @@ BLOCKS: Final = (LoopMark.BLOCK_X, LoopMark.BLOCK_Y, LoopMark.BLOCK_Z)
 
 THREADS: Final = (LoopMark.THREAD_X, LoopMark.THREAD_Y, LoopMark.THREAD_Z)
 """Axes of a GPU block, in order."""
+
+STAGED: Final = (LetMark.SHARED_2, LetMark.SHARED_3, LetMark.SHARED_4)
+"""Marks of circular buffers in shared memory, in the order of their stages."""
 
 LANES: Final = (LoopMark.VECTOR, LoopMark.STREAM)
 """Marks of vectorised loops."""

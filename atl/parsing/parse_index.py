@@ -277,11 +277,11 @@ class IndexReader:
     @overload
     def mark(self, of: type[LetMark]) -> LetMark: ...
     def mark(self, of: MarkKind) -> Mark:
-        """Parse `|` and a mark, if present: words with dots between them."""
+        """Parse `|` and a mark, if present: words and numbers, with dots between them."""
         if not self.accept("|"):
             return of("")
         first = self.next
-        while self.next.kind in ("name", "word") or self.sees("."):
+        while self.next.kind in ("name", "word", "number") or self.sees("."):
             self.advance()
         if self.last.stop <= first.start:
             raise self.error("expected a mark", required=f"one of {', '.join(marks(of))}")

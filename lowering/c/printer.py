@@ -325,7 +325,7 @@ def _statement(
         case ln.For(mark=LoopMark.RUNS):
             lines = loops.print_runs(scope, statement, lambda inside, body: _block(inside, heap, body))
             return scope.of_loop(statement.variable, lines)
-        case ln.For(call=ln.Call() as call):
+        case ln.For(call=ln.InstructionCall() as call):
             plain = _loop(scope, heap, statement)
             return [f"#if {scalars.has(call)}", scalars.call_text(scope, call), "#else", *plain, "#endif"]
         case ln.For():

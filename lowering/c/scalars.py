@@ -467,7 +467,7 @@ class _Lanes:
 # -- calls of instructions --------------------------------------------------------------------------------------------
 
 
-def call_text(scope: TextScope, call: ln.Call) -> str:
+def call_text(scope: TextScope, call: ln.InstructionCall) -> str:
     """Print a call of an instruction, with pointers to its operands."""
     operands: list[str] = []
     for operand in call.operands:
@@ -478,6 +478,6 @@ def call_text(scope: TextScope, call: ln.Call) -> str:
     return f"{call.function}({', '.join(operands)});"
 
 
-def has(call: ln.Call) -> str:
+def has(call: ln.InstructionCall) -> str:
     """Return the test of the preprocessor that the compiler has an instruction: for avx512vnni, __AVX512VNNI__."""
     return " && ".join(f"defined(__{feature.upper()}__)" for feature in call.requires) or "1"

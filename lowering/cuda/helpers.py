@@ -27,6 +27,7 @@ static_assert static_cast template this thread_local throw true try typeid typen
 threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 std error how stream thread threads lanes launch at
 index_t narrow fmax cudaErrorMisalignedAddress float2 float4 double2 int2 int4 longlong2 make_float2 make_float4
 make_double2 make_int2 make_int4 make_longlong2
+shared_memory cudaFuncSetAttribute cudaFuncAttributeMaxDynamicSharedMemorySize
 cudaSuccess cudaError_t cudaStream_t cudaLaunchConfig_t cudaMemsetAsync cudaMallocAsync cudaFreeAsync
 cudaLaunchKernelEx cudaFree cudaMalloc cudaMemcpy cudaMemcpyDeviceToHost cudaMemcpyHostToDevice cudaStreamSynchronize
 min max norm rsqrt
@@ -34,6 +35,7 @@ min max norm rsqrt
 """Names reserved by C++ and CUDA but not by C, and names used in the text around kernels."""
 
 _DEVICE: Final = "static __host__ __device__ __forceinline__"
+_INLINE: Final = "static __device__ __forceinline__"
 
 
 def _wrapping(op: str, sign: str, bits: int) -> str:
@@ -84,6 +86,41 @@ def _pick_of_floats(kind: str, c_type: str, sign: str) -> str:
 """
 
 
+ASYNCHRONOUS: Final = {
+    "copy_async": f"""\
+/* Copy 16 bytes to shared memory, or store zeros. They arrive when they are waited for. */
+{_INLINE} void copy_async(void *to, const void *from, bool there)
+{{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+        ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0)
+        : "memory");
+#else
+    *(int4 *)to = there ? *(const int4 *)from : int4();
+#endif
+}}
+""",
+    "commit_copies": f"""\
+/* End a group of copies. */
+{_INLINE} void commit_copies()
+{{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}}
+""",
+    "wait_for_copies": f"""\
+/* Wait until the copies of this thread have arrived, except the last groups. */
+template <int groups> {_INLINE} void wait_for_copies()
+{{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+#endif
+}}
+""",
+}
+"""Asynchronous copies to shared memory (PTX ISA, "cp.async"), by name. Before sm_80, they are made at once."""
+
 _HELPERS: Final = {
     "floor_div": f"""\
 /* a / b rounded down, for b > 0. */
@@ -100,6 +137,7 @@ template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
     return rest < 0 ? rest + b : rest;
 }}
 """,
+    **ASYNCHRONOUS,
     **{f"{kind}_index": _pick_of_indices(kind, sign) for kind, sign in (("min", "<"), ("max", ">"))},
     **{
         f"{op}_int{bits}": _wrapping(op, sign, bits)
@@ -125,6 +163,9 @@ template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
         for f in functions
     },
 }
+
+DYNAMIC: Final = "shared_memory"
+"""Name of the shared memory that is allocated at a launch."""
 
 THREAD_NUMBER: Final = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
 """The number of a thread in its block, as CUDA text."""

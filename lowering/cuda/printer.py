@@ -20,15 +20,17 @@ from lowering.c.index import index_text, predicate_text
 from lowering.c.printer import parameters_of
 from lowering.c.scalars import C_TYPES
 from lowering.c.text import SUM, WIDTH, Located, Names, ids_of, indented, locate_loops, wrapped
-from lowering.cuda.helpers import HELPER_NAMES, RESERVED, preamble
+from lowering.cuda.helpers import DYNAMIC, HELPER_NAMES, RESERVED, preamble
 from lowering.cuda.index_width import LIMIT, Bounds, bounds_of_indices, fits_32_bits, polynomial_text
 from lowering.cuda.threads import Lines, Threads
 from lowering.gpu import kernels as kn
+from lowering.gpu.passes import WIDEST
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
 from lowering.nest.text import TextScope, called_functions, names_wanted, shown
 
 _FAILS: Final = "!= cudaSuccess)"
+_MOST_SHARED: Final = "cudaFuncAttributeMaxDynamicSharedMemorySize"
 
 NARROW, WIDE, CHOSEN = "int32_t", "int64_t", "index_t"
 """Index types: 32 bits, 64 bits, or whichever the host selects from the sizes of a call."""
@@ -90,7 +92,7 @@ def definitions_of(kernels: kn.Kernels) -> dict[str, str]:
     return {call.function: "".join((*_required(call), call.definition)) for call in calls}
 
 
-def _required(call: ln.Call) -> Iterator[str]:
+def _required(call: ln.InstructionCall) -> Iterator[str]:
     """Yield the tests of the preprocessor that the architecture has an instruction."""
     for needs in call.requires:
         yield f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < {needs.removeprefix('sm_')}0\n"
@@ -211,10 +213,15 @@ class _Host:
             called = [f"{function}<{NARROW}>", f"{function}<{WIDE}>"]
         calls = [f"cudaLaunchKernelEx(&how, {', '.join((each, *arguments))})" for each in called]
         call = f"narrow ? {' : '.join(calls)}" if len(calls) > 1 else calls[0]
+        size = launch.dynamic_bytes
+        allowed = [f"cudaFuncSetAttribute({each}, {_MOST_SHARED}, {size})" for each in called]
+        allow = f"narrow ? {' : '.join(allowed)}" if len(allowed) > 1 else allowed[0]
         lines = [
             f"how.gridDim = dim3({', '.join(f'(unsigned)({text})' if text != '1' else text for text in grid)});",
             f"how.blockDim = dim3({', '.join(map(str, launch.threads))});",
+            *([*_checked(allow, held), f"how.dynamicSmemBytes = {size};"] if size else []),
             *_checked(call, held),
+            *(["how.dynamicSmemBytes = 0;"] if size else []),
         ]
         return [f"if ({' && '.join(tests)}) {{", *indented(lines), "}"] if tests else lines
 
@@ -231,6 +238,8 @@ class _Host:
             line = f"const {of} {name} = {number if loop.low == ZERO else f'{low} + {number}'};"
             bound.append((name, scope.of_loop(loop.variable, [line])))
         body = Threads(launch).steps(launch.body, inside)
+        if launch.dynamic:
+            body.insert(0, f"extern __shared__ __align__({WIDEST}) unsigned char {DYNAMIC}[];")
         for name, lines in reversed(bound):
             body[:0] = lines if name in identifiers("\n".join(body)) else []
         used = identifiers("\n".join(body))

@@ -13,7 +13,7 @@ from atl.core.predicate import TRUE, Predicate, conjunction, negation
 from lowering.c.index import predicate_text
 from lowering.c.scalars import C_TYPES, applied, conversion, helper, scalar_text, storage_text
 from lowering.c.text import AND, OR, TERNARY, UNARY, Text, indented
-from lowering.gpu.kernels import Distributed, Memory, Wide, WideLoad, in_registers
+from lowering.gpu.kernels import Copy, Distributed, Memory, Wide, WideLoad, in_registers
 from lowering.gpu.passes import lanes_of
 from lowering.nest import loopnest as ln
 from lowering.nest.text import TextScope
@@ -153,7 +153,8 @@ def wide_loop(loop: ln.For, wide: Wide, here: ThreadScope, store_test: StoreTest
             lines.append(f"{print_cell(inside, statement.target).text} = {scalar(inside, statement.value).text};")
     if isinstance(target, ln.Cell):
         kind, made = VECTOR_TYPES[target.buffer.dtype, wide.lanes], ", ".join(values)
-        first = print_cell(replace(here, scope=here.scope.under(predicate)), target).text
+        under = here.scope if predicate == TRUE else here.scope.under(predicate)
+        first = print_cell(replace(here, scope=under), target).text
         whole = (name for _, name in vectors if values == [f"{name}.{lane}" for lane in LANES[: wide.lanes]])
         lines.append(f"*({kind} *)&{first} = {next(whole, f'make_{kind}({made})')};")
     tests = [
@@ -162,6 +163,26 @@ def wide_loop(loop: ln.For, wide: Wide, here: ThreadScope, store_test: StoreTest
     ]
     condition = " && ".join(filter(None, tests))
     return [f"if ({condition}) {{" if condition else "{", *indented(lines), "}"]
+
+
+def copy_loop(loop: ln.For, copy: Copy, here: ThreadScope, store_test: StoreTest) -> list[str]:
+    """Print an asynchronous copy. Without its conditions, no address is computed in the array, and zeros are stored."""
+    here = replace(here, scope=here.scope.under(loop.range))
+    _, statement = _innermost(ln.at_iteration(loop, loop.low))
+    assert isinstance(statement.target, ln.Cell)
+    target = f"&{print_cell(here, statement.target).text}"
+    source, under = ln.cell_at(copy.load.cell, loop.variable, loop.low), conjunction(copy.load.under)
+    if under == TRUE:
+        lines = [f"copy_async({target}, &{print_cell(here, source).text}, true);"]
+    else:
+        name, _ = here.scope.bind(("copied", copy.load.cell), "there")
+        address = f"&{print_cell(replace(here, scope=here.scope.under(under)), source).text}"
+        lines = [
+            f"const bool {name} = {predicate_text(here.scope, under).text};",
+            f"copy_async({target}, {name} ? {address} : {here.scope.name(ln.key(source.buffer))}, {name});",
+        ]
+    test = store_test(statement.target)
+    return [f"if ({test}) {{" if test else "{", *indented(lines), "}"]
 
 
 def _innermost(block: tuple[object, ...]) -> tuple[Predicate, ln.Assign | ln.Accumulate]:

@@ -15,8 +15,8 @@ from lowering.c.helpers import identifiers
 from lowering.c.index import index_text, predicate_text
 from lowering.c.scalars import C_TYPES, call_text, literal
 from lowering.c.text import SUM, indented
-from lowering.cuda.helpers import THREAD_NUMBER, FoldScope, combine, fold_name
-from lowering.cuda.scalars import ThreadScope, accumulated, print_cell, scalar, wide_loop
+from lowering.cuda.helpers import DYNAMIC, THREAD_NUMBER, FoldScope, combine, fold_name
+from lowering.cuda.scalars import ThreadScope, accumulated, copy_loop, print_cell, scalar, wide_loop
 from lowering.gpu import kernels as kn
 from lowering.gpu.folds import folds_in, is_trivial, over_some_axes, within_a_warp
 from lowering.gpu.passes import WIDEST
@@ -52,6 +52,10 @@ class Threads:
         match step:
             case kn.Barrier(why):
                 return ["__syncthreads(); /* " + why + " */"], here
+            case kn.Commit():
+                return ["commit_copies();"], here
+            case kn.Wait(groups):
+                return [f"wait_for_copies<{groups}>();"], here
             case kn.Repeat(variable, low, high, body, mark):
                 name, inside = scope.bind(variable, variable.name)
                 lines = self.steps(body, inside.under(step.range))
@@ -117,6 +121,9 @@ class Threads:
                 return scope.of_loop(statement.variable, self._thread_loop(statement, here, folding))
             case ln.For(variable) if variable.uid in self.launch.calls:
                 return scope.of_loop(variable, [call_text(here.scope, self.launch.calls[variable.uid])])
+            case ln.For(variable) if variable.uid in self.launch.copies:
+                lines = copy_loop(statement, self.launch.copies[variable.uid], here, partial(self._store_test, here))
+                return scope.of_loop(variable, lines)
             case ln.For(variable) if variable.uid in self.launch.wide:
                 lines = wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._store_test, here))
                 return scope.of_loop(variable, lines)
@@ -221,6 +228,10 @@ class Threads:
                 name, scope = scope.bind(ln.key(buffer), buffer.name)
                 where = self.launch.memories[buffer.uid]
                 count = _product(where.extents) if isinstance(where, kn.Distributed) else capacity.constant
+                if buffer.uid in self.launch.dynamic:
+                    c_type, place = C_TYPES[buffer.dtype], self.launch.dynamic[buffer.uid]
+                    address = f"{DYNAMIC} + {place}" if place else DYNAMIC
+                    return [f"{c_type} *const {name} = ({c_type} *)({address});"], replace(here, scope=scope)
                 # Aligned for vector accesses, including those that nvcc introduces.
                 shared = f"__shared__ __align__({WIDEST}) " if where == "shared" else ""
                 start = " = {0}" if zeroed and where != "shared" else ""

@@ -107,7 +107,10 @@ class BarrierInsertion:
                     self._separate(out, inside.first)
                     out.note_accesses(inside.first, inside.last)
                     out.steps.append(replace(step, body=tuple(inside.steps)))
-                case Allocate() | Free() | kn.Barrier():
+                case kn.Barrier():
+                    out.steps.append(step)
+                    out.note_barrier()
+                case Allocate() | Free() | kn.Commit() | kn.Wait():
                     out.steps.append(step)
                 case _:
                     assert_never(step)

@@ -26,11 +26,11 @@ class Calls:
     memories: Mapping[int, kn.Memory]
     extents: kn.Extents
 
-    def of(self, steps: kn.Steps, facts: Facts) -> dict[int, ln.Call]:
+    def of(self, steps: kn.Steps, facts: Facts) -> dict[int, ln.InstructionCall]:
         """Map the `uid` of the variable of each outermost covered loop to its call. Raises `IllegalMark`."""
         return dict(self._in_steps(steps, Around(facts)))
 
-    def _in_steps(self, steps: kn.Steps, around: Around) -> Iterator[tuple[int, ln.Call]]:
+    def _in_steps(self, steps: kn.Steps, around: Around) -> Iterator[tuple[int, ln.InstructionCall]]:
         for step in steps:
             match step:
                 case kn.Run(statement):
@@ -39,12 +39,12 @@ class Calls:
                     yield from self._in_steps(body, replace(around, facts=around.facts.assume(step.range)))
                 case kn.Branch(predicate, body):
                     yield from self._in_steps(body, replace(around, facts=around.facts.assume(predicate)))
-                case kn.Barrier() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
+                case kn.Barrier() | kn.Commit() | kn.Wait() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                     pass
                 case _:
                     assert_never(step)
 
-    def _in_block(self, block: ln.Block, around: Around) -> Iterator[tuple[int, ln.Call]]:
+    def _in_block(self, block: ln.Block, around: Around) -> Iterator[tuple[int, ln.InstructionCall]]:
         for statement in block:
             match statement:
                 case ln.For(mark=CallMark(name)):
@@ -58,19 +58,21 @@ class Calls:
                 case _:
                     assert_never(statement)
 
-    def _call(self, loop: ln.For, block: ln.Block, name: str, around: Around) -> tuple[int, ln.Call]:
+    def _call(self, loop: ln.For, block: ln.Block, name: str, around: Around) -> tuple[int, ln.InstructionCall]:
         try:
             return self._matched(_of_warp(name), loop, block, around)
         except Mismatch as error:
             raise refused(self.nest, loop, error) from None
 
-    def _matched(self, instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> tuple[int, ln.Call]:
+    def _matched(
+        self, instruction: Instruction, loop: ln.For, block: ln.Block, around: Around
+    ) -> tuple[int, ln.InstructionCall]:
         found = sum_at(instruction, loop, block, around)
         lanes = self._lanes(instruction, around, found.covered)
         _check_together(instruction, lanes, around)
         nest = found.nest(lanes, around)
         operands = operands_of(instruction, nest, self._locate(instruction, around, nest.facts))
-        return found.covered[0].variable.uid, ln.Call(
+        return found.covered[0].variable.uid, ln.InstructionCall(
             instruction.name, instruction.text, operands, instruction.requires
         )
 
@@ -97,7 +99,7 @@ class Calls:
 
         def locate(name: str, cell: ln.Cell) -> tuple[Index, ...]:
             where = self.memories.get(cell.buffer.uid, "global")
-            if name in instruction.rows_in_memory:
+            if name in instruction.rows_in_memory or name in instruction.rows_of_lanes:
                 if where != "shared":
                     raise Mismatch(f"{cell.buffer.name} is not in shared memory", "rows in shared memory")
                 return (cell.address,)

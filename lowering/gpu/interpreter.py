@@ -65,6 +65,18 @@ class _Seen:
     reads: set[Thread] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """An asynchronous copy that has not arrived: its group, thread, place and value."""
+
+    group: int
+    thread: Thread
+    buffer: ln.Buffer
+    row: int
+    address: int
+    value: Any
+
+
 class _KernelRun(interpreter.Interpreter):
     """The state of a run: that of a loop nest, with the current block and thread."""
 
@@ -83,6 +95,9 @@ class _KernelRun(interpreter.Interpreter):
         self._number = 0  # of the block in its launch
         self._interval = 0  # number of barriers passed in the block
         self._thread: dict[int, int] = {}
+        self._copied = 0  # number of loops around that are asynchronous copies
+        self._committed = 0  # number of groups of copies of the block
+        self._pending: list[_Pending] = []
         self._called = 0  # number of loops around that are calls of instructions
         self._by_first_thread = False  # whether only first threads execute statements outside of the loops of an axis
         self._seen: dict[Cells, _Seen] = {}
@@ -146,7 +161,10 @@ class _KernelRun(interpreter.Interpreter):
         self._interval = 0
         self._seen = {cell: seen for cell, seen in self._seen.items() if launch.memories.get(cell[0]) is None}
         self._owners, self._slots = {}, {}
+        self._committed = 0
         self._steps_of(launch.body)
+        if self._pending:
+            raise Trap("copy", "a block ends before copies to its shared memory have arrived")
 
     # -- a block ------------------------------------------------------------------------------------------------------
 
@@ -167,6 +185,10 @@ class _KernelRun(interpreter.Interpreter):
                     self._interval += 1
             case kn.Barrier():
                 self._interval += 1
+            case kn.Commit():
+                self._committed += 1
+            case kn.Wait(groups):
+                self._arrive(self._committed - groups)
             case kn.Repeat(variable, low, high, body):
                 values = range(self._index(low), self._index(high))
                 outside = self._conditions
@@ -200,9 +222,12 @@ class _KernelRun(interpreter.Interpreter):
     def _ordered(self, loop: ln.For, values: range) -> Iterator[int]:
         if loop.mark not in THREADS:
             is_call = self._launch is not None and loop.variable.uid in self._launch.calls
+            is_copy = self._launch is not None and loop.variable.uid in self._launch.copies
             self._called += is_call
+            self._copied += is_copy
             yield from super()._ordered(loop, values)
             self._called -= is_call
+            self._copied -= is_copy
             return
         axis = THREADS.index(loop.mark)
         if self._launch is None or (values and len(values) > self._launch.threads[axis]):
@@ -260,6 +285,31 @@ class _KernelRun(interpreter.Interpreter):
         else:
             seen.writer = self._number
             seen.writes.add(thread)
+
+    # -- asynchronous copies ------------------------------------------------------------------------------------------
+
+    def _assign(self, target: ln.Cell | ln.Scalar, value: Any) -> None:
+        """Assign a value. The target of a copy has none, and is being written, until the copy is waited for."""
+        super()._assign(target, value)
+        if self._copied and isinstance(target, ln.Cell):
+            memory, address = self._place(target)
+            del memory.cells[address]
+            row, thread = self._index(target.pairs[0][0]), self._current_thread()
+            self._pending.append(_Pending(self._committed, thread, target.buffer, row, address, value))
+
+    def _arrive(self, groups: int) -> None:
+        """Let the copies of the first groups arrive: as late as possible, and only now written by their threads."""
+        before = self._thread
+        for copy in self._pending:
+            if copy.group < groups:
+                self._thread = {axis: at for axis, at in enumerate(copy.thread) if at is not None}
+                self._check_race(copy.buffer, copy.address, "write")
+                memory = self._memory(copy.buffer)
+                if memory.held[copy.row % copy.buffer.rows][0] != copy.row:
+                    raise Trap("copy", f"row {copy.row} of {copy.buffer.name} arrives in the place of a later one")
+                memory.cells[copy.address] = copy.value
+        self._pending = [copy for copy in self._pending if copy.group >= groups]
+        self._thread = before
 
     def _place(self, cell: ln.Cell) -> tuple[interpreter.Memory, int]:
         memory, address = super()._place(cell)

@@ -25,8 +25,10 @@ MAX_THREADS: Final = (1024, 1024, 64)
 """Largest number of threads of a block along each axis."""
 MAX_THREADS_PER_BLOCK: Final = 1024
 """Largest number of threads of a block."""
-SHARED_BYTES: Final = 48 * 1024
-"""Size of the statically declared shared memory of a block."""
+STATIC_BYTES: Final = 48 * 1024
+"""Largest size of the statically declared shared memory of a block. Larger ones are allocated at the launch."""
+SHARED_BYTES: Final = 227 * 1024
+"""Largest size of the shared memory of a block: that of sm_90. The launch fails on a GPU that has less."""
 WARP: Final = 32
 """Number of threads along x that run together and can exchange values by shuffles."""
 
@@ -88,6 +90,21 @@ class Wide:
     stores: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A loop whose `lanes` iterations are one asynchronous copy of `COPY_BYTES` from global to shared memory.
+
+    Zeros are stored if the conditions of the load do not hold. The target has no value until a `Wait` for its group.
+    """
+
+    lanes: int
+    load: WideLoad
+
+
+COPY_BYTES: Final = 16
+"""Size of an asynchronous copy."""
+
+
 # -- steps of a block -------------------------------------------------------------------------------------------------
 
 
@@ -96,6 +113,22 @@ class Barrier:
     """A barrier for all threads of a block; `why` names the data race that it prevents."""
 
     why: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The end of a group: the asynchronous copies of each thread since the last one. A group may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A wait of each thread until its own copies have arrived, except those of the last `groups` groups.
+
+    Other threads see them after the next barrier. `of` is the loop that reads them.
+    """
+
+    groups: int
+    of: Var = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +174,7 @@ class Branch:
     body: Steps
 
 
-Step: TypeAlias = Run | Repeat | Branch | Barrier | ln.Declare | ln.Allocate | ln.Clear | ln.Free
+Step: TypeAlias = Run | Repeat | Branch | Barrier | Commit | Wait | ln.Declare | ln.Allocate | ln.Clear | ln.Free
 Steps: TypeAlias = tuple[Step, ...]
 
 
@@ -153,7 +186,9 @@ class Launch:
     """A kernel: one block of `threads` for each iteration of the loops of `grid`, outermost first.
 
     `memories` maps the `uid` of each buffer allocated in the kernel to its memory. `wide` maps the `uid` of a loop's
-    variable to its vector accesses, and `calls` to the call of an instruction by all threads of a warp.
+    variable to its vector accesses, `copies` to its asynchronous copy, and `calls` to the call of an instruction by all
+    threads of a warp. `dynamic` maps the `uid` of each buffer in shared memory to the byte at which it begins in memory
+    of `dynamic_bytes`, which is allocated at the launch; it is empty if shared memory is declared statically.
     """
 
     grid: tuple[ln.For, ...]
@@ -161,7 +196,18 @@ class Launch:
     body: Steps
     memories: Mapping[int, Memory]
     wide: Mapping[int, Wide] = field(default_factory=dict)
-    calls: Mapping[int, ln.Call] = field(default_factory=dict)
+    calls: Mapping[int, ln.InstructionCall] = field(default_factory=dict)
+    copies: Mapping[int, Copy] = field(default_factory=dict)
+    dynamic: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def dynamic_bytes(self) -> int:
+        """The size of the shared memory that is allocated at the launch."""
+        made = (step for step in steps_of(self.body) if isinstance(step, ln.Allocate))
+        return max(
+            (self.dynamic[s.buffer.uid] + (ln.bytes_of(s) or 0) for s in made if s.buffer.uid in self.dynamic),
+            default=0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +269,20 @@ def steps_of(body: Steps) -> Iterator[Step]:
             yield from steps_of(step.body)
 
 
+def dynamic_places(body: Steps, memories: Mapping[int, Memory], folds: int) -> dict[int, int]:
+    """Return the byte at which each buffer in shared memory begins, by `uid`, if they are too large to be static.
+
+    Memory for folds, of `folds` bytes, is static.
+    """
+    places: dict[int, int] = {}
+    end = 0
+    for step in steps_of(body):
+        if isinstance(step, ln.Allocate) and memories[step.buffer.uid] == "shared":
+            places[step.buffer.uid] = end
+            end += -(-(ln.bytes_of(step) or 0) // COPY_BYTES) * COPY_BYTES
+    return places if end + folds > STATIC_BYTES else {}
+
+
 def axis_of(mark: AnyLoopMark) -> int | None:
     """Return the axis of a loop of threads, or None for other marks."""
     return THREADS.index(mark) if mark in THREADS else None
@@ -234,14 +294,19 @@ def is_private(target: ln.Cell | ln.Scalar, memories: Mapping[int, Memory]) -> b
 
 
 def wide_cells(launch: Launch) -> Iterator[tuple[ln.Cell, ln.For, int]]:
-    """Yield the cells of vector accesses with their loop and its number of lanes."""
+    """Yield the cells of vector accesses and of asynchronous copies with their loop and its number of lanes."""
     for step in steps_of(launch.body):
         if not isinstance(step, Run):
             continue
         for loop in ln.statements((step.statement,)):
-            if isinstance(loop, ln.For) and (wide := launch.wide.get(loop.variable.uid)) is not None:
-                stored = [cell for cell, changed in cells_of(loop.body) if changed] if wide.stores else []
-                yield from ((cell, loop, wide.lanes) for cell in (*(load.cell for load in wide.loads), *stored))
+            if not isinstance(loop, ln.For):
+                continue
+            stored = [cell for cell, changed in cells_of(loop.body) if changed]
+            if (wide := launch.wide.get(loop.variable.uid)) is not None:
+                loaded = [load.cell for load in wide.loads]
+                yield from ((cell, loop, wide.lanes) for cell in (*loaded, *(stored if wide.stores else [])))
+            elif (copy := launch.copies.get(loop.variable.uid)) is not None:
+                yield from ((cell, loop, copy.lanes) for cell in (copy.load.cell, *stored))
 
 
 def external_buffers(launch: Launch) -> dict[ln.Buffer, bool]:
@@ -259,7 +324,7 @@ def external_buffers(launch: Launch) -> dict[ln.Buffer, bool]:
                     note(cell.buffer, changed)
             case ln.Clear(buffer):
                 note(buffer, True)
-            case Repeat() | Branch() | Barrier() | ln.Allocate() | ln.Free() | ln.Gather():
+            case Repeat() | Branch() | Barrier() | Commit() | Wait() | ln.Allocate() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(step)

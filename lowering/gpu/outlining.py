@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, assert_never
 
 from atl.checks.scope import initial_facts
@@ -13,11 +14,14 @@ from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.predicate import expressions
 from atl.errors import IllegalMark, UnsupportedMark
 from lowering.gpu import kernels as kn
+from lowering.gpu.arrivals import Arrival, with_derived_waits
 from lowering.gpu.barriers import BarrierInsertion, Place, RaceInStatement
 from lowering.gpu.calls import Calls, check_not_called
 from lowering.gpu.folds import all_threads_reach, folds_in, shared_values, within_a_warp
 from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
+from lowering.gpu.numerators import with_numerators_of
 from lowering.gpu.passes import drop_unread_zeros, store_zeros, vectorize, with_static_capacities
+from lowering.gpu.pipelines import changed_in, pipeline_of
 from lowering.gpu.registers import distribute, refused
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import accesses_of, after
@@ -48,14 +52,16 @@ def kernels(nest: ln.LoopNest) -> kn.Kernels:
     check_axes(nest)
     _check_extents(nest.output, nest.output.extents)
     place = Place(initial_facts(nest.assumptions, nest.inputs), outermost(nest))
-    return kn.Kernels(nest, _Host(nest).block(nest.body, place))
+    body = _Host(nest, ln.unused_ids(nest)).block(nest.body, place)
+    return kn.Kernels(with_numerators_of(nest, body), body)
 
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Splitting of a nest into launches."""
+    """Splitting of a nest into launches, with ids for new variables."""
 
     nest: ln.LoopNest
+    ids: Iterator[int]
 
     def block(self, block: ln.Block, place: Place) -> kn.HostBlock:
         out: list[kn.HostStep] = []
@@ -66,7 +72,7 @@ class _Host:
         def launch() -> None:
             # Declarations with a literal are delayed to the launch that first changes the variable.
             if not all(isinstance(s, ln.Declare) and isinstance(s.initial, ln.Number) for s in alone):
-                out.append(_Kernel(self.nest, ()).launch(tuple(alone), place))
+                out.append(_Kernel(self.nest, (), self.ids).launch(tuple(alone), place))
                 declared.update(s.variable for s in alone if isinstance(s, ln.Declare))
                 alone.clear()
             out.extend(freed)
@@ -124,7 +130,7 @@ class _Host:
                 if isinstance(inner, ln.For):  # all are loops of blocks (`check_axes`)
                     yield from self._grid(inner, grid, inside)
         else:
-            yield _Kernel(self.nest, grid).launch(loop.body, inside)
+            yield _Kernel(self.nest, grid, self.ids).launch(loop.body, inside)
 
     def _check_host(self, around: ln.Statement, evaluated: Sequence[Index], what: str) -> None:
         """Raise `IllegalMark` if the host would have to read an array, since arrays are on the GPU."""
@@ -193,6 +199,11 @@ def _read_by(evaluated: Iterable[Index]) -> Iterator[Array]:
                 yield atom.array
 
 
+def _bytes_of(allocate: ln.Allocate) -> int:
+    """Return the size of a buffer in a kernel, with all of its stages."""
+    return (ln.bytes_of(allocate) or 0) * allocate.mark.stages
+
+
 def _has_blocks(statement: ln.Statement) -> bool:
     return any(isinstance(s, ln.For) and s.mark in BLOCKS for s in ln.statements((statement,)))
 
@@ -206,27 +217,58 @@ class _Kernel:
 
     nest: ln.LoopNest
     grid: tuple[ln.For, ...]
+    ids: Iterator[int]
 
     def launch(self, block: ln.Block, place: Place) -> kn.Launch:
         extents = threads_of(self.nest, block)
         block = store_zeros(with_static_capacities(block, place.facts), place.facts, place.scope)
         block = drop_unread_zeros(block, place.facts, place.scope)
         memories = dict(self._memories(block, in_threads=False))
-        steps = self._steps(block, extents, memories)
+        steps = self._steps(block, extents, memories, changed_in(block))
         for step in kn.steps_of(steps):
             if isinstance(step, ln.Allocate) and step.mark is LetMark.REGISTERS:
                 memories[step.buffer.uid] = distribute(self.nest, step, steps, place, extents)
-        self._check_memory(block, memories, extents)
+        folds = self._check_memory(block, memories, extents)
         try:
             steps = BarrierInsertion(extents, memories).steps(steps, place)
         except RaceInStatement as error:
             raise self._data_race(error) from None
-        steps, wide = vectorize(steps, place.facts, memories)
+        staged = {s.buffer.uid: s for s in ln.statements(block) if isinstance(s, ln.Allocate) and s.mark.stages > 1}
+        steps, wide, copies = vectorize(steps, place.facts, memories, staged)
         calls = Calls(self.nest, memories, extents).of(steps, place.facts)
-        return kn.Launch(self.grid, extents, steps, memories, wide, calls)
+        launch, unproved = with_derived_waits(
+            kn.Launch(
+                self.grid,
+                extents,
+                steps,
+                memories,
+                wide,
+                calls,
+                copies,
+                kn.dynamic_places(steps, memories, folds),
+            ),
+            place.facts,
+            place.scope,
+        )
+        if unproved is not None:
+            raise self._not_arrived(unproved, staged[unproved.copy.cell.buffer.uid])
+        return launch
 
-    def _steps(self, block: ln.Block, extents: kn.Extents, memories: Mapping[int, kn.Memory]) -> kn.Steps:
+    def _steps(
+        self,
+        block: ln.Block,
+        extents: kn.Extents,
+        memories: Mapping[int, kn.Memory],
+        changed: frozenset[Hashable],
+        *,
+        in_loop: bool = False,
+    ) -> kn.Steps:
+        """Return the steps of statements of a kernel that changes the storage with the keys in `changed`."""
         out: list[kn.Step] = []
+
+        def inner(block: ln.Block, *, in_loop: bool = in_loop) -> kn.Steps:
+            return self._steps(block, extents, memories, changed, in_loop=in_loop)
+
         for statement in block:
             match statement:
                 case ln.For(mark=mark) if mark in THREADS:
@@ -235,9 +277,20 @@ class _Kernel:
                     out.append(kn.Run(statement, folds))
                 case ln.For(variable, low, high, body, mark):
                     check_not_called(self.nest, statement)
-                    out.append(kn.Repeat(variable, low, high, self._steps(body, extents, memories), mark))
+                    pipeline = None if in_loop else pipeline_of(self.nest, statement, changed)
+                    if pipeline is None:
+                        out.append(kn.Repeat(variable, low, high, inner(body, in_loop=True), mark))
+                    else:
+                        out += pipeline.steps(self.ids, partial(inner, in_loop=True))
                 case ln.If(predicate, body):
-                    out.append(kn.Branch(predicate, self._steps(body, extents, memories)))
+                    out.append(kn.Branch(predicate, inner(body, in_loop=True)))
+                case ln.Allocate() if statement.mark.stages > 1:
+                    raise refused(
+                        self.nest,
+                        statement,
+                        "it is not directly within one sequential loop of the kernel",
+                        "a loop around the let that is in no other loop or branch of the kernel",
+                    )
                 case ln.Assign() | ln.Accumulate():
                     out.append(kn.Run(statement))
                 case ln.Allocate(buffer, capacity, zeroed=True) if memories[buffer.uid] == "shared":
@@ -336,20 +389,23 @@ class _Kernel:
                         found.setdefault((fold.op, fold.into.dtype, count), loop)
         return found
 
-    def _check_memory(self, block: ln.Block, memories: Mapping[int, kn.Memory], extents: kn.Extents) -> None:
-        """Raise `UnsupportedMark` if the buffers exceed the shared memory of a block, or the memory of a thread."""
+    def _check_memory(self, block: ln.Block, memories: Mapping[int, kn.Memory], extents: kn.Extents) -> int:
+        """Return the bytes of shared memory for folds.
+
+        Raises `UnsupportedMark` if the buffers exceed the shared memory of a block, or the memory of a thread.
+        """
         made = [s for s in ln.statements(block) if isinstance(s, ln.Allocate)]
         folds = self._folds_through_shared(block, extents)
         to_fold = sum(dtypes.bytes_of(count, dtype) or 0 for _, dtype, count in folds)
+        if to_fold > kn.STATIC_BYTES:
+            raise self._folds_too_large(next(iter(folds.values())), len(folds), to_fold, kn.STATIC_BYTES)
         for where, limit, owner in (("shared", kn.SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
             held = [s for s in made if memories[s.buffer.uid] == where]
             of_folds = to_fold if where == "shared" else 0
-            if sum(ln.bytes_of(s) or 0 for s in held) + of_folds <= limit:
+            if sum(_bytes_of(s) for s in held) + of_folds <= limit:
                 continue
-            if not held:
-                raise self._folds_too_large(next(iter(folds.values())), len(folds), of_folds, limit)
-            largest = max(held, key=lambda s: ln.bytes_of(s) or 0)
-            names = ", ".join(f"{s.buffer.name} ({ln.bytes_of(s)})" for s in held)
+            largest = max(held, key=_bytes_of)
+            names = ", ".join(f"{s.buffer.name} ({_bytes_of(s)})" for s in held)
             names += f", and {of_folds} for folds" if of_folds else ""
             raise UnsupportedMark(
                 f"the {where} memory of {owner} is too small for {largest.buffer.name}",
@@ -359,6 +415,15 @@ class _Kernel:
                 required=f"at most {limit} bytes in total; this kernel has {names}",
                 suggestions=("choose smaller tiles", f's.hoist("{largest.buffer.name}")'),
             )
+        return to_fold
+
+    def _not_arrived(self, unproved: Arrival, let: ln.Allocate) -> IllegalMark:
+        return refused(
+            self.nest,
+            let,
+            f"`{unproved.access.access.text}` is not proved to be after the arrival of `{unproved.copy.access.text}`",
+            "each iteration of the loop around the let reads what it copies",
+        )
 
     def _folds_too_large(self, loop: ln.For, ways: int, size: int, limit: int) -> UnsupportedMark:
         name = loop.variable.name

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, assert_never
-
-import numpy as np
+from typing import ClassVar, Final, assert_never
 
 from atl.core import index as ix
 from atl.core import predicate as pred
+from atl.core.dtypes import bytes_of
 from atl.core.marks import LetMark, LoopMark
 from atl.prove import Facts, proves, upper_bound
-from lowering.gpu.kernels import Barrier, Branch, Memory, Repeat, Run, Step, Steps, Wide, WideLoad
+from lowering.gpu.kernels import (
+    COPY_BYTES,
+    Barrier,
+    Branch,
+    Commit,
+    Copy,
+    Memory,
+    Repeat,
+    Run,
+    Step,
+    Steps,
+    Wait,
+    Wide,
+    WideLoad,
+)
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, accesses_of, other_run, same_cell_facts
 from lowering.nest.text import TextScope
@@ -135,16 +148,24 @@ WIDEST: Final = max(WIDTHS)
 """Alignment in bytes that suffices for every vector access."""
 
 
-def vectorize(steps: Steps, facts: Facts, memories: Mapping[int, Memory]) -> tuple[Steps, Mapping[int, Wide]]:
-    """Make conditions in vectorised loops independent of the iteration; return the steps and the loops by `uid`."""
-    found = _Vectorization(memories)
-    return found.steps(steps, facts), found.loops
+def vectorize(
+    steps: Steps, facts: Facts, memories: Mapping[int, Memory], staged: Collection[int]
+) -> tuple[Steps, Mapping[int, Wide], Mapping[int, Copy]]:
+    """Make conditions in vectorised loops independent of the iteration.
+
+    Returns the steps, the loops with vector accesses by `uid`, and those that are asynchronous copies to the buffers
+    in `staged`.
+    """
+    found = _Vectorization(memories, staged)
+    return found.steps(steps, facts), found.loops, found.copies
 
 
 @dataclass(slots=True)
 class _Vectorization:
     memories: Mapping[int, Memory]
+    staged: Collection[int]
     loops: dict[int, Wide] = field(default_factory=dict)
+    copies: dict[int, Copy] = field(default_factory=dict)
 
     def steps(self, steps: Steps, facts: Facts) -> Steps:
         out: list[Step] = []
@@ -158,7 +179,17 @@ class _Vectorization:
                     out.append(replace(step, body=self.steps(body, facts.assume(step.range))))
                 case Branch(predicate, body):
                     out.append(replace(step, body=self.steps(body, facts.assume(predicate))))
-                case Run() | Barrier() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
+                case (
+                    Run()
+                    | Barrier()
+                    | Commit()
+                    | Wait()
+                    | ln.Declare()
+                    | ln.Allocate()
+                    | ln.Clear()
+                    | ln.Free()
+                    | ln.Gather()
+                ):
                     out.append(step)
                 case _:
                     assert_never(step)
@@ -183,6 +214,10 @@ class _Vectorization:
         lanes = (loop.high - loop.low).constant
         if lanes is None or len(loop.body) != 1:
             return loop
+        copied = _Copying(loop, lanes, self.memories, staged=self.staged).copy(loop.body[0], facts)
+        if copied is not None:
+            self.copies[loop.variable.uid], assign = copied
+            return ln.with_body(loop, (assign,))
         made = _Loop(loop, lanes, self.memories)
         statement = made.statement(loop.body[0], facts)
         if statement is None or not (made.loads_of_one_condition() or made.stores):
@@ -200,6 +235,9 @@ class _Loop:
     memories: Mapping[int, Memory]
     loads: list[WideLoad] = field(default_factory=list)
     stores: bool = False
+    widths: ClassVar[tuple[int, ...]] = WIDTHS
+    smallest: ClassVar[int] = 4
+    """Elements of a vector have 4 bytes or more: CUDA has vector types of them."""
 
     def statement(self, statement: ln.Statement, facts: Facts) -> ln.Statement | None:
         """Return the statement with conditions that do not depend on the iteration; None if it has other conditions."""
@@ -265,12 +303,36 @@ class _Loop:
         """Return whether the cells of all iterations are consecutive and aligned to their number."""
         if self.memories.get(cell.buffer.uid, "global") not in ("global", "shared"):
             return False
-        address = cell.address
-        if self.lanes * np.dtype(cell.buffer.dtype).itemsize not in WIDTHS or self.lanes == 1:
+        size = bytes_of(1, cell.buffer.dtype) or 0
+        if self.lanes * size not in self.widths or size < self.smallest or self.lanes == 1:
             return False
-        if ix.factor_of(address, self.loop.variable) != ix.ONE:
+        if ix.factor_of(cell.address, self.loop.variable) != ix.ONE:
             return False
-        return is_multiple(ix.map_leaves(address, self._first), self.lanes, facts)
+        return is_multiple(ix.map_leaves(cell.address, self._first), self.lanes, facts)
+
+
+@dataclass(slots=True)
+class _Copying(_Loop):
+    """A loop that may be an asynchronous copy to one of the buffers in `staged`."""
+
+    staged: Collection[int] = ()
+    widths: ClassVar[tuple[int, ...]] = (COPY_BYTES,)
+    smallest: ClassVar[int] = 1
+
+    def copy(self, statement: ln.Statement, facts: Facts) -> tuple[Copy, ln.Assign] | None:
+        """Return the copy and the statement with a condition that does not depend on the iteration."""
+        if not isinstance(statement, ln.Assign) or not isinstance(statement.target, ln.Cell):
+            return None
+        if statement.target.buffer.uid not in self.staged:
+            return None
+        made = self.statement(statement, facts)
+        if not isinstance(made, ln.Assign) or not self.stores or len(self.loads) != 1:
+            return None
+        value, (load,) = made.value, self.loads
+        if isinstance(value, ln.Choose) and isinstance(value.right, ln.Number) and value.right.value == 0:
+            value = value.left
+        is_global = self.memories.get(load.cell.buffer.uid, "global") == "global"
+        return (Copy(self.lanes, load), made) if is_global and value == ln.Load(load.cell) else None
 
 
 def is_multiple(e: ix.Index, of: int, facts: Facts) -> bool:

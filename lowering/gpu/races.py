@@ -22,8 +22,22 @@ from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, equal, l
 from atl.prove import Answer, Facts, Proved, prove, proves
 from atl.text.printing import show_predicate
 from lowering.gpu.accesses import ThreadAccess, thread_accesses
+from lowering.gpu.arrivals import Arrival, arrivals
 from lowering.gpu.folds import needs_barrier
-from lowering.gpu.kernels import Barrier, Branch, HostBlock, HostBranch, HostLoop, Kernels, Launch, Repeat, Run, Steps
+from lowering.gpu.kernels import (
+    Barrier,
+    Branch,
+    Commit,
+    HostBlock,
+    HostBranch,
+    HostLoop,
+    Kernels,
+    Launch,
+    Repeat,
+    Run,
+    Steps,
+    Wait,
+)
 from lowering.nest.accesses import after, other_run, same_cell_facts
 from lowering.nest.loopnest import Allocate, Clear, Declare, Free, Statement, accessed
 from lowering.nest.text import TextScope, outermost
@@ -33,7 +47,8 @@ from lowering.nest.text import TextScope, outermost
 class Pair:
     """Two unordered accesses to one buffer: the facts if they access the same cell, and the goal to prove.
 
-    `between` is "threads" for two threads of a block, or "blocks" for two blocks.
+    `between` is "threads" for two threads of a block, or "blocks" for two blocks. It is "copies" if one is an
+    asynchronous copy, which has to arrive before the other.
     """
 
     launch: int
@@ -55,7 +70,8 @@ class Pair:
         return answer
 
     def __str__(self) -> str:
-        return f"launch {self.launch}, {self.buffer}: `{self.one}` and `{self.another}` in two {self.between}"
+        where = "without an arrival" if self.between == "copies" else f"in two {self.between}"
+        return f"launch {self.launch}, {self.buffer}: `{self.one}` and `{self.another}` {where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +88,12 @@ class RaceReport:
     def __str__(self) -> str:
         total = len(self.proved) + len(self.unproved)
         lines = [f"{len(self.proved)} of {total} pairs of accesses proved race-free, with {self.barriers} barriers"]
-        for between in ("threads", "blocks"):
+        titles = {"threads": "between threads", "blocks": "between blocks", "copies": "arrivals of copies"}
+        for between, title in titles.items():
             held = sum(pair.between == between for pair in self.proved)
             left = sum(pair.between == between for pair, _ in self.unproved)
             if held or left:
-                lines.append(f"  between {between}: {held} proved, {left} not")
+                lines.append(f"  {title}: {held} proved, {left} not")
         lines.extend(f"  not proved: {pair} ({show_predicate(pair.goal)})" for pair, _ in self.unproved)
         return "\n".join(lines)
 
@@ -104,7 +121,8 @@ def report(kernels: Kernels) -> RaceReport:
         traversal = _Traversal(number, launch)
         traversal.kernel(known, scope)
         barriers += traversal.barriers
-        for pair in (*traversal.found, *traversal.between_blocks()):
+        copied = map(traversal.pair_of, arrivals(launch, *_in_grid(launch, known, scope)))
+        for pair in (*traversal.found, *traversal.between_blocks(), *copied):
             answer = pair.decide()
             if isinstance(answer, Proved):
                 proved.append(pair)
@@ -128,6 +146,12 @@ def _launches(block: HostBlock, facts: Facts, scope: TextScope) -> Iterator[tupl
                 pass
             case _:
                 assert_never(step)
+
+
+def _in_grid(launch: Launch, facts: Facts, scope: TextScope) -> tuple[Facts, TextScope]:
+    for loop in launch.grid:
+        facts, (_, scope) = facts.assume(loop.range), scope.bind(loop.variable, loop.variable.name)
+    return facts, scope
 
 
 Rounds: TypeAlias = tuple[tuple[Repeat, int], ...]
@@ -156,8 +180,7 @@ class _Traversal:
     cached: dict[int, list[ThreadAccess]] = field(default_factory=dict)
 
     def kernel(self, facts: Facts, scope: TextScope) -> None:
-        for loop in self.launch.grid:
-            facts, (_, scope) = facts.assume(loop.range), scope.bind(loop.variable, loop.variable.name)
+        facts, scope = _in_grid(self.launch, facts, scope)
         self._steps(self.launch.body, facts, scope, ())
         self.barriers = sum(1 for _ in _barriers(self.launch.body))
 
@@ -170,7 +193,7 @@ class _Traversal:
                     self._add(self._accesses(statement, facts, scope), rounds)
                     if any(needs_barrier(fold, self.launch.threads) for fold in folds):
                         self.seen.clear()
-                case Clear(zeroed=False) | Allocate() | Free():
+                case Clear(zeroed=False) | Allocate() | Free() | Commit() | Wait():
                     pass
                 case Declare() | Clear():
                     self._add(self._accesses(step, facts, scope), rounds)
@@ -245,6 +268,10 @@ class _Traversal:
     def _make_pair(self, one: ThreadAccess, another: ThreadAccess, between: str, facts: Facts, goal: Predicate) -> Pair:
         name = one.cell.buffer.name
         return Pair(self.number, name, one.access.text, another.access.text, between, facts, goal)
+
+    def pair_of(self, arrival: Arrival) -> Pair:
+        """Return the statement that a copy has arrived where its cell is accessed."""
+        return self._make_pair(arrival.copy, arrival.access, "copies", arrival.facts, arrival.goal)
 
     def between_blocks(self) -> Iterator[Pair]:
         """Yield the pairs of accesses to memory that all blocks see: the same cell implies the same block."""

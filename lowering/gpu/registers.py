@@ -98,7 +98,7 @@ def _accesses(steps: kn.Steps, place: Place, uid: int) -> Iterator[_Access]:
                 yield from _accesses(body, Place(place.facts.assume(step_.range), scope), uid)
             case kn.Branch(predicate, body):
                 yield from _accesses(body, replace(place, facts=place.facts.assume(predicate)), uid)
-            case Allocate() | Clear() | Free() | kn.Barrier():
+            case Allocate() | Clear() | Free() | kn.Barrier() | kn.Commit() | kn.Wait():
                 pass
             case _:
                 assert_never(step_)

@@ -85,6 +85,6 @@ class _Calls:
         if lanes is not None:
             raise Mismatch(f"the loop {lanes.variable.name} around it is vectorised", "no vectorised loop around it")
         operands = operands_of(instruction, found.nest((), around), lambda _, cell: (cell.address,))
-        call = ln.Call(instruction.name, instruction.text, operands, instruction.requires)
+        call = ln.InstructionCall(instruction.name, instruction.text, operands, instruction.requires)
         outermost = found.covered[0] if found.covered else found.direct
         return outermost.variable.uid, replace(outermost, call=call)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from math import prod
 from typing import Final
 
 from atl.core.index import Index, Leaf, Var, index, map_leaves
@@ -31,6 +32,8 @@ class Instruction:
       layout, and the others number the registers of a thread. Required for cuda; c has none.
     - `rows_in_memory`: inputs of instructions with lanes that are in shared memory, as rows of adjacent elements. The
       number of elements divides the address of each row. The text gets a pointer and the distance between rows.
+    - `rows_of_lanes`: inputs of copies that are in shared memory, as pieces of this many adjacent elements, at any
+      multiples of it. The text of a lane gets a pointer to one piece: lane l has piece l // rows of row l % rows.
     - `requires`: the architecture, such as sm_80 or avx512vnni. The target's compiler must enable it.
 
     The instruction computes a sum marked `call NAME`, together with the loops around it that its result runs over.
@@ -52,13 +55,14 @@ class Instruction:
     lanes: tuple[int, ...] = ()
     requires: tuple[str, ...] = ()
     rows_in_memory: Mapping[str, int] = field(default_factory=dict, repr=False)
+    rows_of_lanes: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for summary, required in _faults(self):
             raise InvalidArgument(summary, required=required)
         form = self.form
         for name, reindexing in form.stored.items():
-            if name in self.rows_in_memory:
+            if name in self.rows_in_memory or name in self.rows_of_lanes:
                 continue
             if tuple(extent.constant for extent in reindexing.places[: len(self.lanes)]) != self.lanes:
                 raise InvalidArgument(
@@ -76,6 +80,21 @@ class Instruction:
                     f"{name} is stored at {_extents(form.stored[name].places)}, and its rows are in memory",
                     required="an input of rank 2",
                 )
+        for name, count in self.rows_of_lanes.items():
+            shape = [extent.constant or 0 for extent in form.stored[name].shape]
+            match form.term:
+                case ln.Load(ln.Cell() as read):
+                    is_copy = form.sum is None and read.pairs == form.result.pairs
+                case _:
+                    is_copy = False
+            if not is_copy:
+                summary, required = f"{self.name} does not copy the elements of {name}", "⊞[i < 16] ⊞[j < 16] a[i, j]"
+                raise InvalidArgument(summary, required=required)
+            if len(shape) != 2 or shape[1] % count or shape[0] * shape[1] // count > prod(self.lanes):
+                raise InvalidArgument(
+                    f"{name} has {' × '.join(map(str, shape))} elements, of which each lane has {count} of a row",
+                    required="rows of whole pieces, at most one for each lane",
+                )
         own_places = form.places[len(self.lanes) :]
         if (self.lanes and not own_places) or any(extent.constant == 1 for extent in own_places):
             raise InvalidArgument(
@@ -86,7 +105,7 @@ class Instruction:
             )
 
     @property
-    def form(self) -> Form:
+    def form(self) -> DeclaredNest:
         """The loop nest of the program and the layouts of the operands, cached."""
         return _form(self)
 
@@ -122,18 +141,21 @@ def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
             yield f"stored={{{each!r}: {brief(arrangement)}}}", "a layout, such as layouts.fragments.LEFT"
     if not isinstance(i.lanes, tuple) or len(i.lanes) > 2 or not all(map(_is_positive, i.lanes)):
         yield f"lanes={brief(i.lanes)}", "a tuple of one or two positive numbers: the threads along y and x, or x"
-    if not isinstance(i.rows_in_memory, Mapping):
-        yield f"rows_in_memory={brief(i.rows_in_memory)}", "a mapping from names of inputs to numbers of elements"
-    if bool(i.lanes) != (i.target == "cuda") or (i.rows_in_memory and not i.lanes):
+    for word, rows in (("rows_in_memory", i.rows_in_memory), ("rows_of_lanes", i.rows_of_lanes)):
+        if not isinstance(rows, Mapping):
+            yield f"{word}={brief(rows)}", "a mapping from names of inputs to numbers of elements"
+    if bool(i.lanes) != (i.target == "cuda") or ((i.rows_in_memory or i.rows_of_lanes) and not i.lanes):
+        word, rows = ("rows_of_lanes", i.rows_of_lanes) if i.rows_of_lanes else ("rows_in_memory", i.rows_in_memory)
         yield (
-            f"{name} has target={i.target!r}, lanes={i.lanes} and rows_in_memory={brief(i.rows_in_memory)}",
+            f"{name} has target={i.target!r}, lanes={i.lanes} and {word}={brief(rows)}",
             "lanes for the target cuda, and none for c; rows in memory of instructions with lanes only",
         )
-    for each, count in i.rows_in_memory.items():
-        if each not in inputs:
-            yield f"rows_in_memory={{{brief(each)}: …}}: {name} has no such input", ", ".join(sorted(inputs))
-        if not _is_positive(count):
-            yield f"rows_in_memory={{{each!r}: {brief(count)}}}", "a positive number of elements"
+    for word, rows in (("rows_in_memory", i.rows_in_memory), ("rows_of_lanes", i.rows_of_lanes)):
+        for each, count in rows.items():
+            if each not in inputs:
+                yield f"{word}={{{brief(each)}: …}}: {name} has no such input", ", ".join(sorted(inputs))
+            if not _is_positive(count):
+                yield f"{word}={{{each!r}: {brief(count)}}}", "a positive number of elements"
     form, example = (r"[A-Za-z]\w*", "avx512vnni") if i.target == "c" else (r"sm_\d+", "sm_80")
     if not isinstance(i.requires, tuple) or not all(isinstance(e, str) and re.fullmatch(form, e) for e in i.requires):
         yield f"requires={brief(i.requires)}", f'a tuple of architectures, such as ("{example}",)'
@@ -144,7 +166,7 @@ def _is_positive(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class DeclaredNest:
     """The declared nest: `result` += the sum over the loop `sum` of `term`, where the result runs over `loops`.
 
     Without a `sum`, the result is `term`.
@@ -176,7 +198,7 @@ class Form:
 
 
 @cache
-def _form(instruction: Instruction) -> Form:
+def _form(instruction: Instruction) -> DeclaredNest:
     program, name = instruction.program, instruction.name
     required = "a sum for each element of the result, of constant size: ⊞[i < 16] Σ[p < 2] a[i, p] * b[p]"
     shapes = [*(array.shape for array in program.inputs), program.body.type.shape]
@@ -205,7 +227,7 @@ def _form(instruction: Instruction) -> Form:
         each: instruction.stored[each].stored(shape) if each in instruction.stored else _in_order(shape)
         for each, shape in arrangements.items()
     }
-    return Form(tuple(loops), loop, value, cell, layouts)
+    return DeclaredNest(tuple(loops), loop, value, cell, layouts)
 
 
 def _in_order(shape: tuple[Index, ...]) -> Reindexing:

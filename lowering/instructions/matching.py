@@ -16,7 +16,8 @@ from atl.core.index import ZERO, Index, Leaf, Var, constant, floordiv, index, ma
 from atl.core.marks import CallMark, LoopMark
 from atl.core.predicate import Predicate, equal
 from atl.errors import IllegalMark
-from atl.prove import Facts, Proved, Refuted, prove, proves
+from atl.prove import Facts, Proved, Refuted, prove, proves, simplify
+from atl.surface.values import as_index
 from lowering.instructions.instruction import OUT, Instruction
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import flat
@@ -151,6 +152,8 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
     wanted = form.location(name, declared, at, None if nest.sum is None else index(nest.sum.variable))
     extents = form.stored[name].places
     *threads, address = locate(name, cell)
+    if name in instruction.rows_of_lanes:
+        return _piece_of_lane(instruction, nest, pair, address, wanted)
     first = _at(address, dict.fromkeys((loop.variable for loop in nest.all_loops), 0))
     stride = None
     if name in instruction.rows_in_memory:
@@ -182,6 +185,42 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
         value = answer.model.value
         raise Mismatch(summary, f"{stated}: {value(required)}, not {value(found)}", numbers)
     return ln.CallOperand(cell.buffer, first, stride)
+
+
+def _piece_of_lane(
+    instruction: Instruction, nest: Nest, pair: _Pair, address: Index, wanted: Sequence[Index]
+) -> ln.CallOperand:
+    """Prove that an operand of a copy consists of pieces of adjacent elements; return the piece of a lane."""
+    name, _, cell = pair
+    count, (row, column) = constant(instruction.rows_of_lanes[name]), wanted
+    rows = instruction.form.stored[name].shape[0]
+    variables = [loop.variable for loop in nest.loops]
+
+    def first_of(row: Index, piece: Index) -> Index:
+        """Return the address of the first element of a piece."""
+        places = map(as_index, instruction.form.stored[OUT].to(row, count * piece))
+        values: dict[Leaf, Index] = dict(zip(variables, places, strict=True))
+        return map_leaves(address, lambda leaf: values[leaf] if leaf in values else index(leaf))
+
+    piece = floordiv(column, count)
+    answer = prove(nest.facts, equal(address, first_of(row, piece) + column - count * piece))
+    if not isinstance(answer, Proved):
+        required = first_of(row, piece) + column - count * piece
+        raise Mismatch(
+            f"rows of {cell.buffer.name} do not consist of {count} adjacent elements",
+            f"element {column} of a row at the address {required}; it is {address}",
+            dict(answer.model.numbers) if isinstance(answer, Refuted) else None,
+        )
+    lane = flat(tuple((index(v), constant(e)) for v, e in zip(variables, instruction.lanes, strict=False)))
+    pieces = floordiv(instruction.form.stored[name].shape[1], count)
+    number = floordiv(lane, rows)
+    address = simplify(nest.facts, first_of(lane - number * rows, number - floordiv(number, pieces) * pieces))
+    if not proves(nest.facts, equal(address - floordiv(address, count) * count, ZERO)):
+        raise Mismatch(
+            f"the {count} elements of {cell.buffer.name} of a lane begin at {address}",
+            f"a multiple of {count} elements, proved",
+        )
+    return ln.CallOperand(cell.buffer, address)
 
 
 def _at(e: Index, values: Mapping[Var, int]) -> Index:

@@ -15,7 +15,7 @@ BUILT_IN: Final[Mapping[str, Instruction]] = {
 _declared: Final[dict[str, Instruction]] = {}
 
 
-def declare(instruction: Instruction) -> Instruction:
+def declare_instruction(instruction: Instruction) -> Instruction:
     """Make an instruction known by its name, so that sums may be marked with it; return it.
 
     A later declaration replaces an instruction of this name. Kernels that are compiled already keep their text.
@@ -44,7 +44,7 @@ def instruction_named(name: str) -> Instruction:
     if name not in known:
         raise UnknownMark(
             f"there is no instruction {brief(name)}",
-            required=f"one of {', '.join(known)}, or one of your own: atl.declare(atl.Instruction(…))",
+            required=f"one of {', '.join(known)}, or one of your own: atl.declare_instruction(atl.Instruction(…))",
             suggestions=did_you_mean(name, known),
         )
     return known[name]

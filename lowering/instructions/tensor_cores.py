@@ -7,7 +7,6 @@ from typing import Final
 from atl.core.dtypes import has_arrays
 from atl.parsing.parse import parse
 from layouts import fragments
-from lowering.cuda.helpers import THREAD_NUMBER
 from lowering.instructions.instruction import OUT, Instruction
 
 _C_TYPES: Final = {"float16": "uint16_t", "bfloat16": "uint16_t", "int8": "int8_t", "uint8": "uint8_t"}
@@ -77,15 +76,13 @@ def _ldmatrix(name: str, dtype: str, *, is_left: bool) -> Instruction:
         for at in range(count)
     )
     text = f"""\
-/* out = a, a fragment of {rows} x {columns} elements, whose rows are in shared memory. */
-static __device__ __forceinline__ void {name}(uint16_t *out, const uint16_t *a, int row)
+/* out = a fragment of {rows} x {columns} elements in shared memory, of which each lane passes 8 of a row. */
+static __device__ __forceinline__ void {name}(uint16_t *out, const uint16_t *a)
 {{
-    const unsigned lane = ({THREAD_NUMBER}) % 32;
-    const uint16_t *from = a + lane % 16 * row{" + lane / 16 * 8" if is_left else ""};
     unsigned packed[{count}];
     asm volatile("ldmatrix.sync.aligned.{shape}.shared.b16 {{{registers}}}, [%{count}];"
         : {", ".join(f'"=r"(packed[{at}])' for at in range(count))}
-        : "r"((unsigned)__cvta_generic_to_shared(from))
+        : "r"((unsigned)__cvta_generic_to_shared(a))
         : "memory");
 {stores}
 }}
@@ -93,7 +90,7 @@ static __device__ __forceinline__ void {name}(uint16_t *out, const uint16_t *a, 
     fragment = fragments.LEFT if is_left else fragments.RIGHT
     return Instruction(
         name, program, "cuda", text, stored={OUT: fragment}, lanes=fragments.WARP, requires=("sm_75",),
-        rows_in_memory={"a": 8},
+        rows_of_lanes={"a": 8},
     )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ TrapKind: TypeAlias = Literal[
     "marked loop",  # an invalid merge or `runs` loop, or keys that decrease or repeat where they must not
     "data race",  # two concurrent iterations access one cell, and one of them changes it
     "rows",  # rows or columns of an assembled output in the wrong order, or a row that does not end
+    "copy",  # an asynchronous copy that never arrives, or to a row that a later one replaced
     "alignment",  # a misaligned wide load or store of a GPU thread
 ]
 

@@ -223,7 +223,7 @@ class For:
     mark: AnyLoopMark = LoopMark.NONE
     binder: Path | None = None
     lines: CacheLines | NoLines | None = None
-    call: Call | None = None
+    call: InstructionCall | None = None
     _range: Predicate | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -399,7 +399,7 @@ class CallOperand:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class InstructionCall:
     """The call by which a printer may replace a loop; its operands are the result, then the inputs.
 
     The loop computes the same, up to the order of additions, and remains in the nest. `definition` is the text of the

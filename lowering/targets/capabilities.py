@@ -11,7 +11,7 @@ from atl.core import terms
 from atl.core.dtypes import bytes_of
 from atl.core.forms import TensorBinder
 from atl.core.index import ONE, Index
-from atl.core.marks import BLOCKS, LANES, THREADS, CallMark, LetMark, LoopMark, Mark
+from atl.core.marks import BLOCKS, LANES, STAGED, THREADS, CallMark, LetMark, LoopMark, Mark
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
@@ -148,7 +148,7 @@ SUPPORT: Final[Mapping[str, Support]] = {
         "CUDA",
         loops=frozenset((*BLOCKS, *THREADS, LoopMark.VECTOR, LoopMark.UNROLL)),
         scalars=frozenset((LetMark.REGISTERS,)),
-        buffers=frozenset((LetMark.REGISTERS, LetMark.SHARED, LetMark.GLOBAL)),
+        buffers=frozenset((LetMark.REGISTERS, LetMark.SHARED, *STAGED, LetMark.GLOBAL)),
     ),
 }
 """The targets, by name."""
@@ -302,7 +302,15 @@ def storage_of(mark: LetMark, size: int | None) -> Storage:
             return "heap"
         case LetMark.NONE | LetMark.STACK:
             return "stack" if size is not None and size <= STACK_LIMIT else "heap"
-        case LetMark.REGISTERS | LetMark.RING | LetMark.SHARED | LetMark.GLOBAL:
+        case (
+            LetMark.REGISTERS
+            | LetMark.RING
+            | LetMark.SHARED
+            | LetMark.SHARED_2
+            | LetMark.SHARED_3
+            | LetMark.SHARED_4
+            | LetMark.GLOBAL
+        ):
             # A pass may use registers; the interpreter of loop nests has only one memory.
             return storage_of(LetMark.NONE, size)
         case _:

@@ -37,7 +37,13 @@ TOGETHER: Final = 40
 """Number of printed programs that are compiled together."""
 TYPES: Final[tuple[Indices, ...]] = ("shim_index", "int32_t", "int64_t")
 """Index types of printed programs, in turn."""
-LEAST: Final = {"threads": 0.5, "shared and barriers": 0.25, "sums over threads": 0.1, "vectors": 0.04}
+LEAST: Final = {
+    "threads": 0.5,
+    "shared and barriers": 0.25,
+    "sums over threads": 0.1,
+    "vectors": 0.04,
+    "copies": 0.02,
+}
 """Required share of features among the programs that ran."""
 
 
@@ -171,6 +177,8 @@ def _has(held: Kernels) -> set[str]:
             found.add("threads")
         if launch.wide:
             found.add("vectors")
+        if launch.copies:
+            found.add("copies")
         if "shared" in launch.memories.values() and any(isinstance(step, Barrier) for step in steps):
             found.add("shared and barriers")
         if any(isinstance(step, Run) and step.folds for step in steps):

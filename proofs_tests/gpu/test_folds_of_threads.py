@@ -9,6 +9,7 @@ import atl
 from atl.errors import UnsupportedMark
 from lowering import lower
 from lowering.cuda.printer import print_cuda
+from lowering.gpu.kernels import SHARED_BYTES
 from lowering.gpu.outlining import kernels
 from lowering.gpu.races import report
 from lowering.nest.loopnest import LoopNest
@@ -90,14 +91,14 @@ def test_every_barrier_of_a_reduction_is_needed(tmp_path: Path) -> None:
             Shimmed(library, held.nest)("f", {"n": 2}, arrays, (2, 3))
 
 
-@pytest.mark.parametrize("cells", [12256, 12257, 12288])
+@pytest.mark.parametrize("cells", [58080, 58081, 58112])
 def test_reduction_of_a_block_takes_shared_memory_for_each_warp(cells: int) -> None:
     text = (
         "f (x : float32[n, 48]) : float32[n] := ⊞[i < n | block.x] "
         f"let s | shared := ⊞[a < {cells} | unroll] x[i, 0] in Σ[j < 48 | thread.x] s[j] * x[i, j]"
     )
     nest = lower(atl.parse(text), target="cuda")
-    if 4 * cells + 4 * 32 <= 48 * 1024:
+    if 4 * cells + 4 * 32 <= SHARED_BYTES:
         kernels(nest)
         return
     with pytest.raises(UnsupportedMark, match=rf"this kernel has s \({4 * cells}\), and 128 for folds"):
@@ -107,7 +108,7 @@ def test_reduction_of_a_block_takes_shared_memory_for_each_warp(cells: int) -> N
 def test_reductions_over_some_axes_count_as_shared_memory() -> None:
     text = (
         "f (x : float32[n, 48]) : float32[n, 3] := ⊞[i < n | block.x] "
-        "let s | shared := ⊞[a < 12000 | unroll] x[i, 0] in ⊞[t < 3 | thread.y] Σ[j < 48 | thread.x] s[j] * x[i, t]"
+        "let s | shared := ⊞[a < 57500 | unroll] x[i, 0] in ⊞[t < 3 | thread.y] Σ[j < 48 | thread.x] s[j] * x[i, t]"
     )
     with pytest.raises(UnsupportedMark, match="the shared memory of a block is too small for s"):
         kernels(lower(atl.parse(text), target="cuda"))

@@ -294,7 +294,7 @@ too many threads in all: 64, 32
 IllegalMark: 32 * 64 * 1 = 2048 threads
 
 too much shared memory: n
-⊞[i < n | block.x] let t | shared := ⊞[j < 12289 | unroll] x[i] in t[5]
+⊞[i < n | block.x] let t | shared := ⊞[j < 58113 | unroll] x[i] in t[5]
 UnsupportedMark: the shared memory of a block is too small for t
 
 a buffer of variable size in a kernel: n, n

@@ -80,10 +80,13 @@ def by_warps(
     warps: int = 1,
     left: str = "A[i, p]",
     right: str = "B[p, j]",
+    stages: int = 1,
 ) -> Session:
-    """Return the derivation of a product by an instruction of tensor cores."""
-    start = atl.reschedule(product(dtype, into, left=left, right=right))
-    return start.tensor_cores("p", instruction, block=block, warps=warps)
+    """Return the derivation of a product by an instruction of tensor cores. With stages, rows are whole pieces."""
+    whole = 8 if into == "float32" else 16
+    given = [size % whole == 0 for size in (N, M, K)] if stages > 1 else ()
+    start = atl.reschedule(product(dtype, into, left=left, right=right), given=given)
+    return start.tensor_cores("p", instruction, block=block, warps=warps, stages=stages)
 
 
 @lru_cache(maxsize=16)
@@ -95,9 +98,10 @@ def kernel_by_warps(
     warps: int = 1,
     left: str = "A[i, p]",
     right: str = "B[p, j]",
+    stages: int = 1,
 ) -> GpuKernel:
     """Return the kernel of such a derivation."""
-    made = by_warps(dtype, into, instruction, block, warps, left, right).compile(target="cuda")
+    made = by_warps(dtype, into, instruction, block, warps, left, right, stages).compile(target="cuda")
     assert isinstance(made, GpuKernel)
     return made
 

@@ -112,8 +112,8 @@ USE: Final = """use (X : float32[q, 4, 2], y : float32[q, 2]) : float32[4] :=
 
 
 def test_declaration_alone_makes_an_instruction() -> None:
-    own = atl.declare(atl.Instruction("dots4", atl.parse(PROGRAM), "c", OWN))
-    assert atl.declare(own) is own
+    own = atl.declare_instruction(atl.Instruction("dots4", atl.parse(PROGRAM), "c", OWN))
+    assert atl.declare_instruction(own) is own
     kernel = atl.compile(atl.parse(USE))
     assert "dots4(acc, X + 8 * r, y + 2 * r);" in kernel.source
     x, y = np.arange(40.0, dtype="float32").reshape(5, 4, 2), np.arange(10.0, dtype="float32").reshape(5, 2)
@@ -124,9 +124,9 @@ def test_declaration_alone_makes_an_instruction() -> None:
 
 
 def test_declaration_is_replaced_by_a_later_one() -> None:
-    atl.declare(atl.Instruction("dots4", atl.parse(PROGRAM), "c", OWN))
+    atl.declare_instruction(atl.Instruction("dots4", atl.parse(PROGRAM), "c", OWN))
     before = atl.compile(atl.parse(USE))
-    atl.declare(
+    atl.declare_instruction(
         atl.Instruction(
             "dots4", atl.parse(PROGRAM), "c", OWN.replace("+=", "+= 2 *", 1).replace("b[0] +", "b[0] + 2 *")
         )
@@ -138,9 +138,9 @@ def test_declaration_is_replaced_by_a_later_one() -> None:
 
 def test_built_in_instruction_is_not_replaced() -> None:
     known = instructions()["vpdpbusd"]
-    assert atl.declare(known) is known
+    assert atl.declare_instruction(known) is known
     with pytest.raises(InvalidArgument, match="vpdpbusd is a built-in instruction"):
-        atl.declare(dataclasses.replace(known, text=known.text + "\n"))
+        atl.declare_instruction(dataclasses.replace(known, text=known.text + "\n"))
     assert instructions()["vpdpbusd"] is known
 
 
@@ -150,7 +150,7 @@ def test_built_in_instruction_is_not_replaced() -> None:
     ids=["input", "program", "let", "loop", "size"],
 )
 def test_name_of_an_instruction_is_reserved(old: str, new: str) -> None:
-    atl.declare(atl.Instruction("dots6", atl.parse(PROGRAM), "c", OWN.replace("dots4", "dots6")))
+    atl.declare_instruction(atl.Instruction("dots6", atl.parse(PROGRAM), "c", OWN.replace("dots4", "dots6")))
     text = USE.replace(old, new).replace("call dots4", "call dots6")
     if old == "y : ":
         text = text.replace("y[", "dots6[")
@@ -188,6 +188,10 @@ def test_name_of_an_instruction_is_reserved(old: str, new: str) -> None:
         ({"rows_in_memory": {"zz": 8}, "target": "cuda", "lanes": (4,)}, "dots5 has no such input"),
         ({"rows_in_memory": {"a": 0}, "target": "cuda", "lanes": (4,)}, "rows_in_memory={'a': 0}"),
         ({"rows_in_memory": {"b": 8}, "target": "cuda", "lanes": (4,)}, r"b is stored at \[2\], and its rows are in"),
+        ({"rows_of_lanes": 3}, "rows_of_lanes=3"),
+        ({"rows_of_lanes": {"a": 8}}, r"lanes=\(\) and rows_of_lanes"),
+        ({"rows_of_lanes": {"zz": 8}, "target": "cuda", "lanes": (4,)}, "dots5 has no such input"),
+        ({"rows_of_lanes": {"a": 0}, "target": "cuda", "lanes": (4,)}, "rows_of_lanes={'a': 0}"),
         (
             {"program": atl.parse(PROGRAM.replace("a :", "out :").replace("a[", "out["))},
             "an input of dots5 is named out",
@@ -232,7 +236,7 @@ ONE_SUM: Final = """dot (x : float32[q, 8], y : float32[q, 8]) : float32 :=
 
 @pytest.mark.parametrize("requires", [(), ("no_such_feature",)], ids=["call", "loops"])
 def test_instruction_with_a_scalar_result_adds_to_an_element(requires: tuple[str, ...]) -> None:
-    atl.declare(dataclasses.replace(DOT, requires=requires))
+    atl.declare_instruction(dataclasses.replace(DOT, requires=requires))
     kernel = atl.compile(atl.parse(ROWS))
     assert "dot8(out + i, X + 8 * (" in kernel.source
     x, y = np.arange(120.0, dtype="float32").reshape(3, 5, 8), np.arange(24.0, dtype="float32").reshape(3, 8)
@@ -243,7 +247,7 @@ def test_instruction_with_a_scalar_result_adds_to_an_element(requires: tuple[str
 
 
 def test_sum_in_a_variable_is_refused_with_the_form_to_write() -> None:
-    atl.declare(DOT)
+    atl.declare_instruction(DOT)
     text = ROWS.replace("Σ[r < q] ⊞[i < n]", "⊞[i < n] Σ[r < q]")
     with pytest.raises(IllegalMark) as error:
         atl.compile(atl.parse(text))

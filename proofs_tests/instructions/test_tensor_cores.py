@@ -136,8 +136,9 @@ def test_calls_have_the_fragments_of_the_tile() -> None:
         "ldmatrix_left": ["Af", "As"],
         "ldmatrix_right": ["Bf", "Bs"],
     }
-    assert "ldmatrix_left(Af + 8 * ro, As + 16 * (pio + 64 * w + 32 * ro), 32);" in made.source
-    assert "ldmatrix_right(Bf + 4 * ro, Bs + 256 * pio + 8 * ro, 16);" in made.source
+    row = "As + 16 * pio + 1024 * w + 128 * y + 32 * x + 512 * ro - 504 * (y / 4)"
+    assert f"ldmatrix_left(Af + 8 * ro,\n{' ' * 36}{row});" in made.source
+    assert "ldmatrix_right(Bf + 4 * ro, Bs + 8 * (32 * pio + 2 * x + ro + 8 * (y % 4)));" in made.source
     assert "mma_m16n8k16(acc + 8 * ro + 4 * rio, Af + 8 * ro, Bf + 4 * rio);" in made.source
 
 
@@ -304,10 +305,10 @@ def test_loads_of_matrices_are_refused_for_other_rows() -> None:
     padded = atl.reschedule(s.goal).pad_rows("As", 1)
     with pytest.raises(IllegalMark) as error:
         padded.compile(target="cuda")
-    assert "at a distance of 33" in str(error.value)
-    assert "multiples of 8 elements, proved" in str(error.value)
-    assert "ldmatrix_left(Af + 8 * ro, As + " in atl.reschedule(s.goal).pad_rows("As", 8).compile(target="cuda").source
-    with pytest.raises(IllegalMark, match=r"rows of Bs begin at .*, at a distance of 1"):
+    assert "the 8 elements of As of a lane begin at" in str(error.value)
+    assert "a multiple of 8 elements, proved" in str(error.value)
+    assert "ldmatrix_left(Af + 8 * ro," in atl.reschedule(s.goal).pad_rows("As", 8).compile(target="cuda").source
+    with pytest.raises(IllegalMark, match="rows of Bs do not consist of 8 adjacent elements"):
         atl.compile(atl.parse(text.replace("call ldmatrix_right", "call ldmatrix_left")), target="cuda")
 
 
@@ -406,6 +407,29 @@ def test_fragment_written_by_bits_is_accepted(operand: str) -> None:
     assert calls_in(atl.compile(atl.parse(text), target="cuda").kernels)
 
 
+@pytest.mark.parametrize(
+    ("element", "shape", "pieces", "match"),
+    [
+        ("a[j, i]", "16, 16", 8, "loads does not copy the elements of a"),
+        ("2 * a[i, j]", "16, 16", 8, "is not a sum of scalars"),
+        ("a[i, j]", "16, 16", 3, "of which each lane has 3 of a row"),
+        ("a[i, j]", "16, 16", 4, "a has 16 × 16 elements, of which each lane has 4 of a row"),
+    ],
+)
+def test_pieces_of_lanes_are_of_whole_rows(element: str, shape: str, pieces: int, match: str) -> None:
+    program = f"loads (a : float32[{shape}]) : float32[16, 16] := ⊞[i < 16] ⊞[j < 16] {element}"
+    with pytest.raises(InvalidArgument, match=match):
+        atl.Instruction(
+            "loads",
+            atl.parse(program),
+            "cuda",
+            "static __device__ void loads(float *out, const float *a) {}",
+            stored={"out": fragments.LEFT},
+            lanes=(8, 4),
+            rows_of_lanes={"a": pieces},
+        )
+
+
 # -- planted faults ---------------------------------------------------------------------------------------------------
 
 
@@ -417,8 +441,9 @@ def test_fragment_written_by_bits_is_accepted(operand: str) -> None:
         ("Af + 8 * ro, Bf", "Af, Bf"),
         ("Bf + 4 * rio)", "Bf)"),
         ("acc + 8 * ro + 4 * rio,", "acc + 4 * rio,"),
-        ("As + 16 * (pio + 64 * w + 32 * ro), 32", "As + 16 * (pio + 64 * w + 32 * ro), 16"),
-        ("Bs + 256 * pio + 8 * ro, 16", "Bs + 256 * pio, 16"),
+        ("128 * y + 32 * x + 512 * ro", "128 * y + 16 * x + 512 * ro"),
+        ("2 * x + ro + 8 * (y % 4)", "2 * x + 8 * (y % 4)"),
+        ("- 504 * (y / 4)", "- 512 * (y / 4)"),
         ("ldmatrix_left(Af + 8", "if (threadIdx.y < 7) ldmatrix_left(Af + 8"),
         ("mma_m16n8k16(acc + 8", "if (threadIdx.x < 3) mma_m16n8k16(acc + 8"),
         ("mma_m16n8k16(acc + 8", "if (threadIdx.z == 0) mma_m16n8k16(acc + 8"),
@@ -438,7 +463,7 @@ def test_shim_finds_faults_of_calls(old: str, new: str, tmp_path: Path) -> None:
 
 def test_barrier_comes_before_rows_that_other_lanes_stored() -> None:
     made = atl.compile(atl.parse(OWN_CELLS), target="cuda")
-    before, after = made.source.split("ldmatrix_left(Af, As, 16);")
+    before, after = made.source.split("ldmatrix_left(Af, As + 64 * a + 16 * b - 248 * (a / 4));")
     assert before.count("__syncthreads();") == 1
     assert "__syncthreads();" not in after
     assert races.report(made.kernels).barriers == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atl.core.marks import CallMark, LetMark, LoopMark, Mark, MarkKind, called_in, unknown_mark
+from atl.core.marks import STAGED, CallMark, LetMark, LoopMark, Mark, MarkKind, called_in, unknown_mark
 from atl.core.terms import Reduce
 from atl.core.traversal import binds, names_given
 from atl.errors import InvalidArgument, brief
@@ -15,12 +15,21 @@ from rewrites.tactics.tactic import tactic
 
 
 @tactic
-def mark(work: Derivation, what: arg.Binder, mark: arg.Mark, *, in_: arg.Inside = None) -> None:
+def mark(
+    work: Derivation,
+    what: arg.Binder,
+    mark: arg.Mark,
+    *,
+    stages: arg.Count | None = None,
+    in_: arg.Inside = None,
+) -> None:
     """Annotate every selected binder: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None removes marks.
 
     A mark does not change the meaning, so this is not a proof step. Whether the mark is legal there and supported by
     the target is checked when the goal is compiled. If loops and lets have the same name, those that accept the mark
-    are marked; `call NAME` marks sums. Raises `DoesNotApply`, and `UnknownMark` if no selected binder accepts the mark.
+    are marked; `call NAME` marks sums. With `stages`, 2 to 4, a let marked `shared` is a circular buffer that is filled
+    ahead of the loop around it: `s.mark("xp", "shared", stages=3)`. Raises `DoesNotApply`, `InvalidArgument`, and
+    `UnknownMark` if no selected binder accepts the mark.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.mark("i", "parallel")
@@ -29,6 +38,8 @@ def mark(work: Derivation, what: arg.Binder, mark: arg.Mark, *, in_: arg.Inside 
     """
     what = restrict(what, in_)
     text = mark.value if isinstance(mark, CallMark | LoopMark | LetMark) else "" if mark is None else mark
+    if stages is not None and stages != 1:
+        text = staged_mark(text, stages)
     found = [(cursor, cursor.term.form.mark) for cursor in every(work.goal, what)]
     places = [(cursor, marked.of) for cursor, marked in found if marked is not None]
     if not places:
@@ -49,6 +60,17 @@ def mark(work: Derivation, what: arg.Binder, mark: arg.Mark, *, in_: arg.Inside 
     for cursor, of in places:
         if of in known:
             work.mark(cursor.path, known[of])
+
+
+def staged_mark(text: str, stages: int) -> str:
+    """Return the notation of the mark with this number of stages. Raises `InvalidArgument`."""
+    known: dict[int, str] = {mark.stages: mark.value for mark in STAGED}
+    if text != LetMark.SHARED.value or stages not in known:
+        raise InvalidArgument(
+            f"stages={brief(stages)} of the mark {brief(text)}",
+            required="2, 3 or 4 stages of the mark shared",
+        )
+    return known[stages]
 
 
 @tactic

@@ -8,23 +8,26 @@ from itertools import groupby, pairwise, takewhile
 from math import prod
 from typing import Any
 
-from atl.core import terms
-from atl.core.marks import BLOCKS, THREADS, CallMark, LetMark, LoopMark
+from atl.core import dtypes, terms
+from atl.core.marks import BLOCKS, THREADS, CallMark, LetMark, LoopMark, let_mark
 from atl.core.substitution import free_positions
 from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
 from layouts.foundation.box import Box
 from layouts.foundation.function import IndexFunction
+from layouts.fragments import swizzled
+from lowering.gpu.kernels import COPY_BYTES
 from lowering.instructions import Instruction, instruction_named, instructions
-from lowering.instructions.instruction import OUT, Form
+from lowering.instructions.instruction import OUT, DeclaredNest
 from lowering.nest import loopnest as ln
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, chosen
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics import arg
+from rewrites.tactics.annotations import staged_mark
 from rewrites.tactics.gpu import map_fill_to_threads, threads_of
-from rewrites.tactics.indices import simplify_indices
+from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.nests.accumulation import accumulate
 from rewrites.tactics.nests.interchange import interchange_at
 from rewrites.tactics.nests.tiling import nested_loops, tile
@@ -44,6 +47,7 @@ def tensor_cores(
     *,
     block: arg.BlockTile = (128, 128, 32),
     warps: arg.Count = 8,
+    stages: arg.Count = 1,
 ) -> None:
     """Compute a product of matrices by an instruction of tensor cores, in tiles of blocks and warps.
 
@@ -53,8 +57,13 @@ def tensor_cores(
 
     `block` has the rows, the columns and the terms of a round in a block. Its rows are divided among the `warps`. Sizes
     need not be multiples: tiles are padded with zeros. The operands and their conversions must be those of the
-    instruction, which `atl.declare` or `lowering.instructions` declares. A sum within a term is first stored in a let:
-    max(b[j] + Σ…, 0) → max(b[j] + P[i, j], 0). The loops that read P run in one thread until they are mapped.
+    instruction, which `atl.declare_instruction` or `lowering.instructions` declares. A sum within a term is first
+    stored in a let: max(b[j] + Σ…, 0) → max(b[j] + P[i, j], 0). The loops that read P run in one thread until they are
+    mapped.
+
+    With `stages`, 2 to 4, tiles are stored in shared memory `stages` - 1 rounds ahead, by asynchronous copies of 16
+    bytes where the prover finds them aligned: `given k % 8 = 0 and m % 8 = 0` for 16 bits. Pieces of 16 bytes are
+    permuted within the tile (swizzled), so that loads of fragments have no bank conflicts.
 
     >>> s = reschedule(atl.parse(
     ...     "product (A : float16[16, k], B : float16[k, 8]) : float32[16, 8] "
@@ -91,8 +100,9 @@ def tensor_cores(
     declared = instruction_named(instruction)
     matrices = _matrices(declared)
     tiles = _Tiles.of(matrices, block, warps)
+    mark = LetMark.SHARED if stages == 1 else let_mark(staged_mark(LetMark.SHARED.value, stages))
     product = _product(work, what)
-    _Product(work, product, declared, tiles).derive()
+    _Product(work, product, declared, tiles, mark).derive()
     _note_single_threads(work, product)
 
 
@@ -103,7 +113,7 @@ def tensor_cores(
 class _Matrices:
     """The extents m, n, k of an instruction that multiplies an m × k by a k × n matrix, and its operands' names."""
 
-    form: Form
+    form: DeclaredNest
     m: int
     n: int
     k: int
@@ -216,7 +226,7 @@ class _Tiles:
             tile = r // slots
             return one.m * (rows * w + tile // columns) + i, one.n * (tile % columns) + j
 
-        places = (self.warps, *self._lanes, rows * columns * slots)
+        places = (self.warps, *self.lanes, rows * columns * slots)
         shape = (one.m * rows * self.warps, one.n * columns)
         return IndexFunction(shape, to, inverse, onto=Box(places, row_major=True), name="sums")
 
@@ -233,7 +243,7 @@ class _Tiles:
             i, p = one.joined(one.left, y, x, r % slots)
             return one.m * (rows * w + r // slots) + i, p
 
-        places = (self.warps, *self._lanes, rows * slots)
+        places = (self.warps, *self.lanes, rows * slots)
         shape = (one.m * rows * self.warps, one.k)
         return IndexFunction(shape, to, inverse, onto=Box(places, row_major=True), name="left")
 
@@ -250,12 +260,13 @@ class _Tiles:
             p, j = one.joined(one.right, y, x, r % slots)
             return p, one.n * (r // slots) + j
 
-        places = (*self._lanes, self.columns * slots)
+        places = (*self.lanes, self.columns * slots)
         shape = (one.k, one.n * self.columns)
         return IndexFunction(shape, to, inverse, onto=Box(places, row_major=True), name="right")
 
     @property
-    def _lanes(self) -> tuple[int, ...]:
+    def lanes(self) -> tuple[int, ...]:
+        """The numbers of lanes along y and x."""
         return tuple(extent.constant or 0 for extent in self.of_one.form.places[:2])
 
 
@@ -329,6 +340,7 @@ class _Product:
     path: Path
     instruction: Instruction
     tiles: _Tiles
+    shared: LetMark
 
     def derive(self) -> None:
         work, tiles, one = self.work, self.tiles, self.tiles.of_one
@@ -345,7 +357,7 @@ class _Product:
         # Tiles in shared memory, of which each step has fragments in registers.
         shared = {left: f"{left}s", right: f"{right}s"}
         tile(work, value, one.k * tiles.depth)
-        self._staged(value, shared, LetMark.SHARED)
+        self._staged(value, shared, self.shared)
         step = value
         if tiles.depth > 1:
             step = self._loops(value)[1]
@@ -361,6 +373,8 @@ class _Product:
         self._mark_sums(value)
         self._mark_result((*let, 1))
         self._mark_fills(value, {f"{left}s", f"{right}s"})
+        if self.shared.stages > 1:
+            simplify_conditions(work, let)
         simplify_indices(work, let)
 
     def _operands(self) -> tuple[str, str]:
@@ -471,10 +485,38 @@ class _Product:
                 self._mark_threads(warp[0] if warp else None, y, x)
                 self._mark_load(register, self.tiles.of_one.right if len(warp) == 0 else self.tiles.of_one.left)
         for let in self._lets(value):
-            if self._name(let) in shared:
+            if self._name(let) in shared and self.shared.stages > 1:
+                self._copy_pieces(let)
+            elif self._name(let) in shared:
                 map_fill_to_threads(work, work.cursor(let), threads_of(work))
                 if self.tiles.warps > 1:
                     self._divide(self._loops((*let, 0))[0])
+
+    def _copy_pieces(self, let: Path) -> None:
+        """Store a tile in permuted pieces, which the threads of the block copy in the order of their numbers."""
+        work, term = self.work, self.work.term(let)
+        assert isinstance(term, terms.Let)
+        rows, columns = (extent.constant or 0 for extent in term.value.type.shape)
+        count = COPY_BYTES // (dtypes.bytes_of(1, term.value.type.dtype or "") or 1)
+        if columns % count:
+            raise DoesNotApply(
+                f"{term.name} has rows of {columns} elements",
+                required=f"a multiple of {count}: 16 bytes are copied at once",
+            )
+        store(work, let, swizzled(rows, columns, count))
+        pieces, elements = self._loops((*let, 0))[:2]
+        left = rows * columns // count
+        factors: list[int] = []
+        lanes_y, lanes_x = self.tiles.lanes
+        for threads in (lanes_x, lanes_y, self.tiles.warps):
+            factors.append(max(each for each in range(1, threads + 1) if left % each == 0))
+            left //= factors[-1]
+        work.mark(elements, LoopMark.VECTOR)
+        x, y, z = factors
+        loops = self._tile(pieces, [x * y * z, x * y, x])
+        marks = (mark for mark, count in zip(THREADS, factors, strict=True) if count > 1)
+        for loop, mark in zip(reversed(loops), marks, strict=False):
+            work.mark(loop, mark)
 
     def _mark_load(self, register: Path, operand: str) -> None:
         """Tile the registers of a fragment, and mark them with the instruction that loads it from rows, if any."""

@@ -1,4 +1,7 @@
-"""Emulation of the instructions of warps: the texts of kernels with each instruction replaced by its program in C."""
+"""Emulation of instructions: the texts of kernels without inline PTX.
+
+Each instruction of a warp is replaced by its program in C. The shim has the functions of asynchronous copies.
+"""
 
 import re
 from itertools import product
@@ -9,12 +12,15 @@ import numpy as np
 from lowering import lower
 from lowering.c.printer import print_c
 from lowering.c.scalars import C_TYPES
+from lowering.cuda.helpers import ASYNCHRONOUS
 from lowering.instructions import Instruction, instructions
 from lowering.instructions.instruction import OUT
 
 
 def with_emulated_instructions(source: str) -> str:
-    """Replace the definition of each instruction of a warp in a text by its emulation."""
+    """Replace the definition of each instruction in a text by its emulation."""
+    for definition in ASYNCHRONOUS.values():
+        source = source.replace(definition, "")
     for instruction in instructions().values():
         if instruction.lanes and instruction.text in source:
             source = source.replace(instruction.text, emulation(instruction))
@@ -27,7 +33,7 @@ def emulation(instruction: Instruction) -> str:
     A table for each operand gives the register of each element, from the declared layout.
     """
     name, program = instruction.name, instruction.program
-    if instruction.rows_in_memory:
+    if instruction.rows_of_lanes:
         return _emulated_load(instruction)
     operands = (OUT, *(array.name for array in program.inputs))
     types = {OUT: instruction.form.result.buffer.dtype, **{array.name: array.dtype for array in program.inputs}}
@@ -80,12 +86,10 @@ static void {name}_emulated(void *const *held)
     for (int at = 0; at < {len(read)}; at++)
         static_cast<uint16_t *>(held[0])[at] = static_cast<const uint16_t *>(held[1])[{name}_read[at]];
 }}
-static __attribute__((noinline)) void {name}(uint16_t *out, const uint16_t *a, int row)
+static __attribute__((noinline)) void {name}(uint16_t *out, const uint16_t *a)
 {{
-    uint16_t read[8];
-    for (int at = 0; at < 8; at++)
-        read[at] = a[shim_lane() % {rows} * row + shim_lane() / {rows} * 8 % {columns} + at];
-    const shim_operand operands[] = {{{{out, {len(read) // 32} * sizeof *out, true}}, {{read, sizeof read, false}}}};
+    int4 read = *(const int4 *)a;
+    const shim_operand operands[] = {{{{out, {len(read) // 32} * sizeof *out, true}}, {{&read, sizeof read, false}}}};
     shim_together({name}_emulated, operands, 2, __builtin_return_address(0));
 }}
 """

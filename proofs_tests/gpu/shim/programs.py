@@ -74,11 +74,18 @@ class Maker:
         """Return a sum of tiles in a loop that all threads run together, with another tile per iteration."""
         inner = f"t{self.names}"
         self.names += 1
-        filled = f"{self._loops(rows, columns, self._axes())} {self._element('q')}"
-        kept = list(self.tiles)
-        self.tiles.append((inner, rows, columns))
+        kept, stages = list(self.tiles), self.random.choice((0, 0, 2, 3, 4))
+        if stages:  # filled ahead, from memory that the kernel does not change; by vectors, these are copies
+            self.tiles = []
+        width = self.random.choice((4, 4, 8)) if stages else columns
+        filled = f"{self._loops(rows, width, self._axes())} {self._element('q')}"
+        if stages and self.random.random() < 0.7:
+            filled = f"⊞[i < {rows} | thread.y] ⊞[j < {width} | vector] x[q, i, j]"
+        self.tiles = [*kept, (inner, rows, width)]
         used = self._tile(block, rows, columns)
         self.tiles = kept
+        if stages:
+            return f"Σ[q < n] let {inner} | shared {stages} stages := {filled} in {used}"
         return f"Σ[q < 3] [q < n] · let {inner} | shared := {filled} in {used}"
 
     def _tile(self, block: str, rows: int, columns: int) -> str:

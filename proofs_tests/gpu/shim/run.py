@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lowering.gpu.kernels import SHARED_BYTES
 from lowering.nest.loopnest import LoopNest
 from proofs_tests.gpu.shim.emulation import with_emulated_instructions
 
@@ -73,7 +74,10 @@ def instantiated(source: str, index: Indices) -> str:
     """Return the text for one index type only: gcc places no shared variable of a template in a section."""
     source = with_emulated_instructions(source)
     source = source.replace("template <class index_t>\n__global__", "__global__")
-    return f"using index_t = {index};\n" + re.sub(r"(cudaLaunchKernelEx\(&how, \w+)<\w+>", r"\1", source)
+    dynamic = "extern __shared__ __align__(16) unsigned char shared_memory[]"
+    source = source.replace(dynamic, dynamic.replace("extern ", "").replace("[]", f"[{SHARED_BYTES}]"))
+    called = r"((?:cudaLaunchKernelEx\(&how, |cudaFuncSetAttribute\()\w+)<\w+>"
+    return f"using index_t = {index};\n" + re.sub(called, r"\1", source)
 
 
 def _run(arguments: list[str]) -> None:

@@ -32,7 +32,14 @@ struct Memory {
     size_t bytes;
     std::vector<Seen> seen;
 };
+struct Copy {
+    char *to;
+    const char *from;  // null for zeros
+    int group;
+};
 struct Fibre {
+    std::vector<Copy> copies;  // that have not arrived
+    int groups = 0;            // that are committed
     ucontext_t context;
     char *stack = nullptr;
     State state = DONE;
@@ -97,6 +104,7 @@ void start()
     inside = true;
     call_go(call_begin);
     inside = false;
+    if (!fibres[current].copies.empty()) say("a thread ends before its copies have arrived");
     fibres[current].state = DONE;
     setcontext(&scheduler);
 }
@@ -318,6 +326,7 @@ void run_block()
         one.context.uc_stack.ss_size = STACK;
         one.context.uc_link = nullptr;
         one.state = READY;
+        one.copies.clear(), one.groups = 0;
         makecontext(&one.context, start, 0);
     }
     for (;;) {
@@ -344,6 +353,52 @@ void shim_together(void (*instruction)(void *const *), const shim_operand *opera
     Fibre &self = fibres[current];
     self.instruction = instruction, self.operands = operands, self.operands_count = count, self.place = place;
     wait(AT_INSTRUCTION);
+}
+
+// A copy writes at any time from here to its arrival. Until then, the bytes hold nothing.
+void shim_copy_async(void *to, const void *from, bool there)
+{
+    char *target = static_cast<char *>(to);
+    const char *source = there ? static_cast<const char *>(from) : nullptr;
+    if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(source) % 16) {
+        say("a copy of 16 bytes at an address that is not a multiple of that");
+        stop();
+    }
+    if (target < __start_gpu_shared || target + 16 > __stop_gpu_shared) {
+        say("a copy to memory that is not shared");
+        stop();
+    }
+    if (source && !shim_holds(const_cast<char *>(source), 16)) {
+        say("a copy from outside of all arrays");
+        stop();
+    }
+    for (int byte = 0; byte < 16; byte++) {
+        Seen &seen = shared[target + byte - __start_gpu_shared];
+        touch(seen, "shared memory", true);
+        seen.known = false;
+    }
+    visited(__builtin_return_address(0), target, 16, true, true);
+    fibres[current].copies.push_back({target, source, fibres[current].groups});
+}
+
+void shim_commit_copies() { fibres[current].groups++; }
+
+// Lets the copies arrive, the last ones first. They are written by this thread after the last barrier.
+void shim_wait_for_copies(int groups)
+{
+    Fibre &self = fibres[current];
+    std::vector<Copy> left;
+    for (auto copy = self.copies.rbegin(); copy != self.copies.rend(); ++copy) {
+        if (copy->group >= self.groups - groups) {
+            left.insert(left.begin(), *copy);
+            continue;
+        }
+        for (int byte = 0; byte < 16; byte++) {
+            touch(shared[copy->to + byte - __start_gpu_shared], "shared memory", true);
+            copy->to[byte] = copy->from ? copy->from[byte] : 0;
+        }
+    }
+    self.copies = left;
 }
 
 void shim_note(int64_t value) { greatest = std::max(greatest, value < 0 ? -value : value); }

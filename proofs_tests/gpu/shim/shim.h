@@ -65,6 +65,14 @@ template <class T> T shim_shuffled(unsigned mask, T value, unsigned from)
 #define __shfl_down_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() + (by))
 #define __shfl_xor_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() ^ (by))
 
+// Asynchronous copies of 16 bytes to shared memory: they arrive when the thread waits for their group.
+void shim_copy_async(void *to, const void *from, bool there);
+void shim_commit_copies();
+void shim_wait_for_copies(int groups);
+#define copy_async shim_copy_async
+#define commit_copies shim_commit_copies
+template <int groups> void wait_for_copies() { shim_wait_for_copies(groups); }
+
 // Registers of a lane that are an operand of an instruction, which all lanes of a warp execute together.
 struct shim_operand {
     void *registers;
@@ -148,6 +156,12 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *held, const void *memory);
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+cudaError_t shim_allow_shared(void *kernel, int bytes);
+template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute, int bytes)
+{
+    return shim_allow_shared(reinterpret_cast<void *>(kernel), bytes);
+}
 cudaError_t shim_put_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void *call, size_t bytes);
 // Translates a device address for fibres; a host address is a finding.
 void *shim_given(const void *memory);
@@ -179,6 +193,8 @@ template <class... P> struct shim_call {
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *how, void (*kernel)(P...), A... given)
 {
+    if (how->dynamicSmemBytes > 48 * 1024 && shim_allow_shared(reinterpret_cast<void *>(kernel), -1) != cudaSuccess)
+        return cudaErrorInvalidValue;
     shim_call<P...> call = {kernel, std::tuple<P...>(shim_argument(static_cast<P>(given))...)};
     return shim_put_launch(how, &shim_call<P...>::go, &call, sizeof call);
 }

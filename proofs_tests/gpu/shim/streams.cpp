@@ -98,6 +98,17 @@ cudaError_t shim_put_launch(const cudaLaunchConfig_t *how, void (*go)(void *), v
     });
 }
 
+// Allows a kernel more shared memory than can be static; with negative bytes, tests whether it is.
+cudaError_t shim_allow_shared(void *kernel, int bytes)
+{
+    CALLED("cudaFuncSetAttribute");
+    static std::map<void *, int> allowed;
+    if (bytes < 0) return allowed.count(kernel) ? cudaSuccess : cudaErrorInvalidValue;
+    if (bytes > 227 * 1024) return cudaErrorInvalidValue;
+    allowed[kernel] = bytes;
+    return cudaSuccess;
+}
+
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t)
 {
     CALLED("cudaMallocAsync");
