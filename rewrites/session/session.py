@@ -360,6 +360,7 @@ class Session(Tactics, SessionBase):
     # -- other arrays for an input ------------------------------------------------------------------------------------
 
     sparsify, assemble, view = storage.sparsify, storage.assemble, storage.view
+    store_result = storage.store_result
 
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Session:
         """Restart from the program in which an input is stored in other arrays, replay the calls, and run a tactic."""
