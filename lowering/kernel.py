@@ -379,7 +379,7 @@ class Kernel:
             into = self._from_buffer(self._result, result)
         elif type(out) is not np.ndarray and (other := exchanged(self.program, arrays, named, out)) is not None:
             return other.back(self(*other.arrays, out=other.out, **other.named))
-        elif type(out) is np.ndarray and self._fills_strided(out):
+        elif type(out) is np.ndarray and not out.flags.c_contiguous and self._fills_strided(out):
             return self._call_strided(arrays, named, out, frozenset())
         else:
             result, into = out, self._output_pointer(out, shape)
