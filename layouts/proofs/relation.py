@@ -210,8 +210,8 @@ class Relation:
     def layout(self) -> Layout | LinearLayout | None:
         """Return a layout with the pairs of this relation: a mode or several for each digit, or a matrix over F2.
 
-        None means that neither exists: the relation is not a function of a box of digits, or its locations are no sums
-        of strides, and no exclusive or of images of bits. Raises `NoLayout` if sizes are symbolic, if locations are
+        None means that neither exists: the relation is empty or not a function of a box of digits, or its locations are
+        no sums of strides, and no exclusive or of images of bits. Raises `NoLayout` if sizes are symbolic, if locations are
         coordinates, and if there are more than `MAX_PAIRS` pairs.
 
         >>> from layouts import Layout, Swizzle
@@ -262,7 +262,8 @@ class Relation:
 
         found = _bounded(pairs)
         table = {at[:ins]: at[ins] for at in found}
-        return table if table and len(table) == len(found) and min(map(min, table), default=0) >= 0 else None
+        whole = len(table) == len(found) and all(digit >= 0 for digits in table for digit in digits)
+        return table if table and whole else None
 
     def __repr__(self) -> str:
         return str(self.map)
