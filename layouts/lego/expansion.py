@@ -148,10 +148,10 @@ class ExpandBy(Function):
         if isinstance(location, IndexExpr | Index):
             flat = index(plain(location))
             known = self.known.assume(within(ZERO, flat, index(whole)))
-            digits = [index(known.simple(each)) for each in Box(self.dims, row_major=True).digits(flat)]
-            for digit, held, wide in zip(digits, self.dims, self.expanded, strict=True):
-                known = known.assume(within(ZERO, digit, index(held)), at_most(index(held), index(wide)))
-            return self.group.inverse_of(list(zip(digits, self.expanded, strict=True)), known)
+            parts = [index(known.simple(each)) for each in Box(self.dims, row_major=True).digits(flat)]
+            for part, held, wide in zip(parts, self.dims, self.expanded, strict=True):
+                known = known.assume(within(ZERO, part, index(held)), at_most(index(held), index(wide)))
+            return self.group.inverse_of(list(zip(parts, self.expanded, strict=True)), known)
         if type(location) is not int or (isinstance(whole, int) and not 0 <= location < whole):
             raise LayoutError(f"the location {brief(location)}", required=f"a location from 0 to {whole} - 1")
         digits = Box(self.dims, row_major=True).digits(location)

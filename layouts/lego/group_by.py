@@ -307,7 +307,7 @@ class GroupBy(Function):
 
     def inverse_of(self, digits: Sequence[tuple[Index, Extent]], known: Known) -> Any:
         """Return the coordinate of the element at the location with these digits and their extents, as indices."""
-        found = tuple(IndexExpr(index(digit)) for digit in self._element(digits, known))
+        found = tuple(IndexExpr(index(digit)) for digit in self._element(list(digits), known))
         return found if len(found) > 1 else found[0]
 
     def inside(self, digits: Sequence[Any]) -> Known:

@@ -211,8 +211,8 @@ class Relation:
         """Return a layout with the pairs of this relation: a mode or several for each digit, or a matrix over F2.
 
         None means that neither exists: the relation is empty or not a function of a box of digits, or its locations are
-        no sums of strides, and no exclusive or of images of bits. Raises `NoLayout` if sizes are symbolic, if locations are
-        coordinates, and if there are more than `MAX_PAIRS` pairs.
+        no sums of strides, and no exclusive or of images of bits. Raises `NoLayout` if sizes are symbolic, if locations
+        are coordinates, and if there are more than `MAX_PAIRS` pairs.
 
         >>> from layouts import Layout, Swizzle
         >>> Relation(Layout(32, 1)).layout(), Relation(Layout((4, 3), (3, 1)), known=None).layout()

@@ -42,7 +42,7 @@ def shares_memory(out: AnyArray, inputs: Collection[AnyArray]) -> bool:
     """Return whether an element of the output is one of an input, or may be one."""
     for each in inputs:
         try:
-            if np.shares_memory(out, each, max_work=_WORK):
+            if np.shares_memory(out, each, max_work=_WORK):  # type: ignore[arg-type]  # NumPy documents any number
                 return True
         except np.exceptions.TooHardError:
             return True

@@ -260,15 +260,14 @@ def _checked(number: int, held: Any) -> ScheduledCall:
     """Decode a call from a file. Raises `InvalidArgument`."""
     try:
         name, arguments, options = held
-        made = ScheduledCall(name, _decoded(arguments), _decoded(options))
-        valid = isinstance(made.arguments, tuple) and isinstance(made.options, dict) and name in _METHODS
+        given, named = _decoded(arguments), _decoded(options)
+        if isinstance(given, tuple) and isinstance(named, dict) and name in _METHODS:
+            return ScheduledCall(name, given, named)
     except (ValueError, TypeError, RecursionError):
-        valid = False
-    if not valid:
-        raise InvalidArgument(
-            f"call {number} of the schedule is {brief(held)}", required="the name of a tactic, and literal arguments"
-        )
-    return made
+        pass  # not what `save` writes
+    raise InvalidArgument(
+        f"call {number} of the schedule is {brief(held)}", required="the name of a tactic, and literal arguments"
+    )
 
 
 def _decoded(value: Any) -> Any:
