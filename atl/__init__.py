@@ -160,6 +160,7 @@ if _typing.TYPE_CHECKING:
         NoMatch,
         ProofTrace,
         Rule,
+        Schedule,
         Session,
         Theorem,
         Tuned,
@@ -213,7 +214,7 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
             random_inputs trace
         """,
         "rewrites": """
-            Derivation DoesNotApply Handle NoMatch ProofTrace Rule Session Theorem Tuned Undetermined autotune
+            Derivation DoesNotApply Handle NoMatch ProofTrace Rule Schedule Session Theorem Tuned Undetermined autotune
             proof_trace reschedule rules
         """,
         "rewrites.associativity": "associative",
@@ -236,9 +237,9 @@ __all__ = [
     "GpuMissing", "Gradient", "GridTooLarge", "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow",
     "Instruction", "InvalidArgument", "InvalidName", "Kernel", "KernelCrashed", "Layout", "LibraryMissing",
     "LinearLayout", "Machine", "NoMatch", "NoSuchAttribute", "NotAssembled", "NotExact", "OutOfMemory", "ParseError",
-    "Program", "ProofTrace", "RaggedShape", "RankError", "Recipe", "RefusedMark", "Results", "Rule", "Session",
-    "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned",
-    "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
+    "Program", "ProofTrace", "RaggedShape", "RankError", "Recipe", "RefusedMark", "Results", "Rule", "Schedule",
+    "Session", "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge",
+    "Tuned", "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
     "antidiagonal", "argmax", "argmin", "associative", "associative_scan", "autotune", "backwards", "blocked", "cast",
     "ceil", "ceildiv", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal", "compile", "compress",
     "concat", "constant", "cos", "declare_instruction", "decompress", "differentiable", "einsum", "erf", "evaluate",

@@ -32,6 +32,7 @@ from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.notebook import kernel_html
 from lowering.calls.operators import jax_function, torch_operator, unused_name
 from lowering.calls.processes import DECLARED, BoundCall, checked_after_fork, checked_pickle
+from lowering.calls.strides import UnitStrides, has_distinct_elements, shares_memory, strides_of, unit_strides
 from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
@@ -39,6 +40,7 @@ from lowering.in_place import with_inputs_in_place
 from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.pipeline import lower
+from lowering.strided import may_have_strides
 from lowering.targets.capabilities import check_names, marked_binders, support_of
 from lowering.targets.legality import check_nest, check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
@@ -46,6 +48,9 @@ from lowering.timing.kernel_time import KernelTime, time_of
 AnyArray: TypeAlias = npt.NDArray[Any]
 Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ElementConstraints] | None]
 """Sizes, shape of the result, and checks of elements: whether they decide that indices fit, and their limits."""
+
+StridedKey: TypeAlias = tuple[tuple[tuple[str, UnitStrides | None], ...], UnitStrides | None]
+"""The inputs with strides and the output, each with which of its strides are one element."""
 
 CACHED_SHAPES: Final = 64
 """Number of combinations of shapes that a kernel remembers as valid."""
@@ -259,16 +264,28 @@ class Code:
         return checked_after_fork(function, self.library, self.name) if self.parallel else function
 
 
+@dataclass(frozen=True, slots=True)
+class _StridedCall:
+    """A call with arrays that are not contiguous: what runs it, its result, and the inputs and sizes that C gets."""
+
+    run: Callable[[], None]
+    result: AnyArray
+    passed: dict[str, Any]
+    sizes: tuple[int, ...]
+
+
 class Kernel:
     """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
     Inputs are passed in the program's order or by name. A packed operand is passed as one object. Sizes that no array
     determines are keywords. Any object with `__array__`, DLPack or the buffer protocol is read without a copy. An array
-    that is not C-contiguous is copied for the call, or refused with `copy=False`.
+    that is not C-contiguous is copied for the call. With `copy=False`, it is read by its strides, with a function that
+    is compiled at the first such call; arrays of indices and others that need a copy are refused.
 
     The result is a new array: a NumPy array, or one of the library of the first input that is not a NumPy array. With
     `out`, an array of the result's shape and element type is filled instead. A result of rank 0 is an array of rank 0.
-    `out` overlaps no input, or is an input of which each element is proved to be read before it is overwritten.
+    `out` overlaps no input, or is an input of which each element is proved to be read before it is overwritten. It may
+    be a slice or a transpose, which is filled by its strides; then it shares no element with an input.
     Several results are a named tuple of views of one array, and `out` is that array, of one dimension.
 
     A call releases Python's global lock and keeps no state, so several threads may call a kernel at once. A kernel can
@@ -315,6 +332,8 @@ class Kernel:
         self._validated: dict[tuple[object, ...], Known] = {}
         self._limits: dict[tuple[ElementConstraint, ...], ElementConstraints] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
+        self._built_strided: dict[StridedKey, tuple[Code, bool]] = {}
+        self._may_have_strides = may_have_strides(nest)
         sparse = {name for operand in program.packed for name in operand.arrays}
         threads = code.library.omp_get_max_threads if code.parallel else None
         self._assembler = (
@@ -325,7 +344,11 @@ class Kernel:
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
         if copy is not None:
-            named = self._checked_copy(arrays, named, copy)
+            named, strided = self._checked_copy(arrays, named, copy)
+            if strided:
+                if (other := exchanged(self.program, arrays, named, out)) is not None:
+                    return other.back(self(*other.arrays, out=other.out, copy=False, **other.named))
+                return self._call_strided(arrays, named, out, strided)
         passed, pointers, key, _ = taken = self._bind_args(arrays, named)
         known = self._validated.get(key) if key is not None else None
         if known is not None and (known[2] is None or self._elements_are_valid(known, taken)):
@@ -356,6 +379,8 @@ class Kernel:
             into = self._from_buffer(self._result, result)
         elif type(out) is not np.ndarray and (other := exchanged(self.program, arrays, named, out)) is not None:
             return other.back(self(*other.arrays, out=other.out, **other.named))
+        elif type(out) is np.ndarray and not out.flags.c_contiguous and self._fills_strided(out):
+            return self._call_strided(arrays, named, out, frozenset())
         else:
             result, into = out, self._output_pointer(out, shape)
             if self._overlaps(into, pointers):
@@ -389,9 +414,11 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("prepared")
-        refuse_copies(self.program, arrays, named)
+        strided = refuse_copies(self.program, arrays, named, self._may_have_strides)
         if (other := exchanged(self.program, arrays, named, out)) is not None:
             return self.prepared(*other.arrays, out=other.out, **other.named)
+        if strided or (type(out) is np.ndarray and self._fills_strided(out)):
+            return BoundCall(self._bind_strided(arrays, named, out, strided).run)
         call, passed, pointers = self._bind(arrays, named)
         sizes, shape = sizes_and_shape(self.program, self.nest, call)
         self._index_overflow.check(call.sizes, call.arrays)
@@ -525,13 +552,19 @@ class Kernel:
         """Names of the keyword arguments of a call."""
         return (*self.program.operands, *(array.name for array in self.program.inputs), *self.program.sizes)
 
-    def _checked_copy(self, arrays: tuple[object, ...], named: dict[str, object], copy: object) -> dict[str, object]:
-        """Return the named arguments, after checking `copy=False`. A program's own argument `copy` takes precedence."""
+    def _checked_copy(
+        self, arrays: tuple[object, ...], named: dict[str, object], copy: object
+    ) -> tuple[dict[str, object], frozenset[str]]:
+        """Return the named arguments and the inputs to be read by their strides, after checking `copy=False`.
+
+        A program's own argument `copy` takes precedence.
+        """
         if "copy" in self._arguments:
-            return {**named, "copy": copy}
-        if wants_no_copy(copy):
-            refuse_copies(self.program, arrays, named)
-        return named
+            return {**named, "copy": copy}, frozenset()
+        if not wants_no_copy(copy):
+            return named, frozenset()
+        may_be_strided = self._may_have_strides if self._assembler is None else frozenset()
+        return named, refuse_copies(self.program, arrays, named, may_be_strided)
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
@@ -587,6 +620,84 @@ class Kernel:
             raise self._bad_output(f"out is not {what}", shape)
         return self._from_buffer(self._result, out)
 
+    # -- arrays with strides ------------------------------------------------------------------------------------------
+
+    def _fills_strided(self, out: AnyArray) -> bool:
+        """Return whether `out` is filled by its strides. Other arrays that are not contiguous are refused."""
+        plain = self._several is None and self._pattern is None and out.flags.writeable
+        return plain and not out.flags.c_contiguous and unit_strides(out) is not None and has_distinct_elements(out)
+
+    def _call_strided(
+        self, arrays: tuple[object, ...], named: dict[str, object], out: AnyArray | None, strided: frozenset[str]
+    ) -> Any:
+        """Call the function that reads the inputs `strided`, and fills `out`, by their strides."""
+        bound = self._bind_strided(arrays, named, out, strided)
+        bound.run()
+        if self._pattern is not None:
+            return self._pattern.result(arrays, named, [*bound.passed.values()], bound.result)
+        if self._several is None:
+            return bound.result
+        return self._several.split(bound.result, dict(zip(self.nest.sizes, bound.sizes, strict=True)), bound.passed)
+
+    def _bind_strided(
+        self, arrays: Sequence[object], named: Mapping[str, object], out: Any, strided: frozenset[str]
+    ) -> _StridedCall:
+        """Check the arguments of a call with strides, and build its function."""
+        call = bind(self.program, arrays, named)
+        sizes, shape = sizes_and_shape(self.program, self.nest, call)
+        self._index_overflow.check(call.sizes, call.arrays)
+        result: AnyArray = self._new_result(shape, sizes) if out is None else out
+        fills = type(result) is np.ndarray and self._fills_strided(result)
+        if not fills:
+            self._output_pointer(result, shape)
+        elif result.shape != shape or result.dtype != self._dtype:
+            raise self._bad_output(
+                f"out has {result.dtype} of shape {result.shape}, not {self._dtype} of {shape}", shape
+            )
+        passed = {
+            name: call.arrays[name] if name in strided else _argument_for_c(call.arrays[name]) for name in self._names
+        }
+        if shares_memory(result, [each for each in passed.values() if isinstance(each, np.ndarray)]):
+            raise ArrayError(
+                "out shares memory with an input, and an array of the call is not contiguous",
+                required="an output that overlaps no input",
+                suggestions=("pass a copy of the input, or omit out=…",),
+            )
+        by_strides = [passed[name] for name in self._names if name in strided]
+        units = tuple((name, unit_strides(passed[name])) for name in self._names if name in strided)
+        code, complete = self._strided_code(units, unit_strides(result) if fills else None)
+        numbers = [stride for array in (*by_strides, *([result] if fills else [])) for stride in strides_of(array)]
+        function = code.function()
+
+        def run() -> None:
+            # The pointers do not keep the memory of the arrays, which this function holds.
+            pointers = [
+                self._pointer(value, each.kind) if each.rank else value
+                for value, each in zip(passed.values(), self._inputs, strict=True)
+            ]
+            if fills and not complete:
+                result[...] = 0
+            if function(*pointers, *sizes, *numbers, self._pointer(result, self._result)) == OUT_OF_MEMORY:
+                raise self._no_memory(sizes)
+
+        return _StridedCall(run, result, passed, sizes)
+
+    def _pointer(self, array: AnyArray, kind: Any) -> Any:
+        """Return a pointer to the first element of an array."""
+        return self._code.ffi.cast(self._code.ffi.typeof(kind.cname.replace("[]", " *")), array.ctypes.data)
+
+    def _strided_code(
+        self, inputs: tuple[tuple[str, UnitStrides | None], ...], output: UnitStrides | None
+    ) -> tuple[Code, bool]:
+        """Return the function for arrays with such strides, and whether it fills every element of its output."""
+        key = (inputs, output)
+        if key not in self._built_strided:
+            strided = {name: units for name, units in (*inputs, (None, output)) if units is not None}
+            nest = lower(self.program, vector_bytes=self.nest.vector_bytes, strict=self.nest.in_order, strided=strided)
+            code = _printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
+            self._built_strided[key] = code, nest.complete
+        return self._built_strided[key]
+
     def _overlaps(self, into: Any, pointers: Sequence[Any]) -> bool:
         """Return whether the result overlaps an input. The test is exact because all arrays are contiguous."""
         end = into + len(into)
@@ -621,7 +732,8 @@ class Kernel:
     def _bad_output(self, what: str, shape: tuple[int, ...]) -> ArrayError:
         return ArrayError(
             what,
-            required=f"a C-contiguous, aligned and writeable array of {self._dtype} of shape {shape}",
+            required=f"an aligned and writeable array of {self._dtype} of shape {shape}, with its elements at different"
+            " places",
             suggestions=("omit out=… to get a new array",),
         )
 

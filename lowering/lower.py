@@ -599,7 +599,7 @@ class _Lowering:
         if the destination is assembled: entries of a result can only be added to. A sum that is added in order has no
         buffer if each of its elements has at most one term.
         """
-        if e.monoid == "sum" and (to.op is None or not self.in_order):
+        if (e.monoid == "sum" and (to.op is None or not self.in_order)) or self._folds_into(e, to, context):
             return self._fold(e, to, context)
         if e.monoid == "sum" and to.op in ("add", "sub") and isinstance(to.storage, ln.Buffer):
             before = self._direct, list(self._hoisted), self._added_after.copy()
@@ -652,6 +652,16 @@ class _Lowering:
             # Store nothing for an empty range: a truncation may have cut its element off.
             return (start, *loop, ln.If(nonempty, self._store(result, to)))
         return (start, *loop, *self._store(ln.Choose(nonempty, result, ln.Number(0, total.dtype)), to))
+
+    def _folds_into(self, e: terms.Reduce, to: Destination, context: Context) -> bool:
+        """Return whether the terms of a maximum, minimum or product can be folded into what its result enters.
+
+        That is a fold of the same kind. Without terms, the result would be zero.
+        """
+        if e.monoid == "sum" or to.op != terms.OF_MONOID[e.monoid] or self._is_assembled(to.storage):
+            return False
+        reordered = e.monoid == "product" and self.in_order
+        return not reordered and context.proves(less(context.scope.index(e.low), context.scope.index(e.high)))
 
     def _stores_each_term(self, e: terms.Reduce, context: Context) -> bool:
         """Return whether no term of a sum is padding, so that the sum is stored exactly if its range is not empty."""

@@ -17,14 +17,16 @@ from dataclasses import dataclass, replace
 from itertools import count, cycle, islice
 from typing import TypeGuard, assert_never
 
+from atl.checks.scope import outermost
 from atl.core import terms
-from atl.core.index import ZERO, Index, Var, index
+from atl.core.index import ZERO, Bound, Index, Var, atoms, index
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import TRUE, Predicate, less, negation
 from atl.core.program import Program
 from atl.core.reshape_definitions import origin, positions_needed
 from atl.core.substitution import bind, close, close_tensor, instantiate, instantiate_tensor
 from atl.core.traversal import children
+from atl.prove import Facts, proves
 from lowering.nest.loopnest import RESULT_NAMES
 
 _NAMES = "ijklpqrstuvw"
@@ -46,7 +48,8 @@ def normalize(program: Program, *, one_pass: bool = False, in_order: bool = Fals
     would not store to elements that neither of them reaches. With `in_order` this holds except for additions of sums
     if the program is assembled. A sum starts at 0, so it is never -0, and x + 0 is x where it has no terms.
     """
-    made = _Normalizer(one_pass=one_pass, in_order=in_order, assembled=program.assembly is not None)
+    facts = outermost(program).facts
+    made = _Normalizer(facts, one_pass=one_pass, in_order=in_order, assembled=program.assembly is not None)
     return replace(program, body=made.statement(program.body))
 
 
@@ -57,7 +60,8 @@ class _Normalizer:
     variables of opened binders.
     """
 
-    def __init__(self, *, one_pass: bool, in_order: bool, assembled: bool) -> None:
+    def __init__(self, facts: Facts, *, one_pass: bool, in_order: bool, assembled: bool) -> None:
+        self._facts = facts
         self._one_pass = one_pass or in_order
         self._adds_sums = assembled and in_order and not one_pass
         self._ids: Iterator[int] = count(1 << 50)
@@ -72,7 +76,7 @@ class _Normalizer:
             case terms.Reduce(monoid, low, high, body, name, mark):
                 if monoid != "sum" and e.type.rank:
                     in_order = not self._one_pass and mark in (LoopMark.NONE, LoopMark.UNROLL)
-                    return replace(e, body=self._all_stored(body)) if in_order else self._generated(e)
+                    return replace(e, body=self._all_stored(body, monoid)) if in_order else self._generated(e)
                 return terms.Reduce(monoid, low, high, self.statement(body), name, mark)
             case terms.Rec(low, high, init, body, name, rows, mark):
                 return terms.Rec(low, high, self.statement(init), self.statement(body), name, rows, mark)
@@ -91,13 +95,23 @@ class _Normalizer:
             case _:
                 assert_never(e)
 
-    def _all_stored(self, e: terms.Expr) -> terms.Expr:
-        """Normalise a term of which all elements are stored, zero where they are padding."""
+    def _all_stored(self, e: terms.Expr, monoid: terms.Monoid) -> terms.Expr:
+        """Normalise a term of a fold: all elements are stored, zero where they are padding.
+
+        A term that is such a fold itself stays one, if it has terms. It then folds them into the same elements.
+        """
         if isinstance(e, terms.Gen):
-            return replace(e, body=self._all_stored(e.body))
+            return replace(e, body=self._all_stored(e.body, monoid))
         if isinstance(e, terms.Let):
-            return bind(self.statement(e.value), self._all_stored(e.body), e.name, e.mark)
+            return bind(self.statement(e.value), self._all_stored(e.body, monoid), e.name, e.mark)
+        if isinstance(e, terms.Reduce) and e.monoid == monoid and self._has_terms(e):
+            return replace(e, body=self._all_stored(e.body, monoid))
         return self._generated(e)
+
+    def _has_terms(self, e: terms.Reduce) -> bool:
+        """Return whether the range of a reduction is proved not to be empty, from the assumptions of the program."""
+        used = (atom for end in (e.low, e.high) for atom in atoms(end))
+        return not any(isinstance(atom, Bound) for atom in used) and proves(self._facts, less(e.low, e.high))
 
     def _generated(self, e: terms.Expr) -> terms.Expr:
         """Expand a term whose padding is stored by v = gen i. v[i], as a reduction of tensors (§4.3.2)."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import padtypes
 from atl.checks.safety import check_safe
 from atl.core.program import Program
 from atl.errors import InvalidArgument, brief
+from lowering.calls.strides import UnitStrides
 from lowering.lower import lowered_by
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import check_assembly, check_parallel_rows
 from lowering.passes import PASSES_OF, after_passes
+from lowering.strided import NOT_STRIDED, NOTHING_STRIDED, check_strides, with_strides
 from lowering.targets.capabilities import support_of
 from lowering.targets.legality import check_legal, check_lowered, check_merges
 
@@ -24,6 +27,7 @@ def lower(
     target: str = "c",
     origins: bool = False,
     strict: bool = False,
+    strided: Mapping[str | None, UnitStrides] = NOTHING_STRIDED,
 ) -> ln.LoopNest:
     """Return the loop nest of a program, after proving that accesses are safe and that truncations cut only padding.
 
@@ -54,6 +58,8 @@ def lower(
     If the program has an `assembly`, the stored cells are the entries of the result. For the output, no zeros are then
     stored to pads, to false guards or for empty sums, and no buffer is in its storage.
 
+    The inputs `strided`, and the output for None, have strides as parameters (`lowering.strided`).
+
     Raises `InvalidArgument`, `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`, and `NotAssembled` for a result whose
     entries cannot be assembled.
     """
@@ -72,7 +78,12 @@ def lower(
     lowered, met = lowered_by(program, registers=registers, origins=origins, strict=strict)
     check_lowered(program, lowered, met)
     check_assembly(lowered, target)
-    nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
+    lowered = replace(lowered, vector_bytes=vector_bytes)
+    passes = PASSES_OF[target]
+    if strided:
+        lowered, passes = with_strides(lowered, strided), tuple(run for run in passes if run not in NOT_STRIDED)
+    nest = after_passes(lowered, passes)
+    check_strides(nest)
     check_parallel_rows(nest)
     check_legal(nest)
     return nest

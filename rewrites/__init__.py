@@ -21,6 +21,7 @@ from rewrites.kernel import Theorem
 from rewrites.rule import Rule
 from rewrites.rules import RULES as rules  # noqa: N811 (the public name)
 from rewrites.session.proof_trace import CallTrace, ProofTrace, StepTrace, proof_trace
+from rewrites.session.schedule import Schedule
 from rewrites.session.session import Session, reschedule
 from rewrites.session.tuning import Tuned, autotune
 from rewrites.tactics.sparse.operands import Operand
@@ -34,6 +35,7 @@ __all__ = [
     "Operand",
     "ProofTrace",
     "Rule",
+    "Schedule",
     "Session",
     "StepTrace",
     "Theorem",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from keyword import iskeyword
@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 from atl.core import dtypes
 from atl.core.dtypes import BOOL, STORED, is_integer, range_of
-from atl.core.index import ONE, ZERO, Array, Index, Monotonicity, Size, atoms, constant
+from atl.core.index import ONE, ZERO, Array, Index, Monotonicity, Read, Size, atoms, constant, factor_of, index
 from atl.core.node import Printed, malformed
 from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.terms import Expr, Let, Term, Type
@@ -364,9 +364,13 @@ class Program(Printed):
     def free_sizes(self) -> tuple[str, ...]:
         """The sizes that no array of a call determines, which a call passes as keyword arguments."""
         shapes = (*(array.shape for array in self.inputs), *(each.shape for each in self.packed))
-        extents = (extent for shape in shapes for extent in shape)
-        inferred = {found[0] for extent in extents if (found := size_in(extent)) is not None}
-        return tuple(name for name in self.sizes if name not in inferred)
+        extents = [extent for shape in shapes for extent in shape]
+        # With the sizes that no extent determines as keywords, extents may determine the others.
+        keywords = [
+            name for name in self.sizes if not solved_sizes(extents, [other for other in self.sizes if other != name])
+        ]
+        solved = {each.name for each in solved_sizes(extents, keywords)}
+        return tuple(name for name in self.sizes if name not in solved)
 
     @property
     def stored(self) -> tuple[SparseOperand, Expr] | None:
@@ -419,22 +423,60 @@ def _to_program(value: object) -> str:
     return 'make one with atl.program("name", [inputs], body), or with the decorator @atl.program'
 
 
-def size_in(extent: Index) -> tuple[str, int, int] | None:
-    """Return (name, factor, offset) for an extent of the form factor * size + offset; else None.
+@dataclass(frozen=True, slots=True)
+class SolvedSize:
+    """A size that an extent determines: extent number `number` is factor * size + rest, with sizes solved before."""
+
+    number: int
+    name: str
+    factor: Index
+    rest: Index
+
+
+def solved_sizes(extents: Sequence[Index], known: Collection[str] = ()) -> tuple[SolvedSize, ...]:
+    """Return the sizes that extents determine, in an order in which each depends only on earlier and `known` ones.
+
+    Extents that are a size come first, then those with one size, then those that are linear in the last unknown size.
 
     >>> import atl
-    >>> size_in(2 * atl.sizes("n").node + 1)
-    ('n', 2, 1)
+    >>> W, KW = atl.sizes("W KW")
+    >>> [each.name for each in solved_sizes([(W + KW - 1).node, KW.node])]
+    ['KW', 'W']
     """
-    offset = sum(value for monomial, value in extent.terms if not monomial)
-    rest = [(monomial, value) for monomial, value in extent.terms if monomial]
-    if len(rest) != 1:
+    order = sorted(
+        range(len(extents)), key=lambda number: (extents[number].atom is None, len(_sizes_of(extents[number])))
+    )
+    found: dict[str, SolvedSize] = {}
+    while True:
+        taken = {*known, *found}
+        new = next((each for at in order if (each := _solved(at, extents[at], taken)) is not None), None)
+        if new is None:
+            return tuple(found.values())
+        found[new.name] = new
+
+
+def _sizes_of(extent: Index) -> set[Size]:
+    return {atom for atom in atoms(extent) if isinstance(atom, Size)}
+
+
+def _solved(number: int, extent: Index, known: Collection[str]) -> SolvedSize | None:
+    """Return the only unknown size of an extent, if the extent is linear in it with a positive factor."""
+    unknown = [size for size in _sizes_of(extent) if size.name not in known]
+    if len(unknown) != 1 or any(isinstance(atom, Read) for atom in atoms(extent)):
         return None
-    ((monomial, factor),) = rest
-    if len(monomial) != 1 or factor < 1:
+    (size,) = unknown
+    factor = factor_of(extent, size)
+    if factor is None or not _is_positive(factor):
         return None
-    (atom,) = monomial
-    return (atom.name, factor, offset) if isinstance(atom, Size) else None
+    return SolvedSize(number, size.name, factor, extent - factor * index(size))
+
+
+def _is_positive(factor: Index) -> bool:
+    """Return whether a factor is a positive number, or a product of one and sizes of at least one."""
+    if len(factor.terms) != 1:
+        return False
+    ((monomial, coefficient),) = factor.terms
+    return coefficient > 0 and all(isinstance(atom, Size) and atom.minimum >= 1 for atom in monomial)
 
 
 def sizes_in(

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core import dtypes
-from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
+from atl.core.index import Array, Index, Leaf, Size, atoms, leaf_values, value_of
 from atl.core.predicate import Predicate, expressions, holds
 from atl.core.program import (
     AtLeast,
@@ -27,7 +27,7 @@ from atl.core.program import (
     bounds_of,
     checked_program,
     facts_of,
-    size_in,
+    solved_sizes,
 )
 from atl.errors import ArgumentError, ArrayError, AssumptionError, RankError, brief
 from atl.surface.symbolic import Symbolic
@@ -331,30 +331,34 @@ def _operand_shapes(program: Program, arrays: Mapping[str, AnyArray], shapes: Sh
 
 
 def _solve(program: Program, operand_shapes: Sequence[_OperandShape], given: Mapping[str, int]) -> dict[str, int]:
-    """Solve for every size, by keyword or by the first extent with only this size. All extents must agree."""
+    """Solve for every size, by keyword or by the first extent that determines it. All extents must agree."""
     found = {name: (value, "the keyword") for name, value in given.items()}
-    # Prefer extents that are just a size over affine ones.
     extents = [
-        (size, data, f"dimension {dimension} of {name}")
+        (extent, data, f"dimension {dimension} of {name}")
         for name, declared, shape in operand_shapes
         for dimension, (extent, data) in enumerate(zip(declared, shape, strict=True))
-        if (size := size_in(extent)) is not None
     ]
-    for (name, factor, offset), data, origin in sorted(extents, key=lambda each: each[0][1:] != (1, 0)):
-        if (factor, offset) != (1, 0) and name in found:
-            continue
-        value, rest = divmod(data - offset, factor)
-        if rest or value < 0:
+    for each in solved_sizes([extent for extent, _, _ in extents], given):
+        extent, data, origin = extents[each.number]
+        numbers = {name: value for name, (value, _) in found.items()}
+        factor, rest = (value_of(part, leaf_values(numbers), _no_element) for part in (each.factor, each.rest))
+        value, left = divmod(data - rest, factor) if factor else (0, 1)
+        if left or value < 0:
+            others = {name: numbers[name] for name in _names_in((each.factor, each.rest))}
             raise ArrayError(
-                f"{origin} has {_count(data, 'element')}, which is not {_affine(name, factor, offset)} for any {name}",
-                required=f"an extent {_affine(name, factor, offset)}, for some {name} >= 0",
+                f"{origin} has {_count(data, 'element')}, which is not {extent} for any {each.name}",
+                required=f"an extent {extent}, for some {each.name} >= 0",
+                numbers=others or None,
             )
-        before, first = found.setdefault(name, (value, origin))
-        if before != value:
+        found[each.name] = value, origin
+    for extent, data, origin in extents:
+        name = extent.atom.name if isinstance(extent.atom, Size) else None
+        if name in found and found[name][0] != data:
+            before, first = found[name]
             raise ArrayError(
                 f"{first} and {origin} give different {name}",
                 required=f"one {name} for all of {program.name}: {_signature(program)}",
-                numbers=f"{name} = {before} from {first}, {name} = {value} from {origin}",
+                numbers=f"{name} = {before} from {first}, {name} = {data} from {origin}",
             )
     missing = [name for name in program.sizes if name not in found]
     if missing:
@@ -364,6 +368,14 @@ def _solve(program: Program, operand_shapes: Sequence[_OperandShape], given: Map
             suggestions=(f"add {', '.join(f'{name}=…' for name in missing)} to the arguments",),
         )
     return {name: found[name][0] for name in program.sizes}
+
+
+def _names_in(expressions: Sequence[Index]) -> list[str]:
+    return sorted({atom.name for each in expressions for atom in atoms(each) if isinstance(atom, Size)})
+
+
+def _no_element(array: Array, _: tuple[int, ...]) -> int:
+    raise AssertionError(f"no extent that determines a size depends on elements of {array.name}")
 
 
 def _check_shape(program: Program, operand_shapes: _OperandShape, call: Arguments) -> None:
@@ -504,11 +516,6 @@ def _sizes_in(found: tuple[Index, ...], call: Arguments) -> dict[str, object]:
 def _declared(array: Array) -> str:
     extents = ", ".join(map(str, array.shape))
     return f"{array.name}: {array.dtype} of shape ({extents}{',' if len(array.shape) == 1 else ''})"
-
-
-def _affine(name: str, factor: int, offset: int) -> str:
-    times = f"{factor}*" if factor > 1 else ""
-    return f"{times}{name} {'+' if offset > 0 else '-'} {abs(offset)}" if offset else f"{times}{name}"
 
 
 def _signature(program: Program) -> str:

@@ -16,7 +16,7 @@ from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.facts import Known, positive
 from layouts.foundation.function import Function
-from layouts.foundation.sizes import placed
+from layouts.foundation.sizes import placed, plain
 from layouts.foundation.tuples import Extent, extent_of, product, shown
 from layouts.lego.group_by import GroupBy, TileBy, seen_by
 from layouts.lego.permutations import Row, extents
@@ -135,9 +135,23 @@ class ExpandBy(Function):
         inside, location = self._guarded(digits)
         return Slice(location, axes, None if inside == TRUE else inside)
 
-    def inv(self, location: int) -> Any:
-        """Return the coordinate of the array element at a flat location."""
+    def inv(self, location: Any) -> Any:
+        """Return the coordinate of the view of the array element at a flat location, a number or an index expression.
+
+        >>> import atl
+        >>> from layouts.lego import CoverBy
+        >>> M, N, B, at = atl.sizes("M N B at")
+        >>> CoverBy([M, N], [1, B]).inv(at)
+        (at // N, (at % N) // B, 0, (at % N) % B)
+        """
         whole = product(self.dims)
+        if isinstance(location, IndexExpr | Index):
+            flat = index(plain(location))
+            known = self.known.assume(within(ZERO, flat, index(whole)))
+            parts = [index(known.simple(each)) for each in Box(self.dims, row_major=True).digits(flat)]
+            for part, held, wide in zip(parts, self.dims, self.expanded, strict=True):
+                known = known.assume(within(ZERO, part, index(held)), at_most(index(held), index(wide)))
+            return self.group.inverse_of(list(zip(parts, self.expanded, strict=True)), known)
         if type(location) is not int or (isinstance(whole, int) and not 0 <= location < whole):
             raise LayoutError(f"the location {brief(location)}", required=f"a location from 0 to {whole} - 1")
         digits = Box(self.dims, row_major=True).digits(location)

@@ -298,14 +298,16 @@ class GroupBy(Function):
             raise NoLayout(f"{self} has no inv", required="injective permutations, each with its inverse")
         at = plain(flat)
         size = product(self.dims)
-        known = self.known
         if isinstance(at, Index):
-            known = known.assume(within(ZERO, at, index(size)))
-        elif isinstance(at, int) and isinstance(size, int) and not 0 <= at < size:
+            return self.inverse_of([(at, size)], self.known.assume(within(ZERO, at, index(size))))
+        if isinstance(at, int) and isinstance(size, int) and not 0 <= at < size:
             raise LayoutError(f"the location {at}", required=f"a location from 0 to {size - 1}")
-        found = tuple(self._element([(at, size)], known))
-        if isinstance(at, Index):
-            found = tuple(IndexExpr(index(digit)) for digit in found)
+        found = tuple(self._element([(at, size)], self.known))
+        return found if len(found) > 1 else found[0]
+
+    def inverse_of(self, digits: Sequence[tuple[Index, Extent]], known: Known) -> Any:
+        """Return the coordinate of the element at the location with these digits and their extents, as indices."""
+        found = tuple(IndexExpr(index(digit)) for digit in self._element(list(digits), known))
         return found if len(found) > 1 else found[0]
 
     def inside(self, digits: Sequence[Any]) -> Known:

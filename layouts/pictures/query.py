@@ -16,6 +16,7 @@ from layouts.foundation.tuples import shown
 from layouts.pictures import report
 from layouts.pictures.parse_function import read_function, read_tiler
 from layouts.proofs.injectivity import bijective, injective
+from layouts.proofs.relation import Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,13 @@ class Query:
 
     operation: str | None
     layouts: tuple[Function | tuple[Any, ...], ...]
-    result: Function | Answer
+    result: Function | Answer | Relation
 
     @property
     def text(self) -> str:
         """The answer in words: the steps of the operation, and a description of its result."""
+        if isinstance(self.result, Relation):
+            return str(self.result)
         if not isinstance(self.result, Function):
             return report.verdict(self.result)
         text = report.describe(self.result)
@@ -40,6 +43,8 @@ class Query:
         made: dict[str, Any] = {"layouts": [shown(each) for each in self.layouts]}
         if self.operation is not None:
             made = {"operation": self.operation, **made}
+        if isinstance(self.result, Relation):
+            return {**made, "relation": str(self.result)}
         if not isinstance(self.result, Function):
             return {**made, "answer": _answer(self.result)}
         return {**made, "result": _facts(self.result)}
@@ -52,6 +57,8 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
 
     >>> ask(["equal", "TileBy([2,2],[2,2]).OrderBy(Row(4,4))", "(2,2,2,2):(8,2,4,1)"]).result
     Proved(layer='table', vacuous=False)
+    >>> ask(["relation", "(4,8):(8,1)"]).text
+    '{ [i0, i1] -> [p = 8i0 + i1] : 0 <= i0 <= 3 and 0 <= i1 <= 7 }'
     >>> ask(["(4,8):(8,1)", "as_lego"]).data["result"]["layout"]
     'GroupBy([4,8]).OrderBy(RegP([4,8], [1,2]))'
     >>> ask(["(8,6):(6,1)", "zipped_divide", "(4,3)"]).result

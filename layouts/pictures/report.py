@@ -30,6 +30,7 @@ from layouts.pictures.explain import explain
 from layouts.pictures.grid import draw
 from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
+from layouts.proofs.relation import Relation
 
 OPERATIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
     "composition": (composition, 2), "logical_divide": (logical_divide, 2), "zipped_divide": (zipped_divide, 2),
@@ -39,7 +40,7 @@ OPERATIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
     "coalesce": (coalesce, 1), "filter": (filtered, 1), "complement": (complement, 1),
     "right_inverse": (right_inverse, 1), "left_inverse": (left_inverse, 1), "nullspace": (nullspace, 1),
     "as_layout": (as_layout, 1), "as_linear": (as_linear, 1), "as_axe": (as_axe, 1), "as_lego": (as_lego, 1),
-    "canonicalize": (canonicalize, 1), "invert": (LinearLayout.invert, 1),
+    "canonicalize": (canonicalize, 1), "invert": (LinearLayout.invert, 1), "relation": (Relation, 1),
 }  # fmt: skip
 """The operations by name, with their numbers of operands."""
 
@@ -75,7 +76,9 @@ def apply_operation(operation: str, layouts: Sequence[Function | tuple[Any, ...]
     return function(*layouts)
 
 
-_OF_ALL: Final = ("composition", "equal", "injective", "bijective", "as_layout", "as_linear", "as_axe", "as_lego")
+_OF_ALL: Final = (
+    "composition", "equal", "injective", "bijective", "as_layout", "as_linear", "as_axe", "as_lego", "relation",
+)  # fmt: skip
 """Operations on layouts of any family."""
 _REQUIRED: Final = {
     "Layout": "a shape with strides", "LinearLayout": "a LinearLayout", "Axe": "an Axe layout: S[...]"

@@ -2,7 +2,8 @@
 
 The function returns 0, or `OUT_OF_MEMORY` if a buffer cannot be allocated. In that case it has freed all buffers, and
 if the allocation failed in a parallel loop, the other threads have finished their work. Arrays are C-contiguous, with
-shapes determined by the sizes, and the output overlaps no input.
+shapes determined by the sizes, and the output overlaps no input. Arrays with strides are not contiguous. The caller
+clears such an output, if it is not complete.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def _types(nest: ln.LoopNest) -> list[tuple[Hashable, str]]:
             for a in nest.inputs
         ),
         *((Size(size), "int64_t") for size in nest.sizes),
+        *((stride, "int64_t") for stride in nest.strides),
         (ln.key(nest.output), f"{scalars.C_TYPES[nest.output.dtype]} *"),
         *(
             (("assembly", role), kind)
@@ -132,7 +134,7 @@ def _function(nest: ln.LoopNest, name: str, *, static: bool, others: Sequence[st
     scope = outermost(nest)
     body: Lines = []
     out = scope.name(ln.key(nest.output))
-    if not nest.complete and nest.assembly is None:
+    if not nest.complete and nest.assembly is None and nest.output.strides is None:
         body.append(f"memset({out}, 0, {_bytes(scope, nest.output, ln.elements(nest.output.extents))});")
     inside, heap, pointers = memory.initial_heap(scope, nest)
     parameters = parameters_of(nest, scope, restrict=True)

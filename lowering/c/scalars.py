@@ -54,6 +54,8 @@ def storage_text(scope: TextScope, target: ln.Cell | ln.Scalar) -> Text:
                 return Text(name)
             if buffer.role == "output" and not buffer.extents:
                 return Text(f"*{name}", UNARY)
+            if buffer.storage.strides is not None:
+                return Text(f"{name}[{index_text(scope, target.address).text}]")
             return Text(f"{name}[{address_text(scope, target.memory_pairs).text}]")
     assert_never(target)
 

@@ -7,7 +7,7 @@ of arrays with DLPack only. A call with PyTorch tensors returns one, by the `fro
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from atl.errors import ArgumentError, ArrayError, InvalidArgument, brief
 from atl.meaning.arguments import CONVERSION_ERRORS
 from lowering.c.scalars import C_TYPES
 from lowering.calls.arguments import WALKED
+from lowering.calls.strides import unit_strides
 
 IN_MEMORY: Final = (1, 3, 11)
 """DLPack's device types of memory that the CPU can read: its own, and memory pinned for CUDA or ROCm."""
@@ -160,8 +161,17 @@ def _of_kind(found: list[object], result: object) -> object:
 # -- copy=False -------------------------------------------------------------------------------------------------------
 
 
-def refuse_copies(program: Program, arrays: tuple[object, ...], named: Mapping[str, object]) -> None:
-    """Raise `ArrayError` for the first argument of a call that would be copied or converted to an array."""
+def refuse_copies(
+    program: Program,
+    arrays: tuple[object, ...],
+    named: Mapping[str, object],
+    may_have_strides: Collection[str] = (),
+) -> frozenset[str]:
+    """Raise `ArrayError` for the first argument of a call that would be copied or converted to an array.
+
+    Return the names of the arrays that are not contiguous and can be read by their strides.
+    """
+    strided: set[str] = set()
     given = {**dict(zip(program.operands, arrays, strict=False)), **named}
     for array in program.inputs:
         value = given.get(array.name)
@@ -176,8 +186,12 @@ def refuse_copies(program: Program, arrays: tuple[object, ...], named: Mapping[s
         if _is_foreign(value) and held.size and held.ctypes.data != _address(value):
             raise _copied(array, "is exported as a copy by its library")
         if held.flags.num & WALKED != WALKED:
+            if array.name in may_have_strides and unit_strides(held) is not None:
+                strided.add(array.name)
+                continue
             what = "C-contiguous" if held.flags.aligned else "aligned"
             raise _copied(array, f"is not {what}: its strides are {held.strides} bytes")
+    return frozenset(strided)
 
 
 def _copied(array: Array, why: str) -> ArrayError:
@@ -197,5 +211,5 @@ def wants_no_copy(copy: object) -> bool:
         return copy is False
     raise InvalidArgument(
         f"copy={brief(copy)}",
-        required="copy=None, which copies arrays that are not contiguous, or copy=False, which rejects them",
+        required="copy=None, which copies arrays that are not contiguous, or copy=False, which reads them by strides",
     )

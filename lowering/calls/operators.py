@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from atl.core.dtypes import BOOL, FLOATS, is_integer
-from atl.core.index import Array, Index, Leaf, Read, Size, atoms, value_of
-from atl.core.program import Program, size_in
+from atl.core.index import ONE, Array, Index, Leaf, Read, Size, atoms, value_of
+from atl.core.program import Program, solved_sizes
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, InvalidName, LibraryMissing, brief
 from atl.meaning.results import named as result_tuple
 from atl.meaning.results import split_results
@@ -305,11 +305,12 @@ class Shapes:
     def sizes(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sizes that the arrays and numbers of a call determine. The kernel checks their consistency."""
         sizes: dict[str, Any] = {name: given[name] for name in self.program.free_sizes}
-        for array in self.program.inputs:
-            for extent, held in zip(array.shape, np.shape(given[array.name]) if array.shape else (), strict=True):
-                if (found := size_in(extent)) is not None:
-                    name, factor, offset = found
-                    sizes.setdefault(name, held if (factor, offset) == (1, 0) else (held - offset) // factor)
+        shapes = [(array.shape, np.shape(given[array.name])) for array in self.program.inputs if array.shape]
+        extents = [each for declared, held in shapes for each in zip(declared, held, strict=True)]
+        for each in solved_sizes([extent for extent, _ in extents], sizes):
+            factor, rest = _values((each.factor, each.rest), sizes)
+            held = extents[each.number][1] - rest
+            sizes[each.name] = held if each.factor == ONE else held // factor
         return sizes
 
     def result(self, sizes: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -41,6 +41,8 @@ class Buffer:
     Rows that are computed `in_place` start with the elements of the row that they replace: each store replaces the
     element of an earlier row, and an element without a store is that of the row before. One row needs no `Clear`.
 
+    With `strides`, neighbours along each dimension are at these distances, in elements; else it is row-major.
+
     With a `home`, the buffer aliases that other buffer, which has the same shape. An element is valid until another
     tensor in that storage overwrites it.
     """
@@ -53,6 +55,7 @@ class Buffer:
     rows: int = field(default=0, hash=False)
     in_place: bool = field(default=False, hash=False)
     home: Buffer | None = field(default=None, hash=False)
+    strides: tuple[ix.Index, ...] | None = field(default=None, hash=False)
 
     @property
     def allocated_extents(self) -> tuple[ix.Index, ...]:
@@ -84,10 +87,11 @@ class Cell:
 
     @property
     def address(self) -> ix.Index:
-        """The flat, row-major address (`flatten_index` of §4.4.2), cached."""
+        """The flat address, cached: row-major (`flatten_index` of §4.4.2), or by the strides of the buffer."""
         known = self._address
         if known is None:
-            known = flat(self.memory_pairs)
+            strides = self.buffer.storage.strides
+            known = flat(self.memory_pairs) if strides is None else _at_distances(self.memory_pairs, strides)
             object.__setattr__(self, "_address", known)
         return known
 
@@ -99,6 +103,13 @@ def flat(pairs: Pairs) -> ix.Index:
     address, _ = pairs[0]
     for position, extent in pairs[1:]:
         address = address * extent + position
+    return address
+
+
+def _at_distances(pairs: Pairs, strides: tuple[ix.Index, ...]) -> ix.Index:
+    address = ix.ZERO
+    for (position, _), stride in zip(pairs, strides, strict=True):
+        address = address + position * stride
     return address
 
 
@@ -479,6 +490,7 @@ class LoopNest:
     - `assembly`: the storage of an assembled output, of which only the entries are stored. The last pass on loops adds
       `Gather` statements, all of the same kind.
     - `in_order`: operations on floats are those of the program in its order, and are not reordered.
+    - `strides`: the strides of the inputs and of the output that are parameters, after the sizes.
     - `origins`: the paths in the program of the binders that loops came from, by loop variable, if `lower` was called
       with `origins`. They are ignored by equality.
     """
@@ -500,6 +512,7 @@ class LoopNest:
     row_storage: tuple[RowStorage, ...] = ()
     assembly: Assembly | None = None
     in_order: bool = False
+    strides: tuple[ix.Var, ...] = ()
     origins: Mapping[ix.Var, Path] = field(default_factory=dict, compare=False, repr=False)
 
 

@@ -146,6 +146,7 @@ def names_wanted(nest: LoopNest) -> list[tuple[Hashable, str]]:
     return [
         *((array.name, array.name) for array in nest.inputs),
         *((Size(size), size) for size in nest.sizes),
+        *((stride, stride.name) for stride in nest.strides),
         (key(nest.output), nest.output.name),
         *((("assembly", role), f"{nest.output.name}_{role}") for role, _ in (assembled.arrays if assembled else ())),
     ]

@@ -106,11 +106,10 @@ def test_arrays_in_memory_are_not_copied(doubling: Kernel) -> None:
 
 
 @pytest.mark.parametrize("given", [numbers(4, 3)[::2], numbers(4, 3)[::-1], numbers(3, 4).T, numbers(5)[None, ::-2]])
-def test_unusable_view_is_copied_or_refused(doubling: Kernel, given: Any) -> None:
+def test_view_is_copied_or_read_by_its_strides(doubling: Kernel, given: Any) -> None:
     for value in (given, Lent(given), memoryview(given)):
         assert np.asarray(doubling(value)).tolist() == (2 * given).tolist()
-        with pytest.raises(ArrayError, match=r"(?s)X is not C-contiguous.*strides.*ascontiguousarray\(X\)"):
-            doubling(value, copy=False)
+        assert np.asarray(doubling(value, copy=False)).tolist() == (2 * given).tolist()
     assert doubling(np.ascontiguousarray(given), copy=False).tolist() == (2 * given).tolist()
 
 
@@ -149,7 +148,7 @@ def test_empty_arrays_and_scalars_need_no_copy() -> None:
 @pytest.mark.long
 def test_copy_option_is_validated_and_may_be_an_input_name(doubling: Kernel) -> None:
     for wrong in (True, 1, "no"):
-        with pytest.raises(InvalidArgument, match="copy=False, which rejects"):
+        with pytest.raises(InvalidArgument, match="copy=False, which reads them by strides"):
             doubling(numbers(1, 1), copy=wrong)
     own = compile(
         atl.parse("f (copy : float32[n], seconds : float32[n]) : float32[n] := gen[i < n] copy[i] + seconds[i]")
@@ -217,8 +216,9 @@ def test_torch_tensors_are_passed_without_a_copy(doubling: Kernel) -> None:
     assert doubling(t, out=out) is out
     assert out.tolist() == made.tolist()
     assert doubling(t.T).tolist() == (2 * t.T).tolist()
-    with pytest.raises(ArrayError, match="X is not C-contiguous"):
-        doubling(t.T, copy=False)
+    transposed = doubling(t.T, copy=False)
+    assert type(transposed) is torch.Tensor
+    assert transposed.tolist() == (2 * t.T).tolist()
     shared = t.numpy()
     assert seen_by_c(doubling, shared) == t.data_ptr()
 
@@ -294,7 +294,8 @@ def test_prepared_call_reads_and_fills_its_arrays(doubling: Kernel) -> None:
 
 def test_prepared_call_refuses_invalid_arguments_and_copies(doubling: Kernel, halving: Kernel) -> None:
     x, out = numbers(3, 3), np.empty((3, 3), np.float32)
-    for wrong in (x.T, x.tolist(), x[:, ::-1]):
+    misaligned = np.zeros(37, np.uint8)[1:].view(np.float32).reshape(3, 3)
+    for wrong in (misaligned, x.tolist()):
         with pytest.raises(ArrayError, match="forbids copies"):
             doubling.prepared(wrong, out=out)
     for place, message in (

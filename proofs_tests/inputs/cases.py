@@ -131,6 +131,7 @@ METHODS: Final = (
     "session(rows).auto(cost='code size', sizes={'n': 9}, tiles=(2,), k=1, rules=None, limit=30, watch=None)",
     "session(rows).store('A', layouts.blocked(4, 2), name='t')",
     "session().store('buf', layouts.backwards)", "session(rows).view('A', layouts.column_major)",
+    "session(rows).store_result(layouts.column_major)", "session(rows).schedule()",
     "session(rows).reorder('i', layouts.padded(1))", "session(rows).reorder(['j'], layouts.morton(4))",
     "session(rows).store('A', layouts.Layout((n, m), (1, n)))",
     "session(rows).sparsify('A', sparse.CSR)", "session(copied).sparsify('A', sparse.COO, result=True)",

@@ -36,6 +36,7 @@ from rewrites.rule import Rule
 from rewrites.rule_checking.registry import status_of, with_user_rules
 from rewrites.rules import RULES
 from rewrites.session import compiling, display, storage
+from rewrites.session import schedule as of_calls
 from rewrites.session.base import SessionBase
 from rewrites.session.call import Call, Origin, check_flags, check_tactic_arguments, locate
 from rewrites.session.diagnosis import attach_call_site, diagnose
@@ -360,6 +361,11 @@ class Session(Tactics, SessionBase):
     # -- other arrays for an input ------------------------------------------------------------------------------------
 
     sparsify, assemble, view = storage.sparsify, storage.assemble, storage.view
+    store_result = storage.store_result
+
+    # -- the calls as data --------------------------------------------------------------------------------------------
+
+    schedule = of_calls.schedule
 
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Session:
         """Restart from the program in which an input is stored in other arrays, replay the calls, and run a tactic."""

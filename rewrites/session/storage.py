@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from atl.checks.scope import initial_facts
 from atl.core.index import ZERO, Array, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
-from atl.core.terms import Access, Expr, Gen, Input
+from atl.core.terms import Access, Expr, Gen, Input, Let
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites import kernel
 from rewrites.derivation import Derivation
@@ -22,10 +22,12 @@ from rewrites.session.display import written
 from rewrites.tactics import arg
 from rewrites.tactics.indices import simplify_indices
 from rewrites.tactics.reindexing.formulas import element_variables, over_bound, reindexing_at
+from rewrites.tactics.reindexing.storing import store
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.sparse.operands import AssembledFormat, Given, InputForm, OperandFormat, ResultForm
 from rewrites.tactics.sparse.pattern import sparsify_result
 from rewrites.tactics.sparse.sparsification import sparsify as sparse_loops
+from rewrites.tactics.storage.binding import bind
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Restarts(Protocol):
     def record_call(self, call: Call) -> Any: ...
 
     def branch(self) -> Any: ...
+
+    def begin(self) -> Derivation: ...
 
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Any: ...
 
@@ -168,3 +172,55 @@ def view(self: S, name: str, layout: arg.Layout) -> S:
     form = ViewForm(layout, self.goal.assumptions)
     made: S = self._restart_with(f"view({brief(name)}, {written(layout)})", name, form, read_through_layout)
     return made
+
+
+# -- results in a layout ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A program whose result is another program's result in a layout, and the theorem about its meaning.
+
+    The theorem is `goal = let laid := … in ⊞[i < n] ⊞[j < m] laid[to(i, j)]`, where `program` computes `laid`.
+    """
+
+    program: Program
+    meaning: Theorem
+
+
+def store_result(self: Restarts, layout: arg.Layout) -> StoredResult:
+    """Return the program that stores the result of the goal in a layout: ⊞[p < P] ⊞[q < Q] [hit] · e[inverse(p, q)].
+
+    The theorem `meaning` states what its array means: the element (i, j) of the result is at the place to(i, j). As in
+    `store`, the layout is proved injective, and places without an element are padding. The session does not change;
+    to schedule the program, start a session from it. Raises `DoesNotApply` for a scalar, several results or an
+    assembled result, and the errors of `store`.
+
+    A transposed or column-major result needs no layout: pass an array with these strides as `out=` of a kernel.
+
+    >>> import layouts
+    >>> s = reschedule(atl.parse("f (x : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * x[i, j]"))
+    >>> made = s.store_result(layouts.blocked(2, 8))
+    >>> made.program
+    f_laid (x : float32[n, m]) : float32[⌈n / 2⌉, ⌈m / 8⌉, 2, 8] :=
+      ⊞[p0 < ⌈n / 2⌉] ⊞[p1 < ⌈m / 8⌉] ⊞[p2 < 2] ⊞[p3 < 8] [2*p0 + p2 < n ∧ 8*p1 + p3 < m] · 2 *
+        x[2*p0 + p2, 8*p1 + p3]
+    >>> made.meaning.rhs
+    f (x : float32[n, m]) : float32[n, m] :=
+      let f_laid :=
+        ⊞[p0 < ⌈n / 2⌉] ⊞[p1 < ⌈m / 8⌉] ⊞[p2 < 2] ⊞[p3 < 8] [2*p0 + p2 < n ∧ 8*p1 + p3 < m] · 2 *
+          x[2*p0 + p2, 8*p1 + p3]
+      in
+      ⊞[i0 < n] ⊞[i1 < m] f_laid[i0 // 2, i1 // 8, i0 % 2, i1 % 8]
+    """
+    with attach_call_site():
+        goal = self.goal
+        if goal.results or goal.assembly is not None or not goal.type.rank:
+            kind = "several results" if goal.results else "an assembled result" if goal.assembly else "a scalar result"
+            raise DoesNotApply(f"{goal.name} has {kind}", required="one dense result with at least one dimension")
+        work = self.begin()
+        bind(work, (), (), f"{goal.name}_laid")
+        store.function(work, (), layout)
+        stored = work.goal.body
+        assert isinstance(stored, Let)
+        return StoredResult(replace(goal, name=f"{goal.name}_laid", body=stored.value), work.theorem)

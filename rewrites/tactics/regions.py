@@ -301,6 +301,12 @@ def _hull(facts: Facts, read: Sequence[Bounds], scope: Scope) -> Extent:
     return Extent(closed(base, scope), closed(count, scope))
 
 
+def hull_of(work: Derivation, above: Path, uses: Sequence[Use], dimension: int) -> Extent:
+    """Return the range that uses read along a dimension, in terms of the scope of `above`."""
+    scope = work.cursor(above).scope
+    return _hull(scope.facts, [_bounds(work, above, use, dimension) for use in uses], scope)
+
+
 def _bounds(work: Derivation, above: Path, use: Use, dimension: int) -> Bounds:
     """Return the bounds of a use's index along a dimension, over the loops between the buffer and the use."""
     facts, cursor = work.cursor(above).scope.facts, work.cursor(use.path)

@@ -85,9 +85,12 @@ static inline {vector} {kind}_{vector}({vector} a, {vector} b)
     return ({vector})((of_b & (__typeof__(of_b))b) | (~of_b & (__typeof__(of_b))a));
 }}
 """
-    # The instructions of x86 are `b > a ? b : a`, as in `_pick_of_floats`.
+    # The instructions of x86 are `b > a ? b : a`, as in `_pick_of_floats`. A float with all bits set is NaN, so shorter
+    # vectors need no blend; those of 64 bytes have one with a mask, which is as fast.
     macro, prefix, x86 = _OF_X86[size]
     suffix, x86 = ("pd", f"{x86}d") if element == "double" else ("ps", x86)
+    blend = f"    return ({vector})((of_b & (__typeof__(of_b))b) | (~of_b & (__typeof__(of_b))a));\n"
+    of_x86 = blend if size == 64 else f"    return ({vector})(of_b | (__typeof__(of_b))a);\n"
     return f"""\
 #if defined({macro})
 #include <immintrin.h>
@@ -99,10 +102,11 @@ static inline {vector} {kind}_{vector}({vector} a, {vector} b)
 #if defined({macro})
     __typeof__(a < b) of_b = b != b;
     a = ({vector}){prefix}_{kind}_{suffix}(({x86})b, ({x86})a);
+{of_x86}\
 #else
     __typeof__(a < b) of_b = (b {_SIGNS[kind]} a) | (b != b);
+{blend}\
 #endif
-    return ({vector})((of_b & (__typeof__(of_b))b) | (~of_b & (__typeof__(of_b))a));
 }}
 """
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import atl
+from atl.core.index import value_at
 from atl.prove import Proved
 from layouts import injective
 from layouts.errors import CannotTabulate, LayoutError, NoLayout
-from layouts.lego import Col, ExpandBy, GenP, GroupBy, OrderBy, RegP, Row, TileBy
+from layouts.lego import Col, CoverBy, ExpandBy, GenP, GroupBy, OrderBy, RegP, Row, TileBy
 
 n, m = atl.sizes("n m")
 
@@ -154,3 +155,23 @@ def test_facts_survive_partial_substitution() -> None:
         tiles.where(m=10, bm=4)
     with pytest.raises(LayoutError, match="required: 30 % bk = 0"):
         tiles.where(k=30).where(bk=8)
+
+
+@pytest.mark.parametrize("sizes", [(5, 7, 2, 3), (4, 6, 2, 3), (1, 5, 4, 2), (7, 1, 3, 4)])
+def test_symbolic_inverse_of_partial_tiles_is_that_of_numbers(sizes: tuple[int, int, int, int]) -> None:
+    rows, columns, height, width, at = atl.sizes("rows columns height width at")
+    found = CoverBy([rows, columns], [height, width]).inv(at)
+    numbers = dict(zip(("rows", "columns", "height", "width"), sizes, strict=True))
+    tiles = CoverBy(sizes[:2], sizes[2:])
+    for location in range(sizes[0] * sizes[1]):
+        assert tuple(value_at(part.node, {**numbers, "at": location}) for part in found) == tiles.inv(location)
+
+
+def test_symbolic_inverse_follows_the_order_of_the_tiles() -> None:
+    n, at = atl.sizes("n at")
+    turned = ExpandBy([n], [8 * n], TileBy([n], [8]).OrderBy(Col(n, 8)))
+    found = turned.inv(at)
+    for extent in (1, 2, 5, 9):
+        numbers = ExpandBy([extent], [8 * extent], TileBy([extent], [8]).OrderBy(Col(extent, 8)))
+        for location in range(extent):
+            assert tuple(value_at(part.node, {"n": extent, "at": location}) for part in found) == numbers.inv(location)

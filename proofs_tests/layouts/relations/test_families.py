@@ -197,3 +197,61 @@ def test_operations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relation, "MAX_OPERATIONS", 10)
     with pytest.raises(NoLayout, match="within 10 operations"):
         made.compose(made).is_injective()
+
+
+# -- back to a layout -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Layout((4, 3), (3, 1)),
+        Layout(((2, 3), 4), ((1, 8), 2)),
+        Layout((2, (2, 2)), (0, (5, -3)), offset=7),
+        Layout((1, 5), (3, 2)),
+    ],
+    ids=str,
+)
+def test_relation_of_a_layout_has_one_with_its_pairs(made: Layout) -> None:
+    found = Relation(made).layout()
+    assert isinstance(found, Layout)
+    assert Relation(found).is_equal(Relation(made))
+
+
+def test_flat_relation_has_a_layout_of_several_modes() -> None:
+    made = Relation.of("{ [i] -> [8*(i mod 2) + 3*floor(i/2)] : 0 <= i < 6 }").layout()
+    assert made is not None
+    assert str(made) == "(2,3):(8,3)"
+    assert [made(at) for at in range(6)] == [0, 8, 3, 11, 6, 14]
+
+
+def test_swizzled_relation_has_a_matrix_over_f2() -> None:
+    swizzled = Relation(Layout(32, 1)).compose(Relation(Swizzle(2, 0, 3)))
+    made = swizzled.layout()
+    assert isinstance(made, LinearLayout)
+    assert [(made(at),) for at in range(32)] == [swizzled.locations(at)[0] for at in range(32)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ [i] -> [i + 2*floor(i/3)] : 0 <= i < 4 }",  # neither sums of strides nor images of bits
+        "{ [i] -> [i] : 0 <= i < 8 and i != 3 }",  # no box
+        "{ [i] -> [i] : 1 <= i < 4 }",
+        "{ [i] -> [p] : 0 <= i < 4 and i <= p <= i + 1 }",  # several locations
+        "{ [i] -> [1 + i + 2*floor(i/2)] : 0 <= i < 3 }",
+        "{ [i, j] -> [i + j] : 0 <= i < 4 and 0 <= j <= i }",  # a triangle
+    ],
+)
+def test_relation_that_is_no_layout_has_none(text: str) -> None:
+    assert Relation.of(text).layout() is None
+
+
+def test_layout_of_symbolic_or_large_relations_is_refused() -> None:
+    n = atl.sizes("n")
+    with pytest.raises(NoLayout, match="symbolic"):
+        Relation(Layout((4, n), (1, 4))).layout()
+    with pytest.raises(NoLayout, match="pairs"):
+        Relation.of("{ [i] -> [i] : 0 <= i < 100000 }").layout()
+    with pytest.raises(NoLayout, match="2 components"):
+        Relation.of("{ [i] -> [i, i] : 0 <= i < 4 }").layout()

@@ -22,7 +22,7 @@ from rewrites.tactics.nests.guards import guard_to_bound, lift_guards
 from rewrites.tactics.nests.interchange import interchange_at
 from rewrites.tactics.storage.binding import check_name
 from rewrites.tactics.storage.padding import keep_padding
-from rewrites.tactics.storage.staging import below_lets, stage_at
+from rewrites.tactics.storage.staging import below_lets, repeat_borders, stage_at
 from rewrites.tactics.tactic import tactic
 
 MOST_VARIABLE: Final = 255
@@ -38,7 +38,8 @@ def accumulate(
 
     ⊞[ii < 8] ⊞[ji < 32] Σp e(ii, ji, p)  →  let acc := Σp ⊞[ii < 8] ⊞[ji < 32] e(ii, ji, p) in ⊞ii ⊞ji acc[ii, ji]
 
-    A maximum, minimum or product can be accumulated too.
+    A maximum, minimum or product can be accumulated too. A guard around a term would put a zero into it. So a read that
+    would be out of bounds beyond the last tile repeats the element at the border: x[min(i, n - 1)].
 
     The selected sum is moved together with sums directly inside it. The tile consists of the loops between the sum and
     the loop `at`; by default, of the loops of constant extent directly around the sum. The innermost one may have
@@ -75,6 +76,8 @@ def _accumulate_at(work: Derivation, cursor: Cursor, places: list[Path] | None, 
     before, blocking = work.checkpoint, diagnostics(work.goal)
 
     def summed(*, guarded: bool) -> None:
+        if monoid != "sum" and not guarded:
+            repeat_borders(work, cursor.path, above)
         kept = keep_padding(work, cursor.path)
         use = stage_at(work, (*cursor.path, 0) if kept else cursor.path, above, name, guarded=guarded)
         if kept:

@@ -46,7 +46,8 @@ def tails(work: Derivation, name: arg.Loop | None = None, *, strategy: Strategy 
 
     A loop is also split where an index that is clamped, such as max(0, i - 1), reaches its limits. The part between the
     limits reads x[i - 1]; the first and the last part keep the minima and maxima that are not constant there. This
-    concerns last dimensions only, along which vectors run. Clamps of the other ones are computed once for a row.
+    concerns last dimensions only, along which vectors run. Clamps of the other ones are computed once for a row. In the
+    same way, a loop is split where a selection inside inner loops, such as of a border, is decided for all of them.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")).tile("i", 8)
     >>> s.tails()
@@ -176,20 +177,20 @@ class _Tails:
     def _limits(self, path: Path) -> list[LoopBound]:
         """Return the indices where conditions inside a loop change, first those that delimit full tiles."""
         outer = self.work.cursor(path)
-        found = list[LoopBound]()
-        clamped = False
+        found, clamps = list[LoopBound](), list[tuple[Predicate, Cursor]]()
         for cursor in walk(outer.child(0), top_down=True):
             match cursor.term:
                 case Guard(predicate) | Select(predicate):
                     for part in _parts(cursor.scope.predicate(predicate)):
                         found += self._limits_of(part, outer, cursor)
+                    if isinstance(cursor.term, Select) and self.clamps and _loops_between(outer, cursor):
+                        clamps += _parts_at(cursor, _parts(cursor.scope.predicate(predicate)))
                 case Access(_, position) if self.clamps and not cursor.term.type.rank:
-                    for part in _clamps(cursor.scope.index(position)):
-                        limits = list(_limits_of_clamp(part, outer, cursor))
-                        found += limits
-                        clamped = clamped or bool(limits)
+                    clamps += _parts_at(cursor, _clamps(cursor.scope.index(position)))
                 case _:
                     pass
+        limits = [limit for part, cursor in clamps for limit in _limits_of_clamp(part, outer, cursor)]
+        found, clamped = found + limits, bool(limits)
         starts = [limit.at for limit in found if not limit.own and not limit.ends]
         ends = [limit.at for limit in found if not limit.own and limit.ends]
         full = [LoopBound(imin(*ends), ends=True, own=False, clamped=clamped)] if ends else []
@@ -213,6 +214,10 @@ class _Tails:
                     yield replace(limit, own=False)
 
 
+def _parts_at(cursor: Cursor, parts: Iterator[Predicate]) -> list[tuple[Predicate, Cursor]]:
+    return [(part, cursor) for part in parts]
+
+
 def _loops_between(outer: Cursor, cursor: Cursor) -> list[Cursor]:
     """Return the loops inside the loop `outer` and around a place."""
     spine = cursor.spine()[len(outer.spine()) : -1]
@@ -230,7 +235,8 @@ def _clamps(expression: Index) -> Iterator[Predicate]:
 
 
 def _limits_of_clamp(part: Predicate, outer: Cursor, cursor: Cursor) -> Iterator[LoopBound]:
-    """Yield the indices of the loop `outer` where a condition of a clamp changes, for all iterations of inner loops.
+    """Yield the indices of the loop `outer` where a condition of a clamp or a selection changes, for all iterations of
+    inner loops.
 
     In 8*io + ii - 1, the loop over tiles is split, and the loop of constant extent inside it is not. Instead of a loop
     around one of another extent, the inner loop is split.

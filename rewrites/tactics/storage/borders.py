@@ -21,7 +21,8 @@ from rewrites.tactics.loops import first_possible
 from rewrites.tactics.nests.guards import lift_guards
 from rewrites.tactics.operand_reads import GuardMover, operand_name, reads_of
 from rewrites.tactics.storage.binding import check_name
-from rewrites.tactics.storage.staging import stage_below
+from rewrites.tactics.storage.filled_borders import fill_borders
+from rewrites.tactics.storage.staging import repeat_in_folds, stage_below
 from rewrites.tactics.tactic import tactic
 
 DroppedCondition: TypeAlias = tuple[int, Predicate]
@@ -40,6 +41,13 @@ def pad(work: Derivation, what: arg.Operand, *, at: arg.Around | None = None, na
     if the goal compiles without it, so that no truncation cuts computed values. Around a sum of reads, the condition
     must hold for every addend: it is dropped from [i < n] · (x[i] * a + x[i] * b), but not from a guard around x[i] +
     x[i + 1].
+
+    A border of other values is copied too: of a value selected beyond the ends, such as the neutral element of a
+    maximum, or of the element at the end, for clamped indices. In a maximum, minimum or product inside guards, reads
+    are clamped first, since the zeros of a border would enter it.
+
+    ⊞[p < n] max[r < 3] select(p + r < n, x[p + r], -1)  →
+    let xp := ⊞[i < n + 2] select(i < n, x[i], -1) in ⊞[p < n] max[r < 3] xp[p + r]
 
     >>> s = reschedule(atl.parse(
     ...     "f (x : float32[n]) : float32[n] given 2 <= n "
@@ -62,17 +70,31 @@ def pad(work: Derivation, what: arg.Operand, *, at: arg.Around | None = None, na
 def _pad_below(work: Derivation, what: Target, above: Path, name: str | None) -> None:
     reads = reads_of(work, what, above)
     called = name or f"{operand_name(reads[0])}p"
-    before = work.checkpoint
+    before, blocking = work.checkpoint, diagnostics(work.goal)
     # If there are additions, move conditions through them first, so that the conditions around them are dropped too.
     for addends in (True, False) if any(_around_additions(work, read.path, above) for read in reads) else (False,):
         if _Border(work, what, above, called, addends).made():
             return
         work.rollback(before)
+    for read in reads:
+        repeat_in_folds(work, read.path, above)
+    filled = fill_borders(work, reads_of(work, what, above), above, called)
+    made = new_diagnostics(blocking, diagnostics(work.goal)) if filled else []
+    if filled and not made:
+        return
+    work.rollback(before)
+    if made:
+        raise DoesNotApply(
+            f"with a border around {operand_name(reads[0])} the goal would not compile: {made[0].summary}",
+            place=place_of(work.goal, reads[0].path),
+            required="elements at the border, so that the operand is not empty",
+            suggestions=("assume that it has elements: atl.sizes(…, min=1), or reschedule(…, given=[…])",),
+        )
     raise DoesNotApply(
         f"no guard around a read of {operand_name(reads[0])} only states that the element is in range",
         place=place_of(work.goal, reads[0].path),
         required="a guard by the range of the operand, around a product with the read or a sum of such products, "
-        "that no truncation needs",
+        "that no truncation needs; or, at all reads, the same clamps or the same selection of a value beyond the ends",
         suggestions=("s.stage(…) copies the operand with its guards, s.pack(…) in the order of the loops",),
     )
 

@@ -42,7 +42,8 @@ def pack(
     stored are converted when they are copied.
 
     Guards on the operand's loops become zero padding of the blocks. They are removed from the product if the goal
-    compiles without them: other operands must be read safely, and no truncation may cut computed values.
+    compiles without them: other operands must be read safely, and no truncation may cut computed values. For terms of
+    a maximum, minimum or product, blocks are filled with the element at the border instead of zeros.
 
     >>> s = reschedule(atl.parse(
     ...     "f (A : float32[n, m], x : float32[m]) : float32[n] "

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
-from atl.core.index import Bound, Index, Leaf, atoms, bound, imax, index, shift
+from atl.checks.safety import unsafe_accesses
+from atl.core.index import ONE, ZERO, Bound, Index, Leaf, atoms, bound, imax, imin, index, shift
 from atl.core.marks import AnyLoopMark
-from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
+from atl.core.predicate import Predicate, at_most, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions, shift_term, transform
 from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Rec, Reduce, Reshape, Select
 from atl.core.traversal import Path, children
@@ -201,8 +202,27 @@ def stage_at(
     """Bind the subterm at a path, with all `equals`, at a place above it; return the path of the buffer's use.
 
     The buffer's dimensions are the loops in between, or those at the de Bruijn positions `order`. Its elements are
-    `guarded` like the subterm, or else computed for all iterations of these loops.
+    `guarded` like the subterm, or else computed for all iterations of these loops. A term of a fold other than a sum
+    has no guard, since a zero would enter the fold: its reads are repeated at borders.
     """
+    guarded = guarded and not repeat_in_folds(work, path, above, order)
+    use = buffered(work, path, above, name, equals=equals, order=order, guarded=guarded)
+    guard_reads(work, (*above, 0))
+    note_growth(work, above)
+    return use
+
+
+def buffered(
+    work: Derivation,
+    path: Path,
+    above: Path,
+    name: str,
+    *,
+    equals: bool = False,
+    order: Sequence[int] | None = None,
+    guarded: bool = True,
+) -> Path:
+    """Bind a subterm like `stage_at`, where its reads may be unsafe without the guards in between."""
     binding.check_free(work, above, path[len(above) :], of_lets=True)
     uses = [path, *(_equal_to(work, path, above) if equals else ())]
     marks = _marks_between(work, path, above) if len(uses) == 1 and _only_copied(work, path, above) else []
@@ -211,9 +231,48 @@ def stage_at(
     binding.bind(work, above, at[len(above) :], name)
     _mark_loops(work, (*above, 0), marks)
     simplify_guards(work, (*above, 0))
-    guard_reads(work, (*above, 0))
-    note_growth(work, above)
     return (*above, 1, *path[len(above) :])
+
+
+def repeat_in_folds(work: Derivation, path: Path, above: Path, order: Sequence[int] | None = None) -> bool:
+    """Repeat the borders of a term of a fold that guards it inside `above`; return whether it is such a term."""
+    if not (_is_term_of_fold(work, path, above) and _relevant_guards(work, path, above)):
+        return False
+    repeat_borders(work, path, above, order)
+    return True
+
+
+def _is_term_of_fold(work: Derivation, path: Path, above: Path) -> bool:
+    """Return whether padding at a path would enter a maximum, minimum or product inside `above`."""
+    for term, _ in _between(work, path, above):
+        if isinstance(term, Reduce) and term.monoid != "sum":
+            return True
+        if not isinstance(term, Gen | Reduce | Guard | Reshape | Let | Access):
+            return False
+    return False
+
+
+def repeat_borders(work: Derivation, path: Path, above: Path, order: Sequence[int] | None = None) -> None:
+    """Clamp the reads below a place that need the guards between it and `above`: x[k] → x[min(k, n - 1)].
+
+    Inside these guards, both are equal. Without them, the element at the border is read again, which is for folds that
+    cannot leave out a term.
+    """
+    before, rank = work.checkpoint, len(order if order is not None else _dimensions(work, path, above))
+    buffered(work, path, above, "x", order=order, guarded=False)
+    inside, found = (*above, 0, *(0,) * rank), list[tuple[Path, bool, bool]]()
+    for at, _ in unsafe_accesses(work.goal, (*above, 0)):
+        term = work.term(at)
+        if isinstance(term, Access):
+            last = term.tensor.type.shape[0] - ONE
+            low, high = (work.can_prove(at, part) for part in (at_most(ZERO, term.index), at_most(term.index, last)))
+            found.append(((*path, *at[len(inside) :]), low, high))
+    work.rollback(before)
+    for at, low, high in found:
+        term = work.term(at)
+        assert isinstance(term, Access)
+        index = term.index if high else imin(term.index, term.tensor.type.shape[0] - ONE)
+        work.rewrite("access_at", at, j=index if low else imax(ZERO, index))
 
 
 def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence[int] | None, *, guarded: bool) -> Path:
