@@ -22,6 +22,7 @@ from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import WORD_OF
 from rewrites.tactics.nests.guards import split_guard
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.sparse.folds import fold_entries
 from rewrites.tactics.sparse.functions import apply_functions, has_functions, is_guarded_sum, store_zeros
 from rewrites.tactics.sparse.loop_elimination import (
     CannotEliminate,
@@ -82,6 +83,7 @@ def _sparsify(work: Derivation) -> None:
     while _split_additions(work):
         pass
     _eliminate_level_sums(work)
+    fold_entries(work)
     _guards_out(work)
     hoist_matching_sums(work)
     while any(
@@ -330,6 +332,9 @@ def _check_sparse(work: Derivation, *, distinct: bool) -> None:
                 function = _function_of_sum(loop, cursor)
                 if function:
                     raise _several_entries(loop, function, place)
+                fold = next((each for each in map(_other_fold, (loop, *_between(loop, cursor))) if each), None)
+                if fold:
+                    raise _no_fold(work.goal.packed[-1].name, fold, summary, place)
                 operand = work.goal.packed[-1]
                 if distinct:
                     lets = [at.called[0] for at in _between(loop, cursor) if isinstance(at.term, Let)]
@@ -374,6 +379,24 @@ def _function_of_sum(loop: Cursor, guard: Cursor) -> str | None:
             if not fixed:
                 return function
     return None
+
+
+def _other_fold(at: Cursor) -> str | None:
+    return at.term.monoid if isinstance(at.term, Reduce) and at.term.monoid != "sum" else None
+
+
+def _no_fold(operand: str, fold: str, summary: str, place: Location) -> DoesNotApply:
+    if fold not in ("min", "max"):
+        return DoesNotApply(summary, place=place, required=ONLY_SUMS)
+    return DoesNotApply(
+        summary,
+        place=place,
+        required=f"a {fold} over the columns of a format with dense rows and at most one entry for each element",
+        suggestions=(
+            f"sparsify({operand!r}, CSR.sorted()) for a {fold} over the last dimension",
+            f"sparsify({operand!r}, CSC.sorted()) for a {fold} over the first one of a matrix",
+        ),
+    )
 
 
 def _several_entries(loop: Cursor, function: str, place: Location) -> DoesNotApply:
