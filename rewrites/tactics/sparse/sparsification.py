@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from atl.checks.safety import safely_tested
+from atl.core.dtypes import STORED
 from atl.core.index import AnyAtom, Bound, Read, atoms
 from atl.core.operations import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
 from atl.core.predicate import conjunction, conjuncts, expressions
@@ -36,6 +37,8 @@ from rewrites.tactics.sparse.searches import eliminate_searches, note_searches
 
 READ_RULES: Final = (*OF_ACCESSES, "place_access")
 ONLY_SUMS: Final = "an operand within loops, sums, products, quotients and functions with f(0) = 0"
+CONVERSIONS_OUT: Final = tuple(f"gen_cast_{dtype}" for dtype in STORED)
+"""Rules that move conversions to types that are only stored out of loops: entries of such types cannot be added."""
 GATHER_GUARDS: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
 """Rules that move conditions out of products."""
 
@@ -77,6 +80,7 @@ def _sparsify(work: Derivation) -> None:
     while _elementwise(work):
         work.repeat(work.known(READ_RULES))
     distinct = _apply_functions(work)
+    work.repeat(work.known(CONVERSIONS_OUT))
     while work.repeat(work.known((*READ_RULES, *GATHER_GUARDS))) + _sums_out(work):
         pass
     _eliminate_level_sums(work)
