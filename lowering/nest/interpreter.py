@@ -261,7 +261,16 @@ class Interpreter:
                     self._conditions = reduce(ln.under, within, outside)
                     if all(self._holds(condition) for condition in conditions):
                         self._block(body)
-            case Runs(loop, _, total, body, last):
+            case Runs(loop, total=ln.Buffer(), body=body, last=last):
+                for begins, ends in run_positions(walk, self._index, self._variables):
+                    self._conditions = ln.under(outside, loop.range)
+                    if begins:
+                        self._statement(walk.allocated)
+                    self._block(body)
+                    if ends:
+                        self._statement(last)
+                        self._free(walk.allocated.buffer)
+            case Runs(loop, _, ln.Scalar() as total, body, last):
                 self._made[total] = self._watch.depth
                 for begins, ends in run_positions(walk, self._index, self._variables):
                     self._conditions = ln.under(outside, loop.range)
