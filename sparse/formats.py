@@ -15,13 +15,13 @@ from atl.core.index import ONE, Array
 from atl.core.node import is_position
 from atl.core.program import Assembly, Program, SparseOperand
 from atl.core.terms import Input
-from atl.errors import InvalidArgument, brief
+from atl.errors import DtypeError, InvalidArgument, brief
 from rewrites import Operand, Rule, Theorem
 from rewrites.certificates.certificate import replay
 from sparse.assembly import ResultMaker
 from sparse.levels import Bitmask, Compressed, Condition, Declarer, Dense, Hashed, Level, Metadata, Number
 from sparse.packing import OperandConverter, pack
-from sparse.scipy_interop import compressed_scipy_format, scipy_view
+from sparse.scipy_interop import compressed_scipy_format, has_scipy_dtype, scipy_view
 from sparse.tensors import AnyArray, SparseTensor, check_sparse_tensor, entries, to_dense
 from sparse.views import Blocked, Diagonals, Identity, Permuted, Storage, View
 
@@ -389,6 +389,13 @@ def to_scipy(tensor: SparseTensor) -> Any:
     import scipy.sparse
 
     check_sparse_tensor(tensor)
+    if not has_scipy_dtype(tensor.values):
+        dtype = tensor.values.dtype.name
+        raise DtypeError(
+            f"scipy.sparse has no matrices of {dtype}",
+            required="elements of a type that scipy has, such as float32",
+            suggestions=('pack a converted array: pack(decompress(…).astype("float32"), …)',),
+        )
     made = scipy_view(tensor.format, tensor.shape, tensor.arrays)
     if made is not None:
         return made

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import atl
 from atl.core.dtypes import has_arrays
+from atl.errors import DtypeError
 from rewrites import Session, reschedule
 from rewrites.errors import DoesNotApply
 from sparse import COO, CSR, SparseTensor, decompress, pack
@@ -100,3 +102,21 @@ def test_packed_tensors_of_16_bits_have_their_elements() -> None:
     for dtype in TYPES:
         value, _ = values(dtype, 3)
         assert decompress(pack(value, CSR)).tolist() == value.tolist()
+
+
+def test_other_uses_of_16_bits_are_refused_by_name() -> None:
+    with pytest.raises(DtypeError, match=r"scipy\.sparse has no matrices of float16"):
+        pack(np.ones((2, 2), np.float16), CSR).to_scipy()
+    s = elementwise("float16", lambda a, b: a * b)
+    with pytest.raises(DtypeError, match="the result cannot be stored like A") as error:
+        s.sparsify("A", CSR.sorted(), result=True)
+    assert "then s.assemble(…)" in str(error.value)
+
+
+def test_results_of_16_bits_are_packed_where_scipy_has_no_such_type() -> None:
+    a = atl.tensor("A", n, m)
+    body = atl.gen(n, m, lambda i, j: atl.cast("float16", 2 * a[i, j]))
+    s = reschedule(atl.program("twice", [a], body)).sparsify("A", CSR.sorted()).assemble(CSR.sorted())
+    made = s.compile()(sp.csr_array(np.eye(2, dtype=np.float32)))
+    assert isinstance(made, SparseTensor)
+    assert made.values.tolist() == [2.0, 2.0]
