@@ -16,6 +16,7 @@ from atl.core.program import Program
 from atl.errors import IllegalMark
 from lowering import compile as compiled
 from lowering import lower, print_nest
+from lowering.c.text import indented
 from lowering.nest.interpreter import run
 from lowering.nest.marked_loops import Runs, runs_at
 from proofs_tests.nests.co_iteration.programs import with_all_sums_marked
@@ -125,7 +126,7 @@ def test_short_rows_are_summed_in_several_variables() -> None:
     for count in range(5):
         for keys in product(range(KEYS), repeat=count):
             values = {"a": rng.integers(-3, 4, count).astype(np.float32), "b": rng.random((count, 3), np.float32)}
-            given = {"row": np.array(keys, np.int64), **values}
+            given: dict[str, Any] = {"row": np.array(keys, np.int64), **values}
             wanted = np.zeros((KEYS, 3), np.float32)
             np.add.at(wanted, given["row"], given["b"] * given["a"][:, None])
             np.testing.assert_allclose(kernel(**given, n=KEYS), wanted, rtol=1e-5, atol=1e-6)
@@ -137,11 +138,8 @@ def test_short_rows_are_summed_in_several_variables() -> None:
 def test_totals_that_are_not_cleared_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"row": np.array([0, 1]), "a": np.ones(2, np.float32), "b": np.ones((2, 3), np.float32)}
     assert compiled(added_rows())(**given, n=2).tolist() == [[1, 1, 1], [1, 1, 1]]
-    monkeypatch.setattr(lowering.c.loops, "indented", lambda lines: [_kept(line) for line in INDENTED(lines)])
+    monkeypatch.setattr(lowering.c.loops, "indented", lambda lines: [_kept(line) for line in indented(lines)])
     assert compiled(added_rows())(**given, n=2).tolist() != [[1, 1, 1], [1, 1, 1]]
-
-
-INDENTED: Final = lowering.c.loops.indented
 
 
 def _kept(line: str) -> str:
