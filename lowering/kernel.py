@@ -339,7 +339,7 @@ class Kernel:
         self._assembler = (
             None
             if nest.assembly is None
-            else Assembler(nest, code.ffi, self._from_buffer, sparse=sparse, threads=threads)
+            else Assembler(nest, code.ffi, self._from_buffer, dtype=program.dtype, sparse=sparse, threads=threads)
         )
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:

@@ -19,7 +19,7 @@ from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import positive_divisors
 from atl.core import index as ix
 from atl.core import terms
-from atl.core.dtypes import DEFAULT, bytes_of
+from atl.core.dtypes import DEFAULT, STORED, TYPES, bytes_of
 from atl.core.index import Index
 from atl.core.marks import CONCURRENT, AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import Arithmetic
@@ -166,7 +166,7 @@ def scalar(
             case terms.Where(test, left, right):
                 return Apply("where", (visit(test, here), visit(left, here), visit(right, here)), dtype)
             case terms.Cast(_, operand):
-                return Convert(visit(operand, here), dtype)
+                return _converted(visit(operand, here), dtype)
             case terms.Select(predicate, left, right):
                 condition = simplify_predicate(here.facts, here.predicate(predicate))
                 if condition == TRUE:
@@ -193,6 +193,13 @@ def scalar(
                 assert_never(at)
 
     return visit(e, scope)
+
+
+def _converted(e: ScalarExpr, dtype: str) -> ScalarExpr:
+    """Convert a scalar, unless it was just converted from this type to the one in which it is computed with."""
+    if isinstance(e, Convert) and dtype in STORED and (e.argument.dtype, e.dtype) == (dtype, TYPES[dtype].computed_as):
+        return e.argument
+    return Convert(e, dtype)
 
 
 def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage | Rows, ...], inputs: Mapping[str, Buffer]) -> ScalarExpr:

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import padtypes
 from atl.checks.safety import check_safe
+from atl.core import terms
+from atl.core.dtypes import STORED
 from atl.core.program import Program
 from atl.errors import InvalidArgument, brief
 from lowering.calls.strides import UnitStrides
@@ -56,7 +58,8 @@ def lower(
     that starts at zero and takes its terms in the order of their index, also where it is a term of another sum.
 
     If the program has an `assembly`, the stored cells are the entries of the result. For the output, no zeros are then
-    stored to pads, to false guards or for empty sums, and no buffer is in its storage.
+    stored to pads, to false guards or for empty sums, and no buffer is in its storage. Entries of a type that is only
+    stored, such as float16, are computed in a wider type; the caller converts them.
 
     The inputs `strided`, and the output for None, have strides as parameters (`lowering.strided`).
 
@@ -75,6 +78,7 @@ def lower(
     check_safe(program)
     padtypes.check(program)
     check_merges(program)
+    program = added_up(program)
     lowered, met = lowered_by(program, registers=registers, origins=origins, strict=strict)
     check_lowered(program, lowered, met)
     check_assembly(lowered, target)
@@ -87,3 +91,12 @@ def lower(
     check_parallel_rows(nest)
     check_legal(nest)
     return nest
+
+
+def added_up(program: Program) -> Program:
+    """Return a program without the conversion of an assembled result to a type in which entries cannot be added."""
+    match program.body:
+        case terms.Cast(dtype, operand) if program.assembly is not None and dtype in STORED:
+            return replace(program, body=operand)
+        case _:
+            return program

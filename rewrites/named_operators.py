@@ -9,7 +9,7 @@ from atl.core.dtypes import BOOL, ELEMENTS
 from atl.core.index import Index
 from atl.core.operations import UNARY, ZERO_AT_ZERO, BinaryOp
 from atl.surface.operators import sum  # noqa: A004 (the name in formulas)
-from atl.surface.values import IndexExpr, Tensor, arithmetic
+from atl.surface.values import IndexExpr, Tensor, arithmetic, as_index
 
 
 def padding(like: Tensor) -> Tensor:
@@ -25,6 +25,11 @@ def literal(value: int, like: Tensor) -> Tensor:
 def truth(*, value: bool) -> Tensor:
     """Return a Boolean literal."""
     return Tensor(terms.Constant(int(value), BOOL))
+
+
+def count(number: IndexExpr | int) -> Tensor:
+    """Return a number of terms as an integer scalar, which holds every number that a sum of ones reaches."""
+    return Tensor(terms.Value(as_index(number), "int64"))
 
 
 _CASTS: Final = {f"cast_{dtype}": dtype for dtype in ELEMENTS}

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from sparse.levels import Compressed, Dense, Level, Metadata
-from sparse.scipy_interop import compressed_scipy_format, compressed_scipy_view, scipy_format, scipy_view
+from sparse.scipy_interop import (
+    compressed_scipy_format,
+    compressed_scipy_view,
+    has_scipy_dtype,
+    scipy_format,
+    scipy_view,
+)
 from sparse.tensors import AnyArray, SparseTensor, cast_indices, encode
 from sparse.views import Identity, Permuted, Storage
 
@@ -28,7 +34,8 @@ class ResultMaker:
     order: tuple[int, ...]
 
     def __call__(self, arrays: Sequence[AnyArray], shape: tuple[int, ...], /, *, in_scipy: bool) -> object:
-        """Return a scipy.sparse array if requested and if scipy has the format, otherwise a `SparseTensor`."""
+        """Return a scipy.sparse array if requested and if scipy has the format and the type, else a `SparseTensor`."""
+        in_scipy = in_scipy and has_scipy_dtype(arrays[2])
         if in_scipy and self._compressed:
             return compressed_scipy_view(self._compressed, shape, arrays)
         rows = Rows(self.order, shape, *arrays)

@@ -21,7 +21,7 @@ from rewrites.certificates.certificate import replay
 from sparse.assembly import ResultMaker
 from sparse.levels import Bitmask, Compressed, Condition, Declarer, Dense, Hashed, Level, Metadata, Number
 from sparse.packing import OperandConverter, pack
-from sparse.scipy_interop import compressed_scipy_format, scipy_view
+from sparse.scipy_interop import compressed_scipy_format, has_scipy_dtype, scipy_view
 from sparse.tensors import AnyArray, SparseTensor, check_sparse_tensor, entries, to_dense
 from sparse.views import Blocked, Diagonals, Identity, Permuted, Storage, View
 
@@ -143,13 +143,6 @@ class Format(Storage):
         `s.sparsify("A", format)` calls this. If `distinct` is true, the arrays are declared such that no two entries
         share a position, and each call checks it.
         """
-        if array.dtype in STORED:
-            wide = TYPES[array.dtype].computed_as
-            raise DtypeError(
-                f"the entries of {array.name} are {array.dtype} elements, which cannot be added",
-                required="elements of a type that is computed with, because entries of one position are added",
-                suggestions=(f'declare {array.name} with dtype="{wide}"',),
-            )
         extents = tuple(atl.IndexExpr(extent) for extent in array.shape)
         found = self.levels_of(extents)
         names = _ArrayNames(array.name, taken, found)
@@ -161,7 +154,11 @@ class Format(Storage):
             parents = metadata[-1].count
         values = atl.tensor(names.fresh("val"), parents, dtype=array.dtype)
         inputs = [tensor for each in metadata for tensor in each.arrays.values()]
-        meaning = decompression([level for level, _ in found], self.view, extents, metadata, values)
+        # Entries of a type that is only stored, such as float16, are added in the type in which it is computed with.
+        stored = array.dtype in STORED
+        added = atl.cast(TYPES[array.dtype].computed_as, values) if stored else values
+        meaning = decompression([level for level, _ in found], self.view, extents, metadata, added)
+        meaning = atl.cast(array.dtype, meaning) if stored else meaning
         arrays = tuple(_declared(tensor) for tensor in (*inputs, values))
         unpacker = OperandConverter(self, array.name, array.dtype, len(array.shape))
         names_of = tuple(each.name for each in arrays)
@@ -392,6 +389,13 @@ def to_scipy(tensor: SparseTensor) -> Any:
     import scipy.sparse
 
     check_sparse_tensor(tensor)
+    if not has_scipy_dtype(tensor.values):
+        dtype = tensor.values.dtype.name
+        raise DtypeError(
+            f"scipy.sparse has no matrices of {dtype}",
+            required="elements of a type that scipy has, such as float32",
+            suggestions=('pack a converted array: pack(decompress(…).astype("float32"), …)',),
+        )
     made = scipy_view(tensor.format, tensor.shape, tensor.arrays)
     if made is not None:
         return made

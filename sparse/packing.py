@@ -169,7 +169,8 @@ def pack(value: object, form: Storage) -> SparseTensor:
         held: AnyArray = np.asarray(value)
     except ValueError:  # rows of different lengths
         held = np.array(None)
-    if held.dtype.kind not in "biuf" or not held.ndim:
+    # NumPy's kind of bfloat16 is "V".
+    if (held.dtype.kind not in "biuf" and held.dtype.name != "bfloat16") or not held.ndim:
         raise NotPackable(
             f"{brief(value, kind=True)} cannot be packed as {form!r}",
             required="a scipy.sparse matrix, a numeric array of rank 1 or more, or a SparseTensor",

@@ -41,6 +41,11 @@ def scipy_format(form: Storage, rank: int) -> str:
     return "dia" if form.levels == DIAGONALS and isinstance(form.view, Diagonals) else ""
 
 
+def has_scipy_dtype(values: AnyArray) -> bool:
+    """Return whether scipy.sparse has matrices of this element type: it has no floats of 16 bits."""
+    return values.dtype.name not in ("float16", "bfloat16")
+
+
 ArraysOf: TypeAlias = Callable[[Any], tuple[AnyArray, ...] | None]
 """Returns the arrays of a scipy matrix as those of a format, without a copy; None if that is impossible."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.dtypes import range_of
+from atl.core.dtypes import TYPES, range_of
 from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
 from sparse.errors import FormatError
 from sparse.levels import Integers, Level, Metadata
@@ -211,7 +211,7 @@ def _scatter(count: int, positions: Integers, values: AnyArray) -> AnyArray:
     if len(positions) == count and (count == 0 or bool((positions == np.arange(count)).all())):
         return np.ascontiguousarray(values)
     try:
-        out = np.zeros(count, values.dtype)
+        out = np.zeros(count, _added_in(values.dtype))
     except (MemoryError, ValueError, OverflowError) as error:  # the latter two for more elements than are numbered
         raise OutOfMemory(
             "there is not enough memory for the values of a sparse tensor",
@@ -219,7 +219,12 @@ def _scatter(count: int, positions: Integers, values: AnyArray) -> AnyArray:
             numbers={"values": count},
         ) from error
     np.add.at(out, positions, values)
-    return out
+    return out.astype(values.dtype, copy=False)
+
+
+def _added_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which elements are added: float32 for those of 16 bits, as in theorems."""
+    return np.dtype(TYPES[dtype.name].computed_as if dtype.name in TYPES else dtype)
 
 
 def cast_indices(form: Storage, m: Metadata) -> Metadata:
@@ -268,6 +273,6 @@ def entries(tensor: SparseTensor) -> tuple[list[Integers], AnyArray]:
 def to_dense(tensor: SparseTensor) -> AnyArray:
     """Return the tensor as a dense array; duplicates are summed."""
     coordinates, values = entries(tensor)
-    out = np.zeros(tensor.shape, tensor.values.dtype)
+    out = np.zeros(tensor.shape, _added_in(tensor.values.dtype))
     np.add.at(out, tuple(coordinates), values)
-    return out
+    return out.astype(tensor.values.dtype, copy=False)

@@ -522,7 +522,7 @@ def _steps(scope: TextScope, positions: list[str], keys: list[str], repeats: lis
 
 
 def print_runs(scope: TextScope, loop: ln.For, printed: Printed) -> Lines:
-    """Print a segmented reduction: each run of equal keys is summed in a variable, then added to its cell.
+    """Print a segmented reduction: each run of equal keys is summed in a variable, or several, then added to its cell.
 
     for (int64_t p = 0; p < A_nnz;) {
         const int64_t p_first = p;
@@ -540,6 +540,7 @@ def print_runs(scope: TextScope, loop: ln.For, printed: Printed) -> Lines:
     name, inside = scope.bind(loop.variable, loop.variable.name)
     first, inside = inside.bind(("first", loop.variable), f"{name}_first")
     total, inside = inside.bind(ln.key(runs.total), runs.total.name)
+    number = f"[{runs.allocated.capacity.constant}] = {{0}}" if isinstance(runs.total, ln.Buffer) else " = 0"
     inside = inside.under(loop.range)
     at_first = replace(inside, names=Names({**inside.names.of, loop.variable: first}, inside.names.taken))
     body = printed(inside, runs.body)
@@ -550,11 +551,11 @@ def print_runs(scope: TextScope, loop: ln.For, printed: Printed) -> Lines:
         *indented(
             [
                 *kept,
-                f"{C_TYPES[runs.total.dtype]} {total} = 0;",
+                f"{C_TYPES[runs.total.dtype]} {total}{number};",
                 "do {",
                 *indented([*body, f"{name}++;"]),
                 f"}} while ({' && '.join([f'{name} < {high}', *same])});",
-                f"{storage_text(at_first, runs.cell).text} += {total};",
+                *printed(at_first, (runs.last,)),
             ]
         ),
         "}",

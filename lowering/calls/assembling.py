@@ -31,6 +31,8 @@ KEPT_WORKSPACES: Final = 4
 class Assembler:
     """Calls of a C function that assembles its result. `sparse` are the inputs that are arrays of sparse operands.
 
+    `dtype` is the element type of the result. Entries are computed in a wider type if it is only stored, as float16.
+
     A workspace is empty after a call, and is used again by later calls with the same number of columns.
     """
 
@@ -40,6 +42,7 @@ class Assembler:
         ffi: Any,
         from_buffer: Callable[..., Any],
         *,
+        dtype: str,
         sparse: Container[str],
         threads: Callable[[], int] | None,
     ) -> None:
@@ -60,6 +63,7 @@ class Assembler:
             map(np.dtype, (self._text.dtype, self._assembly.index_dtype, self._assembly.column_dtype))
         )
         self._new_space: Callable[[tuple[int, int]], Any] = partial(ffi.new, ffi.typeof("int64_t[2]"))
+        self._dtype: Final = np.dtype(dtype)
         self._most: Final = range_of(self._assembly.index_dtype)[1]
         self._most_columns: Final = range_of(self._assembly.column_dtype)[1]
         self._times: Final = {"appended": 1, "union": 2, "counted": 1}.get(self._text.kind, GROWTH)
@@ -86,7 +90,21 @@ class Assembler:
             named = ("rows", "columns")[order[1]] if len(order) == 2 else "elements of a row"
             raise self._overflow(f"the {named} of the result are numbered up to {columns - 1}")
         made = self._filled(function, (*pointers, *sizes), rows, columns, self._guess(passed))
-        return None if made is None else self._assembly.make(made, shape, in_scipy=in_scipy)
+        if made is None:
+            return None
+        if self._dtype != self._dtypes[0]:
+            made = self._converted(*made)
+        return self._assembly.make(made, shape, in_scipy=in_scipy)
+
+    def _converted(self, pos: AnyArray, crd: AnyArray, values: AnyArray) -> list[AnyArray]:
+        """Convert values to the type of the result. Those that are rounded to zero are dropped if zeros are."""
+        values = values.astype(self._dtype)
+        if self._assembly.zeros or values.all():
+            return [pos, crd, values]
+        kept = values != 0
+        before = np.zeros(len(kept) + 1, pos.dtype)
+        np.cumsum(kept, out=before[1:])
+        return [before[pos], crd[kept], values[kept]]
 
     def _filled(
         self, function: Callable[..., int], given: tuple[Any, ...], rows: int, columns: int, guess: int

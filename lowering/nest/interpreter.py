@@ -262,15 +262,21 @@ class Interpreter:
                     if all(self._holds(condition) for condition in conditions):
                         self._block(body)
             case Runs(loop, _, total, body, last):
-                self._made[total] = self._watch.depth
+                if isinstance(total, ln.Scalar):
+                    self._made[total] = self._watch.depth
                 for begins, ends in run_positions(walk, self._index, self._variables):
                     self._conditions = ln.under(outside, loop.range)
-                    if begins:
+                    if begins and isinstance(total, ln.Scalar):
                         self._stack[total] = self._scalars.constant(0, total.dtype)
+                    elif begins:
+                        self._statement(walk.allocated)
                     self._block(body)
                     if ends:
                         self._statement(last)
+                    if ends and isinstance(total, ln.Scalar):
                         del self._stack[total]
+                    elif ends:
+                        self._free(walk.allocated.buffer)
             case Stream(loop):
                 self._conditions = ln.under(outside, loop.range)
                 self._watch.begin(loop.variable.name, loop.mark)

@@ -15,7 +15,7 @@ from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts, holds
 from lowering.nest import loopnest as ln
 from lowering.nest.loopnest import Block, For, If, cell_at
-from lowering.nest.tiles import sources, step
+from lowering.nest.tiles import cells_of, sources, step
 
 # -- merges (Fig. 7.2) ------------------------------------------------------------------------------------------------
 # In a nest, a merge remains nested loops with conditions, so passes and obligations need not know about it. `merge_at`
@@ -196,20 +196,28 @@ def _split(expression: Index, one: Var, another: Var) -> tuple[Index, Index, Ind
 class Runs:
     """A segmented reduction. The body adds to `total`, which starts at zero in each run; `last` adds it to the cell.
 
-    A run continues while the `keys`, the indices of the cell that depend on the position, do not change.
+    A run continues while the `keys`, the indices of the cell that depend on the position, do not change. If loops
+    `within` the body determine the cell, there is a total for each of their iterations, whose number is constant.
     """
 
     loop: ln.For
     keys: tuple[Index, ...]
-    total: ln.Scalar
+    total: ln.Scalar | ln.Buffer
     body: ln.Block
-    last: ln.Accumulate
+    last: ln.Accumulate | ln.For
+    within: tuple[ln.For, ...] = ()
 
     @property
     def cell(self) -> ln.Cell:
         """The cell that a run is added to, in terms of the position of one of its iterations."""
-        assert isinstance(self.last.target, ln.Cell)
-        return self.last.target
+        (cell,) = (cell for cell, stored in cells_of((self.last,)) if stored)
+        return cell
+
+    @property
+    def allocated(self) -> ln.Allocate:
+        """The allocation of several totals."""
+        assert isinstance(self.total, ln.Buffer)
+        return ln.Allocate(self.total, ln.elements(self.total.extents), "stack")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +228,8 @@ class NoRuns:
     required: str
 
 
+MOST_TOTALS: Final = 256
+"""Maximum number of elements to which a run is added: their totals are on the stack."""
 ONE_ELEMENT = "a sum of terms each of which is added to one element of a tensor: Σ[p < z] place n row[p] e(p)"
 
 
@@ -241,17 +251,35 @@ def runs_at(loop: ln.For) -> Runs | NoRuns:
         several = len(changed) > 1
         summary = "several of its statements change tensors" if several else "it does not add to an element of a tensor"
         return NoRuns(summary, ONE_ELEMENT)
-    inner = {s.variable.uid for s in ln.statements(loop.body) if isinstance(s, ln.For)}
     indices = [position for position, _ in adding.target.pairs]
-    if any(position.free & inner for position in indices):
-        return NoRuns(f"each of its terms is added to several elements of {adding.target.buffer.name}", ONE_ELEMENT)
+    inner = [
+        s
+        for s in ln.statements(loop.body)
+        if isinstance(s, ln.For) and any(s.variable.uid in position.free for position in indices)
+    ]
+    extents = [(each.high - each.low).constant for each in inner]
+    if any(extent is None or extent < 1 for extent in extents) or prod(filter(None, extents)) > MOST_TOTALS:
+        name = adding.target.buffer.name
+        return NoRuns(
+            f"each of its terms is added to several elements of {name}",
+            f"{ONE_ELEMENT}; or to a row of at most {MOST_TOTALS} elements, whose length is constant",
+        )
     if ln.accessed(adding.target) in {read for s in ln.statements(loop.body) for read in _reads(s)}:
         return NoRuns(f"it reads {adding.target.buffer.name}, to which it adds", "terms that do not depend on the sums")
-    # Loop variables and scalars share ids, so that of the position is unique.
-    total = ln.Scalar(loop.variable.uid, "total", adding.value.dtype)
     keys = tuple(dict.fromkeys(position for position in indices if loop.variable.uid in position.free))
-    body = _adding_to(loop.body, adding, total)
-    return Runs(loop, keys, total, body, ln.Accumulate(adding.target, "add", ln.Load(total)))
+    if not inner:
+        # Loop variables and scalars share ids, so that of the position is unique.
+        one = ln.Scalar(loop.variable.uid, "total", adding.value.dtype)
+        last = ln.Accumulate(adding.target, "add", ln.Load(one))
+        return Runs(loop, keys, one, _adding_to(loop.body, adding, one), last)
+    pairs = tuple((index(each.variable) - each.low, each.high - each.low) for each in inner)
+    # Other buffers have ids that are not negative.
+    total = ln.Buffer(-1 - loop.variable.uid, "total", adding.value.dtype, tuple(extent for _, extent in pairs))
+    cell = ln.Cell(total, pairs)
+    after: ln.Accumulate | ln.For = ln.Accumulate(adding.target, "add", ln.Load(cell))
+    for each in reversed(inner):
+        after = ln.For(each.variable, each.low, each.high, (after,))
+    return Runs(loop, keys, total, _adding_to(loop.body, adding, cell), after, tuple(inner))
 
 
 def _changes(block: ln.Block) -> Iterator[ln.Assign | ln.Accumulate | ln.Clear]:
@@ -277,8 +305,8 @@ def _reads(statement: ln.Statement) -> Iterator[Hashable]:
             assert_never(statement)
 
 
-def _adding_to(block: ln.Block, adding: ln.Accumulate, total: ln.Scalar) -> ln.Block:
-    """Redirect the addition to the variable."""
+def _adding_to(block: ln.Block, adding: ln.Accumulate, total: ln.Scalar | ln.Cell) -> ln.Block:
+    """Redirect the addition to the total."""
     out: list[ln.Statement] = []
     for statement in block:
         match statement:

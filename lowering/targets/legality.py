@@ -391,7 +391,7 @@ def _runs_problem(loop: For, facts: Facts) -> Problem | None:
     runs = runs_at(loop)
     if isinstance(runs, NoRuns):
         return Problem(runs.summary, runs.required)
-    inside = partial(holds, facts.assume(loop.range))
+    inside = partial(holds, facts.assume(loop.range, *(each.range for each in runs.within)))
     name = runs.cell.buffer.name
     for position, extent in runs.cell.pairs:
         if not has_meaning(position, inside) or not inside(within(ZERO, position, extent)):

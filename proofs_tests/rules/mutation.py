@@ -59,6 +59,14 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     },
     **{(f"{extremum}_repeat", "k + 1 in (lo, k)"): "the last term is taken once more" for extremum in ("min", "max")},
     **{
+        (f"{extremum}_of_few", change): why
+        for extremum in ("min", "max")
+        for change, why in (
+            ("exchanged e(j, k)", "both sides have the same terms"),
+            ("hi + 1 in (lo, hi)", "a term more of the selected fold is one of its terms, or zero"),
+        )
+    },
+    **{
         (f"tile_{extremum}", f"{bound} in imin(k, n - o * k)"): "blocks that overlap have the same extremum"
         for extremum in ("min", "max")
         for bound in ("k + 1", "n for k")

@@ -96,8 +96,8 @@ def mutants(stated: Rule) -> Iterator[Rule]:
         yield replace(stated, statements={ranks: replace(statement, rhs=other)})
 
 
-IN_ANY_ORDER = ("gen_scatter",)
-"""Rules with a sum in which only one term of each element is not zero."""
+IN_ANY_ORDER = ("gen_scatter", "min_of_few")
+"""Rules with a sum in which only one term of each element is not zero, or a sum that counts."""
 
 
 @pytest.mark.thinned(3)

@@ -133,7 +133,7 @@ UNDERDETERMINED: Final = (
     "gen_rebase-", "gen_shift+", "gen_shift-", "gen_empty-", "gen_one-", "split_gen_twice+", "gen_collapse-",
     "tile_gen-", "truncr_of_gen-", "truncl_of_gen-", "gen_trunc+", "gen_trunc-", "gen_trunc_guarded+",
     "gen_trunc_guarded-", "sum_delta-", "sum_restrict-", "sum_constant-", "sum_padding-", "split_sum+", "tile_sum-",
-    "let_sum_steps-", "gen_as_guarded_place-",
+    "let_sum_steps-", "gen_as_guarded_place-", "where_count-",
     "sum_empty-", "product_empty-", "max_empty-", "min_empty-", "sum_rebase-", "product_rebase-", "max_rebase-",
     "min_rebase-", "sum_shift+", "sum_shift-", "product_shift+", "product_shift-", "max_shift+", "max_shift-",
     "min_shift+", "min_shift-", "sum_reverse-", "product_reverse-", "max_reverse-", "min_reverse-",
@@ -162,6 +162,7 @@ NON_TERMINATING: Final = (
     "gen_bounds+", "gen_step+", "sum_step+", "guard_twice+", "access_guard+", "let_let_same-", "let_guard+",
     "transpose_access-", "transpose_of_padding-", "place_place-",
     "flatten_of_tiles+", "where_not-", "adjoint_of_gen-", "adjoint_of_access+",
+    "max_of_few+", "min_of_few+",
 )  # fmt: skip
 """Rules that apply to their own results without end."""
 

@@ -13,7 +13,8 @@ _OTHER_FOLDS: Final = "a fold other than a sum has no neutral element from which
 BOUNDED_ONLY: Final[dict[str, str]] = {
     **{f"{monoid}_pairs": _OTHER_FOLDS for monoid in ("product", "max", "min")},
     **{f"split_{monoid}": _OTHER_FOLDS for monoid in ("product", "max", "min")},
-    **{f"{monoid}_repeat": _OTHER_FOLDS for monoid in ("max", "min")},
+    **{f"{monoid}_{each}": _OTHER_FOLDS for monoid in ("max", "min") for each in ("repeat", "of_few", "delta")},
+    "where_count": "the number of terms is compared as a value on one side, and as an index on the other",
     "adjoint_of_split": "the sums have different lengths, so that no induction on one of them succeeds",
     "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k succeeds",
     "rec_blocks": "a row of a block is compared with the rows of the blocks before, which needs a second induction",
@@ -34,7 +35,8 @@ FINITE: Final = frozenset(
         "guard_div_left", "nothing_add", "add_nothing", "select_guards", "unfold_concat", "concat_pads",
         "gen_scatter", "place_of_div", "place_of_neg", "place_scaled", "min_comm", "max_comm", "mul_padding",
         "add_zero", "mul_zero", "sub_self", "neg_add", "adjoint_of_padding", "adjoint_of_padl",
-        "adjoint_of_padr", "adjoint_of_truncl", "adjoint_of_truncr",
+        "adjoint_of_padr", "adjoint_of_truncl", "adjoint_of_truncr", "max_of_few", "min_of_few", "max_delta",
+        "min_delta",
     )
 )  # fmt: skip
 """Rules that keep the bits of finite floats, except the sign of a zero (`rewrites.rule_checking.exactness`)."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from atl import gen, guard, let, sum, where
+from atl import gen, guard, let, select, sum, where
 from atl.core.operations import BINARY, BinaryOp
-from rewrites.named_operators import FUNCTIONS, binary, truth, unary
+from rewrites.named_operators import FUNCTIONS, binary, count, truth, unary
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Scalar, equation, rule, rules
 
 # -- choices ----------------------------------------------------------------------------------------------------------
@@ -136,3 +136,10 @@ def where_not_and(c: Elem, d: Elem, a: Elem, b: Elem) -> Equation:
 def where_not_or(c: Elem, d: Elem, a: Elem, b: Elem) -> Equation:
     """A negated disjunction is the conjunction of the negated tests."""
     return equation(where(~(c | d), a, b), where(~c & ~d, a, b))
+
+
+@rule(family="choices", source="counting")
+def where_count(lo: Index, hi: Index, n: Index, a: Scalar, b: Scalar) -> Equation:
+    """A choice by the number of terms in a range is a selection."""
+    ones = sum((lo, hi), lambda k: count(1))
+    return equation(where(ones < count(n), a, b), select((hi - lo < n) & (n > 0), a, b))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from atl import ceildiv, concat, gen, guard, imin, let, reduce, sum, value
+from atl import ceildiv, concat, gen, guard, imin, let, reduce, sum, value, where
 from atl.core.terms import MONOIDS, Monoid
-from rewrites.named_operators import folded, padding
+from rewrites.named_operators import count, folded, literal, padding
 from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Tensor, Vector, equation, given, rule, rules
 
 # -- guarded terms ----------------------------------------------------------------------------------------------------
@@ -227,3 +227,34 @@ def pairs(m: Monoid, lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Eq
         reduce(m, (lo, hi), lambda i: folded(m, a(i), b(i))),
         folded(m, reduce(m, (lo, hi), a), reduce(m, (lo, hi), b)),
     )
+
+
+# -- minima and maxima of few terms -----------------------------------------------------------------------------------
+
+
+@rules(named="{}_of_few", over=("min", "max"), family="sums", source="pigeonhole principle")
+def of_few(m: Monoid, lo: Index, n: Index, hi: Index, p: Cond[Index, Index], e: Scalar[Index, Index]) -> Equation:
+    """A minimum or maximum of sums of fewer terms than there are sums is that of zero and the sums with terms."""
+
+    def at(j: Index) -> Tensor:
+        return sum((lo, hi), lambda k: guard(p(j, k), e(j, k)))
+
+    every = reduce(m, n, at)
+    zero = literal(0, every)
+
+    def computed(k: Index) -> Tensor:
+        return reduce(m, n, lambda j: folded(m, guard(p(j, k), at(j)), zero))
+
+    terms = sum(n, lambda j: sum((lo, hi), lambda k: guard(p(j, k), count(1))))
+    return equation(every, where(terms < count(n), reduce(m, (lo, hi), computed), every))
+
+
+@rules(named="{}_delta", over=("min", "max"), family="sums", source="idempotence")
+def delta(m: Monoid, n: Index, a: Index, e: Scalar[Index]) -> Equation:
+    """A minimum or maximum of zero and the term at a does not depend on the number of zeros."""
+
+    def term(j: Index) -> Tensor:
+        return folded(m, guard(j == a, e(j)), literal(0, e(j)))
+
+    there = folded(m, guard((a >= 0) & (a < n), e(a)), literal(0, e(a)))
+    return equation(reduce(m, n, term), there)

@@ -16,6 +16,7 @@ from atl.core.program import Program
 from atl.errors import IllegalMark
 from lowering import compile as compiled
 from lowering import lower, print_nest
+from lowering.c.text import indented
 from lowering.nest.interpreter import run
 from lowering.nest.marked_loops import Runs, runs_at
 from proofs_tests.nests.co_iteration.programs import with_all_sums_marked
@@ -103,6 +104,46 @@ def test_rows_placed_at_keys_are_refused() -> None:
     rows = atl.tensor("rows", z, m)
     message = refused(atl.sum(z, lambda p: atl.place(n, row[p], rows[p])), row, rows)
     assert "each of its terms is added to several elements of out" in message
+
+
+def test_long_rows_placed_at_keys_are_refused() -> None:
+    rows = atl.tensor("rows", z, 300)
+    message = refused(atl.sum(z, lambda p: atl.place(n, row[p], rows[p])), row, rows)
+    assert "or to a row of at most 256 elements, whose length is constant" in message
+
+
+def added_rows() -> Program:
+    """Σp place n row[p] ⊞[r < 3] b[p, r] * a[p]."""
+    b = atl.tensor("b", z, 3)
+    body = atl.sum(z, lambda p: atl.place(n, row[p], atl.gen(3, lambda r: b[p, r] * a[p])))
+    return with_all_sums_marked(atl.program("added_rows", [row, a, b], body), "runs")
+
+
+def test_short_rows_are_summed_in_several_variables() -> None:
+    nest, kernel = lower(added_rows()), compiled(added_rows())
+    assert "float total[3] = {0};" in kernel.source
+    rng = np.random.default_rng(0)
+    for count in range(5):
+        for keys in product(range(KEYS), repeat=count):
+            values = {"a": rng.integers(-3, 4, count).astype(np.float32), "b": rng.random((count, 3), np.float32)}
+            given: dict[str, Any] = {"row": np.array(keys, np.int64), **values}
+            wanted = np.zeros((KEYS, 3), np.float32)
+            np.add.at(wanted, given["row"], given["b"] * given["a"][:, None])
+            np.testing.assert_allclose(kernel(**given, n=KEYS), wanted, rtol=1e-5, atol=1e-6)
+            if count < 3:
+                made = run(nest, {"n": KEYS, "z": count}, given)
+                np.testing.assert_allclose(np.array(made.tolist(), float), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_totals_that_are_not_cleared_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"row": np.array([0, 1]), "a": np.ones(2, np.float32), "b": np.ones((2, 3), np.float32)}
+    assert compiled(added_rows())(**given, n=2).tolist() == [[1, 1, 1], [1, 1, 1]]
+    monkeypatch.setattr(lowering.c.loops, "indented", lambda lines: [_kept(line) for line in indented(lines)])
+    assert compiled(added_rows())(**given, n=2).tolist() != [[1, 1, 1], [1, 1, 1]]
+
+
+def _kept(line: str) -> str:
+    return line.replace("float total[3]", "static float total[3]")
 
 
 def test_keys_inside_the_tensor_only_under_a_condition_are_refused() -> None:

@@ -20,10 +20,16 @@ def _tensor(name: str, *extents: atl.IndexExpr) -> atl.Tensor:
     return atl.tensor(name, *extents, dtype="float64")
 
 
-def _sparsified(name: str, inputs: list[atl.Tensor], body: atl.Tensor, form: atl.Format = atl.CSR) -> Theorem:
+def _sparsified(
+    name: str,
+    inputs: list[atl.Tensor],
+    body: atl.Tensor,
+    form: atl.Format = atl.CSR,
+    operands: atl.Format = atl.CSR,
+) -> Theorem:
     s = atl.reschedule(atl.program(name, inputs, body))
     for each in s.goal.inputs:
-        s = s.sparsify(each.name, atl.CSR)
+        s = s.sparsify(each.name, operands)
     return s.assemble(form).done()
 
 
@@ -45,12 +51,31 @@ def of_two(name: str, body: Callable[[atl.Tensor, atl.Tensor], atl.Tensor], form
     return _sparsified(name, [a, b], atl.gen(n, m, lambda i, j: body(a[i, j], b[i, j])), form)
 
 
+def sorted_sum() -> Theorem:
+    """Return the derivation of a sum whose rows are merged: the columns that each loop stores increase."""
+    a, b = _tensor("A", n, m), _tensor("B", n, m)
+    body = atl.gen(n, m, lambda i, j: a[i, j] + b[i, j])
+    return _sparsified("total", [a, b], body, atl.CSR.sorted(), atl.CSR.sorted())
+
+
+def laplacian() -> Theorem:
+    """Return the derivation of the Laplacian of a graph: a diagonal is stored before the entries of all rows."""
+    a = _tensor("A", n, n)
+
+    def element(i: atl.IndexExpr, j: atl.IndexExpr) -> atl.Tensor:
+        return atl.guard(i == j, atl.sum(n, lambda q: a[i, q])) - a[i, j]
+
+    return _sparsified("laplacian", [a], atl.gen(n, n, element), atl.CSR.sorted(), atl.CSR.sorted())
+
+
 ASSEMBLED: Final[dict[str, Callable[[], Theorem]]] = {
     "assembled product": product,
     "assembled sum": lambda: of_two("total", lambda a, b: a + b),
     "assembled difference": lambda: of_two("difference", lambda a, b: a - b, atl.DCSR),
     "assembled elementwise product": lambda: of_two("times", lambda a, b: a * b),
     "assembled masked product": masked_product,
+    "assembled sorted sum": sorted_sum,
+    "assembled Laplacian": laplacian,
     "assembled columns": lambda: reflexivity(matrix(atl.CSC)),
 }
 """Derivations of programs with an assembled result."""
@@ -137,9 +162,48 @@ FAULTS: Final[dict[str, Callable[[ln.LoopNest], ln.LoopNest]]] = {
 """Faults in the rows of the sum of two matrices."""
 
 
+OF_SORTED: Final = ("a row that ends between its entries", "a store to the next column", "the first row left out")
+"""Faults that are planted in the sum of sorted rows, too."""
+
+
+def _ending_between(nest: ln.LoopNest) -> ln.LoopNest:
+    """Return the nest in which all rows end before the entries that are subtracted."""
+    first, second, end = nest.body
+    return replace(nest, body=(first, end, second))
+
+
+def _with_diagonal(nest: ln.LoopNest, change: Callable[[ln.If], ln.If]) -> ln.LoopNest:
+    """Return the nest with a change to the statement that stores the diagonal, where a row has entries."""
+    first = _loop(nest)
+    return _with_body(nest, lambda _: tuple(change(each) if isinstance(each, ln.If) else each for each in first.body))
+
+
+def _beside(diagonal: ln.If) -> ln.If:
+    (store,) = diagonal.body
+    assert isinstance(store, ln.Accumulate)
+    assert isinstance(store.target, ln.Cell)
+    (row, rows), (column, columns) = store.target.pairs
+    pairs = ((row, rows), (columns - 1 - column, columns))
+    return replace(diagonal, body=(replace(store, target=replace(store.target, pairs=pairs)),))
+
+
+def _twice(diagonal: ln.If) -> ln.If:
+    return replace(diagonal, body=(*diagonal.body, *diagonal.body))
+
+
+OF_LAPLACIAN: Final[dict[str, Callable[[ln.LoopNest], ln.LoopNest]]] = {
+    "rows that end before the last store": _ending_between,
+    "a diagonal from the other side": lambda nest: _with_diagonal(nest, _beside),
+    "a diagonal that is stored twice": lambda nest: _with_diagonal(nest, _twice),
+    "a diagonal without its first element": lambda nest: _with_loop(nest, lambda loop: replace(loop, low=loop.low + 1)),
+}
+"""Faults in the Laplacian of a graph."""
+
+
 def wrong() -> Iterator[tuple[str, Program, ln.LoopNest]]:
     """Yield the nests with a fault, and the program that they should compute."""
-    program = matrix()
-    nest = lower(program)
-    for what, fault in FAULTS.items():
-        yield what, program, fault(nest)
+    sorted_rows = {what: FAULTS[what] for what in OF_SORTED}
+    for program, faults in ((matrix(), FAULTS), (sorted_sum().rhs, sorted_rows), (laplacian().rhs, OF_LAPLACIAN)):
+        nest = lower(program)
+        for what, fault in faults.items():
+            yield what, program, fault(nest)

@@ -205,7 +205,8 @@ def wrong_nests() -> Iterator[Planted]:
             except InvalidArgument:
                 continue
     for what, program, wrong in assembled.wrong():
-        yield Planted(f"assembled {program.name}: {what}", text_of(derivation(reflexivity(program)), wrong))
+        name = f"{program.name}, {program.assembly.format}" if program.assembly is not None else program.name
+        yield Planted(f"assembled {name}: {what}", text_of(derivation(reflexivity(program)), wrong))
 
 
 def _wrong(nest: ln.LoopNest) -> Iterator[tuple[str, ln.LoopNest]]:

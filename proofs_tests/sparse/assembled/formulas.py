@@ -58,7 +58,7 @@ class Formula:
 
     `pattern` returns positive numbers exactly at the entries of the result, for operands that are 1 at their entries
     and other inputs that are 1 everywhere; by default, it is `meant`.
-    `finish` completes the schedule.
+    `finish` completes the schedule. `dtype` is the element type of the operands, others than float64 are passed packed.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Formula:
     results: tuple[Format, ...] = RESULTS
     finish: Callable[[Session], Session] = field(default=lambda s: s, compare=False)
     pattern: Callable[..., Any] | None = field(default=None, compare=False)
+    dtype: str = "float64"
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -87,6 +88,14 @@ def _masked(a: atl.Tensor, b: atl.Tensor, c: atl.Tensor) -> atl.Tensor:
         return atl.let(product, lambda w: atl.gen(m, lambda j: c[i, j] * w[j]))
 
     return atl.gen(n, row)
+
+
+def _wide(e: atl.Tensor) -> atl.Tensor:
+    return atl.cast("float32", e)
+
+
+def _half(e: atl.Tensor) -> atl.Tensor:
+    return atl.cast("float16", e)
 
 
 def _cube(t: atl.Tensor) -> atl.Tensor:
@@ -331,6 +340,29 @@ FORMULAS: Final = (
         formats=SORTED,
         finish=_merged,
     ),
+    Formula(
+        "A of 16 bits",
+        {"A": NM},
+        lambda a: atl.gen(n, m, lambda i, j: a[i, j]),
+        lambda a: a,
+        dtype="float16",
+    ),
+    Formula(
+        "A + 2 B of 16 bits",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: _half(_wide(a[i, j]) + 2 * _wide(b[i, j]))),
+        lambda a, b: a + 2 * b,
+        formats=DISTINCT,
+        dtype="float16",
+    ),
+    Formula(
+        "A B of 16 bits",
+        {"A": (n, k), "B": (k, m)},
+        lambda a, b: atl.gen(n, m, lambda i, j: _half(atl.sum(k, lambda q: _wide(a[i, q]) * _wide(b[q, j])))),
+        lambda a, b: a @ b,
+        formats=DISTINCT,
+        dtype="float16",
+    ),
 )
 
 
@@ -338,7 +370,7 @@ FORMULAS: Final = (
 def kernel_for(formula: Formula, form: Format, result: Format, zeros: bool) -> Kernel:
     """Return the kernel of a formula for these formats of its operands and of its result."""
     tensors = {
-        name: atl.tensor(name, *extents, dtype="float64")
+        name: atl.tensor(name, *extents, dtype=formula.dtype)
         for name, extents in {**formula.operands, **formula.others}.items()
     }
     s = reschedule(atl.program("formula", list(tensors.values()), formula.body(*tensors.values())))

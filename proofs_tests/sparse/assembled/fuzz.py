@@ -89,8 +89,8 @@ def _operands(choices: Choices, formula: Formula, form: Format) -> tuple[list[An
             ones.append(np.ones(shape))
             continue
         held = form if len(shape) > 1 else VECTOR
-        if held.ordered or len(shape) == 1:
-            passed.append(pack(value, held))
+        if held.ordered or len(shape) == 1 or formula.dtype != "float64":
+            passed.append(pack(value.astype(formula.dtype), held))
         else:
             passed.append(passed_in(choices, held, shape, coordinates, values, wide=edge == "int64")[1])
         at, _ = entries(pack(passed[-1], held))

@@ -188,6 +188,28 @@ FORMULAS: Final = (
         cubes=(COO,),
         finish=_in_runs,
     ),
+    Formula(
+        "A B in runs",
+        lambda shape: (shape[-1], 2),
+        _times_matrix,
+        lambda a, b: a @ b,
+        formats=(COO, COO.sorted()),
+        finish=_in_runs,
+    ),
+    Formula(
+        "largest of A v in each row",
+        lambda shape: shape[-1:],
+        lambda a, v, shape: atl.gen(shape[0], lambda i: atl.reduce("max", shape[1], lambda j: a[i, j] * v[j])),
+        lambda a, v: (a * v).max(axis=1) if a.shape[1] else np.zeros(len(a)),
+        formats=(CSR.sorted(),),
+    ),
+    Formula(
+        "least of each column of A",
+        lambda shape: shape[:1],
+        lambda a, v, shape: atl.gen(shape[1], lambda j: atl.reduce("min", shape[0], lambda i: a[i, j] * v[i])),
+        lambda a, v: (a * v[:, None]).min(axis=0) if len(a) else np.zeros(a.shape[1]),
+        formats=(CSC.sorted(),),
+    ),
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from atl.checks.safety import unsafe_accesses
+from atl.core.dtypes import STORED
 from atl.core.index import ONE, ZERO, bound
 from atl.core.predicate import FALSE
 from atl.core.program import Program
@@ -89,15 +90,21 @@ def _functions(root: Expr) -> Iterator[tuple[Path, Path]]:
         found.setdefault(leaf, []).append(path)
     for leaf, paths in found.items():
         common = _common(paths)
-        places = [path for path in _prefixes(common) if _is_nonlinear_in(subterm(root, path), common[len(path)])]
+        around = [path for path in _prefixes(common) if _is_computed(subterm(root, path))]
+        places = [path for path in around if _is_nonlinear_in(subterm(root, path), common[len(path)])]
         if len(paths) > 1 and any(_is_bent(root, path, len(common), paths) for path in paths):
             if isinstance(leaf, Guard):
                 guarded.append((common, paths[0][len(common) :]))
             else:
-                places = [common]
+                places = [common] if _is_computed(subterm(root, common)) else around
         if places:
             yield places[0], paths[0][len(places[0]) :]
     yield from guarded
+
+
+def _is_computed(term: Expr) -> bool:
+    """Return True for a term whose elements can be added; those of types that are only stored cannot."""
+    return term.type.dtype not in STORED
 
 
 def _leaves(term: Expr, path: Path) -> Iterator[tuple[Path, Expr]]:

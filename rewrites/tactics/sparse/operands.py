@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from atl.checks.wellformed import make_program
+from atl.core.dtypes import STORED
 from atl.core.index import Array, Read, atoms
 from atl.core.predicate import expressions
 from atl.core.program import Assembly, SparseOperand
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Input, Let
 from atl.core.traversal import children, indices_in, subterms
-from atl.errors import InvalidArgument, brief
+from atl.errors import DtypeError, InvalidArgument, brief
 from rewrites import kernel
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, unknown_name
@@ -78,6 +79,12 @@ class ResultForm:
 
     def operand(self, array: Array, taken: Collection[str]) -> Operand:
         """Return the format's operand, with distinct positions and the result's representation."""
+        if array.dtype in STORED:
+            raise DtypeError(
+                f"the result cannot be stored like {array.name}, whose entries are {array.dtype} elements",
+                required="an operand of a type that is computed with",
+                suggestions=(f"s.sparsify({array.name!r}, …) without result=True, then s.assemble(…)",),
+            )
         made = self.form.operand(array, taken, distinct=True)
         return replace(made, packed=made.of_result)
 

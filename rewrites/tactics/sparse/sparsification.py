@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from atl.checks.safety import safely_tested
+from atl.core.dtypes import STORED
 from atl.core.index import AnyAtom, Bound, Read, atoms
 from atl.core.operations import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
 from atl.core.predicate import conjunction, conjuncts, expressions
@@ -22,6 +23,7 @@ from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import WORD_OF
 from rewrites.tactics.nests.guards import split_guard
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.sparse.folds import fold_entries
 from rewrites.tactics.sparse.functions import apply_functions, has_functions, is_guarded_sum, store_zeros
 from rewrites.tactics.sparse.loop_elimination import (
     CannotEliminate,
@@ -35,6 +37,8 @@ from rewrites.tactics.sparse.searches import eliminate_searches, note_searches
 
 READ_RULES: Final = (*OF_ACCESSES, "place_access")
 ONLY_SUMS: Final = "an operand within loops, sums, products, quotients and functions with f(0) = 0"
+CONVERSIONS_OUT: Final = tuple(f"gen_cast_{dtype}" for dtype in STORED)
+"""Rules that move conversions to types that are only stored out of loops: entries of such types cannot be added."""
 GATHER_GUARDS: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
 """Rules that move conditions out of products."""
 
@@ -76,12 +80,14 @@ def _sparsify(work: Derivation) -> None:
     while _elementwise(work):
         work.repeat(work.known(READ_RULES))
     distinct = _apply_functions(work)
+    work.repeat(work.known(CONVERSIONS_OUT))
     while work.repeat(work.known((*READ_RULES, *GATHER_GUARDS))) + _sums_out(work):
         pass
     _eliminate_level_sums(work)
     while _split_additions(work):
         pass
     _eliminate_level_sums(work)
+    fold_entries(work)
     _guards_out(work)
     hoist_matching_sums(work)
     while any(
@@ -330,6 +336,9 @@ def _check_sparse(work: Derivation, *, distinct: bool) -> None:
                 function = _function_of_sum(loop, cursor)
                 if function:
                     raise _several_entries(loop, function, place)
+                fold = next((each for each in map(_other_fold, (loop, *_between(loop, cursor))) if each), None)
+                if fold:
+                    raise _no_fold(work.goal.packed[-1].name, fold, summary, place)
                 operand = work.goal.packed[-1]
                 if distinct:
                     lets = [at.called[0] for at in _between(loop, cursor) if isinstance(at.term, Let)]
@@ -374,6 +383,24 @@ def _function_of_sum(loop: Cursor, guard: Cursor) -> str | None:
             if not fixed:
                 return function
     return None
+
+
+def _other_fold(at: Cursor) -> str | None:
+    return at.term.monoid if isinstance(at.term, Reduce) and at.term.monoid != "sum" else None
+
+
+def _no_fold(operand: str, fold: str, summary: str, place: Location) -> DoesNotApply:
+    if fold not in ("min", "max"):
+        return DoesNotApply(summary, place=place, required=ONLY_SUMS)
+    return DoesNotApply(
+        summary,
+        place=place,
+        required=f"a {fold} over the columns of a format with dense rows and at most one entry for each element",
+        suggestions=(
+            f"sparsify({operand!r}, CSR.sorted()) for a {fold} over the last dimension",
+            f"sparsify({operand!r}, CSC.sorted()) for a {fold} over the first one of a matrix",
+        ),
+    )
 
 
 def _several_entries(loop: Cursor, function: str, place: Location) -> DoesNotApply:
