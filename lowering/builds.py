@@ -129,8 +129,12 @@ def _planned(
     compiler: Compiler,
     compile_flags: Sequence[str],
     link_flags: Sequence[str],
+    libraries: Sequence[str] = (),
 ) -> Plan:
-    """Plan to compile and link in separate commands, so that no compile flag reaches the link."""
+    """Plan to compile and link in separate commands, so that no compile flag reaches the link.
+
+    `libraries` are arguments of the linker that follow the objects, since those before them may be dropped.
+    """
     openmp = openmp_flags(files.values())
     compile_flags = (*compile_flags, *openmp)
     link_flags = (*link_flags, *(flag for flag in openmp if flag == OPENMP))
@@ -146,7 +150,7 @@ def _planned(
             objects.append(f"{file.removesuffix('.c')}.o")
             commands.append((*compiler.command, *compile_flags, "-c", file, "-o", objects[-1]))
     driver = (part for part in (*compiler.command, *link_flags) if part not in NEVER_AT_LINK)
-    commands.append((*driver, *objects, "-o", name + suffix, "-lm"))
+    commands.append((*driver, *objects, "-o", name + suffix, *libraries, "-lm"))
     return Plan(name, suffix, compiler, tuple(files.items()), tuple(commands))
 
 
@@ -396,11 +400,12 @@ def build_shared(
     compiler: Compiler | None = None,
     extra_flags: Sequence[str] = (),
     link_flags: Sequence[str] = (),
+    libraries: Sequence[str] = (),
 ) -> Path:
     """Build a shared object from C text, or find it in the cache, and return its path.
 
     `name` is an identifier. The C text is kept next to the object, with the suffix .c. `extra_flags` are for compiling
-    and `link_flags` for linking. With `fast_math`, results computed from NaN, infinities and subnormals are undefined;
+    and `link_flags` for linking; `libraries` are arguments of the linker that follow the objects. With `fast_math`, results computed from NaN, infinities and subnormals are undefined;
     the rest of the process is not affected.
 
     Raises `CompilerMissing`; `CompilerFailed` with the compiler's message.
@@ -408,7 +413,7 @@ def build_shared(
     _check(source, str, "C text")
     _check(name, str, "a name")
     _check(compiler, Compiler | None, "a compiler: find_compiler()")
-    for flags in (extra_flags, link_flags):
+    for flags in (extra_flags, link_flags, libraries):
         _check(flags, list | tuple, "a list of flags")
     compiler, name = compiler or find_compiler(), _file_name(name)
     plan = _planned(
@@ -418,6 +423,7 @@ def build_shared(
         compiler=compiler,
         compile_flags=(*kernel_flags(compiler, fast_math=fast_math), *extra_flags),
         link_flags=("-shared", "-fPIC", *link_flags),
+        libraries=libraries,
     )
     return built(plan)
 
@@ -431,6 +437,7 @@ def build_executable(
     compiler: Compiler | None = None,
     extra_flags: Sequence[str] = (),
     link_flags: Sequence[str] = (),
+    libraries: Sequence[str] = (),
 ) -> Path:
     """Build an executable from C files, and return its path. `sources` maps file names (.c and .h) to texts.
 
@@ -449,6 +456,7 @@ def build_executable(
         compiler=compiler,
         compile_flags=(*STANDARD, *mode, *((FAST_MATH,) if fast_math else ()), *extra_flags),
         link_flags=(*(SANITIZED if sanitize else ()), *link_flags),
+        libraries=libraries,
     )
     return built(plan)
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from atl.errors import InvalidArgument, UnknownMark, brief, did_you_mean
-from lowering.instructions import dot_products, tensor_cores
+from lowering.instructions import blas, dot_products, tensor_cores
 from lowering.instructions.instruction import Instruction
 
 BUILT_IN: Final[Mapping[str, Instruction]] = {
-    each.name: each for each in (*tensor_cores.INSTRUCTIONS, *dot_products.INSTRUCTIONS)
+    each.name: each for each in (*tensor_cores.INSTRUCTIONS, *dot_products.INSTRUCTIONS, *blas.INSTRUCTIONS)
 }
 _declared: Final[dict[str, Instruction]] = {}
 
