@@ -16,8 +16,8 @@ from itertools import permutations
 
 from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, constant, index, map_leaves
 from atl.core.marks import CallMark, LoopMark
-from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, equal, negation, substitute
-from atl.prove import Facts, Proved, Refuted, prove, proves, simplify_predicate
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, negation, substitute
+from atl.prove import Facts, Proved, Refuted, holds, prove, simplify, simplify_predicate
 from atl.text.printing import show_predicate, show_index
 from lowering.instructions.instruction import OUT, Instruction, stride_name
 from lowering.instructions.matching import Around, Mismatch, Pair, pairings
@@ -85,7 +85,7 @@ def place_of_call(instruction: Instruction, loop: ln.For, block: ln.Block, aroun
     raise Mismatch(
         f"the sum over {loop.variable.name} is an operand of another operation",
         "a sum that is stored in an element of a tensor, or added to one",
-        suggestions=("store the sums in a let first: s.stage_at or let P := ⊞[i < n] Σ[p < k] … in …",),
+        suggestions=("store the sums in a let first: let P := ⊞[i < n] Σ[p < k] … in …",),
     )
 
 
@@ -101,7 +101,7 @@ def _placed(
     covered = around.loops[len(around.loops) - count :]
     wanted = f"{count} loop{'s' * (count != 1)} directly around it, which do nothing else"
     if len(covered) < count:
-        raise Mismatch(f"there are {len(covered)} loops around the {'sum' if loop else 'element'}", wanted)
+        raise Mismatch(f"there {'is' if len(covered) == 1 else 'are'} {len(covered)} loop{'s' * (len(covered) != 1)} around the {'sum' if loop else 'element'}", wanted)
     inner: ln.Block = block
     if count and loop is not None and (ends[0] > 0 or ends[1] < len(block) - 1):
         raise Mismatch(f"the loop {covered[-1].variable.name} computes more than the sum", wanted)
@@ -197,7 +197,7 @@ class _Match:
         corresponding = dict(
             zip((loop.variable for loop in self.instruction.form.all_loops), self.loops, strict=True)
         )
-        address = cell.address
+        address = simplify(self.place.facts, cell.address)
         start = {loop.variable: loop.low for loop in self.loops}
         first = _at(address, start)
         strides: list[Index] = []
@@ -208,7 +208,7 @@ class _Match:
             stride = _at(address, start | {loop.variable: loop.low + 1}) - first
             strides.append(stride)
             local = local + stride * (index(loop.variable) - loop.low)
-        answer = prove(self.place.facts, equal(address - first, local))
+        answer = prove(self.place.facts, equal(address - first, local), thorough=False)
         if not isinstance(answer, Proved):
             numbers = dict(answer.model.numbers) if isinstance(answer, Refuted) else None
             read = ", ".join(loop.variable.name for loop in self.loops)
@@ -254,15 +254,36 @@ class _Match:
             *(("", None, each) for each in equalities),
             *((name, stated, substitute(stated, value)) for name, stated in self.instruction.requirements),
         ]
+        if self.place.adds:
+            wanted.append((OUT, None, self._distinct(operands[OUT].strides)))
         for name, stated, predicate in wanted:
-            left = simplify_predicate(facts, predicate)
-            if left == TRUE:
+            # Conditions on sizes alone are usually unknown; the prover would search for counterexamples.
+            left = simplify_predicate(facts, predicate) if name else predicate
+            if left == TRUE or left.identity in facts.known:
                 continue
-            if left == FALSE or proves(whole, negation(predicate)):
+            if left == FALSE or (name and holds(whole, negation(predicate))):
                 raise self._failed(name, stated, predicate, values, operands)
             tested.append(left)
             facts = facts.assume(left)
         return conjunction(tested)
+
+    def _distinct(self, strides: Sequence[Index]) -> Predicate:
+        """Return a condition that the elements of the result are distinct: in some order, each stride spans the next.
+
+        Elements that are stored are distinct anyway, because a program stores each element once.
+        """
+        by_variable = dict(zip((each.variable for each in self.instruction.form.all_loops), self.loops, strict=True))
+        along = [by_variable[position.atom] for position, _ in self.instruction.form.result.pairs]  # type: ignore[index]
+        extents = [loop.high - loop.low for loop in along]
+        if not strides:
+            return TRUE
+        orders: list[Predicate] = []
+        for order in permutations(zip(strides, extents, strict=True)):
+            spans = [stride * extent for stride, extent in order[1:]]
+            orders.append(
+                conjunction(at_most(span, stride) for (stride, _), span in zip(order, (*spans, ONE), strict=True))
+            )
+        return disjunction(orders)
 
     def _failed(
         self,
@@ -274,6 +295,12 @@ class _Match:
     ) -> Mismatch:
         """Return the error of a condition that fails, with the strides of its operand."""
         of = self.instruction.name
+        if stated is None and name == OUT:
+            shared = self.place.target.buffer.name
+            return Mismatch(
+                f"iterations that {of} computes at once add to one element of {shared}",
+                f"a different element of {shared} in each iteration of the loops around the sum",
+            )
         if stated is None:
             return Mismatch(f"the loops have other extents than those of {of}", show_predicate(predicate))
         required = f"{show_predicate(stated)}, which is here {_shown(predicate)}"
