@@ -144,7 +144,9 @@ if _typing.TYPE_CHECKING:
         Instruction,
         Kernel,
         Machine,
+        check_instruction,
         declare,
+        instruction,
         machine,
         measure,
         print_c,
@@ -209,8 +211,8 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
             make_layout morton padded row_major skewed swizzled
         """,
         "lowering": """
-            Device Gpu GpuKernel Instruction Kernel Machine declare lower machine measure print_c print_nest
-            random_inputs trace
+            Device Gpu GpuKernel Instruction Kernel Machine check_instruction declare instruction lower machine
+            measure print_c print_nest random_inputs trace
         """,
         "rewrites": """
             Derivation DoesNotApply Handle NoMatch ProofTrace Rule Session Theorem Tuned Undetermined autotune
@@ -240,10 +242,10 @@ __all__ = [
     "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned",
     "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
     "antidiagonal", "argmax", "argmin", "associative", "associative_scan", "autotune", "backwards", "blocked", "cast",
-    "ceil", "ceildiv", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal", "compile", "compress",
+    "ceil", "ceildiv", "check_instruction", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal", "compile", "compress",
     "concat", "constant", "cos", "declare", "decompress", "differentiable", "einsum", "erf", "evaluate",
     "evaluate_fast", "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient", "guard", "imax",
-    "imin", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout",
+    "imin", "instruction", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout",
     "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c",
     "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule", "results",
     "round", "row_major", "rules", "scan", "scatter", "select", "shear", "sign", "sin", "sizes", "skewed", "split",

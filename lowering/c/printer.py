@@ -336,8 +336,10 @@ def _statement(
             plain = _loop(scope, heap, statement)
             called = scalars.call_text(scope, call)
             if condition := scalars.call_condition(scope, call):
-                test = [f"if ({condition}) {{", *indented([called]), "} else"]
-                return [f"#if {scalars.has(call)}", *test, "#endif", "{", *indented(plain), "}"]
+                test = [f"if ({condition}) {{", *indented([called])]
+                if (has := scalars.has(call)) == "1":
+                    return [*test, "} else {", *indented(plain), "}"]
+                return [f"#if {has}", *test, "} else", "#endif", "{", *indented(plain), "}"]
             return [f"#if {scalars.has(call)}", called, "#else", *plain, "#endif"]
         case ln.For():
             return assembly.coalesced_count(scope, statement, _loop(scope, heap, statement))
