@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from atl.checks.scope import initial_facts
 from atl.core.dtypes import FLOATS
 from atl.core.index import Var
-from atl.core.marks import LANES, CallMark
+from atl.core.marks import LANES, CallMark, LoopMark
 from lowering.instructions.instruction import Instruction
 from lowering.instructions.matching import Around, Mismatch, operands_of, refused, sum_at
 from lowering.instructions.registry import instruction_named
@@ -41,20 +41,27 @@ def with_calls(nest: ln.LoopNest) -> ln.LoopNest:
 
 
 def without_calls(nest: ln.LoopNest, buffers: Collection[Hashable]) -> ln.LoopNest:
-    """Remove the calls with an operand in storage with one of these keys; the loops remain."""
+    """Remove the calls with an operand in storage with one of these keys, and the marks of their loops, which remain."""
 
-    def removed(block: ln.Block) -> ln.Block:
+    def changed(block: ln.Block, *, unmark: bool) -> ln.Block:
         out: list[ln.Statement] = []
         for statement in block:
-            if isinstance(statement, ln.For | ln.If):
-                statement = ln.with_body(statement, removed(statement.body))
-            if isinstance(statement, ln.For) and statement.call is not None:
-                if any(ln.key(operand.buffer) in buffers for operand in statement.call.operands):
-                    statement = replace(statement, call=None)
-            out.append(statement)
+            if isinstance(statement, ln.For):
+                call = statement.call
+                removes = call is not None and any(ln.key(operand.buffer) in buffers for operand in call.operands)
+                within = ln.with_body(statement, changed(statement.body, unmark=unmark or removes))
+                if removes:
+                    within = replace(within, call=None)
+                if (unmark or removes) and isinstance(statement.mark, CallMark):
+                    within = replace(within, mark=LoopMark.NONE)
+                out.append(within)
+            elif isinstance(statement, ln.If):
+                out.append(ln.with_body(statement, changed(statement.body, unmark=unmark)))
+            else:
+                out.append(statement)
         return tuple(out)
 
-    return replace(nest, body=removed(nest.body))
+    return replace(nest, body=changed(nest.body, unmark=False))
 
 
 def libraries_of(nest: ln.LoopNest) -> tuple[str, ...]:

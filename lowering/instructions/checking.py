@@ -277,8 +277,13 @@ def _strides(instruction: Instruction, name: str, shape: tuple[int, ...], sizes:
                 strides[at] = distance
                 distance = distance * shape[at] + gap
             found[tuple(strides)] = None
-    broadcast = [tuple(0 if at == zero else s for at, s in enumerate(each)) for each in found for zero in range(len(shape))]
-    known = [each for each in (*found, *broadcast)]
+    # One dimension of which all elements are the same, or that runs backwards.
+    changed = [
+        tuple(stride * factor if at == one else stride for at, stride in enumerate(each))
+        for factor in (0, -1)
+        for each in found
+        for one in range(len(shape))
+    ]
 
     def is_allowed(strides: tuple[int, ...]) -> bool:
         values = {**sizes, **{stride_name(name, at): stride for at, stride in enumerate(strides)}}
@@ -286,7 +291,7 @@ def _strides(instruction: Instruction, name: str, shape: tuple[int, ...], sizes:
             return False
         return holds(condition, lambda leaf: values[leaf.name] if isinstance(leaf, Size) else 0, _no_element)
 
-    return [each for each in dict.fromkeys(known) if is_allowed(each)]
+    return [each for each in dict.fromkeys((*found, *changed)) if is_allowed(each)]
 
 
 def _addresses(shape: tuple[int, ...], strides: tuple[int, ...]) -> AnyArray:
