@@ -2,14 +2,12 @@
 
 import dataclasses
 import re
-from pathlib import Path
 
 import pytest
 
 import atl
 from atl.errors import CompilerFailed, InvalidArgument
 from lowering.instructions import instructions
-from proofs_tests.commands import run
 from proofs_tests.instructions import faults
 
 BUILT_IN = [name for name, each in instructions().items() if each.is_sized]
@@ -19,9 +17,8 @@ FAULTS = dict((*faults.in_texts(), *faults.in_declarations()))
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.long] * (name != "sdot"))
-        for name in BUILT_IN
-        if not name.startswith("d") and (name != "memcpy_int64")
+        "sdot",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("sgemm", "sgemv", "memcpy_float32", "memcpy_int8")),
     ],
 )
 def test_built_in_instructions_agree_with_their_programs(name: str) -> None:
@@ -42,8 +39,8 @@ def test_correct_texts_with_limits_are_accepted() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(name, marks=pytest.mark.long) for name in list(FAULTS)[7::20]),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in FAULTS),
+        pytest.param(name, marks=pytest.mark.long if number % 20 == 7 else pytest.mark.slow)
+        for number, name in enumerate(FAULTS)
     ],
 )
 def test_planted_faults_are_found(name: str) -> None:
@@ -54,17 +51,14 @@ def test_planted_faults_are_found(name: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("out[i] = add ?", "out[i - 1] = add ?", ""),
-        ("weights[k - 1 - p]", "", ""),
         ("float weights[40]", "float weights[39]", "traps"),
         ("out[i] = add ? out[i] + sum : sum;", "out[i] += sum;", "out[0] is nan, and the program gives"),
         ("weights[p] = w[p];", "weights[p] = w[p], ((float *)w)[p] = 0;", "the text changes the operand w"),
-        ("out[i] = add", "out[i + 1] = 0, out[i] = add", ""),
+        ("out[i] = add", "out[n] = out[i] = add", "accesses memory beyond an operand"),
     ],
 )
 def test_faults_are_described(old: str, new: str, fault: str) -> None:
-    if old not in faults.OWN.text:
-        return
+    assert old in faults.OWN.text
     found = atl.check_instruction(dataclasses.replace(faults.OWN, text=faults.OWN.text.replace(old, new)), largest=2)
     assert found.fault
     assert fault in str(found)
