@@ -405,8 +405,8 @@ def build_shared(
     """Build a shared object from C text, or find it in the cache, and return its path.
 
     `name` is an identifier. The C text is kept next to the object, with the suffix .c. `extra_flags` are for compiling
-    and `link_flags` for linking; `libraries` are arguments of the linker that follow the objects. With `fast_math`, results computed from NaN, infinities and subnormals are undefined;
-    the rest of the process is not affected.
+    and `link_flags` for linking; `libraries` are arguments of the linker that follow the objects. With `fast_math`,
+    results computed from NaN, infinities and subnormals are undefined; the rest of the process is not affected.
 
     Raises `CompilerMissing`; `CompilerFailed` with the compiler's message.
     """
@@ -511,9 +511,14 @@ def _opened(ffi: Any, path: Path, plan: Plan | None) -> Any:
     """Open the library at a path. cffi accepts only paths that are text, so other paths are opened through a link.
 
     Libraries with OpenMP threads are never unloaded: OpenMP would be unloaded with the last of them, and its waiting
-    threads would have no code to run. Libraries built by nvcc are never unloaded because CUDA registers their kernels.
+    threads would have no code to run. The same holds for other libraries, such as a BLAS. Libraries built by nvcc are
+    never unloaded because CUDA registers their kernels.
     """
-    pinned = plan is not None and (plan.compiler.kind == "nvcc" or any(OPENMP in command for command in plan.commands))
+    pinned = plan is not None and (
+        plan.compiler.kind == "nvcc"
+        or any(OPENMP in command for command in plan.commands)
+        or plan.commands[-1][-2:] != (plan.output, "-lm")
+    )
     flags = ffi.RTLD_NOW | (os.RTLD_NODELETE if pinned else 0)
     try:
         str(path).encode()

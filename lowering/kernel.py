@@ -36,9 +36,9 @@ from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
 from lowering.in_place import with_inputs_in_place
+from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.instructions.calls import libraries_of
 from lowering.instructions.libraries import find_library
-from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.pipeline import lower
 from lowering.targets.capabilities import check_names, marked_binders, support_of

@@ -54,7 +54,8 @@ static void {name}({type} *out, int64_t out0, int64_t out1, const {type} *a, int
 _BATCH: Final = """\
 /* out[q] = a[q] * b[q], or out[q] += a[q] * b[q], for matrices of n x k and k x m elements. */
 static void {name}({type} *out, int64_t out0, int64_t out1, int64_t out2, const {type} *a, int64_t a0, int64_t a1,
-    int64_t a2, const {type} *b, int64_t b0, int64_t b1, int64_t b2, int64_t q, int64_t n, int64_t k, int64_t m, int add)
+    int64_t a2, const {type} *b, int64_t b0, int64_t b1, int64_t b2, int64_t q, int64_t n, int64_t k, int64_t m,
+    int add)
 {{
     (void)out2;
     const int rows_of_a = a2 == 1 && a1 >= k, rows_of_b = b2 == 1 && b1 >= m;
@@ -67,8 +68,8 @@ static void {name}({type} *out, int64_t out0, int64_t out1, int64_t out2, const 
 """
 
 _VECTOR: Final = """\
-void ATL_CBLAS({c}gemv)(int, int, blas_index, blas_index, {type}, const {type} *, blas_index, const {type} *, blas_index,
-    {type}, {type} *, blas_index);
+void ATL_CBLAS({c}gemv)(int, int, blas_index, blas_index, {type}, const {type} *, blas_index, const {type} *,
+    blas_index, {type}, {type} *, blas_index);
 /* out = a * x, or out += a * x, for a matrix of n x k elements. */
 static void {name}({type} *out, int64_t out0, const {type} *a, int64_t a0, int64_t a1, const {type} *x, int64_t x0,
     int64_t n, int64_t k, int add)
@@ -132,7 +133,7 @@ def _declared(c: str, dtype: str) -> tuple[Instruction, ...]:
             _GEMM + _PRODUCT,
             {"a": _rows("a", 0, 1, "n", "k"), "b": _rows("b", 0, 1, "k", "m"),
              OUT: _rows(OUT, 0, 1, "n", "m", transposed=False)},
-            "n * k * m >= 4096",
+            "n >= 8 ∧ m >= 8 ∧ n * k * m >= 4096",
         ),
         made(
             f"{c}gemm_batch",
@@ -141,7 +142,7 @@ def _declared(c: str, dtype: str) -> tuple[Instruction, ...]:
             _GEMM + _BATCH,
             {"a": _rows("a", 1, 2, "n", "k"), "b": _rows("b", 1, 2, "k", "m"),
              OUT: _rows(OUT, 1, 2, "n", "m", transposed=False)},
-            "n * k * m >= 4096",
+            "n >= 8 ∧ m >= 8 ∧ n * k * m >= 4096",
         ),
         made(
             f"{c}gemv",

@@ -41,7 +41,7 @@ def with_calls(nest: ln.LoopNest) -> ln.LoopNest:
 
 
 def without_calls(nest: ln.LoopNest, buffers: Collection[Hashable]) -> ln.LoopNest:
-    """Remove the calls with an operand in storage with one of these keys, and the marks of their loops, which remain."""
+    """Remove the calls with an operand in storage with one of these keys. Their loops remain, without the marks."""
 
     def changed(block: ln.Block, *, unmark: bool) -> ln.Block:
         out: list[ln.Statement] = []

@@ -119,9 +119,10 @@ class Instruction:
     @property
     def is_sized(self) -> bool:
         """True if sizes or strides are parameters of the text."""
-        return bool(
-            self.program.sizes or self.strides or self.aligned or self.faster or self.libraries
-        ) or self.result != "added"
+        return (
+            bool(self.program.sizes or self.strides or self.aligned or self.faster or self.libraries)
+            or self.result != "added"
+        )
 
     @property
     def requirements(self) -> tuple[tuple[str, Predicate], ...]:
@@ -314,7 +315,9 @@ def _check_sized(instruction: Instruction) -> None:
     cells = {cell.buffer.name: cell for cell in (form.result, *loads(form.term))}
     for array in instruction.program.inputs:
         if array.name not in cells:
-            raise InvalidArgument(f"{name} does not read {array.name}", required="an element of each input in each term")
+            raise InvalidArgument(
+                f"{name} does not read {array.name}", required="an element of each input in each term"
+            )
     assert instruction.requirements is not None
 
 

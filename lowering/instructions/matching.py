@@ -235,9 +235,7 @@ class Around:
             facts, loops = self.facts.assume(statement.range), (*self.loops, statement)
             return replace(self, facts=facts, loops=loops, outside=self)
         predicate = statement.predicate
-        return replace(
-            self, facts=self.facts.assume(predicate), branches=(*self.branches, predicate), outside=self
-        )
+        return replace(self, facts=self.facts.assume(predicate), branches=(*self.branches, predicate), outside=self)
 
     def outwards(self, levels: int) -> Around:
         """Return the place around this many loops and branches."""

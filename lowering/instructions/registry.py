@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
+from atl.core.program import Program
 from atl.errors import InvalidArgument, UnknownMark, brief, did_you_mean
 from atl.parsing.parse import parse_predicate
 from atl.surface.program import program
@@ -45,13 +46,13 @@ def instruction(
     target: str = "c",
     given: str = "",
     **options: Any,
-) -> Callable[[Callable[..., Any]], Instruction]:
+) -> Callable[[Callable[..., Any] | Program], Instruction]:
     """Declare the decorated function as an instruction: the function returns the term that the instruction computes.
 
-    Its annotations declare the operands, as for `atl.program`. The text of the C function is `text`, or the content of
-    the file `source`; a relative path is looked up beside the file of the decorated function. Headers beside that file
-    (`#include "my.h"`) become part of the text. `given` is a condition
-    on sizes, such as "k <= 128", and the other options are the fields of `Instruction`.
+    Its annotations declare the operands, as for `atl.program`; a program may be given in place of a function. The
+    text of the C function is `text`, or the content of the file `source`; a relative path is looked up beside the file
+    of the decorated function. Headers beside that file (`#include "my.h"`) become part of the text.
+    `given` is a condition on sizes, such as "k <= 128", and the other options are the fields of `Instruction`.
 
     >>> import atl
     >>> @atl.instruction(text="static void halves(float *out, const float *x, int64_t n) {…}", result="stored")
@@ -63,8 +64,11 @@ def instruction(
     Raises `InvalidArgument`.
     """
 
-    def declared(function: Callable[..., Any]) -> Instruction:
-        made = program(given=[Condition(parse_predicate(given))] if given else ())(function)
+    def declared(function: Callable[..., Any] | Program) -> Instruction:
+        conditions = [Condition(parse_predicate(given))] if given else []
+        made = function if isinstance(function, Program) else program(given=conditions)(function)
+        if isinstance(function, Program) and given:
+            raise InvalidArgument(f"given={given!r} for a program", required="the condition in the program")
         return declare(Instruction(made.name, made, target, _text(function, text, source), **options))
 
     unknown = sorted(options.keys() - {each.name for each in fields(Instruction)})
@@ -77,7 +81,7 @@ def instruction(
     return declared
 
 
-def _text(function: Callable[..., Any], text: str | None, source: str | os.PathLike[str] | None) -> str:
+def _text(function: Callable[..., Any] | Program, text: str | None, source: str | os.PathLike[str] | None) -> str:
     if (text is None) == (source is None):
         raise InvalidArgument(
             f"text={brief(text)} and source={brief(source)}", required="either the C text or the path of a file with it"
@@ -86,7 +90,7 @@ def _text(function: Callable[..., Any], text: str | None, source: str | os.PathL
         return text
     assert source is not None
     path = Path(os.fspath(source))
-    if not path.is_absolute():
+    if not path.is_absolute() and not isinstance(function, Program):
         path = Path(function.__code__.co_filename).parent / path
     try:
         return _with_headers(path, set())

@@ -18,7 +18,7 @@ from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, constant, index, m
 from atl.core.marks import CallMark, LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, negation, substitute
 from atl.prove import Facts, Proved, Refuted, holds, prove, simplify, simplify_predicate
-from atl.text.printing import show_predicate, show_index
+from atl.text.printing import show_index, show_predicate
 from lowering.instructions.instruction import OUT, Instruction, stride_name
 from lowering.instructions.matching import Around, Mismatch, Pair, pairings
 from lowering.nest import loopnest as ln
@@ -75,7 +75,8 @@ def place_of_call(instruction: Instruction, loop: ln.For, block: ln.Block, aroun
         case (
             ln.Declare(total, ln.Number(0)),
             (ln.Accumulate(ln.Scalar() as folded, "add", term),),
-            ln.Assign(ln.Cell() as target, ln.Load(stored)) | ln.Accumulate(ln.Cell() as target, "add", ln.Load(stored)),
+            ln.Assign(ln.Cell() as target, ln.Load(stored))
+            | ln.Accumulate(ln.Cell() as target, "add", ln.Load(stored)),
         ) if folded == total == stored:
             adds = isinstance(block[at + 1], ln.Accumulate)
             return _placed(instruction, block, (at - 1, at + 1), (loop, term, target, adds), around)
@@ -101,7 +102,8 @@ def _placed(
     covered = around.loops[len(around.loops) - count :]
     wanted = f"{count} loop{'s' * (count != 1)} directly around it, which do nothing else"
     if len(covered) < count:
-        raise Mismatch(f"there {'is' if len(covered) == 1 else 'are'} {len(covered)} loop{'s' * (len(covered) != 1)} around the {'sum' if loop else 'element'}", wanted)
+        there = "there is 1 loop" if len(covered) == 1 else f"there are {len(covered)} loops"
+        raise Mismatch(f"{there} around the {'sum' if loop else 'element'}", wanted)
     inner: ln.Block = block
     if count and loop is not None and (ends[0] > 0 or ends[1] < len(block) - 1):
         raise Mismatch(f"the loop {covered[-1].variable.name} computes more than the sum", wanted)
@@ -137,7 +139,7 @@ def sized_call(instruction: Instruction, place: Place, outside: Facts) -> ln.Cal
         for what, bound in (("starts", loop.low), ("ends", loop.high)):
             if bound.free & variables:
                 raise Mismatch(
-                    f"the loop {loop.variable.name} {what} at {show_index(bound)}, which depends on another covered loop",
+                    f"the loop {loop.variable.name} {what} at {show_index(bound)}, which depends on another loop",
                     "a range that is the same for all elements of the result",
                 )
     first: Mismatch | None = None
@@ -149,7 +151,8 @@ def sized_call(instruction: Instruction, place: Place, outside: Facts) -> ln.Cal
             except Mismatch as error:
                 first = first or error
     raise first or Mismatch(
-        f"the term is not that of {instruction.name}", f"the term of {str(instruction.program).partition(':=')[2].strip()}"
+        f"the term is not that of {instruction.name}",
+        f"the term of {str(instruction.program).partition(':=')[2].strip()}",
     )
 
 
@@ -179,9 +182,7 @@ class _Match:
         return ln.Call(
             own.name,
             own.text,
-            tuple(
-                replace(found[name], strides=found[name].strides if name in own.strides else ()) for name in names
-            ),
+            tuple(replace(found[name], strides=found[name].strides if name in own.strides else ()) for name in names),
             own.requires,
             own.libraries,
             condition,
@@ -194,9 +195,7 @@ class _Match:
 
         The address is proved to be a sum of the strides, each times the number of an iteration.
         """
-        corresponding = dict(
-            zip((loop.variable for loop in self.instruction.form.all_loops), self.loops, strict=True)
-        )
+        corresponding = dict(zip((loop.variable for loop in self.instruction.form.all_loops), self.loops, strict=True))
         address = simplify(self.place.facts, cell.address)
         start = {loop.variable: loop.low for loop in self.loops}
         first = _at(address, start)
@@ -241,7 +240,11 @@ class _Match:
         """Return the part of the conditions that is not proved. Raises `Mismatch` for a condition that fails."""
         values = {
             **sizes,
-            **{stride_name(name, at): stride for name, each in operands.items() for at, stride in enumerate(each.strides)},
+            **{
+                stride_name(name, at): stride
+                for name, each in operands.items()
+                for at, stride in enumerate(each.strides)
+            },
         }
 
         def value(leaf: Leaf) -> Index:
@@ -262,7 +265,7 @@ class _Match:
             if left == TRUE or left.identity in facts.known:
                 continue
             if left == FALSE or (name and holds(whole, negation(predicate))):
-                raise self._failed(name, stated, predicate, values, operands)
+                raise self._failed(name, stated, predicate, operands)
             tested.append(left)
             facts = facts.assume(left)
         return conjunction(tested)
@@ -290,7 +293,6 @@ class _Match:
         name: str,
         stated: Predicate | None,
         predicate: Predicate,
-        values: Mapping[str, Index],
         operands: Mapping[str, ln.CallOperand],
     ) -> Mismatch:
         """Return the error of a condition that fails, with the strides of its operand."""

@@ -11,9 +11,12 @@ from lowering.instructions import instructions
 
 OWN = atl.Instruction(
     "capped",
-    atl.parse("capped (a : float32[n, k], w : float32[k]) : float32[n] given k <= 40 := ⊞[i < n] Σ[p < k] a[i, p] * w[p]"),
+    atl.parse(
+        "capped (a : float32[n, k], w : float32[k]) : float32[n] given k <= 40 := ⊞[i < n] Σ[p < k] a[i, p] * w[p]"
+    ),
     "c",
-    """static void capped(float *out, const float *a, int64_t a0, int64_t a1, const float *w, int64_t n, int64_t k, int add)
+    """static void capped(float *out, const float *a, int64_t a0, int64_t a1, const float *w, int64_t n, int64_t k,
+    int add)
 {
     float weights[40];
     (void)a1;
@@ -82,8 +85,9 @@ def in_declarations() -> Iterator[tuple[str, atl.Instruction]]:
         ("out", "out1 = 1 ∧", "out1 <= 1 ∧"),
     ):
         assert old in sgemm.strides[operand]
-        yield f"{operand}: {new}", replace(
-            sgemm, strides={**sgemm.strides, operand: sgemm.strides[operand].replace(old, new)}
+        yield (
+            f"{operand}: {new}",
+            replace(sgemm, strides={**sgemm.strides, operand: sgemm.strides[operand].replace(old, new)}),
         )
     yield "x0 >= 0", replace(sgemv, strides={**sgemv.strides, "x": "x0 >= 0"})
     yield "k <= 41", replace(OWN, program=atl.parse(str(OWN.program).replace("k <= 40", "k <= 41")))

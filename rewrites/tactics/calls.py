@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from atl.core.marks import CallMark, LoopMark
-from atl.core.terms import Gen, Reduce
+from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import children
 from atl.errors import IllegalMark
 from lowering.instructions import instruction_named
@@ -103,7 +103,7 @@ def _is_candidate(cursor: Cursor) -> bool:
             return False
 
 
-def _has_loop(term: object) -> Iterator[bool]:
+def _has_loop(term: Expr) -> Iterator[bool]:
     yield isinstance(term, Gen | Reduce)
     for child in children(term):
         yield from _has_loop(child.expr)
