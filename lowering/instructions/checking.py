@@ -146,7 +146,7 @@ def _build(instruction: Instruction, flags: Sequence[str]) -> Path:
         if name in instruction.strides:
             arguments += [f"number[{number + k}]" for k in range(ranks[name])]
             number += ranks[name]
-    count = len(instruction.program.sizes) + (instruction.result == "either" and instruction.form.sum is not None)
+    count = len(instruction.program.sizes) + instruction.adds_on_request
     arguments += [f"number[{number + k}]" for k in range(count)]
     unused = "" if number + count else "    (void)number;\n"
     code = (
@@ -427,7 +427,7 @@ def _called(instruction: Instruction, ffi: Any, function: Callable[..., None], c
         wholes.append(whole)
     numbers = [stride for operand in case.operands for stride in operand.strides]
     numbers += [case.sizes[size] for size in instruction.program.sizes]
-    if instruction.result == "either" and instruction.form.sum is not None:
+    if instruction.adds_on_request:
         numbers.append(int(case.adds))
     before = [arena.view.copy() for arena in arenas]
     function(ffi.new("void *[]", pointers), ffi.new("int64_t[]", numbers or [0]))

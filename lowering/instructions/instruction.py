@@ -19,6 +19,7 @@ from atl.errors import ATLError, InvalidArgument, brief
 from atl.parsing.parse import parse_predicate
 from atl.surface.reindexing import Arrangement, Reindexing
 from atl.surface.values import as_index
+from lowering.c.scalars import C_TYPES
 from lowering.lower import lower_unchecked
 from lowering.nest import loopnest as ln
 
@@ -123,6 +124,11 @@ class Instruction:
             bool(self.program.sizes or self.strides or self.aligned or self.faster or self.libraries)
             or self.result != "added"
         )
+
+    @property
+    def adds_on_request(self) -> bool:
+        """True if the last parameter of the text says whether sums are added to the result."""
+        return self.result == "either" and self.form.sum is not None
 
     @property
     def requirements(self) -> tuple[tuple[str, Predicate], ...]:
@@ -319,6 +325,42 @@ def _check_sized(instruction: Instruction) -> None:
                 f"{name} does not read {array.name}", required="an element of each input in each term"
             )
     assert instruction.requirements is not None
+    _check_parameters(instruction)
+
+
+def _check_parameters(instruction: Instruction) -> None:
+    """Raise `InvalidArgument` unless the text defines a function with the parameters of a call, in order and by type.
+
+    A compiler may only warn of a pointer to other elements, and a call would then access memory beyond an operand.
+    """
+    program, name = instruction.program, instruction.name
+    expected = [("*", C_TYPES[instruction.program.dtype], OUT)]
+    expected += [("", "int64_t", each) for each in _strides_passed(instruction, OUT, len(program.body.type.shape))]
+    for array in program.inputs:
+        expected.append(("*", C_TYPES[array.dtype], array.name))
+        expected += [("", "int64_t", each) for each in _strides_passed(instruction, array.name, len(array.shape))]
+    expected += [("", "int64_t", size) for size in program.sizes]
+    if instruction.adds_on_request:
+        expected.append(("", "int", "add"))
+    required = f"{name}({', '.join(f'{kind} {star}{of}' for star, kind, of in expected)})"
+    found = re.search(rf"\b{name}\s*\(([^()]*)\)\s*\{{", instruction.text)
+    if found is None:
+        raise InvalidArgument(f"the text of {name} does not define it", required=f"a definition of {required}")
+    parameters = [parameter.strip() for parameter in found[1].split(",")]
+    if len(parameters) != len(expected):
+        raise InvalidArgument(
+            f"the text of {name} takes {len(parameters)} parameters, and calls have {len(expected)}", required=required
+        )
+    for parameter, (star, kind, of) in zip(parameters, expected, strict=True):
+        words = re.findall(r"\w+", parameter)
+        if parameter.count("*") != len(star) or not ({kind, "void"} if star else {kind}) & set(words[:-1]):
+            raise InvalidArgument(
+                f"the parameter {parameter} of {name} has another type than the argument {of}", required=required
+            )
+
+
+def _strides_passed(instruction: Instruction, name: str, rank: int) -> list[str]:
+    return [stride_name(name, at) for at in range(rank)] if name in instruction.strides else []
 
 
 def loads(e: ln.ScalarExpr) -> Iterator[ln.Cell]:

@@ -82,11 +82,15 @@ def place_of_call(instruction: Instruction, loop: ln.For, block: ln.Block, aroun
             return _placed(instruction, block, (at - 1, at + 1), (loop, term, target, adds), around)
     if len(loop.body) != 1 or isinstance(loop.body[0], ln.If):
         what = "has a condition" if isinstance(loop.body[0], ln.If) else "computes more than one sum"
-        raise Mismatch(f"the loop {loop.variable.name} {what}", "a single sum, whose terms have no condition")
+        raise Mismatch(
+            f"the loop {loop.variable.name} {what}",
+            "a single sum, whose terms have no condition",
+            suggestions=("s.pack(…) replaces a condition on an operand by zeros in a copy",),
+        )
     raise Mismatch(
         f"the sum over {loop.variable.name} is an operand of another operation",
         "a sum that is stored in an element of a tensor, or added to one",
-        suggestions=("store the sums in a let first: let P := ⊞[i < n] Σ[p < k] … in …",),
+        suggestions=(f's.stage("{loop.variable.name}") stores the sums in a let first',),
     )
 
 
@@ -187,7 +191,7 @@ class _Match:
             own.libraries,
             condition,
             tuple(sizes[size] for size in own.program.sizes),
-            self.place.adds if own.result == "either" else None,
+            self.place.adds if own.adds_on_request else None,
         )
 
     def _operand(self, name: str, declared: ln.Cell, cell: ln.Cell) -> ln.CallOperand:

@@ -369,6 +369,14 @@ COPY: Final = "own (a : float32[n]) : float32[n] := ⊞[i < n] a[i]"
 @pytest.mark.parametrize(
     ("changed", "match"),
     [
+        ({"strides": {"a": "a0 = 1"}}, "the text of own takes 3 parameters, and calls have 4"),
+        (
+            {"text": OWN.replace("int64_t n", "int n")},
+            "the parameter int n of own has another type than the argument n",
+        ),
+        ({"text": OWN.replace("const float *a", "const double *a")}, "double \\*a of own has another type"),
+        ({"text": OWN.replace("const float *a", "float a")}, "the parameter float a of own has another type"),
+        ({"text": "void own(float *out, const float *a, int64_t n);"}, "the text of own does not define it"),
         ({"strides": {"a": "a2 = 1"}}, "the condition on the strides of a of own contains a2"),
         ({"strides": {"a": "a0 ="}}, "the condition on the strides of a of own, 'a0 =', cannot be read"),
         ({"strides": {"b": "b0 = 1"}}, "own has no such operand"),
