@@ -1,5 +1,7 @@
 """The examples with calls: products by a BLAS, and a C function of the user."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -43,16 +45,20 @@ def test_own_function_is_called() -> None:
 
 
 @pytest.mark.long
-def test_command_checks_the_instructions_of_a_file(tmp_path, capsys, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_command_checks_the_instructions_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(registry, "_declared", {})
     text = own_instruction.WEIGHTED_SUMS.text
     (tmp_path / "sums.c").write_text(text)
     program = str(own_instruction.WEIGHTED_SUMS.program)
     declared = (
         "import atl\n"
-        "one = atl.instruction(source=r'{}', strides={{'a': 'a1 = 1 ∧ a0 >= k'}}, result='stored')(atl.parse('''{}'''))\n"
+        "strides = {{'a': 'a1 = 1 ∧ a0 >= k'}}\n"
+        'program = atl.parse("""{}""")\n'
+        "one = atl.instruction(source=r'{}', strides=strides, result='stored')(program)\n"
     )
-    (tmp_path / "own.py").write_text(declared.format(tmp_path / "sums.c", program), encoding="utf-8")
+    (tmp_path / "own.py").write_text(declared.format(program, tmp_path / "sums.c"), encoding="utf-8")
     assert main(["check-instruction", str(tmp_path / "own.py"), "--largest", "2"]) == 0
     assert "weighted_sums: " in (out := capsys.readouterr().out)
     assert "calls agree with the program" in out
