@@ -514,3 +514,57 @@ def test_exported_project_calls_the_library_or_runs_the_loops(linked: bool, tmp_
     assert answer.returncode == 0, answer.stderr
     symbols = subprocess.run(["nm", str(tmp_path / "f.o")], capture_output=True, text=True, check=True).stdout
     assert ("cblas_sgemm" in symbols) == linked
+
+
+SMALL_BLAS: Final = """
+void cblas_sgemm(int order, int ta, int tb, int n, int m, int k, float alpha, const float *a, int lda, const float *b,
+    int ldb, float beta, float *c, int ldc)
+{
+    (void)order;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++) {
+            float sum = 0;
+            for (int p = 0; p < k; p++)
+                sum += a[ta == 111 ? i * lda + p : p * lda + i] * b[tb == 111 ? p * ldb + j : j * ldb + p];
+            c[i * ldc + j] = (beta != 0 ? beta * c[i * ldc + j] : 0) + alpha * sum;
+        }
+}
+"""
+
+
+@pytest.mark.long
+def test_other_blas_with_indices_of_32_bits_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = lowering.build_shared(SMALL_BLAS, name="small_blas")
+    monkeypatch.setenv("ATL_BLAS", str(path))
+    kernel = atl.compile(atl.parse(CALLED["right transposed"][1].format(small("sgemm"))))
+    a, b = np.arange(12.0, dtype="float32").reshape(3, 4), np.arange(20.0, dtype="float32").reshape(5, 4)
+    assert np.array_equal(kernel(a, b), a @ b.T)
+    assert atl.check_instruction(instructions()["sgemm"], largest=1).fault == ""
+
+
+def test_one_kernel_calls_several_functions() -> None:
+    text = """f (A : float32[n, k], B : float32[k, m], C : float64[n, k], D : float64[k, m]) : float64[n, m] :=
+      let P := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j] in
+      let Q := ⊞[i < n] ⊞[j < m] Σ[p < k] C[i, p] * D[p, j] in
+      ⊞[i < n] ⊞[j < m] cast(float64, P[i, j]) * Q[i, j]"""
+    s = atl.reschedule(atl.parse(text)).dispatch()
+    assert str(s.goal).count("call ") == 2
+    inputs = atl.random_inputs(s.goal, {"n": 20, "k": 30, "m": 40})
+    assert np.allclose(s.compile()(**inputs), atl.evaluate_fast(s.goal, **inputs), rtol=1e-4)
+    with pytest.raises(IllegalMark, match="sgemm is not an instruction of a warp"):
+        atl.compile(atl.parse(PRODUCT.format("sgemm") + "A[i, p] * B[p, j]"), target="cuda")
+
+
+def test_steps_that_prepare_loops_for_a_call() -> None:
+    for body, step, argument in (
+        ("⊞[i < n] ⊞[j < m] Σ[p < k] [(i + p) % 2 = 0] · A[i, p] * B[p, j]", "pack", "A"),
+        ("⊞[i < n] ⊞[j < m] max(A[i, 0] + Σ[p < k] A[i, p] * B[p, j], 0)", "stage", "p"),
+    ):
+        s = atl.reschedule(atl.parse(f"f (A : float32[n, k], B : float32[k, m]) given k >= 1 := {body}"))
+        with pytest.raises(ATLError, match="sgemm does not compute p"):
+            s.call("sgemm", at="p")
+        getattr(s, step)(argument)
+        s.call("sgemm")
+        inputs = atl.random_inputs(s.goal, {"n": 20, "k": 30, "m": 40})
+        assert np.allclose(s.compile()(**inputs), atl.evaluate_fast(s.goal, **inputs), rtol=1e-4, atol=1e-4)
+        s.done()
