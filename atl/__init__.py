@@ -144,7 +144,9 @@ if _typing.TYPE_CHECKING:
         Instruction,
         Kernel,
         Machine,
+        check_instruction,
         declare_instruction,
+        instruction,
         machine,
         measure,
         print_c,
@@ -210,8 +212,8 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
             make_layout morton padded row_major skewed swizzled
         """,
         "lowering": """
-            Device Gpu GpuKernel Instruction Kernel Machine declare_instruction lower machine measure print_c print_nest
-            random_inputs trace
+            Device Gpu GpuKernel Instruction Kernel Machine check_instruction declare_instruction
+            instruction lower machine measure print_c print_nest random_inputs trace
         """,
         "rewrites": """
             Derivation DoesNotApply Handle NoMatch ProofTrace Rule Schedule Session Theorem Tuned Undetermined autotune
@@ -241,15 +243,15 @@ __all__ = [
     "Session", "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge",
     "Tuned", "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
     "antidiagonal", "argmax", "argmin", "associative", "associative_scan", "autotune", "backwards", "blocked", "cast",
-    "ceil", "ceildiv", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal", "compile", "compress",
-    "concat", "constant", "cos", "declare_instruction", "decompress", "differentiable", "einsum", "erf", "evaluate",
-    "evaluate_fast", "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient", "guard", "imax",
-    "imin", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout",
-    "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c",
-    "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule", "results",
-    "round", "row_major", "rules", "scan", "scatter", "select", "shear", "sign", "sin", "sizes", "skewed", "split",
-    "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl",
-    "truncr", "unshear", "value", "where",
+    "ceil", "ceildiv", "check_instruction", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal",
+    "compile", "compress", "concat", "constant", "cos", "declare_instruction", "decompress", "differentiable", "einsum",
+    "erf", "evaluate", "evaluate_fast", "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient",
+    "guard", "imax", "imin", "instruction", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower",
+    "machine", "make_layout", "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse",
+    "place", "pow", "print_c", "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce",
+    "reschedule", "results", "round", "row_major", "rules", "scan", "scatter", "select", "shear", "sign", "sin",
+    "sizes", "skewed", "split", "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor", "to_scipy", "trace",
+    "transpose", "truncl", "truncr", "unshear", "value", "where",
 ]  # fmt: skip
 _check_calls(globals())
 

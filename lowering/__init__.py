@@ -8,6 +8,8 @@ from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.device.device import Device, DeviceArray
 from lowering.gpu.gpu_kernel import Gpu, GpuKernel
 from lowering.instructions import Instruction, declare_instruction
+from lowering.instructions.checking import check_instruction
+from lowering.instructions.registry import instruction
 from lowering.kernel import Kernel, check, compile  # noqa: A004 (the public API name)
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.text import print_nest
@@ -57,10 +59,12 @@ __all__ = [
     "alternate",
     "build_shared",
     "check",
+    "check_instruction",
     "compile",
     "declare_instruction",
     "detect_gpu",
     "find_compiler",
+    "instruction",
     "load_shared",
     "lower",
     "machine",

@@ -129,8 +129,12 @@ def _planned(
     compiler: Compiler,
     compile_flags: Sequence[str],
     link_flags: Sequence[str],
+    libraries: Sequence[str] = (),
 ) -> Plan:
-    """Plan to compile and link in separate commands, so that no compile flag reaches the link."""
+    """Plan to compile and link in separate commands, so that no compile flag reaches the link.
+
+    `libraries` are arguments of the linker that follow the objects, since those before them may be dropped.
+    """
     openmp = openmp_flags(files.values())
     compile_flags = (*compile_flags, *openmp)
     link_flags = (*link_flags, *(flag for flag in openmp if flag == OPENMP))
@@ -146,7 +150,7 @@ def _planned(
             objects.append(f"{file.removesuffix('.c')}.o")
             commands.append((*compiler.command, *compile_flags, "-c", file, "-o", objects[-1]))
     driver = (part for part in (*compiler.command, *link_flags) if part not in NEVER_AT_LINK)
-    commands.append((*driver, *objects, "-o", name + suffix, "-lm"))
+    commands.append((*driver, *objects, "-o", name + suffix, *libraries, "-lm"))
     return Plan(name, suffix, compiler, tuple(files.items()), tuple(commands))
 
 
@@ -396,19 +400,20 @@ def build_shared(
     compiler: Compiler | None = None,
     extra_flags: Sequence[str] = (),
     link_flags: Sequence[str] = (),
+    libraries: Sequence[str] = (),
 ) -> Path:
     """Build a shared object from C text, or find it in the cache, and return its path.
 
     `name` is an identifier. The C text is kept next to the object, with the suffix .c. `extra_flags` are for compiling
-    and `link_flags` for linking. With `fast_math`, results computed from NaN, infinities and subnormals are undefined;
-    the rest of the process is not affected.
+    and `link_flags` for linking; `libraries` are arguments of the linker that follow the objects. With `fast_math`,
+    results computed from NaN, infinities and subnormals are undefined; the rest of the process is not affected.
 
     Raises `CompilerMissing`; `CompilerFailed` with the compiler's message.
     """
     _check(source, str, "C text")
     _check(name, str, "a name")
     _check(compiler, Compiler | None, "a compiler: find_compiler()")
-    for flags in (extra_flags, link_flags):
+    for flags in (extra_flags, link_flags, libraries):
         _check(flags, list | tuple, "a list of flags")
     compiler, name = compiler or find_compiler(), _file_name(name)
     plan = _planned(
@@ -418,6 +423,7 @@ def build_shared(
         compiler=compiler,
         compile_flags=(*kernel_flags(compiler, fast_math=fast_math), *extra_flags),
         link_flags=("-shared", "-fPIC", *link_flags),
+        libraries=libraries,
     )
     return built(plan)
 
@@ -431,6 +437,7 @@ def build_executable(
     compiler: Compiler | None = None,
     extra_flags: Sequence[str] = (),
     link_flags: Sequence[str] = (),
+    libraries: Sequence[str] = (),
 ) -> Path:
     """Build an executable from C files, and return its path. `sources` maps file names (.c and .h) to texts.
 
@@ -449,6 +456,7 @@ def build_executable(
         compiler=compiler,
         compile_flags=(*STANDARD, *mode, *((FAST_MATH,) if fast_math else ()), *extra_flags),
         link_flags=(*(SANITIZED if sanitize else ()), *link_flags),
+        libraries=libraries,
     )
     return built(plan)
 
@@ -503,9 +511,14 @@ def _opened(ffi: Any, path: Path, plan: Plan | None) -> Any:
     """Open the library at a path. cffi accepts only paths that are text, so other paths are opened through a link.
 
     Libraries with OpenMP threads are never unloaded: OpenMP would be unloaded with the last of them, and its waiting
-    threads would have no code to run. Libraries built by nvcc are never unloaded because CUDA registers their kernels.
+    threads would have no code to run. The same holds for other libraries, such as a BLAS. Libraries built by nvcc are
+    never unloaded because CUDA registers their kernels.
     """
-    pinned = plan is not None and (plan.compiler.kind == "nvcc" or any(OPENMP in command for command in plan.commands))
+    pinned = plan is not None and (
+        plan.compiler.kind == "nvcc"
+        or any(OPENMP in command for command in plan.commands)
+        or plan.commands[-1][-2:] != (plan.output, "-lm")
+    )
     flags = ffi.RTLD_NOW | (os.RTLD_NODELETE if pinned else 0)
     try:
         str(path).encode()

@@ -247,6 +247,16 @@ def foreign_instructions(compiler: Compiler) -> tuple[tuple[str, ...], tuple[str
     return (chosen, tuple(foreign)) if foreign else ((), ())
 
 
+@lru_cache(maxsize=64)
+def predefined_macros(compiler: Compiler) -> frozenset[str]:
+    """Return the names of the macros that the compiler predefines for this processor."""
+    try:
+        text = _answer((*compiler.command, *compiler.native), *_MACROS).stdout
+    except _Unusable:
+        return frozenset()
+    return frozenset(line.split()[1] for line in text.splitlines() if line.startswith("#define "))
+
+
 _MACROS: Final = ("-dM", "-E", "-x", "c", "-")
 
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from atl.checks.scope import initial_facts
 from atl.core.index import ONE, ZERO, Read, Var, atoms
 from atl.errors import ArrayError
+from lowering.instructions.calls import without_calls
 from lowering.nest.accesses import OverwrittenRead, accesses, find_overwritten_read
 from lowering.nest.index_expressions import Computed, index_expressions
-from lowering.nest.loopnest import Buffer, Cell, For, LoopNest, in_other_buffers, unused_ids
+from lowering.nest.loopnest import Buffer, Cell, For, LoopNest, in_other_buffers, key, unused_ids
 from lowering.nest.text import outermost
 from lowering.nest.tiles import cells_of
 
@@ -27,6 +28,8 @@ def with_inputs_in_place(nest: LoopNest, names: Collection[str]) -> LoopNest:
     inputs = {cell.buffer for cell in cells if cell.buffer.role == "input" and cell.buffer.name in names}
     for buffer in sorted(inputs, key=lambda of: of.name):
         _check(nest, buffer)
+    # A call may store to the output before it has read all of an input.
+    nest = without_calls(nest, {key(nest.output), *map(key, inputs)})
     kept = replace(nest, inputs=tuple(array for array in nest.inputs if array.name not in names))
     if not inputs:
         return kept

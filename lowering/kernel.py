@@ -38,6 +38,8 @@ from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
 from lowering.in_place import with_inputs_in_place
 from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
+from lowering.instructions.calls import libraries_of
+from lowering.instructions.libraries import find_library
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.pipeline import lower
 from lowering.strided import may_have_strides
@@ -198,7 +200,10 @@ def _flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
 def _printed(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> CText:
     (name,) = function_names((nest,))
     declared = declaration(nest, name)
-    return CText(print_c(nest), name, declared, compiler, _flags(nest, compiler), fast_math)
+    libraries = [find_library(each) for each in libraries_of(nest)]
+    flags = (*_flags(nest, compiler), *(flag for each in libraries for flag in each.compile_flags))
+    linked = tuple(argument for each in libraries for argument in each.link_arguments)
+    return CText(print_c(nest), name, declared, compiler, flags, fast_math, linked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +216,17 @@ class CText:
     compiler: Compiler
     flags: Sequence[str]
     fast_math: bool
+    libraries: Sequence[str] = ()
 
     def build(self) -> Path:
         """Return the shared object, from the cache or built now."""
         return build_shared(
-            self.source, name=self.name, fast_math=self.fast_math, compiler=self.compiler, extra_flags=self.flags
+            self.source,
+            name=self.name,
+            fast_math=self.fast_math,
+            compiler=self.compiler,
+            extra_flags=self.flags,
+            libraries=self.libraries,
         )
 
     def code(self) -> Code:

@@ -114,7 +114,14 @@ def _definitions(nests: Sequence[ln.LoopNest]) -> list[str]:
     """Return the definitions of the instructions that the nests call."""
     statements = (statement for nest in nests for statement in ln.statements(nest.body))
     calls = [s.call for s in statements if isinstance(s, ln.For) and s.call is not None]
-    return list(dict.fromkeys(call.definition for call in calls))
+    return list(dict.fromkeys(map(_definition, calls)))
+
+
+def _definition(call: ln.InstructionCall) -> str:
+    """Return the definition of a called function; that with a library is compiled only where the library is linked."""
+    if not call.libraries:
+        return call.definition
+    return f"#if {scalars.has(call)}\n{call.definition.rstrip()}\n#endif\n"
 
 
 def function_names(nests: Sequence[ln.LoopNest]) -> tuple[str, ...]:
@@ -329,7 +336,13 @@ def _statement(
             return scope.of_loop(statement.variable, lines)
         case ln.For(call=ln.InstructionCall() as call):
             plain = _loop(scope, heap, statement)
-            return [f"#if {scalars.has(call)}", scalars.call_text(scope, call), "#else", *plain, "#endif"]
+            called = scalars.call_text(scope, call)
+            if condition := scalars.call_condition(scope, call):
+                test = [f"if ({condition}) {{", *indented([called])]
+                if (has := scalars.has(call)) == "1":
+                    return [*test, "} else {", *indented(plain), "}"]
+                return [f"#if {has}", *test, "} else", "#endif", "{", *indented(plain), "}"]
+            return [f"#if {scalars.has(call)}", called, "#else", *plain, "#endif"]
         case ln.For():
             return assembly.coalesced_count(scope, statement, _loop(scope, heap, statement))
         case ln.If(predicate, body):

@@ -14,7 +14,7 @@ from atl.core.dtypes import BOOL, FLOATS, TYPES, is_integer, range_of
 from atl.core.index import ZERO
 from atl.core.marks import LoopMark
 from atl.core.operations import INFIX, BinaryOp, UnaryOp
-from atl.core.predicate import negation
+from atl.core.predicate import TRUE, negation
 from atl.meaning.scalars import converted, wrapped
 from lowering.c.functions.halves import FROM_FLOAT, ROUNDED_TO_ODD, TO_FLOAT
 from lowering.c.functions.lanes import CHOOSE, OF_DOUBLES
@@ -471,15 +471,43 @@ class _Lanes:
 
 def call_text(scope: TextScope, call: ln.InstructionCall) -> str:
     """Print a call of an instruction, with pointers to its operands."""
-    operands: list[str] = []
+    arguments: list[str] = []
     for operand in call.operands:
-        name, address = scope.name(ln.key(operand.buffer)), index_text(scope, operand.address)
-        operands.append(name if operand.address == ZERO else f"{name} + {address.at(SUM)}")
-        if operand.stride is not None:
-            operands.append(index_text(scope, operand.stride).text)
-    return f"{call.function}({', '.join(operands)});"
+        arguments.append(_pointer(scope, operand).text)
+        arguments += (index_text(scope, stride).text for stride in operand.strides)
+    arguments += (index_text(scope, value).text for value in call.values)
+    if call.adds is not None:
+        arguments.append(str(int(call.adds)))
+    return f"{call.function}({', '.join(arguments)});"
+
+
+def _pointer(scope: TextScope, operand: ln.CallOperand) -> Text:
+    name = scope.name(ln.key(operand.buffer))
+    if operand.address == ZERO:
+        return Text(name)
+    return Text(f"{name} + {index_text(scope, operand.address).at(SUM)}", SUM)
+
+
+def call_condition(scope: TextScope, call: ln.InstructionCall) -> str:
+    """Print the condition under which a call is made; "" if it is always made."""
+    texts = [] if call.condition == TRUE else [predicate_text(scope, call.condition).at(AND)]
+    texts += (
+        f"(uintptr_t){_pointer(scope, operand).at(PRIMARY)} % {operand.aligned} == 0"
+        for operand in call.operands
+        if operand.aligned > 1
+    )
+    return " && ".join(texts)
 
 
 def has(call: ln.InstructionCall) -> str:
-    """Return the test of the preprocessor that the compiler has an instruction: for avx512vnni, __AVX512VNNI__."""
-    return " && ".join(f"defined(__{feature.upper()}__)" for feature in call.requires) or "1"
+    """Return the test of the preprocessor that the compiler has an instruction: for avx512vnni, __AVX512VNNI__.
+
+    `WITH_BLAS` is defined where the library blas is linked.
+    """
+    names = (*(f"__{feature.upper()}__" for feature in call.requires), *map(with_library, call.libraries))
+    return " && ".join(f"defined({name})" for name in names) or "1"
+
+
+def with_library(library: str) -> str:
+    """Return the macro that is defined where a library is linked."""
+    return f"WITH_{library.upper()}"

@@ -22,7 +22,7 @@ from atl.files.atomic import Writer, reason, write_atomically
 from lowering.builds import FAST_MATH, IN_ORDER, LONG_VECTORS, LONGEST_NAME, OF_GCC, OPTIMISED, STANDARD, openmp_flags
 from lowering.c.helpers import preamble
 from lowering.c.printer import declaration, parameters_of, print_c
-from lowering.c.scalars import C_TYPES
+from lowering.c.scalars import C_TYPES, with_library
 from lowering.c.text import indented, wrapped
 from lowering.c_compiler import OPENMP
 from lowering.calls.arguments import values_of
@@ -30,18 +30,33 @@ from lowering.export.cases import cases
 from lowering.export.contract import header, names_of
 from lowering.export.input_generation import CheckVariable, elements_text
 from lowering.export.self_check import CheckedKernel, check_text
+from lowering.instructions.calls import libraries_of
+from lowering.instructions.libraries import BLAS
 from lowering.nest.loopnest import LoopNest, key
 from lowering.pipeline import lower
 
 # -- the Makefile -----------------------------------------------------------------------------------------------------
 
 
+USUAL: Final = {BLAS: "-lopenblas"}
+"""Arguments of the linker for libraries with another name."""
+
 _ITSELF: Final = "Makefile: ;"
 """An empty rule, without which make would build Makefile from Makefile.c, which exists for a program of that name."""
 
 
-def makefile(name: str, file: str, source: str, *, flags: tuple[str, ...], fast_math: bool) -> str:
-    """Return the Makefile of a kernel in C. `flags` are extra flags of gcc."""
+def makefile(
+    name: str, file: str, source: str, *, flags: tuple[str, ...], fast_math: bool, libraries: tuple[str, ...] = ()
+) -> str:
+    """Return the Makefile of a kernel in C. `flags` are extra flags of gcc; instructions call the `libraries`."""
+    linked = {each: f"LIB_{each.upper()}" for each in libraries}
+    chosen = "".join(
+        f"# The library {each}. `make {variable}=` builds the loops in place of its calls.\n"
+        f"{variable} ?= {USUAL.get(each, f'-l{each}')}\n"
+        for each, variable in linked.items()
+    )
+    defined = "".join(f" $(if $({variable}),-D{with_library(each)})" for each, variable in linked.items())
+    arguments = "".join(f"$({variable}) " for variable in linked.values())
     openmp = openmp_flags((source,))
     added = (*((FAST_MATH,) if fast_math else ()), *(flag for flag in flags if flag in IN_ORDER))
     of_gcc, of_clang = " ".join((*OF_GCC, *(flag for flag in flags if flag not in IN_ORDER))), " ".join(LONG_VECTORS)
@@ -49,15 +64,15 @@ def makefile(name: str, file: str, source: str, *, flags: tuple[str, ...], fast_
 # Builds and checks {name}: `make` makes {file}.o, `make check` compares it with {file}_plain.c on random data.
 # {file}.h documents its contract. Other processors: `make NATIVE=`. Other compilers: `make CC=clang`.
 
-CC ?= cc
+{chosen}CC ?= cc
 # A target that CC chooses stays.
 NATIVE ?= $(if $(or $(findstring -march=,$(CC)),$(findstring -mcpu=,$(CC))),,-march=native)
 PREDEFINED := $(shell $(CC) $(NATIVE) -dM -E -x c /dev/null 2>/dev/null)
 OF_CLANG := $(if $(and $(findstring __clang__,$(PREDEFINED)),$(findstring __AVX512F__,$(PREDEFINED))),{of_clang})
 OF_GCC := $(if $(findstring Free Software,$(shell $(CC) --version 2>/dev/null)),{of_gcc})
 LANGUAGE := {" ".join(STANDARD)}
-OPTIMISED := {" ".join((*OPTIMISED, *added, *openmp))} $(OF_GCC) $(OF_CLANG) $(NATIVE)
-LIBRARIES := -lm{f" {OPENMP}" if OPENMP in openmp else ""}
+OPTIMISED := {" ".join((*OPTIMISED, *added, *openmp))} $(OF_GCC) $(OF_CLANG) $(NATIVE){defined}
+LIBRARIES := {arguments}-lm{f" {OPENMP}" if OPENMP in openmp else ""}
 
 {file}.o: {file}.c {file}.h
 	$(CC) $(LANGUAGE) $(OPTIMISED) $(CFLAGS) -c {file}.c -o $@
@@ -306,7 +321,14 @@ def _texts(exported: ExportedKernel, plain: Program, sizes: Mapping[str, int] | 
         f"{file}_check.c": check_text(exported.program, checked, cases(exported.program, sizes)),
     }
     if exported.host is None:
-        made = makefile(name, file, exported.source, flags=exported.flags, fast_math=exported.fast_math)
+        made = makefile(
+            name,
+            file,
+            exported.source,
+            flags=exported.flags,
+            fast_math=exported.fast_math,
+            libraries=libraries_of(nest),
+        )
         return {f"{file}.c": f'#include "{file}.h"\n\n{exported.source}', "Makefile": made, **texts}
     made = cuda_makefile(name, file)
     return {f"{file}.cu": exported.source, f"{file}_host.cu": exported.host, "Makefile": made, **texts}

@@ -1,4 +1,8 @@
-"""Instructions as declarations: what an instruction computes, where its operands are, its text and its requirements."""
+"""Instructions as declarations: what an instruction computes, where its operands are, its text and its requirements.
+
+An instruction of constant sizes has operands in a declared layout. A *sized* one has sizes as parameters, and operands
+in memory whose strides are parameters too.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
-from typing import Final
+from typing import Final, Literal, TypeAlias, assert_never, get_args
 
-from atl.core.index import Index, Leaf, Var, index, map_leaves
+from atl.core.index import ONE, Index, Leaf, Size, Var, index, map_leaves
+from atl.core.predicate import Predicate, atoms_of, conjunction, equal
 from atl.core.program import Program
-from atl.errors import InvalidArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
+from atl.parsing.parse import parse_predicate
 from atl.surface.reindexing import Arrangement, Reindexing
 from atl.surface.values import as_index
+from lowering.c.scalars import C_TYPES
 from lowering.lower import lower_unchecked
 from lowering.nest import loopnest as ln
 
 OUT: Final = "out"
 """Name of the result in `Instruction.stored`."""
+ResultKind: TypeAlias = Literal["added", "stored", "either"]
+"""How an instruction puts sums into its result; for `either`, its last parameter says whether it adds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """An instruction that adds sums to its first operand, or copies to it; the others are the inputs of its program.
 
-    - `program`: one sum or one element of an input for each element of the result, of constant size: the meaning.
+    - `program`: one sum or one element of an input for each element of the result: the meaning.
     - `text`: the function of this name, in the language of the target. Its parameters are pointers to the operands.
     - `stored`: the layout of each operand, by the name of the input, or `out`. Others are row-major in memory.
     - `lanes`: the threads along y and x that execute it together. These are then the first two positions of each
@@ -35,6 +44,16 @@ class Instruction:
     - `rows_of_lanes`: inputs of copies that are in shared memory, as pieces of this many adjacent elements, at any
       multiples of it. The text of a lane gets a pointer to one piece: lane l has piece l // rows of row l % rows.
     - `requires`: the architecture, such as sm_80 or avx512vnni. The target's compiler must enable it.
+
+    A program with sizes, or fields below, make it a sized instruction, for C only. Its text gets these parameters: the
+    pointer to each operand, followed by its strides; the sizes of the program; and `int add` if the result is `either`.
+
+    - `strides`: for each operand that is not row-major, a condition on its strides. `a0` is the distance in elements
+      between neighbours along the first dimension of `a`: `"a1 = 1 ∧ a0 >= k"`.
+    - `result`: the sums are `added` to the first operand, or `stored`, or `either`.
+    - `aligned`: the alignment of operands in bytes, which is tested in each call.
+    - `faster`: a condition on the sizes. Elsewhere, the loops are faster than a call.
+    - `libraries`: the libraries that the text calls: `blas`, or a name for the linker.
 
     The instruction computes a sum marked `call NAME`, together with the loops around it that its result runs over.
     Lowering proves that each operand has the declared indices. That the text computes the program is trusted.
@@ -56,11 +75,19 @@ class Instruction:
     requires: tuple[str, ...] = ()
     rows_in_memory: Mapping[str, int] = field(default_factory=dict, repr=False)
     rows_of_lanes: Mapping[str, int] = field(default_factory=dict, repr=False)
+    strides: Mapping[str, str] = field(default_factory=dict, repr=False)
+    result: ResultKind = field(default="added", repr=False)
+    aligned: Mapping[str, int] = field(default_factory=dict, repr=False)
+    faster: str = field(default="", repr=False)
+    libraries: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for summary, required in _faults(self):
             raise InvalidArgument(summary, required=required)
         form = self.form
+        if self.is_sized:
+            _check_sized(self)
+            return
         for name, reindexing in form.stored.items():
             if name in self.rows_in_memory or name in self.rows_of_lanes:
                 continue
@@ -109,10 +136,30 @@ class Instruction:
         """The loop nest of the program and the layouts of the operands, cached."""
         return _form(self)
 
+    @property
+    def is_sized(self) -> bool:
+        """True if sizes or strides are parameters of the text."""
+        return (
+            bool(self.program.sizes or self.strides or self.aligned or self.faster or self.libraries)
+            or self.result != "added"
+        )
+
+    @property
+    def adds_on_request(self) -> bool:
+        """True if the last parameter of the text says whether sums are added to the result."""
+        return self.result == "either" and self.form.sum is not None
+
+    @property
+    def requirements(self) -> tuple[tuple[str, Predicate], ...]:
+        """The conditions of a call on the sizes and strides, each with the name of its operand or ""; cached."""
+        return _requirements(self)
+
     def __hash__(self) -> int:
         return hash((self.name, self.target))
 
     def __repr__(self) -> str:
+        if self.is_sized:
+            return f"<Instruction {self.name}: {self.form.kind} of any size, for {self.target}>"
         sums = ln.elements(self.form.result.buffer.extents)
         kind = f"sums of {self.form.sum.high} terms" if self.form.sum is not None else "copies"
         return f"<Instruction {self.name}: {sums} {kind}, for {self.target}>"
@@ -156,9 +203,32 @@ def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
                 yield f"{word}={{{brief(each)}: …}}: {name} has no such input", ", ".join(sorted(inputs))
             if not _is_positive(count):
                 yield f"{word}={{{each!r}: {brief(count)}}}", "a positive number of elements"
+    yield from _faults_of_sized(i, inputs)
     form, example = (r"[A-Za-z]\w*", "avx512vnni") if i.target == "c" else (r"sm_\d+", "sm_80")
     if not isinstance(i.requires, tuple) or not all(isinstance(e, str) and re.fullmatch(form, e) for e in i.requires):
         yield f"requires={brief(i.requires)}", f'a tuple of architectures, such as ("{example}",)'
+
+
+def _faults_of_sized(i: Instruction, inputs: list[str]) -> Iterator[tuple[str, str]]:
+    for what, given, of in (("strides", i.strides, str), ("aligned", i.aligned, int)):
+        if not isinstance(given, Mapping):
+            yield f"{what}={brief(given)}", "a mapping from names of operands"
+        for each, value in given.items():
+            if each not in (OUT, *inputs):
+                yield f"{what}={{{brief(each)}: …}}: {i.name} has no such operand", ", ".join(sorted((OUT, *inputs)))
+            if not isinstance(value, of) or isinstance(value, bool):
+                yield f"{what}={{{each!r}: {brief(value)}}}", "a condition such as 'a1 = 1'" if of is str else "bytes"
+    for each, value in i.aligned.items():
+        if value < 1 or value & (value - 1):
+            yield f"aligned={{{each!r}: {value}}}", "a power of two: the number of bytes"
+    if i.result not in get_args(ResultKind):
+        yield f"result={brief(i.result)}", " or ".join(map(repr, get_args(ResultKind)))
+    if not isinstance(i.faster, str):
+        yield f"faster={brief(i.faster)}", 'a condition on the sizes, such as "n >= 16"'
+    if not isinstance(i.libraries, tuple) or not all(
+        isinstance(each, str) and re.fullmatch(r"[A-Za-z]\w*", each) for each in i.libraries
+    ):
+        yield f"libraries={brief(i.libraries)}", 'a tuple of names of libraries, such as ("blas",)'
 
 
 def _is_positive(value: object) -> bool:
@@ -183,6 +253,18 @@ class DeclaredNest:
         """The extents of the result as it is stored, which are those of the loops that a call covers."""
         return self.stored[OUT].places
 
+    @property
+    def all_loops(self) -> tuple[ln.For, ...]:
+        """The loops, with that of the sum, if any, at the end."""
+        return self.loops if self.sum is None else (*self.loops, self.sum)
+
+    @property
+    def kind(self) -> str:
+        """A word for what is computed."""
+        if self.sum is not None:
+            return "sums"
+        return "copies" if isinstance(self.term, ln.Load) else "elements"
+
     def location(self, name: str, cell: ln.Cell, at: tuple[Index, ...], term: Index | None) -> tuple[Index, ...]:
         """Return the positions of an operand's cell, given the loops of a call and the index of its sum."""
         elements = self.stored[OUT].inverse
@@ -200,10 +282,7 @@ class DeclaredNest:
 @cache
 def _form(instruction: Instruction) -> DeclaredNest:
     program, name = instruction.program, instruction.name
-    required = "a sum for each element of the result, of constant size: ⊞[i < 16] Σ[p < 2] a[i, p] * b[p]"
-    shapes = [*(array.shape for array in program.inputs), program.body.type.shape]
-    if any(extent.constant is None for shape in shapes for extent in shape):
-        raise InvalidArgument(f"the operands of {name} have no constant extents", required=required)
+    required = "a sum for each element of the result: ⊞[i < 16] Σ[p < 2] a[i, p] * b[p]"
     loops: list[ln.For] = []
     block = lower_unchecked(program).body
     while len(block) == 1 and isinstance(block[0], ln.For):
@@ -211,7 +290,9 @@ def _form(instruction: Instruction) -> DeclaredNest:
         block = block[0].body
     found: tuple[ln.Cell, ln.ScalarExpr, ln.For | None] | None = None
     match block:
-        case (ln.Assign(ln.Cell() as result, ln.Load(ln.Cell()) as term),) if loops:
+        case (ln.Assign(ln.Cell() as result, term),) if loops and (
+            instruction.is_sized or (isinstance(term, ln.Load) and isinstance(term.source, ln.Cell))
+        ):
             found = result, term, None
         case (
             ln.Declare(total),
@@ -228,6 +309,147 @@ def _form(instruction: Instruction) -> DeclaredNest:
         for each, shape in arrangements.items()
     }
     return DeclaredNest(tuple(loops), loop, value, cell, layouts)
+
+
+# -- sized instructions -----------------------------------------------------------------------------------------------
+
+
+def _check_sized(instruction: Instruction) -> None:
+    """Raise `InvalidArgument` unless the sizes of a call, and the strides of its operands, follow from its loops."""
+    name, form = instruction.name, instruction.form
+    if instruction.target != "c" or instruction.lanes or instruction.stored:
+        raise InvalidArgument(
+            f"{name} has sizes or strides, and target={instruction.target!r}, lanes or layouts in stored=",
+            required="target 'c' with operands in memory, or a program of constant sizes",
+        )
+    variables = [loop.variable for loop in form.all_loops]
+    extents = [loop.high for loop in form.all_loops]
+    for loop in form.all_loops:
+        if loop.low.constant != 0 or not (loop.high.constant or isinstance(loop.high.atom, Size)):
+            raise InvalidArgument(
+                f"the loop {loop.variable.name} of {name} runs from {loop.low} to {loop.high}",
+                required="loops from 0 to a size or a positive constant",
+            )
+    for size in instruction.program.sizes:
+        if index(Size(size)) not in extents:
+            raise InvalidArgument(f"no loop of {name} runs to the size {size}", required=f"a loop from 0 to {size}")
+    for cell in (form.result, *loads(form.term)):
+        at = [position.atom for position, _ in cell.pairs]
+        if len(set(at)) != len(at) or any(position not in variables for position in at):
+            raise InvalidArgument(
+                f"{cell.buffer.name} is read at [{', '.join(str(position) for position, _ in cell.pairs)}] by {name}",
+                required="elements whose indices are loop variables: a[i, p]",
+            )
+    cells = {cell.buffer.name: cell for cell in (form.result, *loads(form.term))}
+    for array in instruction.program.inputs:
+        if array.name not in cells:
+            raise InvalidArgument(
+                f"{name} does not read {array.name}", required="an element of each input in each term"
+            )
+    assert instruction.requirements is not None
+    _check_parameters(instruction)
+
+
+def _check_parameters(instruction: Instruction) -> None:
+    """Raise `InvalidArgument` unless the text defines a function with the parameters of a call, in order and by type.
+
+    A compiler may only warn of a pointer to other elements, and a call would then access memory beyond an operand.
+    """
+    program, name = instruction.program, instruction.name
+    expected = [("*", C_TYPES[instruction.program.dtype], OUT)]
+    expected += [("", "int64_t", each) for each in _strides_passed(instruction, OUT, len(program.body.type.shape))]
+    for array in program.inputs:
+        expected.append(("*", C_TYPES[array.dtype], array.name))
+        expected += [("", "int64_t", each) for each in _strides_passed(instruction, array.name, len(array.shape))]
+    expected += [("", "int64_t", size) for size in program.sizes]
+    if instruction.adds_on_request:
+        expected.append(("", "int", "add"))
+    required = f"{name}({', '.join(f'{kind} {star}{of}' for star, kind, of in expected)})"
+    found = re.search(rf"\b{name}\s*\(([^()]*)\)\s*\{{", instruction.text)
+    if found is None:
+        raise InvalidArgument(f"the text of {name} does not define it", required=f"a definition of {required}")
+    parameters = [parameter.strip() for parameter in found[1].split(",")]
+    if len(parameters) != len(expected):
+        raise InvalidArgument(
+            f"the text of {name} takes {len(parameters)} parameters, and calls have {len(expected)}", required=required
+        )
+    for parameter, (star, kind, of) in zip(parameters, expected, strict=True):
+        words = re.findall(r"\w+", parameter)
+        if parameter.count("*") != len(star) or not ({kind, "void"} if star else {kind}) & set(words[:-1]):
+            raise InvalidArgument(
+                f"the parameter {parameter} of {name} has another type than the argument {of}", required=required
+            )
+
+
+def _strides_passed(instruction: Instruction, name: str, rank: int) -> list[str]:
+    return [stride_name(name, at) for at in range(rank)] if name in instruction.strides else []
+
+
+def loads(e: ln.ScalarExpr) -> Iterator[ln.Cell]:
+    """Yield the cells that an expression reads."""
+    match e:
+        case ln.Load(ln.Cell() as cell):
+            yield cell
+        case ln.Load() | ln.Number() | ln.FromIndex():
+            return
+        case ln.Apply(_, arguments):
+            for argument in arguments:
+                yield from loads(argument)
+        case ln.Convert(argument):
+            yield from loads(argument)
+        case ln.Choose(_, left, right):
+            yield from loads(left)
+            yield from loads(right)
+        case _:
+            assert_never(e)
+
+
+def stride_name(operand: str, dimension: int) -> str:
+    """Return the name of a stride in conditions: `a0`."""
+    return f"{operand}{dimension}"
+
+
+@cache
+def _requirements(instruction: Instruction) -> tuple[tuple[str, Predicate], ...]:
+    program = instruction.program
+    sizes = {Size(each) for each in program.sizes}
+    found: list[tuple[str, Predicate]] = [("", assumption) for assumption in program.assumptions]
+    shapes = {OUT: program.body.type.shape, **{array.name: array.shape for array in program.inputs}}
+    for name, shape in shapes.items():
+        strides = [index(Size(stride_name(name, at))) for at in range(len(shape))]
+        if name in instruction.strides:
+            own = {Size(stride_name(name, at)) for at in range(len(shape))}
+            if own & sizes:
+                raise InvalidArgument(
+                    f"a size of {instruction.name} has the name of a stride of {name}", required="other names of sizes"
+                )
+            found.append((name, _condition(instruction, f"strides of {name}", instruction.strides[name], own | sizes)))
+            continue
+        row_major, distance = [], ONE
+        for stride, extent in zip(reversed(strides), reversed(shape), strict=True):
+            row_major.append(equal(stride, distance))
+            distance = distance * extent
+        found.append((name, conjunction(reversed(row_major))))
+    if instruction.faster:
+        found.append(("", _condition(instruction, "sizes", instruction.faster, sizes)))
+    return tuple(found)
+
+
+def _condition(instruction: Instruction, what: str, text: str, known: set[Size]) -> Predicate:
+    try:
+        predicate = parse_predicate(text)
+    except ATLError as error:
+        raise InvalidArgument(
+            f"the condition on the {what} of {instruction.name}, {brief(text)}, cannot be read: {error.summary}",
+            required="a condition such as 'a1 = 1 ∧ a0 >= k'",
+        ) from None
+    for atom in atoms_of(predicate):
+        if isinstance(atom, Size) and atom not in known:
+            raise InvalidArgument(
+                f"the condition on the {what} of {instruction.name} contains {atom.name}",
+                required=f"a condition on {', '.join(sorted(each.name for each in known))}",
+            )
+    return predicate
 
 
 def _in_order(shape: tuple[Index, ...]) -> Reindexing:

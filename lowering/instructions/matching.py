@@ -78,7 +78,7 @@ def operands_of(instruction: Instruction, nest: Nest, locate: Locate) -> tuple[l
             f"elements of {form.result.buffer.dtype}",
         )
     found: list[Mismatch] = []
-    for pairs in _pairings(form.term, nest.term):
+    for pairs in pairings(form.term, nest.term):
         try:
             return _operands(instruction, nest, locate, ((OUT, form.result, nest.target), *pairs))
         except Mismatch as error:
@@ -92,11 +92,11 @@ def _shown(extents: Sequence[Index]) -> str:
     return " × ".join(map(str, extents))
 
 
-_Pair = tuple[str, ln.Cell, ln.Cell]
+Pair = tuple[str, ln.Cell, ln.Cell]
 """The name of an operand, its declared cell, and the cell in the nest."""
 
 
-def _pairings(declared: ln.ScalarExpr, found: ln.ScalarExpr) -> Iterator[tuple[_Pair, ...]]:
+def pairings(declared: ln.ScalarExpr, found: ln.ScalarExpr) -> Iterator[tuple[Pair, ...]]:
     """Yield the ways in which the reads of two expressions correspond: factors may be exchanged."""
     match declared:
         case ln.Load(one):
@@ -109,30 +109,30 @@ def _pairings(declared: ln.ScalarExpr, found: ln.ScalarExpr) -> Iterator[tuple[_
                 yield ()
         case ln.Convert(operand, dtype):
             if isinstance(found, ln.Convert) and found.dtype == dtype:
-                yield from _pairings(operand, found.argument)
+                yield from pairings(operand, found.argument)
         case ln.Apply(op, arguments, dtype):
             if isinstance(found, ln.Apply) and (found.op, found.dtype) == (op, dtype):
                 others = found.arguments
                 orders = [others] if op not in ("add", "mul") else [others, others[::-1]]
                 for order in orders:
-                    yield from _all_pairings(arguments, order)
+                    yield from _allpairings(arguments, order)
         case ln.Choose():
             pass
         case _:
             assert_never(declared)
 
 
-def _all_pairings(declared: tuple[ln.ScalarExpr, ...], found: tuple[ln.ScalarExpr, ...]) -> Iterator[tuple[_Pair, ...]]:
+def _allpairings(declared: tuple[ln.ScalarExpr, ...], found: tuple[ln.ScalarExpr, ...]) -> Iterator[tuple[Pair, ...]]:
     if not declared:
         yield ()
         return
-    for first in _pairings(declared[0], found[0]):
-        for rest in _all_pairings(declared[1:], found[1:]):
+    for first in pairings(declared[0], found[0]):
+        for rest in _allpairings(declared[1:], found[1:]):
             yield (*first, *rest)
 
 
 def _operands(
-    instruction: Instruction, nest: Nest, locate: Locate, pairs: tuple[_Pair, ...]
+    instruction: Instruction, nest: Nest, locate: Locate, pairs: tuple[Pair, ...]
 ) -> tuple[ln.CallOperand, ...]:
     operands: dict[str, ln.CallOperand] = {}
     for name, declared, cell in pairs:
@@ -144,7 +144,7 @@ def _operands(
     return tuple(operands[name] for name in (OUT, *(array.name for array in instruction.program.inputs)))
 
 
-def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) -> ln.CallOperand:
+def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: Pair) -> ln.CallOperand:
     """Prove that an operand is at its declared location."""
     name, declared, cell = pair
     form, lanes = instruction.form, len(instruction.lanes)
@@ -184,11 +184,11 @@ def _operand(instruction: Instruction, nest: Nest, locate: Locate, pair: _Pair) 
         numbers = dict(answer.model.numbers)
         value = answer.model.value
         raise Mismatch(summary, f"{stated}: {value(required)}, not {value(found)}", numbers)
-    return ln.CallOperand(cell.buffer, first, stride)
+    return ln.CallOperand(cell.buffer, first, () if stride is None else (stride,))
 
 
 def _piece_of_lane(
-    instruction: Instruction, nest: Nest, pair: _Pair, address: Index, wanted: Sequence[Index]
+    instruction: Instruction, nest: Nest, pair: Pair, address: Index, wanted: Sequence[Index]
 ) -> ln.CallOperand:
     """Prove that an operand of a copy consists of pieces of adjacent elements; return the piece of a lane."""
     name, _, cell = pair
@@ -266,13 +266,23 @@ class Around:
     facts: Facts
     loops: tuple[ln.For, ...] = ()
     branches: tuple[Predicate, ...] = ()
+    outside: Around | None = None
 
     def within(self, statement: ln.For | ln.If) -> Around:
         """Return the place in the body of a loop or branch."""
         if isinstance(statement, ln.For):
-            return replace(self, facts=self.facts.assume(statement.range), loops=(*self.loops, statement))
+            facts, loops = self.facts.assume(statement.range), (*self.loops, statement)
+            return replace(self, facts=facts, loops=loops, outside=self)
         predicate = statement.predicate
-        return replace(self, facts=self.facts.assume(predicate), branches=(*self.branches, predicate))
+        return replace(self, facts=self.facts.assume(predicate), branches=(*self.branches, predicate), outside=self)
+
+    def outwards(self, levels: int) -> Around:
+        """Return the place around this many loops and branches."""
+        found = self
+        for _ in range(levels):
+            assert found.outside is not None
+            found = found.outside
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
 
+from atl.core.program import Program
 from atl.errors import InvalidArgument, UnknownMark, brief, did_you_mean
-from lowering.instructions import dot_products, tensor_cores
+from atl.parsing.parse import parse_predicate
+from atl.surface.program import program
+from atl.surface.values import Condition
+from lowering.instructions import blas, dot_products, tensor_cores
 from lowering.instructions.instruction import Instruction
 
 BUILT_IN: Final[Mapping[str, Instruction]] = {
-    each.name: each for each in (*tensor_cores.INSTRUCTIONS, *dot_products.INSTRUCTIONS)
+    each.name: each for each in (*tensor_cores.INSTRUCTIONS, *dot_products.INSTRUCTIONS, *blas.INSTRUCTIONS)
 }
 _declared: Final[dict[str, Instruction]] = {}
 
@@ -29,6 +37,85 @@ def declare_instruction(instruction: Instruction) -> Instruction:
         raise InvalidArgument(f"{name} is a built-in instruction", required=f"a name other than {', '.join(BUILT_IN)}")
     _declared[name] = instruction
     return instruction
+
+
+def instruction(
+    *,
+    text: str | None = None,
+    source: str | os.PathLike[str] | None = None,
+    target: str = "c",
+    given: str = "",
+    **options: Any,
+) -> Callable[[Callable[..., Any] | Program], Instruction]:
+    """Declare the decorated function as an instruction: the function returns the term that the instruction computes.
+
+    Its annotations declare the operands, as for `atl.program`; a program may be given in place of a function. The
+    text of the C function is `text`, or the content of the file `source`; a relative path is looked up beside the file
+    of the decorated function. Headers beside that file (`#include "my.h"`) become part of the text.
+    `given` is a condition on sizes, such as "k <= 128", and the other options are the fields of `Instruction`.
+
+    >>> import atl
+    >>> @atl.instruction(text="static void halves(float *out, const float *x, int64_t n) {…}", result="stored")
+    ... def halves(x: atl.Tensor["n"]):
+    ...     return 0.5 * x
+    >>> halves
+    <Instruction halves: elements of any size, for c>
+
+    Raises `InvalidArgument`.
+    """
+
+    def declared(function: Callable[..., Any] | Program) -> Instruction:
+        conditions = [Condition(parse_predicate(given))] if given else []
+        made = function if isinstance(function, Program) else program(given=conditions)(function)
+        if isinstance(function, Program) and given:
+            raise InvalidArgument(f"given={given!r} for a program", required="the condition in the program")
+        return declare_instruction(Instruction(made.name, made, target, _text(function, text, source), **options))
+
+    unknown = sorted(options.keys() - {each.name for each in fields(Instruction)})
+    for name in unknown:
+        raise InvalidArgument(
+            f"an instruction has no field {name}",
+            required=", ".join(each.name for each in fields(Instruction)),
+            suggestions=did_you_mean(name, [each.name for each in fields(Instruction)]),
+        )
+    return declared
+
+
+def _text(function: Callable[..., Any] | Program, text: str | None, source: str | os.PathLike[str] | None) -> str:
+    if (text is None) == (source is None):
+        raise InvalidArgument(
+            f"text={brief(text)} and source={brief(source)}", required="either the C text or the path of a file with it"
+        )
+    if text is not None:
+        return text
+    assert source is not None
+    path = Path(os.fspath(source))
+    if not path.is_absolute() and not isinstance(function, Program):
+        path = Path(function.__code__.co_filename).parent / path
+    try:
+        return _with_headers(path, set())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(
+            f"the source {path} of an instruction cannot be read: {error}", required="a text file with a C function"
+        ) from None
+
+
+_INCLUDE: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.MULTILINE)
+
+
+def _with_headers(path: Path, included: set[Path]) -> str:
+    """Return the content of a file, in which the headers beside it replace their first includes."""
+
+    def content(found: re.Match[str]) -> str:
+        header = path.parent / found[1]
+        if not header.is_file():
+            return found[0]
+        if header.resolve() in included:
+            return ""
+        included.add(header.resolve())
+        return _with_headers(header, included).rstrip("\n")
+
+    return _INCLUDE.sub(content, path.read_text(encoding="utf-8"))
 
 
 def instructions() -> Mapping[str, Instruction]:

@@ -78,8 +78,8 @@ def _in_statement(inside: Inside, statement: ln.Statement) -> Occurrences:
             yield Computed(inside, IndexUse.COUNT, low)
             yield Computed(inside, IndexUse.COUNT, high)
             yield from _keys(inside, statement)
-            for operand in statement.call.operands if statement.call is not None else ():
-                yield Computed(inside, IndexUse.ADDRESS, operand.address)
+            if statement.call is not None:
+                yield from _in_call(inside, statement.call)
             yield from _in_block(inside.under(statement.range), body)
         case ln.If(predicate, body):
             yield from _in_predicate(inside, predicate)
@@ -102,6 +102,16 @@ def _in_statement(inside: Inside, statement: ln.Statement) -> Occurrences:
             return
         case _:
             assert_never(statement)
+
+
+def _in_call(inside: Inside, call: ln.InstructionCall) -> Occurrences:
+    yield from _in_predicate(inside, call.condition)
+    for operand in call.operands:
+        yield Computed(inside, IndexUse.ADDRESS, operand.address)
+        for stride in operand.strides:
+            yield Computed(inside, IndexUse.ADDRESS, stride)
+    for value in call.values:
+        yield Computed(inside, IndexUse.COUNT, value)
 
 
 def _keys(inside: Inside, loop: ln.For) -> Occurrences:

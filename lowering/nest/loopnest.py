@@ -23,7 +23,7 @@ from atl.core.dtypes import range_of
 from atl.core.index import index
 from atl.core.marks import AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import Arithmetic, BinaryOp, UnaryOp
-from atl.core.predicate import Predicate, negation, substitute, within
+from atl.core.predicate import TRUE, Predicate, negation, substitute, within
 from atl.core.program import Assembly
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import Monoid
@@ -401,12 +401,14 @@ class NoLines:
 class CallOperand:
     """An operand of a call: the storage from this address on. For a buffer in registers, it is local to the thread.
 
-    With a `stride`, it consists of rows at this distance, which the function gets too.
+    The function gets its `strides` too: the distances of its rows, or of its elements along each dimension. With
+    `aligned`, the call is made only if the pointer is a multiple of this number of bytes.
     """
 
     buffer: Buffer
     address: ix.Index
-    stride: ix.Index | None = None
+    strides: tuple[ix.Index, ...] = ()
+    aligned: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,13 +416,19 @@ class InstructionCall:
     """The call by which a printer may replace a loop; its operands are the result, then the inputs.
 
     The loop computes the same, up to the order of additions, and remains in the nest. `definition` is the text of the
-    called function. The call is possible where the compiler has all that it `requires`.
+    called function. The call is possible where the compiler has all that it `requires` and the `libraries` are linked.
+    It is made if the `condition` holds; elsewhere the loop runs. The function gets the `values` after the operands, and
+    then whether it `adds` to the result, unless that is None.
     """
 
     function: str
     definition: str
     operands: tuple[CallOperand, ...]
     requires: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    condition: Predicate = TRUE
+    values: tuple[ix.Index, ...] = ()
+    adds: bool | None = None
 
 
 # -- nests ------------------------------------------------------------------------------------------------------------

@@ -177,7 +177,9 @@ KINDS: Final[dict[Any, Callable[[Draws], Any]]] = {
     arg.SumNames: Draws.sum_names,
     arg.Mark: Draws.mark,
     arg.Layout: Draws.layout,
-    arg.InstructionName: lambda draws: draws.random.choice(["mma_m16n8k16", "mma_m16n8k32", "vpdpbusd"]),
+    arg.InstructionName: lambda draws: draws.random.choice(
+        ["mma_m16n8k16", "mma_m16n8k32", "vpdpbusd", "sgemm", "sgemv", "sdot", "memcpy_float32", "memcpy_float64"]
+    ),
     arg.BlockTile: lambda draws: draws.random.choice([(16, 8, 16), (32, 16, 32), (64, 8, 64)]),
     arg.Recurrence: lambda draws: draws.place(is_a(Rec)),
     arg.Rows: Draws.factor,

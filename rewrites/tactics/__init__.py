@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from rewrites.tactics import (
     annotations,
+    calls,
     factoring,
     gpu,
     indices,
@@ -30,7 +31,9 @@ class Tactics:
     accumulate = accumulation.accumulate
     block_rows = row_blocks.block_rows
     block_scan = scans.block_scan
+    call = calls.call
     coalesce = gpu.coalesce
+    dispatch = calls.dispatch
     factor_out = factoring.factor_out
     flatten_loops = loops.flatten_loops
     fuse = staging.fuse

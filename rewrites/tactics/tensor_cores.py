@@ -523,7 +523,7 @@ class _Product:
         own = self.instruction.stored[operand]
         dtype = next(array.dtype for array in self.instruction.program.inputs if array.name == operand)
         for load in instructions().values():
-            if load.form.sum is None and load.stored[OUT] is own and load.form.result.buffer.dtype == dtype:
+            if load.form.sum is None and load.stored.get(OUT) is own and load.form.result.buffer.dtype == dtype:
                 slots = [extent.constant or 0 for extent in self.tiles.of_one.form.stored[operand].places[2:]]
                 loops = self._tile(register, [prod(slots[at:]) for at in range(len(slots))])
                 self.work.mark(loops[-1], CallMark(load.name))

@@ -1,0 +1,106 @@
+"""Choice of instructions for the loops of a program, and the reasons why others do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final
+
+from atl.checks.scope import initial_facts
+from atl.core.marks import CallMark
+from atl.core.program import Program
+from atl.core.traversal import Path
+from atl.errors import LibraryMissing
+from lowering.instructions.calls import Calls, with_calls
+from lowering.instructions.instruction import Instruction
+from lowering.instructions.libraries import find_library
+from lowering.instructions.matching import Around, Mismatch
+from lowering.instructions.registry import instructions
+from lowering.instructions.sized import marked_loops
+from lowering.lower import lowered_by
+from lowering.nest import loopnest as ln
+from lowering.nest.tiles import tiles_of
+from lowering.passes import PASSES, after_passes
+
+CANDIDATE: Final = CallMark("any")
+"""Mark of the loops for which an instruction is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """An instruction that computes a loop, together with the loops of these names around it."""
+
+    name: str
+    loops: tuple[str, ...]
+    iterations: int
+    """The number of iterations of the loops with a constant number of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A marked loop: the instructions that compute it, the one that covers most operations first, and the refusals."""
+
+    binder: Path
+    name: str
+    fits: tuple[Fit, ...]
+    refused: Mapping[str, str]
+
+    @property
+    def refusals(self) -> str:
+        """The refusals as a text of one line for each reason."""
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.refused.items():
+            by_reason.setdefault(reason, []).append(name)
+        return "\n".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+
+
+def before_calls(program: Program) -> ln.LoopNest:
+    """Return the loop nest of a program as it is when calls are added."""
+    nest, _ = lowered_by(program, registers=True)
+    return after_passes(nest, PASSES[: PASSES.index(with_calls)])
+
+
+def places_in(nest: ln.LoopNest) -> Iterator[Place]:
+    """Match all instructions of CPUs with each loop marked `CANDIDATE`.
+
+    If several loops come from one binder of the program, an instruction has to compute all of them.
+    """
+    calls = Calls(nest, frozenset(tiles_of(nest)))
+    found: dict[Path, Place] = {}
+    for loop, name, block, around in marked_loops(nest.body, Around(initial_facts(nest.assumptions, nest.inputs))):
+        if name != CANDIDATE.name or loop.binder is None:
+            continue
+        place = _matched(calls, loop, block, around, loop.binder)
+        if (known := found.get(loop.binder)) is not None:
+            both = tuple(fit for fit in known.fits if fit.name in {each.name for each in place.fits})
+            place = replace(place, fits=both, refused={**known.refused, **place.refused})
+        found[loop.binder] = place
+    yield from found.values()
+
+
+def _matched(calls: Calls, loop: ln.For, block: ln.Block, around: Around, binder: Path) -> Place:
+    fits: list[Fit] = []
+    refused: dict[str, str] = {}
+    for instruction in instructions().values():
+        if instruction.target != "c":
+            continue
+        try:
+            calls.matched(instruction, loop, block, around)
+            for library in instruction.libraries:
+                find_library(library)
+        except Mismatch as error:
+            refused[instruction.name] = f"{error.summary}; required: {error.required}"
+        except LibraryMissing as error:
+            refused[instruction.name] = error.summary
+        else:
+            fits.append(_fit(instruction, loop, around))
+    fits.sort(key=lambda fit: (-len(fit.loops), -fit.iterations))
+    return Place(binder, loop.variable.name, tuple(fits), refused)
+
+
+def _fit(instruction: Instruction, loop: ln.For, around: Around) -> Fit:
+    count = len(instruction.form.loops) - (instruction.form.sum is None)
+    loops = (*around.loops[len(around.loops) - count :], loop)
+    extents = [(each.high - each.low).constant or 1 for each in loops]
+    return Fit(instruction.name, tuple(each.variable.name for each in loops), prod(extents))
