@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from atl.core.dtypes import DTYPES, is_integer
 from atl.errors import ATLError, InvalidArgument, InvalidName, brief
+from atl.text.printing import show_predicate
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
 from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
 from rewrites.rule_checking.exactness import Exactness
-from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics, search_of
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.numbers import decide_in_numbers
 from rewrites.rule_checking.status import (
@@ -219,8 +221,11 @@ def _untried(rule: Rule, cases: int) -> UntriedRule:
             numbers=None if always else {name: value for name, value in choice.items() if name.isidentifier()},
             suggestions=error.suggestions,
         )
+    unmet = (search_of(stated).first_unmet(Random(0)) for stated in rule.statements.values())
+    premise = next((found for found in unmet if found is not None), None)
+    why = "" if premise is None else f": no size meets the premise {show_predicate(premise)} and those before it"
     return UntriedRule(
-        f"{rule.name} has no instance at any size that was tried",
+        f"{rule.name} has no instance at any size that was tried{why}",
         required="premises that some small sizes and indices satisfy, and sides that are well-formed there",
         suggestions=("weaken its premises",),
     )
