@@ -45,7 +45,14 @@ from rewrites.rule_arguments import Argument, Function, abstracted, applied, of_
 from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
 from rewrites.rule_checking.literals import large_indices, literals, near
 from rewrites.rule_checking.premises import Search
-from rewrites.rule_statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, RuleStatement, groups_of
+from rewrites.rule_statement import (
+    MAX_ELEMENT_RANK,
+    ElementTypes,
+    Ranks,
+    RuleStatement,
+    groups_of,
+    unused_indices,
+)  # fmt: skip
 
 WINDOW: Final = range(-1, 4)
 """Values of index metavariables."""
@@ -339,7 +346,7 @@ class Spelled(Generic):
         # recurrence read all elements of the rows before.
         products = any(isinstance(at, Reduce) and at.monoid == "product" for at in subterms(stated.lhs))
         other = LARGE if not products and not has_recurrences(stated) and random.random() < 0.5 else NEGATIVE
-        drawn = {name: random.choice(other.get(of, of)) for name, of in spaces(stated.metavariables).items()}
+        drawn = {name: random.choice(other.get(of, of)) for name, of in spaces_of(stated).items()}
         made = Spelled(stated, varied(stated, drawn, Seeded(random), MOST_TERMS), random)
         vary_extents(made, Seeded(random))
         made.most_work = MOST_TERMS
@@ -394,7 +401,8 @@ def _total(indices: tuple[Any, ...]) -> Any:
 
 def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
     """Compare both sides of each statement at every choice, or at `cases` choices."""
-    verdict = Verdict(rule.name, exhaustive=size(spaces(rule.metavariables)) <= cases)
+    every = rule.statements.values()
+    verdict = Verdict(rule.name, exhaustive=all(size(spaces_of(stated)) <= cases for stated in every))
     in_window = 0
     for stated in rule.statements.values():
         before = verdict.decided
@@ -446,7 +454,7 @@ def more_generics(stated: RuleStatement, verdict: Verdict, enough: int, seed: in
 
 def searched_spaces(stated: RuleStatement) -> dict[str, Sequence[int]]:
     """Return the spaces of numbers for a search: wider ones, and extents of elements if a premise is about these."""
-    found: dict[str, Sequence[int]] = {name: LARGE.get(of, of) for name, of in spaces(stated.metavariables).items()}
+    found: dict[str, Sequence[int]] = {name: LARGE.get(of, of) for name, of in spaces_of(stated).items()}
     if not all(_is_of_choice(stated, premise) for premise in stated.premises):
         for name, (leading, rank) in with_elements(stated).items():
             found |= {f"{name}.{leading + at}": ELEMENT_EXTENTS for at in range(rank)}
@@ -544,7 +552,7 @@ def found_of_more_rows(rule: Rule, seed: int = 0) -> Counterexample | None:
         return None
     compared_choices = 0
     for _ in range(MORE_ROWS_DRAWS):
-        drawn = {name: random.choice(of) for name, of in spaces(stated.metavariables).items()}
+        drawn = {name: random.choice(of) for name, of in spaces_of(stated).items()}
         drawn |= {name: random.choice(MORE_ROWS) for name in indices}
         if max(drawn[name] for name in indices) not in WINDOW:
             found = compared(stated, Generic(stated, drawn))
@@ -765,6 +773,12 @@ def spaces(metavariables: Mapping[str, Kind]) -> dict[str, range]:
     return found
 
 
+def spaces_of(stated: RuleStatement) -> dict[str, range]:
+    """Return the window of choices of a statement: an index that it does not use is zero."""
+    unused = unused_indices(stated)
+    return {name: range(1) if name in unused else of for name, of in spaces(stated.metavariables).items()}
+
+
 def size(of: dict[str, range]) -> int:
     """Return the number of choices."""
     return prod(map(len, of.values()))
@@ -774,7 +788,7 @@ def choices(
     stated: RuleStatement, most: int, seed: int = 0, extra: Mapping[str, range] = MappingProxyType({})
 ) -> Iterator[dict[str, int]]:
     """Yield every choice, or up to `most` random ones that satisfy the premises. `extra` adds names with values."""
-    of = {**spaces(stated.metavariables), **extra}
+    of = {**spaces_of(stated), **extra}
     if size(of) <= most:
         for values in product(*of.values()):
             yield dict(zip(of, values, strict=True))
@@ -849,7 +863,7 @@ def varied(
 def _varied(stated: RuleStatement, choice: Mapping[str, int], source: Choices, most: int) -> dict[str, int]:
     known, large = literals(stated), large_indices(stated)
     out = dict(choice)
-    found = spaces(stated.metavariables)
+    found = spaces_of(stated)
     indices = [name for name, of in found.items() if of == WINDOW]
     for name in indices:
         if large and chance(source, SOMETIMES):

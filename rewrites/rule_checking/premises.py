@@ -17,10 +17,10 @@ from typing import Final, TypeAlias
 
 from atl.checks.scope import Scope
 from atl.checks.wellformed import obligations
-from atl.core.index import Array, Index, Leaf, Read, Var, atoms, factor_of, value_of
-from atl.core.predicate import FALSE, Predicate, Zero, atoms_of, conjuncts, equal, holds, negation
-from atl.core.terms import Expr
-from atl.core.traversal import children
+from atl.core.index import ONE, Array, Index, Leaf, Read, Var, atoms, factor_of, value_of
+from atl.core.predicate import FALSE, Predicate, Zero, at_most, atoms_of, conjuncts, equal, holds, negation
+from atl.core.terms import Expr, Reduce
+from atl.core.traversal import children, subterms
 from atl.prove import Facts
 from rewrites.rule_statement import RuleStatement
 
@@ -30,6 +30,8 @@ MOST_FAILED: Final = 4
 """Number of failed searches after which, and after a quarter of all, there are no more."""
 DETERMINED: Final = 40
 """Maximum absolute value of a number that an equation determines."""
+WITHOUT_ELEMENTS: Final = 4
+"""In one choice of so many, the sides need not have elements."""
 BOUND_VALUES: Final = 3
 """Number of values of a bound index, from its least one, at which conditions under its binder are tested."""
 
@@ -61,12 +63,17 @@ class Search:
         premises = tuple(self._condition(premise) for premise in stated.premises)
         self.premises = tuple(premise for premise in premises if premise is not None)
         self._conditions = (*self.premises, *self._of_sides())
+        self._with_elements = (*self._conditions, *self._of_elements())
 
     def choices(self, random: Random, most: int) -> Iterator[dict[str, int]]:
-        """Yield up to `most` choices; fewer if some searches fail. They may repeat."""
+        """Yield up to `most` choices; fewer if some searches fail. They may repeat.
+
+        In most of them the sides have elements, and the folds have terms.
+        """
         failed = 0
-        for _ in range(most):
-            found = self._found(random, self._conditions)
+        for number in range(most):
+            found = self._found(random, self._with_elements) if number % WITHOUT_ELEMENTS else None
+            found = self._found(random, self._conditions) if found is None else found
             if found is not None:
                 yield found
             elif (failed := failed + 1) > MOST_FAILED and failed > most // 4:
@@ -100,6 +107,14 @@ class Search:
         """Return the name of a number of a choice."""
         extent = self.stated.extents.get(variable.uid)
         return self.stated.names.get(variable.uid, "?") if extent is None else f"{extent[0]}.{extent[1]}"
+
+    def _of_elements(self) -> Iterator[Condition]:
+        sides = (self.stated.lhs, self.stated.rhs)
+        extents = [extent for side in sides for extent in side.type.shape]
+        folds = (part for side in sides for part in subterms(side) if isinstance(part, Reduce))
+        extents += [fold.high - fold.low for fold in folds]
+        found = (self._condition(at_most(ONE, extent)) for extent in extents if not extent.loose)
+        yield from (condition for condition in found if condition is not None and condition.names)
 
     def _of_sides(self) -> Iterator[Condition]:
         sides = self.stated.lhs, self.stated.rhs
@@ -166,7 +181,10 @@ class Search:
                     if solved is not None:
                         lowest = 0 if "." in name else -DETERMINED
                         return name, [value for value in solved if lowest <= value <= DETERMINED]
-        name = next(each for each in names if each not in choice)
+        # A number of a condition that lacks few others, so that a wrong value is noticed soon.
+        lacking = [left for condition in conditions if (left := condition.names - choice.keys())]
+        first = min(lacking, key=len, default=frozenset(names))
+        name = next(each for each in names if each in first and each not in choice)
         values = list(dict.fromkeys(self.spaces[name]))
         random.shuffle(values)
         return name, values

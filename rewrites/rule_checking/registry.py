@@ -34,6 +34,7 @@ from rewrites.rule_checking.status import (
     elements_compared,
     examined,
 )
+from rewrites.rule_checking.symbolic import proved
 from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS, exactness_name
 
@@ -190,9 +191,12 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
     if not is_of_symbols(found.counterexample):
         return found
     integers = decide_in_numbers(rule, cases, integers=True).counterexample or found.integer_counterexample
+    status, reason = Status.TESTED if numbers.decided else Status.UNSUPPORTED, SYMBOLS
+    if status == Status.TESTED and proved(rule) is None:
+        status, reason = Status.PROVED, ""
     return replace(
-        found, status=Status.TESTED if numbers.decided else Status.UNSUPPORTED, cases=numbers.decided,
-        exhaustive=False, reason=SYMBOLS, counterexample=None, integer_counterexample=integers,
+        found, status=status, cases=numbers.decided,
+        exhaustive=False, reason=reason, counterexample=None, integer_counterexample=integers,
         ranks=frozenset(numbers.ranks),
     )  # fmt: skip
 
