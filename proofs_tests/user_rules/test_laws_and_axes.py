@@ -114,12 +114,13 @@ def test_rule_over_any_number_of_axes_is_stated_once() -> None:
         s = reschedule(atl.program("p", [x], made))
         wanted = atl.program("p", [x], window(x, [3] * rank, [3] * rank)).body
         assert s.rw(part_of_part).goal.body == wanted
-        given_all = {"s": (1,) * rank, "m": (6,) * rank, "t": (2,) * rank, "k": (3,) * rank}
+        given_all: dict[str, Any] = {"s": (1,) * rank, "m": (6,) * rank, "t": (2,) * rank, "k": (3,) * rank}
         made_again = reschedule(atl.program("p", [x], made)).rw(part_of_part, **given_all)
         assert loads(dumps(made_again.done())).rhs.body == wanted
 
+    x = atl.tensor("x", 9)
     with pytest.raises(InvalidArgument, match="s=3"):
-        s.rw(part_of_part, s=3)
+        reschedule(atl.program("p", [x], window(window(x, (1,), (6,)), (2,), (3,)))).rw(part_of_part, s=3)
 
 
 def test_rule_that_is_false_along_the_third_axis_only_is_refused() -> None:
