@@ -431,7 +431,7 @@ Given: TypeAlias = Argument | Text
 def arguments_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, Given]:
     """Convert keyword arguments to arguments of a rule."""
     out: dict[str, Given] = {}
-    for name, value in given.items():
+    for name, value in _of_axes(rule, given).items():
         kind = rule.metavariables.get(name)
         if kind is None:
             raise unknown_name(
@@ -441,6 +441,19 @@ def arguments_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, Given]:
                 required=f"one of {', '.join(rule.metavariables)}",
             )
         out[name] = argument_of(name, kind, value)
+    return out
+
+
+def _of_axes(rule: Rule, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with an index for each axis instead of a tuple for `Indices`."""
+    out: dict[str, Any] = {}
+    for name, value in given.items():
+        axes = [
+            each for each, kind in rule.metavariables.items() if kind.of_axis is not None and kind.of_axis[0] == name
+        ]
+        if axes and (not isinstance(value, tuple | list) or len(value) > len(axes)):
+            raise InvalidArgument(f"{name}={brief(value)}", required="a tuple of indices, one for each axis")
+        out |= dict(zip(axes, value, strict=False)) if axes else {name: value}
     return out
 
 

@@ -39,7 +39,7 @@ def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], r
     """
     variables = Variables(metavariables, ranks)
     with without_broadcasting():
-        made = function(**{name: variables.surface(name) for name in metavariables})
+        made = function(**variables.given())
     if type(made) is not Equation:
         raise InvalidArgument(
             f"the function of a rule returned {brief(made)}", required="equation(left, right, given(premises))"

@@ -7,7 +7,7 @@ exactly these types.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple, get_args
 
 from atl.errors import InvalidArgument
@@ -24,13 +24,15 @@ class Kind:
     """The kind of a metavariable.
 
     A tensor has `rank` dimensions followed by those of its elements. The elements of all metavariables in one `group`
-    have the same rank; in group "" they are scalars. A function has `parameters`, which are indices or tensors.
+    have the same rank; in group "" they are scalars. A function has `parameters`, which are indices or tensors. An
+    index may be one of `Indices`: `of_axis` is then their name and its axis.
     """
 
     sort: Sort
     rank: int = 0
     group: str = DEFAULT_GROUP
     parameters: tuple[Kind, ...] = ()
+    of_axis: tuple[str, int] | None = field(default=None, compare=False)
 
     def __getitem__(self, parameters: Kind | tuple[Kind, ...]) -> Kind:
         """Return the kind of a function: `Body[Index]`, `Cond[Index]`."""
@@ -44,6 +46,17 @@ class Kind:
     def of(self, group: str) -> Kind:
         """Return the same kind in another group, whose elements have an independent rank."""
         return Kind(self.sort, self.rank, group, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class PerAxis:
+    """The kind of `Indices`: one index for each axis of the elements of a group."""
+
+    group: str = DEFAULT_GROUP
+
+    def kinds(self, name: str, most: int) -> dict[str, Kind]:
+        """Return the kinds of the indices, up to `most`. A statement uses the first ones, as many as its rank."""
+        return {f"{name}_{axis}": Kind("index", group=self.group, of_axis=(name, axis)) for axis in range(most)}
 
 
 def is_kind(value: object, *, nested: bool = False) -> bool:
@@ -65,6 +78,9 @@ if TYPE_CHECKING:
     _P = TypeVarTuple("_P")
 
     Index: TypeAlias = IndexExpr
+    Indices: TypeAlias = tuple[IndexExpr, ...]
+    IndicesT = Indices
+    IndicesU = Indices
 
     class Cond(Condition, Generic[*_P]):
         """A condition, or with parameters a function that returns one."""
@@ -90,6 +106,8 @@ if TYPE_CHECKING:
 else:
     Index = Kind("index")
     """An index expression."""
+    Indices, IndicesT, IndicesU = (PerAxis(group) for group in (DEFAULT_GROUP, "t", "u"))
+    """A tuple of indices, one for each axis of an element."""
     Cond = Kind("condition")
     """A predicate; `Cond[Index]` depends on an index."""
     Elem = Kind("tensor")

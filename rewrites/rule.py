@@ -33,16 +33,29 @@ from rewrites.metavariables import (
     ElemT,
     ElemU,
     Index,
+    Indices,
+    IndicesT,
+    IndicesU,
     Kind,
     Matrix,
     MatrixT,
+    PerAxis,
     Scalar,
     Vector,
     VectorT,
     is_kind,
 )
 from rewrites.rule_arguments import Arguments
-from rewrites.rule_statement import Equation, Ranks, RuleStatement, choices_of_ranks, equation, given, ranks_of
+from rewrites.rule_statement import (
+    MAX_ELEMENT_RANK,
+    Equation,
+    Ranks,
+    RuleStatement,
+    choices_of_ranks,
+    equation,
+    given,
+    ranks_of,
+)  # fmt: skip
 
 # -- rules ------------------------------------------------------------------------------------------------------------
 
@@ -236,7 +249,10 @@ def metavariables_of(function: Callable[..., Equation], names: int = 0) -> dict[
     Raises `InvalidArgument`, `NameError`.
     """
     kinds = inspect.get_annotations(function, eval_str=True)
-    metavariables = {name: kind for name, kind in kinds.items() if name != "return"}
+    metavariables: dict[str, Kind] = {}
+    for name, kind in kinds.items():
+        if name != "return":
+            metavariables |= kind.kinds(name, MAX_ELEMENT_RANK) if type(kind) is PerAxis else {name: kind}
     wrong = [name for name, kind in list(metavariables.items())[names:] if not (is_name(name) and is_kind(kind))]
     if wrong:
         raise InvalidArgument(
@@ -260,6 +276,9 @@ __all__ = [
     "Equation",
     "Index",
     "IndexExpr",
+    "Indices",
+    "IndicesT",
+    "IndicesU",
     "Kind",
     "Matrix",
     "MatrixT",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
@@ -144,6 +145,16 @@ class RuleStatement:
         return _Instance(self, arguments, dtype).types
 
 
+@lru_cache(maxsize=1024)
+def unused_indices(stated: RuleStatement) -> frozenset[str]:
+    """Return the index metavariables that a statement does not use, such as those of axes above its rank."""
+    used: set[int] = set()
+    for part in (stated.lhs, stated.rhs, *stated.premises):
+        used |= part.free
+    indices = ((uid, name) for uid, name in stated.names.items() if stated.metavariables[name].sort == "index")
+    return frozenset(name for uid, name in indices if uid not in used)
+
+
 class Variables:
     """The variables of a statement: one for each metavariable and for each extent of a tensor metavariable."""
 
@@ -185,6 +196,25 @@ class Variables:
             return self.extent(*self.extents[uid])
         name = self.names.get(uid)
         return Var(uid, name) if name is not None and self.metavariables[name].sort == "index" else None
+
+    def given(self) -> dict[str, object]:
+        """Return the values that the function of the rule is called with, by name: of `Indices`, a tuple."""
+        out: dict[str, object] = {}
+        axes: dict[str, list[object]] = {}
+        for name, kind in self.metavariables.items():
+            if kind.of_axis is None:
+                out[name] = self.surface(name)
+                continue
+            whole, axis = kind.of_axis
+            if kind.group not in self.rank_of_group:
+                raise InvalidArgument(
+                    f"{whole} is for the axes of elements of which the rule has none",
+                    required="a tensor among the parameters whose elements have these axes, such as v: Elem",
+                )
+            found = axes.setdefault(whole, [])
+            if axis < self.rank_of_group[kind.group]:
+                found.append(self.surface(name))
+        return {**out, **{whole: tuple(found) for whole, found in axes.items()}}
 
     def surface(self, name: str) -> object:
         """Return the value of a metavariable that the function of the rule is called with."""

@@ -24,7 +24,20 @@ from rewrites.named_operators import literal
 from rewrites.rule import metavariables_of
 from rewrites.rule_checking.registry import status_of, status_text
 from rewrites.session.display import described
-from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, proof_status, rule
+from rewrites.user_rules import (
+    Body,
+    Elem,
+    Equation,
+    Index,
+    Matrix,
+    Rule,
+    Scalar,
+    Vector,
+    equation,
+    given,
+    proof_status,
+    rule,
+)
 
 
 def unproved_theorem() -> Any:
@@ -107,7 +120,7 @@ def misspelt(e: Elem) -> Equation:
         (commutes, FalseRule, "breaks at: a = 1, b = 2: the left side is -1, the right one 1"),
         (is_square, FalseRule, "= 1: the left side has the shape (1, 0), the right one (0, 1)"),
         (root_of_square, FalseRule, "the left side is "),
-        (never, UntriedRule, "never has no instance at any size that was tried"),
+        (never, UntriedRule, "no size meets the premise 1 <= n and those before it"),
         (from_the_end, InvalidArgument, "\n  try: e: Body[Index], if e is a function of an index"),
         (branches, InvalidArgument, "a condition has no truth value"),
         (of_a_size, InvalidArgument, "uses n, which is not one of its parameters"),
@@ -344,13 +357,12 @@ def test_rule_about_higher_ranks_applies_there() -> None:
 
 
 @pytest.mark.parametrize("extent", [10**8, 10**15])
-def test_rule_about_large_extents_is_refused_in_time(extent: int) -> None:
+def test_rule_about_large_extents_is_proved_in_time(extent: int) -> None:
     def many(a: Scalar) -> Equation:
         """A sum of many equal terms."""
         return equation(atl.sum(extent, lambda i: a), extent * a)
 
-    with pytest.raises(UntriedRule, match="has no instance"):
-        rule(many)
+    assert str(proof_status(rule(many))) == "proved for all sizes"
 
 
 def test_integers_are_tested_where_their_squares_wrap() -> None:
@@ -360,3 +372,49 @@ def test_integers_are_tested_where_their_squares_wrap() -> None:
         return equation(atl.maximum(a * a + b * b, literal(-1, a)), a * a + b * b)
 
     assert proof_status(positive).integer_counterexample is not None
+
+
+def test_premises_that_few_sizes_meet_are_reached() -> None:
+    @rule
+    def slice_of_all(start: Index, end: Index, step: Index, v: Vector) -> Equation:
+        """A slice from the first to the last element is the whole."""
+        whole = atl.gen(atl.ceildiv(end - start, step), lambda i: v[start + step * i])
+        return equation(whole, v, given(start == 0, step == 1, end == v.shape[0]))
+
+    def and_a_wrong_one(size: Index, low: Index, gap: Index, e: Body[Index]) -> Equation:
+        """False for five terms and more only, which a premise hides."""
+        end = low + size + (size - 1) * gap
+        return equation(
+            atl.sum((low, end), e), atl.sum((low, end), lambda i: atl.guard(i - low < 5, e(i))), given(low == 4 * size)
+        )
+
+    assert proof_status(slice_of_all).cases >= 5 * 20
+    with pytest.raises(FalseRule):
+        rule(and_a_wrong_one)
+
+
+def test_rule_with_few_choices_is_not_called_exhausted() -> None:
+    @rule
+    def triangle(n: Index) -> Equation:
+        """The numbers below n add up to n * (n - 1) / 2."""
+        return equation(atl.sum(n, atl.value), atl.value(n * (n - 1) // 2), given(n >= 0))
+
+    found = proof_status(triangle)
+    assert (found.cases, found.exhaustive) == (20, False)
+    assert "equal at 20 choices of small sizes" in str(found)
+
+
+def test_rules_with_casts_apply_to_each_element_type() -> None:
+    @rule
+    def cast_of_a_choice(a: Elem, n: Index, b: Elem) -> Equation:
+        """A choice may be made after a cast."""
+        return equation(
+            atl.cast("float64", atl.select(n < 3, a, b)),
+            atl.select(n < 3, atl.cast("float64", a), atl.cast("float64", b)),
+        )
+
+    for dtype in ("float32", "int32", "int64"):
+        x = atl.tensor("x", 5, dtype=dtype)
+        made = atl.gen(5, lambda i, x=x: atl.cast("float64", atl.select(i < 3, x[i], 2 * x[i])))
+        s = reschedule(atl.program("p", [x], made)).rw(cast_of_a_choice)
+        assert s.rw(cast_of_a_choice, reverse=True).goal.body == atl.program("p", [x], made).body

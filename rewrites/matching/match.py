@@ -353,6 +353,8 @@ def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument
         state = Match(pattern, dict(given))
         if state.term(pattern.term, subterm, 0, 0) and state.settle():
             state.fill(subterm.type.dtype)
+            for name in pattern.unused:
+                state.found.setdefault(name, ix.ZERO)
             return {name: value for name, value in state.found.items() if name in rule.metavariables}
         if state.mismatch is not None and (worst is None or state.mismatch.matched > worst.matched):
             worst = state.mismatch

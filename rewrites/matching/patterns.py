@@ -12,7 +12,7 @@ from atl.core.predicate import Predicate
 from atl.core.terms import Expr, Metavariable
 from atl.core.traversal import children, static
 from rewrites.rule import USER_FAMILY, Rule
-from rewrites.rule_statement import Extent, Ranks, RuleStatement, choices_of_ranks, groups_of
+from rewrites.rule_statement import Extent, Ranks, RuleStatement, choices_of_ranks, groups_of, unused_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Pattern:
     premises: tuple[Predicate, ...]
     typed: Mapping[str, int]
     """The tensor metavariables of which both sides use only the type, and their ranks."""
+    unused: frozenset[str]
+    """The members of `Indices` that the statement does not use, because its elements have fewer axes."""
 
 
 @lru_cache(maxsize=4096)
@@ -66,7 +68,8 @@ def _at_ranks(rule: Rule, ranks: Ranks) -> tuple[Pattern, Pattern] | None:
         return None
     typed = _typed(stated)
     return tuple(  # type: ignore[return-value]
-        Pattern(side, stated.names, stated.extents, stated.premises, typed) for side in (stated.lhs, stated.rhs)
+        Pattern(side, stated.names, stated.extents, stated.premises, typed, unused_indices(stated))
+        for side in (stated.lhs, stated.rhs)
     )
 
 

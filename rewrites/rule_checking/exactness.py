@@ -180,7 +180,7 @@ def _generics(stated: RuleStatement, seed: int) -> Iterator[Generic]:
     for at, generic in enumerate(islice(cycle(small), wanted)):
         yield Generic(stated, generic.choice, ways[(at + sum(stated.ranks)) % len(ways)], at)
     if low and _folds(stated):
-        random, of = Random(seed), exhaustion.spaces(stated.metavariables)
+        random, of = Random(seed), exhaustion.spaces_of(stated)
         drawn = ({name: random.choice(LONGER.get(space, space)) for name, space in of.items()} for _ in range(DRAWS))
         for variant, choice in enumerate(islice(filter(exhaustion.satisfying(stated), drawn), LONG_CHOICES)):
             yield Generic(stated, choice, ways[variant % len(ways)], variant)

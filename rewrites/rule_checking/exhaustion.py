@@ -44,7 +44,15 @@ from rewrites.rule import Equation, Kind, Rule
 from rewrites.rule_arguments import Argument, Function, abstracted, applied, of_indices
 from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
 from rewrites.rule_checking.literals import large_indices, literals, near
-from rewrites.rule_statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, RuleStatement, groups_of
+from rewrites.rule_checking.premises import Search
+from rewrites.rule_statement import (
+    MAX_ELEMENT_RANK,
+    ElementTypes,
+    Ranks,
+    RuleStatement,
+    groups_of,
+    unused_indices,
+)  # fmt: skip
 
 WINDOW: Final = range(-1, 4)
 """Values of index metavariables."""
@@ -52,6 +60,8 @@ EXTENTS: Final = range(4)
 """Extents of tensors."""
 ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 2), (0, 2, 1, 3))
 """Extents of elements, used in turn: unequal ones, equal ones for premises that ask for these, and no elements."""
+ELEMENT_EXTENTS: Final = (1, 2, 3)
+"""Extents of elements in a search."""
 NO_ELEMENTS: Final = len(ELEMENT_SHAPES) - 1
 LARGE: Final[dict[range, Sequence[int]]] = {WINDOW: range(-2, 9), EXTENTS: range(7)}
 NEGATIVE: Final[dict[range, Sequence[int]]] = {WINDOW: (-2, -1, -1, 0, 1, 2, 3)}
@@ -64,6 +74,8 @@ UNIT: Final = "unit"
 """A size with value one, used to write indices whose value the canonical form does not know."""
 MORE_ROWS: Final = range(-1, 7)
 """Values of index metavariables in further choices for recurrences."""
+MORE_ROWS_DRAWS: Final = 200
+"""Maximum number of draws of such choices."""
 MOST_ELEMENTS: Final = 2_000
 """Maximum number of elements of a side; a choice with more is skipped."""
 SOMETIMES: Final = 40
@@ -96,8 +108,10 @@ HIGHER: Final = 60
 """Maximum number of choices for all statements with elements of rank 2 or more together."""
 FEWEST: Final = len(ELEMENT_SHAPES)
 """Minimum number of choices for each of these statements."""
-DRAWS: Final = 200
-"""Maximum number of draws for each wanted choice, because few draws may satisfy the premises."""
+DRAWS: Final = 20
+"""Maximum number of draws for each wanted choice. Few draws may satisfy the premises; then they are searched for."""
+ENOUGH: Final = 20
+"""Number of choices of a statement that are compared, with larger numbers if the window has fewer."""
 MOST_TESTS: Final = 8
 """Maximum number of tests of elements in a recurrence for which every combination of results is tried."""
 DRAWN_TESTS: Final = 16
@@ -106,6 +120,8 @@ MOST_WAYS: Final = 256
 """Maximum number of assignments of element types that are tried."""
 MOST_WORK: Final = 200_000
 """Maximum number of terms computed for a side; a choice that needs more is skipped."""
+ANY_WORK: Final = 10**100
+"""More terms and elements than an instance has."""
 SOME: Final = 8
 """Estimate for an extent that depends on an index."""
 FLOAT: Final = "float64"
@@ -181,7 +197,7 @@ class Generic:
         self.choice = choice
         self.types = dict.fromkeys(stated.type_variables, a_type_of(stated)) if types is None else types
         self.shapes = element_shapes(stated, variant)
-        self.own_shapes: dict[str, tuple[int, ...]] = {}
+        self.own_shapes = chosen_extents(stated, choice)
         self.work, self.most_work = 0, MOST_WORK
         self.drawn_tests = False
         self.arrays: dict[str, Any] = {}
@@ -302,6 +318,15 @@ def element_shapes(stated: RuleStatement, variant: int) -> dict[str, tuple[int, 
     return {group: extents[:rank] for group, rank in zip(groups_of(stated.metavariables), stated.ranks, strict=True)}
 
 
+def chosen_extents(stated: RuleStatement, choice: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Return the extents of the elements of the metavariables for which the choice has them."""
+    extents = {
+        name: [choice.get(f"{name}.{leading + at}") for at in range(rank)]
+        for name, (leading, rank) in with_elements(stated).items()
+    }
+    return {name: tuple(filter(None, of)) for name, of in extents.items() if all(of)}
+
+
 class Spelled(Generic):
     """Arguments drawn from a wider window: indices contain a size, functions may ignore their parameters, and
     conditions are arbitrary.
@@ -321,7 +346,7 @@ class Spelled(Generic):
         # recurrence read all elements of the rows before.
         products = any(isinstance(at, Reduce) and at.monoid == "product" for at in subterms(stated.lhs))
         other = LARGE if not products and not has_recurrences(stated) and random.random() < 0.5 else NEGATIVE
-        drawn = {name: random.choice(other.get(of, of)) for name, of in spaces(stated.metavariables).items()}
+        drawn = {name: random.choice(other.get(of, of)) for name, of in spaces_of(stated).items()}
         made = Spelled(stated, varied(stated, drawn, Seeded(random), MOST_TERMS), random)
         vary_extents(made, Seeded(random))
         made.most_work = MOST_TERMS
@@ -376,17 +401,31 @@ def _total(indices: tuple[Any, ...]) -> Any:
 
 def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
     """Compare both sides of each statement at every choice, or at `cases` choices."""
-    verdict = Verdict(rule.name, exhaustive=size(spaces(rule.metavariables)) <= cases)
+    every = rule.statements.values()
+    verdict = Verdict(rule.name, exhaustive=all(size(spaces_of(stated)) <= cases for stated in every))
+    in_window = 0
     for stated in rule.statements.values():
-        for generic in generics(stated, cases, seed):
-            verdict.note(stated, compared(stated, generic))
-            verdict.drawn_tests |= generic.drawn_tests
-            if verdict.counterexample is not None:
-                return verdict
+        before = verdict.decided
+        _compare_all(verdict, stated, generics(stated, cases, seed))
+        in_window += verdict.decided - before
+        enough = before + (ENOUGH if is_low(stated) else FEWEST)
+        _compare_all(verdict, stated, more_generics(stated, verdict, enough, seed))
+        if verdict.counterexample is not None:
+            return verdict
+    verdict.exhaustive &= in_window >= ENOUGH or not spaces(rule.metavariables)
     verdict.counterexample = (
         found_spelled_out(rule, seed) or found_of_unlike_elements(rule, seed) or found_of_more_rows(rule, seed)
     )
     return verdict
+
+
+def _compare_all(verdict: Verdict, stated: RuleStatement, every: Iterable[Generic]) -> None:
+    """Compare the sides of a statement for these arguments, up to a counterexample."""
+    for generic in every:
+        if verdict.counterexample is not None:
+            return
+        verdict.note(stated, compared(stated, generic))
+        verdict.drawn_tests |= generic.drawn_tests
 
 
 def generics(stated: RuleStatement, cases: int, seed: int = 0) -> Iterator[Generic]:
@@ -399,6 +438,37 @@ def generics(stated: RuleStatement, cases: int, seed: int = 0) -> Iterator[Gener
     repeats = -(-FEWEST // len(chosen)) if chosen and any(stated.ranks) else 1
     for variant, choice in enumerate(chosen * repeats):
         yield Generic(stated, choice, typed[variant % len(typed)], variant)
+
+
+def more_generics(stated: RuleStatement, verdict: Verdict, enough: int, seed: int) -> Iterator[Generic]:
+    """Yield generic arguments with larger numbers, searched for, until the verdict has enough choices."""
+    wanted = enough - verdict.decided
+    if wanted <= 0 or not searched_spaces(stated):
+        return
+    typed: Sequence[ElementTypes | None] = ways(stated) if has_casts(stated) else (None,)
+    for variant, choice in enumerate(search_of(stated).choices(Random(seed), 2 * wanted)):
+        if verdict.decided >= enough:
+            return
+        yield Generic(stated, choice, typed[variant % len(typed)], variant)
+
+
+def searched_spaces(stated: RuleStatement) -> dict[str, Sequence[int]]:
+    """Return the spaces of numbers for a search: wider ones, and extents of elements if a premise is about these."""
+    found: dict[str, Sequence[int]] = {name: LARGE.get(of, of) for name, of in spaces_of(stated).items()}
+    if not all(_is_of_choice(stated, premise) for premise in stated.premises):
+        for name, (leading, rank) in with_elements(stated).items():
+            found |= {f"{name}.{leading + at}": ELEMENT_EXTENTS for at in range(rank)}
+    return found
+
+
+def search_of(stated: RuleStatement) -> Search:
+    """Return a search for choices that satisfy the premises of a statement."""
+    return Search(stated, searched_spaces(stated), _true_at)
+
+
+def _true_at(threshold: int, at: tuple[int, ...]) -> bool:
+    """Return the truth of a generic condition."""
+    return bool(_threshold(threshold, at)) if at else threshold > 0
 
 
 @lru_cache(maxsize=256)
@@ -481,8 +551,8 @@ def found_of_more_rows(rule: Rule, seed: int = 0) -> Counterexample | None:
     if stated is None or not indices or not has_recurrences(stated):
         return None
     compared_choices = 0
-    for _ in range(DRAWS):
-        drawn = {name: random.choice(of) for name, of in spaces(stated.metavariables).items()}
+    for _ in range(MORE_ROWS_DRAWS):
+        drawn = {name: random.choice(of) for name, of in spaces_of(stated).items()}
         drawn |= {name: random.choice(MORE_ROWS) for name in indices}
         if max(drawn[name] for name in indices) not in WINDOW:
             found = compared(stated, Generic(stated, drawn))
@@ -555,8 +625,11 @@ def with_elements(stated: RuleStatement) -> dict[str, tuple[int, int]]:
     return {name: pair for name, pair in found.items() if pair[1]}
 
 
-def instance(stated: RuleStatement, generic: Generic) -> Equation | None:
-    """Return the instance for these arguments; None unless its premises hold and both sides are well-formed."""
+def instance(stated: RuleStatement, generic: Generic, most: int = MOST_ELEMENTS) -> Equation | None:
+    """Return the instance for these arguments; None unless its premises hold and both sides are well-formed.
+
+    It is also None if it takes too much work, or if a side has more than `most` elements.
+    """
     try:
         arguments = generic.arguments()
         if not all(map(_holds, stated.premises_for(arguments))):
@@ -566,12 +639,22 @@ def instance(stated: RuleStatement, generic: Generic) -> Equation | None:
         generic.work = max(work(side) * _count(side) for side in sides)
     except (ATLError, ZeroDivisionError):  # a divisor is not positive
         return None
-    if generic.work > generic.most_work or max(map(_count, sides)) > MOST_ELEMENTS:
+    if generic.work > generic.most_work or max(map(_count, sides)) > most:
         return None
     # The kernel accepts no instance whose sides have different shapes. It then claims nothing of this choice, if the
     # sides differ in shape only because operands do in code that is never executed.
     everywhere = not _have_one_shape(*sides)
     return made if all(_meaningful(side, everywhere=everywhere) for side in sides) else None
+
+
+def has_instance(stated: RuleStatement) -> bool:
+    """Return whether the statement has an instance, possibly one that is too large to be evaluated."""
+    for choice in search_of(stated).choices(Random(0), ENOUGH):
+        generic = Generic(stated, choice)
+        generic.most_work = ANY_WORK
+        if instance(stated, generic, most=ANY_WORK) is not None:
+            return True
+    return False
 
 
 def _count(term: Expr) -> int:
@@ -690,6 +773,12 @@ def spaces(metavariables: Mapping[str, Kind]) -> dict[str, range]:
     return found
 
 
+def spaces_of(stated: RuleStatement) -> dict[str, range]:
+    """Return the window of choices of a statement: an index that it does not use is zero."""
+    unused = unused_indices(stated)
+    return {name: range(1) if name in unused else of for name, of in spaces(stated.metavariables).items()}
+
+
 def size(of: dict[str, range]) -> int:
     """Return the number of choices."""
     return prod(map(len, of.values()))
@@ -699,7 +788,7 @@ def choices(
     stated: RuleStatement, most: int, seed: int = 0, extra: Mapping[str, range] = MappingProxyType({})
 ) -> Iterator[dict[str, int]]:
     """Yield every choice, or up to `most` random ones that satisfy the premises. `extra` adds names with values."""
-    of = {**spaces(stated.metavariables), **extra}
+    of = {**spaces_of(stated), **extra}
     if size(of) <= most:
         for values in product(*of.values()):
             yield dict(zip(of, values, strict=True))
@@ -710,7 +799,12 @@ def choices(
     if not all(possible.values()):
         return
     drawn = (_drawn(possible, random) for _ in range(most * DRAWS))
-    yield from islice(filter(satisfying(stated), drawn), most)
+    found = 0
+    for choice in islice(filter(satisfying(stated), drawn), most):
+        found += 1
+        yield choice
+    if found < most and not extra:
+        yield from search_of(stated).choices(random, min(most - found, ENOUGH))
 
 
 def _of_choices(stated: RuleStatement) -> list[Predicate]:
@@ -769,7 +863,7 @@ def varied(
 def _varied(stated: RuleStatement, choice: Mapping[str, int], source: Choices, most: int) -> dict[str, int]:
     known, large = literals(stated), large_indices(stated)
     out = dict(choice)
-    found = spaces(stated.metavariables)
+    found = spaces_of(stated)
     indices = [name for name, of in found.items() if of == WINDOW]
     for name in indices:
         if large and chance(source, SOMETIMES):
@@ -801,7 +895,7 @@ def _all_hold(stated: RuleStatement, premises: Sequence[Predicate], choice: Mapp
 
     def element(array: Array, at: tuple[int, ...]) -> int:
         threshold = choice[array.name]
-        return 0 if (_threshold(threshold, at) if at else threshold > 0) else -1
+        return 0 if _true_at(threshold, at) else -1
 
     try:
         return all(holds(premise, leaf, element) for premise in premises)

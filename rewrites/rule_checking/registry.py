@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from atl.core.dtypes import DTYPES, is_integer
 from atl.errors import ATLError, InvalidArgument, InvalidName, brief
+from atl.text.printing import show_predicate
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
 from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
 from rewrites.rule_checking.exactness import Exactness
-from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics, search_of
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.numbers import decide_in_numbers
 from rewrites.rule_checking.status import (
@@ -32,6 +34,7 @@ from rewrites.rule_checking.status import (
     elements_compared,
     examined,
 )
+from rewrites.rule_checking.symbolic import proved
 from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS, exactness_name
 
@@ -188,9 +191,12 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
     if not is_of_symbols(found.counterexample):
         return found
     integers = decide_in_numbers(rule, cases, integers=True).counterexample or found.integer_counterexample
+    status, reason = Status.TESTED if numbers.decided else Status.UNSUPPORTED, SYMBOLS
+    if status == Status.TESTED and proved(rule) is None:
+        status, reason = Status.PROVED, ""
     return replace(
-        found, status=Status.TESTED if numbers.decided else Status.UNSUPPORTED, cases=numbers.decided,
-        exhaustive=False, reason=SYMBOLS, counterexample=None, integer_counterexample=integers,
+        found, status=status, cases=numbers.decided,
+        exhaustive=False, reason=reason, counterexample=None, integer_counterexample=integers,
         ranks=frozenset(numbers.ranks),
     )  # fmt: skip
 
@@ -219,8 +225,11 @@ def _untried(rule: Rule, cases: int) -> UntriedRule:
             numbers=None if always else {name: value for name, value in choice.items() if name.isidentifier()},
             suggestions=error.suggestions,
         )
+    unmet = (search_of(stated).first_unmet(Random(0)) for stated in rule.statements.values())
+    premise = next((found for found in unmet if found is not None), None)
+    why = "" if premise is None else f": no size meets the premise {show_predicate(premise)} and those before it"
     return UntriedRule(
-        f"{rule.name} has no instance at any size that was tried",
+        f"{rule.name} has no instance at any size that was tried{why}",
         required="premises that some small sizes and indices satisfy, and sides that are well-formed there",
         suggestions=("weaken its premises",),
     )

@@ -5,8 +5,12 @@ Decisions come from Hypothesis, which shrinks a counterexample, or from a seeded
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from math import floor
+from random import Random
+from types import MappingProxyType
 from typing import Any, Final
 
 import atl
@@ -36,6 +40,11 @@ UNLIKE: Final = 25
 """Percentage of samples in which elements of one group may have different extents, or may not exist."""
 NEAR_BY: Final = 4
 """Largest index, of either sign, of most arrays."""
+REACHED: Final = 3
+"""In one sample of so many, indices and extents are searched for, because few premises hold by chance."""
+SEARCHED: Final = 12
+"""Number of searches for such choices of a statement."""
+NOT_FIXED: Final[tuple[dict[str, int], ...]] = ({},)
 LIKELY: Final = 60
 """Percentage of extents and indices drawn from the values in use."""
 
@@ -43,9 +52,14 @@ LIKELY: Final = 60
 class Sample(exhaustion.Generic):
     """Random arguments for a rule. Each tensor and each function is a small random program."""
 
-    def __init__(self, stated: RuleStatement, choices: Choices, types: ElementTypes | None = None) -> None:
+    def __init__(
+        self, stated: RuleStatement, choices: Choices, types: ElementTypes | None = None,
+        fixed: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         variant = choices.integer(0, len(exhaustion.ELEMENT_SHAPES) - 1)
         super().__init__(stated, {}, types, variant)
+        self.fixed = fixed
+        self.own_shapes = exhaustion.chosen_extents(stated, fixed)
         self.choices = choices
         self._dtype = exhaustion.FLOAT
         self.literals, self.large = literals(stated), large_indices(stated)
@@ -64,7 +78,7 @@ class Sample(exhaustion.Generic):
         choices = self.choices
         match kind.sort:
             case "index":
-                self.choice[name] = self._index_value()
+                self.choice[name] = self.fixed[name] if name in self.fixed else self._index_value()
                 return constant(self.choice[name])
             case "condition" if not kind.parameters:
                 self.choice[name] = choices.integer(0, 1)
@@ -92,9 +106,12 @@ class Sample(exhaustion.Generic):
         return usual if chance(choices, LIKELY) else choices.integer(0, 4)
 
     def _drawn(self, name: str, kind: Kind) -> Argument:
-        extents = [self._extent(extent) for extent in self.usual[: kind.rank]]
+        extents = [
+            self.fixed[f"{name}.{at}"] if f"{name}.{at}" in self.fixed else self._extent(extent)
+            for at, extent in enumerate(self.usual[: kind.rank])
+        ]
         shapes = choose(self.choices, self.unlike) if self.unlike else self.shapes
-        extents += shapes.get(kind.group, ())
+        extents += self.own_shapes.get(name, shapes.get(kind.group, ()))
         self._dtype = self.dtype(name)
         made: Function = abstracted(self.parameters(name, kind), lambda *given: self.tensor(name, extents, given))
         return made if kind.parameters else made.body
@@ -186,6 +203,14 @@ class Sample(exhaustion.Generic):
         return Fraction(choices.integer(-9, 9), 1 if is_integer(dtype) else choices.integer(1, 4))
 
 
+@lru_cache(maxsize=256)
+def reached(stated: RuleStatement) -> tuple[dict[str, int], ...]:
+    """Return some choices of indices and extents that satisfy the premises of a statement that has any."""
+    if not stated.premises:
+        return ()
+    return tuple(exhaustion.search_of(stated).choices(Random(0), SEARCHED))
+
+
 def drawn_statement(rule: Rule, choices: Choices) -> RuleStatement:
     """Return a random statement of the rule, usually for elements of rank 0 and 1."""
     every = list(rule.statements.values())
@@ -218,7 +243,8 @@ def sample(
         typed = exhaustion.ways(stated, integers=integers)
         if not typed:
             continue
-        generic = Sample(stated, choices, typed[number % len(typed)])
+        fixed = choose(choices, reached(stated) or NOT_FIXED) if number % REACHED == 0 else {}
+        generic = Sample(stated, choices, typed[number % len(typed)], fixed)
         budget.limit(generic)
         made = exhaustion.instance(stated, generic)
         budget.spend(generic)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import count, product
 from typing import Final, TypeAlias, assert_never
 
@@ -24,11 +25,25 @@ from atl.core import predicate as pred
 from atl.core import terms
 from atl.core.dtypes import BOOL
 from atl.core.index import ZERO as NONE
-from atl.core.index import Array, Index, Leaf, Size, Var, atoms, index, map_leaves, read
+from atl.core.index import (
+    Array,
+    Index,
+    Leaf,
+    Quotient,
+    Size,
+    Var,
+    atoms,
+    ceildiv,
+    floordiv,
+    index,
+    map_leaves,
+    read,
+)  # fmt: skip
 from atl.core.index import Read as ReadOf
 from atl.core.operations import ZERO_AT_ZERO, BinaryOp, UnaryOp
 from atl.core.reshape_definitions import origin
 from atl.core.substitution import instantiate, instantiate_tensor, rebuild, transform
+from atl.core.terms import OF_MONOID
 from atl.core.traversal import children, divisors, indices_in, subterms
 from atl.errors import ATLError
 from atl.prove import Facts, Proved, prove, simplify
@@ -50,8 +65,10 @@ from rewrites.rule_checking.symbolic_values import (
 )
 from rewrites.rule_statement import RuleStatement
 
-DEEPEST: Final = 14
+DEEPEST: Final = 20
 """Maximum depth of case splits."""
+FEW_TERMS: Final = 4
+"""Maximum number of terms of a fold over a constant range that are read one by one."""
 Case: TypeAlias = Callable[[Facts], Poly]
 _BOUND: Final = 1 << 58
 _ids: Final = count(1 << 57)
@@ -236,6 +253,9 @@ class Reader:
         extent = simplify(facts, term.high - term.low)
         if isinstance(prove(facts, pred.at_most(extent, NONE)), Proved):
             return values.ZERO
+        if extent.constant is not None and extent.constant <= FEW_TERMS:
+            parts = (self.read(instantiate(term.body, term.low + k), at, facts) for k in range(extent.constant))
+            return reduce(lambda x, y: _binary(OF_MONOID[term.monoid], term.type.dtype, x, y), parts)
         given, kept, offset = self._peeled(term, extent, at, facts)
         if isinstance(prove(facts, pred.equal(kept, index(1))), Proved):
             return given + self.read(instantiate(term.body, term.low + offset), at, facts)
@@ -247,6 +267,9 @@ class Reader:
         reader = replace(self, inside=(*self.inside, variable))
         body = reader.read(opened, at, inside)
         counted = isinstance(prove(facts, pred.at_most(NONE, kept)), Proved)
+        if term.monoid == "sum" and self.linear:
+            strided, body = _strided(body, kept, variable, facts)
+            given = given + strided
         return given + folded(term.monoid, kept, variable, body, linear=self.linear, counted=counted)
 
     def _peeled(
@@ -331,6 +354,72 @@ def _height(value: Poly) -> int:
     return found
 
 
+def _strided(body: Poly, extent: Index, variable: Var, facts: Facts) -> tuple[Poly, Poly]:
+    """Return the sum of the terms that are zero except at multiples of a divisor d, and the other terms of a body.
+
+    Σ[y < n] [(y + c) mod d = 0] f(y) is the sum of f(d * k - c) for the k with 0 <= d * k - c < n.
+    """
+    total, rest = values.ZERO, values.ZERO
+    for monomial, coefficient in body.terms:
+        term = values.poly({monomial: coefficient})
+        found = (_stride(part.literal, variable, facts) for part, _ in monomial if isinstance(part, values.Bracket))
+        stride = next((each for each in found if each is not None), None)
+        if stride is None:
+            rest = rest + term
+            continue
+        literal, offset, divisor = stride
+        first = ceildiv(offset, divisor, positive=True)
+        count_of = floordiv(extent + offset - 1, divisor, positive=True) + 1 - first
+        number = Var(next(_ids), "k")
+        one = values.poly({monomial - {(values.Bracket(literal), 1)}: coefficient})
+        moved = _at(one, variable, divisor * (index(number) + first) - offset)
+        inside = facts.assume(pred.within(NONE, index(number), count_of))
+        settled = _settled(moved, inside)
+        counted = isinstance(prove(facts, pred.at_most(NONE, count_of)), Proved)
+        total = total + folded("sum", simplify(facts, count_of), number, settled, linear=True, counted=counted)
+    return total, rest
+
+
+def _at(value: Poly, variable: Var, place: Index) -> Poly:
+    """Return a value with an index for a variable."""
+    return values.mapped(value, lambda leaf: place if leaf == variable else index(leaf))
+
+
+def _stride(literal: pred.Predicate, variable: Var, facts: Facts) -> tuple[pred.Predicate, Index, Index] | None:
+    """Return c and d if a literal says that variable + c is a multiple of d, which is proved positive."""
+    if not isinstance(literal, pred.Zero):
+        return None
+    for part in atoms(literal.expression):
+        if isinstance(part, Quotient):
+            offset = part.numerator - index(variable)
+            for sign in (1, -1):
+                rest = part.numerator - part.denominator * index(part) - literal.expression * sign
+                if rest == NONE and variable not in (*atoms(offset), *atoms(part.denominator)):
+                    positive = isinstance(prove(facts, pred.less(NONE, part.denominator)), Proved)
+                    return (literal, offset, part.denominator) if positive else None
+    return None
+
+
+def _settled(value: Poly, facts: Facts) -> Poly:
+    """Return a value with the brackets that the facts decide replaced by 0 and 1, and simpler indices."""
+    total = values.ZERO
+    for monomial, coefficient in value.terms:
+        term = constant(coefficient)
+        for part, power in monomial:
+            one = atom(part)
+            if isinstance(part, values.Bracket):
+                if isinstance(prove(facts, part.literal), Proved):
+                    one = values.ONE
+                elif isinstance(prove(facts, pred.negation(part.literal)), Proved):
+                    one = values.ZERO
+            elif isinstance(part, Read):
+                one = atom(Read(part.name, tuple(simplify(facts, place) for place in part.at)))
+            for _ in range(power):
+                term = term * one
+        total = total + term
+    return total
+
+
 def folded(monoid: str, extent: Index, variable: Var, body: Poly, *, linear: bool, counted: bool) -> Poly:
     """Return a fold. In a sum, terms are summed separately and factors that do not depend on its index are moved out.
 
@@ -369,8 +458,10 @@ def _unary(op: UnaryOp, dtype: str | None, x: Poly) -> Poly:
             return values.ONE - values.truth(x)
         case "exp":
             return values.by_cases(values.exponential, x)
+        case "abs":
+            return values.by_cases(values.absolute, x)
         case (
-            "abs" | "sqrt" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round" | "stop"
+            "sqrt" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1" | "floor" | "round" | "stop"
             | "invert"
         ):  # fmt: skip
             return values.by_cases(lambda at: at if at.zero and op in ZERO_AT_ZERO else _opaque(op, at), x)
@@ -392,9 +483,9 @@ def _binary(op: BinaryOp, dtype: str | None, x: Poly, y: Poly) -> Poly:
         case "sub":
             return x - y
         case "mul":
-            return x * y
+            return values.squared(x * y)
         case "div":
-            return x * values.by_cases(lambda at: values.ZERO if at.zero else _opaque("1/", at), y)
+            return x * values.by_cases(values.inverse, y)
         case "lt":
             return values.by_cases(values.less, x, y)
         case "le":
@@ -408,10 +499,12 @@ def _binary(op: BinaryOp, dtype: str | None, x: Poly, y: Poly) -> Poly:
         case "xor" if dtype == BOOL:
             return x + y - constant(2) * x * y
         case "min" | "max" | "and" | "or":
-            return values.by_cases(lambda *at: _of_set(op, *at), x, y)
+            return values.by_cases(lambda *at: values.lattice(op, *at), x, y)
         case "xor":
             return values.by_cases(lambda a, b: values.ZERO if a == b else _of_pair(op, a, b), x, y)
-        case "floordiv" | "mod" | "shl" | "shr":
+        case "mod":
+            return values.by_cases(_remainder, x, y)
+        case "floordiv" | "shl" | "shr":
             # Their operands are distinguished, because a set has no order.
             return values.by_cases(lambda a, b: a if a.zero and b.zero else _of_pair(op, a, _opaque("right", b)), x, y)
 
@@ -420,12 +513,11 @@ def _of_pair(op: BinaryOp, x: Poly, y: Poly) -> Poly:
     return values.ZERO if x.zero and y.zero else atom(Operation(op, frozenset((x, y))))
 
 
-def _of_set(op: BinaryOp, x: Poly, y: Poly) -> Poly:
-    """Return an operation that is associative, commutative and idempotent."""
-    operands: set[Poly] = set()
-    for part in (x, y):
-        operands |= next((set(a.operands) for a in _single(part) if isinstance(a, Operation) and a.op == op), {part})
-    return x if len(operands) == 1 else atom(Operation(op, frozenset(operands)))
+def _remainder(x: Poly, y: Poly) -> Poly:
+    """Return x mod y, which is x for a remainder of y."""
+    right = _opaque("right", y)
+    known = any(isinstance(a, Operation) and a.op == "mod" and right in a.operands for a in _single(x))
+    return x if x.zero or known else _of_pair("mod", x, right)
 
 
 def _single(value: Poly) -> Iterator[values.Atom]:
@@ -567,7 +659,12 @@ def _goal(stated: RuleStatement) -> Goal:
             raise Stuck(f"the extents {a} and {b} are not proved equal")
     at = tuple(index(Var(next(_ids), f"p{place}")) for place in range(lhs.type.rank))
     inside = [pred.within(NONE, position, extent) for position, extent in zip(at, lhs.type.shape, strict=True)]
-    return _solved(Goal(lhs, rhs, at, tuple(facts + inside)))
+    solved = _solved(Goal(lhs, rhs, at, tuple(facts + inside)))
+    for position, extent in zip(at, solved.lhs.type.shape, strict=True):
+        variable = _variable(position)
+        if extent == index(1) and variable is not None:
+            solved = solved.where(variable, NONE)
+    return solved
 
 
 def _solved(goal: Goal) -> Goal:

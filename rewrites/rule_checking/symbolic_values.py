@@ -82,6 +82,7 @@ class Number:
 Atom: TypeAlias = Read | Given | Bracket | Operation | Fold | Number
 Monomial: TypeAlias = frozenset[tuple[Atom, int]]
 """Atoms with their powers."""
+Order: TypeAlias = "tuple[tuple[Poly, Poly], ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,160 @@ def exponential(x: Poly) -> Poly:
     return made
 
 
+INVERSE: Final = "1/"
+
+
+def inverse(x: Poly) -> Poly:
+    """Return 1/x, where 1/0 = 0: that of a product is the product of those of its factors, and 1/(1/x) is x.
+
+    So a / (b / c) is a * c / b. It is not assumed that x * (1/x) = 1, which is false for zero.
+    """
+    if x.zero:
+        return x
+    if len(x.terms) > 1:
+        return atom(Operation(INVERSE, frozenset((x,))))
+    ((monomial, coefficient),) = x.terms
+    made = constant(1 / coefficient)
+    for part, power in monomial:
+        undone = isinstance(part, Operation) and part.op == INVERSE
+        one = next(iter(part.operands)) if isinstance(part, Operation) and undone else atom_inverse(part)
+        for _ in range(power):
+            made = made * one
+    return made
+
+
+def atom_inverse(part: Atom) -> Poly:
+    """Return 1/x for an atom. That of a test is the test, which is 0 or 1."""
+    return atom(part) if is_test(part) else atom(Operation(INVERSE, frozenset((atom(part),))))
+
+
+ABSOLUTE: Final = "abs"
+
+
+def absolute(x: Poly) -> Poly:
+    """Return |x|, which is |-x|. Its square is that of x also where integers wrap."""
+    known = _small(x)
+    if known is not None:
+        return constant(abs(known))
+    inner = _single(x)
+    if isinstance(inner, Operation) and inner.op == ABSOLUTE:
+        return x
+    return atom(Operation(ABSOLUTE, frozenset((x, -x))))
+
+
+def squared(value: Poly) -> Poly:
+    """Replace |x| * |x| by x * x."""
+    if not any(power > 1 and _is_absolute(part) for monomial, _ in value.terms for part, power in monomial):
+        return value
+    total = ZERO
+    for monomial, coefficient in value.terms:
+        term = constant(coefficient)
+        for part, power in monomial:
+            if isinstance(part, Operation) and _is_absolute(part):
+                one = min(part.operands, key=repr)
+                for _ in range(power // 2):
+                    term = term * one * one
+                power %= 2  # noqa: PLW2901
+            for _ in range(power):
+                term = term * atom(part)
+        total = total + term
+    return total
+
+
+def _is_absolute(part: Atom) -> bool:
+    return isinstance(part, Operation) and part.op == ABSOLUTE
+
+
+def _single(value: Poly) -> Atom | None:
+    """Return the atom if a value consists of a single atom."""
+    if len(value.terms) == 1:
+        ((monomial, coefficient),) = value.terms
+        if coefficient == 1 and len(monomial) == 1:
+            ((part, power),) = monomial
+            return part if power == 1 else None
+    return None
+
+
+def _small(x: Poly) -> Fraction | None:
+    """Return the value of a constant that no integer type wraps."""
+    known = _number(x)
+    return known if known is not None and abs(known) < SMALL else None
+
+
+SMALL: Final = 1 << 31
+JOIN: Final = {"max": "max", "min": "max", "or": "or", "and": "or"}
+"""The upper operation of the lattice of each operation: the other one distributes over it."""
+MEET: Final = {"max": "min", "or": "and"}
+MOST_SETS: Final = 40
+"""Maximum number of operands in the normal form of an expression of a lattice; a longer one is an unknown function."""
+Sets: TypeAlias = frozenset[frozenset[Poly]]
+
+
+def lattice(op: str, x: Poly, y: Poly, order: Order = ()) -> Poly:
+    """Return max, min, or the bitwise or, and: the largest of some smallest values, without those that are implied.
+
+    They form distributive lattices, also where integers wrap. In `order` are pairs with a first value that is known to
+    be at most the second.
+    """
+    join = JOIN[op]
+    left, right = _sets(join, x), _sets(join, y)
+    made = left | right if op == join else frozenset(a | b for a in left for b in right)
+    if len(made) > MOST_SETS:
+        return atom(Operation(op, frozenset((x, y))))
+    return _of_sets(join, made, order)
+
+
+def _sets(join: str, x: Poly) -> Sets:
+    part = _single(x)
+    if isinstance(part, Operation) and part.op == join:
+        return frozenset(frozenset(_factors(join, operand)) for operand in part.operands)
+    return frozenset((frozenset(_factors(join, x)),))
+
+
+def _factors(join: str, x: Poly) -> Iterable[Poly]:
+    part = _single(x)
+    return part.operands if isinstance(part, Operation) and part.op == MEET[join] else (x,)
+
+
+def _of_sets(join: str, sets: Sets, order: Order) -> Poly:
+    def at_most(a: Poly, b: Poly) -> bool:
+        if a == b or (a, b) in order:
+            return True
+        x, y = _small(a), _small(b)
+        return join == "max" and x is not None and y is not None and x <= y
+
+    def least(values: frozenset[Poly]) -> frozenset[Poly]:
+        kept: list[Poly] = []
+        for value in sorted(values, key=repr):
+            if not any(at_most(other, value) for other in kept):
+                kept = [other for other in kept if not at_most(value, other)] + [value]
+        return frozenset(kept)
+
+    def below(these: frozenset[Poly], those: frozenset[Poly]) -> bool:
+        return all(any(at_most(one, other) for one in these) for other in those)
+
+    largest: list[frozenset[Poly]] = []
+    for one in sorted(map(least, sets), key=repr):
+        if not any(below(one, other) for other in largest):
+            largest = [other for other in largest if not below(other, one)] + [one]
+    smallest = [next(iter(one)) if len(one) == 1 else atom(Operation(MEET[join], one)) for one in largest]
+    return smallest[0] if len(smallest) == 1 else atom(Operation(join, frozenset(smallest)))
+
+
+def ordered(value: Poly, order: Order) -> Poly:
+    """Return a value where these pairs are in order, by which some operands of maxima and minima are implied."""
+    total = ZERO
+    for monomial, coefficient in value.terms:
+        term = constant(coefficient)
+        for part, power in monomial:
+            extremal = isinstance(part, Operation) and part.op in ("max", "min")
+            one = _of_sets("max", _sets("max", atom(part)), order) if extremal else atom(part)
+            for _ in range(power):
+                term = term * one
+        total = total + term
+    return total
+
+
 TESTS: Final = ("<", "=", "true")
 """Operations whose values are 0 and 1: on the operands of a comparison, and on a truth value."""
 
@@ -181,7 +336,19 @@ def is_test(part: Atom) -> bool:
 
 
 def less(x: Poly, y: Poly) -> Poly:
-    """Return the test x < y. It is not that of y - x > 0, which differs where integers wrap."""
+    """Return the test x < y. It is not that of y - x > 0, which differs where integers wrap.
+
+    That of a maximum or a minimum is made of those of its operands.
+    """
+    for part, on_left in ((_single(x), True), (_single(y), False)):
+        if isinstance(part, Operation) and part.op in ("max", "min"):
+            tests = [less(one, y) if on_left else less(x, one) for one in sorted(part.operands, key=repr)]
+            every = ONE
+            # max(a, b) < y if both are; x < max(a, b) if x is less than one of them.
+            both = (part.op == "max") == on_left
+            for test in tests:
+                every = every * (test if both else ONE - test)
+            return every if both else ONE - every
     known = compared(x, y, _number, operator.lt)
     right = atom(Operation("right", frozenset((y,))))
     return atom(Operation("<", frozenset((x, right)))) if known is None else constant(int(known))
@@ -201,8 +368,30 @@ def truth(x: Poly) -> Poly:
 
 
 def choice(test: Poly, x: Poly, y: Poly) -> Poly:
-    """Return x if the test is 1, y if it is 0."""
+    """Return x if the test is 1, y if it is 0. If it compares two values, their order is used in both."""
+    for one, holds in ((test, True), (ONE - test, False)):
+        part = _single(one)
+        if isinstance(part, Operation) and part.op == "<" and len(part.operands) == 2:
+            right = next((at for at in part.operands if _is_right(at)), None)
+            left = next((at for at in part.operands if at is not right), None)
+            if right is not None and left is not None:
+                low, high = left, _of_right(right)
+                if holds:
+                    x, y = ordered(x, ((low, high),)), ordered(y, ((high, low),))
+                else:
+                    x, y = ordered(x, ((high, low),)), ordered(y, ((low, high),))
     return test * x + (ONE - test) * y
+
+
+def _is_right(value: Poly) -> bool:
+    part = _single(value)
+    return isinstance(part, Operation) and part.op == "right"
+
+
+def _of_right(value: Poly) -> Poly:
+    part = _single(value)
+    assert isinstance(part, Operation)
+    return next(iter(part.operands))
 
 
 def by_cases(function: Callable[..., Poly], *operands: Poly) -> Poly:
@@ -321,6 +510,9 @@ def _mapped_atom(part: Atom, leaf: Callable[[Leaf], Index]) -> Poly:
         case Operation("exp", operands):
             (operand,) = operands
             return exponential(mapped(operand, leaf))
+        case Operation("1/", operands):
+            (operand,) = operands
+            return inverse(mapped(operand, leaf))
         case Operation(op, operands):
             return atom(Operation(op, frozenset(mapped(operand, leaf) for operand in operands)))
         case Fold(monoid, extent, variable, body):

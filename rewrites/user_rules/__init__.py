@@ -27,6 +27,9 @@ from rewrites.rule import (
     ElemU,
     Equation,
     Index,
+    Indices,
+    IndicesT,
+    IndicesU,
     Matrix,
     MatrixT,
     Rule,
@@ -40,7 +43,8 @@ from rewrites.user_rules.rules import UserDefinitions, proof_status, read, rule
 from rewrites.user_rules.tactics import tactic, tactics
 
 __all__ = [
-    "Body", "BodyT", "BodyU", "Cond", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index", "Matrix", "MatrixT",
+    "Body", "BodyT", "BodyU", "Cond", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index", "Indices", "IndicesT",
+    "IndicesU", "Matrix", "MatrixT",
     "Rule", "Scalar", "UserDefinitions", "Vector", "VectorT", "equation", "given", "proof_status", "read", "rule",
     "tactic", "tactics",
 ]  # fmt: skip

@@ -157,7 +157,8 @@ def _check_parameters(function: FunctionType, kinds: Mapping[str, Kind]) -> None
         plain = (
             parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.default is inspect.Parameter.empty
         )
-        if not plain or name not in kinds:
+        whole = {kind.of_axis[0] for kind in kinds.values() if kind.of_axis is not None}
+        if not plain or name not in {*kinds, *whole}:
             raise InvalidArgument(
                 f"the parameter {name} of the rule {function.__name__} is not a metavariable",
                 required="a plain parameter with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
