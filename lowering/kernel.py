@@ -39,6 +39,7 @@ from lowering.in_place import with_inputs_in_place
 from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.pipeline import lower
+from lowering.rounding.bound_nest import bound_nest
 from lowering.targets.capabilities import check_names, marked_binders, support_of
 from lowering.targets.legality import check_nest, check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
@@ -446,6 +447,31 @@ class Kernel:
             options.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
         return time_of(self.program.name, lambda: self(*arrays, **options), seconds=seconds, threads=threads)
+
+    def error_bound(self, /, *arrays: object, **named: object) -> Any:
+        """Return a bound on |computed - exact| for each element of the result, in float64, for these arguments.
+
+        `exact` is the value of the formula in real numbers. The bound is computed from the loop nest, and holds for any
+        order of additions that the compiler may choose. It is infinite where there is none, such as where a divisor or
+        the operand of a square root may be zero, or where a number may overflow (`docs/errors_of_floats.md`).
+
+        Raises `NoErrorBound`, and the errors of a call.
+
+        >>> import atl, numpy as np
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> kernel = atl.compile(atl.program("total", [x], atl.sum(x.shape[0], lambda i: x[i])))
+        >>> numbers = np.full(1000, 0.1, np.float32)
+        >>> error = abs(float(kernel(numbers)) - 1000 * float(np.float32(0.1)))
+        >>> bool(error <= kernel.error_bound(numbers) < 1e-2)
+        True
+        """
+        return self._bounds(*arrays, **named)
+
+    @cached_property
+    def _bounds(self) -> Kernel:
+        """The kernel that computes bounds on rounding errors."""
+        nest = bound_nest(self.nest, fast_math=self._code.fast_math)
+        return Kernel(self._original, nest, _printed(nest, find_compiler(), fast_math=False).code())
 
     def torch_operator(self, name: str | None = None) -> Any:
         """Register the kernel as the PyTorch operator `torch.ops.atl.NAME`, which `torch.compile` treats as one node.
