@@ -42,7 +42,21 @@ from lowering.nest import loopnest as ln
 from lowering.nest.text import outermost, show_statement
 from lowering.passes.stores import without_dead_stores
 from lowering.rounding.expressions import (
-    INFINITE, ONE, WIDE, ZERO, chosen, function, known, magnitude, minus, most, number, over, plus, test, times,
+    INFINITE,
+    ONE,
+    WIDE,
+    ZERO,
+    chosen,
+    function,
+    known,
+    magnitude,
+    minus,
+    most,
+    number,
+    over,
+    plus,
+    test,
+    times,
 )  # fmt: skip
 
 Channel: TypeAlias = Literal["value", "size", "absolute", "chained", "nested", "reach"]
@@ -103,7 +117,9 @@ class State:
         return most(ONE, self.size) if self.reach is None else self.reach
 
 
-def added_roundings(x: State, y: State, *, in_order: bool, weight: ln.ScalarExpr) -> tuple[ln.ScalarExpr, ln.ScalarExpr]:
+def added_roundings(
+    x: State, y: State, *, in_order: bool, weight: ln.ScalarExpr
+) -> tuple[ln.ScalarExpr, ln.ScalarExpr]:
     """Return the roundings, chained and nested, of a sum."""
     if in_order:
         return ZERO, plus(most(x.roundings, y.roundings), weight)
@@ -288,7 +304,7 @@ class _Bounds:
                 self._in_a_block(lambda: self._assign(target, value))
             case ln.Accumulate(target, op, value):
                 self._in_a_block(lambda: self._accumulate(target, op, value))
-            case ln.Allocate(buffer, capacity, storage, zeroed):
+            case ln.Allocate(buffer, capacity, storage):
                 for each in self._copies(buffer):
                     self._out.append(
                         replace(
@@ -330,7 +346,10 @@ class _Bounds:
         if not is_float(value.dtype):
             self._out.append(ln.Assign(target, self._whole(value)))
             return
-        self._out.extend(ln.Assign(place, part) for place, part in self._parts(target, self._state(value)))
+        state = self._state(value)
+        if self._is_opaque(target):
+            state = self._closed(state, value.dtype)
+        self._out.extend(ln.Assign(place, part) for place, part in self._parts(target, state))
 
     def _accumulate(self, target: ln.Cell | ln.Scalar, op: BinaryOp, value: ln.ScalarExpr) -> None:
         if not is_float(value.dtype):
@@ -340,17 +359,19 @@ class _Bounds:
         if op in ("add", "sub"):
             self._add(target, cast('Literal["add", "sub"]', op), state, dtype)
             return
-        made = self._binary(op, dtype, self._load(target), state)
+        made = self._named(self._binary(op, dtype, self._load(target), state))
+        if self._is_opaque(target):
+            made = self._closed(made, dtype)
         for place, part in self._parts(target, made):
             if isinstance(place, ln.Cell):
                 self._out.append(ln.Clear(place.buffer, ix.ONE, cell=place))
             self._out.append(ln.Assign(place, part))
 
-    def _add(
-        self, target: ln.Cell | ln.Scalar, op: Literal["add", "sub"], state: State, dtype: str
-    ) -> None:
+    def _add(self, target: ln.Cell | ln.Scalar, op: Literal["add", "sub"], state: State, dtype: str) -> None:
         """Write an addition to a cell or variable, which may have no value yet."""
         weight = self._weight(dtype)
+        if self._is_opaque(target) and state.reach is not None:
+            state = replace(state, absolute=self._let(self._within_range(state, dtype, state.absolute), "absolute"))
         for place, part in self._parts(target, state):
             channel = _channel_of(place, self._scalars, self._buffers)
             match channel:
@@ -447,7 +468,7 @@ class _Bounds:
         assert_never(e)
 
     def _choice(self, predicate: ln.Predicate, left: ln.ScalarExpr, right: ln.ScalarExpr) -> State:
-        """Return the numbers of the branch that is taken. Only that branch is evaluated, since reads need conditions."""
+        """Return the numbers of the branch that is taken. Only that one is evaluated, since reads need conditions."""
         made = ln.Scalar(next(self._ids), "chosen", left.dtype)
         for place, _ in self._parts(made, State(ZERO, ZERO)):
             self._out.append(ln.Declare(cast(ln.Scalar, place), ZERO))
@@ -536,8 +557,13 @@ class _Bounds:
         size = plus(magnitude(value), times(slope, x.size))
         absolute = plus(times(number(SLACK), slope, x.absolute), underflow)
         nested = plus(x.nested, weight)
+        if op in ("tanh", "erf", "sin", "cos"):
+            # All values are between -1 and 1, so that no error exceeds 2.
+            small = test("lt", error, ONE)
+            size = chosen(small, size, magnitude(value))
+            absolute = chosen(small, absolute, chosen(test("lt", error, INFINITE), number(2.5), INFINITE))
         if op == "sqrt":
-            # Near zero, the root of the error bounds the error of the root, unless the operand may be negative.
+            # Zero is exact, although the slope there is infinite.
             exact = test("eq", error, ZERO)
             size = chosen(exact, magnitude(value), size)
             absolute = chosen(exact, ZERO, absolute)
@@ -604,8 +630,14 @@ class _Bounds:
             times(number(3), x.absolute, y.absolute),
             lost if known(x.absolute) != 0 or known(y.absolute) != 0 else chosen(nonzero, lost, ZERO),
         )
+        size = times(x.size, y.size)
+        if not x.is_exact and not y.is_exact:
+            # Where the sums that are multiplied cancel, their values are much smaller than their sizes.
+            across = times(x.size, plus(magnitude(y.value), times(number(2), self._error(y))))
+            down = times(y.size, plus(magnitude(x.value), times(number(2), self._error(x))))
+            size = function("min", size, plus(across, down))
         return State(
-            function("mul", x.value, y.value), times(x.size, y.size), times(number(1 + 2.0**-7), absolute),
+            function("mul", x.value, y.value), size, times(number(1 + 2.0**-7), absolute),
             plus(x.chained, y.chained), plus(x.nested, y.nested, self._weight(dtype)), farthest,
         )  # fmt: skip
 

@@ -67,6 +67,8 @@ class Reals(Exact):
                         raise NotExact(f"{op} has no real value") from error
                     if not isinstance(made, mpmath.mpf) or not mpmath.isfinite(made) or abs(made) > 1e300:
                         raise NotExact(f"{op} has no real value")
+                    if abs(made) < mpmath.mpf("1e-400"):
+                        return Fraction(0)  # the difference is far below the smallest subnormal number
                     sign, digits, power, _ = made._mpf_
                 return (-1) ** sign * Fraction(int(digits)) * Fraction(2) ** int(power)
             case "neg" | "abs" | "floor" | "round" | "stop" | "invert":
@@ -171,10 +173,11 @@ def bounded(number: int, seed: int, report: Report) -> Bounded | None:
         return None
     calls = []
     for _ in range(CALLS):
-        arrays = {name: extreme(array, random) for name, array in made.arrays.items()}
+        drawn = {name: extreme(array, random) for name, array in made.arrays.items()}
+        arrays = {array.name: drawn[array.name] for array in s.goal.inputs}
         scalars = Reals()
         try:
-            bound = bind(s.goal, (), {**arrays, **{name: made.sizes[name] for name in s.goal.sizes}})
+            bound = bind(made.program, (), {**drawn, **{name: made.sizes[name] for name in made.program.sizes}})
             meaning = denote(made.program, bound.sizes, bound.arrays, scalars)
             shape = meaning.shape
             exact = np.empty(shape, object)
