@@ -492,8 +492,14 @@ class _Bounds:
         if not (narrower or RANGES[dtype].greatest < RANGES[argument.dtype].greatest):
             return self._closed(state, argument.dtype)
         state = self._closed(state, argument.dtype)
-        absolute = plus(times(number(1 + 2.0**-7), state.absolute), _unless_zero(state, RANGES[dtype].underflow))
-        rounded = replace(state, absolute=absolute, nested=plus(state.nested, self._weight(dtype)))
+        lost = _unless_zero(state, RANGES[dtype].underflow)
+        if state.is_exact:
+            rounded = replace(state, absolute=lost, nested=self._weight(dtype))
+        else:
+            # Relative to the value and not to `size`, which is much larger if a sum cancels.
+            near = plus(magnitude(state.value), times(number(2), self._error(state)))
+            own = times(number(unit_roundoff(dtype)), near)
+            rounded = replace(state, absolute=plus(state.absolute, own, lost))
         return self._closed(self._named(rounded), dtype)
 
     def _where(self, condition: ln.ScalarExpr, left: ln.ScalarExpr, right: ln.ScalarExpr, dtype: str) -> State:
