@@ -40,6 +40,7 @@ from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_an
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.pipeline import lower
 from lowering.rounding.bound_nest import bound_nest
+from lowering.rounding.cancellation import cancels
 from lowering.targets.capabilities import check_names, marked_binders, support_of
 from lowering.targets.legality import check_nest, check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
@@ -188,7 +189,7 @@ def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = No
 
 def _flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
     """Return the flags that the text of a nest needs in addition to those of every kernel."""
-    return (*gathering_flags(nest, compiler), *(IN_ORDER if nest.in_order else ()))
+    return (*gathering_flags(nest, compiler), *(IN_ORDER if nest.in_order or cancels(nest) else ()))
 
 
 def _printed(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> CText:
@@ -470,7 +471,8 @@ class Kernel:
     @cached_property
     def _bounds(self) -> Kernel:
         """The kernel that computes bounds on rounding errors."""
-        nest = bound_nest(self.nest, fast_math=self._code.fast_math)
+        nest = replace(self.nest, in_order=self.nest.in_order or cancels(self.nest))
+        nest = bound_nest(nest, fast_math=self._code.fast_math)
         return Kernel(self._original, nest, _printed(nest, find_compiler(), fast_math=False).code())
 
     def torch_operator(self, name: str | None = None) -> Any:

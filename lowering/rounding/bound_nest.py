@@ -156,6 +156,7 @@ class _Bounds:
             for s in allocated
             if s.storage != "heap" and not s.buffer.rows and not s.buffer.in_place and s.buffer.home is None
         )
+        self._has_products = any(map(_is_product_of_results, ln.statements(nest.body)))
         wide = any(each == "float64" for each in _float_types(nest))
         self.unit: Final = unit_roundoff("float64" if wide else "float32")
 
@@ -210,7 +211,7 @@ class _Bounds:
     def _buffer(self, buffer: ln.Buffer, channel: Channel) -> ln.Buffer | None:
         """Return the buffer of one of the numbers; None if it is not stored."""
         owner = buffer.storage
-        if channel == "reach" and owner.uid not in self._transparent:
+        if channel == "reach" and (owner.uid not in self._transparent or not self._has_products):
             return None
         if channel == "chained" and self._in_order:
             return None
@@ -223,6 +224,8 @@ class _Bounds:
         return self._buffers[key]
 
     def _place(self, at: ln.Cell | ln.Scalar, channel: Channel) -> ln.Cell | ln.Scalar | None:
+        if (channel == "chained" and self._in_order) or (channel == "reach" and not self._has_products):
+            return None
         if isinstance(at, ln.Scalar):
             key = (at.uid, channel)
             if key not in self._scalars:
@@ -625,9 +628,9 @@ class _Bounds:
 
     def _product(self, dtype: str, x: State, y: State) -> State:
         single = x.reach is None and y.reach is None
-        farthest = self._let(times(x.farthest, y.farthest), "reach")
+        farthest = self._let(times(x.farthest, y.farthest), "reach") if self._has_products else None
         lost = number(RANGES[dtype].underflow) if single or self._in_order else times(
-            number(RANGES[dtype].underflow), plus(farthest, ONE)
+            number(RANGES[dtype].underflow), plus(farthest or ONE, ONE)
         )  # fmt: skip
         nonzero = test("lt", ZERO, function("min", x.size, y.size))
         absolute = plus(
@@ -748,30 +751,52 @@ def _allocated(buffer: ln.Buffer, capacity: ix.Index, *, zeroed: bool) -> ln.All
     return ln.Allocate(buffer, capacity, _storage(capacity), zeroed)
 
 
+def _is_product_of_results(statement: ln.Statement) -> bool:
+    """Return whether a statement multiplies floats that are not all elements of inputs."""
+    match statement:
+        case ln.Accumulate(op="mul"):
+            return True
+        case ln.Assign(value=value) | ln.Accumulate(value=value) | ln.Declare(initial=value):
+            return any(
+                isinstance(part, ln.Apply) and part.op == "mul" and not all(map(_is_element, part.arguments))
+                for part in _parts_of(value)
+            )
+        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
+            return False
+    assert_never(statement)
+
+
+def _is_element(e: ln.ScalarExpr) -> bool:
+    if isinstance(e, ln.Convert):
+        return _is_element(e.argument)
+    return isinstance(e, ln.Load) and isinstance(e.source, ln.Cell) and e.source.buffer.storage.role == "input"
+
+
 def _float_types(nest: ln.LoopNest) -> Iterator[str]:
     """Yield the types of the floats that the nest computes with."""
     for statement in ln.statements(nest.body):
         match statement:
             case ln.Assign(value=value) | ln.Accumulate(value=value) | ln.Declare(initial=value):
-                yield from _types_in(value)
+                yield from (part.dtype for part in _parts_of(value))
             case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
 
 
-def _types_in(e: ln.ScalarExpr) -> Iterator[str]:
-    yield e.dtype
+def _parts_of(e: ln.ScalarExpr) -> Iterator[ln.ScalarExpr]:
+    """Yield an expression and all its parts."""
+    yield e
     match e:
         case ln.Number() | ln.Load() | ln.FromIndex():
             pass
         case ln.Apply(_, arguments):
             for argument in arguments:
-                yield from _types_in(argument)
+                yield from _parts_of(argument)
         case ln.Choose(_, left, right):
-            yield from _types_in(left)
-            yield from _types_in(right)
+            yield from _parts_of(left)
+            yield from _parts_of(right)
         case ln.Convert(argument):
-            yield from _types_in(argument)
+            yield from _parts_of(argument)
         case _:
             assert_never(e)
