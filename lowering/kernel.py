@@ -39,8 +39,9 @@ from lowering.in_place import with_inputs_in_place
 from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.pipeline import lower
-from lowering.rounding.bound_nest import bound_nest
+from lowering.rounding.bound_nest import bound_nest, roundings_of
 from lowering.rounding.cancellation import cancels
+from lowering.rounding.error_bound import ErrorBound, magnitude
 from lowering.targets.capabilities import check_names, marked_binders, support_of
 from lowering.targets.legality import check_nest, check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
@@ -452,6 +453,9 @@ class Kernel:
     def error_bound(self, /, *arrays: object, **named: object) -> Any:
         """Return a bound on |computed - exact| for each element of the result, in float64, for these arguments.
 
+        Without arguments, return the `ErrorBound`: a formula in the sizes. It is defined for programs of additions,
+        multiplications, maxima and minima.
+
         `exact` is the value of the formula in real numbers. The bound is computed from the loop nest, and holds for any
         order of additions that the compiler may choose. It is infinite where there is none, such as where a divisor or
         the operand of a square root may be zero, or where a number may overflow (`docs/errors_of_floats.md`).
@@ -465,14 +469,26 @@ class Kernel:
         >>> error = abs(float(kernel(numbers)) - 1000 * float(np.float32(0.1)))
         >>> bool(error <= kernel.error_bound(numbers) < 1e-2)
         True
+        >>> print(kernel.error_bound())
+        |computed - exact| <= ((1 + u)^K - 1) * magnitude
+          K = n roundings, u = 2^-24
+          total_magnitude (x : float64[n]) : float64 :=
+            Σ[i < n] abs(x[i])
         """
+        if not arrays and not named and self._inputs:
+            counted = roundings_of(self._nest_in_order, fast_math=self._code.fast_math)
+            return ErrorBound(counted.count, counted.unit, magnitude(self.program))
         return self._bounds(*arrays, **named)
+
+    @property
+    def _nest_in_order(self) -> LoopNest:
+        """The nest, marked as computed in its order if the text is compiled so."""
+        return replace(self.nest, in_order=self.nest.in_order or cancels(self.nest))
 
     @cached_property
     def _bounds(self) -> Kernel:
         """The kernel that computes bounds on rounding errors."""
-        nest = replace(self.nest, in_order=self.nest.in_order or cancels(self.nest))
-        nest = bound_nest(nest, fast_math=self._code.fast_math)
+        nest = bound_nest(self._nest_in_order, fast_math=self._code.fast_math)
         return Kernel(self._original, nest, _printed(nest, find_compiler(), fast_math=False).code())
 
     def torch_operator(self, name: str | None = None) -> Any:

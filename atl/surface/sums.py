@@ -75,7 +75,7 @@ def blocked_sum(n: IndexLike, body: Body, *, block: int = BLOCK) -> Tensor:
     def one(b: IndexExpr) -> Tensor:
         return sum(block, lambda k: guard(block * b + k < count, as_tensor(body(block * b + k))))
 
-    return let(gen(blocks, one), lambda t: sum(blocks, lambda b: t[b]), name="blocks")
+    return let(gen(blocks, one), lambda t: sum(blocks, lambda s: t[s]), name="blocks")
 
 
 @refuse_runaway_recursion

@@ -24,7 +24,7 @@ across memory that it cannot remove: a value that is loaded from a buffer on the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, Literal, TypeAlias, assert_never, cast
@@ -58,6 +58,7 @@ from lowering.rounding.expressions import (
     test,
     times,
 )  # fmt: skip
+from lowering.rounding.formula import roundings
 
 Channel: TypeAlias = Literal["value", "size", "absolute", "chained", "nested", "reach"]
 CHANNELS: Final[tuple[Channel, ...]] = ("value", "size", "absolute", "chained", "nested", "reach")
@@ -140,9 +141,33 @@ def bound_nest(nest: ln.LoopNest, *, fast_math: bool = False) -> ln.LoopNest:
     return _Bounds(nest, fast_math=fast_math).nest()
 
 
+@dataclass(frozen=True, slots=True)
+class Roundings:
+    """The number of roundings of a kernel: `count` in units of the unit roundoff `unit`."""
+
+    count: ix.Index
+    unit: float
+
+
+def roundings_of(nest: ln.LoopNest, *, fast_math: bool = False) -> Roundings:
+    """Return the number of roundings that a monomial of a result meets, as a formula in the sizes.
+
+    Raises `NoErrorBound`.
+    """
+    bounds = _Bounds(nest, fast_math=fast_math, by_counts=True)
+    made = bounds.nest()
+    if not is_float(nest.output.dtype):
+        return Roundings(ix.ZERO, bounds.unit)
+    counts, result = bounds.counts()
+    return Roundings(roundings(made, counts, result), bounds.unit)
+
+
 class _Bounds:
-    def __init__(self, nest: ln.LoopNest, *, fast_math: bool) -> None:
+    """The translation of a nest. With `by_counts`, all relative errors are counted, and none is in `absolute`."""
+
+    def __init__(self, nest: ln.LoopNest, *, fast_math: bool, by_counts: bool = False) -> None:
         self._nest = nest
+        self._by_counts = by_counts
         self._fast_math = fast_math
         self._in_order = nest.in_order
         self._ids: Iterator[int] = count(next(ln.unused_ids(nest)))
@@ -196,6 +221,13 @@ class _Bounds:
             origins={},
         )
         return without_dead_stores(made)
+
+    def counts(self) -> tuple[frozenset[Hashable], tuple[Hashable, ...]]:
+        """Return the storage of all counts, and that of the counts of the result."""
+        held = [*self._scalars.items(), *self._buffers.items()]
+        counts = frozenset(ln.key(each) for (_, channel), each in held if channel in ("chained", "nested"))
+        parts = (self._buffer(self._nest.output, channel) for channel in ("chained", "nested"))
+        return counts, tuple(ln.key(part) for part in parts if part is not None)
 
     def _refused(self, summary: str, required: str) -> NoErrorBound:
         place = None
@@ -450,6 +482,8 @@ class _Bounds:
                 if math.isinf(value):  # the initial value of a maximum or minimum
                     return State(number(value), ZERO)
                 off = abs(held - value) if math.isfinite(held) else math.inf
+                if self._by_counts:
+                    return State(number(value), number(abs(value)), nested=self._weight(dtype) if off else ZERO)
                 return State(number(value), number(abs(value)), number(off))
             case ln.Load(source):
                 return self._load(source)
@@ -496,8 +530,9 @@ class _Bounds:
             return self._closed(state, argument.dtype)
         state = self._closed(state, argument.dtype)
         lost = _unless_zero(state, RANGES[dtype].underflow)
-        if state.is_exact:
-            rounded = replace(state, absolute=lost, nested=self._weight(dtype))
+        if state.is_exact or self._by_counts:
+            absolute = plus(state.absolute, lost)
+            rounded = replace(state, absolute=absolute, nested=plus(state.nested, self._weight(dtype)))
         else:
             # Relative to the value and not to `size`, which is much larger if a sum cancels.
             near = plus(magnitude(state.value), times(number(2), self._error(state)))
