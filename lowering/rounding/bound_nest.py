@@ -181,6 +181,11 @@ class _Bounds:
             for s in allocated
             if s.storage != "heap" and not s.buffer.rows and not s.buffer.in_place and s.buffer.home is None
         )
+        self._added_to = frozenset(
+            s.target.buffer.storage.uid
+            for s in ln.statements(nest.body)
+            if isinstance(s, ln.Accumulate) and isinstance(s.target, ln.Cell)
+        )
         self._has_products = any(map(_is_product_of_results, ln.statements(nest.body)))
         wide = any(each == "float64" for each in _float_types(nest))
         self.unit: Final = unit_roundoff("float64" if wide else "float32")
@@ -245,7 +250,9 @@ class _Bounds:
         owner = buffer.storage
         if channel == "reach" and (owner.uid not in self._transparent or not self._has_products):
             return None
-        if channel == "chained" and self._in_order:
+        if channel == "chained" and (
+            self._in_order or (owner.uid not in self._transparent and owner.uid not in self._added_to)
+        ):
             return None
         key = (buffer.uid, channel)
         if key not in self._buffers:
