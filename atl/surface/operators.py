@@ -92,7 +92,7 @@ def sum(*arguments: Range | Binder, accumulate: str | None = None) -> Tensor:  #
 
     With `accumulate`, a float type with more digits, the operands of additions and multiplications in a term are
     converted to it, terms are computed and added in it, and the sum is rounded once to the type of the terms. In real
-    numbers it is the same sum (`sum_in_float64`). Raises `InvalidArgument` for another type.
+    numbers it is the same sum. Raises `InvalidArgument` for another type.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -104,6 +104,8 @@ def sum(*arguments: Range | Binder, accumulate: str | None = None) -> Tensor:  #
     if accumulate is None:
         return _bind(_reducer("sum"), "sum", arguments)
     wide, found = dtypes.checked_dtype(accumulate), list[str]()
+    if wide not in dtypes.FLOATS:
+        raise _no_more_digits(wide, None)
 
     def converted(body: Binder) -> Binder:
         def term(*at: IndexExpr) -> Tensor:
@@ -121,14 +123,16 @@ def sum(*arguments: Range | Binder, accumulate: str | None = None) -> Tensor:  #
         _reducer("sum"), "sum", (*arguments[:-1], converted(cast_to(Binder, last))) if callable(last) else arguments
     )
     narrow = found[0]
-    if not (dtypes.is_float(narrow) and dtypes.is_float(wide) and dtypes.TYPES[wide].computed_as == wide) or (
-        dtypes.TYPES[wide].epsilon >= dtypes.TYPES[narrow].epsilon
-    ):
-        raise InvalidArgument(
-            f"accumulate={wide} for a sum of {narrow}",
-            required="a float type with more digits than that of the terms: float64 for float32",
-        )
+    if not dtypes.is_float(narrow) or dtypes.TYPES[wide].epsilon >= dtypes.TYPES[narrow].epsilon:
+        raise _no_more_digits(wide, narrow)
     return cast(narrow, total)
+
+
+def _no_more_digits(wide: str, narrow: str | None) -> InvalidArgument:
+    return InvalidArgument(
+        f"accumulate={wide}" + (f" for a sum of {narrow}" if narrow else ""),
+        required="a float type with more digits than that of the terms: float64 for float32",
+    )
 
 
 def _computed_in(dtype: str, e: terms.Expr) -> terms.Expr:

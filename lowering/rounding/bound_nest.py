@@ -175,6 +175,7 @@ class _Bounds:
         self._scalars: dict[tuple[int, Channel], ln.Scalar] = {}
         self._out: list[ln.Statement] = []
         self._at: ln.Statement | None = None
+        self._scope = outermost(nest)
         allocated = [s for s in ln.statements(nest.body) if isinstance(s, ln.Allocate)]
         self._transparent = frozenset(
             s.buffer.uid
@@ -235,12 +236,7 @@ class _Bounds:
         return counts, tuple(ln.key(part) for part in parts if part is not None)
 
     def _refused(self, summary: str, required: str) -> NoErrorBound:
-        place = None
-        if self._at is not None:
-            try:
-                place = Location(show_statement(outermost(self._nest), self._at).strip())
-            except KeyError:  # a variable of a loop around it has no name here
-                place = None
+        place = None if self._at is None else Location(show_statement(self._scope, self._at).strip())
         return NoErrorBound(f"{summary} in {self._nest.name}", place=place, required=required)
 
     # -- storage ------------------------------------------------------------------------------------------------------
@@ -320,10 +316,18 @@ class _Bounds:
 
     def _block(self, block: ln.Block) -> ln.Block:
         outside, self._out = self._out, []
+        scope = self._scope
         for statement in block:
             self._at = statement
             self._statement(statement)
-        made, self._out = tuple(self._out), outside
+            match statement:
+                case ln.Declare(ln.Scalar() as named) | ln.Allocate(named):
+                    _, self._scope = self._scope.bind(ln.key(named), named.name)
+                case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free() | ln.Gather():
+                    pass
+                case _:
+                    assert_never(statement)
+        made, self._out, self._scope = tuple(self._out), outside, scope
         return made
 
     def _statement(self, statement: ln.Statement) -> None:
@@ -331,7 +335,10 @@ class _Bounds:
             case ln.For(variable, low, high, body, call=call):
                 if call is not None and any(is_float(operand.buffer.dtype) for operand in call.operands):
                     raise self._refused(f"the instruction {call.function} rounds in its own way", "arithmetic of C")
-                made = ln.For(variable, low, high, self._block(body), binder=None, mark=LoopMark.NONE)
+                scope = self._scope
+                _, self._scope = scope.bind(variable, variable.name)
+                made = ln.For(variable, low, high, self._block(body), mark=LoopMark.NONE)
+                self._scope = scope
                 statement.share_range(made)
                 self._out.append(made)
             case ln.If(predicate, body):

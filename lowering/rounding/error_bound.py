@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from textwrap import indent
-from typing import assert_never
+from typing import Any, TypeAlias, assert_never
+
+import numpy as np
+import numpy.typing as npt
 
 from atl.core import terms as tm
 from atl.core.dtypes import is_float
@@ -16,6 +19,8 @@ from atl.core.traversal import children
 from atl.errors import NoErrorBound
 from atl.text.printing import show_index
 from lowering.timing.rounding import in_double
+
+AnyArray: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,32 @@ class ErrorBound:
             f"  K = {show_index(self.roundings)} roundings, u = {digits}\n"
             f"{indent(str(self.magnitude), '  ')}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorComparison:
+    """The error bounds of two kernels of a formula for the same arguments, with their names."""
+
+    names: tuple[str, str]
+    bounds: tuple[AnyArray, AnyArray]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the second bound divided by the first one, over the elements where both are positive."""
+        first, second = (np.ravel(each) for each in self.bounds)
+        known = (first > 0) & (second > 0) & np.isfinite(first) & np.isfinite(second)
+        return float(np.median(second[known] / first[known])) if known.any() else math.nan
+
+    def __str__(self) -> str:
+        lines = []
+        for name, bound in zip(self.names, self.bounds, strict=True):
+            finite = bound[np.isfinite(bound)]
+            worst = f"at most {finite.max():.3g}" if finite.size else "none"
+            without = bound.size - finite.size
+            lines.append(f"{name}: {worst}" + (f"; {without} elements have no bound" if without else ""))
+        return "\n".join([*lines, f"median ratio of the bounds: {self.ratio:.3g}"])
+
+    __repr__ = __str__
 
 
 def magnitude(program: Program) -> Program:
