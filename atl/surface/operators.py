@@ -119,9 +119,7 @@ def sum(*arguments: Range | Binder, accumulate: str | None = None) -> Tensor:  #
         return cast_to(Binder, term)
 
     last = arguments[-1] if arguments else None
-    total = _bind(
-        _reducer("sum"), "sum", (*arguments[:-1], converted(cast_to(Binder, last))) if callable(last) else arguments
-    )
+    total = _bind(_reducer("sum"), "sum", (*arguments[:-1], converted(last)) if callable(last) else arguments)
     narrow = found[0]
     if not dtypes.is_float(narrow) or dtypes.TYPES[wide].epsilon >= dtypes.TYPES[narrow].epsilon:
         raise _no_more_digits(wide, narrow)

@@ -34,8 +34,8 @@ import numpy as np
 from atl.core import index as ix
 from atl.core.dtypes import TYPES, is_float, range_of
 from atl.core.marks import LetMark, LoopMark
-from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp, error_bound
-from atl.core.predicate import TRUE, negation
+from atl.core.operations import OPERATIONS, Arithmetic, BinaryOp, UnaryOp, error_bound
+from atl.core.predicate import TRUE, Predicate, negation
 from atl.errors import Location, NoErrorBound
 from atl.meaning.scalars import converted
 from lowering.nest import loopnest as ln
@@ -230,7 +230,7 @@ class _Bounds:
 
     def counts(self) -> tuple[frozenset[Hashable], tuple[Hashable, ...]]:
         """Return the storage of all counts, and that of the counts of the result."""
-        held = [*self._scalars.items(), *self._buffers.items()]
+        held: list[tuple[tuple[int, Channel], ln.Scalar | ln.Buffer]] = [*self._scalars.items(), *self._buffers.items()]
         counts = frozenset(ln.key(each) for (_, channel), each in held if channel in ("chained", "nested"))
         parts = (self._buffer(self._nest.output, channel) for channel in ("chained", "nested"))
         return counts, tuple(ln.key(part) for part in parts if part is not None)
@@ -402,11 +402,11 @@ class _Bounds:
 
     def _accumulate(self, target: ln.Cell | ln.Scalar, op: BinaryOp, value: ln.ScalarExpr) -> None:
         if not is_float(value.dtype):
-            self._out.append(ln.Accumulate(target, cast("ln.Arithmetic", op), self._whole(value)))
+            self._out.append(ln.Accumulate(target, cast(Arithmetic, op), self._whole(value)))
             return
         state, dtype = self._state(value), value.dtype
         if op in ("add", "sub"):
-            self._add(target, cast('Literal["add", "sub"]', op), state, dtype)
+            self._add(target, op, state, dtype)
             return
         made = self._named(self._binary(op, dtype, self._load(target), state))
         if self._is_opaque(target):
@@ -502,8 +502,8 @@ class _Bounds:
             case ln.Load(source):
                 return self._load(source)
             case ln.FromIndex(index, dtype):
-                value = self._let(ln.FromIndex(index, WIDE), "index")
-                return State(value, magnitude(value), nested=self._weight(dtype))
+                position = self._let(ln.FromIndex(index, WIDE), "index")
+                return State(position, magnitude(position), nested=self._weight(dtype))
             case ln.Apply("where", (condition, left, right), dtype):
                 return self._where(condition, left, right, dtype)
             case ln.Apply(op, (operand,), dtype):
@@ -518,7 +518,7 @@ class _Bounds:
                 return self._conversion(argument, dtype)
         assert_never(e)
 
-    def _choice(self, predicate: ln.Predicate, left: ln.ScalarExpr, right: ln.ScalarExpr) -> State:
+    def _choice(self, predicate: Predicate, left: ln.ScalarExpr, right: ln.ScalarExpr) -> State:
         """Return the numbers of the branch that is taken. Only that one is evaluated, since reads need conditions."""
         made = ln.Scalar(next(self._ids), "chosen", left.dtype)
         for place, _ in self._parts(made, State(ZERO, ZERO)):

@@ -103,6 +103,8 @@ def magnitude(program: Program) -> Program:
                 return replace(e, value=abs(value))
             case tm.Value():
                 return tm.Unary("abs", e)
+            case tm.Cast(_, operand) if not is_float(operand.type.dtype):
+                return tm.Unary("abs", e)
             case tm.Binary("add" | "sub", left, right):
                 return tm.Binary("add", visit(left), visit(right))
             case tm.Binary("mul", left, right):
@@ -111,8 +113,8 @@ def magnitude(program: Program) -> Program:
                 return tm.Binary("max", visit(left), visit(right))
             case tm.Unary("neg" | "abs" | "stop", operand):
                 return visit(operand)
-            case tm.Reduce("min" | "max"):
-                return replace(parts(e), monoid="max")
+            case tm.Reduce("min", low, high, body, name, mark):
+                return tm.Reduce("max", low, high, visit(body), name, mark)
             case (
                 tm.Reduce()
                 | tm.Gen()
