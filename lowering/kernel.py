@@ -489,7 +489,9 @@ class Kernel:
     def _bounds(self) -> Kernel:
         """The kernel that computes bounds on rounding errors."""
         nest = bound_nest(self._nest_in_order, fast_math=self._code.fast_math)
-        return Kernel(self._original, nest, _printed(nest, find_compiler(), fast_math=False).code())
+        text = _printed(nest, find_compiler(), fast_math=False)
+        # An unrolled tile becomes a long text, for which -O3 takes ten times as long, and the code is no faster.
+        return Kernel(self._original, nest, replace(text, flags=(*text.flags, "-O1")).code())
 
     def torch_operator(self, name: str | None = None) -> Any:
         """Register the kernel as the PyTorch operator `torch.ops.atl.NAME`, which `torch.compile` treats as one node.

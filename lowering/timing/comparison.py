@@ -424,10 +424,10 @@ def judged(
         known = _bounds(kernel, other, arrays, sizes)
         fault = differing(result, expected, *known)
         if fault is None and result.dtype == np.float32:
-            wide = [compile(in_double(each.program), fast_math=fast_math) for each in (kernel, other)]
+            first, second = (compile(in_double(each.program), fast_math=fast_math) for each in (kernel, other))
             widened = [_widened(each) for each in arrays]
-            result, expected = (np.array(each(*widened, **sizes)) for each in wide)
-            known = _bounds(*wide, widened, sizes)
+            result, expected = (np.array(each(*widened, **sizes)) for each in (first, second))
+            known = _bounds(first, second, widened, sizes)
             fault = differing(result, expected, *known)
     except NoErrorBound as error:
         return Judgement("unjudged", error.summary)

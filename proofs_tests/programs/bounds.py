@@ -72,7 +72,8 @@ class Reals(Exact):
                     if abs(made) < mpmath.mpf("1e-400"):
                         return Fraction(0)  # the difference is far below the smallest subnormal number
                     sign, digits, power, _ = made._mpf_
-                return (-1) ** sign * Fraction(int(digits)) * Fraction(2) ** int(power)
+                value: Fraction = Fraction(int(digits)) * Fraction(2) ** int(power)
+                return -value if sign else value
             case "neg" | "abs" | "floor" | "round" | "stop" | "invert":
                 return super().unary(op, dtype, x)
 
@@ -213,7 +214,7 @@ def by_formula(program: Program, nest: LoopNest, arguments: dict[str, Any], repo
     if found.size and not (found < 1e30).all():
         return None
     report.formulas += 1
-    return np.expm1(value_at(counted.count, sizes) * counted.unit) * found * (1 + 1e-6)
+    return np.asarray(math.expm1(value_at(counted.count, sizes) * counted.unit) * found * (1 + 1e-6))
 
 
 def outside(computed: AnyArray, exact: npt.NDArray[np.object_], bounds: AnyArray, report: Report) -> str | None:

@@ -20,6 +20,7 @@ from atl.meaning.interpret import denote
 from lowering import Kernel
 from lowering import kernel as kernels
 from lowering.rounding import bound_nest
+from lowering.rounding.expressions import ZERO
 from proofs_tests.programs import bounds
 from proofs_tests.programs.bounds import Reals, Report, outside
 from rewrites import reschedule
@@ -93,7 +94,7 @@ def test_bound_that_counts_too_little_is_refuted(
     arrays = (numbers,) * len(program.inputs)
     assert fault(program, atl.compile(program), *arrays) is None
     if channel == "roundings":
-        monkeypatch.setattr(bound_nest._Bounds, "_weight", lambda *_: bound_nest.ZERO)
+        monkeypatch.setattr(bound_nest._Bounds, "_weight", lambda *_: ZERO)
     else:
         none = {name: bound_nest._Range(of.greatest, 0.0) for name, of in bound_nest.RANGES.items()}
         monkeypatch.setattr(bound_nest, "RANGES", none)
@@ -243,9 +244,9 @@ def relative_error(kernel: Kernel, numbers: np.ndarray[Any, Any]) -> float:
 
 
 def within_two_roundings(kernel: Kernel, numbers: np.ndarray[Any, Any]) -> bool:
-    u, exact = Fraction(1, 1 << 24), sum(map(Fraction, numbers.tolist()))
-    allowed = u * abs(exact) + (len(numbers) * u) ** 2 * sum(abs(Fraction(each)) for each in numbers.tolist())
-    return abs(Fraction(float(kernel(numbers))) - exact) <= allowed
+    u, exact = Fraction(1, 1 << 24), sum(map(Fraction, numbers.tolist()), Fraction(0))
+    sizes = sum((abs(Fraction(each)) for each in numbers.tolist()), Fraction(0))
+    return bool(abs(Fraction(float(kernel(numbers))) - exact) <= u * abs(exact) + (len(numbers) * u) ** 2 * sizes)
 
 
 @pytest.mark.parametrize("strict", [False, True])
