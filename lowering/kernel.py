@@ -52,6 +52,8 @@ Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ElementCo
 
 CACHED_SHAPES: Final = 64
 """Number of combinations of shapes that a kernel remembers as valid."""
+LONG_TEXT: Final = 30_000
+"""Length of the text of a bound beyond which it is built with -O1: for unrolled tiles, -O3 takes ten times as long."""
 WRITABLE: Final = WALKED | 0x400
 """NumPy's flags of an array that is C-contiguous, aligned and writeable."""
 
@@ -490,8 +492,9 @@ class Kernel:
         """The kernel that computes bounds on rounding errors."""
         nest = bound_nest(self._nest_in_order, fast_math=self._code.fast_math)
         text = _printed(nest, find_compiler(), fast_math=False)
-        # An unrolled tile becomes a long text, for which -O3 takes ten times as long, and the code is no faster.
-        return Kernel(self._original, nest, replace(text, flags=(*text.flags, "-O1")).code())
+        if len(text.source) > LONG_TEXT:
+            text = replace(text, flags=(*text.flags, "-O1"))
+        return Kernel(self._original, nest, text.code())
 
     def torch_operator(self, name: str | None = None) -> Any:
         """Register the kernel as the PyTorch operator `torch.ops.atl.NAME`, which `torch.compile` treats as one node.

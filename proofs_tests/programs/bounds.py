@@ -166,7 +166,7 @@ def bounded(number: int, seed: int, report: Report) -> Bounded | None:
         nest = lower(s.goal, strict=strict)
         check_nest(nest, "c")
         check_storage(s.goal)
-    except ATLError as error:
+    except (ATLError, TypeError) as error:  # TypeError: a drawn function of a tactic does not fit
         report.discarded[type(error).__name__] += 1
         return None
     try:
