@@ -249,11 +249,12 @@ class KernelComparison:
         result is None. Parallel loops are not stopped.
         """
         if not self._start.threaded and self.predicted_ms * UNDERESTIMATED > seconds * 1e3:
-            taken = run_in_child(lambda: self._run(self._start.kernel, self._shared), seconds)
+            shared = self._shared  # allocated here, because the memory that a child allocates is its own
+            taken = run_in_child(lambda: self._run(self._start.kernel, shared), seconds)
             if taken is None:
                 return None
             self._last = None
-            self._result_of_start = self._shared.copy()
+            self._result_of_start = shared.copy()
             return taken / 1e6
         result, ms = np.empty_like(self._out), None
         clock = WallClock() if self._start.threaded else ThreadClock()
