@@ -39,6 +39,7 @@ from atl.errors import (
     InvalidName,
     KernelCrashed,
     LibraryMissing,
+    NoErrorBound,
     NoSuchAttribute,
     NotAssembled,
     NotExact,
@@ -116,6 +117,7 @@ from atl.surface.program import SizeAnnotation as Size
 from atl.surface.program import program, tensor
 from atl.surface.recurrences import associative_scan, fold, iterate, rec, scan
 from atl.surface.results import Results, results
+from atl.surface.sums import blocked_sum, compensated_sum, pairwise_sum
 from atl.surface.values import Condition, IndexExpr, Tensor
 
 if _typing.TYPE_CHECKING:
@@ -238,20 +240,21 @@ __all__ = [
     "DtypeError", "EscapedIndex", "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel",
     "GpuMissing", "Gradient", "GridTooLarge", "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow",
     "Instruction", "InvalidArgument", "InvalidName", "Kernel", "KernelCrashed", "Layout", "LibraryMissing",
-    "LinearLayout", "Machine", "NoMatch", "NoSuchAttribute", "NotAssembled", "NotExact", "OutOfMemory", "ParseError",
-    "Program", "ProofTrace", "RaggedShape", "RankError", "Recipe", "RefusedMark", "Results", "Rule", "Schedule",
-    "Session", "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge",
-    "Tuned", "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
-    "antidiagonal", "argmax", "argmin", "associative", "associative_scan", "autotune", "backwards", "blocked", "cast",
-    "ceil", "ceildiv", "check_instruction", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal",
-    "compile", "compress", "concat", "constant", "cos", "declare_instruction", "decompress", "differentiable", "einsum",
-    "erf", "evaluate", "evaluate_fast", "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient",
-    "guard", "imax", "imin", "instruction", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower",
-    "machine", "make_layout", "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "parse",
-    "place", "pow", "print_c", "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce",
-    "reschedule", "results", "round", "row_major", "rules", "scan", "scatter", "select", "shear", "sign", "sin",
-    "sizes", "skewed", "split", "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor", "to_scipy", "trace",
-    "transpose", "truncl", "truncr", "unshear", "value", "where",
+    "LinearLayout", "Machine", "NoErrorBound", "NoMatch", "NoSuchAttribute", "NotAssembled", "NotExact", "OutOfMemory",
+    "ParseError", "Program", "ProofTrace", "RaggedShape", "RankError", "Recipe", "RefusedMark", "Results", "Rule",
+    "Schedule", "Session", "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem",
+    "TooLarge", "Tuned", "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation",
+    "UnsupportedMark", "abs", "antidiagonal", "argmax", "argmin", "associative", "associative_scan", "autotune",
+    "backwards", "blocked", "blocked_sum", "cast", "ceil", "ceildiv", "check_instruction", "check_safe", "clip",
+    "coiter", "column_major", "compact_antidiagonal", "compensated_sum", "compile", "compress", "concat", "constant",
+    "cos", "declare_instruction", "decompress", "differentiable", "einsum", "erf", "evaluate", "evaluate_fast", "exp",
+    "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient", "guard", "imax", "imin", "instruction",
+    "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout", "maximum",
+    "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "pairwise_sum", "parse", "place", "pow",
+    "print_c", "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule",
+    "results", "round", "row_major", "rules", "scan", "scatter", "select", "shear", "sign", "sin", "sizes", "skewed",
+    "split", "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl",
+    "truncr", "unshear", "value", "where",
 ]  # fmt: skip
 _check_calls(globals())
 

@@ -447,3 +447,9 @@ class KernelCrashed(ATLError, RuntimeError):
     """A run of a kernel in a child process, in which `autotune` limits its time, was ended by a signal."""
 
     code = "ATL512"
+
+
+class NoErrorBound(ATLError, ArithmeticError):
+    """The rounding error of a kernel has no bound, such as where a comparison of rounded numbers decides."""
+
+    code = "ATL514"

@@ -15,6 +15,7 @@ from lowering.nest.loopnest import LoopNest
 from lowering.nest.text import print_nest
 from lowering.origins import TracedLoop, TracedText, trace
 from lowering.pipeline import lower
+from lowering.rounding.error_bound import ErrorBound, ErrorComparison
 from lowering.targets.machine import Machine, machine
 from lowering.timing.comparison import measure
 from lowering.timing.harness import (
@@ -39,6 +40,8 @@ __all__ = [
     "Clock",
     "Device",
     "DeviceArray",
+    "ErrorBound",
+    "ErrorComparison",
     "Gpu",
     "GpuEnvironment",
     "GpuKernel",

@@ -42,6 +42,9 @@ from lowering.instructions.calls import libraries_of
 from lowering.instructions.libraries import find_library
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.pipeline import lower
+from lowering.rounding.bound_nest import bound_nest, roundings_of
+from lowering.rounding.cancellation import cancels
+from lowering.rounding.error_bound import ErrorBound, magnitude
 from lowering.strided import may_have_strides
 from lowering.targets.capabilities import check_names, marked_binders, support_of
 from lowering.targets.legality import check_nest, check_program, check_storage
@@ -56,6 +59,8 @@ StridedKey: TypeAlias = tuple[tuple[tuple[str, UnitStrides | None], ...], UnitSt
 
 CACHED_SHAPES: Final = 64
 """Number of combinations of shapes that a kernel remembers as valid."""
+LONG_TEXT: Final = 30_000
+"""Length of the text of a bound beyond which it is built with -O1: for unrolled tiles, -O3 takes ten times as long."""
 WRITABLE: Final = WALKED | 0x400
 """NumPy's flags of an array that is C-contiguous, aligned and writeable."""
 
@@ -194,7 +199,7 @@ def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = No
 
 def _flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
     """Return the flags that the text of a nest needs in addition to those of every kernel."""
-    return (*gathering_flags(nest, compiler), *(IN_ORDER if nest.in_order else ()))
+    return (*gathering_flags(nest, compiler), *(IN_ORDER if nest.in_order or cancels(nest) else ()))
 
 
 def _printed(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> CText:
@@ -484,6 +489,50 @@ class Kernel:
             options.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
         return time_of(self.program.name, lambda: self(*arrays, **options), seconds=seconds, threads=threads)
+
+    def error_bound(self, /, *arrays: object, **named: object) -> Any:
+        """Return a bound on |computed - exact| for each element of the result, in float64, for these arguments.
+
+        Without arguments, return the `ErrorBound`: a formula in the sizes. It is defined for programs of additions,
+        multiplications, maxima and minima.
+
+        `exact` is the value of the formula in real numbers. The bound is computed from the loop nest, and holds for any
+        order of additions that the compiler may choose. It is infinite where there is none, such as where a divisor or
+        the operand of a square root may be zero, or where a number may overflow (`docs/errors_of_floats.md`).
+
+        Raises `NoErrorBound`, and the errors of a call.
+
+        >>> import atl, numpy as np
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> kernel = atl.compile(atl.program("total", [x], atl.sum(x.shape[0], lambda i: x[i])))
+        >>> numbers = np.full(1000, 0.1, np.float32)
+        >>> error = abs(float(kernel(numbers)) - 1000 * float(np.float32(0.1)))
+        >>> bool(error <= kernel.error_bound(numbers) < 1e-2)
+        True
+        >>> print(kernel.error_bound())
+        |computed - exact| <= ((1 + u)^K - 1) * magnitude
+          K = n roundings, u = 2^-24
+          total_magnitude (x : float64[n]) : float64 :=
+            Σ[i < n] abs(x[i])
+        """
+        if not arrays and not named and self._inputs:
+            counted = roundings_of(self._nest_in_order, fast_math=self._code.fast_math)
+            return ErrorBound(counted.count, counted.unit, magnitude(self.program))
+        return self._bounds(*arrays, **named)
+
+    @property
+    def _nest_in_order(self) -> LoopNest:
+        """The nest, marked as computed in its order if the text is compiled so."""
+        return replace(self.nest, in_order=self.nest.in_order or cancels(self.nest))
+
+    @cached_property
+    def _bounds(self) -> Kernel:
+        """The kernel that computes bounds on rounding errors."""
+        nest = bound_nest(self._nest_in_order, fast_math=self._code.fast_math)
+        text = _printed(nest, find_compiler(), fast_math=False)
+        if len(text.source) > LONG_TEXT:
+            text = replace(text, flags=(*text.flags, "-O1"))
+        return Kernel(self._original, nest, text.code())
 
     def torch_operator(self, name: str | None = None) -> Any:
         """Register the kernel as the PyTorch operator `torch.ops.atl.NAME`, which `torch.compile` treats as one node.

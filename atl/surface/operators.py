@@ -85,12 +85,63 @@ def gen(*arguments: Range | Binder) -> Tensor:
     return _bind(terms.Gen, "gen", arguments)
 
 
-def sum(*arguments: Range | Binder) -> Tensor:  # noqa: A001 (the public API name)
+def sum(*arguments: Range | Binder, accumulate: str | None = None) -> Tensor:  # noqa: A001 (the public API name)
     """Return the sum of body(i): `sum(n, body)`, `sum((lo, hi), body)`, `sum(n, m, body)`.
 
     For an empty range the result is padding. Shape: the body's. Source: Fig. 3.2, Fig. 5.3.
+
+    With `accumulate`, a float type with more digits, the operands of additions and multiplications in a term are
+    converted to it, terms are computed and added in it, and the sum is rounded once to the type of the terms. In real
+    numbers it is the same sum. Raises `InvalidArgument` for another type.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x, y = atl.tensor("x", n), atl.tensor("y", n)
+    >>> atl.program("dot", [x, y], atl.sum(n, lambda i: x[i] * y[i], accumulate="float64"))
+    dot (x : float32[n], y : float32[n]) : float32 :=
+      cast(float32, Σ[i < n] cast(float64, x[i]) * cast(float64, y[i]))
     """
-    return _bind(_reducer("sum"), "sum", arguments)
+    if accumulate is None:
+        return _bind(_reducer("sum"), "sum", arguments)
+    wide, found = dtypes.checked_dtype(accumulate), list[str]()
+    if wide not in dtypes.FLOATS:
+        raise _no_more_digits(wide, None)
+
+    def converted(body: Binder) -> Binder:
+        def term(*at: IndexExpr) -> Tensor:
+            e = as_tensor(body(*at))
+            made = e if e.dtype is not None else Tensor(strengthen(e.node, dtypes.DEFAULT))
+            assert made.dtype is not None
+            found.append(made.dtype)
+            return Tensor(_computed_in(wide, made.node))
+
+        term.__signature__ = inspect.signature(body)  # type: ignore[attr-defined]
+        return cast_to(Binder, term)
+
+    last = arguments[-1] if arguments else None
+    total = _bind(_reducer("sum"), "sum", (*arguments[:-1], converted(last)) if callable(last) else arguments)
+    narrow = found[0]
+    if not dtypes.is_float(narrow) or dtypes.TYPES[wide].epsilon >= dtypes.TYPES[narrow].epsilon:
+        raise _no_more_digits(wide, narrow)
+    return cast(narrow, total)
+
+
+def _no_more_digits(wide: str, narrow: str | None) -> InvalidArgument:
+    return InvalidArgument(
+        f"accumulate={wide}" + (f" for a sum of {narrow}" if narrow else ""),
+        required="a float type with more digits than that of the terms: float64 for float32",
+    )
+
+
+def _computed_in(dtype: str, e: terms.Expr) -> terms.Expr:
+    """Return the term with its additions and multiplications in this element type."""
+    if isinstance(e, terms.Binary) and e.op in ("add", "sub", "mul"):
+        return located(terms.Binary(e.op, _computed_in(dtype, e.left), _computed_in(dtype, e.right)))
+    if isinstance(e, terms.Unary) and e.op == "neg":
+        return located(terms.Unary("neg", _computed_in(dtype, e.operand)))
+    if isinstance(e, terms.Constant):
+        return terms.Constant(e.value, dtype)
+    return strengthen(e, dtype) if e.type.dtype is None else located(terms.Cast(dtype, e))
 
 
 def reduce(monoid: terms.Monoid, *arguments: Range | Binder) -> Tensor:

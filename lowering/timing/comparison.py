@@ -24,7 +24,7 @@ from atl.core.marks import LoopMark
 from atl.core.program import Program, checked_program
 from atl.core.terms import Expr, Reduce
 from atl.core.traversal import children
-from atl.errors import ATLError, InvalidArgument, brief
+from atl.errors import ATLError, InvalidArgument, NoErrorBound, brief
 from atl.meaning.arguments import AnyArray, Arguments, bind, index_elements
 from atl.meaning.interpret import Pad, denote
 from lowering.builds import cache_directory, kernel_flags
@@ -36,12 +36,14 @@ from lowering.timing.child import run_in_child
 from lowering.timing.harness import Sampler, ThreadClock, WallClock, alternate
 from lowering.timing.inputs import random_inputs
 from lowering.timing.operations import operations
-from lowering.timing.rounding import InDouble, Measured, in_double, tolerance
+from lowering.timing.rounding import InDouble, in_double, tolerance
 
 BLOCK: Final = 1 << 20
 """Number of elements compared at a time, so that large results are not copied as a whole."""
 LOOKED_AT: Final = 16
-"""Maximum number of elements of each block that are compared with a bound on their rounding error."""
+"""Maximum number of elements that are compared with the reference interpreter."""
+TIMES_OF_BOUND: Final = 10
+"""Time of a bound on rounding errors, as a multiple of the predicted time of its kernel."""
 UNDERESTIMATED: Final = 10
 """A run is made in a child process, which can be stopped, unless its limit is this multiple of its predicted time."""
 SMALL: Final = (67, 64, 35, 32, 19, 16, 11, 8, 5, 4)
@@ -61,8 +63,8 @@ def measure(
 
     Inputs are random unless they are passed. `functools.partial(lowering.measure, fast_math=True)` measures kernels
     built with `fast_math`. Before timing, the result of a schedule is compared with that of the unscheduled program, up
-    to rounding, which grows with the number of terms. Larger deviations in float32 are judged in float64: the error
-    must be within a bound on the rounding error, which is relative to the magnitudes of the terms.
+    to rounding, which grows with the number of terms. Larger deviations must be within `error_bound` of both kernels,
+    also when float32 is replaced by float64.
 
     Times are CPU time of this thread in milliseconds, or wall time for loops marked `parallel`.
 
@@ -168,7 +170,6 @@ class KernelComparison:
         self._tolerance = 0.0 if self._exact else tolerance(self._out.dtype, self._terms(program))
         self._judge: Kernel | None = None
         self._last: tuple[BuiltSchedule, AnyArray] | None = None
-        self._too_short = 0.0  # seconds in which the interpreter computes too few elements
         self._result_of_start: AnyArray | None = None
         self._result_of_judge: AnyArray | None = None
         self.conditions: Final[Mapping[str, str]] = conditions(fast_math=fast_math)
@@ -248,11 +249,12 @@ class KernelComparison:
         result is None. Parallel loops are not stopped.
         """
         if not self._start.threaded and self.predicted_ms * UNDERESTIMATED > seconds * 1e3:
-            taken = run_in_child(lambda: self._run(self._start.kernel, self._shared), seconds)
+            shared = self._shared  # allocated here, because the memory that a child allocates is its own
+            taken = run_in_child(lambda: self._run(self._start.kernel, shared), seconds)
             if taken is None:
                 return None
             self._last = None
-            self._result_of_start = self._shared.copy()
+            self._result_of_start = shared.copy()
             return taken / 1e6
         result, ms = np.empty_like(self._out), None
         clock = WallClock() if self._start.threaded else ThreadClock()
@@ -271,35 +273,26 @@ class KernelComparison:
     # -- results ------------------------------------------------------------------------------------------------------
 
     def judge_by(self, candidate: BuiltSchedule, seconds: float = math.inf) -> Judgement:
-        """Judge other schedules by this one in double precision, if it is right itself.
+        """Judge other schedules by this one, if it is right itself.
 
-        It is compared with the unscheduled program, in double precision too, at sizes that take little time. If the
-        assumptions exclude these, some elements are compared with the reference interpreter, for these seconds at most.
-        Raises the errors of `compile`.
+        It is compared with the unscheduled program at sizes that take little time. If the assumptions exclude these,
+        some elements are compared with the reference interpreter, for these seconds at most. Raises the errors of
+        `compile`.
         """
         until = monotonic() + seconds
-        judge = compile(in_double(candidate.kernel.program), fast_math=self._fast_math)
+        kernel = candidate.kernel
+        result = np.array(kernel(*self._arrays, **self._sizes))
         small = self._small()
-        if small is None:
-            result = judge(*self._wide_arrays, **self._sizes)
-            some = np.unique(np.linspace(0, result.size - 1, LOOKED_AT).astype(int)) if result.size else np.arange(0)
-            found = self._by_interpreter(judge.program, self._call, result, result, [some], until)
-            if found.outcome == "right":
-                self._judge, self._result_of_judge = judge, result
-            return found
-        found = self._judged_at(small, judge, in_double(self._program), until)
+        found = self._by_interpreter(kernel, result, until) if small is None else self._judged_at(small, kernel)
         if found.outcome == "right":
-            self._judge, self._result_of_judge = judge, None
+            self._judge, self._result_of_judge = kernel, result
         return found
 
-    def _judged_at(self, small: Arguments, kernel: Kernel, expected: Program, until: float) -> Judgement:
-        """Compare the result of a kernel at small sizes with that of an unscheduled program in double precision."""
+    def _judged_at(self, small: Arguments, kernel: Kernel) -> Judgement:
+        """Compare the result of a kernel at small sizes with that of the unscheduled program."""
         sizes = {name: value for name, value in small.sizes.items() if name in self._program.sizes}
         arrays = [np.asarray(small.arrays[array.name], order="C") for array in self._program.inputs]
-        wide = [_widened(each) for each in arrays]
-        result = kernel(*(arrays if kernel.program.inputs == self._program.inputs else wide), **sizes)
-        right = compile(expected)(*wide, **sizes)
-        found = self._by_interpreter(kernel.program, small, result, right, list(self._differing(result, right)), until)
+        found = judged(kernel, self._start.kernel, arrays, sizes, fast_math=self._fast_math)
         return found if found is RIGHT else replace(found, note=f"{found.note}, at {_sizes_written(small)}")
 
     def _small(self) -> Arguments | None:
@@ -318,85 +311,48 @@ class KernelComparison:
     def judgement_of(self, candidate: BuiltSchedule, seconds: float = math.inf) -> Judgement:
         """Judge a schedule's result; a note describes a wrong element.
 
-        A schedule may have cancellation where the program has none. So larger deviations in float32 are judged in
-        double precision, and all by a bound on the rounding error, which is relative to the magnitudes of the terms.
-
-        The reference interpreter computes that bound, for these seconds at most, and the largest deviation first. If
-        they do not suffice, a schedule that is right in double precision is judged at small sizes for as long again,
-        and the note says so.
+        Elements that differ by more than usual rounding errors are judged by the bounds on the errors of both kernels.
+        Computing these takes longer than the kernels. If it would take more than these seconds, nothing is judged.
         """
         if self._last is None or self._last[0] is not candidate:
             self.run_once(candidate, math.inf)
         assert self._last is not None
         result, expected = self._last[1], self._expected
-        off = list(self._differing(result, expected))
-        if off and result.dtype == np.float32:
-            if self._judge is None and (found := self.judge_by(candidate, seconds)).outcome != "right":
-                return found
-            expected = self._expected_in_double
-            kernel = compile(in_double(candidate.kernel.program), fast_math=self._fast_math)
-            wide = kernel(*self._wide_arrays, **self._sizes)
-            for each in self._differing(wide, expected):
-                return Judgement("wrong", _fault(_place(each[-1], wide), wide, expected))
-        program, until = candidate.kernel.program, monotonic() + (0 if seconds <= self._too_short else seconds)
-        found = self._by_interpreter(program, self._call, result, expected, off, until)
-        if found.outcome == "unjudged":
-            self._too_short = max(self._too_short, seconds)
-        if found.outcome != "unjudged" or result.dtype != np.float32 or (small := self._small()) is None:
-            return found
-        at_small = self._judged_at(small, candidate.kernel, in_double(self._program), monotonic() + seconds)
-        if at_small is not RIGHT:
-            return at_small
-        return Judgement("right", f"{found.note}; right in double precision, and at {_sizes_written(small)}")
+        if not any(True for _ in self._differing(result, expected)):
+            return RIGHT
+        kernel, other = candidate.kernel, self._judge or self._start.kernel
+        if self._exact:
+            return Judgement("wrong", differing(result, expected, *2 * (np.zeros(result.shape),)) or "")
+        predicted = sum(self._predicted_ms(each.program) for each in (kernel, other)) * TIMES_OF_BOUND
+        if predicted <= seconds * 1e3:
+            return judged(kernel, other, self._arrays, self._sizes, result, expected, fast_math=self._fast_math)
+        return Judgement("unjudged", f"its error bound takes more than {seconds:.3g} s")
 
     @property
     def _expected(self) -> AnyArray:
-        """The result of the unscheduled program, or that of the judge in double precision if there is one only."""
+        """The result of the unscheduled program, or that of the judge if the program was not run."""
         if self._result_of_start is None and self._judge is None:
             self.run_start()
-        return self._expected_in_double if self._result_of_start is None else self._result_of_start
+        expected = self._result_of_judge if self._result_of_start is None else self._result_of_start
+        assert expected is not None
+        return expected
 
-    @property
-    def _expected_in_double(self) -> AnyArray:
-        """The result of the judge, in double precision."""
-        if self._result_of_judge is None:
-            assert self._judge is not None
-            self._result_of_judge = self._judge(*self._wide_arrays, **self._sizes)
-        return self._result_of_judge
-
-    @cached_property
-    def _wide_arrays(self) -> list[AnyArray]:
-        """The inputs in double precision."""
-        return [_widened(each) for each in self._arrays]
-
-    def _by_interpreter(
-        self,
-        program: Program,
-        call: Arguments,
-        result: AnyArray,
-        expected: AnyArray,
-        off: Sequence[npt.NDArray[np.int64]],
-        until: float,
-    ) -> Judgement:
-        """Judge deviating elements of a schedule by the bound on rounding errors, until `monotonic()` is `until`.
-
-        The reference interpreter computes the unscheduled program, and the bound for the schedule, at some of the
-        elements, the one with the largest error first.
-        """
-        scalars = InDouble(until)
-        right, bounds = (denote(each, call.sizes, call.arrays, scalars) for each in (self._program, program))
-        some = [at for each in off for at in each[np.linspace(0, len(each) - 1, LOOKED_AT).astype(int)]]
-        places = list(dict.fromkeys(_place(at, result) for at in some))
-        with np.errstate(invalid="ignore"):  # infinity minus infinity
-            places.sort(key=lambda place: -np.nan_to_num(abs(result[place] - expected[place]), nan=np.inf))
-        for judged, place in enumerate(places):
+    def _by_interpreter(self, kernel: Kernel, result: AnyArray, until: float) -> Judgement:
+        """Compare some elements with the reference interpreter, from the first to the last, until `monotonic()`."""
+        right = denote(self._program, self._call.sizes, self._call.arrays, InDouble(until))
+        some = np.unique(np.linspace(0, result.size - 1, LOOKED_AT).astype(int)) if result.size else np.arange(0)
+        bounds = np.asarray(kernel.error_bound(*self._arrays, **self._sizes)).reshape(result.shape)
+        for checked, at in enumerate(some):
+            place = _place(at, result)
             try:
-                is_near = _is_near(result[place], right.at(place), bounds.at(place), result.dtype)
+                value = right.at(place)
             except TimeoutError:
-                note = f"{judged} of {len(places)} elements with large rounding errors were judged in the time limit"
-                return Judgement("unjudged", note)
-            if not is_near:
-                return Judgement("wrong", _fault(place, result, expected))
+                return Judgement("unjudged", f"{checked} of {len(some)} elements were judged in the time limit")
+            expected = 0.0 if isinstance(value, Pad) else value
+            away = abs(float(result[place]) - float(expected))
+            # The interpreter rounds, too, by at most the same bound.
+            if not (away <= 2 * bounds[place] or result[place] == expected or np.isnan(expected)):
+                return Judgement("wrong", _fault(place, result, np.full(result.shape, expected)))
         return RIGHT
 
     def _differing(self, result: AnyArray, expected: AnyArray) -> Iterator[npt.NDArray[np.int64]]:
@@ -448,15 +404,61 @@ def _widened(array: AnyArray) -> AnyArray:
     return array.astype("float64") if array.dtype == np.float32 else array
 
 
-def _is_near(found: Any, right: Measured | Pad, bound: Measured | Pad, dtype: npt.DTypeLike) -> bool:
-    """Return whether a result differs from the right value by rounding only."""
-    value = 0 if isinstance(right, Pad) else right[0]
-    _, size, roundings = (0.0, 0.0, 0) if isinstance(bound, Pad) else bound
-    if found == value or (np.isnan(found) and np.isnan(value)):
-        return True
-    return not is_integer(str(np.dtype(dtype))) and bool(
-        np.isfinite(size) and abs(float(found) - value) <= tolerance(dtype, roundings) * size
-    )
+def judged(
+    kernel: Kernel,
+    other: Kernel,
+    arrays: Sequence[AnyArray],
+    sizes: Mapping[str, int],
+    result: AnyArray | None = None,
+    expected: AnyArray | None = None,
+    *,
+    fast_math: bool = False,
+) -> Judgement:
+    """Judge a kernel by another one of the same formula, and by the bounds on the errors of both.
+
+    The programs are also compared in float64, where the bounds are smaller. This decides alone on elements that have no
+    bound in float32, such as a quotient by a difference that may be zero.
+    """
+    try:
+        if result is None or expected is None:
+            result, expected = (np.array(each(*arrays, **sizes)) for each in (kernel, other))
+        known = _bounds(kernel, other, arrays, sizes)
+        fault = differing(result, expected, *known)
+        if fault is None and result.dtype == np.float32:
+            first, second = (compile(in_double(each.program), fast_math=fast_math) for each in (kernel, other))
+            widened = [_widened(each) for each in arrays]
+            result, expected = (np.array(each(*widened, **sizes)) for each in (first, second))
+            known = _bounds(first, second, widened, sizes)
+            fault = differing(result, expected, *known)
+    except NoErrorBound as error:
+        return Judgement("unjudged", error.summary)
+    if fault is not None:
+        return Judgement("wrong", fault)
+    same = (result == expected) | (np.isnan(result) & np.isnan(expected))
+    unknown = int(np.count_nonzero(np.isinf(known[0]) & ~same))
+    return Judgement("unjudged", f"{unknown} elements have no error bound") if unknown else RIGHT
+
+
+def _bounds(
+    kernel: Kernel, other: Kernel, arrays: Sequence[AnyArray], sizes: Mapping[str, int]
+) -> tuple[AnyArray, AnyArray]:
+    """Return how much the results of two kernels of a formula may differ, and the bound of the second one."""
+    first, second = (np.asarray(each.error_bound(*arrays, **sizes)) for each in (kernel, other))
+    return np.asarray(first + second), second
+
+
+def differing(result: AnyArray, expected: AnyArray, allowed: AnyArray, of_expected: AnyArray) -> str | None:
+    """Describe the element that differs most from the expected one, if one differs by more than is allowed."""
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
+        away = np.abs(result.astype(np.float64) - expected.astype(np.float64))
+    near = (away <= allowed) & (np.isfinite(result) | ~np.isfinite(of_expected))
+    unknown = np.isnan(away) & np.isinf(of_expected)
+    same = (result == expected) | (np.isnan(result) & np.isnan(expected)) | near | unknown
+    wrong = np.flatnonzero(~same.reshape(-1))
+    if not len(wrong):
+        return None
+    worst = wrong[int(np.argmax(np.nan_to_num(away.reshape(-1)[wrong], nan=np.inf)))]
+    return _fault(_place(worst, result), result, expected)
 
 
 def _terms(e: Expr, extent: Callable[[Index], int]) -> int:

@@ -1,24 +1,24 @@
-"""Bounds on rounding errors, for all comparisons of kernel results."""
+"""A tolerance for comparisons of results, and programs and numbers in double precision."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from time import monotonic
-from typing import Any, TypeAlias, assert_never
+from typing import Any, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core import terms as tm
-from atl.core.dtypes import TYPES, is_float, is_integer
+from atl.core.dtypes import TYPES, is_float
 from atl.core.index import Array
-from atl.core.operations import OPERATIONS, BinaryOp, UnaryOp
+from atl.core.operations import BinaryOp, UnaryOp
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
-from atl.meaning.scalars import Machine, Scalars
+from atl.meaning.scalars import Machine
 
 
 def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
@@ -86,88 +86,41 @@ def in_double(program: Program) -> Program:
     return replace(program, inputs=tuple(arrays.values()), body=visit(program.body), packed=())
 
 
-Measured: TypeAlias = tuple[Any, Any, int]
-"""A number in double precision, the magnitude that its rounding error is relative to, and its number of roundings."""
+class InDouble(Machine):
+    """Machine numbers with float64 in place of float32.
 
-
-class InDouble(Scalars[Measured]):
-    """Arithmetic in double precision with bounds on rounding: the magnitude of a + b is |a| + |b|, even if they cancel.
-
-    To first order, each operation on the way to a number contributes an error of at most the unit roundoff of its type
-    times the magnitude. So `tolerance(dtype, roundings)` times the magnitude bounds the error.
-
-    >>> scalars = InDouble()
-    >>> a, b = scalars.constant(3, "float32"), scalars.constant(1, "float32")
-    >>> value, magnitude, roundings = scalars.binary("sub", "float32", a, b)
-    >>> float(value), float(magnitude), roundings
-    (2.0, 4.0, 1)
+    >>> float(InDouble().constant(0.1, "float32"))
+    0.1
     """
 
     def __init__(self, until: float = math.inf) -> None:
         """Make the arithmetic. A binary operation after `until`, a value of `monotonic()`, raises `TimeoutError`."""
+        super().__init__()
         self._until = until
-        self._machine = Machine()
-        self.divisions_by_zero = self.undefined = 0
 
-    def constant(self, value: float, dtype: str) -> Measured:
-        return _alone(self._machine.constant(value, _wide(dtype)))
+    def constant(self, value: float, dtype: str) -> Any:
+        return super().constant(value, _wide(dtype))
 
-    def from_index(self, value: int, dtype: str) -> Measured:
-        return _alone(self._machine.from_index(value, _wide(dtype)))
+    def from_index(self, value: int, dtype: str) -> Any:
+        return super().from_index(value, _wide(dtype))
 
-    def element(self, raw: Any, dtype: str) -> Measured:
-        return _alone(self._machine.element(raw, _wide(dtype)))
+    def element(self, raw: Any, dtype: str) -> Any:
+        return super().element(raw, _wide(dtype))
 
-    def unary(self, op: UnaryOp, dtype: str, x: Measured) -> Measured:
-        value = self._machine.unary(op, _wide(dtype), x[0])
-        return value, _magnitude_of_unary(op, value, x), x[2] + 1
+    def unary(self, op: UnaryOp, dtype: str, x: Any) -> Any:
+        return super().unary(op, _wide(dtype), x)
 
-    def binary(self, op: BinaryOp, dtype: str, x: Measured, y: Measured) -> Measured:
+    def binary(self, op: BinaryOp, dtype: str, x: Any, y: Any) -> Any:
         if monotonic() > self._until:
             raise TimeoutError
-        value = self._machine.binary(op, _wide(dtype), x[0], y[0])
-        return value, _magnitude_of_binary(op, value, x, y), max(x[2], y[2]) + 1
+        return super().binary(op, _wide(dtype), x, y)
 
-    def where(self, test: Measured, x: Measured, y: Measured) -> Measured:
-        return x if test[0] else y
+    def cast(self, target: str, source: str, x: Any) -> Any:
+        return super().cast(_wide(target), _wide(source), x)
 
-    def cast(self, target: str, source: str, x: Measured) -> Measured:
-        value = self._machine.cast(_wide(target), _wide(source), x[0])
-        return _alone(value) if is_integer(target) else (value, x[1], x[2] + 1)
-
-    def neutral(self, monoid: tm.Monoid, dtype: str) -> Measured | None:
-        return _alone(self._machine.neutral(monoid, _wide(dtype))) if monoid in ("sum", "product") else None
-
-
-@np.errstate(all="ignore")
-def _magnitude_of_unary(op: UnaryOp, value: Any, x: Measured) -> Any:
-    a, size, _ = x
-    row = OPERATIONS[op]
-    if row.tangent is None or (op == "sqrt" and not value):
-        return size if row.tangent is None else abs(value)
-    slope = row.tangent(1.0, a, value, lambda name, at: Machine().unary(name, "float64", at))
-    return abs(value) * max(1.0, *(row.error or ())) + size * abs(slope)
-
-
-@np.errstate(all="ignore")
-def _magnitude_of_binary(op: BinaryOp, value: Any, x: Measured, y: Measured) -> Any:
-    (a, first, _), (b, second, _) = x, y
-    match op:
-        case "add" | "sub":
-            return first + second
-        case "mul":
-            return first * abs(b) + abs(a) * second
-        case "div":
-            return (first + abs(value) * second) / abs(b) if b else abs(value)
-        case "min" | "max":
-            return max(first, second)
-        case "lt" | "le" | "eq" | "and" | "or" | "xor" | "floordiv" | "mod" | "shl" | "shr":
-            return abs(float(value))  # exact, unless a rounding error decides a comparison
+    def neutral(self, monoid: tm.Monoid, dtype: str) -> Any:
+        return super().neutral(monoid, _wide(dtype))
 
 
 def _wide(dtype: str | None) -> str:
     return "float64" if dtype in ("float32", None) else dtype
-
-
-def _alone(value: Any) -> Measured:
-    return value, abs(float(value)), 0

@@ -176,6 +176,13 @@ OF_BUILDING: Final = (
         "omit s.assemble(…)",
     ),
     Entry(
+        "ATL514",
+        "kernel = atl.compile(atl.program('f', [x], 1 / x))\nprint(kernel.error_bound())\n",
+        "error_bound()",
+        "error_bound(np.ones(4, np.float32))",
+        "kernel.error_bound(…)",
+    ),
+    Entry(
         "ATL601",
         "from proofs_tests.nests.test_interpreter import AT_I, OUT, X, cell, every, nest\n"
         "from lowering.nest.loopnest import Assign, Load\n"

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, overload
 
+import numpy as np
+
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.diagnostics import diagnostics
@@ -152,6 +154,34 @@ def compile(  # noqa: A001
 
     strict = self.theorem.strict if strict is None else strict
     return lowering.compile(self.goal, target=target, sizes=sizes, fast_math=fast_math, strict=strict)
+
+
+def compare_errors(
+    self: HasGoal, other: HasGoal | Program, /, *arrays: object, **named: object
+) -> lowering.ErrorComparison:
+    """Compare the bounds on the rounding errors of the goal and of another schedule, for the same arguments.
+
+    The arguments are those of the kernels. Raises `NoErrorBound`, `InvalidArgument`, and the errors of `compile`.
+
+    >>> import atl, numpy as np
+    >>> x = atl.tensor("x", atl.sizes("n"))
+    >>> total = atl.program("total", [x], atl.sum(x.shape[0], lambda i: x[i]))
+    >>> blocked = atl.program("blocked", [x], atl.blocked_sum(x.shape[0], lambda i: x[i], block=100))
+    >>> print(atl.reschedule(total).compare_errors(blocked, np.ones(10_000, np.float32)))
+    total: at most 5.96
+    blocked: at most 0.119
+    median ratio of the bounds: 0.02
+    """
+    import lowering
+
+    program = other if isinstance(other, Program) else getattr(other, "goal", None)
+    if not isinstance(program, Program):
+        raise InvalidArgument(
+            f"{brief(other)} is not a schedule", required="a session or a program: s.compare_errors(other, …)"
+        )
+    kernels = [compile(self), lowering.compile(program) if isinstance(other, Program) else compile(other)]
+    bounds = tuple(np.asarray(kernel.error_bound(*arrays, **named)) for kernel in kernels)
+    return lowering.ErrorComparison((self.goal.name, program.name), (bounds[0], bounds[1]))
 
 
 def time(self: HasGoal, /, *arrays: object, seconds: object = 0.5, **named: object) -> lowering.KernelTime:

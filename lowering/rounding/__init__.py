@@ -1,0 +1,1 @@
+"""Bounds on rounding errors, which are computed from loop nests."""

@@ -1,0 +1,1 @@
+"""Tests of bounds on the rounding errors of kernels."""
