@@ -447,3 +447,15 @@ class KernelCrashed(ATLError, RuntimeError):
     """A run of a kernel in a child process, in which `autotune` limits its time, was ended by a signal."""
 
     code = "ATL512"
+
+
+class NotInSubset(ATLError, NotImplementedError):
+    """C text has a statement that is outside of the subset which is validated."""
+
+    code = "ATL514"
+
+
+class TextDiffers(ATLError, ValueError):
+    """C text computes another result than its program, or has an invalid access."""
+
+    code = "ATL515"

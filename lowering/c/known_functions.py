@@ -7,7 +7,7 @@ from typing import Final
 from atl.core.operations import FLOAT_ONLY, UNARY
 from lowering.c.functions.halves import FROM_FLOAT, ROUNDED_TO_ODD, TO_FLOAT
 from lowering.c.functions.lanes import EACH_LANE
-from lowering.validation.machine import Known
+from lowering.validation.interface import Known
 
 _DTYPES: Final = {"float": "float32", "double": "float64"}
 

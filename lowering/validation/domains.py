@@ -1,9 +1,10 @@
 """Elements of C text: the domains of programs, with laws that text needs.
 
-`Exact polynomials` and the others are the domains in which the reference interpreter computes, so that a text and its
+These are like the domains in which the reference interpreter computes, so that a text and its
 program are compared as elements of one domain. They differ from those of `atl.meaning` in this:
 
 - Literals are rounded to their type, since the text contains the rounded number.
+- `stop`, which only derivatives see, is the identity.
 - A minimum is the choice that a comparison makes: `a < b ? a : b`. So texts may compute it by comparisons.
 """
 
@@ -24,7 +25,7 @@ from atl.meaning.modular import Modular, small_integer
 from atl.meaning.polynomials import Polynomial, Polynomials, number
 from atl.meaning.scalars import converted
 
-WORK: Final = 200_000
+WORK: Final = 60_000
 """Number of operations on terms of polynomials, after which residues are used."""
 
 
@@ -38,7 +39,7 @@ def is_exact(source: str, target: str) -> bool:
     (True, True, False)
     """
     narrow, wide = TYPES[source], TYPES[target]
-    if source == BOOL or source == target:
+    if source in (BOOL, target):
         return True
     if narrow.kind == wide.kind:
         return narrow.bits < wide.bits and (wide.signed or not narrow.signed)
@@ -104,12 +105,16 @@ class TextPolynomials(Polynomials):
     def from_index(self, value: int, dtype: str) -> Polynomial:
         return number(rounded(value, dtype))
 
+    def unary(self, op: UnaryOp, dtype: str, x: Polynomial) -> Polynomial:
+        return x if op == "stop" else super().unary(op, dtype, x)
+
     def binary(self, op: BinaryOp, dtype: str, x: Polynomial, y: Polynomial) -> Polynomial:
         if op in ("min", "max") and is_integer(dtype):
             for bound, other in ((x, y), (y, x)):  # the initial value of a fold
                 if bound.constant == range_of(dtype)[op == "min"]:
                     return other
-        self.work += len(x.terms) * len(y.terms) if op == "mul" else len(x.terms) + len(y.terms)
+        self.work += len(x.terms) * len(y.terms) if op == "mul" else 1
+        self.work += (len(x.terms) + len(y.terms)) // 64
         if self.work > WORK:
             raise TooManyTerms
         made = super().binary(op, dtype, x, y)
@@ -205,7 +210,7 @@ class Residues(Modular):
     def unary(self, op: UnaryOp, dtype: str, x: int) -> int:
         if op == "abs":
             return super().unary("neg", dtype, x) if self._less(x, 0) else x
-        return super().unary(op, dtype, x)
+        return x if op == "stop" else super().unary(op, dtype, x)
 
     def binary(self, op: BinaryOp, dtype: str, x: int, y: int) -> int:
         if dtype != BOOL and op in ("and", "or", "xor", "floordiv", "mod", "shl", "shr"):
@@ -255,9 +260,9 @@ class TextTerms(FreeTerms):
 
     def unary(self, op: UnaryOp, dtype: str, x: int) -> int:
         if op == "abs" and isinstance(x, Term):
-            bare, negative = self._without_sign(x)
+            bare, _ = self._without_sign(x)
             return self._neg(bare) if self._rank(bare) < 0 else bare
-        return super().unary(op, dtype, x)
+        return x if op == "stop" else super().unary(op, dtype, x)
 
     def _less(self, x: int, y: int) -> int:
         return int(self._rank(x) < self._rank(y))

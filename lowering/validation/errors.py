@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from atl.errors import ATLError
-
 TextTrapKind: TypeAlias = Literal[
     "out of bounds",  # a read or write outside of a block
     "unset",  # a read of a cell or variable that has no value
@@ -24,27 +22,13 @@ TextTrapKind: TypeAlias = Literal[
 ]
 
 
-class NotInSubset(ATLError, NotImplementedError):
-    """Raised if C text has a statement that the reader does not know."""
-
-    code = "ATL514"
-
-
-class TextTrap(ATLError, RuntimeError):
-    """Raised if C text does something that no correct kernel does; `kind` classifies it."""
-
-    code = "ATL515"
+class TextTrap(Exception):
+    """An operation of C text that no correct kernel has, which `kind` classifies. Validation raises `TextDiffers`."""
 
     def __init__(self, kind: TextTrapKind, summary: str, line: int = 0) -> None:
         super().__init__(f"{kind}: {summary}" + (f", in line {line} of the C text" if line else ""))
         self.kind = kind
         self.line = line
-
-
-class TextDiffers(ATLError, ValueError):
-    """Raised if C text computes another result than its program, or traps."""
-
-    code = "ATL516"
 
 
 class ElementBranch(Exception):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from pycparser import c_ast
 
-from atl.core.operations import BinaryOp, UnaryOp
-from lowering.validation.errors import ElementBranch, NotInSubset, TextTrap
+from atl.core.operations import UnaryOp
+from atl.errors import NotInSubset
+from lowering.validation.errors import ElementBranch, TextTrap
+from lowering.validation.interface import Branch, Known
 from lowering.validation.memory import UNSET, ZERO, Address, Block, Heap
 from lowering.validation.source import Source, read_source
 from lowering.validation.types import (
@@ -34,28 +36,12 @@ from lowering.validation.types import (
     promoted,
     wrap,
 )
-from lowering.validation.values import INFINITE, UNKNOWN, Bits, Picked, Special, Symbol, Values
+from lowering.validation.values import UNKNOWN, Special, Symbol, Values
 
 Frame: TypeAlias = list[Any]
 Run: TypeAlias = Callable[[Frame], Any]
-Branch: TypeAlias = tuple[int, str]
-"""The line of a branch, and which way it goes."""
-
 STEPS: Final = 150_000
 """Largest number of iterations and calls in a run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a function of the text computes: an operation of programs, on elements of a type.
-
-    With `op="cast"`, it converts elements of type `source` to `dtype`, and with `op="same"`, it returns its operand, of
-    any type.
-    """
-
-    op: UnaryOp | BinaryOp | Literal["cast", "same"]
-    dtype: str
-    source: str = ""
 
 
 _MATH: Final[dict[str, UnaryOp]] = {
@@ -220,7 +206,7 @@ class _Compiler:
         self.scopes: list[dict[str, _Variable]] = [{}]
         self.slots = 0
         self.addressed: set[str] = set()
-        self.helper = False
+        self.covered, self.branches = machine.covered, machine.branches
 
     # -- declarations -------------------------------------------------------------------------------------------------
 
@@ -228,6 +214,8 @@ class _Compiler:
         finder = _Addressed()
         finder.visit(node.body)
         self.addressed = finder.names
+        if "inline" in node.decl.funcspec:  # branches of helpers are not those of the kernel
+            self.covered, self.branches = set(), set()
         declared = node.decl.type
         parameters: list[tuple[str, CType]] = []
         for each in declared.args.params if declared.args else []:
@@ -311,10 +299,11 @@ class _Compiler:
         runs: list[Callable[[Frame], Any]] = []
         labels: dict[str, int] = {}
         for item in items:
-            while isinstance(item, c_ast.Label):
-                labels[item.name] = len(runs)
-                item = item.stmt
-            made = self.statement(item)
+            statement = item
+            while isinstance(statement, c_ast.Label):
+                labels[statement.name] = len(runs)
+                statement = statement.stmt
+            made = self.statement(statement)
             if made is not None:
                 runs.append(made)
         self.scopes.pop()
@@ -457,9 +446,9 @@ class _Compiler:
         test = self.truth(node.cond)
         then = self.block([node.iftrue])
         other = self.block([node.iffalse]) if node.iffalse is not None else None
-        line, covered = _line(node), self.machine.covered
+        line, covered = _line(node), self.covered
         taken, skipped = (line, "then"), (line, "else")
-        self.machine.branches |= {taken, skipped}
+        self.branches |= {taken, skipped}
 
         def run(frame: Frame) -> Any:
             if test(frame):
@@ -478,8 +467,8 @@ class _Compiler:
         body = self.block([node.stmt])
         self.scopes.pop()
         first = isinstance(node, c_ast.DoWhile)
-        machine, covered, ran, line = self.machine, self.machine.covered, (_line(node), "loop"), _line(node)
-        machine.branches.add(ran)
+        machine, covered, ran, line = self.machine, self.covered, (_line(node), "loop"), _line(node)
+        self.branches.add(ran)
 
         def run(frame: Frame) -> Any:
             if start is not None:
@@ -564,12 +553,16 @@ class _Compiler:
     def constant(self, node: c_ast.Constant) -> _Typed:
         text = node.value.lower()
         if "float" in node.type or "double" in node.type:
-            of = FLOAT if text.endswith("f") and not text.startswith("0x") or text.endswith("f") and "p" in text else DOUBLE
-            digits = text.rstrip("fl") if "p" not in text else text.rstrip("fl")
+            of = (
+                FLOAT
+                if (text.endswith("f") and not text.startswith("0x")) or (text.endswith("f") and "p" in text)
+                else DOUBLE
+            )
+            digits = text.rstrip("fl")
             number = float.fromhex(digits) if digits.startswith("0x") else float(digits)
             value = self.values.literal(float(np.float32(number)) if of is FLOAT else number, of)
             return _Typed(of, lambda _: value)
-        if node.type == "char" or node.type == "string":
+        if node.type in ("char", "string"):
             raise _refused(node, "of characters")
         digits = text.rstrip("ul")
         whole = int(digits, 0) if digits.startswith("0x") or not digits.startswith("0") else int(digits, 8)
@@ -701,7 +694,9 @@ class _Compiler:
                 found = block.cells[at : at + vector.lanes]
                 for lane, value in enumerate(found):
                     if value is UNSET:
-                        raise TextTrap("unset", f"element {at + lane} of {block.name} is read before it is written", line)
+                        raise TextTrap(
+                            "unset", f"element {at + lane} of {block.name} is read before it is written", line
+                        )
                 return tuple([nothing if value is ZERO else value for value in found])
 
             return load_vector
@@ -717,9 +712,7 @@ class _Compiler:
         if target.lane_of is not None:
             slot, at = target.lane_of
             assert isinstance(target.of, Number)
-            vector = next(
-                v.of for scope in self.scopes for v in scope.values() if v.slot == slot
-            )
+            vector = next(v.of for scope in self.scopes for v in scope.values() if v.slot == slot)
             assert isinstance(vector, Vector)
             lanes = vector.lanes
 
@@ -795,9 +788,9 @@ class _Compiler:
             raise _refused(node, "of two types")
         left, right = self.converted(x, of, node), self.converted(y, of, node)
         condition = self._as_test(test, node)
-        values, covered, line = self.values, self.machine.covered, _line(node)
+        values, covered, line = self.values, self.covered, _line(node)
         yes, no = (line, f"? {node.coord.column}"), (line, f": {node.coord.column}")
-        self.machine.branches |= {yes, no}
+        self.branches |= {yes, no}
 
         def choose(frame: Frame) -> Any:
             chosen = condition(frame)
@@ -915,9 +908,9 @@ class _Compiler:
     def _both(self, node: Any, op: str, x: _Typed, y: _Typed) -> _Typed:
         left, right, values = self._as_test(x, node), self._as_test(y, node), self.values
         ends, word = int(op == "||"), "or" if op == "||" else "and"
-        covered, line = self.machine.covered, _line(node)
+        covered, line = self.covered, _line(node)
         second = (line, f"{op} {node.coord.column}")
-        self.machine.branches.add(second)
+        self.branches.add(second)
 
         def run(frame: Frame) -> Any:
             first = left(frame)
@@ -1110,9 +1103,7 @@ class _Compiler:
         function = machine.function(name)
         if len(arguments) != len(function.parameters):
             raise _refused(node, f"of {name} with {len(arguments)} arguments")
-        passed = [
-            self.converted(made, of, node) for made, (_, of) in zip(arguments, function.parameters, strict=True)
-        ]
+        passed = [self.converted(made, of, node) for made, (_, of) in zip(arguments, function.parameters, strict=True)]
 
         def call(frame: Frame) -> Any:
             return machine.call(function, [each(frame) for each in passed])
@@ -1124,10 +1115,11 @@ class _Compiler:
         if known.op == "same":
             return self._same(arguments[0], function.result)
         apply = self._known_function(known, function)
+        integers = not any(isinstance(of, Number) and of.is_float for _, of in function.parameters)
 
         def apply_or_call(frame: Frame) -> Any:
             values = [each(frame) for each in passed]
-            if all(type(each) is int for each in values) and known.op != "cast":
+            if integers and all(type(each) is int for each in values):
                 return machine.call(function, values)
             return apply(*values)
 
@@ -1171,7 +1163,9 @@ class _Compiler:
         if name in ("fma", "fmaf"):
             of = DOUBLE if name == "fma" else FLOAT
             x, y, z = (self.converted(each, of, node) for each in arguments)
-            return _Typed(of, lambda frame: values.floats("+", of, values.floats("*", of, x(frame), y(frame)), z(frame)))
+            return _Typed(
+                of, lambda frame: values.floats("+", of, values.floats("*", of, x(frame), y(frame)), z(frame))
+            )
         match name:
             case "aligned_alloc" | "malloc" | "calloc":
                 sizes = [self.converted(each, UNSIGNED_LONG, node) for each in arguments]

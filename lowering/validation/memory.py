@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lowering.validation.errors import NotInSubset, TextTrap
+from atl.errors import NotInSubset
+from lowering.validation.errors import TextTrap
 from lowering.validation.types import Number
 
 

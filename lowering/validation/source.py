@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from lowering.validation.errors import NotInSubset
+from atl.errors import NotInSubset
 from lowering.validation.types import NUMBERS
 
 MACROS: Final[Mapping[str, int]] = {"__GNUC__": 14, "__STDC_VERSION__": 201112}
@@ -21,7 +21,9 @@ _COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _DEFINED: Final = re.compile(r"defined\s*\(?\s*(\w+)\s*\)?")
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _CONDITION: Final = re.compile(r"(?:True|False|and|or|not|\d+|[<>=()!\s])*")
-_TYPES: Final = "".join(f"typedef int {name};\n" for name in NUMBERS if name not in ("int", "long", "float", "double", "unsigned"))
+_TYPES: Final = "".join(
+    f"typedef int {name};\n" for name in NUMBERS if name not in ("int", "long", "float", "double", "unsigned")
+)
 _ALIAS: Final = re.compile(r"(\w+)\(([\w\s,.]*)\)\s+(\w+)\(([\w\s,.]*)\)\s*$")
 
 
@@ -121,10 +123,12 @@ def _holds(condition: str) -> bool:
     text = _DEFINED.sub(lambda match: str(match[1] in MACROS), condition)
     text = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
     text = re.sub(r"(\d+)[uUlL]+", r"\1", text)
-    text = _WORD.sub(lambda m: m[0] if m[0] in ("True", "False", "and", "or", "not") else str(MACROS.get(m[0], 0)), text)
+    text = _WORD.sub(
+        lambda m: m[0] if m[0] in ("True", "False", "and", "or", "not") else str(MACROS.get(m[0], 0)), text
+    )
     if not _CONDITION.fullmatch(text):
         raise NotInSubset(f"the condition #if {condition}", required="macros, numbers and comparisons")
-    return bool(eval(text.strip(), {"__builtins__": {}}))  # noqa: S307 (words and comparisons only)
+    return bool(eval(text.strip(), {"__builtins__": {}}))
 
 
 # -- extensions -------------------------------------------------------------------------------------------------------

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 from operator import mul
 from random import Random
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import BOOL, TYPES, is_float, is_integer
-from atl.core.index import Array, Index, Read, atoms, constant, value_at, value_of
+from atl.core.index import Index, Read, atoms, constant, value_at, value_of
 from atl.core.program import Program
 from atl.core.traversal import indices_in, subterms
-from atl.errors import ATLError, InvalidArgument, brief
+from atl.errors import ATLError, InvalidArgument, NotInSubset, TextDiffers, brief
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import PAD, denote
 from atl.meaning.polynomials import symbol
@@ -25,24 +24,28 @@ from atl.meaning.scalars import Machine as MachineNumbers
 from atl.meaning.scalars import Scalars
 from lowering.timing.inputs import random_inputs
 from lowering.validation.domains import Residues, TextPolynomials, TextTerms, TooManyTerms
-from lowering.validation.errors import ElementBranch, NotInSubset, TextDiffers, TextTrap
-from lowering.validation.machine import STEPS, Branch, Known, Machine
+from lowering.validation.errors import ElementBranch, TextTrap
+from lowering.validation.interface import Branch, Domain, Interface, Validation
+from lowering.validation.machine import STEPS, Machine
 from lowering.validation.memory import UNSET, ZERO, Address, Block, Heap
-from lowering.validation.types import NUMBERS, Number
+from lowering.validation.types import NUMBERS
 from lowering.validation.values import HALVES, Special, Symbol, Values
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-Domain: TypeAlias = Literal["polynomials", "residues", "free terms"]
 
-SMALLEST_RUNS: Final = 6
-"""Least number of runs."""
-MOST_RUNS: Final = 24
+SMALLEST_RUNS: Final = 7
+"""Number of choices of small sizes that are always tried."""
+MOST_LARGE: Final = 3
+"""Number of sizes of which each is larger than the constants of the text once, while the others are small."""
+MOST_RUNS: Final = 20
 """Most runs of one validation."""
-WORK: Final = 60_000
+WORK: Final = 20_000
 """Number of iterations of the text in all runs, after which no more sizes are tried."""
 DRAWS: Final = 2
 """Number of orders of the elements over residues and free terms."""
-MOST_ELEMENTS: Final = 2_000
+MOST_TOO_LARGE: Final = 6
+"""Number of choices of sizes that may be too large for polynomials or take too many steps."""
+MOST_ELEMENTS: Final = 1_500
 """Largest number of elements of an array for sizes that are chosen."""
 ATTEMPTS: Final = 80
 """Number of choices of sizes, also of those that the program's assumptions exclude."""
@@ -50,82 +53,14 @@ FAILURES: Final = 12
 """Most allocations that are made to fail, one after the other, at one choice of sizes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """A C text and the calls of its function: the program, and the order of the parameters.
-
-    `known` says what functions of the text compute, such as exponential functions. They are not executed on elements
-    without numbers. `strict` text computes the operations of the program in their order.
-    """
-
-    text: str
-    name: str
-    program: Program
-    inputs: tuple[Array, ...]
-    sizes: tuple[str, ...]
-    dtype: str
-    known: Mapping[str, Known] = field(default_factory=dict)
-    strict: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """The result of a validation: that C text computes its program at some sizes.
-
-    `domain` says for which elements. `polynomials`: for all real numbers as elements, exactly. `residues`: the same
-    with a very high probability for each order of the elements that was drawn, where text branches on elements or
-    polynomials are too large. `free terms`: the operations are those of the program in its order, so that the bits are
-    equal, for such orders. Integers of inputs that are used as indices were drawn at random.
-
-    `covered` are the branches that ran, of all `branches` in the functions that the kernel calls: a line of the text, and
-    a way. `assumed` are functions of the text that were taken to compute what they say.
-    """
-
-    name: str
-    domain: Domain
-    sizes: tuple[dict[str, int], ...]
-    covered: frozenset[Branch]
-    branches: frozenset[Branch]
-    failed_allocations: int
-    assumed: tuple[str, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether all branches ran."""
-        return self.covered == self.branches
-
-    @property
-    def missed(self) -> tuple[str, ...]:
-        """The branches that did not run."""
-        return tuple(f"line {line}, {way}" for line, way in sorted(self.branches - self.covered))
-
-    def __str__(self) -> str:
-        shown = {
-            "polynomials": "for all real numbers as elements",
-            "residues": "for elements modulo a prime, in random orders",
-            "free terms": "with the same operations in the same order",
-        }[self.domain]
-        lines = [
-            f"the C text of {self.name} computes its program {shown}, at {len(self.sizes)} choices of sizes",
-            f"  branches that ran: {len(self.covered)} of {len(self.branches)}",
-        ]
-        if self.failed_allocations:
-            lines.append(f"  allocations made to fail: {self.failed_allocations}, without leaks")
-        if self.assumed:
-            lines.append(f"  functions taken as they are named: {', '.join(self.assumed)}")
-        if self.missed:
-            lines.append(f"  did not run: {'; '.join(self.missed)}")
-        return "\n".join(lines)
-
-
-def validate(of: Interface, sizes: Sequence[Mapping[str, int]] | None = None, *, domain: Domain | None = None) -> Validation:
+def validate(
+    of: Interface, sizes: Sequence[Mapping[str, int]] | None = None, *, domain: Domain | None = None
+) -> Validation:
     """Execute C text and compare each result with the program's. Raises `TextDiffers` and `NotInSubset`.
 
     Without `sizes`, they are chosen: small ones, and ones next to the constants of the text, until all branches ran.
     """
-    if sizes is not None and not (
-        isinstance(sizes, Sequence) and all(isinstance(each, Mapping) for each in sizes)
-    ):
+    if sizes is not None and not (isinstance(sizes, Sequence) and all(isinstance(each, Mapping) for each in sizes)):
         raise InvalidArgument(f"sizes={brief(sizes)}", required='a list of sizes, such as [{"n": 3}, {"n": 17}]')
     if domain is not None:
         return _validated(of, sizes, domain)
@@ -133,15 +68,18 @@ def validate(of: Interface, sizes: Sequence[Mapping[str, int]] | None = None, *,
         return _validated(of, sizes, "free terms")
     try:
         return _validated(of, sizes, "polynomials")
-    except (ElementBranch, TooManyTerms):
-        return _validated(of, sizes, "residues")
+    except (ElementBranch, TooManyTerms, TextTrap):
+        try:
+            return _validated(of, sizes, "residues")
+        except TextTrap as trap:
+            raise NotInSubset(str(trap), required="smaller sizes") from None
 
 
 def _validated(of: Interface, sizes: Sequence[Mapping[str, int]] | None, domain: Domain) -> Validation:
     ran: list[dict[str, int]] = []
     covered: set[Branch] = set()
     branches: set[Branch] = set()
-    failed = 0
+    failed = too_large = 0
     draws = 1 if domain == "polynomials" else DRAWS
     executions = [Execution(of, domain_of(domain, draw)) for draw in range(draws)]
     work = 0
@@ -156,8 +94,9 @@ def _validated(of: Interface, sizes: Sequence[Mapping[str, int]] | None, domain:
         try:
             for execution in executions:
                 execution.compare(chosen, concrete)
-        except TextTrap:  # the text takes too many steps
-            if sizes is not None:
+        except (TextTrap, TooManyTerms):  # too many steps, or too large polynomials
+            too_large += 1
+            if sizes is not None or too_large > MOST_TOO_LARGE:
                 raise
             continue
         for execution in executions:
@@ -166,7 +105,7 @@ def _validated(of: Interface, sizes: Sequence[Mapping[str, int]] | None, domain:
             covered |= execution.machine.covered
             branches |= execution.machine.branches
         ran.append(dict(chosen))
-        if sizes is None and covered == branches and len(ran) >= SMALLEST_RUNS:
+        if sizes is None and covered == branches and number + 1 >= SMALLEST_RUNS + min(len(of.sizes), MOST_LARGE):
             break
     assumed = tuple(sorted({name for execution in executions for name in execution.machine.used}))
     return Validation(of.name, domain, tuple(ran), frozenset(covered), frozenset(branches), failed, assumed)
@@ -198,6 +137,9 @@ def _choices(of: Interface) -> Iterator[dict[str, int]]:
         yield {name: (2, 5, 3, 4, 1, 6)[(at + number) % 6] for at, name in enumerate(names)}
     random = Random(f"sizes of {of.name}")
     constants = sorted({value for value in _constants(of.text) if 1 < value <= 300})
+    large = max((c for c in constants if c <= 64), default=8) + 1
+    for name in names[:MOST_LARGE]:  # so that a buffer that is too small is found
+        yield {**dict.fromkeys(names, 2), name: large}
     near = sorted({c + d for c in constants for d in (-1, 0, 1)} | {2 * c + 1 for c in constants if c <= 64})
     while True:
         few = random.randrange(4)
@@ -227,9 +169,7 @@ def arguments(
     """Return arrays of these sizes that meet the program's declarations; None if there are none."""
     program = of.program
     if any(name not in sizes for name in program.sizes):
-        raise InvalidArgument(
-            f"sizes={dict(sizes)}", required=f"a number for each of {', '.join(program.sizes)}"
-        )
+        raise InvalidArgument(f"sizes={dict(sizes)}", required=f"a number for each of {', '.join(program.sizes)}")
     try:
         if most is not None and any(value_at(e, sizes) > most for e in _counts(program)):
             return None
@@ -240,7 +180,7 @@ def arguments(
                 drawn = np.random.default_rng(seed + 7).integers(low, 4, arrays[array.name].shape)
                 arrays[array.name] = np.asarray(drawn).astype(array.dtype)
         free = {name: sizes[name] for name in program.free_sizes}
-        bound = bind(program, (), {**_operands(program, arrays), **free})
+        bound = bind(program, (), {**arrays, **free})
     except (ATLError, ValueError, ZeroDivisionError, OverflowError):
         return None
     return None if any(bound.sizes[name] != sizes[name] for name in program.sizes) else bound.arrays
@@ -251,10 +191,6 @@ def _counts(program: Program) -> Iterator[Index]:
     for shape in (program.shape, *(array.shape for array in program.inputs)):
         if not any(isinstance(atom, Read) for extent in shape for atom in atoms(extent)):
             yield reduce(mul, shape, constant(1))
-
-
-def _operands(program: Program, arrays: dict[str, AnyArray]) -> dict[str, AnyArray]:
-    return arrays
 
 
 def _index_arrays(program: Program) -> frozenset[str]:
@@ -298,7 +234,9 @@ class Execution:
         self.machine = Machine(of.text, self.values, of.known)
         self.machine_steps = 0
 
-    def run(self, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray], *, fails: int | None = None) -> tuple[Any, Block]:
+    def run(
+        self, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray], *, fails: int | None = None
+    ) -> tuple[Any, Block]:
         """Call the function; return its result and the block of the output. Raises `TextTrap`."""
         of, heap = self.of, Heap(fails)
         passed: list[Any] = []
@@ -357,6 +295,8 @@ class Execution:
         """Compare the result of a call with the program's. Raises `TextDiffers`."""
         of = self.of
         elements = symbolic(of.program, arrays)
+        if isinstance(self.scalars, TextPolynomials):
+            self.scalars.work = 0
         try:
             status, out = self.run(sizes, elements)
             if status != 0:
@@ -410,5 +350,3 @@ def executed(of: Interface, sizes: Mapping[str, int], arrays: Mapping[str, AnyAr
         raise TextTrap("status", f"the function returns {status}, not 0")
     shape = tuple(value_of(e, lambda leaf: sizes[leaf.name], _elements(arrays)) for e in of.program.shape)  # type: ignore[union-attr]
     return np.array(execution.result(out), dtype=of.dtype).reshape(shape)
-
-

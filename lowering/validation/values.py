@@ -17,22 +17,30 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from atl.core.dtypes import BOOL, is_float
 from atl.core.operations import BinaryOp, UnaryOp
+from atl.errors import NotInSubset
 from atl.meaning.polynomials import Polynomial
 from atl.meaning.scalars import Machine, Scalars
-from lowering.validation.errors import ElementBranch, NotInSubset, TextTrap
+from lowering.validation.errors import ElementBranch, TextTrap
 from lowering.validation.memory import UNSET, ZERO
 from lowering.validation.types import DOUBLE, FLOAT, Number, wrap
 
 HALVES: Final = ("float16", "bfloat16")
 _PATTERNS: Final = {("float32", 4): ("<f", "<i"), ("float64", 8): ("<d", "<q")}
-_ARITHMETIC: Final[dict[str, BinaryOp]] = {"+": "add", "-": "sub", "*": "mul", "/": "div", "&": "and", "|": "or", "^": "xor"}
+_ARITHMETIC: Final[dict[str, BinaryOp]] = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "div",
+    "&": "and",
+    "|": "or",
+    "^": "xor",
+}
 Form: TypeAlias = Literal["bits", "key", "signs of bits", "signs of key", "masked bits", "masked key"]
 
 
@@ -137,7 +145,7 @@ class Values:
 
     def compared(self, op: str, of: Number, x: Any, y: Any) -> Any:
         """Compare two values of one type."""
-        if type(x) is int and type(y) is int:
+        if type(x) is int and type(y) is int and not of.is_float:
             return int(_COMPARISONS[op](x, y))
         if op in (">", ">="):
             return self.compared("<" if op == ">" else "<=", of, y, x)
@@ -155,7 +163,11 @@ class Values:
         elif of.is_float:
             dtype, a, b = of.dtype, x, y
         else:
-            if op == "==" and BOOL in (getattr(x, "dtype", ""), getattr(y, "dtype", "")) and (0 in (x, y) or 1 in (x, y)):
+            if (
+                op == "=="
+                and BOOL in (getattr(x, "dtype", ""), getattr(y, "dtype", ""))
+                and (0 in (x, y) or 1 in (x, y))
+            ):
                 test, value = (x, y) if isinstance(x, Symbol) else (y, x)
                 return test if value == 1 else self.negated(test)
             dtype, a, b = of.dtype, self.element(x, of.dtype), self.element(y, of.dtype)
@@ -201,6 +213,8 @@ class Values:
         scalars = self.scalars
         if x is ZERO:
             return scalars.constant(0, dtype)
+        if is_float(dtype) and dtype not in HALVES:
+            return x  # in some domains an element is an int
         if type(x) is int:
             if dtype in HALVES:
                 return scalars.constant(half_of_bits(x, dtype), dtype)
@@ -227,7 +241,11 @@ class Values:
             if source.is_float:
                 return x if isinstance(x, Special) else self.scalars.cast(target.dtype, source.dtype, x)
             if type(x) is int:
-                return self.scalars.from_index(x, target.dtype) if abs(x) < 2**63 else self.scalars.constant(x, target.dtype)
+                return (
+                    self.scalars.from_index(x, target.dtype)
+                    if abs(x) < 2**63
+                    else self.scalars.constant(x, target.dtype)
+                )
             if isinstance(x, Symbol):
                 return self.scalars.cast(target.dtype, x.dtype, x.value)
             raise NotInSubset("bits of a float as a number", required="conversions of numbers")
@@ -275,7 +293,7 @@ class Values:
             return wrap(_on_ints(op, of, x, y, line), of)
         if isinstance(x, Bits | Picked) or isinstance(y, Bits | Picked):
             return self._on_bits(op, of, x, y)
-        if isinstance(x, Symbol) and x.mask or isinstance(y, Symbol) and y.mask:
+        if (isinstance(x, Symbol) and x.mask) or (isinstance(y, Symbol) and y.mask):
             return self._on_masks(op, x, y)
         if op in "&|^" and all(each in (0, 1) if type(each) is int else each.dtype == BOOL for each in (x, y)):
             return self.both(_ARITHMETIC[op], x, y)
@@ -416,5 +434,3 @@ def half_of_bits(bits: int, dtype: str) -> float:
 def is_nonfinite(x: Any) -> bool:
     """Return whether a value is not a finite number."""
     return isinstance(x, Special) or (isinstance(x, np.floating) and not bool(np.isfinite(x)))
-
-

@@ -255,4 +255,26 @@ OF_BUILDING: Final = (
         shown=("$ atl bench --json none/speed.json\n"),
         cure="name a file in an existing folder",
     ),
+    Entry(
+        "ATL514",
+        "from lowering.validation.source import read_source\n"
+        "read_source('int f(void) { return ({ 1; }); }')\n",
+        "({ 1; })",
+        "1",
+        "test this kernel by running it",
+    ),
+    Entry(
+        "ATL515",
+        "# A text that is changed by hand.\n"
+        "from dataclasses import replace\n"
+        "from lowering.kernel import interface\n"
+        "from lowering.validation.validate import validate\n"
+        "kernel = lowering.compile(atl.program('f', [x], 2 * x))\n"
+        "of = interface(kernel.program, kernel.nest, kernel.source, 'f')\n"
+        "validate(replace(of, text=of.text.replace('2.0f', '3.0f')))\n",
+        "'3.0f'",
+        "'2.0f'",
+        "please report this",
+        cure="report it: a kernel is wrong, or its validation",
+    ),
 )
