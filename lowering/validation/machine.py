@@ -115,7 +115,8 @@ class Machine:
         self.heap = Heap()
         self.steps = STEPS
         self.used: set[str] = set()
-        self._definitions: dict[str, c_ast.FuncDef] = {}
+        self.definitions: dict[str, c_ast.FuncDef] = {}
+        """The syntax trees of the functions."""
         self._enter_file()
 
     def _enter_file(self) -> None:
@@ -130,7 +131,7 @@ class Machine:
                     elif name not in self.types and name not in self.source.typeofs:
                         self.types[name] = self.type_of(node.type)
                 case c_ast.FuncDef():
-                    self._definitions[node.decl.name] = node
+                    self.definitions[node.decl.name] = node
                 case c_ast.Decl(type=c_ast.Enum() as enum):
                     _Compiler(self).enter_enum(enum)
                 case c_ast.Decl(type=c_ast.FuncDecl()) | c_ast.StaticAssert():
@@ -142,12 +143,12 @@ class Machine:
         """Return a function of the text, compiled when it is first called."""
         found = self.functions.get(name)
         if found is None:
-            found = self.functions[name] = _Compiler(self).function(self._definitions[name])
+            found = self.functions[name] = _Compiler(self).function(self.definitions[name])
         return found
 
     def defines(self, name: str) -> bool:
         """Return whether the text defines a function of this name."""
-        return name in self._definitions
+        return name in self.definitions
 
     def run(self, name: str, arguments: Sequence[Any], heap: Heap) -> Any:
         """Call a function; return its result. Raises `TextTrap`, also for blocks that are not freed."""

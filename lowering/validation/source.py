@@ -107,7 +107,11 @@ def _preprocessed(text: str, found: Source) -> str:
             case "#define" if reads:
                 alias = _ALIAS.match(rest)
                 if alias is None or alias[2].replace("...", "__VA_ARGS__") != alias[4]:
-                    raise NotInSubset(f"the macro {rest}", required="macros that rename a function")
+                    raise NotInSubset(
+                        f"the macro {rest}",
+                        required="macros that rename a function",
+                        suggestions=("test this kernel by running it",),
+                    )
                 found.aliases[alias[1]] = alias[3]
             case "#error" if reads:
                 raise NotInSubset(f"the text refuses this compiler: {rest}", required="text for gcc 14")

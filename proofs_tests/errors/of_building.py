@@ -257,11 +257,11 @@ OF_BUILDING: Final = (
     ),
     Entry(
         "ATL514",
-        "from lowering.validation.source import read_source\n"
-        "read_source('int f(void) { return ({ 1; }); }')\n",
-        "({ 1; })",
-        "1",
-        "test this kernel by running it",
+        "from lowering.validation.source import read_source\nread_source('#define TWICE(x) (x + x)')\n",
+        "#define TWICE(x) (x + x)",
+        "int twice(int x) { return x + x; }",
+        cure="write a function; or test the kernel by running it",
+        advice="test this kernel by running it",
     ),
     Entry(
         "ATL515",
