@@ -105,7 +105,7 @@ def prove_text(kernel: Kernel) -> Theorem:
     >>> kernel = atl.compile(atl.program("rows", [A], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j]))))
     >>> print(prove_text(kernel).rhs)
     rows (A : float32[n, m]) : float32[n] :=
-      ⊞[i < n] Σ[j < m] A[i, j]
+      ⊞[i < n] Σ[i1 < m] A[i, i1]
     """
     of = interface(kernel.program, kernel.nest, kernel.source, kernel.nest.name)
     return prove_interface(of)

@@ -260,7 +260,6 @@ OF_BUILDING: Final = (
         "from lowering.validation.source import read_source\nread_source('#define TWICE(x) (x + x)')\n",
         "#define TWICE(x) (x + x)",
         "int twice(int x) { return x + x; }",
-        cure="write a function; or test the kernel by running it",
         advice="test this kernel by running it",
     ),
     Entry(
@@ -275,6 +274,5 @@ OF_BUILDING: Final = (
         "'3.0f'",
         "'2.0f'",
         "please report this",
-        cure="report it: a kernel is wrong, or its validation",
     ),
 )

@@ -163,6 +163,5 @@ OF_REWRITING: Final = (
         "atl.cast('float32', x[i] < 1)",
         "2 * x[i]",
         "validate this kernel at chosen sizes",
-        cure="call `kernel.validate()`, which executes the text",
     ),
 )
