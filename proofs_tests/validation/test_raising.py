@@ -59,6 +59,7 @@ def test_a_statement_that_is_not_raised_is_named(old: str, new: str, why: str) -
     assert why in str(found.value) or "value" in str(found.value), str(found.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["product", "triangular"])
 def test_no_planted_fault_is_proved(name: str) -> None:
     of = text_of(PROGRAMS[name]())
