@@ -225,7 +225,7 @@ class Residues(Modular):
     def _cast_one(self, target: str, source: str, x: int) -> int:
         value = small_integer(x)
         known = None if value is None else cast_number(target, Fraction(value))
-        return super().cast(target, source, x) if known is None else self.constant(known, target)
+        return super().cast(target, source, x) if known is None else self.constant(float(known), target)
 
 
 class TextTerms(FreeTerms):

@@ -182,7 +182,9 @@ class Machine:
                     return self.types[words[0]]
                 if len(words) == 1 and words[0] in self.source.typeofs and typeof is not None:
                     return typeof(words[0])
-        raise _refused(node, "as a type")
+                raise _refused(node, "as a type")
+            case _:
+                raise _refused(node, "as a type")
 
 
 def _refused(node: Any, where: str = "") -> NotInSubset:
@@ -212,9 +214,7 @@ class _Compiler:
     # -- declarations -------------------------------------------------------------------------------------------------
 
     def function(self, node: c_ast.FuncDef) -> Function:
-        finder = _Addressed()
-        finder.visit(node.body)
-        self.addressed = finder.names
+        self.addressed = _addressed(node.body)
         if "inline" in node.decl.funcspec:  # branches of helpers are not those of the kernel
             self.covered, self.branches = set(), set()
         declared = node.decl.type
@@ -1319,13 +1319,9 @@ def _with_labels(runs: list[Callable[[Frame], Any]], labels: Mapping[str, int]) 
 _COMPARING: Final = frozenset(("<", "<=", ">", ">=", "==", "!="))
 
 
-class _Addressed(c_ast.NodeVisitor):
-    """The names of variables whose address is taken."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def visit_UnaryOp(self, node: c_ast.UnaryOp) -> None:  # noqa: N802
-        if node.op == "&" and isinstance(node.expr, c_ast.ID):
-            self.names.add(node.expr.name)
-        self.generic_visit(node)
+def _addressed(node: Any) -> set[str]:
+    """Return the names of variables whose address is taken."""
+    found = {name for _, child in node.children() for name in _addressed(child)}
+    if isinstance(node, c_ast.UnaryOp) and node.op == "&" and isinstance(node.expr, c_ast.ID):
+        found.add(node.expr.name)
+    return found

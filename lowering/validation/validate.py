@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import BOOL, TYPES, is_float, is_integer
-from atl.core.index import Index, Read, atoms, constant, value_at, value_of
+from atl.core.index import Index, Leaf, Read, Size, atoms, constant, value_at, value_of
 from atl.core.program import Program
 from atl.core.traversal import indices_in, subterms
 from atl.errors import ATLError, InvalidArgument, NotInSubset, TextDiffers, brief
-from atl.meaning.arguments import bind
+from atl.meaning.arguments import bind, index_elements
 from atl.meaning.interpret import PAD, denote
 from atl.meaning.polynomials import symbol
 from atl.meaning.scalars import Machine as MachineNumbers
@@ -247,7 +247,7 @@ class Execution:
                 continue
             passed.append(Address(self._block(heap, array.name, array.dtype, cells, read_only=True)))
         passed += [sizes[name] for name in of.sizes]
-        count = prod(value_of(extent, lambda leaf: sizes[leaf.name], _elements(arrays)) for extent in of.program.shape)  # type: ignore[union-attr]
+        count = prod(_shape(of, sizes, arrays))
         out = self._block(heap, "out", of.dtype, [UNSET] * count)
         self.machine.steps = STEPS
         status = self.machine.run(of.name, [*passed, Address(out)], heap)
@@ -338,8 +338,14 @@ class Execution:
         )
 
 
-def _elements(arrays: Mapping[str, AnyArray]) -> Any:
-    return lambda array, at: int(arrays[array.name][at])
+def _shape(of: Interface, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> tuple[int, ...]:
+    """Return the shape of the result of a call."""
+
+    def size(leaf: Leaf) -> int:
+        assert isinstance(leaf, Size)
+        return sizes[leaf.name]
+
+    return tuple(value_of(extent, size, index_elements(arrays)) for extent in of.program.shape)
 
 
 def executed(of: Interface, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
@@ -348,5 +354,4 @@ def executed(of: Interface, sizes: Mapping[str, int], arrays: Mapping[str, AnyAr
     status, out = execution.run(sizes, arrays)
     if status != 0:
         raise TextTrap("status", f"the function returns {status}, not 0")
-    shape = tuple(value_of(e, lambda leaf: sizes[leaf.name], _elements(arrays)) for e in of.program.shape)  # type: ignore[union-attr]
-    return np.array(execution.result(out), dtype=of.dtype).reshape(shape)
+    return np.array(execution.result(out), dtype=of.dtype).reshape(_shape(of, sizes, arrays))
