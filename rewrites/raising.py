@@ -47,7 +47,7 @@ Env: TypeAlias = Mapping[str, IndexExpr]
 Value: TypeAlias = Callable[[Env], Any]
 """A value that depends on loop variables: an `IndexExpr`, a condition or a `Tensor` of rank 0."""
 Read: TypeAlias = Callable[[Sequence[IndexExpr]], Any]
-FOLDS: Final = {"add": "sum", "mul": "product", "max": "max", "min": "min"}
+FOLDS: Final[dict[str, terms.Monoid]] = {"add": "sum", "mul": "product", "max": "max", "min": "min"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +152,19 @@ class _Raiser:
             assert tensor is not None
             if array.shape:
                 state.arrays[array.name] = Cells(
-                    array.dtype, tuple(IndexExpr(e) for e in array.shape), lambda at, t=tensor: t[tuple(at)]
+                    array.dtype,
+                    tuple(IndexExpr(e) for e in array.shape),
+                    lambda at, t=tensor: t[tuple(at)],  # type: ignore[misc]
                 )
             else:
-                state.scalars[array.name] = array.dtype, lambda _, t=tensor: t
+                state.scalars[array.name] = array.dtype, lambda _, t=tensor: t  # type: ignore[misc]
         definition = self.machine.definitions[of.name]
         parameters = [each.name for each in definition.decl.type.args.params]
         for name, size in zip(parameters[len(of.inputs) :], of.sizes, strict=False):
-            state.indices[name] = lambda _, s=size: IndexExpr(index(Size(s)))
+            state.indices[name] = lambda _, s=size: IndexExpr(index(Size(s)))  # type: ignore[misc]
         for name, array in zip(parameters, of.inputs, strict=False):
             if name != array.name:
-                (state.arrays if array.shape else state.scalars)[name] = (  # type: ignore[index]
+                (state.arrays if array.shape else state.scalars)[name] = (  # type: ignore[assignment]
                     state.arrays if array.shape else state.scalars
                 )[array.name]
         out, self.last = parameters[-1], definition.body.block_items[-1]
@@ -411,7 +413,7 @@ class _Raiser:
         """Return whether a branch is taken only if an allocation fails: its condition compares pointers with NULL."""
 
         def nulls(test: Any) -> bool:
-            match test:
+            match test:  # type: ignore[exhaustive-match]
                 case c_ast.BinaryOp(op="||", left=left, right=right):
                     return nulls(left) and nulls(right)
                 case c_ast.BinaryOp(op="==", right=c_ast.ID(name="NULL")):
@@ -528,7 +530,9 @@ class _Raiser:
             if rest:
                 binder, *others = rest
                 return atl.reduce(
-                    FOLDS[effect.op], (binder.low(env), binder.high(env)), lambda i: with_index(binder, i, others)
+                    FOLDS[effect.op],
+                    (binder.low(env), binder.high(env)),
+                    lambda i: with_index(binder, i, others),
                 )
             test = tests({binder.name for binder in free})
             if test is None:
@@ -597,7 +601,7 @@ class _Raiser:
     def _guessed(self, node: Any, state: State) -> tuple[IndexExpr, ...]:
         """Return the extents that an address (i * m + j) * k + l shows: m and k."""
         for _, term in self._terms(node):
-            match term:
+            match term:  # type: ignore[exhaustive-match]
                 case c_ast.BinaryOp(op="*", left=left, right=right):
                     for one, other in ((right, left), (left, right)):
                         try:
@@ -640,14 +644,14 @@ class _Raiser:
         return (*before, self._sum([t for t, m in multiples if m is None], state))
 
     def _terms(self, node: Any, sign: int = 1) -> list[tuple[int, Any]]:
-        match node:
+        match node:  # type: ignore[exhaustive-match]
             case c_ast.BinaryOp(op="+" | "-" as op, left=left, right=right):
                 return [*self._terms(left, sign), *self._terms(right, sign if op == "+" else -sign)]
         return [(sign, node)]
 
     def _factored(self, sign: int, node: Any, state: State, extent: IndexExpr) -> tuple[int, Any] | None:
         """Return the other factor of a product with an extent."""
-        match node:
+        match node:  # type: ignore[exhaustive-match]
             case c_ast.BinaryOp(op="*", left=left, right=right):
                 for one, other in ((right, left), (left, right)):
                     try:
@@ -679,7 +683,7 @@ class _Raiser:
         return total
 
     def index(self, node: Any, state: State) -> Value:
-        match node:
+        match node:  # type: ignore[exhaustive-match]
             case c_ast.Constant(type="int", value=text):
                 whole = IndexExpr(index_of(int(text, 0)))
                 return lambda _: whole
@@ -700,7 +704,7 @@ class _Raiser:
                 return lambda env: IndexExpr(as_index(read([each(env) for each in position])))
             case c_ast.FuncCall(name=c_ast.ID(name=name), args=c_ast.ExprList(exprs=[left, right])):
                 x, y = self.index(left, state), self.index(right, state)
-                match self.helper(name):
+                match self.helper(name):  # type: ignore[exhaustive-match]
                     case "min":
                         return lambda env: atl.imin(x(env), y(env))
                     case "max":
@@ -713,7 +717,7 @@ class _Raiser:
         return name in inputs and array is not None and array.dtype in ("int32", "int64")
 
     def condition(self, node: Any, state: State) -> Value:
-        match node:
+        match node:  # type: ignore[exhaustive-match]
             case c_ast.BinaryOp(op="&&" | "||" as op, left=left, right=right):
                 x, y = self.condition(left, state), self.condition(right, state)
                 return (lambda env: x(env) & y(env)) if op == "&&" else (lambda env: x(env) | y(env))
@@ -727,7 +731,7 @@ class _Raiser:
 
     def element(self, node: Any, state: State, dtype: str) -> Value:
         """Return the value of an expression, of this element type."""
-        match node:
+        match node:  # type: ignore[exhaustive-match]
             case c_ast.Constant():
                 number = _literal(_number(node.value))
                 return lambda _: number
@@ -781,7 +785,7 @@ class _Raiser:
         if op not in functions and op != "same":
             raise _refused(node, f"a call of {name}")
         function = functions.get(op, lambda x: x)
-        return lambda env: function(*(operand(env) for operand in operands))
+        return lambda env: function(*(operand(env) for operand in operands))  # type: ignore[no-untyped-call]
 
     def helper(self, name: str) -> str | None:
         """Return the operation that a function of the text computes, found by executing it on symbols."""
@@ -810,7 +814,7 @@ class _Raiser:
             made = self.machine.run(name, passed, Heap())
             made = made.value if isinstance(made, Symbol) else made
             if len(kinds) == 2:
-                return next((op for op in ("min", "max") if scalars.binary(op, number.dtype, *symbols) == made), None)  # type: ignore[arg-type]
+                return next((op for op in ("min", "max") if scalars.binary(op, number.dtype, *symbols) == made), None)
             return "abs" if scalars.unary("abs", number.dtype, symbols[0]) == made else None
         except Exception:  # noqa: BLE001 (the function is then not one of these)
             return None

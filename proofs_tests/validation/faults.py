@@ -184,7 +184,10 @@ def built(faults: Sequence[Fault], folder: Path) -> list[Path | None]:
         source, made = folder / f"f{number}.c", folder / f"f{number}.so"
         source.write_text(fault.text)
         jobs.append(
-            (made, [*command, "-std=c11", "-w", "-O0", "-fwrapv", "-shared", "-fPIC", "-o", made, source, "-lm"])
+            (
+                made,
+                [*command, "-std=c11", "-w", "-O0", "-fwrapv", "-shared", "-fPIC", "-o", str(made), str(source), "-lm"],
+            )
         )
     return [
         made if subprocess.run(job, capture_output=True, check=False).returncode == 0 else None for made, job in jobs
