@@ -453,3 +453,15 @@ class NoErrorBound(ATLError, ArithmeticError):
     """The rounding error of a kernel has no bound, such as where a comparison of rounded numbers decides."""
 
     code = "ATL514"
+
+
+class NotInSubset(ATLError, NotImplementedError):
+    """C text has a statement that is outside of the subset which is validated."""
+
+    code = "ATL515"
+
+
+class TextDiffers(ATLError, ValueError):
+    """C text computes another result than its program, or has an invalid access."""
+
+    code = "ATL516"

@@ -24,6 +24,7 @@ def compile(  # noqa: A001 (a public name)
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
     strict: bool = ...,
+    validate: bool = ...,
     optimize: bool = ...,
 ) -> Kernel: ...
 
@@ -36,6 +37,7 @@ def compile(  # noqa: A001
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
     strict: bool = ...,
+    validate: bool = ...,
     optimize: bool = ...,
 ) -> GpuKernel: ...
 
@@ -48,6 +50,7 @@ def compile(  # noqa: A001
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
     strict: bool = ...,
+    validate: bool = ...,
     optimize: bool = ...,
 ) -> Kernel | GpuKernel: ...
 
@@ -59,6 +62,7 @@ def compile(  # noqa: A001
     sizes: Mapping[str, int] | None = None,
     fast_math: bool = False,
     strict: bool = False,
+    validate: bool = False,
     optimize: bool = False,
 ) -> Kernel | GpuKernel:
     """Compile a program to machine code, like `lowering.compile`; with `optimize=True` make it fast first.
@@ -84,7 +88,7 @@ def compile(  # noqa: A001
         if target != "c":
             raise InvalidArgument(f"optimize=True for target={target!r}", required='target="c"')
         program, _ = _made_fast(program, sizes, fast_math=fast_math, strict=strict)
-    return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math, strict=strict)
+    return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math, strict=strict, validate=validate)
 
 
 def _made_fast(

@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
-from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
+from atl.errors import ArrayError, InvalidArgument, NotInSubset, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, check_rank
 from atl.meaning.results import ResultLayout
 from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
 from lowering.builds import IN_ORDER, build_shared, load, openmp_flags
 from lowering.c.helpers import OUT_OF_MEMORY
+from lowering.c.known_functions import KNOWN
 from lowering.c.loops import gathering_flags
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES, passed_by_value
@@ -49,6 +50,7 @@ from lowering.strided import may_have_strides
 from lowering.targets.capabilities import check_names, marked_binders, support_of
 from lowering.targets.legality import check_nest, check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
+from lowering.validation.interface import Interface, Validation
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ElementConstraints] | None]
@@ -73,6 +75,7 @@ def compile(  # noqa: A001 (a public name)
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
     strict: bool = ...,
+    validate: bool = ...,
 ) -> Kernel: ...
 
 
@@ -84,6 +87,7 @@ def compile(  # noqa: A001
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
     strict: bool = ...,
+    validate: bool = ...,
 ) -> GpuKernel: ...
 
 
@@ -95,6 +99,7 @@ def compile(  # noqa: A001
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
     strict: bool = ...,
+    validate: bool = ...,
 ) -> Kernel | GpuKernel: ...
 
 
@@ -105,6 +110,7 @@ def compile(  # noqa: A001
     sizes: Mapping[str, int] | None = None,
     fast_math: bool = False,
     strict: bool = False,
+    validate: bool = False,
 ) -> Kernel | GpuKernel:
     """Compile a program to machine code, after checking its accesses and truncations. Builds are cached on disk.
 
@@ -115,6 +121,9 @@ def compile(  # noqa: A001
 
     With `strict`, floats are computed by the operations of the program in its order, without contraction: the result
     has the same bits with every compiler, on every processor and with any number of threads (`docs/bits.md`).
+
+    With `validate`, the C text is executed over polynomials before it is compiled (`Kernel.validate`). Raises
+    `TextDiffers` and `NotInSubset`.
 
     Raises `UnsafeAccess`, `UnsafeTruncation`, `UnsupportedMark`, `IllegalMark`, `CompilerMissing`, `CompilerFailed`;
     `ArgumentError` and `AssumptionError` for `sizes`.
@@ -137,12 +146,21 @@ def compile(  # noqa: A001
             f"strict=True {'with fast_math=True' if fast_math else f'for target={target!r}'}",
             required='strict=True for the target "c", without fast_math',
         )
+    if not isinstance(validate, bool) or (validate and target != "c"):
+        raise InvalidArgument(
+            f"validate={brief(validate)} for target={target!r}", required='validate=True for the target "c", or False'
+        )
     program = _checked(program, target, sizes)
     if target == "cuda":
         if fast_math:
             raise InvalidArgument("fast_math=True for a GPU", required="fast_math=False: only the C target supports it")
         return compile_for_gpu(program)
-    return _unbuilt(program, fast_math=fast_math, strict=strict).kernel()
+    unbuilt = _unbuilt(program, fast_math=fast_math, strict=strict)
+    if validate:
+        from lowering.validation.validate import validate as validate_text
+
+        validate_text(interface(unbuilt.program, unbuilt.nest, unbuilt.text.source, unbuilt.text.name))
+    return unbuilt.kernel()
 
 
 def begin_compile(program: Program, *, fast_math: bool = False) -> UnbuiltKernel:
@@ -209,6 +227,19 @@ def _printed(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> CText:
     flags = (*_flags(nest, compiler), *(flag for each in libraries for flag in each.compile_flags))
     linked = tuple(argument for each in libraries for argument in each.link_arguments)
     return CText(print_c(nest), name, declared, compiler, flags, fast_math, linked)
+
+
+def interface(program: Program, nest: LoopNest, source: str, name: str) -> Interface:
+    """Return the C text of a program with the calls of its function, for `lowering.validation`.
+
+    Raises `NotInSubset` for results that are assembled.
+    """
+    if nest.assembly is not None:
+        raise NotInSubset(
+            f"the result of {program.name} is assembled as {nest.assembly.format}", required="a dense result"
+        )
+    values, _ = values_of(program)
+    return Interface(source, name, values, nest.inputs, nest.sizes, nest.output.dtype, KNOWN, nest.in_order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,6 +589,28 @@ class Kernel:
         if self._assembler is not None:
             raise self._assembled("jax_function")
         return jax_function(self.program, self.whole)
+
+    def validate(self, sizes: Sequence[Mapping[str, int]] | None = None) -> Validation:
+        """Execute the C text over polynomials in the input elements, and compare each result with the program's.
+
+        So the C computes the program for all elements, at these sizes. Reads and writes outside of arrays, cells
+        without a value, misaligned vectors, leaks and double frees raise errors, and each allocation is made to fail.
+        Sizes are chosen until all branches of the text ran. A strict kernel computes the operations of the program in
+        their order. `docs/validation.md` says what is executed, and what is not.
+
+        Raises `TextDiffers` with the sizes at which the text is wrong. Raises `NotInSubset` for text that is not
+        executed, and `InvalidArgument` for `sizes`.
+
+        >>> import atl
+        >>> from lowering import compile
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> print(compile(atl.program("twice", [x], 2 * x)).validate([{"n": 3}]))
+        the C text of twice computes its program for all real numbers as elements, at 1 choice of sizes
+          branches that ran: 1 of 1
+        """
+        from lowering.validation.validate import validate as validate_text
+
+        return validate_text(interface(self._original, self.nest, self.source, self._code.name), sizes)
 
     @cached_property
     def whole(self) -> Kernel:

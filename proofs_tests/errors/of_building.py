@@ -262,4 +262,24 @@ OF_BUILDING: Final = (
         shown=("$ atl bench --json none/speed.json\n"),
         cure="name a file in an existing folder",
     ),
+    Entry(
+        "ATL515",
+        "from lowering.validation.source import read_source\nread_source('#define TWICE(x) (x + x)')\n",
+        "#define TWICE(x) (x + x)",
+        "int twice(int x) { return x + x; }",
+        advice="test this kernel by running it",
+    ),
+    Entry(
+        "ATL516",
+        "# A text that is changed by hand.\n"
+        "from dataclasses import replace\n"
+        "from lowering.kernel import interface\n"
+        "from lowering.validation.validate import validate\n"
+        "kernel = lowering.compile(atl.program('f', [x], 2 * x))\n"
+        "of = interface(kernel.program, kernel.nest, kernel.source, 'f')\n"
+        "validate(replace(of, text=of.text.replace('2.0f', '3.0f')))\n",
+        "'3.0f'",
+        "'2.0f'",
+        "please report this",
+    ),
 )

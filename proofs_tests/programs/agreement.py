@@ -26,23 +26,25 @@ import numpy.typing as npt
 
 from atl.core.dtypes import is_integer
 from atl.core.program import Program
-from atl.errors import AssumptionError, TooLarge, UnsafeAccess, UnsafeTruncation
+from atl.errors import AssumptionError, NotInSubset, TooLarge, UnsafeAccess, UnsafeTruncation
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import Pad, denote
-from lowering.kernel import Kernel
+from lowering.c.printer import function_names, print_c
+from lowering.kernel import Kernel, interface
 from lowering.lower import lower_unchecked
 from lowering.nest.execution import Trap
 from lowering.nest.interpreter import Outcome, execute
 from lowering.nest.loopnest import LoopNest
 from lowering.passes import after_passes
 from lowering.pipeline import lower
+from lowering.validation.validate import executed, validate
 from proofs_tests.programs.batch import Call, Sanitized, compile_many
 from proofs_tests.programs.batch import Report as Stopped
 from proofs_tests.programs.exactness import UNIT, Bounded, Bounds
 from proofs_tests.programs.generate import Case
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-Stage: TypeAlias = Literal["language", "lowering", "reference", "loop nest", "compiler", "sanitizer", "kernel"]
+Stage: TypeAlias = Literal["language", "lowering", "reference", "loop nest", "text", "compiler", "sanitizer", "kernel"]
 
 NEAR: Final = 1.01
 """Factor for the higher-order terms that the bounds of exp, log and sqrt omit."""
@@ -143,6 +145,23 @@ def interpreted(wanted: Expected) -> Fault | Discarded | None:
     if difference := disagreement(outcome.to_numpy(), wanted):
         return Fault("loop nest", f"{difference}, without registers")
     return _padding_stored(outcome, wanted)
+
+
+def executed_text(wanted: Expected) -> Fault | None:
+    """Return the fault of the C text in the executor: its numbers, and its polynomials in the elements."""
+    tried, nest = wanted.case, wanted.nest
+    text, (name,) = print_c(nest), function_names((nest,))
+    try:
+        of = interface(tried.program, nest, text, name)
+        bound = bind(tried.program, (), {**tried.arrays, **tried.sizes})
+        if difference := disagreement(executed(of, bound.sizes, bound.arrays), wanted):
+            return Fault("text", difference)
+        validate(of, [bound.sizes])
+    except NotInSubset:
+        return None
+    except Exception as error:  # noqa: BLE001
+        return Fault("text", f"{type(error).__name__}: {error}")
+    return None
 
 
 def _padding_stored(outcome: Outcome, wanted: Expected) -> Fault | None:

@@ -26,7 +26,16 @@ from lowering.nest.loopnest import LoopNest
 from lowering.targets.capabilities import marked_binders
 from proofs_tests.compilers import lacking
 from proofs_tests.fuzzing import Progress, Tally, command
-from proofs_tests.programs.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
+from proofs_tests.programs.agreement import (
+    Discarded,
+    Expected,
+    Fault,
+    compiled,
+    executed_text,
+    expected,
+    interpreted,
+    own_cache,
+)
 from proofs_tests.programs.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.programs.constructs import ALL, constructs
 from proofs_tests.programs.generate import Broken, Case, Made, Rejected
@@ -111,19 +120,21 @@ def run_differential(
     *,
     in_c: bool = True,
     marked: bool = False,
+    text: bool = False,
     workers: int = 2,
 ) -> Report:
     """Compare the programs with these numbers; without `in_c`, in the two interpreters only.
 
-    With `marked`, programs without marks are discarded. With one worker, everything runs in this process. `progress`
-    receives the counts after each block of programs. On Ctrl-C the report so far is returned.
+    With `marked`, programs without marks are discarded. With `text`, the C text is executed and validated too. With one
+    worker, everything runs in this process. `progress` receives the counts after each block of programs. On Ctrl-C the
+    report so far is returned.
     """
     report = Report(seed, len(numbers), all_marked=marked, ways=_ways(in_c))
     in_c = in_c and _can_sanitize()
     start = time.monotonic()
     blocks = [numbers[first : first + BLOCK] for first in range(0, len(numbers), BLOCK)]
     try:
-        for part in _blocks(seed, blocks, in_c=in_c, marked=marked, workers=workers):
+        for part in _blocks(seed, blocks, in_c=in_c, marked=marked, text=text, workers=workers):
             report.add(part)
             report.seconds = time.monotonic() - start
             if progress is not None:
@@ -151,18 +162,20 @@ def _ways(in_c: bool) -> str:
     return f"{two}, C -O0 with sanitizers, C -O3, C -O3 into a poisoned output; compiler: {find_compiler()}"
 
 
-def _blocks(seed: int, numbers: Sequence[Sequence[int]], *, in_c: bool, marked: bool, workers: int) -> Iterator[Report]:
+def _blocks(
+    seed: int, numbers: Sequence[Sequence[int]], *, in_c: bool, marked: bool, text: bool, workers: int
+) -> Iterator[Report]:
     """Yield the report of each block of numbers as it is finished."""
     if workers <= 1:
         for block in numbers:
-            yield run_block(seed, block, in_c=in_c, marked=marked)
+            yield run_block(seed, block, in_c=in_c, marked=marked, text=text)
         return
     # Ctrl-C reaches the whole process group. Only this process handles it; leaving the pool ends the others.
     with multiprocessing.get_context("spawn").Pool(workers, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        yield from pool.imap_unordered(partial(run_block, seed, in_c=in_c, marked=marked), numbers)
+        yield from pool.imap_unordered(partial(run_block, seed, in_c=in_c, marked=marked, text=text), numbers)
 
 
-def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = False) -> Report:
+def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = False, text: bool = False) -> Report:
     """Compare these programs of a seed, whose kernels share a C file."""
     report = Report(seed, all_marked=marked)
     agreeing: list[tuple[int, Expected]] = []
@@ -171,7 +184,7 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = F
         case = drawn_case(Seeded.by(f"{seed}:{number}"), always=marked)
         report.drawn.update(case.drawn)
         report.refused.update(case.refused)
-        match _examined(case.made, case.nest):
+        match _examined(case.made, case.nest, text=text):
             case Discarded(reason):
                 report.discarded[reason] += 1
             case (Fault() as fault, found):
@@ -196,7 +209,9 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = F
     return report
 
 
-def _examined(made: Made, nest: LoopNest | None = None) -> Expected | Discarded | tuple[Fault, Case | Broken]:
+def _examined(
+    made: Made, nest: LoopNest | None = None, *, text: bool = False
+) -> Expected | Discarded | tuple[Fault, Case | Broken]:
     """Examine a case with the interpreters; use its nest, if it is already lowered."""
     match made:
         case Rejected(reason):
@@ -212,6 +227,8 @@ def _examined(made: Made, nest: LoopNest | None = None) -> Expected | Discarded 
             return wanted
         case Expected():
             fault = interpreted(wanted)
+            if fault is None and text:
+                fault = executed_text(wanted)
             return wanted if fault is None else fault if isinstance(fault, Discarded) else (fault, made)
 
 
@@ -273,6 +290,7 @@ def _faults(made: Sequence[Made], *, in_c: bool) -> Iterator[tuple[int, tuple[Fa
 def _declare(parser: ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--no-c", action="store_false", dest="in_c", help="compare the two interpreters only")
+    parser.add_argument("--text", action="store_true", help="execute the C text too, also over polynomials")
     parser.add_argument("--marked", action="store_true", help="compare programs with marks only")
 
 

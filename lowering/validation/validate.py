@@ -1,0 +1,357 @@
+"""Comparison of C text with its program: runs of the text at chosen sizes, over polynomials in the input elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from math import prod
+from operator import mul
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.core.dtypes import BOOL, TYPES, is_float, is_integer
+from atl.core.index import Index, Leaf, Read, Size, atoms, constant, value_at, value_of
+from atl.core.program import Program
+from atl.core.traversal import indices_in, subterms
+from atl.errors import ATLError, InvalidArgument, NotInSubset, TextDiffers, brief
+from atl.meaning.arguments import bind, index_elements
+from atl.meaning.interpret import PAD, denote
+from atl.meaning.polynomials import symbol
+from atl.meaning.scalars import Machine as MachineNumbers
+from atl.meaning.scalars import Scalars
+from lowering.timing.inputs import random_inputs
+from lowering.validation.domains import Residues, TextPolynomials, TextTerms, TooManyTerms
+from lowering.validation.errors import ElementBranch, TextTrap
+from lowering.validation.interface import Branch, Domain, Interface, Validation
+from lowering.validation.machine import STEPS, Machine
+from lowering.validation.memory import UNSET, ZERO, Address, Block, Heap
+from lowering.validation.types import NUMBERS
+from lowering.validation.values import HALVES, Special, Symbol, Values
+
+AnyArray: TypeAlias = npt.NDArray[Any]
+
+SMALLEST_RUNS: Final = 7
+"""Number of choices of small sizes that are always tried."""
+MOST_LARGE: Final = 3
+"""Number of sizes of which each is larger than the constants of the text once, while the others are small."""
+MOST_RUNS: Final = 20
+"""Most runs of one validation."""
+WORK: Final = 20_000
+"""Number of iterations of the text in all runs, after which no more sizes are tried."""
+DRAWS: Final = 2
+"""Number of orders of the elements over residues and free terms."""
+MOST_TOO_LARGE: Final = 6
+"""Number of choices of sizes that may be too large for polynomials or take too many steps."""
+MOST_ELEMENTS: Final = 1_500
+"""Largest number of elements of an array for sizes that are chosen."""
+ATTEMPTS: Final = 80
+"""Number of choices of sizes, also of those that the program's assumptions exclude."""
+FAILURES: Final = 12
+"""Most allocations that are made to fail, one after the other, at one choice of sizes."""
+
+
+def validate(
+    of: Interface, sizes: Sequence[Mapping[str, int]] | None = None, *, domain: Domain | None = None
+) -> Validation:
+    """Execute C text and compare each result with the program's. Raises `TextDiffers` and `NotInSubset`.
+
+    Without `sizes`, they are chosen: small ones, and ones next to the constants of the text, until all branches ran.
+    """
+    if sizes is not None and not (isinstance(sizes, Sequence) and all(isinstance(each, Mapping) for each in sizes)):
+        raise InvalidArgument(f"sizes={brief(sizes)}", required='a list of sizes, such as [{"n": 3}, {"n": 17}]')
+    if domain is not None:
+        return _validated(of, sizes, domain)
+    if of.strict:
+        return _validated(of, sizes, "free terms")
+    try:
+        return _validated(of, sizes, "polynomials")
+    except (ElementBranch, TooManyTerms, TextTrap):
+        try:
+            return _validated(of, sizes, "residues")
+        except TextTrap as trap:
+            raise NotInSubset(str(trap), required="smaller sizes") from None
+
+
+def _validated(of: Interface, sizes: Sequence[Mapping[str, int]] | None, domain: Domain) -> Validation:
+    ran: list[dict[str, int]] = []
+    covered: set[Branch] = set()
+    branches: set[Branch] = set()
+    failed = too_large = 0
+    draws = 1 if domain == "polynomials" else DRAWS
+    executions = [Execution(of, domain_of(domain, draw)) for draw in range(draws)]
+    work = 0
+    for number, chosen in enumerate(_choices(of) if sizes is None else sizes):
+        if sizes is None and (len(ran) >= MOST_RUNS or number >= ATTEMPTS or work > WORK):
+            break
+        concrete = arguments(of, chosen, number, MOST_ELEMENTS if sizes is None else None)
+        if concrete is None:
+            if sizes is not None:
+                raise InvalidArgument(f"sizes={dict(chosen)}", required="sizes that the program's assumptions allow")
+            continue
+        try:
+            for execution in executions:
+                execution.compare(chosen, concrete)
+        except (TextTrap, TooManyTerms):  # too many steps, or too large polynomials
+            too_large += 1
+            if sizes is not None or too_large > MOST_TOO_LARGE:
+                raise
+            continue
+        for execution in executions:
+            work += execution.machine_steps
+            failed += execution.fail(chosen, concrete) if execution is executions[0] else 0
+            covered |= execution.machine.covered
+            branches |= execution.machine.branches
+        ran.append(dict(chosen))
+        if sizes is None and covered == branches and number + 1 >= SMALLEST_RUNS + min(len(of.sizes), MOST_LARGE):
+            break
+    assumed = tuple(sorted({name for execution in executions for name in execution.machine.used}))
+    return Validation(of.name, domain, tuple(ran), frozenset(covered), frozenset(branches), failed, assumed)
+
+
+def domain_of(domain: Domain, draw: int = 0) -> Scalars[Any]:
+    """Return a new domain of elements."""
+    match domain:
+        case "polynomials":
+            return TextPolynomials()
+        case "residues":
+            return Residues(draw)
+        case "free terms":
+            return TextTerms(draw)
+
+
+# -- sizes and arrays -------------------------------------------------------------------------------------------------
+
+
+def _choices(of: Interface) -> Iterator[dict[str, int]]:
+    """Yield choices of sizes: small ones first, then ones next to the constants of the text."""
+    names = of.sizes
+    if not names:
+        yield {}
+        return
+    for size in (3, 2, 1, 0):
+        yield dict.fromkeys(names, size)
+    for number in range(3):
+        yield {name: (2, 5, 3, 4, 1, 6)[(at + number) % 6] for at, name in enumerate(names)}
+    random = Random(f"sizes of {of.name}")
+    constants = sorted({value for value in _constants(of.text) if 1 < value <= 300})
+    large = max((c for c in constants if c <= 64), default=8) + 1
+    for name in names[:MOST_LARGE]:  # so that a buffer that is too small is found
+        yield {**dict.fromkeys(names, 2), name: large}
+    near = sorted({c + d for c in constants for d in (-1, 0, 1)} | {2 * c + 1 for c in constants if c <= 64})
+    while True:
+        few = random.randrange(4)
+        chosen = {}
+        for name in names:
+            if near and random.randrange(len(names) + 1) == few % (len(names) + 1):
+                chosen[name] = random.choice(near)
+            else:
+                chosen[name] = random.randrange(8)
+        yield chosen
+
+
+def _constants(text: str) -> Iterable[int]:
+    word = ""
+    for letter in text + " ":
+        if letter.isalnum() or letter in "._":
+            word += letter
+            continue
+        if word.isdigit():
+            yield int(word)
+        word = ""
+
+
+def arguments(
+    of: Interface, sizes: Mapping[str, int], seed: int = 0, most: int | None = None
+) -> dict[str, AnyArray] | None:
+    """Return arrays of these sizes that meet the program's declarations; None if there are none."""
+    program = of.program
+    if any(name not in sizes for name in program.sizes):
+        raise InvalidArgument(f"sizes={dict(sizes)}", required=f"a number for each of {', '.join(program.sizes)}")
+    try:
+        if most is not None and any(value_at(e, sizes) > most for e in _counts(program)):
+            return None
+        arrays = random_inputs(program, sizes, seed)
+        for array in program.inputs:  # integers from -3 to 3 where any are allowed
+            if is_integer(array.dtype) and array.low is None and array.high is None and not array.monotonic:
+                low = 0 if array.dtype == "uint8" else -3
+                drawn = np.random.default_rng(seed + 7).integers(low, 4, arrays[array.name].shape)
+                arrays[array.name] = np.asarray(drawn).astype(array.dtype)
+        free = {name: sizes[name] for name in program.free_sizes}
+        bound = bind(program, (), {**arrays, **free})
+    except (ATLError, ValueError, ZeroDivisionError, OverflowError):
+        return None
+    return None if any(bound.sizes[name] != sizes[name] for name in program.sizes) else bound.arrays
+
+
+def _counts(program: Program) -> Iterator[Index]:
+    """Yield the numbers of elements of the inputs and of the result that depend on sizes alone."""
+    for shape in (program.shape, *(array.shape for array in program.inputs)):
+        if not any(isinstance(atom, Read) for extent in shape for atom in atoms(extent)):
+            yield reduce(mul, shape, constant(1))
+
+
+def _index_arrays(program: Program) -> frozenset[str]:
+    """Return the names of inputs whose elements are used as indices, or that have declared properties."""
+    inside = (expression for part in subterms(program.body) for expression in indices_in(part))
+    places = (*inside, *program.shape, *(e for array in program.inputs for e in array.shape))
+    read = {atom.array.name for expression in places for atom in atoms(expression) if isinstance(atom, Read)}
+    declared = {
+        array.name
+        for array in program.inputs
+        if array.dtype != BOOL and (array.low is not None or array.high is not None or array.monotonic)
+    }
+    return frozenset(read | declared)
+
+
+def symbolic(program: Program, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """Return the arrays with a symbol for each element, except in arrays of indices."""
+    indices = _index_arrays(program)
+    made = {}
+    for name, array in arrays.items():
+        if name in indices:
+            made[name] = array
+            continue
+        symbols = np.empty(array.shape, dtype=object)
+        for at in np.ndindex(array.shape):
+            symbols[at] = symbol(f"{name}[{', '.join(map(str, at))}]" if at else name)
+        made[name] = symbols
+    return made
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+class Execution:
+    """Runs of a text over one domain."""
+
+    def __init__(self, of: Interface, scalars: Scalars[Any]) -> None:
+        self.of = of
+        self.scalars = scalars
+        self.values = Values(scalars)
+        self.machine = Machine(of.text, self.values, of.known)
+        self.machine_steps = 0
+
+    def run(
+        self, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray], *, fails: int | None = None
+    ) -> tuple[Any, Block]:
+        """Call the function; return its result and the block of the output. Raises `TextTrap`."""
+        of, heap = self.of, Heap(fails)
+        passed: list[Any] = []
+        for array in of.inputs:
+            cells = [self._cell(raw, array.dtype) for raw in arrays[array.name].reshape(-1)]
+            if not array.shape:
+                passed.append(cells[0])
+                continue
+            passed.append(Address(self._block(heap, array.name, array.dtype, cells, read_only=True)))
+        passed += [sizes[name] for name in of.sizes]
+        count = prod(_shape(of, sizes, arrays))
+        out = self._block(heap, "out", of.dtype, [UNSET] * count)
+        self.machine.steps = STEPS
+        status = self.machine.run(of.name, [*passed, Address(out)], heap)
+        self.machine_steps = STEPS - self.machine.steps
+        return status, out
+
+    def _block(self, heap: Heap, name: str, dtype: str, cells: list[Any], *, read_only: bool = False) -> Block:
+        number = NUMBERS[TYPES[dtype].c]
+        block = Block(name, len(cells) * number.size, heap.place(len(cells) * number.size), number)
+        block.dtype, block.cells, block.read_only = dtype, cells, read_only
+        return block
+
+    def _cell(self, raw: Any, dtype: str) -> Any:
+        scalars, values = self.scalars, self.values
+        if values.is_machine:
+            if dtype in HALVES:
+                return int(np.asarray(raw).view(np.uint16))
+            return scalars.element(raw, dtype) if is_float(dtype) else int(raw)
+        if isinstance(raw, np.generic):
+            raw = raw.item()
+            if dtype in HALVES:
+                return Symbol(scalars.element(raw, dtype), dtype)
+            return scalars.element(raw, dtype) if is_float(dtype) else int(raw)
+        if isinstance(raw, int):
+            return raw
+        element = scalars.element(raw, dtype)
+        if dtype == BOOL:
+            return values.test(element)
+        return element if is_float(dtype) and dtype not in HALVES else Symbol(element, dtype)
+
+    def result(self, block: Block) -> list[Any]:
+        """Return the elements of an output, in the domain. Raises `TextTrap` if one is not set."""
+        dtype = block.dtype
+        made = []
+        for at, cell in enumerate(block.cells):
+            if cell is UNSET:
+                raise TextTrap("unset", f"element {at} of the result is not written")
+            if self.values.is_machine and dtype in HALVES:
+                made.append(np.uint16(0 if cell is ZERO else cell).view(dtype))
+            else:
+                made.append(self.values.element(cell, dtype))
+        return made
+
+    def compare(self, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> None:
+        """Compare the result of a call with the program's. Raises `TextDiffers`."""
+        of = self.of
+        elements = symbolic(of.program, arrays)
+        if isinstance(self.scalars, TextPolynomials):
+            self.scalars.work = 0
+        try:
+            status, out = self.run(sizes, elements)
+            if status != 0:
+                raise TextTrap("status", f"the function returns {status}, not 0")
+            found = self.result(out)
+        except TextTrap as trap:
+            if trap.kind == "endless":
+                raise
+            raise self._differs(trap.args[0], sizes) from None
+        meaning = denote(of.program, sizes, elements, self.scalars)
+        zero = self.scalars.constant(0, of.dtype)
+        for number, at in enumerate(np.ndindex(meaning.shape)):
+            wanted = meaning.at(at)
+            wanted = zero if wanted is PAD else wanted
+            got = found[number]
+            if isinstance(got, Special) or got != wanted:
+                place = f"out[{', '.join(map(str, at))}]" if at else "out"
+                raise self._differs(f"{place} is {brief(got, 200)}, not {brief(wanted, 200)}", sizes)
+
+    def fail(self, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> int:
+        """Let each allocation fail; return their number. Raises `TextDiffers` for leaks and a wrong result."""
+        allocations = self.machine.heap.count
+        elements = symbolic(self.of.program, arrays)
+        for number in range(1, min(allocations, FAILURES) + 1):
+            try:
+                status, _ = self.run(sizes, elements, fails=number)
+                if status == 0:
+                    raise TextTrap("status", f"allocation {number} fails, but the function returns 0")
+            except TextTrap as trap:
+                raise self._differs(f"{trap.args[0]}, if allocation {number} fails", sizes) from None
+        return min(allocations, FAILURES)
+
+    def _differs(self, what: str, sizes: Mapping[str, int]) -> TextDiffers:
+        return TextDiffers(
+            f"the C text of {self.of.name} differs from its program: {what}",
+            required="text that computes the program, without invalid accesses",
+            numbers=dict(sizes),
+            suggestions=("please report this: a kernel is wrong, or its validation",),
+        )
+
+
+def _shape(of: Interface, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> tuple[int, ...]:
+    """Return the shape of the result of a call."""
+
+    def size(leaf: Leaf) -> int:
+        assert isinstance(leaf, Size)
+        return sizes[leaf.name]
+
+    return tuple(value_of(extent, size, index_elements(arrays)) for extent in of.program.shape)
+
+
+def executed(of: Interface, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
+    """Run a text on arrays of numbers, each operation rounded to its type; return the result. Raises `TextTrap`."""
+    execution = Execution(of, MachineNumbers())
+    status, out = execution.run(sizes, arrays)
+    if status != 0:
+        raise TextTrap("status", f"the function returns {status}, not 0")
+    return np.array(execution.result(out), dtype=of.dtype).reshape(_shape(of, sizes, arrays))
