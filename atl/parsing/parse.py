@@ -13,9 +13,10 @@
 A loop's mark is written in the range, gen[i < n | parallel] e, and a let's mark after its name, let x | stack := e in e
 (see `atl.core.marks`). A sharded dimension has the mark of a device axis, A : float32[P | device.x, n]. An element
 mask[i] of an input mask : bool[n] is a condition. The body of a binder or let extends as far right as possible; a guard
-extends over products, not over sums. A size is declared by an input type that mentions it, or by itself. A literal has the element type of the other operand, as in Python programs, or the type
-written after it. Reserved words and other strings are used as names between back quotes. Comments extend from # to the
-end of the line. If a program has several results, its body is one-dimensional and contains their elements in order.
+extends over products, not over sums. A size is declared by an input type that mentions it, or by itself. A literal has
+the element type of the other operand, as in Python programs, or the type written after it. Reserved words and other
+strings are used as names between back quotes. Comments extend from # to the end of the line. If a program has several
+results, its body is one-dimensional and contains their elements in order.
 """
 
 from __future__ import annotations
