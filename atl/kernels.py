@@ -13,6 +13,7 @@ from atl.surface.program import program as make_program
 
 if TYPE_CHECKING:
     from lowering import GpuKernel, Kernel
+    from lowering.ranks import DistributedKernel, Mesh
     from rewrites.recipes import Report
 
 
@@ -44,6 +45,14 @@ def compile(  # noqa: A001
 def compile(  # noqa: A001
     program: Program,
     *,
+    mesh: Mesh,
+) -> DistributedKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    program: Program,
+    *,
     target: str,
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
@@ -60,13 +69,18 @@ def compile(  # noqa: A001
     fast_math: bool = False,
     strict: bool = False,
     optimize: bool = False,
-) -> Kernel | GpuKernel:
+    mesh: Mesh | None = None,
+) -> Kernel | GpuKernel | DistributedKernel:
     """Compile a program to machine code, like `lowering.compile`; with `optimize=True` make it fast first.
 
     That is `atl.reschedule(program).optimize(sizes).compile(…)`: recipes for the form of the program, with numbers from
     the model of this machine, or the fastest schedule that `s.optimize(…, seconds=…)` has measured here before.
 
-    Raises what `lowering.compile` raises, and `InvalidArgument` for `optimize` with `target="cuda"`.
+    With a `mesh`, the program is compiled for its ranks (`docs/distributed.md`): loops and dimensions marked
+    `device.x`, `device.y` and `device.z` run over its axes. The other options keep their defaults.
+
+    Raises what `lowering.compile` raises, `InvalidArgument` for options that cannot be combined, and what
+    `lowering.ranks.compile_for_mesh` raises.
 
     >>> import atl, numpy as np
     >>> n, m, k = atl.sizes("n m k")
@@ -84,6 +98,12 @@ def compile(  # noqa: A001
         if target != "c":
             raise InvalidArgument(f"optimize=True for target={target!r}", required='target="c"')
         program, _ = _made_fast(program, sizes, fast_math=fast_math, strict=strict)
+    if mesh is not None:
+        if target != "c" or sizes is not None or fast_math or strict or optimize:
+            raise InvalidArgument("mesh= with another option", required="mesh= alone: ranks compile for any sizes")
+        from lowering.ranks import compile_for_mesh
+
+        return compile_for_mesh(program, mesh)
     return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math, strict=strict)
 
 

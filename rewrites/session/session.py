@@ -191,6 +191,7 @@ class Session(Tactics, SessionBase):
         return with_provenance(self.theorem, self._calls)
 
     check, compile, time = compiling.check, compiling.compile, compiling.time
+    traffic = compiling.traffic
 
     def diff(self, since: int = -1) -> display.Diff:
         """Show what the last call changed, or all calls from number `since` on, counted from 0."""

@@ -1,0 +1,178 @@
+"""Kernels of distributed programs, called with NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from atl.core.index import Size, atoms, value_at
+from atl.core.marks import LoopMark
+from atl.core.program import Program, checked_program
+from atl.errors import DistributedFailure, InvalidArgument, MeshError, brief
+from atl.meaning.arguments import Arguments, bind
+from atl.meaning.vectorised import evaluate_fast
+from atl.text.printing import show_index
+from lowering.ranks import steps as st
+from lowering.ranks.engine import AnyArray, Counted, State, run, simulate
+from lowering.ranks.forming import form
+from lowering.ranks.mesh import Mesh, letter_of
+
+LocalCode: TypeAlias = Literal["c", "interpreter"]
+"""How a rank computes its parts: by compiled kernels, or by the vectorised interpreter."""
+
+
+def compile_for_mesh(program: Program, mesh: Mesh, *, local: LocalCode = "c") -> DistributedKernel:
+    """Compile a program with device loops for the ranks of a mesh; all ranks run in this process, and are counted.
+
+    Raises `MeshError` for axes that the program does not have, and what `form` and `compile` raise.
+
+    >>> import atl, numpy as np
+    >>> rows = atl.parse("f (x : float32[P | device.x, n]) : float32[P, n] := ⊞[d < P | device.x] ⊞[i < n] 2 * x[d, i]")
+    >>> kernel = atl.compile(rows, mesh=atl.Mesh(x=2))
+    >>> kernel(np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+    array([[ 2.,  4.,  6.],
+           [ 8., 10., 12.]], dtype=float32)
+    """
+    checked_program(program)
+    if not isinstance(mesh, Mesh):
+        raise InvalidArgument(f"mesh={brief(mesh)}", required="a mesh of ranks: atl.Mesh(x=4)")
+    if local not in get_args(LocalCode):
+        raise InvalidArgument(f"local={brief(local)}", required=f"one of {', '.join(get_args(LocalCode))}")
+    return DistributedKernel(form(program), mesh, local)
+
+
+class DistributedKernel:
+    """A program for the ranks of a mesh. A call passes whole arrays, and returns the whole result.
+
+    `steps` is the program of one rank. After a call, `counted` has the words and messages that each rank received.
+    """
+
+    def __init__(self, steps: st.RankProgram, mesh: Mesh, local: LocalCode = "c") -> None:
+        self.program, self.steps, self.mesh = steps.program, steps, mesh
+        self.local: LocalCode = local
+        self.counted: Counted | None = None
+        self._kernels: dict[int, Callable[..., Any]] = {}
+        _check_axes(steps, mesh)
+        if local == "c":
+            for program in _programs(steps.steps):
+                self._compiled(program)
+
+    def __repr__(self) -> str:
+        return f"<DistributedKernel {self.program.name} for {self.mesh}>\n{self.steps}"
+
+    def __call__(self, /, *arrays: object, **named: object) -> AnyArray:
+        """Run all ranks in this process, each with its own parts.
+
+        Raises what `Kernel` raises for arguments, `MeshError` for another number of ranks than the arrays have parts,
+        and `DistributedFailure`.
+        """
+        call = bind(self.program, arrays, named)
+        self.check_sizes(call.sizes)
+        states = [self.state(at, call) for at in self.mesh.all()]
+        self.counted = simulate([run(self.steps, state, self.compute) for state in states])
+        return self._assembled(states, call.sizes)
+
+    # -- ranks --------------------------------------------------------------------------------------------------------
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise `MeshError` if an axis of the program has another number of parts than the mesh has ranks."""
+        for axis, extent in self.steps.axes.items():
+            found, ranks = value_at(extent, sizes), self.mesh.extents[axis]
+            if found != ranks:
+                raise MeshError(
+                    f"the program has {found} parts along {letter_of(axis)}, and the mesh has {ranks} ranks",
+                    required=f"{show_index(extent)} = {ranks}",
+                    numbers={name: sizes[name] for name in _names(extent) if name in sizes},
+                    suggestions=(f"atl.Mesh({letter_of(axis)}={found}), or arrays with {ranks} parts",),
+                )
+
+    def state(self, at: Sequence[int], call: Arguments) -> State:
+        """Return what the rank at these coordinates holds at the start."""
+        coordinates = dict(zip(self.mesh.extents, at, strict=True))
+        arrays = {name: self._part(name, array, coordinates) for name, array in call.arrays.items()}
+        return State(self.mesh, tuple(at), dict(call.sizes), arrays)
+
+    def _part(self, name: str, array: AnyArray, at: Mapping[LoopMark, int]) -> AnyArray:
+        axes = self.program.axes_of(name)
+        where = tuple(slice(None) if axis is LoopMark.NONE else at[axis] for axis in axes)
+        return np.ascontiguousarray(array[where]) if axes else array
+
+    def compute(self, program: Program, arrays: Mapping[str, AnyArray], sizes: Mapping[str, int]) -> AnyArray:
+        """Compute a program of a step. All arguments are passed by name."""
+        kernel = self._compiled(program)
+        taken = {array.name: np.ascontiguousarray(arrays[array.name]) for array in program.inputs}
+        found = kernel(**taken, **{name: sizes[name] for name in program.free_sizes})
+        return np.asarray(found)
+
+    def _compiled(self, program: Program) -> Callable[..., Any]:
+        if id(program) not in self._kernels:
+            if self.local == "c":
+                from lowering.kernel import compile as compile_locally
+
+                self._kernels[id(program)] = compile_locally(program)
+            else:
+                self._kernels[id(program)] = lambda **named: evaluate_fast(program, **named)
+        return self._kernels[id(program)]
+
+    def _assembled(self, states: Sequence[State], sizes: Mapping[str, int]) -> AnyArray:
+        """Put the parts of the result together. Ranks with the same part must agree."""
+        shape = tuple(value_at(extent, sizes) for extent in self.program.shape)
+        result = np.zeros(shape, np.dtype(self.program.dtype))
+        seen: dict[tuple[int, ...], State] = {}
+        for state in states:
+            at = tuple(state.coordinates[axis] for axis in self.steps.result)
+            part = state.arrays[self.steps.out]
+            if at not in seen:
+                seen[at] = state
+                result[at] = part
+            elif not np.array_equal(seen[at].arrays[self.steps.out], part, equal_nan=part.dtype.kind == "f"):
+                raise DistributedFailure(
+                    f"the ranks {seen[at].number} and {state.number} hold different copies of one part of the result",
+                    rank=state.number,
+                )
+        return result
+
+
+def _names(extent: Any) -> list[str]:
+    return [atom.name for atom in atoms(extent) if isinstance(atom, Size)]
+
+
+def _check_axes(steps: st.RankProgram, mesh: Mesh) -> None:
+    needed, given = set(steps.axes), set(mesh.extents)
+    if needed != given:
+        letters = [letter_of(axis) for axis in steps.axes]
+        raise MeshError(
+            f"{steps.program.name} has the axes {', '.join(letters)}, and the mesh has "
+            f"{', '.join(letter_of(axis) for axis in mesh.extents)}",
+            required="a mesh with the axes of the program",
+            suggestions=(f"atl.Mesh({', '.join(f'{letter}=…' for letter in letters)})",),
+        )
+    for axis, extent in steps.axes.items():
+        if extent.constant is not None and extent.constant != mesh.extents[axis]:
+            raise MeshError(
+                f"the program has {extent.constant} parts along {letter_of(axis)}, and the mesh has "
+                f"{mesh.extents[axis]} ranks",
+                required=f"atl.Mesh({letter_of(axis)}={extent.constant})",
+            )
+
+
+def _programs(steps: Sequence[st.Step]) -> list[Program]:
+    """Return the programs of steps, in order."""
+    found: list[Program] = []
+    for step in steps:
+        match step:
+            case st.Local(_, program):
+                found.append(program)
+            case st.Join():
+                pass
+            case st.Repeat():
+                found += _programs(step.steps)
+            case st.Copy():
+                found += [step.message, *([] if step.absent is None else [step.absent])]
+            case st.Gather() | st.Fold():
+                found.append(step.message)
+            case st.Counts():
+                found += [step.owners, step.message, *([] if step.absent is None else [step.absent])]
+    return found
