@@ -137,6 +137,7 @@ if _typing.TYPE_CHECKING:
         morton,
         padded,
         row_major,
+        shards,
         skewed,
         swizzled,
     )
@@ -210,7 +211,7 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
         "gradients": "Differentiable Gradient differentiable gradient tangent",
         "layouts": """
             Layout LinearLayout Swizzle antidiagonal backwards blocked column_major compact_antidiagonal
-            make_layout morton padded row_major skewed swizzled
+            make_layout morton padded row_major shards skewed swizzled
         """,
         "lowering": """
             Device Gpu GpuKernel Instruction Kernel Machine declare lower machine measure print_c print_nest
@@ -252,7 +253,7 @@ __all__ = [
     "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout", "maximum", "measure",
     "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c", "print_nest", "program",
     "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule", "results", "round", "row_major", "rules",
-    "scan", "scatter", "select", "shear", "sign", "sin", "sizes", "skewed", "split", "sqrt", "stop", "sum", "swizzled",
+    "scan", "scatter", "select", "shards", "shear", "sign", "sin", "sizes", "skewed", "split", "sqrt", "stop", "sum", "swizzled",
     "tangent", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value", "where",
 ]  # fmt: skip
 _check_calls(globals())

@@ -85,8 +85,8 @@ class _Run:
             match step:
                 case st.Local(into, program):
                     arrays[into] = self._computed(program)
-                case st.Join(into, left, right):
-                    arrays[into] = np.concatenate([arrays[left], arrays[right]])
+                case st.Join(into, left, right, dimension):
+                    arrays[into] = np.concatenate([arrays[left], arrays[right]], axis=dimension)
                 case st.Repeat():
                     yield from self._repeat(step)
                 case st.Copy():
@@ -219,7 +219,7 @@ class _Run:
     ) -> Generator[Round, Mapping[int, AnyArray], dict[int, AnyArray]]:
         """Exchange messages with other ranks; a message to oneself is kept."""
         me = self.state.number
-        outgoing = {number: np.ascontiguousarray(sent) for number, sent in sends.items() if number != me}
+        outgoing = {number: np.asarray(sent, order="C") for number, sent in sends.items() if number != me}
         incoming = {number: shape for number, shape in receives.items() if number != me}
         got = yield Round(f"{step.form} {step.into}", outgoing, incoming, np.dtype(step.type.dtype))
         found = dict(got)

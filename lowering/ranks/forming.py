@@ -190,9 +190,8 @@ class _Former:
                 return self._value(self._bound(e), name)
             case _ if not self._foreign(e):
                 return self._add(st.Local(self.new(name), self.program_of(e, name)), e)
-            case Concat(left, right):
-                parts = self._value(left, name), self._value(right, name)
-                return self._add(st.Join(self.new(name), *parts), e)
+            case Gen() | Guard() | Concat() if isinstance((within_loops := _outer_layers(e))[1], Concat):
+                return self._joined(e, *within_loops, name)
             case Reduce() if _has_let(e.body):
                 return self._repeated(e, name)
             case _ if (inner := self._inner_exchange(e)) is not None:
@@ -204,6 +203,13 @@ class _Former:
         self.steps.append(step)
         self.varies[step.into] = self.dependence(e)
         return step.into
+
+    def _joined(self, e: Expr, layers: Sequence[Gen | Guard], inner: Expr, name: str) -> str:
+        """Add the concatenation of the parts of a term: ⊞[i < n] (a ++ b), along the dimension after the loops."""
+        assert isinstance(inner, Concat)
+        parts = [self._value(_within_layers(layers, part), name) for part in (inner.left, inner.right)]
+        dimension = sum(isinstance(layer, Gen) for layer in layers)
+        return self._add(st.Join(self.new(name), parts[0], parts[1], dimension), e)
 
     def _repeated(self, e: Reduce, name: str) -> str:
         """Add the loop over the terms of a reduction in which there are exchanges."""

@@ -97,12 +97,12 @@ class DistributedKernel:
     def _part(self, name: str, array: AnyArray, at: Mapping[LoopMark, int]) -> AnyArray:
         axes = self.program.axes_of(name)
         where = tuple(slice(None) if axis is LoopMark.NONE else at[axis] for axis in axes)
-        return np.ascontiguousarray(array[where]) if axes else array
+        return np.asarray(array[where], order="C") if axes else array
 
     def compute(self, program: Program, arrays: Mapping[str, AnyArray], sizes: Mapping[str, int]) -> AnyArray:
         """Compute a program of a step. All arguments are passed by name."""
         kernel = self._compiled(program)
-        taken = {array.name: np.ascontiguousarray(arrays[array.name]) for array in program.inputs}
+        taken = {array.name: np.asarray(arrays[array.name], order="C") for array in program.inputs}
         found = kernel(**taken, **{name: sizes[name] for name in program.free_sizes})
         return np.asarray(found)
 

@@ -31,14 +31,16 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The concatenation of two tensors along their first dimension."""
+    """The concatenation of two tensors along a dimension."""
 
     into: str
     left: str
     right: str
+    dimension: int
 
     def __str__(self) -> str:
-        return f"{self.into} := {self.left} ++ {self.right}"
+        along = f" along dimension {self.dimension}" if self.dimension else ""
+        return f"{self.into} := {self.left} ++ {self.right}{along}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from rewrites.tactics import (
     indices,
     loops,
     normal_form,
+    ranks,
     recurrences,
     row_blocks,
     scans,
@@ -31,6 +32,8 @@ class Tactics:
     block_rows = row_blocks.block_rows
     block_scan = scans.block_scan
     coalesce = gpu.coalesce
+    distribute = ranks.distribute
+    exchange = ranks.exchange
     factor_out = factoring.factor_out
     flatten_loops = loops.flatten_loops
     fuse = staging.fuse
@@ -48,6 +51,7 @@ class Tactics:
     pad_rows = gpu.pad_rows
     parallelize = loop_marks.parallelize
     recur = recurrences.recur
+    reduce_over = ranks.reduce_over
     rename = annotations.rename
     reorder = reordering.reorder
     simpl_guard = simplification.simpl_guard
