@@ -154,9 +154,12 @@ class _Run:
         received = yield from self._round(step, sends, receives)
         if owner is not None:
             state.arrays[step.into] = received[owner]
-        else:
-            assert step.absent is not None
+        elif step.absent is not None:
             state.arrays[step.into] = self._computed(step.absent)
+        else:
+            raise DistributedFailure(
+                f"in {step.form} {step.into}, rank {me} reads from a rank outside of the mesh", rank=me
+            )
 
     def _gather(self, step: st.Gather) -> Rank:
         peers = self._peers((step.axis,))

@@ -8,7 +8,7 @@ from typing import Final
 
 from atl.checks.scope import Scope
 from atl.checks.wellformed import make_program
-from atl.core.index import ZERO, Index, Quotient, atoms, polynomial, quotient_exactly
+from atl.core.index import ZERO, Index, Quotient, Read, atoms, polynomial, quotient_exactly
 from atl.core.marks import DEVICES, LoopMark
 from atl.core.predicate import less
 from atl.core.substitution import free_positions, with_child
@@ -146,7 +146,8 @@ def _reads_sharded(work: Derivation, below: Path) -> bool:
 def _check_owners(work: Derivation, let: Path) -> None:
     """Raise `DoesNotApply` if reads of the let find the owner by division: whole shards would be exchanged."""
     for owner, _ in _owners(work, (*let, 1)):
-        if any(isinstance(atom, Quotient) for atom in atoms(owner)):
+        found = list(atoms(owner))
+        if any(isinstance(atom, Quotient) for atom in found) and not any(isinstance(atom, Read) for atom in found):
             term = work.term(let)
             assert isinstance(term, Let)
             raise DoesNotApply(
