@@ -7,10 +7,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from atl.core.index import Size, atoms, value_at
+from atl.core.index import Read, Size, atoms, value_at
 from atl.core.marks import LoopMark
-from atl.core.program import Program, checked_program
-from atl.errors import DistributedFailure, InvalidArgument, MeshError, brief
+from atl.core.predicate import Predicate, expressions
+from atl.core.program import Program, checked_program, size_in
+from atl.core.terms import Constant
+from atl.errors import ArgumentError, DistributedFailure, InvalidArgument, MeshError, brief
 from atl.meaning.arguments import Arguments, bind
 from atl.meaning.vectorised import evaluate_fast
 from atl.text.printing import show_index
@@ -18,13 +20,27 @@ from lowering.ranks import steps as st
 from lowering.ranks.engine import AnyArray, Counted, State, run, simulate
 from lowering.ranks.forming import form
 from lowering.ranks.mesh import Mesh, letter_of
+from lowering.ranks.reads import local_array
 
+Engine: TypeAlias = Literal["simulated", "mpi"]
+"""Where the ranks of a call run: in this process, or in one process of MPI each."""
 LocalCode: TypeAlias = Literal["c", "interpreter"]
 """How a rank computes its parts: by compiled kernels, or by the vectorised interpreter."""
 
 
-def compile_for_mesh(program: Program, mesh: Mesh, *, local: LocalCode = "c") -> DistributedKernel:
-    """Compile a program with device loops for the ranks of a mesh; all ranks run in this process, and are counted.
+def compile_for_mesh(
+    program: Program,
+    mesh: Mesh,
+    *,
+    engine: Engine = "simulated",
+    local: LocalCode = "c",
+    deadline: float = 60.0,
+) -> DistributedKernel:
+    """Compile a program with device loops for the ranks of a mesh. A call runs all of them.
+
+    With engine="simulated" they run in this process, and every exchange is matched; with engine="mpi" a call starts a
+    process for each. In processes that `mpiexec` started, use `run_rank`. A rank that waits for longer than `deadline`
+    seconds for a message fails.
 
     Raises `MeshError` for axes that the program does not have, and what `form` and `compile` raise.
 
@@ -40,7 +56,11 @@ def compile_for_mesh(program: Program, mesh: Mesh, *, local: LocalCode = "c") ->
         raise InvalidArgument(f"mesh={brief(mesh)}", required="a mesh of ranks: atl.Mesh(x=4)")
     if local not in get_args(LocalCode):
         raise InvalidArgument(f"local={brief(local)}", required=f"one of {', '.join(get_args(LocalCode))}")
-    return DistributedKernel(form(program), mesh, local)
+    if engine not in get_args(Engine):
+        raise InvalidArgument(f"engine={brief(engine)}", required=f"one of {', '.join(get_args(Engine))}")
+    if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline < 1e6:
+        raise InvalidArgument(f"deadline={brief(deadline)}", required="a positive number of seconds")
+    return DistributedKernel(form(program), mesh, local, engine, deadline)
 
 
 class DistributedKernel:
@@ -49,9 +69,18 @@ class DistributedKernel:
     `steps` is the program of one rank. After a call, `counted` has the words and messages that each rank received.
     """
 
-    def __init__(self, steps: st.RankProgram, mesh: Mesh, local: LocalCode = "c") -> None:
+    def __init__(
+        self,
+        steps: st.RankProgram,
+        mesh: Mesh,
+        local: LocalCode = "c",
+        engine: Engine = "simulated",
+        deadline: float = 60.0,
+    ) -> None:
         self.program, self.steps, self.mesh = steps.program, steps, mesh
         self.local: LocalCode = local
+        self.engine: Engine = engine
+        self.deadline = deadline
         self.counted: Counted | None = None
         self._kernels: dict[int, Callable[..., Any]] = {}
         _check_axes(steps, mesh)
@@ -63,7 +92,7 @@ class DistributedKernel:
         return f"<DistributedKernel {self.program.name} for {self.mesh}>\n{self.steps}"
 
     def __call__(self, /, *arrays: object, **named: object) -> AnyArray:
-        """Run all ranks in this process, each with its own parts.
+        """Run all ranks, each with its own parts: in this process, or with `engine="mpi"` in one process for each rank.
 
         Raises what `Kernel` raises for arguments, `MeshError` for another number of ranks than the arrays have parts,
         and `DistributedFailure`.
@@ -71,8 +100,54 @@ class DistributedKernel:
         call = bind(self.program, arrays, named)
         self.check_sizes(call.sizes)
         states = [self.state(at, call) for at in self.mesh.all()]
-        self.counted = simulate([run(self.steps, state, self.compute) for state in states])
+        if self.engine == "mpi":
+            from lowering.ranks.launch import launch
+
+            self.counted = launch(self.steps, self.mesh, states, call.sizes, self.deadline)
+        else:
+            self.counted = simulate([run(self.steps, state, self.compute) for state in states])
         return self._assembled(states, call.sizes)
+
+    def run_rank(self, /, *parts: object, comm: Any = None, **named: object) -> AnyArray:
+        """Run the rank of this MPI process with its own parts, and return its part of the result.
+
+        A sharded input is passed without its marked dimensions. `comm` is a communicator of `mpi4py`, by default that
+        of all processes. Every process of the mesh makes the call. Raises what a call raises, also on the other ranks.
+        """
+        from lowering.ranks.mpi import Communicator, digest_of, names_of, world
+
+        comm = world() if comm is None else comm
+        communicator = Communicator(comm, self.mesh, self.deadline)
+        call = self._of_rank(parts, named)
+        state = State(self.mesh, self.mesh.coordinates(comm.Get_rank()), dict(call.sizes), dict(call.arrays))
+        agreed = digest_of(self.program, self.mesh, sorted(call.sizes.items()), *names_of(call.arrays))
+        communicator.run(run(self.steps, state, self.compute), agreed)
+        self.counted = communicator.counted
+        return state.arrays[self.steps.out]
+
+    def _of_rank(self, parts: Sequence[object], named: Mapping[str, object]) -> Arguments:
+        """Bind the parts of one rank; the mesh determines the sizes that are numbers of ranks."""
+        program = self.program
+        inputs = tuple(
+            local_array(array, axes) if (axes := program.axes_of(array.name)) else array for array in program.inputs
+        )
+        given = tuple(each for each in program.assumptions if not _reads_arrays(each))
+        local = Program(program.name, inputs, Constant(0, "float32"), given)
+        known = {}
+        for axis, extent in self.steps.axes.items():
+            if (found := size_in(extent)) is not None:
+                name, factor, offset = found
+                known[name] = (self.mesh.extents[axis] - offset) // factor
+        free = {name: value for name, value in known.items() if name in local.free_sizes}
+        call = bind(local, parts, {**free, **{name: each for name, each in named.items() if name not in known}})
+        sizes = {**known, **call.sizes}
+        missing = [name for name in program.sizes if name not in sizes]
+        rest = {name: named[name] for name in missing if name in named}
+        if len(rest) < len(missing):
+            raise ArgumentError(f"missing size {missing[0]!r}", required=f"{missing[0]}=… in the call on each rank")
+        sizes.update({name: int(str(value)) for name, value in rest.items()})
+        self.check_sizes(sizes)
+        return Arguments(sizes, call.arrays)
 
     # -- ranks --------------------------------------------------------------------------------------------------------
 
@@ -137,6 +212,10 @@ class DistributedKernel:
 
 def _names(extent: Any) -> list[str]:
     return [atom.name for atom in atoms(extent) if isinstance(atom, Size)]
+
+
+def _reads_arrays(condition: Predicate) -> bool:
+    return any(isinstance(atom, Read) for each in expressions(condition) for atom in atoms(each))
 
 
 def _check_axes(steps: st.RankProgram, mesh: Mesh) -> None:
