@@ -253,8 +253,9 @@ __all__ = [
     "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout", "maximum", "measure",
     "minimum", "morton", "pack", "padded", "padl", "padr", "parse", "place", "pow", "print_c", "print_nest", "program",
     "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule", "results", "round", "row_major", "rules",
-    "scan", "scatter", "select", "shards", "shear", "sign", "sin", "sizes", "skewed", "split", "sqrt", "stop", "sum", "swizzled",
-    "tangent", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value", "where",
+    "scan", "scatter", "select", "shards", "shear", "sign", "sin", "sizes", "skewed", "split", "sqrt", "stop", "sum",
+    "swizzled", "tangent", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value",
+    "where",
 ]  # fmt: skip
 _check_calls(globals())
 

@@ -171,12 +171,10 @@ class _Run:
     def _messages(
         self, step: st.Gather | st.Fold, peers: Sequence[tuple[int, dict[LoopMark, int]]], *, same: bool
     ) -> dict[int, AnyArray]:
-        sends: dict[int, AnyArray] = {}
-        for number, at in peers:
-            if not sends or not same:
-                message = self._computed(step.message, **self._as_peer(at))
-            sends[number] = message
-        return sends
+        if same:
+            message = self._computed(step.message, **self._as_peer(self.state.coordinates))
+            return {number: message for number, _ in peers}
+        return {number: self._computed(step.message, **self._as_peer(at)) for number, at in peers}
 
     def _fold(self, step: st.Fold) -> Rank:
         peers = self._peers((step.axis,))

@@ -90,6 +90,8 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
         # Open MPI runs more processes than there are cores, and as root, only if it is told to; others ignore these.
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        # Ranks that share a machine with other work are not bound to cores.
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
         **({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}),
     }
     environment.setdefault("OMP_NUM_THREADS", "1")

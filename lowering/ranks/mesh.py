@@ -58,7 +58,7 @@ class Mesh:
     def coordinates(self, rank: int) -> Coordinates:
         """Return the coordinates of a rank."""
         found: list[int] = []
-        for extent in reversed(self.extents.values()):
+        for extent in list(self.extents.values())[::-1]:
             rank, digit = divmod(rank, extent)
             found.append(digit)
         return tuple(reversed(found))

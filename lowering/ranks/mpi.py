@@ -114,11 +114,11 @@ class Communicator:
         from mpi4py import MPI
 
         status = MPI.Status()
-        message = self._polled(
-            lambda: self.comm.Improbe(source=source, tag=tag, status=status),
-            f"{round_.what} from rank {source}",
-            source,
-        )
+
+        def probe() -> Any:
+            return self.comm.Improbe(source=source, tag=tag, status=status)
+
+        message = self._polled(probe, f"{round_.what} from rank {source}", source)
         into = np.empty(shape, round_.dtype)
         length = status.Get_count(MPI.BYTE)
         if length != into.nbytes:

@@ -64,7 +64,7 @@ def sharded_reads(e: Expr, scope: Scope, sharded: Mapping[str, Axes]) -> Iterato
     outside = len(scope.indices)
 
     def of(name: str, at: tuple[Index, ...], inside: Scope, term: Expr | None) -> ShardedRead:
-        owner = {
+        owner: dict[LoopMark, Index | None] = {
             axis: at[position] if position < len(at) else None
             for position, axis in enumerate(sharded[name])
             if axis is not LoopMark.NONE

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from atl.checks.scope import initial_facts
 from atl.checks.wellformed import make_program
@@ -108,7 +108,8 @@ def _value(formula: Expr, sizes: Mapping[str, int], known: Sequence[Predicate]) 
     missing = [name for name in program.sizes if name not in sizes]
     if missing:
         raise ArgumentError(f"missing size {missing[0]}", required="numbers for all sizes of the formulas")
-    return int(evaluate(program, **{name: sizes[name] for name in program.sizes}))
+    given: dict[str, Any] = {name: sizes[name] for name in program.sizes}
+    return int(evaluate(program, **given))
 
 
 def traffic_of(program: st.RankProgram) -> Traffic:

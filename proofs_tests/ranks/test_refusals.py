@@ -85,6 +85,7 @@ def test_refused_with_numbers(name: str) -> None:
     with pytest.raises(kind) as found:
         form(atl.parse(text))
     error = found.value
+    assert isinstance(error, atl.ATLError)
     assert said in str(error)
     assert error.required
     assert (name in WITHOUT_NUMBERS) != bool(error.numbers), error

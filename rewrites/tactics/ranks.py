@@ -239,9 +239,8 @@ def _owner_changes(work: Derivation, path: Path) -> list[Index]:
             if not isinstance(atom, Quotient) or len(atom.denominator.terms) != 1:
                 continue
             rest = atom.numerator - variable
-            own = variable.atom
-            inner = scope.indices[position:]
-            if any(each.atom in atoms(part) for each in inner for part in (rest, atom.denominator)) or own is None:
+            inner = {each.atom for each in scope.indices[position:]}
+            if any(each in inner for part in (rest, atom.denominator) for each in atoms(part)):
                 continue
             offset = _without_multiples(rest, atom.denominator)
             for part in range(-1, 3):
@@ -325,9 +324,11 @@ def reduce_over(work: Derivation, name: arg.Sum, axis: arg.Axis, *, part: arg.Ne
         loops = loops_around(work.cursor(inner))[::-1]
         marks = [getattr(loops[position].term, "mark", None) for position in order]
         use = stage_at(work, inner, above, part, order=order, guarded=False)
-        for depth, own in enumerate((mark, *marks[1:])):
-            if not depth or (own in DEVICES and own is not mark):
-                work.mark((*above, *(0,) * (depth + 1)), own)
+        work.mark((*above, 0), mark)
+        for depth, outer in enumerate(marks[1:], 1):
+            # Loops over other axes of the mesh keep them: each rank computes its part only.
+            if isinstance(outer, LoopMark) and outer in DEVICES and outer is not mark:
+                work.mark((*above, *(0,) * (depth + 1)), outer)
         _bind_total(work, use[:-1], (*above, 1))
 
     first_possible(work, name, reduced)
