@@ -3,14 +3,14 @@
 Each case is a program whose lets read parts of other ranks in a random way. It is refused with a typed error, or runs
 on simulated ranks and must agree with the interpreter, with the traffic that its formulas state. Inputs hold no zeros.
 
-    python -m proofs_tests.ranks.fuzz --cases 10000
+    atl fuzz ranks --n 10000
 """
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from random import Random
 from typing import Final
@@ -25,6 +25,7 @@ from lowering.ranks.kernel import DistributedKernel
 from lowering.ranks.mesh import Mesh
 from lowering.ranks.steps import RankProgram, exchanges
 from lowering.ranks.traffic import traffic_of
+from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.ranks.arguments import mesh_of, random_arguments
 
 
@@ -127,13 +128,13 @@ def redistribution(seed: int) -> str | None:
     kernel = DistributedKernel(steps.steps, Mesh(x=ranks), "interpreter")
     found = kernel(_dealt(whole, steps.source, ranks, length), size=size)
     if not np.array_equal(found, _dealt(whole, steps.target, ranks, length)):
-        return f"seed {seed}: {steps.source} to {steps.target}, {ranks} x {length}, {size} elements: {found}"
+        return f"{steps.source} to {steps.target}, {ranks} x {length}, {size} elements: {found}"
     here, there = (_dealt(whole, order, ranks, length) for order in (steps.source, steps.target))
     bound = [int(np.isin(there[rank][there[rank] > 0], here[rank], invert=True).sum()) for rank in range(ranks)]
     if {steps.source, steps.target} == {"blocks", "reversed blocks"}:
         bound = [0 if rank == ranks - 1 - rank else length for rank in range(ranks)]
     assert kernel.counted is not None
-    return None if kernel.counted.words == bound else f"seed {seed}: {kernel.counted.words} words, not {bound}"
+    return None if kernel.counted.words == bound else f"{kernel.counted.words} words, not {bound}"
 
 
 ORDERS: Final = ("blocks", "cyclic", "reversed blocks")
@@ -198,9 +199,9 @@ def check(case: Case, counts: Counter[str]) -> str | None:
     counts.update(each.form for each in exchanges(steps.steps))
     mesh = mesh_of(steps, case.sizes)
     arrays, free = random_arguments(program, case.sizes, np.random.default_rng(1))
-    wanted = atl.evaluate_fast(program, **arrays, **free)
+    wanted = atl.evaluate_fast(program, **{**arrays, **free})
     kernel = DistributedKernel(steps, mesh, "interpreter")
-    found = kernel(**arrays, **free)
+    found = kernel(**{**arrays, **free})
     counts["run"] += 1
     if not np.allclose(found, wanted, rtol=1e-4):
         return f"{found} is not {wanted}"
@@ -211,36 +212,41 @@ def check(case: Case, counts: Counter[str]) -> str | None:
     return None
 
 
-def run(seeds: range) -> tuple[Counter[str], list[str]]:
-    """Return the counts of forms and refusals, and the findings. Each seed is a program and a redistribution."""
-    counts: Counter[str] = Counter()
-    findings: list[str] = []
-    for seed in seeds:
-        case = case_of(seed) if seed % 4 else mesh_case_of(seed)
+@dataclass(slots=True)
+class Counts(Tally[str]):
+    """Counts of the forms of exchanges, of refusals, and of programs that ran."""
+
+    forms: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        lines = [self.opening("programs and redistributions")]
+        lines += [f"  {number} {name}" for name, number in sorted(self.forms.items())]
+        return self.report(lines)
+
+
+def run(numbers: Sequence[int], seed: int, progress: Progress[str] | None = None) -> Counts:
+    """Try the programs and the redistributions with these numbers."""
+    counts = Counts(seed, wanted=len(numbers))
+
+    def one(number: int) -> None:
+        chosen = number + seed * 1_000_000
+        case = case_of(chosen) if number % 4 else mesh_case_of(chosen)
         try:
-            found = check(case, counts)
+            found = check(case, counts.forms)
         except ATLError as error:
             found = f"{type(error).__name__}: {error}"
         if found is not None:
-            findings.append(f"seed {seed}, {case.sizes}: {case.text}\n  {found}")
-        if (wrong := redistribution(seed)) is not None:
-            findings.append(wrong)
-    return counts, findings
+            counts.findings.append(f"program {number} of seed {seed}, {case.sizes}: {case.text}\n  {found}")
+        if (wrong := redistribution(chosen)) is not None:
+            counts.findings.append(f"redistribution {number} of seed {seed}: {wrong}")
+
+    try_all(counts, numbers, one, progress)
+    return counts
 
 
-def main() -> int:
-    """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    counts, findings = run(range(arguments.seed, arguments.seed + arguments.cases))
-    for name, number in sorted(counts.items()):
-        print(f"{number:7d} {name}")
-    for finding in findings[:10]:
-        print(f"FINDING {finding}")
-    print(f"{arguments.cases} cases, {len(findings)} findings")
-    return bool(findings)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Return 0 without findings, 1 with findings, 130 when interrupted."""
+    return command(arguments, run, name="ranks", what="programs", description=__doc__)
 
 
 if __name__ == "__main__":
