@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, assert_never, get_args
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from lowering.ranks.reads import local_array
 
 Engine: TypeAlias = Literal["simulated", "mpi"]
 """Where the ranks of a call run: in this process, or in one process of MPI each."""
+CompilePart: TypeAlias = Callable[[Program], Callable[..., Any]]
+"""Function that compiles a program that a rank computes for itself."""
 LocalCode: TypeAlias = Literal["c", "interpreter"]
 """How a rank computes its parts: by compiled kernels, or by the vectorised interpreter."""
 
@@ -35,12 +37,14 @@ def compile_for_mesh(
     engine: Engine = "simulated",
     local: LocalCode = "c",
     deadline: float = 60.0,
+    compile_part: CompilePart | None = None,
 ) -> DistributedKernel:
     """Compile a program with device loops for the ranks of a mesh. A call runs all of them.
 
     With engine="simulated" they run in this process, and every exchange is matched; with engine="mpi" a call starts a
     process for each. In processes that `mpiexec` started, use `run_rank`. A rank that waits for longer than `deadline`
-    seconds for a message fails.
+    seconds for a message fails. `compile_part` compiles the programs that a rank computes for itself; by default,
+    `lowering.compile` does.
 
     Raises `MeshError` for axes that the program does not have, and what `form` and `compile` raise.
 
@@ -60,7 +64,7 @@ def compile_for_mesh(
         raise InvalidArgument(f"engine={brief(engine)}", required=f"one of {', '.join(get_args(Engine))}")
     if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline < 1e6:
         raise InvalidArgument(f"deadline={brief(deadline)}", required="a positive number of seconds")
-    return DistributedKernel(form(program), mesh, local, engine, deadline)
+    return DistributedKernel(form(program), mesh, local, engine, deadline, compile_part)
 
 
 class DistributedKernel:
@@ -76,6 +80,7 @@ class DistributedKernel:
         local: LocalCode = "c",
         engine: Engine = "simulated",
         deadline: float = 60.0,
+        compile_part: CompilePart | None = None,
     ) -> None:
         self.program, self.steps, self.mesh = steps.program, steps, mesh
         self.local: LocalCode = local
@@ -83,6 +88,8 @@ class DistributedKernel:
         self.deadline = deadline
         self.counted: Counted | None = None
         self._kernels: dict[int, Callable[..., Any]] = {}
+        self._compile_part = compile_part
+        self._parts = {id(each) for each in _programs(steps.steps, local=True)}
         _check_axes(steps, mesh)
         if local == "c":
             for program in _programs(steps.steps):
@@ -183,7 +190,9 @@ class DistributedKernel:
 
     def _compiled(self, program: Program) -> Callable[..., Any]:
         if id(program) not in self._kernels:
-            if self.local == "c":
+            if self._compile_part is not None and id(program) in self._parts:
+                self._kernels[id(program)] = self._compile_part(program)
+            elif self.local == "c":
                 from lowering.kernel import compile as compile_locally
 
                 self._kernels[id(program)] = compile_locally(program)
@@ -237,8 +246,8 @@ def _check_axes(steps: st.RankProgram, mesh: Mesh) -> None:
             )
 
 
-def _programs(steps: Sequence[st.Step]) -> list[Program]:
-    """Return the programs of steps, in order."""
+def _programs(steps: Sequence[st.Step], *, local: bool = False) -> list[Program]:
+    """Return the programs of steps, in order; with `local`, those without messages."""
     found: list[Program] = []
     for step in steps:
         match step:
@@ -247,11 +256,13 @@ def _programs(steps: Sequence[st.Step]) -> list[Program]:
             case st.Join():
                 pass
             case st.Repeat():
-                found += _programs(step.steps)
-            case st.Copy():
-                found += [step.message, *([] if step.absent is None else [step.absent])]
+                found += _programs(step.steps, local=local)
             case st.Gather() | st.Fold():
-                found.append(step.message)
-            case st.Counts():
-                found += [step.owners, step.message, *([] if step.absent is None else [step.absent])]
+                found += [] if local else [step.message]
+            case st.Copy(message=message, absent=absent):
+                found += [] if local else [message, *([] if absent is None else [absent])]
+            case st.Counts(message=message, absent=absent):
+                found += [] if local else [step.owners, message, *([] if absent is None else [absent])]
+            case _:
+                assert_never(step)
     return found

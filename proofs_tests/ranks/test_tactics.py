@@ -10,6 +10,7 @@ import pytest
 
 import atl
 from atl.core.index import constant
+from examples.distributed import SHIPPED, summa
 from layouts import NoLayout
 from layouts.axe import S, axis
 from layouts.sharding import sharding_of
@@ -40,9 +41,9 @@ def test_axe_layouts_shard_along_their_axes() -> None:
 def test_device_axes_come_first_in_the_order_x_y_z() -> None:
     made, axes = sharding_of(S[(2, 3, 4) : (1 @ axis("y"), 1 @ axis("x"), 1)], constant(6), constant(4))
     assert [each.value for each in axes] == ["device.x", "device.y", ""]
-    assert made.places == (3, 2, 4)
-    assert made.place([constant(5), constant(3)]) == (2, 1, 3)
-    assert made.origin([constant(2), constant(1), constant(3)]) == (5, 3)
+    assert made.places == tuple(map(constant, (3, 2, 4)))
+    assert made.place([constant(5), constant(3)]) == tuple(map(constant, (2, 1, 3)))
+    assert made.origin([constant(2), constant(1), constant(3)]) == (constant(5), constant(3))
 
 
 def test_distribute_moves_a_loop_out_of_a_sum() -> None:
@@ -80,6 +81,27 @@ def test_local_parts_take_ordinary_schedules() -> None:
     given = np.ones((2, 3, 20), np.float32)
     assert (kernel(given) == 2).all()
     assert "⊞[ji < 8 | vector]" in str(kernel.steps)
+
+
+@pytest.mark.long
+def test_the_local_part_of_summa_takes_register_tiles() -> None:
+    s = summa().interchange("⊞[i < nb] ⊞[j < mb] _").tile(["j", "i"], [32, 8]).interchange("⊞[ji < _] _")
+    s.accumulate("Σ[pi < _] _ * _").mark("acc", "registers").tails(strategy="split")
+    assert len(s.steps) == 15
+    kernel = atl.compile(s.goal, mesh=atl.Mesh(x=2, y=2))
+    random = np.random.default_rng(0)
+    left, right = (random.integers(1, 9, (2, 2, *shape)).astype(np.float32) for shape in ((37, 21), (21, 70)))
+    np.testing.assert_array_equal(kernel(left, right), np.einsum("xkip,kypj->xyij", left, right))
+
+
+@pytest.mark.long
+def test_optimize_makes_the_local_parts_fast() -> None:
+    s = SHIPPED["rows"]()
+    kernel = atl.compile(s.goal, mesh=atl.Mesh(x=2), optimize=True)
+    random = np.random.default_rng(0)
+    left, right = random.integers(1, 9, (2, 20, 30)), random.integers(1, 9, (2, 15, 17))
+    found = kernel(left.astype(np.float32), right.astype(np.float32))
+    np.testing.assert_array_equal(found.reshape(40, 17), left.reshape(40, 30) @ right.reshape(30, 17))
 
 
 ROWS = "f (x : float32[P | device.x, b]) : float32[P, b] := ⊞[d < P] ⊞[i < b] 2 * x[d, i]"
