@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.index import Index, value_at
+from atl.core.index import Index, size, value_at
 from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.core.terms import Monoid, Type
@@ -141,7 +141,7 @@ class _Run:
 
     def _copy(self, step: st.Copy) -> Rank:
         state, me = self.state, self.state.number
-        moving = [axis for axis, owner in step.owner.items() if str(owner) != self.program.ranks[axis]]
+        moving = [axis for axis, owner in step.owner.items() if owner != size(self.program.ranks[axis])]
         sends: dict[int, AnyArray] = {}
         message: AnyArray | None = None
         for number, at in self._peers(moving):

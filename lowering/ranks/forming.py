@@ -306,6 +306,13 @@ class _Former:
     def program_of(self, e: Expr, name: str, given: Sequence[Predicate] = (), *, local: bool = True) -> Program:
         """Return the program that computes a term from what a rank holds."""
         body = read_locally(e, self.sharded) if local else e
+        for term in subterms(body):
+            if isinstance(term, Gen | Reduce) and term.mark in DEVICES:
+                raise IllegalExchange(
+                    f"the loop {term.name} is marked {term.mark.value}, but each rank runs all of its iterations",
+                    required="device loops around the result or the value of a let, with only device loops around them",
+                    suggestions=(f's.mark("{term.name}", None) removes the mark', "s.lbind(…) makes it a let"),
+                )
         arrays = dict.fromkeys(_arrays(body))
         known = [
             part

@@ -70,12 +70,17 @@ REFUSED = {
         atl.MeshError,
         "is not over all ranks of an axis",
     ),
+    "a device loop inside another loop": (
+        "f (u : float32[P], v : float32[n]) : float32[n, P] := ⊞[i < n] ⊞[d < P | device.x] u[d] * v[i]",
+        atl.IllegalExchange,
+        "the loop d is marked device.x, but each rank runs all of its iterations",
+    ),
     "no device axis": ("f (u : float32[n]) : float32[n] := ⊞[i < n] u[i]", atl.MeshError, "neither a device loop"),
 }
 WITHOUT_NUMBERS = {
     "an exchange inside a loop", "a device loop over some ranks",
     "a sum whose length depends on the rank", "a message of parts and own values", "one axis in two nested loops",
-    "no device axis",
+    "no device axis", "a device loop inside another loop",
 }  # fmt: skip
 
 
