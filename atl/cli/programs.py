@@ -145,7 +145,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.mpi and arguments.ranks is None:
         raise atl.InvalidArgument("--mpi without --ranks", required="the number of ranks: --ranks 4")
     kernel = compiled(program) if arguments.ranks is None else _on_ranks(program, arguments.ranks, mpi=arguments.mpi)
-    result = kernel(**given)
+    result: Any = kernel(**given)
     several: dict[str, Any] = result._asdict() if program.results else {}
     if arguments.out is None:
         print("\n".join(f"{name} = {value}" for name, value in several.items()) if several else result)

@@ -40,8 +40,9 @@ def _with_fault(fault: str) -> None:
         return carried(self, round_)
 
     if fault == "program":
-        digest = worker.digest_of
-        worker.digest_of = lambda *parts: digest(*parts, rank)  # type: ignore[assignment]
+        module: Any = worker
+        digest = module.digest_of
+        module.digest_of = lambda *parts: digest(*parts, rank)
     else:
         Communicator._carried = faulty  # type: ignore[method-assign]
 

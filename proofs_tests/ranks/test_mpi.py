@@ -57,6 +57,7 @@ def test_faults_of_a_rank_are_typed(fault: str, monkeypatch: pytest.MonkeyPatch)
 
 def _left(module: str) -> list[str]:
     """Return the processes that run a module, after waiting for them to end."""
+    left: list[str] = []
     for _ in range(50):
         found = subprocess.run(["pgrep", "-f", module], capture_output=True, text=True, check=False).stdout.split()
         left = [number for number in found if int(number) != os.getpid()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_agrees_with_the_first_program_and_its_traffic(name: str) -> None:
         arrays, free = random_arguments(session.goal, sizes, random)
         kernel = DistributedKernel(steps, mesh, "interpreter")
         # The first program has the arrays of all parts; its value is that of the program before it was sharded.
-        given = {**arrays, **free}
+        given: dict[str, Any] = {**arrays, **free}
         np.testing.assert_allclose(kernel(**given), atl.evaluate(session.theorem.lhs, **given), rtol=1e-4)
         assert kernel.counted is not None
         assert traffic.of(mesh, **sizes) == (kernel.counted.words, kernel.counted.messages)

@@ -18,6 +18,8 @@ from lowering.ranks.forming import form
 from lowering.ranks.kernel import DistributedKernel
 from lowering.ranks.steps import exchanges
 
+UNTYPED: Any = atl.shards
+NUMBER: Any = 3
 P, Q, nb, b, n = atl.sizes("P Q nb b n", min=1)
 
 
@@ -130,11 +132,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[atl.ATLError], str]] = {
     ),
     "no dimension": (atl.shards, atl.InvalidArgument, "no dimension is sharded"),
     "an axis of shards": (lambda: atl.shards(w=(0, P, b)), atl.InvalidArgument, "there is no axis w"),
-    "a shard without a length": (lambda: atl.shards(x=(0, P)), atl.InvalidArgument, "x=(0, P)"),
+    "a shard without a length": (lambda: UNTYPED(x=(0, P)), atl.InvalidArgument, "x=(0, P)"),
     "one dimension twice": (
         lambda: atl.shards(x=(0, P, b), y=(0, Q, b)), atl.InvalidArgument, "sharded along two axes",
     ),
-    "an order": (lambda: atl.shards("random", x=(0, P, b)), atl.InvalidArgument, "order='random'"),
+    "an order": (lambda: UNTYPED("random", x=(0, P, b)), atl.InvalidArgument, "order='random'"),
     "a dimension that is not there": (
         lambda: doubled().shard("x", atl.shards(x=(2, P, nb))), NoLayout, "dimension 2 is sharded",
     ),
@@ -144,7 +146,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[atl.ATLError], str]] = {
     "a layout without device axes": (
         lambda: doubled().shard("x", S[(P * nb, n) : (n, 1)]), NoLayout, "has no device axis",
     ),
-    "what is not a layout": (lambda: doubled().shard("x", 3), atl.InvalidArgument, "3 is not a sharding"),
+    "what is not a layout": (lambda: doubled().shard("x", NUMBER), atl.InvalidArgument, "3 is not a sharding"),
     "names of the loops": (
         lambda: doubled().shard_result(atl.shards(x=(0, P, nb)), ["d"]), atl.InvalidArgument, "3 names",
     ),
