@@ -72,7 +72,8 @@ def test_compiled_parts_agree(name: str) -> None:
     sizes = random_sizes(steps, random, ranks=3)
     arrays, free = random_arguments(session.goal, sizes, random)
     kernel = atl.compile(session.goal, mesh=mesh_of(steps, sizes))
-    np.testing.assert_allclose(kernel(**arrays, **free), atl.evaluate(session.theorem.lhs, **arrays, **free), rtol=1e-4)
+    given: dict[str, Any] = {**arrays, **free}
+    np.testing.assert_allclose(kernel(**given), atl.evaluate(session.theorem.lhs, **given), rtol=1e-4)
 
 
 @pytest.mark.long
