@@ -39,7 +39,7 @@ class Part:
     length: Index
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Shards:
     """A sharding of a tensor: places are the coordinates of the rank, then the position in its shard.
 
@@ -48,6 +48,12 @@ class Shards:
 
     parts: tuple[Part, ...]
     order: Order
+
+    def __repr__(self) -> str:
+        letters = {axis: letter for letter, axis in AXES.items()}
+        order = "" if self.order == "blocks" else f"{self.order!r}, "
+        parts = (f"{letters[part.axis]}=({part.dimension}, {part.parts}, {part.length})" for part in self.parts)
+        return f"shards({order}{', '.join(parts)})"
 
     def sharded(self, *shape: Index) -> tuple[Reindexing, tuple[LoopMark, ...]]:
         """Return the layout of a tensor of this shape, and the axis of each of its places."""
@@ -98,8 +104,8 @@ def shards(order: Order = "blocks", **axes: tuple[int, Any, Any]) -> Shards:
 
     >>> import atl
     >>> P, Q, nb, mb = atl.sizes("P Q nb mb", min=1)
-    >>> [part.axis.value for part in atl.shards(x=(0, P, nb), y=(1, Q, mb)).parts]
-    ['device.x', 'device.y']
+    >>> atl.shards(x=(0, P, nb), y=(1, Q, mb)), atl.shards("cyclic", x=(0, P, nb))
+    (shards(x=(0, P, nb), y=(1, Q, mb)), shards('cyclic', x=(0, P, nb)))
     """
     if order not in get_args(Order):
         raise InvalidArgument(f"order={brief(order)}", required='order="blocks" or order="cyclic"')
