@@ -101,8 +101,7 @@ def test_the_stencil_receives_one_word_from_each_neighbour() -> None:
     assert session.traffic().of(atl.Mesh(x=4), P=4, b=100) == ([1, 2, 2, 1], [1, 2, 2, 1])
 
 
-def test_cubic_blocks_reach_the_bound_of_a_product() -> None:
-    """With cubic blocks, P³ ranks receive the partial results that the bound of Irony, Toledo and Tiskin counts."""
+def test_ranks_of_the_cube_receive_one_block_each() -> None:
     session, _ = derived("cube")
     words, _ = session.traffic().of(atl.Mesh(x=2, y=2, z=2), R=2, C=2, T=2, nb=8, mb=8, kb=8)
     # Each rank adds one half of the block of its pair, and receives the other half.
