@@ -400,6 +400,39 @@ class NotAssembled(ATLError, ValueError):
     code = "ATL513"
 
 
+class MeshError(ATLError, ValueError):
+    """The mesh of a distributed program does not have the axes or the number of ranks that the program needs."""
+
+    code = "ATL517"
+
+
+class IllegalExchange(ATLError, ValueError):
+    """A rank of a distributed program reads a part of another rank in a way for which there is no exchange."""
+
+    code = "ATL518"
+
+
+class DistributedFailure(ATLError, RuntimeError):
+    """A run on several ranks failed: a rank raised an error or ended, or two ranks disagree about an exchange.
+
+    `rank` is the number of the rank that failed, if it is known.
+    """
+
+    code = "ATL519"
+
+    def __init__(
+        self,
+        summary: str,
+        *,
+        rank: int | None = None,
+        required: str | None = None,
+        numbers: Mapping[str, object] | None = None,
+        suggestions: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(summary, required=required, numbers=numbers, suggestions=suggestions)
+        self.rank = rank
+
+
 class GpuMissing(ATLError, RuntimeError):
     """A GPU kernel is called without a usable GPU, driver or compiler."""
 

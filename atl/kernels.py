@@ -13,6 +13,8 @@ from atl.surface.program import program as make_program
 
 if TYPE_CHECKING:
     from lowering import GpuKernel, Kernel
+    from lowering.ranks import DistributedKernel, Mesh
+    from lowering.ranks.kernel import Engine
     from rewrites.recipes import Report
 
 
@@ -46,6 +48,16 @@ def compile(  # noqa: A001
 def compile(  # noqa: A001
     program: Program,
     *,
+    mesh: Mesh,
+    engine: Engine = ...,
+    optimize: bool = ...,
+) -> DistributedKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    program: Program,
+    *,
     target: str,
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
@@ -64,13 +76,21 @@ def compile(  # noqa: A001
     strict: bool = False,
     validate: bool = False,
     optimize: bool = False,
-) -> Kernel | GpuKernel:
+    mesh: Mesh | None = None,
+    engine: Engine = "simulated",
+) -> Kernel | GpuKernel | DistributedKernel:
     """Compile a program to machine code, like `lowering.compile`; with `optimize=True` make it fast first.
 
     That is `atl.reschedule(program).optimize(sizes).compile(…)`: recipes for the form of the program, with numbers from
     the model of this machine, or the fastest schedule that `s.optimize(…, seconds=…)` has measured here before.
 
-    Raises what `lowering.compile` raises, and `InvalidArgument` for `optimize` with `target="cuda"`.
+    With a `mesh`, the program is compiled for its ranks (`docs/distributed.md`): loops and dimensions marked
+    `device.x`, `device.y` and `device.z` run over its axes. The ranks of a call run in this process, or with
+    engine="mpi" in a process each. With `optimize`, what each rank computes is made fast. Other options keep their
+    defaults.
+
+    Raises what `lowering.compile` raises, `InvalidArgument` for options that cannot be combined, and what
+    `lowering.ranks.compile_for_mesh` raises.
 
     >>> import atl, numpy as np
     >>> n, m, k = atl.sizes("n m k")
@@ -82,6 +102,10 @@ def compile(  # noqa: A001
     """
     import lowering
 
+    if mesh is not None:
+        return _for_mesh(program, mesh, engine, optimize=optimize, others=(target != "c", sizes, fast_math, strict))
+    if engine != "simulated":
+        raise InvalidArgument(f"engine={brief(engine)} without mesh=", required="the mesh of a distributed program")
     if not isinstance(optimize, bool):
         raise InvalidArgument(f"optimize={brief(optimize)}", required="optimize=True or optimize=False")
     if optimize:
@@ -89,6 +113,23 @@ def compile(  # noqa: A001
             raise InvalidArgument(f"optimize=True for target={target!r}", required='target="c"')
         program, _ = _made_fast(program, sizes, fast_math=fast_math, strict=strict)
     return lowering.compile(program, target=target, sizes=sizes, fast_math=fast_math, strict=strict, validate=validate)
+
+
+def _for_mesh(
+    program: Program, mesh: Mesh, engine: Engine, *, optimize: bool, others: tuple[object, ...]
+) -> DistributedKernel:
+    """Compile a program for the ranks of a mesh; `others` are options that must have their defaults."""
+    from lowering.ranks import compile_for_mesh
+
+    if any(others) or (optimize is not False and (optimize is not True or engine != "simulated")):
+        raise InvalidArgument(
+            "mesh= with another option", required="engine= or optimize=True besides: ranks compile to C for any sizes"
+        )
+    return compile_for_mesh(program, mesh, engine=engine, compile_part=_compile_fast if optimize else None)
+
+
+def _compile_fast(program: Program) -> Kernel:
+    return compile(program, optimize=True)
 
 
 def _made_fast(

@@ -57,6 +57,7 @@ from layouts.proofs.equality import equal
 from layouts.proofs.image import image, inverse
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.relation import Relation
+from layouts.sharding import Shards, sharding_of, shards
 from layouts.storages.formats import (
     antidiagonal,
     backwards,
@@ -92,6 +93,7 @@ __all__ = [
     "Relation",
     "Segments",
     "Semimodule",
+    "Shards",
     "Swizzle",
     "antidiagonal",
     "apply_operation",
@@ -150,6 +152,8 @@ __all__ = [
     "right_inverse",
     "row_major",
     "select",
+    "sharding_of",
+    "shards",
     "size",
     "skewed",
     "supremum",

@@ -41,7 +41,14 @@ def admit_program(program: Program) -> Program:
     conditions = tuple(map(validated_predicate, program.assumptions))
     results = tuple(each.over(validated_index) for each in program.results)
     made = Program(
-        program.name, inputs, validated_term(program.body), conditions, program.packed, results, program.assembly
+        program.name,
+        inputs,
+        validated_term(program.body),
+        conditions,
+        program.packed,
+        results,
+        program.assembly,
+        program.sharded,
     )
     check_parts(made)
     check_meaning(made)

@@ -21,6 +21,7 @@ FUZZERS: Final[dict[str, tuple[str, str]]] = {
     "layouts": ("layouts.fuzz", "layout algebra against enumeration"),
     "sparse": ("sparse.random_tensors.fuzz", "kernels on random tensors in every format"),
     "cuda": ("gpu.fuzz", "GPU kernels, interpreted and compiled as C++"),
+    "ranks": ("ranks.fuzz", "programs and redistributions on simulated ranks"),
 }
 """The module of each fuzzer in `proofs_tests`, and a description."""
 

@@ -110,6 +110,29 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the result to a .npy file, or several results to an .npz file (default: print)",
     )
+    parser.add_argument(
+        "--ranks",
+        metavar="N",
+        help="run a program with device loops on this many ranks in this process; 2x3 for the axes x and y",
+    )
+    parser.add_argument("--mpi", action="store_true", help="run each of the --ranks in its own process, by MPI")
+
+
+def _on_ranks(program: atl.Program, ranks: str, *, mpi: bool) -> atl.DistributedKernel:
+    """Compile a program for the mesh of this many ranks along its axes."""
+    from lowering.ranks import compile_for_mesh
+    from lowering.ranks.forming import form
+    from lowering.ranks.mesh import letter_of
+
+    axes = [letter_of(axis) for axis in form(program).axes]
+    counts = ranks.split("x")
+    if len(counts) != len(axes) or not all(count.isdecimal() for count in counts):
+        raise atl.InvalidArgument(
+            f"--ranks {ranks} for the axes {', '.join(axes)} of {program.name}",
+            required="a positive number of ranks for each axis, such as 4 or 2x3",
+        )
+    mesh = atl.Mesh(**{axis: int(count) for axis, count in zip(axes, counts, strict=True)})
+    return compile_for_mesh(program, mesh, engine="mpi" if mpi else "simulated")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -119,7 +142,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
     program = load_program(arguments.program)
     given = parse_values(program, arguments.values)
-    result = compiled(program)(**given)
+    if arguments.mpi and arguments.ranks is None:
+        raise atl.InvalidArgument("--mpi without --ranks", required="the number of ranks: --ranks 4")
+    kernel = compiled(program) if arguments.ranks is None else _on_ranks(program, arguments.ranks, mpi=arguments.mpi)
+    result: Any = kernel(**given)
     several: dict[str, Any] = result._asdict() if program.results else {}
     if arguments.out is None:
         print("\n".join(f"{name} = {value}" for name, value in several.items()) if several else result)
@@ -136,5 +162,8 @@ SHOW = Command(
 )  # fmt: skip
 RUN = Command(
     "run", "Compile a program and run it on .npy files", _declare_run, _run,
-    ("atl run examples/windows.py x=x.npy k=3 -o sums.npy",),
+    (
+        "atl run examples/windows.py x=x.npy k=3 -o sums.npy",
+        "atl run stencil.py u_laid=parts.npy --ranks 4",
+    ),
 )  # fmt: skip

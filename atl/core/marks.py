@@ -40,6 +40,12 @@ class LoopMark(Enum):
     """Loop over the threads along the second axis of the block."""
     THREAD_Z = "thread.z"
     """Loop over the threads along the third axis of the block."""
+    DEVICE_X = "device.x"
+    """Loop over the ranks of a distributed program, along the first axis of their mesh."""
+    DEVICE_Y = "device.y"
+    """Loop over the ranks along the second axis of the mesh."""
+    DEVICE_Z = "device.z"
+    """Loop over the ranks along the third axis of the mesh."""
     MERGE = "merge"
     """Co-iteration: a merge loop over the sorted coordinates of several sparse operands."""
     RUNS = "runs"
@@ -106,6 +112,9 @@ AnyLoopMark: TypeAlias = LoopMark | CallMark
 Mark: TypeAlias = AnyLoopMark | LetMark
 MarkKind: TypeAlias = type[LoopMark] | type[LetMark]
 
+DEVICES: Final = (LoopMark.DEVICE_X, LoopMark.DEVICE_Y, LoopMark.DEVICE_Z)
+"""Axes of a mesh of ranks, in order."""
+
 BLOCKS: Final = (LoopMark.BLOCK_X, LoopMark.BLOCK_Y, LoopMark.BLOCK_Z)
 """Axes of a GPU grid, in order."""
 
@@ -115,10 +124,41 @@ THREADS: Final = (LoopMark.THREAD_X, LoopMark.THREAD_Y, LoopMark.THREAD_Z)
 STAGED: Final = (LetMark.SHARED_2, LetMark.SHARED_3, LetMark.SHARED_4)
 """Marks of circular buffers in shared memory, in the order of their stages."""
 
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A kind of places where the iterations of marked loops run, with its axes in order.
+
+    `ordered_by` orders two places after each other. If `folds`, places may fold into one scalar variable.
+    """
+
+    name: str
+    axes: tuple[LoopMark, ...]
+    ordered_by: str
+    folds: bool
+
+
+LEVELS: Final = (
+    Level("device", DEVICES, "exchange", folds=False),
+    Level("block", BLOCKS, "launch", folds=False),
+    Level("thread", THREADS, "barrier", folds=True),
+)
+"""The levels, outermost first."""
+
+
+def level_of(mark: AnyLoopMark) -> Level | None:
+    """Return the level of an axis; None for other marks.
+
+    >>> level_of(LoopMark.BLOCK_Y).ordered_by
+    'launch'
+    """
+    return next((level for level in LEVELS if mark in level.axes), None)
+
+
 LANES: Final = (LoopMark.VECTOR, LoopMark.STREAM)
 """Marks of vectorised loops."""
 
-CONCURRENT: Final = frozenset((LoopMark.PARALLEL, *LANES, *BLOCKS, *THREADS))
+CONCURRENT: Final = frozenset((LoopMark.PARALLEL, *LANES, *DEVICES, *BLOCKS, *THREADS))
 """Marks of loops whose iterations run concurrently and must be free of data races."""
 
 BINDER_KIND: Final[dict[MarkKind, str]] = {LoopMark: "a loop", LetMark: "a let"}

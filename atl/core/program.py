@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeAlias
 from atl.core import dtypes
 from atl.core.dtypes import BOOL, STORED, is_integer, range_of
 from atl.core.index import ONE, ZERO, Array, Index, Monotonicity, Read, Size, atoms, constant, factor_of, index
+from atl.core.marks import DEVICES, LoopMark
 from atl.core.node import Printed, malformed
 from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.terms import Expr, Let, Term, Type
@@ -253,6 +254,26 @@ class Assembly:
         return self.index_dtype if len(self.order) <= 2 else "int64"
 
 
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """The dimensions of an input that are spread over ranks: for each dimension its axis, `DEVICE_X` to `DEVICE_Z`.
+
+    The axis of a dimension that each rank holds completely is `NONE`. No theorem depends on this class.
+    """
+
+    name: str
+    axes: tuple[LoopMark, ...]
+
+    def __post_init__(self) -> None:
+        known = (LoopMark.NONE, *DEVICES)
+        axes = self.axes if type(self.axes) is tuple else (None,)
+        used = [axis for axis in axes if axis is not LoopMark.NONE]
+        if type(self.name) is not str or any(axis not in known for axis in axes) or len(set(used)) < len(used):
+            raise malformed(
+                "a sharding", (self.name, self.axes), "a name, and a different device axis for each sharded dimension"
+            )
+
+
 @dataclass(frozen=True, repr=False, init=False)
 class Program(Printed):
     """A named tensor expression whose only free variables are its inputs and sizes.
@@ -261,7 +282,8 @@ class Program(Printed):
     `packed` lists the operands that a call may pass as one object instead of several inputs; equality ignores it.
     Without `results`, the body is the result. With several `results`, the body has one dimension and contains the
     elements of one result after the other. With an `assembly`, the result is stored as a sparse tensor; equality
-    ignores it.
+    ignores it. `sharded` lists the inputs of which each rank of a distributed program holds a part; equality ignores
+    it.
     """
 
     name: str
@@ -271,6 +293,7 @@ class Program(Printed):
     packed: tuple[SparseOperand, ...] = field(compare=False)
     results: tuple[Result, ...]
     assembly: Assembly | None = field(compare=False)
+    sharded: tuple[Sharding, ...] = field(compare=False)
 
     def __init__(
         self,
@@ -281,6 +304,7 @@ class Program(Printed):
         packed: tuple[SparseOperand, ...] = (),
         results: tuple[Result, ...] = (),
         assembly: Assembly | None = None,
+        sharded: tuple[Sharding, ...] = (),
     ) -> None:
         if self.__dict__:
             raise InvalidArgument(
@@ -310,6 +334,11 @@ class Program(Printed):
             type(assembly) is not Assembly or results or len(assembly.order) != body.type.rank
         ):
             raise malformed(f"the program {name}", assembly, "an assembly of one result of this rank")
+        ranks = {array.name: len(array.shape) for array in inputs}
+        if type(sharded) is not tuple or any(
+            type(each) is not Sharding or ranks.get(each.name) != len(each.axes) for each in sharded
+        ):
+            raise malformed(f"the program {name}", sharded, "shardings of its inputs, with an axis for each dimension")
         self.__dict__.update(
             name=name,
             inputs=inputs,
@@ -318,6 +347,7 @@ class Program(Printed):
             packed=packed,
             results=results,
             assembly=assembly,
+            sharded=sharded,
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -329,6 +359,7 @@ class Program(Printed):
             self.packed,
             self.results,
             self.assembly,
+            self.sharded,
         )
 
     def __deepcopy__(self, _: dict[int, object]) -> Program:
@@ -371,6 +402,10 @@ class Program(Printed):
         ]
         solved = {each.name for each in solved_sizes(extents, keywords)}
         return tuple(name for name in self.sizes if name not in solved)
+
+    def axes_of(self, array: str) -> tuple[LoopMark, ...]:
+        """Return the device axes of the dimensions of an input; empty if each rank holds all of it."""
+        return next((each.axes for each in self.sharded if each.name == array), ())
 
     @property
     def stored(self) -> tuple[SparseOperand, Expr] | None:

@@ -48,7 +48,7 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
     results = tuple(each.over(substitution.index) for each in program.results)
     made = make_program(program.name, inputs, body, [p for p in assumptions if p != TRUE], results)
     packed = tuple(_packed(substitution, each) for each in program.packed)
-    return replace(made, packed=packed, assembly=program.assembly)
+    return replace(made, packed=packed, assembly=program.assembly, sharded=program.sharded)
 
 
 def _packed(substitution: _Substitution, packed: SparseOperand) -> SparseOperand:

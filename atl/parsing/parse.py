@@ -11,11 +11,12 @@
                  | A | 2.5 | 2:int32
 
 A loop's mark is written in the range, gen[i < n | parallel] e, and a let's mark after its name, let x | stack := e in e
-(see `atl.core.marks`). An element mask[i] of an input mask : bool[n] is a condition. The body of a binder or let
-extends as far right as possible; a guard extends over products, not over sums. A size is declared by an input type that
-mentions it, or by itself. A literal has the element type of the other operand, as in Python programs, or the type
-written after it. Reserved words and other strings are used as names between back quotes. Comments extend from # to the
-end of the line. If a program has several results, its body is one-dimensional and contains their elements in order.
+(see `atl.core.marks`). A sharded dimension has the mark of a device axis, A : float32[P | device.x, n]. An element
+mask[i] of an input mask : bool[n] is a condition. The body of a binder or let extends as far right as possible; a guard
+extends over products, not over sums. A size is declared by an input type that mentions it, or by itself. A literal has
+the element type of the other operand, as in Python programs, or the type written after it. Reserved words and other
+strings are used as names between back quotes. Comments extend from # to the end of the line. If a program has several
+results, its body is one-dimensional and contains their elements in order.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from atl.checks.scope import outermost
 from atl.checks.wellformed import make_program
 from atl.core import dtypes, terms
 from atl.core.index import Array, Index, Monotonicity, bound, index, shift
-from atl.core.marks import AnyLoopMark, LetMark, LoopMark
+from atl.core.marks import DEVICES, AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import UNARY, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, equal
-from atl.core.program import MONOTONIC_NOTATION, Program, Result, bool_array, total
+from atl.core.program import MONOTONIC_NOTATION, Program, Result, Sharding, bool_array, total
 from atl.core.substitution import agree, arithmetic, choice, map_type, strengthen
 from atl.errors import DtypeError, InvalidArgument, Location, ShapeError, brief
 from atl.parsing.parse_index import IndexReader, Token, infix_level
@@ -115,8 +116,9 @@ class _Reader(IndexReader):
         declared: list[Array] = []
         sizes: dict[str, None] = {}
         between: dict[str, Token] = {}
+        sharded: list[Sharding] = []
         if self.accept("(") and not self.accept(")"):
-            self.list_of(lambda: self._declaration(declared, sizes, between), ")", "declarations")
+            self.list_of(lambda: self._declaration(declared, sizes, between, sharded), ")", "declarations")
         # Names that occur in the type of an input are sizes, except inputs whose elements are read.
         self.sizes = {*sizes, *self.mentioned}
         self._order_between(declared, between)
@@ -136,9 +138,11 @@ class _Reader(IndexReader):
         made = make_program(name, tuple(declared), body, given, header.results if header else ())
         if header is not None:
             self._check_type(made, header)
-        return made
+        return replace(made, sharded=tuple(sharded))
 
-    def _declaration(self, declared: list[Array], sizes: dict[str, None], between: dict[str, Token]) -> None:
+    def _declaration(
+        self, declared: list[Array], sizes: dict[str, None], between: dict[str, Token], sharded: list[Sharding]
+    ) -> None:
         token = self.next
         name = self.name("an input or a size")
         if name in sizes or any(array.name == name for array in declared):
@@ -148,7 +152,11 @@ class _Reader(IndexReader):
             self.advance()
             sizes[name] = None
             return
-        of = self._type(dtypes.checked_dtype)
+        start = self.next
+        of, axes = self._sharded_type()
+        if any(axis is not LoopMark.NONE for axis in axes):
+            with self.placed(start.start):
+                sharded.append(Sharding(name, axes))
         low = high = None
         if of.dtype == dtypes.BOOL:
             declared.append(bool_array(name, of.shape))
@@ -214,6 +222,20 @@ class _Reader(IndexReader):
         dtype = None if self.sees("[") else self._dtype(checked)
         shape = tuple(self.list_of(self.index, "]", "extents")) if self.accept("[") else ()
         return terms.Type(dtype, shape)
+
+    def _sharded_type(self) -> tuple[terms.Type, tuple[LoopMark, ...]]:
+        """Parse the type of an input, whose extents may have the marks of device axes."""
+        dtype = None if self.sees("[") else self._dtype()
+        found = self.list_of(lambda: (self.index(), self._axis()), "]", "extents") if self.accept("[") else []
+        return terms.Type(dtype, tuple(extent for extent, _ in found)), tuple(axis for _, axis in found)
+
+    def _axis(self) -> LoopMark:
+        start = self.next
+        mark = self.mark(LoopMark)
+        if not isinstance(mark, LoopMark) or mark not in (LoopMark.NONE, *DEVICES):
+            words = ", ".join(axis.value for axis in DEVICES)
+            raise self.error(f"{mark.value} is not an axis of a mesh", start, required=f"a device axis: {words}")
+        return mark
 
     def _dtype(self, checked: Callable[[object], str] = dtypes.checked_dtype) -> str:
         token = self.next

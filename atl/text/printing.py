@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, assert_never
 from atl.core import dtypes
 from atl.core import terms as tm
 from atl.core.index import Array, Index
-from atl.core.marks import AnyLoopMark, Mark
+from atl.core.marks import AnyLoopMark, LoopMark, Mark
 from atl.core.operations import COMPARISONS, INFIX
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import MONOTONIC_NOTATION, Program, is_bool_array
@@ -186,7 +186,7 @@ def _laid(
 
 def _header(program: Program, printer: _Printer) -> Doc:
     """Return the document `name (inputs and sizes) : type given assumptions :=`."""
-    declared = [printer.declaration(array) for array in program.inputs]
+    declared = [printer.declaration(array, program.axes_of(array.name)) for array in program.inputs]
     given = dict.fromkeys(sizes_of(program.inputs))
     declared.extend(f"{quoted_name(name)} : size" for name in program.sizes if name not in given)
     result = printer.result_types(program)
@@ -347,8 +347,10 @@ class _Printer:
     def condition(self, predicate: Predicate) -> str:
         return condition_text(write_condition(predicate, self._names.of_leaf), self._spelling)
 
-    def type(self, of: tm.Type) -> str:
-        extents = ", ".join(self.index(extent) for extent in of.shape)
+    def type(self, of: tm.Type, axes: tuple[LoopMark, ...] = ()) -> str:
+        """Return a type; `axes` are the device axes of the dimensions of a sharded input."""
+        marks = [f" | {axis.value}" if axis.value else "" for axis in axes] or [""] * of.rank
+        extents = ", ".join(f"{self.index(extent)}{mark}" for extent, mark in zip(of.shape, marks, strict=True))
         return f"{dtypes.show_dtype(of.dtype)}[{extents}]" if of.shape else dtypes.show_dtype(of.dtype)
 
     def result_types(self, program: Program) -> Doc:
@@ -358,8 +360,8 @@ class _Printer:
         each: list[Doc] = [f"{quoted_name(r.name)} : {self.type(r.type_in(program))}" for r in program.results]
         return Group(seq("(", Nest(4, seq(SOFT, separated(each, seq(",", LINE)))), ")"))
 
-    def declaration(self, array: Array) -> str:
-        text = f"{quoted_name(array.name)} : {self.type(tm.Type(array.dtype, array.shape))}"
+    def declaration(self, array: Array, axes: tuple[LoopMark, ...] = ()) -> str:
+        text = f"{quoted_name(array.name)} : {self.type(tm.Type(array.dtype, array.shape), axes)}"
         if not is_bool_array(array) and (array.low is not None or array.high is not None):
             low = f"[{self.index(array.low)}" if array.low is not None else f"(-{self._spelling.infinity}"
             high = self.index(array.high) if array.high is not None else self._spelling.infinity

@@ -52,6 +52,8 @@ def directives(scope: TextScope, loop: ln.For, *more: str) -> list[str]:
         case LoopMark.UNROLL:
             count = (loop.high - loop.low).constant or 0
             return [f"#pragma GCC unroll {count}"] if count > 1 else []
+        case LoopMark.DEVICE_X | LoopMark.DEVICE_Y | LoopMark.DEVICE_Z:
+            raise AssertionError(f"C does not support loops marked {loop.mark.value}")
         case LoopMark.BLOCK_X | LoopMark.BLOCK_Y | LoopMark.BLOCK_Z:
             raise AssertionError(f"C does not support loops marked {loop.mark.value}")
         case LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:

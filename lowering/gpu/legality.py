@@ -7,93 +7,38 @@ blocks are outside of threads, the number of threads is limited, and values outs
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final, assert_never
 
 from atl.core.index import Index, Read, atoms
-from atl.core.marks import BLOCKS, THREADS, LoopMark
+from atl.core.marks import BLOCKS, THREADS
 from atl.errors import IllegalMark
 from lowering.gpu import kernels as kn
 from lowering.gpu.folds import folds_in, scalar_changes
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import after
-from lowering.nest.text import TextScope, outermost, show_index
-from lowering.targets.legality import place_of, raise_all
-
-UNMARK: Final = 's.mark("{0}", None) removes the mark'
+from lowering.nest.text import show_index
+from lowering.places import UNMARK, Enclosing, axes_of, illegal, repeated_axis
+from lowering.targets.legality import raise_all
 
 
 def check_axes(nest: ln.LoopNest) -> None:
     """Raise `IllegalMark` for loops that cannot be the axes that they are marked as."""
-    raise_all(_in_block(_Enclosing(nest, outermost(nest)), nest.body))
+    raise_all(error for around, block, loop in axes_of(nest) for error in _axis(around, block, loop))
 
 
-@dataclass(frozen=True, slots=True)
-class _Enclosing:
-    """The loops around a block, and those of them that are axes."""
-
-    nest: ln.LoopNest
-    scope: TextScope
-    loops: tuple[ln.For, ...] = ()
-    axes: tuple[ln.For, ...] = ()
-
-    @property
-    def in_grid(self) -> bool:
-        return any(loop.mark in BLOCKS for loop in self.axes)
-
-
-def _in_block(around: _Enclosing, block: ln.Block) -> Iterator[IllegalMark]:
-    for statement in block:
-        match statement:
-            case ln.For(variable, body=body):
-                yield from _axis(around, block, statement)
-                _, scope = around.scope.bind(variable, variable.name)
-                is_axis = statement.mark in BLOCKS or statement.mark in THREADS
-                axes = (*around.axes, statement) if is_axis else around.axes
-                yield from _in_block(replace(around, scope=scope, loops=(*around.loops, statement), axes=axes), body)
-            case ln.If(body=body):
-                yield from _in_block(around, body)
-            case ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free() | ln.Gather():
-                pass
-            case ln.Declare() | ln.Allocate():
-                around = replace(around, scope=after(around.scope, statement))
-            case _:
-                assert_never(statement)
-
-
-def _axis(around: _Enclosing, block: ln.Block, loop: ln.For) -> Iterator[IllegalMark]:
+def _axis(around: Enclosing, block: ln.Block, loop: ln.For) -> Iterator[IllegalMark]:
     """Yield an error if a loop cannot be the axis that it is marked as."""
-    if loop.mark not in BLOCKS and loop.mark not in THREADS:
-        return
-    nest, name, mark = around.nest, loop.variable.name, loop.mark.value
-    same = next((outer for outer in around.axes if outer.mark is loop.mark), None)
+    same = repeated_axis(around, loop)
     if same is not None:
-        outer = same.variable.name
-        yield illegal(
-            nest,
-            loop,
-            f"the nested loops {outer} and {name} are both marked {mark}",
-            "a different axis for each of several nested loops",
-            f's.mark("{name}", "{_unused_axis(around, loop)}")',
-            UNMARK.format(outer),
-        )
+        yield same
     elif loop.mark in BLOCKS:
         yield from _check_block_loop(around, block, loop)
-    else:
+    elif loop.mark in THREADS:
         yield from _check_thread_loop(around, loop)
 
 
-def _unused_axis(around: _Enclosing, loop: ln.For) -> str:
-    """Return an axis of the same kind that no enclosing loop uses."""
-    kind = BLOCKS if loop.mark in BLOCKS else THREADS
-    used = {outer.mark for outer in around.axes}
-    return next((mark for mark in kind if mark not in used), LoopMark.UNROLL).value
-
-
-def _check_block_loop(around: _Enclosing, block: ln.Block, loop: ln.For) -> Iterator[IllegalMark]:
+def _check_block_loop(around: Enclosing, block: ln.Block, loop: ln.For) -> Iterator[IllegalMark]:
     nest, name, mark = around.nest, loop.variable.name, loop.mark.value
     inner = next((outer for outer in around.axes if outer.mark in THREADS), None)
-    if inner is None and around.in_grid and _has_siblings(around, block):
+    if inner is None and any(outer.mark in BLOCKS for outer in around.axes) and _has_siblings(around, block):
         inner = around.loops[-1]
     if inner is not None:
         outer = inner.variable.name
@@ -116,7 +61,7 @@ def _check_block_loop(around: _Enclosing, block: ln.Block, loop: ln.For) -> Iter
         )
 
 
-def _has_siblings(around: _Enclosing, block: ln.Block) -> bool:
+def _has_siblings(around: Enclosing, block: ln.Block) -> bool:
     """Return whether the loop around a loop of blocks contains anything but loops of blocks."""
     loop = around.loops[-1]
     return loop.mark not in BLOCKS or block is not loop.body or not all(map(_is_block_loop, block))
@@ -132,7 +77,7 @@ def is_known_to_host(extent: Index, loops: tuple[ln.For, ...]) -> bool:
     return not in_grid & extent.free and not any(isinstance(atom, Read) for atom in atoms(extent))
 
 
-def _check_thread_loop(around: _Enclosing, loop: ln.For) -> Iterator[IllegalMark]:
+def _check_thread_loop(around: Enclosing, loop: ln.For) -> Iterator[IllegalMark]:
     nest, name, mark = around.nest, loop.variable.name, loop.mark.value
     axis = kn.axis_of(loop.mark)
     extent = (loop.high - loop.low).constant
@@ -198,18 +143,3 @@ def folds_of(nest: ln.LoopNest, loop: ln.For) -> tuple[kn.Fold, ...]:
                 UNMARK.format(loop.variable.name),
             )
     return found
-
-
-# -- errors -----------------------------------------------------------------------------------------------------------
-
-
-def illegal(nest: ln.LoopNest, loop: ln.For, summary: str, required: str, *suggestions: str) -> IllegalMark:
-    """Return the error for an illegal mark of a loop."""
-    return IllegalMark(
-        summary,
-        binder=loop.variable.name,
-        mark=loop.mark.value,
-        place=place_of(nest, loop.binder),
-        required=required,
-        suggestions=suggestions,
-    )

@@ -18,7 +18,7 @@ from lowering.gpu.arrivals import Arrival, with_derived_waits
 from lowering.gpu.barriers import BarrierInsertion, Place, RaceInStatement
 from lowering.gpu.calls import Calls, check_not_called
 from lowering.gpu.folds import all_threads_reach, folds_in, shared_values, within_a_warp
-from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
+from lowering.gpu.legality import check_axes, folds_of, threads_of
 from lowering.gpu.numerators import with_numerators_of
 from lowering.gpu.passes import drop_unread_zeros, store_zeros, vectorize, with_static_capacities
 from lowering.gpu.pipelines import changed_in, pipeline_of
@@ -27,6 +27,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest.accesses import accesses_of, after
 from lowering.nest.text import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of
+from lowering.places import UNMARK, illegal
 from lowering.targets.legality import check_nest, place_of
 
 PRIVATE_BYTES: Final = 4 * 1024

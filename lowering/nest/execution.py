@@ -9,7 +9,7 @@ from random import Random
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from atl.core.index import Index, Var
-from atl.core.marks import BLOCKS, AnyLoopMark, LoopMark
+from atl.core.marks import AnyLoopMark, LoopMark, level_of
 from atl.core.operations import BinaryOp
 from atl.errors import ATLError
 from lowering.nest.loopnest import Block, For
@@ -84,16 +84,16 @@ def canonical_fold(how: AccessKind) -> AccessKind:
 def is_race_free(mark: AnyLoopMark, one: AccessKind, another: AccessKind) -> bool:
     """Return whether two iterations of a loop with this mark may access one cell or variable in these ways.
 
-    They may if both read it, or both fold into it. Blocks of a grid may only read, since they do not synchronise.
+    They may if both read it, or both fold into it. Blocks of a grid and ranks may only read: they do not synchronise.
 
     >>> is_race_free(LoopMark.PARALLEL, "add", "sub"), is_race_free(LoopMark.PARALLEL, "add", "read")
     (True, False)
     """
     if one == another == "read":
         return True
-    return (
-        mark not in BLOCKS and canonical_fold(one) == canonical_fold(another) and canonical_fold(one) in REDUCTION_OPS
-    )
+    level = level_of(mark)
+    folds = level is None or level.folds
+    return folds and canonical_fold(one) == canonical_fold(another) and canonical_fold(one) in REDUCTION_OPS
 
 
 @dataclass(frozen=True, slots=True)

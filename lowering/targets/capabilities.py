@@ -11,7 +11,7 @@ from atl.core import terms
 from atl.core.dtypes import bytes_of
 from atl.core.forms import TensorBinder
 from atl.core.index import ONE, Index
-from atl.core.marks import BLOCKS, LANES, STAGED, THREADS, CallMark, LetMark, LoopMark, Mark
+from atl.core.marks import BLOCKS, DEVICES, LANES, STAGED, THREADS, CallMark, LetMark, LoopMark, Mark
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
@@ -180,9 +180,11 @@ def unsupported(
     """Return an error if a target does not support a mark."""
     if not mark.value or isinstance(mark, CallMark) or mark in support.of(kind):
         return None
-    others = (
+    others = [
         f'use target="{target}", which supports it' for target, other in SUPPORT.items() if mark in other.of(kind)
-    )
+    ]
+    if mark in DEVICES:
+        others.append("compile for the ranks of a mesh: atl.compile(program, mesh=atl.Mesh(…))")
     return UnsupportedMark(
         f"the {kind} {name} is marked {mark.value}, which the {support.name} target does not support yet",
         binder=name,

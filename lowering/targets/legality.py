@@ -3,8 +3,8 @@
 The iterations of a loop that is `parallel` or `vector`, or bound to an axis of a GPU, run at the same time. So no
 iteration may access a cell that another iteration writes, whether it reads or writes the cell. Buffers and variables
 made within an iteration are private to it. The one exception is a scalar variable outside of the loop into which
-iterations only fold, by one operation; blocks of a GPU may not do that either. An `unroll` loop has a constant extent.
-Co-iteration and segmented reduction are checked in `co_iteration`.
+iterations only fold, by one operation; blocks of a GPU and ranks may not do that either. An `unroll` loop has a
+constant extent. Co-iteration and segmented reduction are checked in `co_iteration`.
 """
 
 from __future__ import annotations

@@ -183,6 +183,37 @@ OF_BUILDING: Final = (
         "kernel.error_bound(…)",
     ),
     Entry(
+        "ATL517",
+        "text = 'f (x : float32[P | device.x, n]) : float32[P, n] := ⊞[d < P | device.x] ⊞[i < n] 2 * x[d, i]'\n"
+        "kernel = atl.compile(atl.parse(text), mesh=atl.Mesh(x=3))\n"
+        "kernel(np.ones((2, 4), np.float32))\n",
+        "atl.Mesh(x=3)",
+        "atl.Mesh(x=2)",
+    ),
+    Entry(
+        "ATL518",
+        "text = 'f (x : float32[P | device.x, n]) : float32[P, n] := ⊞[d < P | device.x] ⊞[i < n] x[d, i] + x[0, i]'\n"
+        "s = reschedule(atl.parse(text), given=[atl.sizes('P') >= 1])\n"
+        "atl.compile(s.goal, mesh=atl.Mesh(x=2))\n",
+        "atl.compile",
+        "s.exchange('x[0, _]', at='d')\natl.compile",
+        's.exchange("x", at=…)',
+    ),
+    Entry(
+        "ATL519",
+        "# Two ranks that run different programs.\n"
+        "from lowering.ranks.engine import Round, simulate\n"
+        "def rank(*exchanges):\n"
+        "    for exchange in exchanges:\n"
+        "        yield Round(exchange, {}, {}, np.dtype(np.float32))\n"
+        "simulate([rank('shift halo'), rank('all-reduce total')])\n",
+        "rank('all-reduce total')",
+        "rank('shift halo')",
+        "the same exchanges in the same order on all ranks",
+        shown="$ mpiexec -n 1 python one.py : -n 1 python another.py\n",
+        cure="run the same program on all ranks",
+    ),
+    Entry(
         "ATL601",
         "from proofs_tests.nests.test_interpreter import AT_I, OUT, X, cell, every, nest\n"
         "from lowering.nest.loopnest import Assign, Load\n"

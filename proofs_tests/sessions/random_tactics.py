@@ -177,6 +177,7 @@ KINDS: Final[dict[Any, Callable[[Draws], Any]]] = {
     arg.SumNames: Draws.sum_names,
     arg.Mark: Draws.mark,
     arg.Layout: Draws.layout,
+    arg.Axis: lambda draws: draws.random.choice(["x", "y", "z"]),
     arg.InstructionName: lambda draws: draws.random.choice(
         ["mma_m16n8k16", "mma_m16n8k32", "vpdpbusd", "sgemm", "sgemv", "sdot", "memcpy_float32", "memcpy_float64"]
     ),

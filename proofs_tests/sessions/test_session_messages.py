@@ -41,7 +41,7 @@ def message_of(call: Callable[[], object], of: type[Exception] = atl.ATLError) -
         ("swap", 'write s.interchange("i")'),
         ("lower", "write atl.lower(s.goal)"),
         ("get_gen", 'it is a rule: s.rw("get_gen")'),
-        ("interchnge", "did you mean s.interchange?"),
+        ("interchnge", "did you mean s.interchange or s.exchange?"),
     ],
 )
 def test_unknown_session_name_suggests_a_call(name: str, hint: str) -> None:

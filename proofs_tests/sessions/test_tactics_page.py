@@ -37,4 +37,4 @@ def test_command_lists_tactics_and_prints_one(capsys: pytest.CaptureFixture[str]
     assert command_line(["tactics", "tile"]) == 0
     assert capsys.readouterr().out.startswith("s.tile(name, by, *, in_=None)\n\nTile a loop by")
     assert command_line(["tactics", "interchang"]) == REFUSED
-    assert "did you mean interchange?" in capsys.readouterr().err
+    assert "did you mean interchange or exchange?" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from rewrites.kernel import Theorem
 
 if TYPE_CHECKING:
     import lowering
+    import lowering.ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,14 @@ def compile(  # noqa: A001
 def compile(  # noqa: A001
     self: HasGoal,
     *,
+    mesh: lowering.ranks.Mesh,
+) -> lowering.ranks.DistributedKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    self: HasGoal,
+    *,
     target: str,
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
@@ -139,10 +148,11 @@ def compile(  # noqa: A001
     sizes: Mapping[str, int] | None = None,
     fast_math: bool = False,
     strict: bool | None = None,
-) -> lowering.Kernel | lowering.GpuKernel:
+    mesh: lowering.ranks.Mesh | None = None,
+) -> lowering.Kernel | lowering.GpuKernel | lowering.ranks.DistributedKernel:
     """Compile the goal to a kernel, like `atl.compile(s.goal)`, with the same options and errors.
 
-    `strict` is by default that of the session.
+    `strict` is by default that of the session. A `mesh` is the only option, if there is one.
 
     >>> import atl, numpy as np
     >>> x = atl.tensor("x", atl.sizes("n"))
@@ -152,6 +162,12 @@ def compile(  # noqa: A001
     """
     import lowering
 
+    if mesh is not None:
+        if target != "c" or sizes is not None or fast_math or strict:
+            raise InvalidArgument("mesh= with another option", required="mesh= alone: ranks compile for any sizes")
+        from lowering.ranks import compile_for_mesh
+
+        return compile_for_mesh(self.goal, mesh)
     strict = self.theorem.strict if strict is None else strict
     return lowering.compile(self.goal, target=target, sizes=sizes, fast_math=fast_math, strict=strict)
 
@@ -182,6 +198,24 @@ def compare_errors(
     kernels = [compile(self), lowering.compile(program) if isinstance(other, Program) else compile(other)]
     bounds = tuple(np.asarray(kernel.error_bound(*arrays, **named)) for kernel in kernels)
     return lowering.ErrorComparison((self.goal.name, program.name), (bounds[0], bounds[1]))
+
+
+def traffic(self: HasGoal) -> lowering.ranks.Traffic:
+    """Return the words and messages that each rank receives when the goal runs on a mesh, as formulas.
+
+    Raises what `atl.compile(goal, mesh=…)` raises for goals that cannot run on ranks.
+
+    >>> import atl
+    >>> s = atl.reschedule(atl.parse(
+    ...     "f (x : float32[P | device.x, b]) : float32[P, b] := ⊞[p < P] ⊞[i < b] 2 * x[p, i]"))
+    >>> s.traffic()
+    exchange        words received  messages received
+    all-gather out  P*b - b         P - 1
+    """
+    from lowering.ranks import traffic_of
+    from lowering.ranks.forming import form
+
+    return traffic_of(form(self.goal))
 
 
 def time(self: HasGoal, /, *arrays: object, seconds: object = 0.5, **named: object) -> lowering.KernelTime:

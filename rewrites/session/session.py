@@ -35,7 +35,7 @@ from rewrites.kernel import Theorem, reflexivity, with_provenance
 from rewrites.rule import Rule
 from rewrites.rule_checking.registry import status_of, with_user_rules
 from rewrites.rules import RULES
-from rewrites.session import compiling, display, storage
+from rewrites.session import compiling, display, sharding, storage
 from rewrites.session import schedule as of_calls
 from rewrites.session.base import SessionBase
 from rewrites.session.call import Call, Origin, check_flags, check_tactic_arguments, locate
@@ -193,6 +193,7 @@ class Session(Tactics, SessionBase):
 
     check, compile, time = compiling.check, compiling.compile, compiling.time
     compare_errors = compiling.compare_errors
+    traffic = compiling.traffic
 
     def diff(self, since: int = -1) -> display.Diff:
         """Show what the last call changed, or all calls from number `since` on, counted from 0."""
@@ -362,6 +363,7 @@ class Session(Tactics, SessionBase):
     # -- other arrays for an input ------------------------------------------------------------------------------------
 
     sparsify, assemble, view = storage.sparsify, storage.assemble, storage.view
+    shard, shard_result = sharding.shard, sharding.shard_result
     store_result = storage.store_result
 
     # -- the calls as data --------------------------------------------------------------------------------------------
@@ -373,6 +375,10 @@ class Session(Tactics, SessionBase):
         with attach_call_site():
             work = Derivation(with_input_form(self.theorem, name, form, self._rules), self._rules, diagnose)
             tactic(work)
+        return self._restart(text, work)
+
+    def _restart(self, text: str, work: Derivation) -> Session:
+        """Append a derivation from another program than the goal, in which the calls so far were replayed."""
         self._calls.append(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
         self._undone.clear()
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from rewrites import kernel
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.kernel import Theorem
+from rewrites.rule import Rule
 from rewrites.session.call import Call, check_flags
 from rewrites.session.diagnosis import attach_call_site
 from rewrites.session.display import written
@@ -79,6 +80,10 @@ class Restarts(Protocol):
     def begin(self) -> Derivation: ...
 
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Any: ...
+
+    def _restart(self, text: str, work: Derivation) -> Any: ...
+
+    _rules: Mapping[str, Rule]
 
 
 S = TypeVar("S", bound=Restarts)

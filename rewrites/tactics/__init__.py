@@ -11,6 +11,7 @@ from rewrites.tactics import (
     indices,
     loops,
     normal_form,
+    ranks,
     recurrences,
     row_blocks,
     scans,
@@ -34,6 +35,8 @@ class Tactics:
     call = calls.call
     coalesce = gpu.coalesce
     dispatch = calls.dispatch
+    distribute = ranks.distribute
+    exchange = ranks.exchange
     factor_out = factoring.factor_out
     flatten_loops = loops.flatten_loops
     fuse = staging.fuse
@@ -51,6 +54,7 @@ class Tactics:
     pad_rows = gpu.pad_rows
     parallelize = loop_marks.parallelize
     recur = recurrences.recur
+    reduce_over = ranks.reduce_over
     rename = annotations.rename
     reorder = reordering.reorder
     simpl_guard = simplification.simpl_guard

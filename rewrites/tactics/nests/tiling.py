@@ -175,10 +175,12 @@ def tile_loop(work: Derivation, path: Path, by: Index) -> Path:
 def marks_of_tiles(mark: AnyLoopMark) -> tuple[AnyLoopMark, AnyLoopMark]:
     """Return the marks of the loop over tiles and of the loop within a tile for a loop's mark.
 
-    CPU threads and blocks run whole tiles; vector lanes, GPU threads and unrolling apply within a tile.
+    Ranks, CPU threads and blocks run whole tiles; vector lanes, GPU threads and unrolling apply within a tile.
     """
     match mark:
         case LoopMark.NONE | LoopMark.PARALLEL | LoopMark.MERGE | LoopMark.RUNS:
+            return mark, LoopMark.NONE
+        case LoopMark.DEVICE_X | LoopMark.DEVICE_Y | LoopMark.DEVICE_Z:
             return mark, LoopMark.NONE
         case LoopMark.BLOCK_X | LoopMark.BLOCK_Y | LoopMark.BLOCK_Z:
             return mark, LoopMark.NONE

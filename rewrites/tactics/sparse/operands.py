@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from atl.checks.wellformed import make_program
 from atl.core.dtypes import STORED
 from atl.core.index import Array, Read, atoms
 from atl.core.predicate import expressions
-from atl.core.program import Assembly, SparseOperand
+from atl.core.program import Assembly, Sharding, SparseOperand
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Input, Let
 from atl.core.traversal import children, indices_in, subterms
@@ -26,10 +26,14 @@ from rewrites.tactics.storage.binding import abstracted
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The arrays that replace an input, and the tensor that they represent."""
+    """The arrays that replace an input, and the tensor that they represent.
+
+    An array of which each rank holds a part has a `sharding`.
+    """
 
     inputs: tuple[Array, ...]
     meaning: Expr
+    sharding: Sharding | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,11 @@ def with_input_form(theorem: Theorem, name: str, form: InputForm, rules: Mapping
     body = Let(made.meaning, abstracted(start.body, Input(array), 0, 0), name)
     program = make_program(start.name, inputs, body, start.assumptions, start.results)
     packed = (*start.packed, made.packed) if isinstance(made, Operand) else start.packed
-    work = Derivation(kernel.reflexivity(replace(program, packed=packed), strict=theorem.strict), rules)
+    kept = tuple(each for each in start.sharded if each.name != name)
+    sharded = (*kept, made.sharding) if made.sharding is not None else kept
+    work = Derivation(
+        kernel.reflexivity(replace(program, packed=packed, sharded=sharded), strict=theorem.strict), rules
+    )
     work.rewrite("unfold_let", ())
     out = work.theorem
     for step in theorem.steps:
