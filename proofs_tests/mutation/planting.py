@@ -57,8 +57,8 @@ def memos() -> Iterator[Any]:
 
     They are looked up by name, since `gc.get_objects` omits what `gc.freeze` has set aside.
     """
-    for module in list(sys.modules.values()):
-        if module.__name__.partition(".")[0] in PACKAGES:
+    for name, module in list(sys.modules.items()):  # libraries may have put other objects there
+        if name.partition(".")[0] in PACKAGES:
             for held in list(vars(module).values()):
                 yield from (each for each in _with_methods(held) if type(each) is functools._lru_cache_wrapper)
 
