@@ -40,6 +40,12 @@ def _programs() -> Iterator[object]:
     yield from (n, n // 8, n < m, a, a[n, m] + 1, a.shape, x.shape)
     rows = atl.program("rows", [x], atl.truncr(1, atl.padr(1, 2 * x)))
     yield atl.RECIPES[0]
+    yield layouts.shards(x=(0, n, 8))
+    yield atl.reschedule(rows).schedule()
+    yield (mesh := atl.Mesh(x=2))
+    yield atl.compile(atl.parse("f (x : float32[2 | device.x]) := ⊞[d < 2 | device.x] 2 * x[d]"), mesh=mesh)
+    yield atl.reschedule(rows).compare_errors(rows, np.ones(3, np.float32))
+    yield atl.compile(rows).error_bound()
     yield KernelTime("rows", 1.0, 0.9, 1.1, 7, False)
     several = atl.results(all=x, first=x.sum())
     yield from (rows, rows.shape, rows.type, rows.inputs, rows.body, several, atl.program("two", [x], several))

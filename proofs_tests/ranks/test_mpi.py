@@ -29,8 +29,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "name", ["stencil", *(pytest.param(name, marks=pytest.mark.slow) for name in ("softmax", "summa"))]
+)
 def test_processes_agree_with_the_simulation(name: str) -> None:
     session, steps = derived(name)
     arrays, free = random_arguments(session.goal, SIZES[name], np.random.default_rng(2))
