@@ -307,6 +307,9 @@ def with_lets_in_output_rows(nest: ln.LoopNest) -> ln.LoopNest:
     for allocate in ln.statements(nest.body):
         if not isinstance(allocate, ln.Allocate) or not _is_free_to_move(allocate) or allocate.storage != "heap":
             continue
+        own = allocate.buffer
+        if any(cell.buffer != own and cell.buffer.storage == own for cell, _ in cells_of(nest.body)):
+            continue  # another let is stored in it
         body = _in_row(facts, outermost(nest), nest.body, allocate.buffer, nest.output)
         if body is not None:
             return replace(nest, body=_without_storage(body, allocate.buffer))

@@ -536,3 +536,12 @@ def test_marks_of_storage_are_printed() -> None:
     of = nest("shown", [], out, ends[0], stored, ends[1], sizes="n")
     assert "zeros row[n]  # shared" in print_nest(of)
     assert "s = 1.0  # registers" in print_nest(of)
+
+
+def test_let_that_holds_another_let_is_not_stored_in_the_output() -> None:
+    program = atl.parse(
+        "f (u : float32[P, b]) : float32[P, b] := ⊞[d < P | parallel] "
+        "let t := let z := ⊞[i < b] 2 * u[d, i] in ⊞[i < b] z[i] * z[i] in ⊞[i < b] t[i] + 1"
+    )
+    u = np.random.default_rng(0).random((3, 4), np.float32)
+    np.testing.assert_allclose(compile_kernel(program)(u), (2 * u) ** 2 + 1, rtol=1e-6)

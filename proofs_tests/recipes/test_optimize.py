@@ -378,3 +378,12 @@ def test_sums_with_short_columns_are_tiled_by_the_loops_around_them(taps: str) -
     unknown = {"R": 5} if taps == "R" else {}
     np.testing.assert_allclose(s.compile()(x, d, **unknown), np.einsum("nkp,ncrp->kcr", d, windows), rtol=1e-5)
     assert reschedule(program).optimize(machine=AVX2).steps[0].text.startswith("tile(['k', 'c']") is (taps == "5")
+
+
+def test_lets_of_rows_are_not_staged_in_tiles_of_elements() -> None:
+    _, names = applied_to(
+        "f (x : float32[n, m], b : float32[m]) : float32[n] given 8 <= n, 8 <= m := "
+        "let g := ⊞[i < n] ⊞[j < m] exp(x[i, j]) in "
+        "let d := ⊞[i < n] ⊞[j < m] g[i, j] * ([1 <= i] · g[i - 1, j]) in ⊞[i < n] Σ[j < m] d[i, j] * b[j]"
+    )
+    assert "stage_windows" not in names

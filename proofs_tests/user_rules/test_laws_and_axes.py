@@ -12,7 +12,9 @@ from atl.errors import InvalidArgument
 from rewrites import reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import FalseRule
-from rewrites.user_rules import Elem, Equation, Index, Indices, Scalar, equation, given, proof_status, rule
+from rewrites.rule import rule as unchecked_rule
+from rewrites.rule_checking.symbolic import proved
+from rewrites.user_rules import Body, Elem, Equation, Index, Indices, Scalar, equation, given, proof_status, rule
 
 
 def test_laws_of_quotients_extrema_absolute_values_and_remainders_are_proved() -> None:
@@ -144,3 +146,34 @@ def test_indices_need_a_tensor_with_these_axes() -> None:
 
     with pytest.raises(InvalidArgument, match="n is for the axes of elements of which the rule has none"):
         rule(counts)
+
+
+def test_smaller_instance_of_an_induction_is_proved_to_be_well_formed() -> None:
+    """For n = 7 the left side is the sum of all terms, but the smaller instance truncates by -1."""
+    many = 7
+
+    @unchecked_rule(family="attack")
+    def forgets(n: Index, e: Body[Index]) -> Equation:
+        """The first terms are forgotten."""
+
+        def kept(i: Any) -> Any:
+            last = atl.gen(n - many + 1, lambda _: atl.select(n < many, e(i) - e(i), e(i)))
+            return atl.truncr(n - many, last)
+
+        right = atl.gen(1, lambda _: atl.sum(n, lambda i: atl.guard(i >= many - 1, e(i))))
+        return equation(atl.sum(n, kept), right, given(n >= 0))
+
+    assert proved(forgets) == "the normal forms of both sides differ"
+
+
+def test_repeated_maximum_is_compared_by_its_definition() -> None:
+    @rule
+    def repeats(n: Index, m: Index, e: Body[Index]) -> Equation:
+        """A maximum of equal maxima is one of them."""
+        return equation(
+            atl.reduce("max", n, lambda _: atl.reduce("max", m, e)),
+            atl.reduce("max", m, e),
+            given(n >= 1, m >= 1),
+        )
+
+    assert "divided by 0" not in str(proof_status(repeats))

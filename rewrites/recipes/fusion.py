@@ -117,8 +117,11 @@ class Group:
         """True if the lets are read through windows in the first dimension that is not aligned.
 
         A window along the last dimension only does not count, because a whole row can be computed before it is read.
+        Nor do lets with more dimensions than the nest has loops: a tile of elements would need whole rows of them.
         """
         k = self.aligned
+        if any(len(each.relations) > len(self.root.loops) for each in self.producers):
+            return False
         relations = [each.relations[k] for each in self.producers if len(each.relations) > k]
         windows = len(relations) == len(self.producers) and Relation.OTHER not in relations
         return windows and Relation.WINDOW in relations and (k == 0 or k < len(self.root.loops) - 1)

@@ -128,6 +128,8 @@ def _undone(names: tuple[Var, ...], variables: tuple[Var, ...], values: Tuple) -
     if len(values) == 1 and len(variables) == 2:
         outer, inner = map(index, variables)
         for factor in _factors(values[0], variables[0]):
+            if factor == ZERO:
+                continue
             rest = given[0] - (values[0] - outer * factor - inner)
             row = floordiv(rest, factor, positive=True)
             yield row, rest - row * factor

@@ -47,6 +47,7 @@ from atl.core.terms import OF_MONOID
 from atl.core.traversal import children, divisors, indices_in, subterms
 from atl.errors import ATLError
 from atl.prove import Facts, Proved, prove, simplify
+from atl.text.printing import show_predicate
 from rewrites.rule import Rule
 from rewrites.rule_checking import symbolic_values as values
 from rewrites.rule_checking.reindexing import reindexed
@@ -107,9 +108,14 @@ class Reader:
     hypothesis: Hypothesis | None = None
     depth: int = 0
     """Number of enclosing recurrences that are read as unknown functions, by which their rows are named."""
+    proves: bool = False
+    """Whether the term may be ill-formed, so that its conditions are proved instead of assumed."""
 
     def read(self, term: terms.Expr, at: tuple[Index, ...], facts: Facts) -> Poly:
-        facts = facts.assume(*_granted(term, Scope(facts)))
+        conditions = tuple(_granted(term, Scope(facts)))
+        if self.proves and (unknown := [each for each in conditions if not isinstance(prove(facts, each), Proved)]):
+            raise Stuck(f"the smaller instance requires {show_predicate(unknown[0])}, which is not proved")
+        facts = facts.assume(*conditions)
         match term:
             case terms.Metavariable():
                 return self._generic(term, at, facts)
@@ -261,7 +267,7 @@ class Reader:
             return given + self.read(instantiate(term.body, term.low + offset), at, facts)
         variable = Var(next(_ids), "k")
         opened = instantiate(term.body, term.low + offset + index(variable))
-        inside = facts.assume(pred.within(NONE, index(variable), kept), *_outside(opened))
+        inside = facts.assume(pred.within(NONE, index(variable), kept), *(() if self.proves else _outside(opened)))
         if isinstance(prove(inside, pred.FALSE), Proved):
             return given  # no index is within the range and gives the body a meaning
         reader = replace(self, inside=(*self.inside, variable))
@@ -572,8 +578,10 @@ class Goal:
                         return self.where(monomial[0], rest * -coefficient)
         return replace(self, facts=(*self.facts, literal))
 
-    def difference(self, facts: Facts, *, linear: bool, peels: tuple[Peel | None, Peel | None] = (None, None)) -> Poly:
-        left, right = (Reader({}, linear, peel) for peel in peels)
+    def difference(
+        self, facts: Facts, *, linear: bool, peels: tuple[Peel | None, Peel | None] = (None, None), proves: bool = False
+    ) -> Poly:
+        left, right = (Reader({}, linear, peel, proves=proves) for peel in peels)
         return left.read(self.lhs, self.at, facts) - right.read(self.rhs, self.at, facts)
 
 
@@ -633,7 +641,8 @@ def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends:
                 return vanishes(after, facts)
             if not isinstance(prove(facts, needed), Proved):
                 raise Undecided(needed)
-        return vanishes(after - now.hypothesis.difference(facts, linear=linear), facts)
+        # Conditions under binders are not among its facts.
+        return vanishes(after - now.hypothesis.difference(facts, linear=linear, proves=True), facts)
 
     _split(replace(goal, facts=(*goal.facts, pred.at_most(over, NONE))), _reads_equal(linear=linear))
     grown = goal.where(variable, index(variable) + 1)
