@@ -83,7 +83,8 @@ def compensated_sum(n: IndexLike, body: Body) -> Tensor:
     """Return the sum of n terms, and of the errors of its additions (Ogita, Rump and Oishi's Sum2).
 
     The error is at most u |sum| + (n u)^2 times the sum of the absolute values of the terms, as if it were computed in
-    twice the digits and then rounded. In real numbers each of these errors is zero. Kernels in which an expression
+    twice the digits and then rounded. Roundings of the terms come in addition, such as those of the products in a dot
+    product. In real numbers each of these errors is zero. Kernels in which an expression
     cancels like this are compiled without reassociation, also without `strict=True`.
 
     Shape: that of a term, which is a scalar.
