@@ -738,6 +738,8 @@ class Kernel:
             raise self._bad_output(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
         if out.flags.num & WRITABLE != WRITABLE:
             flags = out.flags
+            if flags.writeable and flags.aligned and not has_distinct_elements(out):
+                raise self._bad_output(f"elements of out may share memory: its strides are {out.strides} bytes", shape)
             what = "writeable" if not flags.writeable else "C-contiguous" if flags.aligned else "aligned"
             raise self._bad_output(f"out is not {what}", shape)
         return self._from_buffer(self._result, out)
