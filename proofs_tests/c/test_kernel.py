@@ -228,7 +228,10 @@ def unfit() -> list[tuple[Any, str]]:
         (np.zeros((3, 1), np.float32), "shape"),
         (np.zeros(3, np.float64), "float64"),
         (np.zeros(3, np.dtype(">f4")), ">f4"),
-        (np.lib.stride_tricks.as_strided(np.zeros(3, np.float32), (3,), (0,)), "elements of out may share memory: its strides are (0,)"),
+        (
+            np.lib.stride_tricks.as_strided(np.zeros(3, np.float32), (3,), (0,)),
+            "elements of out may share memory: its strides are (0,)",
+        ),
         (np.zeros(13, np.uint8)[1:].view(np.float32), "aligned"),
         (frozen, "writeable"),
         (masked(), "MaskedArray"),
