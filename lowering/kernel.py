@@ -525,13 +525,15 @@ class Kernel:
         """Return a bound on |computed - exact| for each element of the result, in float64, for these arguments.
 
         Without arguments, return the `ErrorBound`: a formula in the sizes. It is defined for programs of additions,
-        multiplications, maxima and minima.
+        multiplications, maxima and minima, and quotients by constants and sizes.
 
         `exact` is the value of the formula in real numbers. The bound is computed from the loop nest, and holds for any
         order of additions that the compiler may choose. It is infinite where there is none, such as where a divisor or
         the operand of a square root may be zero, or where a number may overflow (`docs/errors_of_floats.md`).
 
-        Raises `NoErrorBound`, and the errors of a call.
+        Arrays that are not contiguous are copied, and the result is a new array: there is no `out` and no `copy=False`.
+
+        Raises `NoErrorBound`, `InvalidArgument` for these options, and the errors of a call.
 
         >>> import atl, numpy as np
         >>> x = atl.tensor("x", atl.sizes("n"))
@@ -549,6 +551,13 @@ class Kernel:
         if not arrays and not named and self._inputs:
             counted = roundings_of(self._nest_in_order, fast_math=self._code.fast_math)
             return ErrorBound(counted.count, counted.unit, magnitude(self.program))
+        for option in ("out", "copy"):
+            if option in named and option not in self._arguments:
+                raise InvalidArgument(
+                    f"error_bound of {self.program.name} with {option}={brief(named[option])}",
+                    required="the inputs and sizes of a call, without options: the bounds are a new array of float64",
+                    suggestions=(f"omit {option}=…; arrays that are not contiguous are copied",),
+                )
         return self._bounds(*arrays, **named)
 
     @property
@@ -729,6 +738,8 @@ class Kernel:
             raise self._bad_output(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
         if out.flags.num & WRITABLE != WRITABLE:
             flags = out.flags
+            if flags.writeable and flags.aligned and not has_distinct_elements(out):
+                raise self._bad_output(f"elements of out may share memory: its strides are {out.strides} bytes", shape)
             what = "writeable" if not flags.writeable else "C-contiguous" if flags.aligned else "aligned"
             raise self._bad_output(f"out is not {what}", shape)
         return self._from_buffer(self._result, out)

@@ -235,9 +235,9 @@ class _Bounds:
         parts = (self._buffer(self._nest.output, channel) for channel in ("chained", "nested"))
         return counts, tuple(ln.key(part) for part in parts if part is not None)
 
-    def _refused(self, summary: str, required: str) -> NoErrorBound:
+    def _refused(self, summary: str, required: str, *suggestions: str) -> NoErrorBound:
         place = None if self._at is None else Location(show_statement(self._scope, self._at).strip())
-        return NoErrorBound(f"{summary} in {self._nest.name}", place=place, required=required)
+        return NoErrorBound(f"{summary} in {self._nest.name}", place=place, required=required, suggestions=suggestions)
 
     # -- storage ------------------------------------------------------------------------------------------------------
 
@@ -334,7 +334,11 @@ class _Bounds:
         match statement:
             case ln.For(variable, low, high, body, call=call):
                 if call is not None and any(is_float(operand.buffer.dtype) for operand in call.operands):
-                    raise self._refused(f"the instruction {call.function} rounds in its own way", "arithmetic of C")
+                    raise self._refused(
+                        f"the instruction {call.function} rounds in its own way",
+                        "loops of C without calls of instructions",
+                        "compile without the call: omit s.call(…) or s.dispatch(…); that kernel has a bound of its own",
+                    )
                 scope = self._scope
                 _, self._scope = scope.bind(variable, variable.name)
                 made = ln.For(variable, low, high, self._block(body), mark=LoopMark.NONE)
@@ -718,13 +722,16 @@ class _Bounds:
         spread = over(plus(x.size, times(ratio, y.size)), low) if not y.is_exact else over(x.size, low)
         absolute = over(plus(x.absolute, times(ratio, y.absolute)), low)
         lost = plus(times(number(1 + 2.0**-7), absolute), number(2 * RANGES[dtype].underflow))
+        # A formula divides only by products of exact or rounded numbers, for which 1 / (1 - u)^K <= (1 + u)^2K.
+        # The spread includes the divisor's error otherwise.
+        nested = plus(x.nested, y.nested, y.nested) if self._by_counts else most(x.nested, y.nested)
         return self._closed(
             self._named(
                 State(
                     value,
                     spread,
                     chosen(test("lt", ZERO, low), lost, INFINITE),
-                    nested=plus(most(x.nested, y.nested), self._weight(dtype)),
+                    nested=plus(nested, self._weight(dtype)),
                 )
             ),
             dtype,

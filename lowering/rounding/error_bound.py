@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from atl.core import terms as tm
 from atl.core.dtypes import is_float
-from atl.core.index import Index
+from atl.core.index import ZERO, Extremum, Index, Quotient, Size, atoms
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.traversal import children
@@ -28,7 +28,8 @@ class ErrorBound:
     """A bound on rounding errors: |computed - exact| <= ((1 + unit)^roundings - 1) * magnitude.
 
     `roundings` is a formula in the sizes. `magnitude` is a program with the inputs of the kernel in float64, which
-    computes the formula with absolute values and with additions for subtractions. Underflow and overflow are excluded.
+    computes the formula with absolute values and with additions for subtractions. Underflow, overflow, and a size that
+    is zero and divides, are excluded.
     """
 
     roundings: Index
@@ -73,7 +74,7 @@ class ErrorComparison:
 def magnitude(program: Program) -> Program:
     """Return the program with absolute values in place of the numbers, and additions for subtractions, in float64.
 
-    Raises `NoErrorBound` for quotients, functions and choices by compared elements.
+    Raises `NoErrorBound` for quotients by elements, functions and choices by compared elements.
 
     >>> import atl
     >>> magnitude(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i] - 2 * x[i]"))
@@ -109,6 +110,8 @@ def magnitude(program: Program) -> Program:
                 return tm.Binary("add", visit(left), visit(right))
             case tm.Binary("mul", left, right):
                 return tm.Binary("mul", visit(left), visit(right))
+            case tm.Binary("div", left, right) if _is_known_divisor(right):
+                return tm.Binary("div", visit(left), visit(right))
             case tm.Binary("min" | "max", left, right):
                 return tm.Binary("max", visit(left), visit(right))
             case tm.Unary("neg" | "abs" | "stop", operand):
@@ -141,9 +144,24 @@ def magnitude(program: Program) -> Program:
     return replace(in_double(replace(program.whole, body=made(program.whole.body))), name=f"{program.name}_magnitude")
 
 
+def _is_known_divisor(e: tm.Expr) -> bool:
+    """Return whether an expression consists of factors that are constants and sizes, and is not the constant zero."""
+    match e:
+        case tm.Constant(value):
+            return value != 0
+        case tm.Value(index):
+            return index != ZERO and all(isinstance(each, Size | Quotient | Extremum) for each in atoms(index))
+        case tm.Cast(_, operand) | tm.Unary("neg" | "abs", operand):
+            return _is_known_divisor(operand)
+        case tm.Binary("mul", left, right):
+            return _is_known_divisor(left) and _is_known_divisor(right)
+        case _:
+            return False
+
+
 def _no_formula(program: Program, op: str) -> NoErrorBound:
     return NoErrorBound(
         f"the error bound of {program.name} has no formula, because its slope depends on elements: {op}",
-        required="a program of additions, multiplications, maxima and minima",
+        required="a program of additions, multiplications, maxima, minima, and quotients by constants and sizes",
         suggestions=("pass arrays to get a number for each element: kernel.error_bound(…)",),
     )

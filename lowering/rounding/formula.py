@@ -187,27 +187,28 @@ class _Counting:
     ) -> Counts:
         """Return the bound of a count after a loop, one iteration of which makes it `value`."""
         start, growth = [before], NONE
+        once = _stores_apart(loop, key)
         for each in value:
-            free = [other for other in own if own[other].uid in each.free]
-            rest = each
-            for other in free:
-                rest = rest - ix.index(own[other])
-                if own[other].uid in rest.free:
+            rest, here = each, NONE
+            for other in [other for other in own if own[other].uid in each.free]:
+                factor = ix.factor_of(each, own[other])
+                if factor is None:
+                    raise self._refused("a count is multiplied by others")
+                rest = rest - factor * ix.index(own[other])
+                if other != key or once:
+                    # An iteration that stores to elements of its own finds them as they were before the loop.
+                    by, found = self._above(loop, factor), before if other == key else done[other]
+                    here = self.sum(here, frozenset(by * part for part in found))
+                elif factor != ix.ONE:
                     raise self._refused("a count grows faster than linearly in a recurrence")
-            rest = self._above(loop, rest)
-            others = [done[other] for other in free if other != key]
-            here: Counts = frozenset((rest,))
-            for other in others:
-                here = self.sum(here, other)
-            if key in free:
+            here = self.sum(here, frozenset((self._above(loop, rest),)))
+            if own[key].uid in each.free and not once:
                 growth = self.most(growth, here)
             else:
                 start.append(here)
         if growth == NONE:
             return self.most(*start)
-        once = _stores_apart(loop, key)
-        times: Counts = growth if once else frozenset(each * length for each in growth)
-        return self.sum(self.most(*start), times)
+        return self.sum(self.most(*start), frozenset(each * length for each in growth))
 
     def _above(self, loop: ln.For, e: ix.Index) -> ix.Index:
         """Return an upper bound of a count without the loop's variable."""

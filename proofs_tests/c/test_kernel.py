@@ -228,7 +228,10 @@ def unfit() -> list[tuple[Any, str]]:
         (np.zeros((3, 1), np.float32), "shape"),
         (np.zeros(3, np.float64), "float64"),
         (np.zeros(3, np.dtype(">f4")), ">f4"),
-        (np.lib.stride_tricks.as_strided(np.zeros(3, np.float32), (3,), (0,)), "C-contiguous"),
+        (
+            np.lib.stride_tricks.as_strided(np.zeros(3, np.float32), (3,), (0,)),
+            "elements of out may share memory: its strides are (0,)",
+        ),
         (np.zeros(13, np.uint8)[1:].view(np.float32), "aligned"),
         (frozen, "writeable"),
         (masked(), "MaskedArray"),
@@ -239,7 +242,7 @@ def unfit() -> list[tuple[Any, str]]:
 @pytest.mark.parametrize(("out", "what"), unfit(), ids=[f"{at} {what}" for at, (_, what) in enumerate(unfit())])
 def test_unsuitable_out_is_refused_and_unchanged(doubling: Kernel, out: Any, what: str) -> None:
     before = np.array(out)
-    with pytest.raises(errors.ArrayError, match=f"(?s)out .*{what}.*required"):
+    with pytest.raises(errors.ArrayError, match=f"(?s){re.escape(what)}.*required"):
         doubling(numbers(3) + 1, out=out)
     assert np.array(out).tolist() == before.tolist()
 

@@ -162,7 +162,9 @@ def test_view_whose_elements_share_memory_is_refused(kernel: Kernel) -> None:
     overlapping = np.lib.stride_tricks.as_strided(np.zeros(9, np.float32), (3, 3), (8, 4))
     constant = np.lib.stride_tricks.as_strided(np.zeros(9, np.float32), (3, 3), (0, 4))
     for out in (overlapping, constant):
-        with pytest.raises(ArrayError, match=r"(?s)with its elements at different places"):
+        with pytest.raises(
+            ArrayError, match=r"(?s)elements of out may share memory.*with its elements at different places"
+        ):
             kernel(numbers(3, 3), numbers(3, 3), out=out)
 
 

@@ -50,13 +50,19 @@ def alternating(count: int) -> np.ndarray[Any, Any]:
 
 def fault(program: Program, kernel: Kernel, *arrays: Any, report: Report | None = None) -> str | None:
     """Return the first element of a result that is outside of its bound."""
+    exact = rational(program, *arrays)
+    return outside(np.asarray(kernel(*arrays)), exact, np.asarray(kernel.error_bound(*arrays)), report or Report())
+
+
+def rational(program: Program, *arrays: Any) -> np.ndarray[Any, Any]:
+    """Return the exact result."""
     call = bind(program, arrays, {})
     meaning = denote(program, call.sizes, call.arrays, Reals())
     exact = np.empty(meaning.shape, object)
     for at in np.ndindex(meaning.shape):
         value = meaning.at(at)
         exact[at] = value if isinstance(value, Fraction) else Fraction(0)
-    return outside(np.asarray(kernel(*arrays)), exact, np.asarray(kernel.error_bound(*arrays)), report or Report())
+    return exact
 
 
 @pytest.mark.long
@@ -185,6 +191,21 @@ def test_results_without_a_bound_are_refused_with_their_place() -> None:
         quotient.error_bound(np.ones(2, np.float32))
 
 
+def test_call_of_an_instruction_has_no_bound_and_the_error_says_to_omit_it() -> None:
+    marked = reschedule(PRODUCT).dispatch().goal
+    with pytest.raises(NoErrorBound, match=r"sgemm rounds in its own way(.|\n)*compile without the call"):
+        bound_nest.bound_nest(atl.lower(marked))
+
+
+@pytest.mark.parametrize("option", ["out", "copy"])
+def test_bound_has_no_options(option: str) -> None:
+    kernel, numbers = atl.compile(TOTAL), uniform(10)[::2]
+    for value in (np.empty((), np.float64), np.empty((), np.float32)) if option == "out" else (False, True):
+        with pytest.raises(InvalidArgument, match=f"error_bound of total with {option}="):
+            kernel.error_bound(numbers, **{option: value})
+    assert kernel.error_bound(numbers) > 0
+
+
 # -- formulas ---------------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +238,41 @@ def test_formula_is_not_below_the_bound_of_the_elements() -> None:
     formula = ((1 + bound.unit) ** roundings - 1) * magnitude
     assert (limits <= formula * (1 + 1e-5)).all()
     assert (limits >= formula * 0.8).all()
+
+
+MEAN = atl.program("mean", [x], x.mean())
+HALVES = atl.program("halves", [x], x / 2)
+BOX = atl.parse("""box (x : float32[n]) : float32[n] :=
+  let r := ⊞[i < n] (Σ[j < 3] [i + j < n] · x[i + j]) / 3 in ⊞[i < n] r[i] * r[i] - x[i]""")
+BOX_OF_SUMS = atl.parse("""box (x : float32[n]) : float32[n] :=
+  let r := ⊞[i < n] Σ[j < 3] [i + j < n] · x[i + j] in ⊞[i < n] r[i] * r[i] - x[i]""")
+VARIANCE = atl.parse("""variance (x : float32[n]) : float32 :=
+  let m := (Σ[i < n] x[i]) / value(n) in (Σ[i < n] (x[i] - m) * (x[i] - m)) / (value(n) * -0.1)""")
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [(MEAN, 103), (HALVES, 1), (BOX, 10), (BOX_OF_SUMS, 8), (VARIANCE, 514)],
+    ids=["mean", "halves", "box", "box of sums", "variance"],
+)
+def test_formula_of_quotients_by_constants_and_sizes_is_a_bound(program: Program, expected: int) -> None:
+    numbers = uniform(100, low=-1)
+    kernel = atl.compile(program)
+    bound = kernel.error_bound()
+    roundings = value_at(bound.roundings, {"n": 100})
+    assert roundings == expected
+    limit = ((1 + bound.unit) ** roundings - 1) * np.asarray(atl.evaluate(bound.magnitude, numbers.astype(float)))
+    assert outside(np.asarray(kernel(numbers)), rational(program, numbers), limit, Report()) is None
+
+
+def test_formula_of_quotients_by_elements_or_zero_is_refused() -> None:
+    for program in (
+        atl.program("f", [x], 1 / x),
+        atl.program("f", [x], x / 0),
+        atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] / value(i)"),
+    ):
+        with pytest.raises(NoErrorBound, match="depends on elements: div"):
+            atl.compile(program).error_bound()
 
 
 def test_steps_of_a_stencil_are_counted() -> None:

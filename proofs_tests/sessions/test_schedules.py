@@ -134,6 +134,13 @@ def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
         Schedule.load(file)
 
 
+def test_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="cannot be written: No such file or directory"):
+        reschedule(TOTALS).schedule().save(tmp_path / "missing" / "tiles.json")
+    with pytest.raises(InvalidArgument, match="cannot be written"):
+        reschedule(TOTALS).schedule().save(3)  # type: ignore[arg-type]
+
+
 def test_wrong_arguments_in_a_file_are_refused_by_the_method(tmp_path: Path) -> None:
     file = tmp_path / "schedule.json"
     calls = [["tile", {"tuple": ["i", -3]}, {"options": {"inside": 1}}]]

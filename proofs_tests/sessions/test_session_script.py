@@ -49,6 +49,24 @@ def test_script_of_any_call_derives_the_goal_again(call: Any) -> None:
     assert str(_again(s).goal) == str(s.goal)
 
 
+@pytest.mark.parametrize("layout", ["shard", "shard_result", "view", "assembled"])
+def test_script_starts_from_the_program_of_the_last_layout(layout: str) -> None:
+    parts, nb, m = atl.sizes("P nb m", min=1)
+    rows = atl.tensor("A", parts * nb, m)
+    s = reschedule(atl.program("twice", [rows], 2 * rows)).tile("j", 8)
+    if layout == "assembled":
+        s.assemble(atl.CSR)
+    if layout in ("view", "assembled"):
+        s.view("A", atl.column_major)
+    else:
+        s.shard("A", atl.shards(x=(0, parts, nb)))
+    if layout == "shard_result":
+        s.shard_result(atl.shards(x=(0, parts, nb)))
+    again = _again(s.rw("mul_comm"))
+    assert again.goal == s.goal
+    assert again.theorem.lhs == s.theorem.lhs
+
+
 @pytest.mark.long
 def test_script_of_a_search_derives_the_goal_again() -> None:
     pytest.importorskip("egglog")

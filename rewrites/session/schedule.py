@@ -16,6 +16,7 @@ from atl.core.program import Program
 from atl.core.terms import Gen, Let, Reduce
 from atl.core.traversal import Path
 from atl.errors import ATLError, InvalidArgument, brief
+from atl.files.atomic import write_text
 from atl.text.printing import text_at
 from rewrites.cursors.cursor import binders, cursor_at
 from rewrites.cursors.targets import every
@@ -117,10 +118,13 @@ class Schedule:
             return continued
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the schedule to a JSON file."""
+        """Write the schedule to a JSON file, completely or not at all.
+
+        Raises `InvalidArgument` if it cannot be written.
+        """
         calls = [[call.name, _encoded(call.arguments), _encoded(dict(call.options))] for call in self.calls]
         text = json.dumps({**FORMAT, "calls": calls}, ensure_ascii=False, indent=1)
-        FilePath(path).write_text(text + "\n", encoding="utf-8")
+        write_text(path, text + "\n", required='a path that can be written: "tiles.json"')
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Schedule:

@@ -51,17 +51,28 @@ def as_python(theorem: Theorem) -> str:
     literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
     lines = ["import atl", "from rewrites import reschedule"]
     lines += _imports(calls, own)
-    if (stored := theorem.rhs.assembly) is not None:
-        calls.append(f"s.assemble(atl.{stored.format}{'' if stored.zeros else ', zeros=False'})")
+    calls += _assembled(theorem.rhs)
     return "\n".join(
         [*lines, "", f"start = atl.parse({literal})", "s = reschedule(start)", *calls, "theorem = s.done()", ""]
     )
 
 
 def session_script(start: Theorem, calls: Sequence[Call], rules: Mapping[str, Rule]) -> str:
-    """Return a script that makes the calls of a session, with the rewrite steps of those that are not method calls."""
+    """Return a script that makes the calls of a session, with the rewrite steps of those that are not method calls.
+
+    After a restart whose arguments are no literals, such as a layout, the script starts from the program of the
+    restart, and the calls until then are rewrite steps.
+    """
     own = _user_rules([step for call in calls for step in call.steps])
     lines: list[str] = []
+    restarts = [at for at, call in enumerate(calls) if _is_restart(call, calls[at - 1].theorem if at else start)]
+    opaque = [at for at in restarts if not _is_method_call(calls[at].text)]
+    if opaque:
+        start, last = calls[opaque[-1]].before, opaque[-1]
+        lines += [f"# {call.text}" for call in calls[: last + 1]]
+        theorem, calls = calls[last].theorem, calls[last + 1 :]
+        work = Derivation(reflexivity(parse(show_program(start.lhs))), rules)
+        lines += [*_steps_as_calls(work, theorem.steps, theorem.rhs, own), *_assembled(theorem.rhs)]
     for call in calls:
         if _is_method_call(call.text) and not any(step.rule in own for step in call.steps):
             lines.append("s." + FORMAT.sub(r"\1atl.", call.text))
@@ -82,6 +93,17 @@ def session_script(start: Theorem, calls: Sequence[Call], rules: Mapping[str, Ru
             "",
         ]
     )
+
+
+def _assembled(program: Program) -> list[str]:
+    """Return the call that stores the result in a sparse format, if the program does."""
+    stored = program.assembly
+    return [] if stored is None else [f"s.assemble(atl.{stored.format}{'' if stored.zeros else ', zeros=False'})"]
+
+
+def _is_restart(call: Call, before: Theorem) -> bool:
+    """Return whether a call restarted its session from another program than that of the theorem before it."""
+    return call.before.lhs is not before.lhs and call.before.lhs != before.lhs
 
 
 def _is_method_call(text: str) -> bool:

@@ -490,7 +490,8 @@ class Session(Tactics, SessionBase):
         """Return a Python script that makes the calls of this session, to be edited.
 
         The results of searches (`auto`, `equal_to`, `take`) and calls of functions (`do`, `apply`) are written as
-        rewrite steps at paths.
+        rewrite steps at paths. So are all calls until the last one that restarts the session with a layout (`shard`,
+        `shard_result`, `view`): the script then starts from the program with the input or result in that layout.
 
         >>> import atl
         >>> x = atl.tensor("x", atl.sizes("n"))
