@@ -95,8 +95,7 @@ def lower(
 
 def added_up(program: Program) -> Program:
     """Return a program without the conversion of an assembled result to a type in which entries cannot be added."""
-    match program.body:
-        case terms.Cast(dtype, operand) if program.assembly is not None and dtype in STORED:
-            return replace(program, body=operand)
-        case _:
-            return program
+    body = program.body
+    if program.assembly is not None and isinstance(body, terms.Cast) and body.dtype in STORED:
+        return replace(program, body=body.operand)
+    return program

@@ -109,12 +109,8 @@ class Instruction:
                 )
         for name, count in self.rows_of_lanes.items():
             shape = [extent.constant or 0 for extent in form.stored[name].shape]
-            match form.term:
-                case ln.Load(ln.Cell() as read):
-                    is_copy = form.sum is None and read.pairs == form.result.pairs
-                case _:
-                    is_copy = False
-            if not is_copy:
+            read = form.term.source if isinstance(form.term, ln.Load) else None
+            if form.sum is not None or not isinstance(read, ln.Cell) or read.pairs != form.result.pairs:
                 summary, required = f"{self.name} does not copy the elements of {name}", "⊞[i < 16] ⊞[j < 16] a[i, j]"
                 raise InvalidArgument(summary, required=required)
             if len(shape) != 2 or shape[1] % count or shape[0] * shape[1] // count > prod(self.lanes):

@@ -185,19 +185,17 @@ class _Former:
 
     def _value(self, e: Expr, name: str) -> str:
         """Add the steps that compute a term, and return the name of its value."""
-        match e:
-            case Let():
-                return self._value(self._bound(e), name)
-            case _ if not self._foreign(e):
-                return self._add(st.Local(self.new(name), self.program_of(e, name)), e)
-            case Gen() | Guard() | Concat() if isinstance((within_loops := _outer_layers(e))[1], Concat):
-                return self._joined(e, *within_loops, name)
-            case Reduce() if _has_let(e.body):
-                return self._repeated(e, name)
-            case _ if (inner := self._inner_exchange(e)) is not None:
-                raise self._misplaced(e, *inner)
-            case _:
-                return self._add(_Exchange(self, e, name).step(), e)
+        if isinstance(e, Let):
+            return self._value(self._bound(e), name)
+        if not self._foreign(e):
+            return self._add(st.Local(self.new(name), self.program_of(e, name)), e)
+        if isinstance(e, Gen | Guard | Concat) and isinstance((within_loops := _outer_layers(e))[1], Concat):
+            return self._joined(e, *within_loops, name)
+        if isinstance(e, Reduce) and _has_let(e.body):
+            return self._repeated(e, name)
+        if (inner := self._inner_exchange(e)) is not None:
+            raise self._misplaced(e, *inner)
+        return self._add(_Exchange(self, e, name).step(), e)
 
     def _add(self, step: st.Step, e: Expr) -> str:
         self.steps.append(step)

@@ -146,17 +146,13 @@ def magnitude(program: Program) -> Program:
 
 def _is_known_divisor(e: tm.Expr) -> bool:
     """Return whether an expression consists of factors that are constants and sizes, and is not the constant zero."""
-    match e:
-        case tm.Constant(value):
-            return value != 0
-        case tm.Value(index):
-            return index != ZERO and all(isinstance(each, Size | Quotient | Extremum) for each in atoms(index))
-        case tm.Cast(_, operand) | tm.Unary("neg" | "abs", operand):
-            return _is_known_divisor(operand)
-        case tm.Binary("mul", left, right):
-            return _is_known_divisor(left) and _is_known_divisor(right)
-        case _:
-            return False
+    if isinstance(e, tm.Constant):
+        return e.value != 0
+    if isinstance(e, tm.Value):
+        return e.index != ZERO and all(isinstance(each, Size | Quotient | Extremum) for each in atoms(e.index))
+    if isinstance(e, tm.Cast) or (isinstance(e, tm.Unary) and e.op in ("neg", "abs")):
+        return _is_known_divisor(e.operand)
+    return isinstance(e, tm.Binary) and e.op == "mul" and all(map(_is_known_divisor, (e.left, e.right)))
 
 
 def _no_formula(program: Program, op: str) -> NoErrorBound:

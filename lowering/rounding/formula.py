@@ -111,13 +111,12 @@ class _Counting:
 
     def _accumulated(self, target: ln.Cell | ln.Scalar, key: Hashable, value: ln.ScalarExpr) -> Counts:
         now = self._now(key)
-        match value:
-            case ln.Apply("sub", (ln.Apply("max", (ln.Load(source), more)), ln.Load(other))) if (
-                source == other == target
-            ):
-                return self.most(now, self._needed(more))
-            case _:
-                return self.sum(now, self._needed(value))
+        own = ln.Load(target)
+        if isinstance(value, ln.Apply) and value.op == "sub" and value.arguments[1] == own:
+            greatest = value.arguments[0]
+            if isinstance(greatest, ln.Apply) and greatest.op == "max" and greatest.arguments[0] == own:
+                return self.most(now, self._needed(greatest.arguments[1]))
+        return self.sum(now, self._needed(value))
 
     def _needed(self, e: ln.ScalarExpr) -> Counts:
         value = self._value(e)

@@ -88,38 +88,31 @@ def _preprocessed(text: str, found: Source) -> str:
             if reads:
                 raise NotInSubset(f"a directive of several lines: {line.strip()}", required="directives of one line")
             continue
-        match word:
-            case "#if":
-                holds = reads and _holds(rest)
-                taken.append((holds, holds or not reads))
-            case "#ifdef" | "#ifndef":
-                holds = reads and (rest.strip() in MACROS) == (word == "#ifdef")
-                taken.append((holds, holds or not reads))
-            case "#elif":
-                _, before = taken.pop()
-                holds = not before and _holds(rest)
-                taken.append((holds, before or holds))
-            case "#else":
-                _, before = taken.pop()
-                taken.append((not before, True))
-            case "#endif":
-                taken.pop()
-            case "#define" if reads:
-                alias = _ALIAS.match(rest)
-                if alias is None or alias[2].replace("...", "__VA_ARGS__") != alias[4]:
-                    raise NotInSubset(
-                        f"the macro {rest}",
-                        required="macros that rename a function",
-                        suggestions=("test this kernel by running it",),
-                    )
-                found.aliases[alias[1]] = alias[3]
-            case "#error" if reads:
-                raise NotInSubset(f"the text refuses this compiler: {rest}", required="text for gcc 14")
-            case "#include" | "#pragma" | "#define" | "#error":
-                pass
-            case _:
-                if reads:
-                    raise NotInSubset(f"the directive {line.strip()}", required="#if, #include, #define or #pragma")
+        if word in ("#if", "#ifdef", "#ifndef"):
+            holds = reads and (_holds(rest) if word == "#if" else (rest.strip() in MACROS) == (word == "#ifdef"))
+            taken.append((holds, holds or not reads))
+        elif word == "#elif":
+            _, before = taken.pop()
+            holds = not before and _holds(rest)
+            taken.append((holds, before or holds))
+        elif word == "#else":
+            _, before = taken.pop()
+            taken.append((not before, True))
+        elif word == "#endif":
+            taken.pop()
+        elif word == "#define" and reads:
+            alias = _ALIAS.match(rest)
+            if alias is None or alias[2].replace("...", "__VA_ARGS__") != alias[4]:
+                raise NotInSubset(
+                    f"the macro {rest}",
+                    required="macros that rename a function",
+                    suggestions=("test this kernel by running it",),
+                )
+            found.aliases[alias[1]] = alias[3]
+        elif word == "#error" and reads:
+            raise NotInSubset(f"the text refuses this compiler: {rest}", required="text for gcc 14")
+        elif reads and word not in ("#include", "#pragma"):
+            raise NotInSubset(f"the directive {line.strip()}", required="#if, #include, #define or #pragma")
     return "\n".join(out)
 
 

@@ -27,8 +27,13 @@ from rewrites import reschedule
 HERE = Path(__file__).resolve().parents[2]
 EXAMPLES = [(each.name, example) for each in COMMANDS for example in each.examples]
 LONG = {each.name for each in COMMANDS if each.long}
-TESTED_ELSEWHERE = ("atl derive examples/matmul.py --auto", "atl rules get_gen --proof", "atl rules --json")
-"""Slow examples with a separate test."""
+TESTED_ELSEWHERE = (
+    "atl derive examples/matmul.py --auto",
+    "atl rules get_gen --proof",
+    "atl rules --json",
+    "atl run stencil.py",
+)
+"""Slow examples, and those of files of a user, with a separate test."""
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ def of_equal_extents(n: Index, k: Index, a: Elem, b: Elem) -> Equation:
 
 TRUE = {
     turned: Status.PROVED,
-    clamped: Status.TESTED,
+    clamped: Status.PROVED,
     at_its_index: Status.PROVED,
     of_equal_extents: Status.BOUNDED,
 }
