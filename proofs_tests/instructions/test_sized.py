@@ -542,6 +542,30 @@ def test_other_blas_with_indices_of_32_bits_is_called(monkeypatch: pytest.Monkey
     assert atl.check_instruction(instructions()["sgemm"], largest=1).fault == ""
 
 
+KAHAN: Final = """static void kahan(float *out, const float *x, int64_t n)
+{
+    float sum = 0, lost = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float term = x[i] - lost, next = sum + term;
+        lost = (next - sum) - term;
+        sum = next;
+    }
+    *out = sum;
+}
+"""
+
+
+def test_operations_of_a_text_keep_their_order() -> None:
+    program = atl.parse("kahan (x : float32[n]) : float32 := Σ[p < n] x[p]")
+    atl.declare_instruction(atl.Instruction("kahan", program, "c", KAHAN, result="stored"))
+    s = atl.reschedule(atl.parse("total (x : float32[n]) : float32 := Σ[p < n] x[p]")).call("kahan")
+    x = np.random.default_rng(0).random(1_000_000, dtype="float32")
+    exact = x.astype("float64").sum()
+    assert abs(float(s.compile()(x)) - exact) <= np.spacing(np.float32(exact))
+    # Only texts of users need it.
+    assert "reassociate" not in atl.compile(atl.parse(CALLED["right transposed"][1].format("sgemm"))).source
+
+
 def test_one_kernel_calls_several_functions() -> None:
     text = """f (A : float32[n, k], B : float32[k, m], C : float64[n, k], D : float64[k, m]) : float64[n, m] :=
       let P := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j] in
