@@ -4,7 +4,7 @@ The text is called with all sizes from 1 to 6, some larger ones and the largest 
 declaration allows, from a set of usual and unusual ones. Each operand lies between pages that cannot be accessed: at
 the end of its memory, or some elements after the beginning. Other elements of this memory are NaN, or the largest
 integer, and must not change. Most elements are small integers, so results are exact. For each choice of sizes there is
-a call with fractions, and results must agree to the precision of the element types: float64 computed as float32 differs.
+a call with fractions. Its results must agree to the precision of the element types, not only to that of float32.
 
 A second build traps undefined behaviour, such as an index beyond a local array.
 """
