@@ -120,7 +120,7 @@ def _matched(calls: Calls, loop: ln.For, block: ln.Block, around: Around, binder
             refused[instruction.name] = Refusal(reason, error.suggestions, closeness)
         except LibraryMissing as error:
             closeness = _closeness(instruction, loop, block, around)
-            refused[instruction.name] = Refusal(error.summary, error.suggestions, closeness)
+            refused[instruction.name] = Refusal(error.summary, (), closeness)
         else:
             fits.append(_fit(instruction, loop, around))
     fits.sort(key=lambda fit: (-len(fit.loops), -fit.iterations))
