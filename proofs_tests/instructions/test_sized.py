@@ -326,8 +326,10 @@ def test_missing_library_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> No
     assert "the loops then run" in str(error.value)
     s = atl.reschedule(atl.parse(str(program).replace(" | call sgemm", "")))
     with pytest.raises(ATLError) as refusal:
-        s.dispatch()
+        s.dispatch("p")
     assert "sgemm, sgemv, sdot: the library blas" in str(refusal.value)
+    with pytest.raises(ATLError, match="p: sgemm: the library blas, .* is not found"):
+        s.dispatch()
     assert "WITH_BLAS" not in s.compile().source
 
 
