@@ -328,7 +328,7 @@ def test_missing_library_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ATLError) as refusal:
         s.dispatch("p")
     assert "sgemm, sgemv, sdot: the library blas" in str(refusal.value)
-    with pytest.raises(ATLError, match="p: sgemm: the library blas, .* is not found"):
+    with pytest.raises(ATLError, match=r"p: sgemm: the library blas, .* is not found"):
         s.dispatch()
     assert "WITH_BLAS" not in s.compile().source
 
