@@ -33,7 +33,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if name:
         chosen = [instruction_named(name).name]
     if not chosen:
-        raise InvalidArgument(f"{where} declares no instruction", required="@atl.instruction(…) or atl.declare(…)")
+        raise InvalidArgument(
+            f"{where} declares no instruction", required="@atl.instruction(…) or atl.declare_instruction(…)"
+        )
     results = [check_instruction(instruction_named(each), largest=arguments.largest) for each in chosen]
     print(*results, sep="\n")
     return FAILED if any(result.fault for result in results) else GOOD

@@ -11,7 +11,7 @@ from atl.core.index import Var
 from atl.core.marks import LANES, CallMark, LoopMark
 from lowering.instructions.instruction import Instruction
 from lowering.instructions.matching import Around, Mismatch, operands_of, refused, sum_at
-from lowering.instructions.registry import instruction_named
+from lowering.instructions.registry import definition_of, instruction_named
 from lowering.instructions.sized import marked_loops, place_of_call, sized_call
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of, tiles_of
@@ -115,7 +115,7 @@ class Calls:
             return _sized(instruction, loop, block, around)
         found = sum_at(instruction, loop, block, around)
         operands = operands_of(instruction, found.nest((), around), lambda _, cell: (cell.address,))
-        call = ln.InstructionCall(instruction.name, instruction.text, operands, instruction.requires)
+        call = ln.InstructionCall(instruction.name, definition_of(instruction), operands, instruction.requires)
         if found.covered:
             return Placed(found.covered[0].variable, (replace(found.covered[0], call=call),))
         direct = replace(found.direct, call=call)

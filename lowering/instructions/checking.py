@@ -3,7 +3,8 @@
 The text is called with all sizes from 1 to 6, some larger ones and the largest allowed, and with the strides that the
 declaration allows, from a set of usual and unusual ones. Each operand lies between pages that cannot be accessed: at
 the end of its memory, or some elements after the beginning. Other elements of this memory are NaN, or the largest
-integer, and must not change. Elements are small integers, so results are exact.
+integer, and must not change. Most elements are small integers, so results are exact. For each choice of sizes there is
+a call with fractions. Its results must agree to the precision of the element types, not only to that of float32.
 
 A second build traps undefined behaviour, such as an index beyond a local array.
 """
@@ -26,9 +27,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.dtypes import FLOATS, range_of
+from atl.core.dtypes import FLOATS, TYPES, range_of
 from atl.core.index import Array, Size, leaf_values, value_at
-from atl.core.predicate import holds
+from atl.core.predicate import Predicate, atoms_of, holds
 from atl.core.program import Program
 from atl.errors import InvalidArgument, brief
 from atl.meaning.vectorised import evaluate_fast
@@ -39,6 +40,7 @@ from lowering.c.scalars import C_TYPES
 from lowering.c_compiler import find_compiler, predefined_macros
 from lowering.instructions.instruction import OUT, Instruction, stride_name
 from lowering.instructions.libraries import find_library
+from lowering.instructions.registry import definition_of
 
 AnyArray = npt.NDArray[Any]
 
@@ -48,6 +50,12 @@ _MORE: Final = (7, 16, 33, 130)
 """Further sizes, one at a time."""
 _LIMIT: Final = 300
 """Largest size that is tested because the declaration limits a size to it."""
+_SEARCHED: Final = 4096
+"""Largest size that is tried if the declaration allows none of the usual sizes."""
+_FEW: Final = 10**7
+"""Maximum product of such sizes."""
+_SEARCHED_CASES: Final = 8
+"""Maximum number of choices of such sizes."""
 _PAGE: Final = mmap.PAGESIZE
 _TRAPS: Final = ("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 
@@ -69,7 +77,8 @@ class Checked:
 def check_instruction(instruction: Instruction, *, largest: int = 6) -> Checked:
     """Compare the text of an instruction of CPUs with its program, in a child process.
 
-    All sizes up to `largest` are tested. Raises `InvalidArgument` for an instruction that this machine cannot run,
+    All sizes up to `largest` are tested; if the declaration allows none of them, larger ones. Raises `InvalidArgument`
+    for an instruction that this machine cannot run, and if no sizes or strides are found that the declaration allows;
     `LibraryMissing`, and `CompilerFailed` with the message of the compiler.
 
     >>> import atl
@@ -89,6 +98,8 @@ def check_instruction(instruction: Instruction, *, largest: int = 6) -> Checked:
         raise InvalidArgument(
             f"{instruction.name} is for {instruction.target}", required="an instruction for the target 'c'"
         )
+    if not isinstance(largest, int) or isinstance(largest, bool) or largest < 1:
+        raise InvalidArgument(f"largest={brief(largest)}", required="a size, 1 or more: largest=6")
     macros = predefined_macros(find_compiler())
     for feature in instruction.requires:
         if f"__{feature.upper()}__" not in macros:
@@ -96,6 +107,11 @@ def check_instruction(instruction: Instruction, *, largest: int = 6) -> Checked:
     plain = _in_child(instruction, _build(instruction, ()), largest)
     if plain.fault:
         return plain
+    if plain.calls == 0:
+        raise InvalidArgument(
+            f"no sizes up to {_SEARCHED} with strides were found that the declaration of {instruction.name} allows",
+            required=f"conditions on sizes and strides that hold together for a product of sizes up to {_FEW}",
+        )
     trapping = _in_child(instruction, _build(instruction, _TRAPS), largest)
     return Checked(instruction.name, plain.calls + trapping.calls, trapping.fault)
 
@@ -125,7 +141,7 @@ def _in_child(instruction: Instruction, build: Path, largest: int) -> Checked:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     case = described[:].split(b"\0", 1)[0].decode()
     described.close()
-    if status:
+    if status or not answer:  # the text may end the process with status 0
         ended = f"accesses memory beyond an operand or traps (signal {-status})" if status < 0 else "ends the process"
         return Checked(instruction.name, 0, f"{ended} for {case}")
     calls, _, fault = answer.partition(" ")
@@ -155,7 +171,7 @@ def _build(instruction: Instruction, flags: Sequence[str]) -> Path:
     )
     libraries = [find_library(each) for each in instruction.libraries]
     return build_shared(
-        f"{preamble(code, [instruction.text])}\n{code}",
+        f"{preamble(code, [definition_of(instruction)])}\n{code}",
         name="checked",
         compiler=find_compiler(),
         extra_flags=(*(flag for each in libraries for flag in each.compile_flags), *flags),
@@ -218,6 +234,8 @@ class _Case:
     adds: bool
     offset: int
     """Number of elements between the beginning of the memory and the operand, or -1 for an operand at its end."""
+    fractions: bool = False
+    """Whether elements are fractions, so that operations round."""
 
     def __str__(self) -> str:
         strides = [
@@ -227,7 +245,8 @@ class _Case:
         ]
         where = "" if self.offset < 0 else f", operands {self.offset} elements after the beginning of their memory"
         numbers = ", ".join((*(f"{size} = {value}" for size, value in self.sizes.items()), *strides))
-        return (numbers or "its only size") + (", add = 1" if self.adds else "") + where
+        elements = ", elements that are fractions" if self.fractions else ""
+        return (numbers or "its only size") + (", add = 1" if self.adds else "") + where + elements
 
 
 def _sizes(instruction: Instruction, largest: int) -> Iterator[dict[str, int]]:
@@ -244,9 +263,28 @@ def _sizes(instruction: Instruction, largest: int) -> Iterator[dict[str, int]]:
     small = (dict(zip(names, each, strict=True)) for each in product(range(1, largest + 1), repeat=len(names)))
     # With four sizes or more, 6 to the power of their number is too large.
     kept = small if len(names) <= 3 else (each for each in small if sum(each.values()) % 5 == 0)
+    found = False
     for sizes in (*kept, *more, *all_large):
         if min(sizes.values(), default=1) >= 1 and _allowed(instruction, sizes):
+            found = True
             yield sizes
+    if not found:
+        yield from _larger_sizes(instruction)
+
+
+def _larger_sizes(instruction: Instruction) -> list[dict[str, int]]:
+    """Return some of the smallest sizes that the declaration allows, the smallest product first."""
+    names, assumptions = instruction.program.sizes, instruction.program.assumptions
+    by_name: list[list[int]] = []
+    for name in names:
+        alone = [
+            each for each in assumptions if {atom for atom in atoms_of(each) if isinstance(atom, Size)} == {Size(name)}
+        ]
+        allowed = (size for size in range(1, _SEARCHED + 1) if _all_hold(alone, {name: size}))
+        by_name.append(list(islice(allowed, _SEARCHED if len(names) == 1 else 24)))
+    choices = (dict(zip(names, each, strict=True)) for each in islice(product(*by_name), 20_000))
+    allowed_together = [each for each in choices if prod(each.values()) <= _FEW and _all_hold(assumptions, each)]
+    return sorted(allowed_together, key=lambda each: prod(each.values()))[:_SEARCHED_CASES]
 
 
 def _largest_allowed(instruction: Instruction, name: str) -> int:
@@ -257,7 +295,11 @@ def _largest_allowed(instruction: Instruction, name: str) -> int:
 
 
 def _allowed(instruction: Instruction, sizes: Mapping[str, int]) -> bool:
-    return all(holds(each, leaf_values(sizes), _no_element) for each in instruction.program.assumptions)
+    return _all_hold(instruction.program.assumptions, sizes)
+
+
+def _all_hold(conditions: Sequence[Predicate], sizes: Mapping[str, int]) -> bool:
+    return all(holds(each, leaf_values(sizes), _no_element) for each in conditions)
 
 
 def _no_element(_array: Array, _at: tuple[int, ...]) -> int:
@@ -347,6 +389,8 @@ def _cases(instruction: Instruction, largest: int) -> Iterator[_Case]:
                 yield _Case(sizes, operands, adds, -1 if number % 2 == 0 else number // 2 % 4)
                 if len(choices[0]) * len(choices[-1]) == 1:
                     yield _Case(sizes, operands, adds, 0)
+        if any(TYPES[dtype].kind == "float" for dtype in dtypes.values()):
+            yield _Case(sizes, tuple(each[0] for each in choices), both[0], -1, fractions=True)
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
@@ -371,26 +415,29 @@ class _Program:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._known: tuple[Mapping[str, int], dict[str, AnyArray], AnyArray] | None = None
+        self._known: tuple[tuple[Mapping[str, int], bool], dict[str, AnyArray], AnyArray] | None = None
 
-    def inputs(self, sizes: Mapping[str, int]) -> dict[str, AnyArray]:
-        """Return small integers as inputs."""
-        if self._known is None or self._known[0] != sizes:
+    def inputs(self, sizes: Mapping[str, int], *, fractions: bool) -> dict[str, AnyArray]:
+        """Return small integers as inputs, or numbers from 1 to 2, whose sums of products do not cancel."""
+        key = sizes, fractions
+        if self._known is None or self._known[0] != key:
             random = np.random.default_rng(sum(sizes.values()))
-            inputs = {
-                array.name: random.integers(
-                    0 if array.dtype.startswith("u") else -4, 5, [value_at(extent, sizes) for extent in array.shape]
-                ).astype(array.dtype)
-                for array in self._program.inputs
-            }
-            self._known = sizes, inputs, self.result(sizes, inputs)
+            inputs: dict[str, AnyArray] = {}
+            for array in self._program.inputs:
+                shape = [value_at(extent, sizes) for extent in array.shape]
+                if fractions and TYPES[array.dtype].kind == "float":
+                    inputs[array.name] = random.uniform(1, 2, shape).astype(array.dtype)
+                else:
+                    low = 0 if array.dtype.startswith("u") else -4
+                    inputs[array.name] = random.integers(low, 5, shape).astype(array.dtype)
+            self._known = key, inputs, self.result(sizes, inputs)
         return self._known[1]
 
     def result(self, sizes: Mapping[str, int], inputs: Mapping[str, AnyArray]) -> AnyArray:
         """Return the result for these inputs."""
         if (
             self._known is not None
-            and self._known[0] == sizes
+            and self._known[0][0] == sizes
             and all(np.array_equal(inputs[name], known) for name, known in self._known[1].items())
         ):
             return self._known[2]
@@ -398,10 +445,17 @@ class _Program:
         others = {size: sizes[size] for size in self._program.sizes if Size(size) not in shapes}
         return np.asarray(evaluate_fast(self._program, **inputs, **others))
 
+    @property
+    def precision(self) -> float:
+        """The relative error that is allowed for fractions: some hundred roundings, or two to a half type."""
+        types = [TYPES[each] for each in (self._program.dtype, *(array.dtype for array in self._program.inputs))]
+        least = min(each.bits for each in types if each.kind == "float")
+        return {64: 1e-10, 32: 1e-4, 16: 1e-2}[least]
+
 
 def _called(instruction: Instruction, ffi: Any, function: Callable[..., None], case: _Case, program: _Program) -> str:
     """Call the text once, and return the fault, if any."""
-    given = program.inputs(case.sizes)
+    given = program.inputs(case.sizes, fractions=case.fractions)
     read: dict[str, AnyArray] = {}
     pointers: list[Any] = []
     arenas: list[_Arena] = []
@@ -434,8 +488,9 @@ def _called(instruction: Instruction, ffi: Any, function: Callable[..., None], c
     out = case.operands[0]
     found, result = wholes[0][out.addresses], program.result(case.sizes, read)
     wanted = (result + result.dtype.type(3)).astype(out.dtype) if case.adds else result
-    if not _equal(found, wanted):
-        at = next(at for at in np.ndindex(*found.shape) if not _equal(found[at], wanted[at]))
+    error = program.precision if case.fractions else 1e-4
+    if not _equal(found, wanted, error):
+        at = next(at for at in np.ndindex(*found.shape) if not _equal(found[at], wanted[at], error))
         element = f"out[{', '.join(map(str, at))}]" if at else "out"
         return f"{element} is {found[at]}, and the program gives {wanted[at]},"
     wholes[0][out.addresses] = 3 if case.adds else _sentinel(out.dtype)
@@ -451,7 +506,7 @@ def _sentinel(dtype: np.dtype[Any]) -> Any:
     return np.nan if name in FLOATS else range_of(name)[1]
 
 
-def _equal(found: AnyArray, wanted: AnyArray) -> bool:
+def _equal(found: AnyArray, wanted: AnyArray, error: float) -> bool:
     if found.dtype.kind in "iu":
         return bool(np.array_equal(found, wanted))
-    return bool(np.allclose(found.astype("float64"), wanted.astype("float64"), rtol=1e-4, atol=1e-4))
+    return bool(np.allclose(found.astype("float64"), wanted.astype("float64"), rtol=error, atol=error))

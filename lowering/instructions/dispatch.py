@@ -17,7 +17,7 @@ from lowering.instructions.instruction import Instruction
 from lowering.instructions.libraries import find_library
 from lowering.instructions.matching import Around, Mismatch
 from lowering.instructions.registry import instructions
-from lowering.instructions.sized import marked_loops
+from lowering.instructions.sized import marked_loops, place_of_call
 from lowering.lower import lowered_by
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import tiles_of
@@ -38,21 +38,46 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """The reason why an instruction does not compute a loop, what to do, and how close the loop is to it.
+
+    `closeness` compares in order: whether kind and element type of the result are those of the instruction, whether the
+    loops have its form, whether it is for all sizes, and the number of its loops, negative if there are fewer loops.
+    """
+
+    reason: str
+    suggestions: tuple[str, ...]
+    closeness: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """A marked loop: the instructions that compute it, the one that covers most operations first, and the refusals."""
 
     binder: Path
     name: str
     fits: tuple[Fit, ...]
-    refused: Mapping[str, str]
+    refused: Mapping[str, Refusal]
 
     @property
     def refusals(self) -> str:
         """The refusals as a text of one line for each reason."""
         by_reason: dict[str, list[str]] = {}
-        for name, reason in self.refused.items():
-            by_reason.setdefault(reason, []).append(name)
+        for name, refusal in self.refused.items():
+            by_reason.setdefault(refusal.reason, []).append(name)
         return "\n".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+
+    @property
+    def closest(self) -> Refusal:
+        """The refusal of the instruction that the loop is closest to."""
+        return max(self.refused.values(), key=lambda each: each.closeness)
+
+    @property
+    def closest_refusal(self) -> str:
+        """The closest refusal with its instruction, and the number of the other refusals."""
+        name = next(name for name, each in self.refused.items() if each is self.closest)
+        others = len(self.refused) - 1
+        return f"{name}: {self.closest.reason}" + (f" ({others} other refusals)" if others else "")
 
 
 def before_calls(program: Program) -> ln.LoopNest:
@@ -81,7 +106,7 @@ def places_in(nest: ln.LoopNest) -> Iterator[Place]:
 
 def _matched(calls: Calls, loop: ln.For, block: ln.Block, around: Around, binder: Path) -> Place:
     fits: list[Fit] = []
-    refused: dict[str, str] = {}
+    refused: dict[str, Refusal] = {}
     for instruction in instructions().values():
         if instruction.target != "c":
             continue
@@ -90,13 +115,41 @@ def _matched(calls: Calls, loop: ln.For, block: ln.Block, around: Around, binder
             for library in instruction.libraries:
                 find_library(library)
         except Mismatch as error:
-            refused[instruction.name] = f"{error.summary}; required: {error.required}"
+            reason = f"{error.summary}; required: {error.required}"
+            closeness = _closeness(instruction, loop, block, around)
+            refused[instruction.name] = Refusal(reason, error.suggestions, closeness)
         except LibraryMissing as error:
-            refused[instruction.name] = error.summary
+            closeness = _closeness(instruction, loop, block, around)
+            refused[instruction.name] = Refusal(error.summary, (), closeness)
         else:
             fits.append(_fit(instruction, loop, around))
     fits.sort(key=lambda fit: (-len(fit.loops), -fit.iterations))
     return Place(binder, loop.variable.name, tuple(fits), refused)
+
+
+def _closeness(instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> tuple[int, ...]:
+    form = instruction.form
+    (*_, last) = loop.body
+    match last:
+        case ln.Assign(value=value) | ln.Accumulate(value=value):
+            same_type = value.dtype == form.result.buffer.dtype
+        case _:
+            same_type = True
+    same_kind = (form.sum is not None) == (not isinstance(last, ln.Assign))
+    has_form = 0
+    if instruction.is_sized:
+        try:
+            place_of_call(instruction, loop, block, around)
+            has_form = 1
+        except Mismatch:
+            pass
+    count = len(form.loops)
+    return (
+        int(same_type and same_kind),
+        has_form,
+        int(instruction.is_sized),
+        -count if count > len(around.loops) else count,
+    )
 
 
 def _fit(instruction: Instruction, loop: ln.For, around: Around) -> Fit:

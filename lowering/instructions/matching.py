@@ -115,19 +115,19 @@ def pairings(declared: ln.ScalarExpr, found: ln.ScalarExpr) -> Iterator[tuple[Pa
                 others = found.arguments
                 orders = [others] if op not in ("add", "mul") else [others, others[::-1]]
                 for order in orders:
-                    yield from _allpairings(arguments, order)
+                    yield from _all_pairings(arguments, order)
         case ln.Choose():
             pass
         case _:
             assert_never(declared)
 
 
-def _allpairings(declared: tuple[ln.ScalarExpr, ...], found: tuple[ln.ScalarExpr, ...]) -> Iterator[tuple[Pair, ...]]:
+def _all_pairings(declared: tuple[ln.ScalarExpr, ...], found: tuple[ln.ScalarExpr, ...]) -> Iterator[tuple[Pair, ...]]:
     if not declared:
         yield ()
         return
     for first in pairings(declared[0], found[0]):
-        for rest in _allpairings(declared[1:], found[1:]):
+        for rest in _all_pairings(declared[1:], found[1:]):
             yield (*first, *rest)
 
 

@@ -118,6 +118,33 @@ def _with_headers(path: Path, included: set[Path]) -> str:
     return _INCLUDE.sub(content, path.read_text(encoding="utf-8"))
 
 
+_IN_ORDER: Final = """\
+#if defined(__clang__)
+#pragma float_control(push)
+#pragma clang fp reassociate(off)
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("no-associative-math")
+#endif
+{text}
+#if defined(__clang__)
+#pragma float_control(pop)
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+"""
+
+
+def definition_of(instruction: Instruction) -> str:
+    """Return the text of an instruction as it is compiled: that of a user keeps the order of its operations.
+
+    Kernels are compiled with `-fassociative-math`, which would remove, for example, a correction of rounding errors.
+    """
+    if instruction.target != "c" or BUILT_IN.get(instruction.name) == instruction:
+        return instruction.text
+    return _IN_ORDER.format(text=instruction.text.rstrip("\n"))
+
+
 def instructions() -> Mapping[str, Instruction]:
     """Return the declared instructions by name."""
     return {**BUILT_IN, **_declared}

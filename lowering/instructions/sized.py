@@ -21,6 +21,7 @@ from atl.prove import Facts, Proved, Refuted, holds, prove, simplify, simplify_p
 from atl.text.printing import show_index, show_predicate
 from lowering.instructions.instruction import OUT, Instruction, stride_name
 from lowering.instructions.matching import Around, Mismatch, Pair, pairings
+from lowering.instructions.registry import definition_of
 from lowering.nest import loopnest as ln
 
 
@@ -185,7 +186,7 @@ class _Match:
         own = self.instruction
         return ln.InstructionCall(
             own.name,
-            own.text,
+            definition_of(own),
             tuple(replace(found[name], strides=found[name].strides if name in own.strides else ()) for name in names),
             own.requires,
             own.libraries,

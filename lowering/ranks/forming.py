@@ -511,7 +511,7 @@ class _Exchange:
     def _from_each(self, axis: LoopMark, depth: int) -> tuple[Program, bool]:
         """Return the program of the message that a rank sends to `peer`, and whether it is the same for all.
 
-        The loop over the owners is inside so many loops and guards.
+        `depth` is the number of loops and guards around the loop over the owners.
         """
         former = self.former
         self._check_held(frozenset((axis,)))
@@ -633,7 +633,7 @@ class _Exchange:
 
 
 def _outer_layers(e: Expr, most: int | None = None) -> tuple[tuple[Gen | Guard, ...], Expr]:
-    """Return the loops and guards around a term, at most so many, and the term inside."""
+    """Return the loops and guards around a term, at most `most` of them, and the term inside."""
     found: list[Gen | Guard] = []
     while isinstance(e, Gen | Guard) and (most is None or len(found) < most):
         found.append(e)

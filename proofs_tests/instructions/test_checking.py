@@ -74,3 +74,37 @@ def test_instructions_that_cannot_run_here_are_refused() -> None:
         atl.check_instruction(3)  # type: ignore[arg-type]
     with pytest.raises(CompilerFailed, match="error"):
         atl.check_instruction(dataclasses.replace(faults.OWN, text=faults.OWN.text.replace("sum = 0", "sum = x")))
+    with pytest.raises(InvalidArgument, match="no sizes up to 4096 with strides were found that the declaration"):
+        atl.check_instruction(_twice("out[0] = 42;", given="n >= 10000"))
+    for largest in ("a", -1, True):
+        with pytest.raises(InvalidArgument, match=f"largest={largest!r}"):
+            atl.check_instruction(faults.OWN, largest=largest)  # type: ignore[arg-type]
+
+
+def _twice(text: str, dtype: str = "float32", given: str = "n <= 2000") -> atl.Instruction:
+    program = f"twice (x : {dtype}[n]) : {dtype}[n] given {given} := ⊞[i < n] 2 * x[i]"
+    c_type = {"float32": "float", "float64": "double"}[dtype]
+    text = f"static void twice({c_type} *out, const {c_type} *x, int64_t n) {{ {text} }}"
+    return atl.Instruction("twice", atl.parse(program), "c", text, result="stored")
+
+
+@pytest.mark.parametrize("given", ["n >= 1000", "n % 48 = 0 ∧ n >= 300"])
+def test_sizes_satisfy_the_declaration(given: str) -> None:
+    found = atl.check_instruction(_twice("(void)n; out[0] = 42 + 0 * x[0];", given=given))
+    assert found.calls > 0
+    assert "out[0] is 42.0, and the program gives" in found.fault
+    correct = atl.check_instruction(_twice("for (int64_t i = 0; i < n; i++) out[i] = x[i] + x[i];", given=given))
+    assert correct.calls > 0
+    assert correct.fault == ""
+
+
+def test_text_that_ends_the_process_is_a_fault() -> None:
+    quits = _twice("(void)n; (void)x; (void)out; _exit(0);")
+    found = atl.check_instruction(dataclasses.replace(quits, text=f"#include <unistd.h>\n{quits.text}"))
+    assert found.fault == "ends the process for n = 1"
+
+
+@pytest.mark.parametrize(("dtype", "cast"), [("float32", "(int)"), ("float64", "(float)")])
+def test_text_that_rounds_elements_is_found(dtype: str, cast: str) -> None:
+    found = atl.check_instruction(_twice(f"for (int64_t i = 0; i < n; i++) out[i] = 2 * {cast}x[i];", dtype))
+    assert "elements that are fractions" in found.fault

@@ -68,4 +68,6 @@ def test_command_checks_the_instructions_of_a_file(
     assert main(["check-instruction", "sdot", "--largest", "1"]) == 0
     (tmp_path / "empty.py").write_text("")
     assert main(["check-instruction", str(tmp_path / "empty.py")]) == 2
-    assert "declares no instruction" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "declares no instruction" in message
+    assert "@atl.instruction(…) or atl.declare_instruction(…)" in message

@@ -19,7 +19,7 @@ from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.cursors.targets import Handle
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import Context, recipe, schedule_each
-from rewrites.recipes.structure import Loop, Read, everywhere, loop_at, reads_below, target_of, unused_name
+from rewrites.recipes.structure import Loop, Read, loop_at, reads_below, target_of, uncalled_places, unused_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Contraction:
 
 def contractions(program: Program) -> Iterator[Contraction]:
     """Yield the reductions of scalar terms of two operands or more, with at least one loop around each."""
-    for cursor in everywhere(program):
+    for cursor in uncalled_places(program):
         monoid = scalar_monoid(cursor)
         if monoid is not None and not (cursor.above is not None and scalar_monoid(cursor.above) == monoid):
             loops, sums, body = _loops_around(cursor), [loop_at(cursor)], cursor.child(0)

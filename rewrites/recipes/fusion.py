@@ -18,7 +18,7 @@ from rewrites.errors import DoesNotApply
 from rewrites.recipes.contractions import contractions, is_pointwise, tiles_of_sums
 from rewrites.recipes.declaration import Context, recipe, schedule_each
 from rewrites.recipes.preparation import unroll_all_taps
-from rewrites.recipes.structure import Loop, Nest, Read, as_read, loop_at, outer_nests, reads_below, target_of
+from rewrites.recipes.structure import Loop, Nest, Read, as_read, has_call, loop_at, outer_nests, reads_below, target_of
 
 
 class Relation(Enum):
@@ -137,20 +137,20 @@ def _is_scattered(producer: Producer) -> bool:
 
 def groups(program: Program) -> list[Group]:
     """Divide the lets into groups that can be fused, each with the nest that reads it."""
-    nests = outer_nests(program)
+    by_name = {nest.name: nest for nest in outer_nests(program)}
+    called = {name for name, nest in by_name.items() if has_call(nest.cursor.term)}
     group_of: dict[str | None, str | None] = {None: None}
     members: dict[str | None, list[Producer]] = {None: []}
     for producer in reversed(producers(program)):
         roots = {group_of[reader] for reader in producer.readers}
         fits = bool(producer.relations) and producer.relations[0] is not Relation.OTHER and not _is_scattered(producer)
-        if len(roots) == 1 and fits:
+        if len(roots) == 1 and fits and not called & {producer.name, *roots}:
             (root,) = roots
             group_of[producer.name] = root
             members[root].append(producer)
         else:
             group_of[producer.name] = producer.name
             members[producer.name] = []
-    by_name = {nest.name: nest for nest in nests}
     return [Group(by_name[name], tuple(found)) for name, found in members.items()]
 
 
@@ -193,6 +193,9 @@ def inline_copies(s: Any) -> None:
 
 
 def _is_better_inline(producer: Producer, program: Program) -> bool:
+    called = {nest.name for nest in outer_nests(program) if has_call(nest.cursor.term)}
+    if called & {producer.name, *producer.readers}:
+        return False
     if _is_read_once(producer):
         return True
     reused = [found for found in contractions(program) if found.row is not None]

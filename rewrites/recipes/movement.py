@@ -14,7 +14,7 @@ from lowering.targets.machine import itemsize
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import Context, recipe, schedule_each
-from rewrites.recipes.structure import Loop, Read, loop_at, outer_nests, reads_below, target_of, unused_name
+from rewrites.recipes.structure import Loop, Read, has_call, loop_at, outer_nests, reads_below, target_of, unused_name
 
 
 def _squares(context: Context) -> list[int]:
@@ -68,7 +68,9 @@ def _transposes(program: Program) -> Iterator[Transposed]:
     costly: set[str] = set()
     for nest in outer_nests(program):
         loops = nest.loops
-        if any(isinstance(cursor.term, terms.Reduce | terms.Let | terms.Rec) for cursor in walk(nest.cursor)):
+        if has_call(nest.cursor.term) or any(
+            isinstance(cursor.term, terms.Reduce | terms.Let | terms.Rec) for cursor in walk(nest.cursor)
+        ):
             costly |= {nest.name} if nest.name is not None else set()
             continue
         if len(loops) < 2 or loops[-1].trips is not None:
@@ -110,7 +112,7 @@ def _parts(program: Program) -> Iterator[str]:
         for each in walk(nest.cursor)
         if isinstance(each.term, terms.Local)
     ]
-    for name in [nest.name for nest in lets]:
+    for name in [nest.name for nest in lets if not has_call(nest.cursor.term)]:
         uses = [each for each, called in used if called == name]
         if len(uses) == 1 and name is not None:
             above = uses[0].spine()[len(result.cursor.path) : -1]
@@ -169,7 +171,7 @@ def share_by_threads(s: Any, *, context: Context) -> None:
         raise DoesNotApply("one thread was asked for", required="parallel=True")
     marked = 0
     for nest in outer_nests(s.goal):
-        for cursor in walk(nest.cursor, top_down=True):
+        for cursor in () if has_call(nest.cursor.term) else walk(nest.cursor, top_down=True):
             if isinstance(cursor.term, terms.Gen) and not any(
                 isinstance(around.term, terms.Gen) for around in cursor.spine()[:-1]
             ):

@@ -18,10 +18,12 @@ from rewrites.recipes.structure import (
     Read,
     below,
     everywhere,
+    has_call,
     loop_at,
     outer_nests,
     reads_below,
     target_of,
+    uncalled_places,
     unused_name,
 )
 
@@ -39,7 +41,7 @@ COEFFICIENTS: Final = 3
 def elements(s: Any) -> None:
     """Compute elements instead of vectors: (⊞[i] a) ⊕ b → ⊞[i] a + b[i], Σ[k] ⊞[i] e → ⊞[i] Σ[k] e."""
     before = len(s.steps)
-    if any(_is_vector(cursor) for cursor in everywhere(s.goal)):
+    if any(_is_vector(cursor) for cursor in uncalled_places(s.goal)):
         s.normalize()
         while (found := next(_scalars_read_once(s.goal), None)) is not None:
             s.inline(target_of(s.goal, found.path))
@@ -58,7 +60,7 @@ def _is_vector(cursor: Cursor) -> bool:
 
 def _scalars_read_once(program: Any) -> Iterator[Cursor]:
     """Yield the lets of scalars that are read at one place, not in a loop inside."""
-    for cursor in everywhere(program):
+    for cursor in uncalled_places(program):
         if isinstance(cursor.term, terms.Let) and cursor.term.value.type.rank == 0:
             name = cursor.called[0]
             uses = [
@@ -72,7 +74,7 @@ def _scalars_read_once(program: Any) -> Iterator[Cursor]:
 
 
 def _sums_of_vectors(program: Any) -> Iterator[Cursor]:
-    for cursor in everywhere(program):
+    for cursor in uncalled_places(program):
         if isinstance(cursor.term, terms.Reduce) and cursor.term.type.rank:
             body = cursor.child(0)
             while isinstance(body.term, terms.Guard):
@@ -98,7 +100,8 @@ def _lets_in_values(program: Any) -> Iterator[Cursor]:
     """Yield the lets around the result whose value is a let without a mark."""
     for nest in outer_nests(program):
         around, value = nest.cursor.above, nest.cursor.term
-        if nest.name is not None and isinstance(value, terms.Let) and value.mark is LetMark.NONE and around is not None:
+        in_value = nest.name is not None and isinstance(value, terms.Let) and value.mark is LetMark.NONE
+        if in_value and around is not None and not has_call(value):
             yield around
 
 
@@ -128,7 +131,7 @@ def _taps(program: Any) -> Iterator[Cursor]:
         if found.row is not None and any(loop.trips is None or loop.trips > TAPS for loop in found.sums)
         for loop in found.sums
     }
-    for cursor in reversed(list(everywhere(program))):
+    for cursor in reversed(list(uncalled_places(program))):
         if isinstance(cursor.term, terms.Reduce) and not cursor.term.type.rank and cursor.path not in tiled:
             loop = loop_at(cursor)
             reads = list(reads_below(cursor))
@@ -165,7 +168,7 @@ def split_phases(s: Any) -> None:
 
 def _phases(program: Any) -> Iterator[tuple[Cursor, int]]:
     """Yield the inner loops whose index is divided by a small constant in a read, with that constant."""
-    for cursor in everywhere(program):
+    for cursor in uncalled_places(program):
         if not isinstance(cursor.term, terms.Gen) or any(isinstance(each.term, terms.Gen) for each in below(cursor)):
             continue
         loop = loop_at(cursor)
@@ -180,7 +183,7 @@ def _phases(program: Any) -> Iterator[tuple[Cursor, int]]:
 @recipe()
 def multiply_by_reciprocals(s: Any) -> None:
     """Divide once per row instead of once per element: a(j) / d → a(j) * (1 / d) if d does not depend on the loop j."""
-    found = [cursor.path for cursor in everywhere(s.goal) if _divides_by_invariant(cursor)]
+    found = [cursor.path for cursor in uncalled_places(s.goal) if _divides_by_invariant(cursor)]
     if not found:
         raise DoesNotApply("no divisor is the same for a whole loop", required="a quotient in a loop")
     for path in reversed(found):
@@ -221,7 +224,11 @@ def keep_coefficients(s: Any, *, width: int) -> None:
 def _has_coefficients(nest: Nest, width: int) -> bool:
     """Return whether elements in two loops are computed from vectors of which some serve a whole outer loop."""
     loops = nest.loops
-    if len(loops) < 2 or any(isinstance(cursor.term, terms.Reduce | terms.Let) for cursor in walk(nest.cursor)):
+    if (
+        len(loops) < 2
+        or has_call(nest.cursor.term)
+        or any(isinstance(cursor.term, terms.Reduce | terms.Let) for cursor in walk(nest.cursor))
+    ):
         return False
     column, channel = loops[-2:]
     reads = {(read.name, read.indices): read for read in reads_below(channel.cursor)}.values()

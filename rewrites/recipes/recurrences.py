@@ -17,7 +17,7 @@ from rewrites.cursors.targets import Target, named
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.contractions import scalar_monoid
 from rewrites.recipes.declaration import Context, recipe, schedule_each
-from rewrites.recipes.structure import everywhere, loop_at, reads_below
+from rewrites.recipes.structure import loop_at, reads_below, uncalled_places
 
 
 def _named(program: Program, cursor: Cursor) -> Target:
@@ -63,7 +63,7 @@ def block_solvers(s: Any, *, rows: int, within: int, context: Context) -> None:
 
 def _solvers(program: Program) -> Iterator[Cursor]:
     """Yield the outermost recurrences that begin without rows, and whose rows are vectors with sums over all rows."""
-    for cursor in everywhere(program):
+    for cursor in uncalled_places(program):
         term = cursor.term
         inner = any(isinstance(around.term, terms.Rec) for around in cursor.spine()[:-1])
         if isinstance(term, terms.Rec) and not inner and term.low == ix.ZERO and term.type.rank > 1:
@@ -172,7 +172,7 @@ def _widths(rec: Cursor, widths: Sequence[int], extents: Sequence[int]) -> Mappi
 
 def _iterations(program: Program) -> Iterator[Cursor]:
     """Yield the reads of the last state of a recurrence that begins with one state, outside of loops."""
-    for cursor in everywhere(program):
+    for cursor in uncalled_places(program):
         term = cursor.term
         if isinstance(term, terms.Access) and isinstance(term.tensor, terms.Rec) and term.type.rank:
             rec = term.tensor

@@ -12,12 +12,12 @@ from atl.text.printing import show_index
 from rewrites.cursors.cursor import Cursor
 from rewrites.recipes.contractions import is_pointwise, scalar_monoid, vector_widths
 from rewrites.recipes.declaration import recipe, schedule_each
-from rewrites.recipes.structure import everywhere, loop_at, reads_below, target_of, unused_name
+from rewrites.recipes.structure import loop_at, reads_below, target_of, uncalled_places, unused_name
 
 
 def _whole_array(program: Program) -> Iterator[Cursor]:
     """Yield the innermost sums that are in no generation and read arrays along their last dimensions."""
-    for cursor in everywhere(program):
+    for cursor in uncalled_places(program):
         around = any(isinstance(each.term, terms.Gen) for each in cursor.spine())
         if around or scalar_monoid(cursor) != "sum" or not is_pointwise(cursor.child(0)):
             continue

@@ -10,8 +10,9 @@ from typing import Final
 from atl.core import index as ix
 from atl.core import terms
 from atl.core.dtypes import STORED
+from atl.core.marks import CallMark
 from atl.core.program import Program
-from atl.core.traversal import Path
+from atl.core.traversal import Path, children
 from atl.text.pretty import UNBROKEN
 from atl.text.printing import layout_with_heads
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
@@ -132,6 +133,21 @@ def outer_nests(program: Program) -> list[Nest]:
 def everywhere(program: Program) -> Iterator[Cursor]:
     """Yield the cursors of a program, from the outside in."""
     return walk(cursor_at(program, ()), top_down=True)
+
+
+def has_call(term: terms.Expr) -> bool:
+    """Return whether an instruction computes loops of a term. Recipes leave such nests as they are."""
+    marked = isinstance(term, terms.Gen | terms.Reduce) and isinstance(term.mark, CallMark)
+    return marked or any(has_call(child.expr) for child in children(term))
+
+
+def uncalled_places(program: Program) -> Iterator[Cursor]:
+    """Yield the cursors of a program, from the outside in, without nests with calls and the lets of these nests."""
+    called = {nest.cursor.path for nest in outer_nests(program) if has_call(nest.cursor.term)}
+    for cursor in everywhere(program):
+        inside = any(cursor.path[:length] in called for length in range(len(cursor.path) + 1))
+        if not inside and (*cursor.path, 0) not in called:
+            yield cursor
 
 
 def below(cursor: Cursor) -> Iterator[Cursor]:

@@ -522,18 +522,9 @@ def _of_pair(op: BinaryOp, x: Poly, y: Poly) -> Poly:
 def _remainder(x: Poly, y: Poly) -> Poly:
     """Return x mod y, which is x for a remainder of y."""
     right = _opaque("right", y)
-    known = any(isinstance(a, Operation) and a.op == "mod" and right in a.operands for a in _single(x))
+    one = values.single_atom(x)
+    known = isinstance(one, Operation) and one.op == "mod" and right in one.operands
     return x if x.zero or known else _of_pair("mod", x, right)
-
-
-def _single(value: Poly) -> Iterator[values.Atom]:
-    """Yield the atom if a value consists of a single atom."""
-    if len(value.terms) == 1:
-        ((monomial, coefficient),) = value.terms
-        if coefficient == 1 and len(monomial) == 1:
-            ((part, power),) = monomial
-            if power == 1:
-                yield part
 
 
 # -- proofs -----------------------------------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def absolute(x: Poly) -> Poly:
     known = _small(x)
     if known is not None:
         return constant(abs(known))
-    inner = _single(x)
+    inner = single_atom(x)
     if isinstance(inner, Operation) and inner.op == ABSOLUTE:
         return x
     return atom(Operation(ABSOLUTE, frozenset((x, -x))))
@@ -236,7 +236,7 @@ def _is_absolute(part: Atom) -> bool:
     return isinstance(part, Operation) and part.op == ABSOLUTE
 
 
-def _single(value: Poly) -> Atom | None:
+def single_atom(value: Poly) -> Atom | None:
     """Return the atom if a value consists of a single atom."""
     if len(value.terms) == 1:
         ((monomial, coefficient),) = value.terms
@@ -276,14 +276,14 @@ def lattice(op: str, x: Poly, y: Poly, order: Order = ()) -> Poly:
 
 
 def _sets(join: str, x: Poly) -> Sets:
-    part = _single(x)
+    part = single_atom(x)
     if isinstance(part, Operation) and part.op == join:
         return frozenset(frozenset(_factors(join, operand)) for operand in part.operands)
     return frozenset((frozenset(_factors(join, x)),))
 
 
 def _factors(join: str, x: Poly) -> Iterable[Poly]:
-    part = _single(x)
+    part = single_atom(x)
     return part.operands if isinstance(part, Operation) and part.op == MEET[join] else (x,)
 
 
@@ -340,7 +340,7 @@ def less(x: Poly, y: Poly) -> Poly:
 
     That of a maximum or a minimum is made of those of its operands.
     """
-    for part, on_left in ((_single(x), True), (_single(y), False)):
+    for part, on_left in ((single_atom(x), True), (single_atom(y), False)):
         if isinstance(part, Operation) and part.op in ("max", "min"):
             tests = [less(one, y) if on_left else less(x, one) for one in sorted(part.operands, key=repr)]
             every = ONE
@@ -370,7 +370,7 @@ def truth(x: Poly) -> Poly:
 def choice(test: Poly, x: Poly, y: Poly) -> Poly:
     """Return x if the test is 1, y if it is 0. If it compares two values, their order is used in both."""
     for one, holds in ((test, True), (ONE - test, False)):
-        part = _single(one)
+        part = single_atom(one)
         if isinstance(part, Operation) and part.op == "<" and len(part.operands) == 2:
             right = next((at for at in part.operands if _is_right(at)), None)
             left = next((at for at in part.operands if at is not right), None)
@@ -384,12 +384,12 @@ def choice(test: Poly, x: Poly, y: Poly) -> Poly:
 
 
 def _is_right(value: Poly) -> bool:
-    part = _single(value)
+    part = single_atom(value)
     return isinstance(part, Operation) and part.op == "right"
 
 
 def _of_right(value: Poly) -> Poly:
-    part = _single(value)
+    part = single_atom(value)
     assert isinstance(part, Operation)
     return next(iter(part.operands))
 

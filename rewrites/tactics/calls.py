@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from atl.core.index import Var, atoms
 from atl.core.marks import CallMark, LoopMark
 from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import children
@@ -17,6 +19,9 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics import arg
 from rewrites.tactics.tactic import tactic
+
+SMALL_COPY: Final = 256
+"""Least constant number of elements of a copy that `dispatch` marks without being asked for this loop."""
 
 
 @tactic
@@ -42,7 +47,9 @@ def call(work: Derivation, instruction: arg.InstructionName, *, at: arg.Loop | N
     if not fitting:
         raise DoesNotApply(
             f"{name} does not compute {'any loop' if at is None else at}",
-            required="; ".join(dict.fromkeys(f"{p.name}: {p.refused[name]}" for p in places if name in p.refused))
+            required="; ".join(
+                dict.fromkeys(f"{p.name}: {p.refused[name].reason}" for p in places if name in p.refused)
+            )
             or f"an instruction of CPUs: {name} is for {instruction_named(name).target}",
         )
 
@@ -51,9 +58,10 @@ def call(work: Derivation, instruction: arg.InstructionName, *, at: arg.Loop | N
 def dispatch(work: Derivation, at: arg.Loop | None = None) -> None:
     """Compute loops by the instruction that covers most operations: Σ[p < k] … → Σ[p < k | call sgemm] …
 
-    All declared instructions of CPUs are tried: for the selected loop, or for every sum and copy. Notes name the
-    instruction of each loop, or list the refusals with the index, stride or size that differs; these loops remain. The
-    mark does not change the meaning, so this is not a proof step. Raises `DoesNotApply` if no instruction fits.
+    All declared instructions of CPUs are tried: for the selected loop, or for every sum, and every copy of rows that
+    are not the small rows of a tile. Notes name the instruction of each loop, or the closest refusal with the index,
+    stride or size that differs; these loops remain. The mark does not change the meaning, so this is not a proof step.
+    Raises `DoesNotApply` if no instruction fits; for a selected loop, it lists all refusals.
 
     >>> s = reschedule(atl.parse(
     ...     "f (A : float64[n, k], x : float64[k]) : float64[n] := ⊞[i < n] Σ[p < k] A[i, p] * x[p]"))
@@ -62,24 +70,31 @@ def dispatch(work: Derivation, at: arg.Loop | None = None) -> None:
       ⊞[i < n] Σ[p < k | call dgemv] A[i, p] * x[p]
     -- p: dgemv computes the loops i, p
     """
-    places = _places(work, at)
+    places = _places(work, at, small=at is not None)
     chosen = {place.binder: place.fits[0].name for place in places if place.fits}
     _mark(work, places, chosen)
     for place in places:
         if place.binder not in chosen:
-            work.notes.append(f"{place.name}: no instruction fits.\n{place.refusals}")
+            work.notes.append(f"{place.name}: no instruction fits. {place.closest_refusal}")
     if not chosen:
+        if at is None:
+            required = "\n".join(dict.fromkeys(f"{place.name}: {place.closest_refusal}" for place in places))
+        else:
+            required = "\n".join(f"{place.name}: one of these\n{place.refusals}" for place in places)
         raise DoesNotApply(
             f"no instruction computes {'a loop of this program' if at is None else at}",
-            required="\n".join(f"{place.name}: one of these\n{place.refusals}" for place in places)
-            or "a sum, or a loop that copies elements",
+            required=required or f"a sum, or a loop that copies {SMALL_COPY} elements or more",
+            suggestions=tuple(dict.fromkeys(each for place in places for each in place.closest.suggestions)),
         )
 
 
-def _places(work: Derivation, at: arg.Loop | None) -> list[Place]:
-    """Match all instructions with the selected loops, or with all sums and copies that have no mark."""
+def _places(work: Derivation, at: arg.Loop | None, *, small: bool = True) -> list[Place]:
+    """Match all instructions with the selected loops, or with all sums and copies that have no mark.
+
+    Copies of tiles are left out unless `small`.
+    """
     selected = list(work.cursors() if at is None else every(work.goal, at))
-    candidates = [cursor for cursor in selected if _is_candidate(cursor)]
+    candidates = [cursor for cursor in selected if _is_candidate(cursor) and (small or not _is_small(cursor))]
     if at is not None and not candidates:
         raise DoesNotApply(
             f"{at} is not a sum, nor the innermost loop of a copy, without a mark",
@@ -101,6 +116,14 @@ def _is_candidate(cursor: Cursor) -> bool:
             return (mark is LoopMark.NONE or isinstance(mark, CallMark)) and not any(_has_loop(body))
         case _:
             return False
+
+
+def _is_small(cursor: Cursor) -> bool:
+    """Return whether a loop computes the elements of a tile: a small constant number, or one that varies by tile."""
+    _, low, high = cursor.loop
+    count = (high - low).constant
+    in_tile = any(isinstance(atom, Var) for atom in atoms(high - low))
+    return isinstance(cursor.term, Gen) and (in_tile or (count is not None and count < SMALL_COPY))
 
 
 def _has_loop(term: Expr) -> Iterator[bool]:
