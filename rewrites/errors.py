@@ -1,4 +1,4 @@
-"""Errors of rewriting, ATL701 to ATL718, and messages for unknown names.
+"""Errors of rewriting, ATL701 to ATL719, and messages for unknown names.
 
 These errors state the request and the condition that fails. `rewrites.session.diagnosis` adds, for interactive users,
 why a rule applies nowhere and what would help.
@@ -218,3 +218,9 @@ class RoundingStep(ATLError, ValueError):
             ),
         )
         self.rule = rule
+
+
+class NotRaised(ATLError, ValueError):
+    """A statement of C text cannot be read as a term."""
+
+    code = "ATL719"

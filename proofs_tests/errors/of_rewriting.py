@@ -155,4 +155,13 @@ OF_REWRITING: Final = (
         "",
         "leave out strict=True",
     ),
+    Entry(
+        "ATL719",
+        "from rewrites.raising import prove_text\n"
+        "f = atl.program('f', [x], atl.gen(n, lambda i: atl.cast('float32', x[i] < 1)))\n"
+        "prove_text(lowering.compile(f))\n",
+        "atl.cast('float32', x[i] < 1)",
+        "2 * x[i]",
+        "validate this kernel at chosen sizes",
+    ),
 )
