@@ -217,8 +217,7 @@ class _Raiser:
                 wanted.append((Pointer(number), Cells(number, shape, read, is_input=True)))
             else:
                 wanted.append((number, Scalar(number, lambda _, t=tensor: t)))  # type: ignore[misc]
-        for size in of.sizes:
-            wanted.append((LONG, Counter(lambda _, s=size: IndexExpr(index(Size(s))))))  # type: ignore[misc]
+        wanted += [(LONG, Counter(lambda _, s=size: IndexExpr(index(Size(s))))) for size in of.sizes]  # type: ignore[misc]
         result = NUMBERS[TYPES[of.dtype].c]
         wanted.append((Pointer(result), Cells(result, tuple(IndexExpr(e) for e in of.program.shape), None)))
         if len(parameters) != len(wanted) or self.machine.type_of(definition.decl.type.type) is not INT:
@@ -227,6 +226,13 @@ class _Raiser:
             if self.machine.type_of(each.type) != expected:
                 raise _refused(each, f"{each.name} has another type")
             self.enter(each, each.name, meaning, state)
+        first = definition.coord.line
+        for number, line in enumerate(of.text.split("\n")[first - 1 :], first):
+            if line.lstrip().startswith(("#if", "#el")):
+                raise NotRaised(
+                    f"line {number} of the C text is not read as a term: {line.strip()}",
+                    required="a kernel that is the same for all compilers and libraries",
+                )
         out, items = parameters[-1].name, definition.body.block_items or []
         if not items or not isinstance(items[-1], c_ast.Return):
             raise _refused(definition, "a function that does not end with return 0")
@@ -360,7 +366,7 @@ class _Raiser:
             raise _refused(node, f"a call of {name} whose arguments are not names")
         if name == "free" and len(passed) == 1:
             freed = state.cells(passed[0].name)
-            if freed is None or freed.is_input or freed.extents and freed.extents[0] is not None:
+            if freed is None or freed.is_input or (freed.extents and freed.extents[0] is not None):
                 raise _refused(node, "free of something that is not allocated here")
             return [Effect(passed[0].name, "free", (), lambda _: 0, node=node)]
         if self._is_empty(name):
@@ -681,12 +687,12 @@ class _Raiser:
             free = [b for b in effect.binders if b.name not in env]
             if effect.op == "store" and free:
                 raise _refused(effect.node, "a cell is stored in several iterations")
-            return self._read(array, effect, at, env, free, equations, conditions, before)
+            return self._read(effect, at, env, free, equations, conditions, before)
 
         return read
 
     def _read(
-        self, array: Cells, effect: Effect, at: Sequence[IndexExpr], env: dict[str, IndexExpr], free: list[Binder],
+        self, effect: Effect, at: Sequence[IndexExpr], env: dict[str, IndexExpr], free: list[Binder],
         equations: list[tuple[Value, IndexExpr]], conditions: list[Any], before: Read | None,
     ) -> Any:  # fmt: skip
         def tests(names: set[str]) -> Any:
@@ -984,11 +990,7 @@ class _Raiser:
                 made = self.literals.constant(node)
                 if made.of not in COMPUTED or not isinstance(made.of, Number):
                     raise _refused(node, "an unsigned integer")
-                raw = made.run([])
-                number = _literal(
-                    float(str(np.float32(raw))) if made.of is FLOAT and dtype == "float32" else float(raw)
-                )
-                number = raw if isinstance(raw, int) else number
+                number = self._number(node, made.of, made.run([]), dtype)
                 return made.of, lambda _: number
             case c_ast.ID(name="INFINITY"):
                 return FLOAT, lambda _: float("inf")
@@ -1038,6 +1040,16 @@ class _Raiser:
                     )
                 raise _refused(node, "a cast of elements")
         raise _refused(node, "an expression of elements")
+
+    def _number(self, node: Any, of: Number, raw: Any, dtype: str) -> int | float:
+        """Return a literal in an expression of elements of a type. For float32, it has as few digits as possible."""
+        if isinstance(raw, int):
+            return raw
+        if dtype != "float32":
+            return _literal(float(raw))
+        if float(np.float32(raw)) != float(raw):
+            raise _refused(node, f"a number of type {of.name} that is not one of type float")
+        return _literal(float(str(np.float32(raw))))
 
     def _call(self, node: Any, operands: Sequence[Any], state: State, dtype: str) -> tuple[Number, Value]:
         name = self._function(node)
