@@ -9,9 +9,9 @@ The loops of a text are read as terms:
 | a store or an addition under a condition | a guard or a selection |
 | an array or variable that is read later | its elements, substituted |
 
-An index is read as an integer without bounds, and `/` as a quotient that is rounded down. So the theorem is about the
-text as far as indices fit into 64 bits and numerators are not negative, which the calls of a kernel check and its
-validation executes. The reader is that of `lowering.validation`, and knows nothing of the printer.
+An index is read as an integer without bounds. So the theorem is about the text as far as indices fit into 64 bits,
+which the calls of a kernel check and its validation executes. A quotient has to be proved to be rounded down. The
+reader is trusted: it parses and finds types as `lowering.validation` does, and knows nothing of the printer.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class _Raiser:
                 wanted.append((Pointer(number), Cells(number, shape, read, is_input=True)))
             else:
                 wanted.append((number, Scalar(number, lambda _, t=tensor: t)))  # type: ignore[misc]
-        wanted += [(LONG, Counter(lambda _, s=size: IndexExpr(index(Size(s))))) for size in of.sizes]  # type: ignore[misc]
+        wanted += [(LONG, Counter(lambda _, s=each: IndexExpr(index(Size(s))))) for each in of.sizes]  # type: ignore[misc]
         result = NUMBERS[TYPES[of.dtype].c]
         wanted.append((Pointer(result), Cells(result, tuple(IndexExpr(e) for e in of.program.shape), None)))
         if len(parameters) != len(wanted) or self.machine.type_of(definition.decl.type.type) is not INT:
@@ -478,7 +478,8 @@ class _Raiser:
         self.enter(node, name, Counter(lambda env: env[unique]), inside)
         body = node.stmt.block_items or [] if isinstance(node.stmt, c_ast.Compound) else [node.stmt]
         binder = Binder(unique, low, high)
-        made = self.nested(body, inside)
+        here, env = self.symbol(unique), _Symbols(self)
+        made = self._under_known((low(env) <= here, here < high(env)), lambda: self.nested(body, inside))
         targets = {effect.target for effect in made}
         if read := targets & self._reads(node.stmt):
             raise _refused(node, f"the loop reads {', '.join(sorted(read))}, which it writes")
@@ -522,10 +523,13 @@ class _Raiser:
             return []
         condition = self.condition(node.cond, state)
         body = node.iftrue.block_items or [] if isinstance(node.iftrue, c_ast.Compound) else [node.iftrue]
-        made = [self._under(effect, condition) for effect in self.nested(body, state)]
+        test = condition(_Symbols(self))
+        made = self._under_known((test,), lambda: self.nested(body, state))
+        made = [self._under(effect, condition) for effect in made]
         if node.iffalse is not None:
             other = node.iffalse.block_items or [] if isinstance(node.iffalse, c_ast.Compound) else [node.iffalse]
-            made += [self._under(effect, lambda env: ~condition(env)) for effect in self.nested(other, state)]
+            others = self._under_known((~test,), lambda: self.nested(other, state))
+            made += [self._under(effect, lambda env: ~condition(env)) for effect in others]
         for effect in made:
             if effect.op in ("zeros", "free"):
                 raise _refused(effect.node, "memset or free under a condition, of an array declared outside")
@@ -595,7 +599,7 @@ class _Raiser:
             case c_ast.ExprList(exprs=[c_ast.ID(name=name), byte, count]):
                 array = state.cells(name)
             case _:
-                array = None
+                raise _refused(node, "memset of a part of an array")
         if array is None or array.is_input:
             raise _refused(node, "memset of a part of an array")
         if self.index(byte, state)({}).node != constant(0):
@@ -611,7 +615,7 @@ class _Raiser:
 
     def _count(self, node: Any, state: State) -> Value:
         """Return a number of bytes, as it is before it is reduced to 64 bits."""
-        match node:
+        match node:  # type: ignore[exhaustive-match]
             case c_ast.UnaryOp(op="sizeof", expr=c_ast.Typename() as named):
                 size = IndexExpr(constant(self.machine.type_of(named).size))
                 return lambda _: size
@@ -774,7 +778,7 @@ class _Raiser:
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def place(self, node: Any, state: State) -> tuple[str, tuple[Value, ...]]:
-        match node:
+        match node:  # type: ignore[exhaustive-match]
             case c_ast.ID(name=name) if state.scalar(name) is not None:
                 return name, ()
             case c_ast.UnaryOp(op="*", expr=c_ast.ID(name=name)):
@@ -893,7 +897,7 @@ class _Raiser:
 
     def _index(self, node: Any, state: State) -> tuple[Number, Value]:
         """Return an index of type int64_t, or of type int if it is a constant, an element of an input or a negation."""
-        match node:
+        match node:  # type: ignore[exhaustive-match]
             case c_ast.Constant(type=kind) if "float" not in kind and "double" not in kind:
                 made = self.literals.constant(node)
                 if made.of not in (INT, LONG):
@@ -909,6 +913,8 @@ class _Raiser:
                 of = common(one, other)
                 if of is not LONG and not self._fits(x, y, op):
                     raise _refused(node, "arithmetic of type int in an index")
+                if op in "/%" and not self._rounds_down(x, y):
+                    raise _refused(node, f"{op} of a number that may be negative, or by one that may not be positive")
                 return of, lambda env: _arithmetic(op, x(env), y(env))
             case c_ast.UnaryOp(op="-", expr=inner):
                 of, value = self._index(inner, state)
@@ -924,12 +930,20 @@ class _Raiser:
                     return array.of, lambda env: IndexExpr(as_index(read([each(env) for each in position])))
             case c_ast.FuncCall(args=c_ast.ExprList(exprs=[left, right])):
                 x, y = self.index(left, state), self.index(right, state)
-                match self.helper(self._function(node)):
+                match self.helper(self._function(node)):  # type: ignore[exhaustive-match]
                     case ("min", kinds, result) if all(each is LONG for each in (*kinds, result)):
                         return LONG, lambda env: atl.imin(x(env), y(env))
                     case ("max", kinds, result) if all(each is LONG for each in (*kinds, result)):
                         return LONG, lambda env: atl.imax(x(env), y(env))
         raise _refused(node, "an index that is not made of loop variables and sizes")
+
+    def _rounds_down(self, x: Value, y: Value) -> bool:
+        """Return whether a quotient, which C rounds towards 0, is proved to be rounded down."""
+        env = _Symbols(self)
+        try:
+            return self._holds(x(env) >= 0) and self._holds(y(env) > 0)
+        except ATLError:
+            return False
 
     def _fits(self, x: Value, y: Value, op: str) -> bool:
         """Return whether arithmetic on two constants of type int does not overflow."""
@@ -985,7 +999,7 @@ class _Raiser:
 
     def typed(self, node: Any, state: State, dtype: str) -> tuple[Number, Value]:
         """Return the type and the value of an expression whose result has this element type."""
-        match node:
+        match node:  # type: ignore[exhaustive-match]
             case c_ast.Constant():
                 made = self.literals.constant(node)
                 if made.of not in COMPUTED or not isinstance(made.of, Number):
@@ -1020,11 +1034,13 @@ class _Raiser:
                 self._arithmetical(node, of)
                 return promoted(of), lambda env: -value(env)
             case c_ast.TernaryOp(cond=cond, iftrue=yes, iffalse=no):
-                (one, x), (other, y) = self.typed(yes, state, dtype), self.typed(no, state, dtype)
+                test = self.condition(cond, state)
+                here = test(_Symbols(self))
+                one, x = self._under_known((here,), lambda: self.typed(yes, state, dtype))
+                other, y = self._under_known((~here,), lambda: self.typed(no, state, dtype))
                 of = one if one == other else common(one, other)
                 self._convertible(yes, one, of)
                 self._convertible(no, other, of)
-                test = self.condition(cond, state)
                 return of, lambda env: _selected(test(env), x(env), y(env))
             case c_ast.FuncCall(name=c_ast.ID(), args=c_ast.ExprList(exprs=operands)):
                 return self._call(node, operands, state, dtype)
@@ -1038,6 +1054,8 @@ class _Raiser:
                             atl.cast(of.dtype, atl.value(place(env))) if of.dtype != dtype else atl.value(place(env))
                         ),
                     )
+                if not any(isinstance(state.names.get(name), Scalar | Cells) for name in self._reads(inner)):
+                    self.index(inner, state)  # says why it is no index
                 raise _refused(node, "a cast of elements")
         raise _refused(node, "an expression of elements")
 

@@ -85,6 +85,7 @@ EACH: Final = "for (int64_t i = 0; i < n; i++)"
         (X, f"{EACH} {{ out[i] = x[i]; }} {EACH} {{ out[i + 1] = 0.0f; }}", "within the rows"),
         (X, f"{EACH} {{ out[i] = x[i]; }} (void)(out[0] = 1.0f);", "Cast"),
         (0.5 * X, f"{EACH} {{ out[i] = 1 / 2 * x[i]; }}", "/ of int and int"),
+        (X, f"{EACH} {{ out[i] = x[i] + 0 * (float)((i - 1) / 2); }}", "may be negative"),
         (0 * X, "memset(out, 0, n);", "memset of a part"),
         (0 * X, "memset(out, 1, n * sizeof *out);", "another byte"),
         (0 * X, "if (n < 3) { memset(out, 0, n * sizeof *out); }", "under a condition"),
@@ -111,7 +112,8 @@ def test_c_that_is_not_the_term_is_refused(program: atl.Tensor, body: str, why: 
 
 def test_literals_are_those_of_c() -> None:
     body = "for (int64_t i = 010 - 8; i < n; i++) { out[i] = 0x1p-1f * x[i]; }\nreturn 0;\n}\n"
-    assert prove_interface(replace(text_of(atl.program("f", [X], 0.5 * X)), text=HEAD + body))
+    of = replace(text_of(atl.program("f", [X], 0.5 * X)), text=HEAD + body)
+    assert prove_interface(of).lhs == of.program
 
 
 def test_memset_of_the_result_is_read() -> None:
