@@ -227,10 +227,10 @@ class _Raiser:
                 raise _refused(each, f"{each.name} has another type")
             self.enter(each, each.name, meaning, state)
         first = definition.coord.line
-        for number, line in enumerate(of.text.split("\n")[first - 1 :], first):
+        for at_line, line in enumerate(of.text.split("\n")[first - 1 :], first):
             if line.lstrip().startswith(("#if", "#el")):
                 raise NotRaised(
-                    f"line {number} of the C text is not read as a term: {line.strip()}",
+                    f"line {at_line} of the C text is not read as a term: {line.strip()}",
                     required="a kernel that is the same for all compilers and libraries",
                 )
         out, items = parameters[-1].name, definition.body.block_items or []
@@ -615,7 +615,7 @@ class _Raiser:
 
     def _count(self, node: Any, state: State) -> Value:
         """Return a number of bytes, as it is before it is reduced to 64 bits."""
-        match node:  # type: ignore[exhaustive-match]
+        match node:
             case c_ast.UnaryOp(op="sizeof", expr=c_ast.Typename() as named):
                 size = IndexExpr(constant(self.machine.type_of(named).size))
                 return lambda _: size
