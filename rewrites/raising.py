@@ -390,6 +390,8 @@ class _Raiser:
         )
 
     def declare(self, node: c_ast.Decl, state: State) -> None:
+        if node.storage:
+            raise _refused(node, f"a variable that is {node.storage[0]}")
         if isinstance(node.type, c_ast.ArrayDecl):
             of = self.machine.type_of(node.type.type)
             if not isinstance(of, Number) or node.init is not None:

@@ -91,6 +91,8 @@ EACH: Final = "for (int64_t i = 0; i < n; i++)"
         (0 * X, "if (n < 3) { memset(out, 0, n * sizeof *out); }", "under a condition"),
         (X, f"{EACH} {{ float t = 0.0f; {{ float t = x[i]; }} out[i] = t; }}", "t hides another t"),
         (X, f"{EACH} {{ float n = x[i]; out[i] = n; }}", "n hides another n"),
+        (X, f"{EACH} {{ static float t = 0.0f; t += x[i]; out[i] = t; }}", "a variable that is static"),
+        (X, "x[0] = 1.0f;", "a store to the input"),
         (X, f"{EACH} {{ int32_t t = x[i]; out[i] = t; }}", "a conversion from float to int"),
         (X, "for (int8_t i = 0; i < n; i++) { out[i] = x[i]; }", "not of type int64_t"),
         (2 * X, f"{EACH} {{ out[i] = 2u * x[i]; }}", "unsigned"),
