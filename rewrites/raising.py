@@ -257,6 +257,8 @@ class _Raiser:
             given = [self._given(predicate) for predicate in of.program.assumptions]
             made = atl.program(of.program.name, inputs, element([]), given=given)
             atl.check_safe(made)
+            if made.type.dtype != of.program.type.dtype:
+                raise _refused(definition.body, f"its elements have type {made.type.dtype}, as literals without a type")
             return replace(of.program, body=made.body)
         except NotRaised:
             raise

@@ -112,6 +112,13 @@ def test_c_that_is_not_the_term_is_refused(program: atl.Tensor, body: str, why: 
     assert why in str(found.value)
 
 
+def test_a_text_of_literals_alone_is_refused_if_their_type_is_not_known() -> None:
+    of = text_of(atl.program("f", [whole := atl.tensor("x", n, dtype="int64")], 2 * whole))
+    text = HEAD.replace("float", "int64_t") + f"{EACH} {{ out[i] = 1; }}\nreturn 0;\n}}\n"
+    with pytest.raises(NotRaised, match="its elements have type float32"):
+        raised(replace(of, text=text))
+
+
 def test_literals_are_those_of_c() -> None:
     body = "for (int64_t i = 010 - 8; i < n; i++) { out[i] = 0x1p-1f * x[i]; }\nreturn 0;\n}\n"
     of = replace(text_of(atl.program("f", [X], 0.5 * X)), text=HEAD + body)
