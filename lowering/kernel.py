@@ -41,7 +41,7 @@ from lowering.in_place import with_inputs_in_place
 from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
 from lowering.instructions.calls import libraries_of
 from lowering.instructions.libraries import find_library
-from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
+from lowering.nest.loopnest import VECTOR_BYTES, Allocate, For, LoopNest, elements, statements
 from lowering.pipeline import lower
 from lowering.rounding.bound_nest import bound_nest, roundings_of
 from lowering.rounding.cancellation import cancels
@@ -239,7 +239,10 @@ def interface(program: Program, nest: LoopNest, source: str, name: str) -> Inter
             f"the result of {program.name} is assembled as {nest.assembly.format}", required="a dense result"
         )
     values, _ = values_of(program)
-    return Interface(source, name, values, nest.inputs, nest.sizes, nest.output.dtype, KNOWN, nest.in_order)
+    calls = {s.call.function for s in statements(nest.body) if isinstance(s, For) and s.call is not None}
+    return Interface(
+        source, name, values, nest.inputs, nest.sizes, nest.output.dtype, KNOWN, nest.in_order, tuple(sorted(calls))
+    )
 
 
 @dataclass(frozen=True, slots=True)

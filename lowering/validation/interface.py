@@ -44,6 +44,8 @@ class Interface:
     dtype: str
     known: Mapping[str, Known] = field(default_factory=dict)
     strict: bool = False
+    calls: tuple[str, ...] = ()
+    """The calls of instructions and libraries, whose text is not executed: the loops that they replace are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,13 @@ class Validation:
     branches: frozenset[Branch]
     failed_allocations: int
     assumed: tuple[str, ...]
+    calls: tuple[str, ...] = ()
+    """Calls of instructions and libraries. They are also in `assumed`: the loops ran that they replace."""
 
     @property
     def complete(self) -> bool:
-        """Whether all branches ran."""
-        return self.covered == self.branches
+        """Whether all branches ran, and no call of an instruction may run in their place."""
+        return self.covered == self.branches and not self.calls
 
     @property
     def missed(self) -> tuple[str, ...]:

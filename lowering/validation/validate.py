@@ -107,8 +107,8 @@ def _validated(of: Interface, sizes: Sequence[Mapping[str, int]] | None, domain:
         ran.append(dict(chosen))
         if sizes is None and covered == branches and number + 1 >= SMALLEST_RUNS + min(len(of.sizes), MOST_LARGE):
             break
-    assumed = tuple(sorted({name for execution in executions for name in execution.machine.used}))
-    return Validation(of.name, domain, tuple(ran), frozenset(covered), frozenset(branches), failed, assumed)
+    assumed = tuple(sorted({*of.calls, *(name for execution in executions for name in execution.machine.used)}))
+    return Validation(of.name, domain, tuple(ran), frozenset(covered), frozenset(branches), failed, assumed, of.calls)
 
 
 def domain_of(domain: Domain, draw: int = 0) -> Scalars[Any]:

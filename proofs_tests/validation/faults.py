@@ -1,8 +1,9 @@
-"""Faults planted in printed text: the validation must find each that changes a result.
+"""Faults planted in printed text: the validation must find each that changes a result, and none may be proved.
 
 Each fault changes one token or removes one statement of a kernel: a constant by one, an operator, a bound, a step, an
 index by another one, a store. The changed text is compiled and called at sizes up to 6, in a child process each. If it
-crashes, does not end or returns another result than the program, validation must raise an error.
+crashes, does not end or returns another result than the program, validation must raise an error, and it must not be
+proved. Other faults change or add whole statements. Those are never proved, also where they change no result.
 
     python -m proofs_tests.validation.faults --n 2000 --seed 1
 """
@@ -44,6 +45,9 @@ from lowering.validation.validate import arguments, validate
 from proofs_tests.programs.choices import Seeded
 from proofs_tests.programs.generate import Case
 from proofs_tests.programs.random_marks import drawn_case
+from rewrites import reschedule
+from rewrites.errors import NotFound, NotRaised
+from rewrites.raising import raised
 
 CALLS: Final = 6
 """Number of calls of each faulty kernel, with sizes up to 6."""
@@ -121,6 +125,57 @@ def changes(text: str, name: str) -> Iterator[tuple[str, str]]:
             yield "store", text[: start + match.start()] + text[start + match.end() :]
 
 
+def statements(text: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield texts with a changed or additional statement, each with the kind of the fault. None is the program.
+
+    Some compute the same at small sizes, such as a cast of an index to `int8_t`.
+    """
+    start, end = body_of(text, name), text.rindex("return 0;")
+    for added in (
+        "(void)(out[0] = 7);", "nothing(out[0] = 7);", "memset(out, 1, 4);", "memset(out, 0, 4);", "out[0] = 7;",
+        "out[1] += 1;", "if (out[0] == 0) { out[0] = 7; }", "for (int64_t z = 0; z < 9; z++) { out[z % 8] = 7; }",
+        "for (int64_t z = 0; z < 9; z++) { memset(out, 0, 4); }",
+    ):  # fmt: skip
+        helper = "static inline void nothing(float x)\n{\n}\n" if "nothing" in added else ""
+        at = text.rindex("\n", 0, text.index(f"int {name}(")) + 1
+        yield "added", text[:at] + helper + text[at:end] + added + "\n    " + text[end:]
+    for match in re.finditer(r"memset\((\w+), 0, ([^;]*)\);", text[start:]):
+        for new in (f"memset({match[1]}, 1, {match[2]});", f"memset({match[1]}, 0, ({match[2]}) / 2);"):
+            yield "memset", text[: start + match.start()] + new + text[start + match.end() :]
+    for match in re.finditer(r"^( +)(out)\[([^;=]*)\] (\+?=) ([^;]*);\n", text[start:], re.MULTILINE):
+        space, array, place, op, value = match.groups()
+        for kind, new in (
+            ("modulo", f"{array}[({place}) % 8] {op} {value};"),
+            ("cast", f"{array}[(int8_t)({place})] {op} {value};"),
+            ("cast", f"{array}[(int64_t)(float)({place})] {op} {value};"),
+            ("second", f"{array}[{place}] {op} {value}; {array}[({place}) + 1] {op} {value};"),
+            ("second", f"{array}[{place}] {op} {value}; {array}[0] {op} {value};"),
+            ("division", f"{array}[{place}] {op} 1 / 2 * ({value});"),
+            ("literal", f"{array}[{place}] {op} 2u * ({value});"),
+            ("literal", f"{array}[{place}] {op} 'a' * ({value});"),
+            ("literal", f"{array}[{place}] {op} 0x1p-1f * ({value});"),
+            ("conversion", f"int32_t whole = 0.5f + {value}; {array}[{place}] {op} whole;"),
+            ("hidden", f"float {array}[9]; {array}[{place}] {op} {value};"),
+        ):
+            yield kind, text[: start + match.start()] + space + new + "\n" + text[start + match.end() :]
+    for match in re.finditer(r"^( +)(\w+) (\+=) ([^;]*);\n", text[start:], re.MULTILINE):
+        for kind, new in (
+            ("hidden", f"float {match[2]} = 0.0f; {match[2]} += {match[4]};"),
+            ("second", f"{match[2]} += {match[4]}; {match[2]} *= 2.0f;"),
+            ("division", f"{match[2]} += 1 / 2 * ({match[4]});"),
+        ):
+            yield kind, text[: start + match.start()] + match[1] + new + "\n" + text[start + match.end() :]
+
+
+def is_proved(of: Interface) -> bool:
+    """Return whether a text is proved to compute its program, with a small search."""
+    try:
+        reschedule(of.program).equal_to(raised(of), limit=300)
+    except (NotRaised, NotFound):
+        return False
+    return True
+
+
 def hash_of(number: int) -> int:
     return number * 2654435761 % (1 << 32) >> 7
 
@@ -149,6 +204,9 @@ def drawn(seed: int, each: int = 8) -> Iterator[Fault]:
     """Yield faults, up to `each` of a kernel."""
     random = Random(seed)
     for of, nest in kernels(seed):
+        whole = list(statements(of.text, of.name))
+        for kind, text in random.sample(whole, min(2, len(whole))):
+            yield Fault(of, nest, f"statement: {kind}", text)
         all_changes = list(changes(of.text, of.name))
         for kind, text in random.sample(all_changes, min(each, len(all_changes))):
             yield Fault(of, nest, kind, text)
@@ -270,6 +328,9 @@ def _examine(block: Sequence[Fault], report: Report) -> None:
         calls: dict[int, Any] = {}
         for fault, path in zip(block, paths, strict=True):
             report.planted += 1
+            whole = fault.kind.startswith("statement")
+            if whole and is_proved(replace(fault.of, text=fault.text)):
+                report.missed.append(f"PROVED ({fault.kind}):\n{fault.of.program}\n{fault.text}")
             if path is None:
                 report.unbuilt += 1
                 continue
@@ -277,6 +338,8 @@ def _examine(block: Sequence[Fault], report: Report) -> None:
                 calls[id(fault.of)] = calls_of(fault.of)
             harmful = changed(fault, path, calls[id(fault.of)])
             refused = refuses(fault, [sizes for sizes, _, _ in calls[id(fault.of)]])
+            if harmful and not whole and is_proved(replace(fault.of, text=fault.text)):
+                report.missed.append(f"PROVED ({fault.kind}):\n{fault.of.program}\n{fault.text}")
             if refused == "unread":
                 report.unread += 1
             elif not harmful:
