@@ -290,7 +290,7 @@ class Values:
         return self.scalars.binary(_ARITHMETIC[op], of.dtype, x, y)
 
     def fused(self, of: Number, x: Any, y: Any, z: Any) -> Any:
-        """Return x * y + z with one rounding: exactly in domains of real numbers, and a term of its own in free ones."""
+        """Return x * y + z with one rounding: exact for real numbers, and a term of its own in free terms."""
         if any(isinstance(each, Special) for each in (x, y, z)):
             return UNKNOWN
         if isinstance(self.scalars, TextTerms):

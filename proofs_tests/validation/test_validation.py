@@ -246,7 +246,7 @@ def test_sizes_with_too_many_steps_are_listed_and_not_complete() -> None:
     assert "skipped, as too large: n = 1" in str(found)
     with pytest.raises(NotInSubset, match="too many steps"):
         validate(
-            faulty(text_of(PRODUCT, strict=True), "\n    for (", f"\n    {slow}\n    for ("), [dict(n=1, m=1, k=1)]
+            faulty(text_of(PRODUCT, strict=True), "\n    for (", f"\n    {slow}\n    for ("), [{"n": 1, "m": 1, "k": 1}]
         )
 
 
@@ -280,7 +280,7 @@ def test_other_sizes_than_those_of_the_kernel_are_refused() -> None:
 
 def test_a_fused_multiply_add_is_one_rounding() -> None:
     dot = atl.program("dot", [x, atl.tensor("y", n)], atl.sum(n, lambda i: x[i] * atl.tensor("y", n)[i]))
-    text = "int dot(const float *x, const float *y, int64_t n, float *out) { float s = 0.0f; for (int64_t i = 0; i < n; i++) "
+    text = "int dot(const float *x, const float *y, int64_t n, float *out) { float s = 0; for (int i = 0; i < n; i++) "
     of = text_of(dot, strict=True)
     plain = replace(of, text=text + "{ s = s + x[i] * y[i]; } out[0] = s; return 0; }")
     fused = replace(of, text=text + "{ s = fmaf(x[i], y[i], s); } out[0] = s; return 0; }")
