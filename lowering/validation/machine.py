@@ -1220,7 +1220,7 @@ class _Compiler:
                         word = bits(frame)
                         if not word:
                             raise TextTrap("undefined", f"{name}(0)", line)
-                        return (word & -word).bit_length() - 1
+                        return int(word & -word).bit_length() - 1
 
                     return _Typed(INT, zeros)
                 return _Typed(INT, lambda frame: bits(frame).bit_count())
