@@ -103,7 +103,9 @@ def compile(  # noqa: A001
     import lowering
 
     if mesh is not None:
-        return _for_mesh(program, mesh, engine, optimize=optimize, others=(target != "c", sizes, fast_math, strict))
+        return _for_mesh(
+            program, mesh, engine, optimize=optimize, others=(target != "c", sizes, fast_math, strict, validate)
+        )
     if engine != "simulated":
         raise InvalidArgument(f"engine={brief(engine)} without mesh=", required="the mesh of a distributed program")
     if not isinstance(optimize, bool):

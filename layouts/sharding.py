@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from atl.core.index import Index
-from atl.core.marks import DEVICES, LoopMark
+from atl.core.marks import DEVICE_LETTERS, DEVICES, LoopMark
 from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import as_index
@@ -25,7 +25,7 @@ from layouts.errors import NoLayout
 Order: TypeAlias = Literal["blocks", "cyclic"]
 """How elements are dealt: a block of consecutive ones to each rank, or one after the other in turn."""
 
-AXES: Final[Mapping[str, LoopMark]] = {axis.value.rpartition(".")[2]: axis for axis in DEVICES}
+AXES: Final[Mapping[str, LoopMark]] = {letter: axis for axis, letter in DEVICE_LETTERS.items()}
 """The device axes by letter."""
 
 
@@ -50,7 +50,7 @@ class Shards:
     order: Order
 
     def __repr__(self) -> str:
-        letters = {axis: letter for letter, axis in AXES.items()}
+        letters = DEVICE_LETTERS
         order = "" if self.order == "blocks" else f"{self.order!r}, "
         parts = (f"{letters[part.axis]}=({part.dimension}, {part.parts}, {part.length})" for part in self.parts)
         return f"shards({order}{', '.join(parts)})"

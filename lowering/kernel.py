@@ -607,11 +607,11 @@ class Kernel:
 
         So the C computes the program for all elements, at these sizes. Reads and writes outside of arrays, cells
         without a value, misaligned vectors, leaks and double frees raise errors, and each allocation is made to fail.
-        Sizes are chosen until all branches of the text ran. A strict kernel computes the operations of the program in
-        their order. `docs/validation.md` says what is executed, and what is not.
+        Sizes that the assumptions allow are chosen until all branches of the text ran. A strict kernel computes the
+        operations of the program in their order. `docs/validation.md` says what is executed, and what is not.
 
         Raises `TextDiffers` with the sizes at which the text is wrong. Raises `NotInSubset` for text that is not
-        executed, and `InvalidArgument` for `sizes`.
+        executed, and `InvalidArgument` for `sizes` that are not those of the kernel, and if nothing was executed.
 
         >>> import atl
         >>> from lowering import compile

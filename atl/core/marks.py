@@ -7,6 +7,7 @@ a target supports, and lowering decides whether a mark is legal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -114,6 +115,9 @@ MarkKind: TypeAlias = type[LoopMark] | type[LetMark]
 
 DEVICES: Final = (LoopMark.DEVICE_X, LoopMark.DEVICE_Y, LoopMark.DEVICE_Z)
 """Axes of a mesh of ranks, in order."""
+
+DEVICE_LETTERS: Final[Mapping[LoopMark, str]] = {axis: axis.value.rpartition(".")[2] for axis in DEVICES}
+"""Their names in a mesh: x, y and z."""
 
 BLOCKS: Final = (LoopMark.BLOCK_X, LoopMark.BLOCK_Y, LoopMark.BLOCK_Z)
 """Axes of a GPU grid, in order."""

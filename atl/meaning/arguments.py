@@ -128,7 +128,7 @@ def _match_names(
         if name in names:
             passed[name] = value
         elif name in program.sizes:
-            sizes[name] = _size(program, name, value)
+            sizes[name] = checked_size(program, name, value)
         else:
             raise _unknown(program, name)
     missing = [array for array in program.inputs if array.name not in passed]
@@ -190,7 +190,8 @@ def _unknown(program: Program, name: str) -> ArgumentError:
     )
 
 
-def _size(program: Program, name: str, value: object) -> int:
+def checked_size(program: Program, name: str, value: object) -> int:
+    """Return the number that is passed for a size. Raises `ArgumentError` and `AssumptionError`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
         raise ArgumentError(

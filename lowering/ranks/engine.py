@@ -146,8 +146,13 @@ class _Run:
         message: AnyArray | None = None
         for number, at in self._peers(moving):
             if self._owner_of(step, at) == me:
-                if message is None or step.form != "broadcast":
-                    message = self._computed(step.message, **self._as_peer(at))
+                match step.form:
+                    case "broadcast":  # one message for all
+                        message = self._computed(step.message, **self._as_peer(at)) if message is None else message
+                    case "shift" | "copy":
+                        message = self._computed(step.message, **self._as_peer(at))
+                    case _:
+                        assert_never(step.form)
                 sends[number] = message
         owner = self._owner_of(step, state.coordinates)
         receives = {} if owner is None else {owner: self._shape(step.type)}
@@ -163,7 +168,13 @@ class _Run:
 
     def _gather(self, step: st.Gather) -> Rank:
         peers = self._peers((step.axis,))
-        sends = self._messages(step, peers, same=step.form == "all-gather")
+        match step.form:
+            case "all-gather":
+                sends = self._messages(step, peers, same=True)
+            case "all-to-all":
+                sends = self._messages(step, peers, same=False)
+            case _:
+                assert_never(step.form)
         shape = self._shape(step.part)
         received = yield from self._round(step, sends, {number: shape for number, _ in peers})
         self.state.arrays[step.into] = np.stack([received[number] for number, _ in peers], axis=step.dimension)
@@ -177,15 +188,26 @@ class _Run:
         return {number: self._computed(step.message, **self._as_peer(at)) for number, at in peers}
 
     def _fold(self, step: st.Fold) -> Rank:
+        match step.form:
+            case "reduce-scatter":
+                yield from self._reduce_scatter(step)
+            case "all-reduce":
+                yield from self._all_reduce(step)
+            case _:
+                assert_never(step.form)
+
+    def _reduce_scatter(self, step: st.Fold) -> Rank:
+        peers = self._peers((step.axis,))
+        shape = self._shape(step.type)
+        sends = self._messages(step, peers, same=False)
+        received = yield from self._round(step, sends, {number: shape for number, _ in peers})
+        self.state.arrays[step.into] = _folded(_FOLDS[step.monoid], [received[number] for number, _ in peers])
+
+    def _all_reduce(self, step: st.Fold) -> Rank:
+        """Each rank reduces a chunk of the elements, and sends it to the others."""
         peers = self._peers((step.axis,))
         fold, me = _FOLDS[step.monoid], self.state.number
         shape = self._shape(step.type)
-        if step.form == "reduce-scatter":
-            sends = self._messages(step, peers, same=False)
-            received = yield from self._round(step, sends, {number: shape for number, _ in peers})
-            self.state.arrays[step.into] = _folded(fold, [received[number] for number, _ in peers])
-            return
-        # Each rank reduces a chunk of the elements, and sends it to the others.
         own = self._messages(step, peers, same=True)[me].reshape(-1)
         chunks = {number: chunk for (number, _), chunk in zip(peers, _chunks(own, len(peers)), strict=True)}
         part = yield from self._round(step, chunks, {number: chunks[me].shape for number, _ in peers})

@@ -394,7 +394,7 @@ class _Exchange:
         message = self._message(owner)
         same_for_all = not sizes_of(message.body) & set(former.peers.values())
         if same_for_all and all(not dependent[axis] for axis in moving):
-            kind = "broadcast"
+            kind: st.CopyForm = "broadcast"
         elif all(distance[axis] is not None for axis in moving):
             kind = "shift"
         else:
@@ -468,7 +468,7 @@ class _Exchange:
                 of = self._type
                 dimension = len(around)
                 part = Type(of.dtype, (*of.shape[:dimension], *of.shape[dimension + 1 :]))
-                kind = "all-gather" if same else "all-to-all"
+                kind: st.GatherForm = "all-gather" if same else "all-to-all"
                 return st.Gather(self.former.new(self.name), kind, axis, dimension, message, part, of)
             around.append(inner)
             inner = inner.body
@@ -483,7 +483,7 @@ class _Exchange:
         if axis is None:
             return None
         message, same = self._from_each(axis, len(around))
-        kind = "all-reduce" if same else "reduce-scatter"
+        kind: st.FoldForm = "all-reduce" if same else "reduce-scatter"
         return st.Fold(self.former.new(self.name), kind, axis, inner.monoid, message, self._type)
 
     def _axis_of(self, loop: Gen | Reduce, depth: int) -> LoopMark | None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, assert_never, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, assert_never, get_args
 
 import numpy as np
 
-from atl.core.index import Read, Size, atoms, value_at
+from atl.core.index import Index, Size, atoms, value_at
 from atl.core.marks import LoopMark
-from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program, checked_program, solved_sizes
 from atl.core.terms import Constant
-from atl.errors import ArgumentError, DistributedFailure, InvalidArgument, MeshError, brief
-from atl.meaning.arguments import Arguments, bind
+from atl.errors import ArgumentError, DistributedFailure, InvalidArgument, MeshError, NoSuchAttribute, brief
+from atl.meaning.arguments import Arguments, bind, checked_size
 from atl.meaning.vectorised import evaluate_fast
 from atl.text.printing import show_index
 from lowering.ranks import steps as st
 from lowering.ranks.engine import AnyArray, Counted, State, run, simulate
 from lowering.ranks.forming import form
 from lowering.ranks.mesh import Mesh, letter_of
-from lowering.ranks.reads import local_array
+from lowering.ranks.reads import local_array, reads_arrays
 
 Engine: TypeAlias = Literal["simulated", "mpi"]
 """Where the ranks of a call run: in this process, or in one process of MPI each."""
@@ -90,13 +89,25 @@ class DistributedKernel:
         self._kernels: dict[int, Callable[..., Any]] = {}
         self._compile_part = compile_part
         self._parts = {id(each) for each in _programs(steps.steps, local=True)}
-        _check_axes(steps, mesh)
+        check_axes(steps, mesh)
         if local == "c":
             for program in _programs(steps.steps):
                 self._compiled(program)
 
     def __repr__(self) -> str:
         return f"<DistributedKernel {self.program.name} for {self.mesh}>\n{self.steps}"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = [each for each in (*dir(type(self)), *vars(self)) if not each.startswith("_")]
+            raise NoSuchAttribute(
+                f"a distributed kernel has no attribute {name}",
+                required=f"one of {', '.join(sorted(known))}",
+                suggestions=("kernel.steps is the program of one rank; atl.compile without mesh= makes a kernel",),
+            )
 
     def __call__(self, /, *arrays: object, **named: object) -> AnyArray:
         """Run all ranks, each with its own parts: in this process, or with `engine="mpi"` in one process for each rank.
@@ -138,7 +149,7 @@ class DistributedKernel:
         inputs = tuple(
             local_array(array, axes) if (axes := program.axes_of(array.name)) else array for array in program.inputs
         )
-        given = tuple(each for each in program.assumptions if not _reads_arrays(each))
+        given = tuple(each for each in program.assumptions if not reads_arrays(each))
         local = Program(program.name, inputs, Constant(0, "float32"), given)
         known = {}
         for axis, extent in self.steps.axes.items():
@@ -146,13 +157,13 @@ class DistributedKernel:
                 if found.factor.constant is not None and found.rest.constant is not None:
                     known[found.name] = (self.mesh.extents[axis] - found.rest.constant) // found.factor.constant
         free = {name: value for name, value in known.items() if name in local.free_sizes}
-        call = bind(local, parts, {**free, **{name: each for name, each in named.items() if name not in known}})
-        sizes = {**known, **call.sizes}
-        missing = [name for name in program.sizes if name not in sizes]
-        rest = {name: named[name] for name in missing if name in named}
-        if len(rest) < len(missing):
-            raise ArgumentError(f"missing size {missing[0]!r}", required=f"{missing[0]}=… in the call on each rank")
-        sizes.update({name: int(str(value)) for name, value in rest.items()})
+        elsewhere = [name for name in program.sizes if name not in local.sizes]
+        call = bind(local, parts, {**free, **{name: each for name, each in named.items() if name not in elsewhere}})
+        rest = {name: checked_size(program, name, named[name]) for name in elsewhere if name in named}
+        sizes = {**known, **rest, **call.sizes}
+        missing = next((name for name in program.sizes if name not in sizes), None)
+        if missing is not None:
+            raise ArgumentError(f"missing size {missing!r}", required=f"{missing}=… in the call on each rank")
         self.check_sizes(sizes)
         return Arguments(sizes, call.arrays)
 
@@ -160,15 +171,7 @@ class DistributedKernel:
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise `MeshError` if an axis of the program has another number of parts than the mesh has ranks."""
-        for axis, extent in self.steps.axes.items():
-            found, ranks = value_at(extent, sizes), self.mesh.extents[axis]
-            if found != ranks:
-                raise MeshError(
-                    f"the program has {found} parts along {letter_of(axis)}, and the mesh has {ranks} ranks",
-                    required=f"{show_index(extent)} = {ranks}",
-                    numbers={name: sizes[name] for name in _names(extent) if name in sizes},
-                    suggestions=(f"atl.Mesh({letter_of(axis)}={found}), or arrays with {ranks} parts",),
-                )
+        check_sizes(self.steps, self.mesh, sizes)
 
     def state(self, at: Sequence[int], call: Arguments) -> State:
         """Return what the rank at these coordinates holds at the start."""
@@ -219,15 +222,26 @@ class DistributedKernel:
         return result
 
 
-def _names(extent: Any) -> list[str]:
+def sizes_in(extent: Index) -> list[str]:
+    """Return the names of the sizes in an extent."""
     return [atom.name for atom in atoms(extent) if isinstance(atom, Size)]
 
 
-def _reads_arrays(condition: Predicate) -> bool:
-    return any(isinstance(atom, Read) for each in expressions(condition) for atom in atoms(each))
+def check_sizes(steps: st.RankProgram, mesh: Mesh, sizes: Mapping[str, int]) -> None:
+    """Raise `MeshError` if an axis of the program has another number of parts than the mesh has ranks."""
+    for axis, extent in steps.axes.items():
+        found, ranks = value_at(extent, sizes), mesh.extents[axis]
+        if found != ranks:
+            raise MeshError(
+                f"the program has {found} parts along {letter_of(axis)}, and the mesh has {ranks} ranks",
+                required=f"{show_index(extent)} = {ranks}",
+                numbers={name: sizes[name] for name in sizes_in(extent) if name in sizes},
+                suggestions=(f"atl.Mesh({letter_of(axis)}={found}), or arrays with {ranks} parts",),
+            )
 
 
-def _check_axes(steps: st.RankProgram, mesh: Mesh) -> None:
+def check_axes(steps: st.RankProgram, mesh: Mesh) -> None:
+    """Raise `MeshError` if a mesh has other axes than the program, or another constant number of ranks."""
     needed, given = set(steps.axes), set(mesh.extents)
     if needed != given:
         letters = [letter_of(axis) for axis in steps.axes]

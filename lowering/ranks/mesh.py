@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Final, TypeAlias
 
-from atl.core.marks import DEVICES, LoopMark
+from atl.core.marks import DEVICE_LETTERS, DEVICES, LoopMark
 from atl.errors import MeshError, brief
 
 Coordinates: TypeAlias = tuple[int, ...]
@@ -20,7 +20,7 @@ LARGEST: Final = 1 << 20
 
 def letter_of(axis: LoopMark) -> str:
     """Return the name of a device axis in a mesh: x, y or z."""
-    return axis.value.rpartition(".")[2]
+    return DEVICE_LETTERS[axis]
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -28,6 +28,7 @@ from atl.core.index import (
     shift,
 )
 from atl.core.marks import LoopMark
+from atl.core.predicate import Predicate, expressions
 from atl.core.substitution import rebuild, transform
 from atl.core.terms import Access, Expr, Input, Padding, Type
 from atl.core.traversal import children, indices_in, subterms
@@ -92,6 +93,11 @@ def sharded_reads(e: Expr, scope: Scope, sharded: Mapping[str, Axes]) -> Iterato
 
 def _reads(expression: Index) -> Iterator[Read]:
     return (atom for atom in atoms(expression) if isinstance(atom, Read))
+
+
+def reads_arrays(condition: Predicate) -> bool:
+    """Return whether a condition depends on the elements of an array."""
+    return any(isinstance(atom, Read) for each in expressions(condition) for atom in atoms(each))
 
 
 def local_array(array: Array, axes: Axes) -> Array:

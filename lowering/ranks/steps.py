@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
 from atl.core.index import Index
 from atl.core.marks import LoopMark
@@ -16,6 +16,10 @@ from atl.core.program import Program
 from atl.core.terms import Expr, Monoid, Type
 from atl.text.printing import show, show_index
 from lowering.ranks.mesh import letter_of
+
+CopyForm: TypeAlias = Literal["broadcast", "shift", "copy"]
+GatherForm: TypeAlias = Literal["all-gather", "all-to-all"]
+FoldForm: TypeAlias = Literal["all-reduce", "reduce-scatter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Copy:
     """
 
     into: str
-    form: str
+    form: CopyForm
     owner: Mapping[LoopMark, Index]
     message: Program
     absent: Program | None
@@ -89,7 +93,7 @@ class Gather:
     """
 
     into: str
-    form: str
+    form: GatherForm
     axis: LoopMark
     dimension: int
     message: Program
@@ -108,7 +112,7 @@ class Fold:
     """
 
     into: str
-    form: str
+    form: FoldForm
     axis: LoopMark
     monoid: Monoid
     message: Program

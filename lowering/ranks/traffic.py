@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from atl.checks.scope import initial_facts
 from atl.checks.wellformed import make_program
-from atl.core.index import ONE, ZERO, Bound, Index, Read, Size, atoms, bound, ceildiv, imax, imin, index, size
+from atl.core.index import ONE, ZERO, Bound, Index, Size, bound, ceildiv, imax, imin, index, size
 from atl.core.predicate import (
     Predicate,
     at_most,
@@ -21,19 +21,20 @@ from atl.core.predicate import (
     conjuncts,
     disjunction,
     equal,
-    expressions,
     negation,
     within,
 )
 from atl.core.substitution import transform
 from atl.core.terms import Expr, Gen, Guard, Reduce, Select, Type, Value
-from atl.errors import ArgumentError
+from atl.errors import ArgumentError, InvalidArgument, brief
+from atl.meaning.arguments import checked_size
 from atl.meaning.interpret import evaluate
 from atl.prove import Facts, proves, simplify
 from atl.text.printing import show
 from lowering.ranks import steps as st
+from lowering.ranks.kernel import check_axes, check_sizes, sizes_in
 from lowering.ranks.mesh import Coordinates, Mesh
-from lowering.ranks.reads import sizes_of
+from lowering.ranks.reads import reads_arrays, sizes_of
 
 WORDS: Final = "int64"
 """The element type of numbers of words."""
@@ -82,7 +83,24 @@ class Traffic:
         broadcast last  [P ≠ rank_x + 1] · b  [P ≠ rank_x + 1] · 1
         >>> traffic.of(atl.Mesh(x=3), P=3, b=10)
         ([10, 10, 0], [1, 1, 0])
+
+        Raises `MeshError` for a mesh that does not have the axes and numbers of ranks of the program, and
+        `ArgumentError` and `AssumptionError` for sizes.
         """
+        steps, program = self.program, self.program.program
+        if not isinstance(mesh, Mesh):
+            raise InvalidArgument(f"mesh={brief(mesh)}", required="a mesh of ranks: atl.Mesh(x=4)")
+        check_axes(steps, mesh)
+        unknown = next((name for name in sizes if name not in program.sizes), None)
+        if unknown is not None:
+            raise ArgumentError(
+                f"{program.name} has no size {unknown}", required=f"sizes among {', '.join(program.sizes) or 'none'}"
+            )
+        sizes = {name: checked_size(program, name, value) for name, value in sizes.items()}
+        missing = [name for extent in steps.axes.values() for name in sizes_in(extent) if name not in sizes]
+        if missing:
+            raise ArgumentError(f"missing size {missing[0]}", required="numbers for all sizes of the formulas")
+        check_sizes(steps, mesh, sizes)
         found = [self._of_rank(mesh, at, sizes) for at in mesh.all()]
         return [words for words, _ in found], [messages for _, messages in found]
 
@@ -90,7 +108,7 @@ class Traffic:
         names = [self.program.ranks[axis] for axis in mesh.extents]
         known = {**sizes, **dict(zip(names, at, strict=True))}
         given = [at_most(ONE, extent) for extent in self.program.axes.values()]
-        given += [each for each in self.program.program.assumptions if not _reads_arrays(each)]
+        given += [each for each in self.program.program.assumptions if not reads_arrays(each)]
         words = sum(_value(each.words, known, given) for each in self.exchanges)
         return words, sum(_value(each.messages, known, given) for each in self.exchanges)
 
@@ -163,11 +181,15 @@ class _Formulas:
 
     def _fold(self, step: st.Fold) -> ExchangeTraffic:
         count, extent = _count(step.type), self.program.axes[step.axis]
-        if step.form == "reduce-scatter":
-            return self._formula(step, (extent - 1) * count, extent - 1)
-        length = ceildiv(count, extent)
-        own = imin(length, imax(ZERO, count - size(self.program.ranks[step.axis]) * length))
-        return self._formula(step, (extent - 1) * own + (count - own), (extent - 1) * 2)
+        match step.form:
+            case "reduce-scatter":
+                return self._formula(step, (extent - 1) * count, extent - 1)
+            case "all-reduce":
+                length = ceildiv(count, extent)
+                own = imin(length, imax(ZERO, count - size(self.program.ranks[step.axis]) * length))
+                return self._formula(step, (extent - 1) * own + (count - own), (extent - 1) * 2)
+            case _:
+                assert_never(step.form)
 
     def _formula(
         self, step: st.Exchange, words: Index, messages: Index, condition: Predicate | None = None
@@ -216,10 +238,6 @@ class _Formulas:
                 words, one = Guard(layer.predicate, words), Select(layer.predicate, one, zero)
         messages = Reduce("sum", ZERO, ranks, one, "owner")
         return ExchangeTraffic(step.into, step.form, self._repeated(words), self._repeated(messages))
-
-
-def _reads_arrays(condition: Predicate) -> bool:
-    return any(isinstance(atom, Read) for each in expressions(condition) for atom in atoms(each))
 
 
 def _count(of: Type) -> Index:

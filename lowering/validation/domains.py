@@ -11,6 +11,7 @@ program are compared as elements of one domain. They differ from those of `atl.m
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from hashlib import blake2b
@@ -173,7 +174,24 @@ class _Ranked:
         return found
 
 
-class Residues(Modular):
+class _Ordered(Modular):
+    """Elements modulo a prime with an order, by which they are compared."""
+
+    @abstractmethod
+    def _rank(self, x: int) -> float | Fraction:
+        """Return the place of an element in the order."""
+
+    def _less(self, x: int, y: int) -> int:
+        return int(self._rank(x) < self._rank(y))
+
+    def _equal(self, x: int, y: int) -> int:
+        return int(x == y)
+
+    def _extremum(self, op: BinaryOp, x: int, y: int) -> int:
+        return (y if self._less(y, x) else x) if op == "min" else y if self._less(x, y) else x
+
+
+class Residues(_Ordered):
     """Integers modulo a prime, in an order that looks random: with high probability for all elements of that order."""
 
     def __init__(self, draw: int = 0) -> None:
@@ -198,15 +216,6 @@ class Residues(Modular):
         value = small_integer(x)
         return self._order.rank(x, self._large.get(x) if value is None else value)
 
-    def _less(self, x: int, y: int) -> int:
-        return int(self._rank(x) < self._rank(y))
-
-    def _equal(self, x: int, y: int) -> int:
-        return int(x == y)
-
-    def _extremum(self, op: BinaryOp, x: int, y: int) -> int:
-        return (y if self._less(y, x) else x) if op == "min" else y if self._less(x, y) else x
-
     def unary(self, op: UnaryOp, dtype: str, x: int) -> int:
         if op == "abs":
             return super().unary("neg", dtype, x) if self._less(x, 0) else x
@@ -228,7 +237,7 @@ class Residues(Modular):
         return super().cast(target, source, x) if known is None else self.constant(float(known), target)
 
 
-class TextTerms(FreeTerms):
+class TextTerms(FreeTerms, _Ordered):
     """Free terms: operations in their order, for all elements that are not NaN, in an order that looks random."""
 
     def __init__(self, draw: int = 0) -> None:
@@ -264,11 +273,6 @@ class TextTerms(FreeTerms):
             return self._neg(bare) if self._rank(bare) < 0 else bare
         return x if op == "stop" else super().unary(op, dtype, x)
 
-    def _less(self, x: int, y: int) -> int:
-        return int(self._rank(x) < self._rank(y))
-
-    def _equal(self, x: int, y: int) -> int:
-        return int(x == y)
-
-    def _extremum(self, op: BinaryOp, x: int, y: int) -> int:
-        return (y if self._less(y, x) else x) if op == "min" else y if self._less(x, y) else x
+    def fused(self, dtype: str, x: int, y: int, z: int) -> int:
+        """Return x * y + z with one rounding, which no operations of a program are."""
+        return self._node("fma", dtype, x, y, z)

@@ -18,6 +18,7 @@ TextTrapKind: TypeAlias = Literal[
     "shift",  # by a negative number, or by the number of bits or more
     "conversion",  # of a float to an integer type that cannot represent it
     "status",  # a result of the function that is not the expected one
+    "undefined",  # another operation that C does not define
     "endless",  # more steps than allowed
 ]
 
@@ -29,6 +30,8 @@ class TextTrap(Exception):
         super().__init__(f"{kind}: {summary}" + (f", in line {line} of the C text" if line else ""))
         self.kind = kind
         self.line = line
+        self.iterations = 0
+        """Largest number of iterations of a loop that was running."""
 
 
 class ElementBranch(Exception):

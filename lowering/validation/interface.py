@@ -58,7 +58,8 @@ class Validation:
     equal, for such orders. Integers of inputs that are used as indices were drawn at random.
 
     `covered` are the branches that ran, of all `branches` in the functions that the kernel calls: a line of the text,
-    and a way. `assumed` are functions of the text that were taken to compute what they say.
+    and a way. `skipped` are sizes that were chosen, but at which the text took too many steps or polynomials were too
+    large. `assumed` are functions of the text that were taken to compute what they say.
     """
 
     name: str
@@ -70,11 +71,12 @@ class Validation:
     assumed: tuple[str, ...]
     calls: tuple[str, ...] = ()
     """Calls of instructions and libraries. They are also in `assumed`: the loops ran that they replace."""
+    skipped: tuple[dict[str, int], ...] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether all branches ran, and no call of an instruction may run in their place."""
-        return self.covered == self.branches and not self.calls
+        """Whether all branches ran, no sizes were skipped, and no call of an instruction may run in their place."""
+        return self.covered == self.branches and not self.skipped and not self.calls
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -95,6 +97,9 @@ class Validation:
             lines.append(f"  allocations made to fail: {self.failed_allocations}, without leaks")
         if self.assumed:
             lines.append(f"  functions taken as they are named: {', '.join(self.assumed)}")
+        if self.skipped:
+            shown_sizes = "; ".join(", ".join(f"{name} = {each[name]}" for name in each) for each in self.skipped)
+            lines.append(f"  skipped, as too large: {shown_sizes}")
         if self.missed:
             lines.append(f"  did not run: {'; '.join(self.missed)}")
         return "\n".join(lines)

@@ -164,7 +164,11 @@ class Machine:
         frame[: len(arguments)] = arguments
         assert function.body is not None
         signal = function.body(frame)
-        return signal.value if signal is not None else None
+        if isinstance(function.result, Void):
+            return None
+        if signal is None or signal is _RETURN:
+            raise TextTrap("undefined", f"{function.name} ends without a result")
+        return signal.value
 
     def type_of(self, node: Any, typeof: Callable[[str], CType] | None = None) -> CType:
         """Return the type that a declaration or a type name states."""
@@ -234,10 +238,12 @@ class _Compiler:
         self.result = made.result
         block = self.block(node.body.block_items or [], function=True)
 
+        ending = _ending(block, [slot for slot, _ in boxes])
+
         def body(frame: Frame) -> Any:
             for slot, boxed in boxes:
                 frame[slot] = boxed(frame)
-            return block(frame)
+            return ending(frame)
 
         made.body = body if boxes else block
         made.slots = self.slots
@@ -307,9 +313,14 @@ class _Compiler:
             made = self.statement(statement)
             if made is not None:
                 runs.append(made)
-        self.scopes.pop()
+        blocks = [each.slot for each in self.scopes.pop().values() if each.boxed or isinstance(each.of, Row)]
+        if blocks:
+            return _ending(self._sequence(runs, labels, function=function), blocks)
+        return self._sequence(runs, labels, function=function)
+
+    def _sequence(self, runs: list[Run], labels: Mapping[str, int], *, function: bool) -> Run:
         if labels:
-            return _with_labels(runs, labels)
+            return _with_labels(runs, labels, self.machine)
         if len(runs) == 1 and not function:
             return runs[0]
         statements = tuple(runs)
@@ -466,7 +477,7 @@ class _Compiler:
         test = self.truth(node.cond) if node.cond is not None else lambda _: True
         following = self.expression(node.next, unused=True).run if isinstance(node, c_ast.For) and node.next else None
         body = self.block([node.stmt])
-        self.scopes.pop()
+        blocks = [each.slot for each in self.scopes.pop().values() if each.boxed]
         first = isinstance(node, c_ast.DoWhile)
         machine, covered, ran, line = self.machine, self.covered, (_line(node), "loop"), _line(node)
         self.branches.add(ran)
@@ -475,22 +486,28 @@ class _Compiler:
             if start is not None:
                 start(frame)
             enters = first
-            while enters or test(frame):
-                enters = False
-                covered.add(ran)
-                machine.steps -= 1
-                if machine.steps < 0:
-                    raise TextTrap("endless", "too many steps", line)
-                signal = body(frame)
-                if signal is not None and signal is not _CONTINUE:
-                    if signal is _BREAK:
-                        break
-                    return signal
-                if following is not None:
-                    following(frame)
+            iterations = 0
+            try:
+                while enters or test(frame):
+                    enters = False
+                    covered.add(ran)
+                    iterations += 1
+                    machine.steps -= 1
+                    if machine.steps < 0:
+                        raise TextTrap("endless", "too many steps", line)
+                    signal = body(frame)
+                    if signal is not None and signal is not _CONTINUE:
+                        if signal is _BREAK:
+                            break
+                        return signal
+                    if following is not None:
+                        following(frame)
+            except TextTrap as trap:
+                trap.iterations = max(trap.iterations, iterations)
+                raise
             return None
 
-        return run
+        return _ending(run, blocks) if blocks else run
 
     def returned(self, node: c_ast.Return) -> Callable[[Frame], Any]:
         if node.expr is None:
@@ -652,7 +669,14 @@ class _Compiler:
         lanes, line = base.of.lanes, _line(node)
         if base.slot is None:
             run = base.run
-            return _Typed(base.of.of, lambda frame: run(frame)[at(frame)])
+
+            def lane_of(frame: Frame) -> Any:
+                vector, number = run(frame), at(frame)
+                if not 0 <= number < lanes:
+                    raise TextTrap("out of bounds", f"lane {number} of a vector of {lanes}", line)
+                return vector[number]
+
+            return _Typed(base.of.of, lane_of)
         slot = base.slot
 
         def lane(frame: Frame) -> Any:
@@ -877,7 +901,7 @@ class _Compiler:
                 raise _refused(node, f"({op})")
 
     def _signed(self, node: Any, op: str, made: _Typed) -> _Typed:
-        values, run = self.values, made.run
+        run = made.run
         if isinstance(made.of, Vector):
             lane = made.of.of
             each = self._sign_of(op, lane)
@@ -887,7 +911,6 @@ class _Compiler:
         of = promoted(made.of)
         change, converted = self._sign_of(op, of), self.converted(made, of, node)
         constant = None if made.constant is None else change(made.constant)
-        del values
         return _Typed(of, lambda frame: change(converted(frame)), constant)
 
     def _sign_of(self, op: str, of: Number) -> Callable[[Any], Any]:
@@ -982,7 +1005,6 @@ class _Compiler:
             def equal(frame: Frame) -> int:
                 a, b = left(frame), right(frame)
                 if a is None or b is None:
-                    same = a is b or a == 0 or b == 0
                     same = (a is None or a == 0) and (b is None or b == 0)
                 else:
                     same = a.block is b.block and a.offset == b.offset
@@ -1164,9 +1186,7 @@ class _Compiler:
         if name in ("fma", "fmaf"):
             of = DOUBLE if name == "fma" else FLOAT
             x, y, z = (self.converted(each, of, node) for each in arguments)
-            return _Typed(
-                of, lambda frame: values.floats("+", of, values.floats("*", of, x(frame), y(frame)), z(frame))
-            )
+            return _Typed(of, lambda frame: values.fused(of, x(frame), y(frame), z(frame)))
         match name:
             case "aligned_alloc" | "malloc" | "calloc":
                 sizes = [self.converted(each, UNSIGNED_LONG, node) for each in arguments]
@@ -1195,7 +1215,14 @@ class _Compiler:
             case "__builtin_ctzll" | "__builtin_popcountll":
                 bits = self.converted(arguments[0], UNSIGNED_LONG, node)
                 if name == "__builtin_ctzll":
-                    return _Typed(INT, lambda frame: ((word := bits(frame)) & -word).bit_length() - 1)
+
+                    def zeros(frame: Frame) -> int:
+                        word = bits(frame)
+                        if not word:
+                            raise TextTrap("undefined", f"{name}(0)", line)
+                        return int(word & -word).bit_length() - 1
+
+                    return _Typed(INT, zeros)
                 return _Typed(INT, lambda frame: bits(frame).bit_count())
             case "__builtin_shufflevector":
                 return self._shuffled(node, arguments)
@@ -1253,6 +1280,8 @@ class _Compiler:
             cells = count // x.size
             first = out.block.index(out.offset, y, cells, y.size, line, writes=False)
             at = into.block.index(into.offset, x, cells, x.size, line, writes=True)
+            if into.block is out.block and abs(into.offset - out.offset) < count:
+                raise TextTrap("undefined", f"memcpy of {count} bytes of {out.block.name} that overlap", line)
             found = out.block.cells[first : first + cells]
             into.block.cells[at : at + cells] = found if x is y else [values.copied(each, y, x) for each in found]
             return into
@@ -1281,9 +1310,9 @@ class _Compiler:
         if not isinstance(x.of, Vector):
             raise _refused(node, "(a shuffle of numbers)")
         lanes = [each.constant for each in numbers]
-        if any(each is None or not -1 <= each < 2 * x.of.lanes for each in lanes):
-            raise _refused(node, "(a shuffle by numbers that are not constant)")
-        chosen = [each or 0 for each in lanes]
+        chosen = [each for each in lanes if each is not None and 0 <= each < 2 * x.of.lanes]
+        if len(chosen) < len(lanes):
+            raise _refused(node, "(a shuffle by other numbers than constant ones of lanes)")
         left, right = x.run, y.run
 
         def run(frame: Frame) -> Any:
@@ -1299,11 +1328,25 @@ def _pointed(of: CType) -> Number | None:
     return to.of if isinstance(to, Vector) else to if isinstance(to, Number) else None
 
 
-def _with_labels(runs: list[Callable[[Frame], Any]], labels: Mapping[str, int]) -> Callable[[Frame], Any]:
+def _ending(run: Run, slots: Sequence[int]) -> Run:
+    """Return code after which the variables in these slots, whose address may be held, are no more."""
+
+    def ending(frame: Frame) -> Any:
+        signal = run(frame)
+        for slot in slots:
+            block = frame[slot]
+            if isinstance(block, Block):
+                block.freed = True
+        return signal
+
+    return ending
+
+
+def _with_labels(runs: list[Run], labels: Mapping[str, int], machine: Machine) -> Run:
     """Return the code of statements, some with labels to which gotos lead."""
 
     def run(frame: Frame) -> Any:
-        at = 0
+        at = jumps = 0
         while at < len(runs):
             signal = runs[at](frame)
             at += 1
@@ -1311,6 +1354,12 @@ def _with_labels(runs: list[Callable[[Frame], Any]], labels: Mapping[str, int]) 
                 if signal.kind != "goto" or signal.value not in labels:
                     return signal
                 at = labels[signal.value]
+                jumps += 1
+                machine.steps -= 1
+                if machine.steps < 0:
+                    trap = TextTrap("endless", f"too many jumps to {signal.value}")
+                    trap.iterations = jumps
+                    raise trap
         return None
 
     return run

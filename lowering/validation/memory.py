@@ -57,7 +57,8 @@ class Block:
     def index(self, offset: int, of: Number, lanes: int, alignment: int, line: int, *, writes: bool) -> int:
         """Return the number of the first of some cells. Raises `TextTrap` unless all can be accessed."""
         if self.freed:
-            raise TextTrap("freed", f"{self.name} is accessed after it is freed", line)
+            end = "it is freed" if self.on_heap else "its block ends"
+            raise TextTrap("freed", f"{self.name} is accessed after {end}", line)
         if self.of is not of:
             if self.of is None:
                 self.typed(of)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from math import prod
 from operator import mul
@@ -13,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import BOOL, TYPES, is_float, is_integer
-from atl.core.index import Index, Leaf, Read, Size, atoms, constant, value_at, value_of
+from atl.core.index import Array, Index, Leaf, Read, Size, atoms, constant, value_at, value_of
+from atl.core.predicate import holds
 from atl.core.program import Program
 from atl.core.traversal import indices_in, subterms
 from atl.errors import ATLError, InvalidArgument, NotInSubset, TextDiffers, brief
-from atl.meaning.arguments import bind, index_elements
+from atl.meaning.arguments import bind, checked_size, index_elements
 from atl.meaning.interpret import PAD, denote
 from atl.meaning.polynomials import symbol
 from atl.meaning.scalars import Machine as MachineNumbers
@@ -46,7 +48,9 @@ DRAWS: Final = 2
 MOST_TOO_LARGE: Final = 6
 """Number of choices of sizes that may be too large for polynomials or take too many steps."""
 MOST_ELEMENTS: Final = 1_500
-"""Largest number of elements of an array for sizes that are chosen."""
+"""Largest number of elements of an array for sizes that are chosen, if assumptions do not require more."""
+MOST_NEEDED: Final = 20_000
+"""Largest number of elements of an array that assumptions may require."""
 ATTEMPTS: Final = 80
 """Number of choices of sizes, also of those that the program's assumptions exclude."""
 FAILURES: Final = 12
@@ -63,40 +67,51 @@ def validate(
     if sizes is not None and not (isinstance(sizes, Sequence) and all(isinstance(each, Mapping) for each in sizes)):
         raise InvalidArgument(f"sizes={brief(sizes)}", required='a list of sizes, such as [{"n": 3}, {"n": 17}]')
     if domain is not None:
-        return _validated(of, sizes, domain)
+        return _in_steps(of, sizes, domain)
     if of.strict:
-        return _validated(of, sizes, "free terms")
+        return _in_steps(of, sizes, "free terms")
     try:
         return _validated(of, sizes, "polynomials")
     except (ElementBranch, TooManyTerms, TextTrap):
-        try:
-            return _validated(of, sizes, "residues")
-        except TextTrap as trap:
-            raise NotInSubset(str(trap), required="smaller sizes") from None
+        return _in_steps(of, sizes, "residues")
+
+
+def _in_steps(of: Interface, sizes: Sequence[Mapping[str, int]] | None, domain: Domain) -> Validation:
+    try:
+        return _validated(of, sizes, domain)
+    except TextTrap as trap:
+        raise NotInSubset(str(trap), required="smaller sizes") from None
 
 
 def _validated(of: Interface, sizes: Sequence[Mapping[str, int]] | None, domain: Domain) -> Validation:
     ran: list[dict[str, int]] = []
+    skipped: list[dict[str, int]] = []
+    too_large: TextTrap | TooManyTerms | None = None
     covered: set[Branch] = set()
     branches: set[Branch] = set()
-    failed = too_large = 0
+    failed = 0
     draws = 1 if domain == "polynomials" else DRAWS
     executions = [Execution(of, domain_of(domain, draw)) for draw in range(draws)]
     work = 0
+    most = None if sizes is not None else _most_elements(of.program)
     for number, chosen in enumerate(_choices(of) if sizes is None else sizes):
         if sizes is None and (len(ran) >= MOST_RUNS or number >= ATTEMPTS or work > WORK):
             break
-        concrete = arguments(of, chosen, number, MOST_ELEMENTS if sizes is None else None)
+        if sizes is not None:
+            chosen = _checked_sizes(of.program, chosen)  # noqa: PLW2901
+        concrete = arguments(of, chosen, number, most)
         if concrete is None:
             if sizes is not None:
                 raise InvalidArgument(f"sizes={dict(chosen)}", required="sizes that the program's assumptions allow")
             continue
         try:
             for execution in executions:
+                execution.machine.covered.clear()
                 execution.compare(chosen, concrete)
-        except (TextTrap, TooManyTerms):  # too many steps, or too large polynomials
-            too_large += 1
-            if sizes is not None or too_large > MOST_TOO_LARGE:
+        except (TextTrap, TooManyTerms) as error:  # too many steps, or too large polynomials
+            too_large = error
+            skipped.append(dict(chosen))
+            if sizes is not None or len(skipped) > MOST_TOO_LARGE:
                 raise
             continue
         for execution in executions:
@@ -107,8 +122,18 @@ def _validated(of: Interface, sizes: Sequence[Mapping[str, int]] | None, domain:
         ran.append(dict(chosen))
         if sizes is None and covered == branches and number + 1 >= SMALLEST_RUNS + min(len(of.sizes), MOST_LARGE):
             break
+    if not ran:
+        if too_large is not None:
+            raise too_large
+        raise InvalidArgument(
+            f"{of.program.name} was executed at no sizes",
+            required="at least one choice of sizes that the program's assumptions allow",
+            suggestions=(f"kernel.validate([{{{', '.join(f'{name!r}: …' for name in of.program.sizes)}}}])",),
+        )
     assumed = tuple(sorted({*of.calls, *(name for execution in executions for name in execution.machine.used)}))
-    return Validation(of.name, domain, tuple(ran), frozenset(covered), frozenset(branches), failed, assumed, of.calls)
+    return Validation(
+        of.name, domain, tuple(ran), frozenset(covered), frozenset(branches), failed, assumed, of.calls, tuple(skipped)
+    )
 
 
 def domain_of(domain: Domain, draw: int = 0) -> Scalars[Any]:
@@ -125,7 +150,58 @@ def domain_of(domain: Domain, draw: int = 0) -> Scalars[Any]:
 # -- sizes and arrays -------------------------------------------------------------------------------------------------
 
 
+def _checked_sizes(program: Program, chosen: Mapping[str, int]) -> dict[str, int]:
+    """Return numbers for the sizes of a program. Raises an error unless there is one for each, and no others."""
+    if set(chosen) != set(program.sizes):
+        names = ", ".join(program.sizes)
+        raise InvalidArgument(
+            f"sizes={brief(dict(chosen))}",
+            required=f"a number for each of {names}, and no others" if names else "no sizes: all of them are fixed",
+        )
+    return {name: checked_size(program, name, value) for name, value in chosen.items()}
+
+
+def _least(program: Program) -> dict[str, int]:
+    """Return for each size a small number that the assumptions about it alone allow; 0 if none is found."""
+
+    def allowed(name: str, value: int) -> bool:
+        def only(leaf: Leaf | Array) -> int:
+            if not isinstance(leaf, Size) or leaf.name != name:
+                raise LookupError
+            return value
+
+        for assumption in program.assumptions:
+            with suppress(LookupError):
+                if not holds(assumption, only, lambda array, _: only(array)):
+                    return False
+        return True
+
+    least = {}
+    for name in program.sizes:
+        low, high = -1, next((at for at in (0, *(1 << bit for bit in range(31))) if allowed(name, at)), 0)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if allowed(name, middle) else (middle, high)
+        least[name] = high
+    return least
+
+
+def _most_elements(program: Program) -> int:
+    """Return the largest number of elements of an array for sizes that are chosen."""
+    least = _least(program)
+    needed = [value_at(count, least) for count in _counts(program)]
+    return max((MOST_ELEMENTS, *(2 * each for each in needed if each <= MOST_NEEDED)))
+
+
 def _choices(of: Interface) -> Iterator[dict[str, int]]:
+    """Yield choices of sizes, none below the least that is allowed."""
+    least = _least(of.program)
+    for chosen in _drawn(of):
+        low = {name: least.get(name, 0) for name in chosen}
+        yield {name: value if value >= low[name] else low[name] + value for name, value in chosen.items()}
+
+
+def _drawn(of: Interface) -> Iterator[dict[str, int]]:
     """Yield choices of sizes: small ones first, then ones next to the constants of the text."""
     names = of.sizes
     if not names:
@@ -168,8 +244,6 @@ def arguments(
 ) -> dict[str, AnyArray] | None:
     """Return arrays of these sizes that meet the program's declarations; None if there are none."""
     program = of.program
-    if any(name not in sizes for name in program.sizes):
-        raise InvalidArgument(f"sizes={dict(sizes)}", required=f"a number for each of {', '.join(program.sizes)}")
     try:
         if most is not None and any(value_at(e, sizes) > most for e in _counts(program)):
             return None
@@ -303,7 +377,7 @@ class Execution:
                 raise TextTrap("status", f"the function returns {status}, not 0")
             found = self.result(out)
         except TextTrap as trap:
-            if trap.kind == "endless":
+            if trap.kind == "endless" and trap.iterations <= self._explained(sizes, arrays):
                 raise
             raise self._differs(trap.args[0], sizes) from None
         meaning = denote(of.program, sizes, elements, self.scalars)
@@ -315,6 +389,12 @@ class Execution:
             if isinstance(got, Special) or got != wanted:
                 place = f"out[{', '.join(map(str, at))}]" if at else "out"
                 raise self._differs(f"{place} is {brief(got, 200)}, not {brief(wanted, 200)}", sizes)
+
+    def _explained(self, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> int:
+        """Return a number of iterations that no bound of a loop of sizes, indices and constants is likely to exceed."""
+        indices = [arrays[name] for name in _index_arrays(self.of.program) if arrays[name].size]
+        factors = [1 + size for size in sizes.values()] + [1 + int(np.abs(each).max()) for each in indices]
+        return max((1, *_constants(self.of.text))) ** 2 * prod(factors)
 
     def fail(self, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> int:
         """Let each allocation fail; return their number. Raises `TextDiffers` for leaks and a wrong result."""

@@ -17,6 +17,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from atl.core.operations import BinaryOp, UnaryOp
 from atl.errors import NotInSubset
 from atl.meaning.polynomials import Polynomial
 from atl.meaning.scalars import Machine, Scalars
+from lowering.validation.domains import TextTerms
 from lowering.validation.errors import ElementBranch, TextTrap
 from lowering.validation.memory import UNSET, ZERO
 from lowering.validation.types import DOUBLE, FLOAT, Number, wrap
@@ -287,6 +289,16 @@ class Values:
             return UNKNOWN
         return self.scalars.binary(_ARITHMETIC[op], of.dtype, x, y)
 
+    def fused(self, of: Number, x: Any, y: Any, z: Any) -> Any:
+        """Return x * y + z with one rounding: exact for real numbers, and a term of its own in free terms."""
+        if any(isinstance(each, Special) for each in (x, y, z)):
+            return UNKNOWN
+        if isinstance(self.scalars, TextTerms):
+            return self.scalars.fused(of.dtype, x, y, z)
+        if self.is_machine:
+            return fused(of.dtype, x, y, z)
+        return self.floats("+", of, self.floats("*", of, x, y), z)
+
     def integers(self, op: str, of: Number, x: Any, y: Any, line: int) -> Any:
         """Compute with two integers of one type."""
         if type(x) is int and type(y) is int:
@@ -404,6 +416,8 @@ def _on_ints(op: str, of: Number, x: int, y: int, line: int) -> int:
         case "/" | "%":
             if not y:
                 raise TextTrap("division by zero", f"{x} {op} 0", line)
+            if y == -1 and of.signed and x == of.low:
+                raise TextTrap("undefined", f"{x} {op} -1 of {of.name}", line)
             quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
             return quotient if op == "/" else x - y * quotient
         case "&":
@@ -418,6 +432,35 @@ def _on_ints(op: str, of: Number, x: int, y: int, line: int) -> int:
             return x << y if op == "<<" else x >> y
         case _:
             raise NotInSubset(f"the operator {op}", required="an operator on integers")
+
+
+def fused(dtype: str, x: Any, y: Any, z: Any) -> Any:
+    """Return x * y + z of floats, rounded once.
+
+    >>> import numpy as np
+    >>> a = np.float32(1 + 2**-12)
+    >>> float(fused("float32", a, a, np.float32(-1 - 2**-11))) == 2.0**-24, float(a * a - np.float32(1 + 2**-11))
+    (True, 0.0)
+    """
+    kind = np.dtype(dtype).type
+    a, b, c = float(x), float(y), float(z)
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return kind(a * b + c)  # no finite number is rounded
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if not exact:
+        return kind(a * b + c)  # the sign of zero
+    try:
+        near = float(exact)
+    except OverflowError:
+        return kind(math.copysign(math.inf, exact))
+    if dtype != "float64" and Fraction(near) != exact:
+        # Rounded to odd, so that the second rounding is that of the exact number.
+        if abs(Fraction(near)) > abs(exact):
+            near = math.nextafter(near, 0)
+        if not struct.unpack("<q", struct.pack("<d", near))[0] & 1:
+            near = math.nextafter(near, math.copysign(math.inf, near))
+    with np.errstate(over="ignore"):
+        return kind(near)
 
 
 def half_of_bits(bits: int, dtype: str) -> float:

@@ -124,6 +124,62 @@ def test_meshes(extents: dict[str, int], said: str) -> None:
 def test_options_that_a_mesh_excludes() -> None:
     with pytest.raises(atl.InvalidArgument, match="mesh= with another option"):
         atl.compile(atl.parse(ROWS), mesh=atl.Mesh(x=2), fast_math=True)  # type: ignore[call-overload]
+    for validate in (True, "yes"):
+        with pytest.raises(atl.InvalidArgument, match="mesh= with another option"):
+            atl.compile(atl.parse(ROWS), mesh=atl.Mesh(x=2), validate=validate)  # type: ignore[call-overload]
+
+
+def test_a_strict_session_does_not_lose_strictness() -> None:
+    session = atl.reschedule(atl.parse(ROWS), strict=True)
+    with pytest.raises(atl.InvalidArgument, match="mesh= with strict=True"):
+        session.compile(mesh=atl.Mesh(x=2))
+    assert session.compile(mesh=atl.Mesh(x=2), strict=False).mesh.ranks == 2
+
+
+SIZED = (
+    "f (x : float32[P | device.x, n], m : size) : float32[P, n, m] := ⊞[d < P | device.x] ⊞[i < n] ⊞[j < m] 2 * x[d, i]"
+)
+
+
+def test_a_rank_passes_sizes_that_no_part_determines() -> None:
+    kernel = atl.compile(atl.parse(SIZED), mesh=atl.Mesh(x=2))
+    part = np.ones(3, np.float32)
+    assert kernel._of_rank([part], {"m": 2}).sizes == {"P": 2, "n": 3, "m": 2}
+    with pytest.raises(atl.ArgumentError, match="missing size 'm'"):
+        kernel._of_rank([part], {})
+    with pytest.raises(atl.ArgumentError, match=r"the size m of f is 2\.5"):
+        kernel._of_rank([part], {"m": 2.5})
+    with pytest.raises(atl.ArgumentError, match="no argument k"):
+        kernel._of_rank([part], {"m": 2, "k": 1})
+    with pytest.raises(atl.MeshError, match="3 parts along x, and the mesh has 2"):
+        kernel._of_rank([part], {"m": 2, "P": 3})
+
+
+@pytest.mark.parametrize(
+    ("mesh", "sizes", "kind", "said"),
+    [
+        (atl.Mesh(x=3), {"P": 2, "b": 4}, atl.MeshError, "2 parts along x, and the mesh has 3 ranks"),
+        (4, {"P": 4, "b": 4}, atl.InvalidArgument, "mesh=4"),
+        (atl.Mesh(x=2, y=2), {"P": 2, "b": 4}, atl.MeshError, "the axes x, and the mesh has x, y"),
+        (atl.Mesh(x=2), {"P": 2, "b": 4, "zzz": 3}, atl.ArgumentError, "no size zzz"),
+        (atl.Mesh(x=2), {"P": 2, "b": True}, atl.ArgumentError, "the size b of f is True"),
+        (atl.Mesh(x=2), {"b": 4}, atl.ArgumentError, "missing size P"),
+    ],
+)
+def test_traffic_of_another_mesh_or_sizes(
+    mesh: object, sizes: dict[str, int], kind: type[Exception], said: str
+) -> None:
+    traffic = atl.reschedule(atl.parse(U + "let t := ⊞[i < b] u[0, i] in ⊞[i < b] t[i] + u[d, i]")).traffic()
+    assert traffic.of(atl.Mesh(x=2), P=2, b=4) == ([0, 4], [0, 1])
+    with pytest.raises(kind, match=said):
+        traffic.of(mesh, **sizes)  # type: ignore[arg-type]
+
+
+def test_attributes_of_a_distributed_kernel_are_named() -> None:
+    kernel = atl.compile(atl.parse(ROWS), mesh=atl.Mesh(x=2))
+    with pytest.raises(atl.NoSuchAttribute, match=r"no attribute source[\s\S]*run_rank, state, steps"):
+        _ = kernel.source  # type: ignore[attr-defined]
+    assert not hasattr(kernel, "_repr_html_")
 
 
 def test_without_a_mesh_device_loops_are_refused() -> None:

@@ -226,3 +226,104 @@ def test_executed_text_has_the_numbers_of_the_kernel() -> None:
     a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 2), np.float32)
     of = text_of(PRODUCT)
     assert np.array_equal(executed(of, {"n": 2, "k": 3, "m": 2}, {"A": a, "B": b}), kernel(a, b))
+
+
+@pytest.mark.parametrize(
+    "endless", ["for (;;) { }", "while (1) { for (int j = 0; j < 3; j++) { } }", "again: if (1) goto again;"]
+)
+def test_an_endless_loop_at_some_sizes_is_found(endless: str) -> None:
+    of = faulty(text_of(PRODUCT), "\n    for (", f"\n    if (n == 1) {{ {endless} }}\n    for (")
+    with pytest.raises(TextDiffers, match="endless"):
+        validate(of)
+
+
+def test_sizes_with_too_many_steps_are_listed_and_not_complete() -> None:
+    slow = "if (n == 1) for (int64_t q = 0; q < 200000; q++) { }"
+    found = validate(faulty(text_of(PRODUCT), "\n    for (", f"\n    {slow}\n    for ("))
+    assert found.skipped
+    assert {each["n"] for each in found.skipped} == {1}
+    assert not found.complete
+    assert "skipped, as too large: n = 1" in str(found)
+    with pytest.raises(NotInSubset, match="too many steps"):
+        validate(
+            faulty(text_of(PRODUCT, strict=True), "\n    for (", f"\n    {slow}\n    for ("), [{"n": 1, "m": 1, "k": 1}]
+        )
+
+
+def test_sizes_satisfy_the_assumptions() -> None:
+    large = atl.sizes("n", min=5000)
+    found = validate(text_of(atl.program("f", [atl.tensor("x", large)], 2 * atl.tensor("x", large))))
+    assert found.sizes
+    assert all(each["n"] >= 5000 for each in found.sizes)
+
+
+def test_a_validation_without_runs_is_refused() -> None:
+    kernel = atl.compile(atl.program("f", [x], 2 * x))
+    with pytest.raises(InvalidArgument, match="executed at no sizes"):
+        kernel.validate([])
+    huge = atl.sizes("n", min=10**9)
+    with pytest.raises(InvalidArgument, match="executed at no sizes"):
+        validate(text_of(atl.program("f", [atl.tensor("x", huge)], 2 * atl.tensor("x", huge))))
+
+
+def test_other_sizes_than_those_of_the_kernel_are_refused() -> None:
+    for kernel, sizes in (
+        (atl.compile(PRODUCT), {"n": 2, "m": 2, "k": 2, "zzz": 3}),
+        (atl.compile(PRODUCT, sizes={"n": 2, "m": 2, "k": 2}), {"n": 5, "m": 2, "k": 2}),
+    ):
+        with pytest.raises(InvalidArgument, match="sizes="):
+            kernel.validate([sizes])
+    with pytest.raises(atl.ATLError, match="the size k of product is True"):
+        atl.compile(PRODUCT).validate([{"n": 2, "m": 2, "k": True}])
+    assert atl.compile(PRODUCT, sizes={"n": 2, "m": 2, "k": 2}).validate().sizes == ({},)
+
+
+def test_a_fused_multiply_add_is_one_rounding() -> None:
+    dot = atl.program("dot", [x, atl.tensor("y", n)], atl.sum(n, lambda i: x[i] * atl.tensor("y", n)[i]))
+    text = "int dot(const float *x, const float *y, int64_t n, float *out) { float s = 0; for (int i = 0; i < n; i++) "
+    of = text_of(dot, strict=True)
+    plain = replace(of, text=text + "{ s = s + x[i] * y[i]; } out[0] = s; return 0; }")
+    fused = replace(of, text=text + "{ s = fmaf(x[i], y[i], s); } out[0] = s; return 0; }")
+    assert validate(plain).domain == "free terms"
+    with pytest.raises(TextDiffers, match="out is"):
+        validate(fused)
+    assert validate(replace(fused, strict=False)).domain == "polynomials"
+    a = np.full(2, 1 + 2**-12, np.float32)
+    b = np.array([1 + 2**-12, -1], np.float32)
+    once = np.float32(np.float64(a[1]) * b[1] + np.float64(a[0] * b[0]))
+    assert executed(fused, {"n": 2}, {"x": a, "y": b}) == once
+    reverse = {"x": a[::-1].copy(), "y": b[::-1].copy()}
+    assert executed(fused, {"n": 2}, reverse) != executed(plain, {"n": 2}, reverse)
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        ("int64_t d = INT64_MIN; d = d / -(n / n);", "undefined"),
+        ("int32_t d = INT32_MIN; int32_t e = (int32_t)(n - n) - 1; d = d % e;", "undefined"),
+        ("int64_t q = __builtin_ctzll((uint64_t)(n - n));", r"__builtin_ctzll\(0\)"),
+        ("float q[4] = {1, 2, 3, 4}; memcpy(q + 1, q, 8);", "overlap"),
+        ("float *p = NULL; { float q = 1.0f; p = &q; } out[0] = *p;", "after its block ends"),
+        ("float *p = NULL; for (int i = 0; i < 1; i++) { float q[2] = {1, 2}; p = q; } out[0] = p[0];", "block ends"),
+        ("float *p = held(1.0f); out[0] = *p;", "block ends"),
+        ("out[0] = nothing(n);", "ends without a result"),
+    ],
+)
+def test_undefined_behaviour_is_trapped(statements: str, message: str) -> None:
+    helpers = (
+        "static inline float *held(float a) { float *p = &a; return p; }\n"
+        "static inline int nothing(int64_t n) { if (n < 0) return 1; }\n"
+    )
+    text = f"{helpers}int f(const float *x, int64_t n, float *out) {{ {statements} return 0; }}"
+    with pytest.raises(TextDiffers, match=message):
+        validate(replace(text_of(atl.program("f", [x], 2 * x)), text=text), [{"n": 2}])
+
+
+def test_a_shuffle_by_no_lane_is_refused() -> None:
+    text = (
+        "typedef float v4 __attribute__((vector_size(16)));\n"
+        "int f(const float *x, int64_t n, float *out) "
+        "{ v4 a = {1, 2, 3, 4}; v4 b = __builtin_shufflevector(a, a, 0, -1, 2, 3); out[0] = b[1]; return 0; }"
+    )
+    with pytest.raises(NotInSubset, match="shuffle"):
+        validate(replace(text_of(atl.program("f", [x], 2 * x)), text=text), [{"n": 2}])

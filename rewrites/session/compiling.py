@@ -126,6 +126,7 @@ def compile(  # noqa: A001
 def compile(  # noqa: A001
     self: HasGoal,
     *,
+    strict: Literal[False] | None = ...,
     mesh: lowering.ranks.Mesh,
 ) -> lowering.ranks.DistributedKernel: ...
 
@@ -152,7 +153,8 @@ def compile(  # noqa: A001
 ) -> lowering.Kernel | lowering.GpuKernel | lowering.ranks.DistributedKernel:
     """Compile the goal to a kernel, like `atl.compile(s.goal)`, with the same options and errors.
 
-    `strict` is by default that of the session. A `mesh` is the only option, if there is one.
+    `strict` is by default that of the session. A `mesh` is the only option, if there is one; ranks do not compile
+    strictly, so a strict session needs `strict=False` besides. Raises `InvalidArgument` for other combinations.
 
     >>> import atl, numpy as np
     >>> x = atl.tensor("x", atl.sizes("n"))
@@ -162,13 +164,19 @@ def compile(  # noqa: A001
     """
     import lowering
 
+    strict = self.theorem.strict if strict is None else strict
     if mesh is not None:
-        if target != "c" or sizes is not None or fast_math or strict:
+        if strict:
+            raise InvalidArgument(
+                "mesh= with strict=True",
+                required="strict=False besides mesh=: a reduction over ranks has its own order",
+                suggestions=("s.compile(mesh=…, strict=False)",),
+            )
+        if target != "c" or sizes is not None or fast_math:
             raise InvalidArgument("mesh= with another option", required="mesh= alone: ranks compile for any sizes")
         from lowering.ranks import compile_for_mesh
 
         return compile_for_mesh(self.goal, mesh)
-    strict = self.theorem.strict if strict is None else strict
     return lowering.compile(self.goal, target=target, sizes=sizes, fast_math=fast_math, strict=strict)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from atl.checks.scope import Scope
 from atl.checks.wellformed import make_program
@@ -17,6 +16,7 @@ from atl.core.traversal import Path
 from atl.errors import ATLError, InvalidArgument, brief
 from atl.prove import proves
 from atl.text.printing import place_of
+from layouts.sharding import AXES
 from lowering.ranks.forming import form
 from lowering.ranks.reads import access_chain
 from lowering.ranks.steps import RankProgram
@@ -32,9 +32,6 @@ from rewrites.tactics.storage.binding import check_name
 from rewrites.tactics.storage.borders import pad
 from rewrites.tactics.storage.staging import below_lets, loops_around, loops_between, stage_at, stage_below
 from rewrites.tactics.tactic import tactic
-
-AXES: Final = {axis.value.rpartition(".")[2]: axis for axis in DEVICES}
-"""The device axes by letter."""
 
 
 @tactic
