@@ -13,10 +13,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.dtypes import BOOL, TYPES, is_float, is_integer
+from atl.core.dtypes import BOOL, DEFAULT, TYPES, is_float, is_integer
 from atl.core.index import Array, Index, Leaf, Read, Size, atoms, constant, value_at, value_of
 from atl.core.predicate import holds
 from atl.core.program import Program
+from atl.core.terms import Cast, Reduce
 from atl.core.traversal import indices_in, subterms
 from atl.errors import ATLError, InvalidArgument, NotInSubset, TextDiffers, brief
 from atl.meaning.arguments import bind, checked_size, index_elements
@@ -66,14 +67,34 @@ def validate(
     """
     if sizes is not None and not (isinstance(sizes, Sequence) and all(isinstance(each, Mapping) for each in sizes)):
         raise InvalidArgument(f"sizes={brief(sizes)}", required='a list of sizes, such as [{"n": 3}, {"n": 17}]')
+    if domain is None and of.strict:
+        domain = "free terms"
+    if domain == "free terms":
+        _check_free_terms(of.program)
     if domain is not None:
         return _in_steps(of, sizes, domain)
-    if of.strict:
-        return _in_steps(of, sizes, "free terms")
     try:
         return _validated(of, sizes, "polynomials")
     except (ElementBranch, TooManyTerms, TextTrap):
         return _in_steps(of, sizes, "residues")
+
+
+def _check_free_terms(program: Program) -> None:
+    """Raise `NotInSubset` for operations that C texts compute in several steps, which are other free terms."""
+    several: str | None = None
+    for e in subterms(program.whole.body):
+        if isinstance(e, Cast):
+            types = {e.dtype, e.operand.type.dtype}
+            if types & {*HALVES} and not types <= {*HALVES, "float32"}:
+                several = f"a conversion of {e.operand.type.dtype} to {e.dtype}"
+        elif isinstance(e, Reduce) and e.monoid in ("max", "min") and is_integer(e.type.dtype or DEFAULT):
+            several = f"a {e.monoid} of integers, which starts with a limit of their type"
+    if several is not None:
+        raise NotInSubset(
+            several,
+            required="strict text, each of whose operations is one of the program",
+            suggestions=("validate a kernel of this program that is not strict",),
+        )
 
 
 def _in_steps(of: Interface, sizes: Sequence[Mapping[str, int]] | None, domain: Domain) -> Validation:

@@ -327,3 +327,18 @@ def test_a_shuffle_by_no_lane_is_refused() -> None:
     )
     with pytest.raises(NotInSubset, match="shuffle"):
         validate(replace(text_of(atl.program("f", [x], 2 * x)), text=text), [{"n": 2}])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f (x : int64[n]) : int64 := min[j < n] x[j]",
+        "f (x : float64[n]) : float16[n] := ⊞[i < n] cast(float16, x[i])",
+        "f (x : float16[n]) : float64[n] := ⊞[i < n] cast(float64, x[i])",
+    ],
+)
+def test_strict_operations_of_several_steps_are_refused(text: str) -> None:
+    program = atl.parse(text)
+    with pytest.raises(NotInSubset, match="strict text, each of whose operations is one of the program"):
+        atl.compile(program, strict=True).validate()
+    assert atl.compile(program).validate().complete
