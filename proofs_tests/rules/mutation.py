@@ -43,6 +43,10 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("place_of_select", "n for i in place(n, i, a)"): "it has a meaning only where the other one is selected",
     ("place_of_select", "n for i in place(n, i, b)"): "it has a meaning only where the other one is selected",
     ("transpose_of_place", "n for i in place(n, i, v[j])"): "it has a meaning only where there are no columns",
+    ("adjoint_of_padl", "v.shape[0] of y"): "it has a meaning only where k is zero, or there are no elements",
+    ("adjoint_of_truncl", "i + 1 in k <= i"): "it has a meaning only where k is zero, or there are no elements",
+    ("adjoint_of_split", "without k > 0"): "a split has a meaning only for positive k",
+    ("adjoint_of_split", "weaker k > 0"): "a split has a meaning only for positive k",
     **{
         ("adjoint_of_access", change): "the access has a meaning only within the tensor, or there are no elements"
         for change in ("without k >= 0", "without k < v.shape[0]", "weaker k < v.shape[0]")
