@@ -30,8 +30,12 @@ test: $(VENV)/.dev ## Run a selection of the tests, and all doctests (PYTEST_WOR
 	$(warn_of_namesake)
 	$(PYTEST) -m 'not long and not slow'
 
+# In two runs, since the memory of a test process is limited.
+LONG := -m 'long and not slow'
+HALF := proofs_tests/[a-m]*
 test-all: test ## Run all tests except very long ones
-	$(PYTEST) -m 'long and not slow'
+	$(PYTEST) $(LONG) $(HALF)
+	$(PYTEST) $(LONG) --ignore-glob='$(HALF)'
 
 check: $(VENV)/.dev ## Check style, formatting, types and the layers of the packages
 	$(BIN)/ruff check

@@ -16,7 +16,7 @@ from proofs_tests.mutation.planting import clear_memos
 
 MOST: Final = 1 << 30
 """Maximum memory of a test process, in bytes."""
-FULL: Final = 7 * MOST // 16
+FULL: Final = 3 * MOST // 8
 """Memory in use, in bytes, at which memos are cleared between two tests of a file."""
 STEP: Final = 1 << 26
 """Growth, in bytes, after which memos are cleared between files, or again within a file."""

@@ -130,11 +130,7 @@ def _matched(calls: Calls, loop: ln.For, block: ln.Block, around: Around, binder
 def _closeness(instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> tuple[int, ...]:
     form = instruction.form
     (*_, last) = loop.body
-    match last:
-        case ln.Assign(value=value) | ln.Accumulate(value=value):
-            same_type = value.dtype == form.result.buffer.dtype
-        case _:
-            same_type = True
+    same_type = not isinstance(last, ln.Assign | ln.Accumulate) or last.value.dtype == form.result.buffer.dtype
     same_kind = (form.sum is not None) == (not isinstance(last, ln.Assign))
     has_form = 0
     if instruction.is_sized:

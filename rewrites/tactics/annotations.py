@@ -62,10 +62,10 @@ def mark(
             work.mark(cursor.path, known[of])
 
 
-def staged_mark(text: str, stages: int) -> str:
+def staged_mark(text: object, stages: object) -> str:
     """Return the notation of the mark with this number of stages. Raises `InvalidArgument`."""
     known: dict[int, str] = {mark.stages: mark.value for mark in STAGED}
-    if text != LetMark.SHARED.value or stages not in known:
+    if text != LetMark.SHARED.value or type(stages) is not int or stages not in known:
         raise InvalidArgument(
             f"stages={brief(stages)} of the mark {brief(text)}",
             required="2, 3 or 4 stages of the mark shared",

@@ -195,10 +195,10 @@ class _Tiles:
     def of(matrices: _Matrices, block: object, warps: Any) -> _Tiles:
         numbers = tuple(block) if isinstance(block, list | tuple) else ()
         whole = (*numbers, warps)
-        if len(numbers) != 3 or not all(type(each) is int and each > 0 for each in whole):
+        if len(numbers) != 3 or not all(type(each) is int and 0 < each < 10**6 for each in whole):
             raise InvalidArgument(
                 f"block={brief(block)}, warps={brief(warps)}",
-                required="block=(128, 128, 32), warps=8: positive numbers",
+                required="block=(128, 128, 32), warps=8: positive numbers below a million",
             )
         steps = (matrices.m * warps, matrices.n, matrices.k)
         if any(number % step for number, step in zip(numbers, steps, strict=True)):
