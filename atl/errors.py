@@ -407,7 +407,7 @@ class MeshError(ATLError, ValueError):
 
 
 class IllegalExchange(ATLError, ValueError):
-    """A rank of a distributed program reads a part of another rank in a way for which there is no exchange."""
+    """A rank reads elements that another rank holds, and no exchange can send them."""
 
     code = "ATL518"
 
