@@ -185,25 +185,12 @@ def _reads(statement: ln.Statement) -> Iterator[tuple[Hashable, Index]]:
 
 
 def _reads_of(e: ln.ScalarExpr) -> Iterator[tuple[Hashable, Index]]:
-    match e:
-        case ln.Load(source):
-            if isinstance(source, ln.Cell):
-                yield ln.key(source.buffer), source.address
-                yield from _index_reads(source.address)
-        case ln.Number():
-            return
-        case ln.FromIndex(of):
-            yield from _index_reads(of)
-        case ln.Apply(_, arguments):
-            for argument in arguments:
-                yield from _reads_of(argument)
-        case ln.Choose(_, left, right):
-            yield from _reads_of(left)
-            yield from _reads_of(right)
-        case ln.Convert(argument):
-            yield from _reads_of(argument)
-        case _:
-            assert_never(e)
+    for part in ln.parts_of(e):
+        if isinstance(part, ln.Load) and isinstance(part.source, ln.Cell):
+            yield ln.key(part.source.buffer), part.source.address
+            yield from _index_reads(part.source.address)
+        elif isinstance(part, ln.FromIndex):
+            yield from _index_reads(part.index)
 
 
 def _index_reads(*of: Index) -> Iterator[tuple[Hashable, Index]]:

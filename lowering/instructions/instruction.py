@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
-from typing import Final, Literal, TypeAlias, assert_never, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from atl.core.index import ONE, Index, Leaf, Size, Var, index, map_leaves
 from atl.core.predicate import Predicate, atoms_of, conjunction, equal
@@ -23,6 +23,7 @@ from atl.surface.values import as_index
 from lowering.c.scalars import C_TYPES
 from lowering.lower import lower_unchecked
 from lowering.nest import loopnest as ln
+from lowering.nest.tiles import cells
 
 OUT: Final = "out"
 """Name of the result in `Instruction.stored`."""
@@ -329,16 +330,16 @@ def _check_sized(instruction: Instruction) -> None:
     for size in instruction.program.sizes:
         if index(Size(size)) not in extents:
             raise InvalidArgument(f"no loop of {name} runs to the size {size}", required=f"a loop from 0 to {size}")
-    for cell in (form.result, *loads(form.term)):
+    for cell in (form.result, *cells(form.term)):
         at = [position.atom for position, _ in cell.pairs]
         if len(set(at)) != len(at) or any(position not in variables for position in at):
             raise InvalidArgument(
                 f"{cell.buffer.name} is read at [{', '.join(str(position) for position, _ in cell.pairs)}] by {name}",
                 required="elements whose indices are loop variables: a[i, p]",
             )
-    cells = {cell.buffer.name: cell for cell in (form.result, *loads(form.term))}
+    read = {cell.buffer.name for cell in cells(form.term)}
     for array in instruction.program.inputs:
-        if array.name not in cells:
+        if array.name not in read:
             raise InvalidArgument(
                 f"{name} does not read {array.name}", required="an element of each input in each term"
             )
@@ -379,25 +380,6 @@ def _check_parameters(instruction: Instruction) -> None:
 
 def _strides_passed(instruction: Instruction, name: str, rank: int) -> list[str]:
     return [stride_name(name, at) for at in range(rank)] if name in instruction.strides else []
-
-
-def loads(e: ln.ScalarExpr) -> Iterator[ln.Cell]:
-    """Yield the cells that an expression reads."""
-    match e:
-        case ln.Load(ln.Cell() as cell):
-            yield cell
-        case ln.Load() | ln.Number() | ln.FromIndex():
-            return
-        case ln.Apply(_, arguments):
-            for argument in arguments:
-                yield from loads(argument)
-        case ln.Convert(argument):
-            yield from loads(argument)
-        case ln.Choose(_, left, right):
-            yield from loads(left)
-            yield from loads(right)
-        case _:
-            assert_never(e)
 
 
 def stride_name(operand: str, dimension: int) -> str:

@@ -543,6 +543,24 @@ def statements(block: Block) -> Iterator[Statement]:
             yield from statements(statement.body)
 
 
+def parts_of(e: ScalarExpr) -> Iterator[ScalarExpr]:
+    """Yield an expression and all its parts, outer ones first."""
+    yield e
+    match e:
+        case Number() | Load() | FromIndex():
+            pass
+        case Apply(_, arguments):
+            for argument in arguments:
+                yield from parts_of(argument)
+        case Choose(_, left, right):
+            yield from parts_of(left)
+            yield from parts_of(right)
+        case Convert(argument):
+            yield from parts_of(argument)
+        case _:
+            assert_never(e)
+
+
 Around = TypeVar("Around", bound=For | If)
 
 

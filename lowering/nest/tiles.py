@@ -208,21 +208,7 @@ def cells(e: ln.ScalarExpr) -> Iterator[ln.Cell]:
 
 def sources(e: ln.ScalarExpr) -> Iterator[ln.Cell | ln.Scalar]:
     """Yield the cells and scalar variables that an expression reads."""
-    match e:
-        case ln.Load(source):
-            yield source
-        case ln.Number() | ln.FromIndex():
-            return
-        case ln.Apply(_, arguments):
-            for argument in arguments:
-                yield from sources(argument)
-        case ln.Choose(_, left, right):
-            yield from sources(left)
-            yield from sources(right)
-        case ln.Convert(argument):
-            yield from sources(argument)
-        case _:
-            assert_never(e)
+    return (part.source for part in ln.parts_of(e) if isinstance(part, ln.Load))
 
 
 def cells_of(block: ln.Block) -> Iterator[tuple[ln.Cell, bool]]:

@@ -815,7 +815,7 @@ def _is_product_of_results(statement: ln.Statement) -> bool:
         case ln.Assign(value=value) | ln.Accumulate(value=value) | ln.Declare(initial=value):
             return any(
                 isinstance(part, ln.Apply) and part.op == "mul" and not all(map(_is_element, part.arguments))
-                for part in _parts_of(value)
+                for part in ln.parts_of(value)
             )
         case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
             return False
@@ -833,26 +833,8 @@ def _float_types(nest: ln.LoopNest) -> Iterator[str]:
     for statement in ln.statements(nest.body):
         match statement:
             case ln.Assign(value=value) | ln.Accumulate(value=value) | ln.Declare(initial=value):
-                yield from (part.dtype for part in _parts_of(value))
+                yield from (part.dtype for part in ln.parts_of(value))
             case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 pass
             case _:
                 assert_never(statement)
-
-
-def _parts_of(e: ln.ScalarExpr) -> Iterator[ln.ScalarExpr]:
-    """Yield an expression and all its parts."""
-    yield e
-    match e:
-        case ln.Number() | ln.Load() | ln.FromIndex():
-            pass
-        case ln.Apply(_, arguments):
-            for argument in arguments:
-                yield from _parts_of(argument)
-        case ln.Choose(_, left, right):
-            yield from _parts_of(left)
-            yield from _parts_of(right)
-        case ln.Convert(argument):
-            yield from _parts_of(argument)
-        case _:
-            assert_never(e)

@@ -164,21 +164,9 @@ def loaded(at: ln.Statement) -> set[int]:
 
 def sources(e: ln.ScalarExpr) -> Iterator[Held]:
     """Yield the storage that an expression loads from."""
-    match e:
-        case ln.Number() | ln.FromIndex():
-            return
-        case ln.Load(source):
-            yield source.buffer if isinstance(source, ln.Cell) else source
-        case ln.Apply(_, arguments):
-            for argument in arguments:
-                yield from sources(argument)
-        case ln.Choose(_, left, right):
-            yield from sources(left)
-            yield from sources(right)
-        case ln.Convert(argument):
-            yield from sources(argument)
-        case _:
-            assert_never(e)
+    for part in ln.parts_of(e):
+        if isinstance(part, ln.Load):
+            yield part.source.buffer if isinstance(part.source, ln.Cell) else part.source
 
 
 def spares(plan: Plan, uid: int) -> bool:
