@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import faulthandler
-import os
 import tempfile
-import traceback
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import pytest
+
+from lowering.calls import processes
 
 LINES: Final = 25
 """Number of lines of a traceback that are reported: the innermost calls come first."""
@@ -22,26 +21,7 @@ def in_child(call: Callable[[], str]) -> str:
 
     A kernel with a planted fault may write out of bounds, and this process would crash later, in another test.
     """
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        # Python 3.12 and later warn of threads, which are idle here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        faulthandler.disable()
-        status = 1
-        try:
-            with os.fdopen(writer, "w", encoding="utf-8") as stream:
-                stream.write(call())
-            status = 0
-        finally:
-            if status:
-                traceback.print_exc()
-            os._exit(status)
-    os.close(writer)
-    with os.fdopen(reader, encoding="utf-8") as stream:
-        text = stream.read()
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    text, ended = processes.in_child(call)
     assert ended <= 0, "the call raised an error, which is printed above"
     return text or (f"ended by signal {-ended}" if ended else "")
 

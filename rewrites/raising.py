@@ -1228,8 +1228,10 @@ def _arithmetic(op: str, x: Any, y: Any) -> Any:
             return x * y
         case "%":
             return x % y
-        case _:
+        case "/":
             return x // y if isinstance(x, IndexExpr) else x / y
+        case _:
+            raise AssertionError(op)
 
 
 def _compared(op: str, x: IndexExpr, y: IndexExpr) -> Any:

@@ -12,11 +12,7 @@ A second build traps undefined behaviour, such as an index beyond a local array.
 from __future__ import annotations
 
 import ctypes
-import faulthandler
 import mmap
-import os
-import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations, product
@@ -38,6 +34,7 @@ from lowering.builds import build_shared, load
 from lowering.c.helpers import preamble
 from lowering.c.scalars import C_TYPES
 from lowering.c_compiler import find_compiler, predefined_macros
+from lowering.calls.processes import in_child
 from lowering.instructions.instruction import OUT, Instruction, stride_name
 from lowering.instructions.libraries import find_library
 from lowering.instructions.registry import definition_of
@@ -119,26 +116,7 @@ def check_instruction(instruction: Instruction, *, largest: int = 6) -> Checked:
 def _in_child(instruction: Instruction, build: Path, largest: int) -> Checked:
     """Run all cases with one build in a forked process. Shared memory says which case it was running if it ends."""
     described = mmap.mmap(-1, _PAGE)
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of threads
-        child = os.fork()
-    if child == 0:
-        faulthandler.disable()
-        status = 1
-        try:
-            os.close(reader)
-            with os.fdopen(writer, "w", encoding="utf-8") as stream:
-                stream.write(_run(instruction, build, described, largest))
-            status = 0
-        finally:
-            if status:
-                traceback.print_exc()
-            os._exit(status)
-    os.close(writer)
-    with os.fdopen(reader, encoding="utf-8") as stream:
-        answer = stream.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    answer, status = in_child(lambda: _run(instruction, build, described, largest))
     case = described[:].split(b"\0", 1)[0].decode()
     described.close()
     if status or not answer:  # the text may end the process with status 0
