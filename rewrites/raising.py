@@ -4,7 +4,7 @@ The loops of a text are read as terms:
 
 | C | term |
 |---|---|
-| a loop whose iterations store to cells of their own | a generation |
+| a loop in which each iteration stores another element | a generation |
 | a loop that adds to a cell or variable | a sum, also of products and, for `a < b ? b : a`, maxima |
 | a store or an addition under a condition | a guard or a selection |
 | an array or variable that is read later | its elements, substituted |
@@ -185,7 +185,7 @@ def _line(node: Any) -> int:
 def _refused(node: Any, why: str) -> NotRaised:
     return NotRaised(
         f"line {_line(node)} of the C text is not read as a term: {why}",
-        required="loops that store to cells of their own, or that accumulate",
+        required="loops in which each iteration stores another element, or adds to a sum",
         suggestions=("validate this kernel at chosen sizes: kernel.validate()",),
     )
 
