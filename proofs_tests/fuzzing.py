@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 MANY: Final = 1000
@@ -18,6 +19,8 @@ SEED: Final = 0
 INTERRUPTED: Final = 130
 SHOWN: Final = 10
 """Maximum number of findings in a report."""
+SOON: Final = 0.01
+"""CPU seconds to the next attempt to stop a case."""
 
 Found = TypeVar("Found")
 Case = TypeVar("Case")
@@ -59,10 +62,13 @@ class TooSlow(BaseException):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise `TooSlow` after these seconds of CPU time."""
+    """Raise `TooSlow` after these seconds of CPU time; never if 0."""
 
-    def late(*_: object) -> None:
-        raise TooSlow
+    def late(_: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_globals.get("__name__", "").startswith("z3."):
+            signal.setitimer(signal.ITIMER_PROF, SOON, seconds)  # z3 fails when it deletes an object that was half made
+        else:
+            raise TooSlow
 
     def unraised(what: sys.UnraisableHookArgs) -> None:
         if what.exc_type is not TooSlow:

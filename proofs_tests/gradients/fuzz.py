@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from atl.errors import ATLError
 from gradients.reverse_mode import Gradient, gradient
 from gradients.tangents import tangent
 from lowering.timing.operations import operations
+from proofs_tests.fuzzing import TooSlow, limited
 from proofs_tests.gradients.duals import duals, values
 from proofs_tests.gradients.generate import differentiable_case
 from proofs_tests.programs.generate import AnyArray, Case
@@ -44,10 +44,6 @@ REFUSALS: Final = ("the gradient needs a tensor of ",)
 
 class Discarded(Exception):
     """A case at which the derivative is not defined."""
-
-
-class Slow(Exception):
-    """A case that takes longer than the limit."""
 
 
 def nonzero(shape: tuple[int, ...], numbers: np.random.Generator) -> AnyArray:
@@ -127,10 +123,6 @@ def cost(program: Program, made: Gradient) -> float | None:
     return operations(made.program, sizes, {}) / max(1, elements + operations(program, sizes, {}))
 
 
-def _alarm(*_: object) -> None:
-    raise Slow
-
-
 def replayed(made: Gradient) -> list[str]:
     """Save and load the theorem of a gradient. Return the differences."""
     with tempfile.TemporaryDirectory() as folder:
@@ -154,7 +146,6 @@ def run(
     seen: Counter[str] = Counter()
     wrong: list[str] = []
     number = first
-    signal.signal(signal.SIGPROF, _alarm)
     while outcomes["checked"] < wanted and number < first + 50 * wanted:
         number += 1
         case = differentiable_case(seed, number)
@@ -162,26 +153,26 @@ def run(
             continue
         numbers = np.random.default_rng(number)
         try:
-            signal.setitimer(signal.ITIMER_PROF, limit, 1)  # again, as Python ignores errors in weak references
-            found, made, inputs, moves = differences(case.program, case.sizes, case.arrays, numbers)
-            wrong += (f"case {number}: {each}" for each in found)
-            outcomes["checked"] += 1
-            outcomes["derivative not zero"] += moves
-            if (ratio := cost(case.program, made)) is not None:
-                outcomes["cost compared"] += 1
-                outcomes["cost above 5"] += ratio > 5
-                outcomes["cost above 15"] += ratio > 15
-            seen.update(constructs(case.program) | case.events)
-            if certificates and not outcomes["checked"] % certificates:
-                wrong += (f"case {number}: {each}" for each in replayed(made))
-                outcomes["certificates"] += 1
-            if second and not outcomes["checked"] % second:
-                more, *_ = differences(made.program.whole, case.sizes, inputs, numbers)
-                wrong += (f"case {number}, second: {each}" for each in more)
-                outcomes["second"] += 1
+            with limited(limit):
+                found, made, inputs, moves = differences(case.program, case.sizes, case.arrays, numbers)
+                wrong += (f"case {number}: {each}" for each in found)
+                outcomes["checked"] += 1
+                outcomes["derivative not zero"] += moves
+                if (ratio := cost(case.program, made)) is not None:
+                    outcomes["cost compared"] += 1
+                    outcomes["cost above 5"] += ratio > 5
+                    outcomes["cost above 15"] += ratio > 15
+                seen.update(constructs(case.program) | case.events)
+                if certificates and not outcomes["checked"] % certificates:
+                    wrong += (f"case {number}: {each}" for each in replayed(made))
+                    outcomes["certificates"] += 1
+                if second and not outcomes["checked"] % second:
+                    more, *_ = differences(made.program.whole, case.sizes, inputs, numbers)
+                    wrong += (f"case {number}, second: {each}" for each in more)
+                    outcomes["second"] += 1
         except Discarded as reason:
             outcomes[f"discarded: {reason}"] += 1
-        except Slow:
+        except TooSlow:
             outcomes[f"slower than {limit} s"] += 1
         except (ATLError, AssertionError, AttributeError, TypeError, KeyError, RecursionError) as error:
             refusal = next((each for each in REFUSALS if str(error).startswith(each)), None)
@@ -190,8 +181,6 @@ def run(
                 continue
             wrong.append(f"case {number}: {type(error).__name__}: {error}")
             outcomes["failed"] += 1
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
     return outcomes, seen, wrong
 
 
