@@ -710,12 +710,19 @@ def _granted(term: terms.Expr, scope: Scope) -> Iterator[pred.Predicate]:
 
 
 def _outside(term: terms.Expr) -> Iterator[pred.Predicate]:
-    """Yield the well-formedness conditions of a term that are not under a binder or a guard.
+    """Yield the well-formedness conditions of a term that are not under a guard.
 
-    Tensor arguments of functions are excluded: a function may ignore them.
+    A condition under a binder holds if the range is not empty and the condition does not mention its index. Tensor
+    arguments of functions are excluded: a function may ignore them.
     """
     yield from _granted(term, Scope(Facts()))
-    if not isinstance(term, terms.Gen | terms.Reduce | terms.Guard | terms.Select | terms.Metavariable):
+    if isinstance(term, terms.Gen | terms.Reduce):
+        variable = Var(next(_ids), term.name)
+        empty = pred.at_most(term.high, term.low)
+        for condition in _outside(instantiate(term.body, index(variable))):
+            if variable not in pred.atoms_of(condition):
+                yield pred.disjunction((empty, condition))
+    elif not isinstance(term, terms.Guard | terms.Select | terms.Metavariable):
         for child in children(term):
             if not child.tensors:
                 yield from _outside(child.expr)
