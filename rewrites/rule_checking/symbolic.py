@@ -632,8 +632,9 @@ def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends:
                 return vanishes(after, facts)
             if not isinstance(prove(facts, needed), Proved):
                 raise Undecided(needed)
-        # Conditions under binders are not among its facts.
-        return vanishes(after - now.hypothesis.difference(facts, linear=linear, proves=True), facts)
+        # Its conditions under binders follow from those of the larger instance, or are proved where they are needed.
+        known = facts.assume(*_under_binders(now.lhs), *_under_binders(now.rhs))
+        return vanishes(after - now.hypothesis.difference(known, linear=linear, proves=True), facts)
 
     _split(replace(goal, facts=(*goal.facts, pred.at_most(over, NONE))), _reads_equal(linear=linear))
     grown = goal.where(variable, index(variable) + 1)
@@ -710,22 +711,33 @@ def _granted(term: terms.Expr, scope: Scope) -> Iterator[pred.Predicate]:
 
 
 def _outside(term: terms.Expr) -> Iterator[pred.Predicate]:
-    """Yield the well-formedness conditions of a term that are not under a guard.
+    """Yield the well-formedness conditions of a term that are not under a binder or a guard.
 
-    A condition under a binder holds if the range is not empty and the condition does not mention its index. Tensor
-    arguments of functions are excluded: a function may ignore them.
+    Tensor arguments of functions are excluded: a function may ignore them.
     """
     yield from _granted(term, Scope(Facts()))
+    if not isinstance(term, terms.Gen | terms.Reduce | terms.Guard | terms.Select | terms.Metavariable):
+        for child in children(term):
+            if not child.tensors:
+                yield from _outside(child.expr)
+
+
+def _under_binders(term: terms.Expr) -> Iterator[pred.Predicate]:
+    """Yield conditions under binders, but not under guards, that do not mention an index.
+
+    They hold if the ranges of the binders are not empty.
+    """
     if isinstance(term, terms.Gen | terms.Reduce):
         variable = Var(next(_ids), term.name)
         empty = pred.at_most(term.high, term.low)
-        for condition in _outside(instantiate(term.body, index(variable))):
+        body = instantiate(term.body, index(variable))
+        for condition in (*_outside(body), *_under_binders(body)):
             if variable not in pred.atoms_of(condition):
                 yield pred.disjunction((empty, condition))
     elif not isinstance(term, terms.Guard | terms.Select | terms.Metavariable):
         for child in children(term):
             if not child.tensors:
-                yield from _outside(child.expr)
+                yield from _under_binders(child.expr)
 
 
 def proved(rule: Rule) -> str | None:
