@@ -43,19 +43,16 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("place_of_select", "n for i in place(n, i, a)"): "it has a meaning only where the other one is selected",
     ("place_of_select", "n for i in place(n, i, b)"): "it has a meaning only where the other one is selected",
     ("transpose_of_place", "n for i in place(n, i, v[j])"): "it has a meaning only where there are no columns",
-    ("adjoint_of_padl", "v.shape[0] of y"): "it has a meaning only where k is zero, or there are no elements",
-    ("adjoint_of_truncl", "i + 1 in k <= i"): "it has a meaning only where k is zero, or there are no elements",
     ("adjoint_of_split", "without k > 0"): "a split has a meaning only for positive k",
     ("adjoint_of_split", "weaker k > 0"): "a split has a meaning only for positive k",
     **{
         ("adjoint_of_access", change): "the access has a meaning only within the tensor, or there are no elements"
         for change in ("without k >= 0", "without k < v.shape[0]", "weaker k < v.shape[0]")
     },
-    (
-        "adjoint_of_truncr",
-        "without k >= 0",
-    ): "a truncation has a meaning only if it drops no negative number of elements",
-    ("tile_sum", "n + 1 in ceildiv(n, k)"): "a block more is guarded as a whole",
+    **{
+        (f"adjoint_of_{word}", "without k >= 0"): "a truncation drops no negative number of elements"
+        for word in ("truncl", "truncr")
+    },
     ("rec_strips", "a floor for ceildiv(hi, k)"): "unless k divides hi, less than nothing would be cut off",
     **{
         ("rec_strips", change): "rows after the last one are computed, and cut off"

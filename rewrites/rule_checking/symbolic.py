@@ -380,9 +380,9 @@ def _strided(body: Poly, extent: Index, variable: Var, facts: Facts) -> tuple[Po
         one = values.poly({monomial - {(values.Bracket(literal), 1)}: coefficient})
         moved = _at(one, variable, divisor * (index(number) + first) - offset)
         inside = facts.assume(pred.within(NONE, index(number), count_of))
-        settled = _settled(moved, inside)
+        inner = values.settled(moved, inside)
         counted = isinstance(prove(facts, pred.at_most(NONE, count_of)), Proved)
-        total = total + folded("sum", simplify(facts, count_of), number, settled, linear=True, counted=counted)
+        total = total + folded("sum", simplify(facts, count_of), number, inner, linear=True, counted=counted)
     return total, rest
 
 
@@ -404,26 +404,6 @@ def _stride(literal: pred.Predicate, variable: Var, facts: Facts) -> tuple[pred.
                     positive = isinstance(prove(facts, pred.less(NONE, part.denominator)), Proved)
                     return (literal, offset, part.denominator) if positive else None
     return None
-
-
-def _settled(value: Poly, facts: Facts) -> Poly:
-    """Return a value with the brackets that the facts decide replaced by 0 and 1, and simpler indices."""
-    total = values.ZERO
-    for monomial, coefficient in value.terms:
-        term = constant(coefficient)
-        for part, power in monomial:
-            one = atom(part)
-            if isinstance(part, values.Bracket):
-                if isinstance(prove(facts, part.literal), Proved):
-                    one = values.ONE
-                elif isinstance(prove(facts, pred.negation(part.literal)), Proved):
-                    one = values.ZERO
-            elif isinstance(part, Read):
-                one = atom(Read(part.name, tuple(simplify(facts, place) for place in part.at)))
-            for _ in range(power):
-                term = term * one
-        total = total + term
-    return total
 
 
 def folded(monoid: str, extent: Index, variable: Var, body: Poly, *, linear: bool, counted: bool) -> Poly:
@@ -772,6 +752,9 @@ def _proved(rule: Rule, goal: Goal, known: Induction | None) -> Induction | None
     try:
         _split(goal, _reads_equal(linear=linear))
     except Stuck as reason:
+        with suppress(Stuck):
+            _split(goal, _reindexed)
+            return known
         if _by_amount(goal, linear=linear):
             return known
         # Most inductions are on the extent of the last sum, and many on that of the first.
@@ -785,7 +768,7 @@ def _proved(rule: Rule, goal: Goal, known: Induction | None) -> Induction | None
             except Stuck:
                 continue
             return ends, number
-        for attempt in (_reindexed, _by_definition, _by_rows):
+        for attempt in (_by_definition, _by_rows):
             try:
                 _split(goal, attempt)
             except Stuck:
@@ -824,9 +807,10 @@ def _variable(of: Index) -> Var | None:
 
 
 def _reindexed(goal: Goal, facts: Facts) -> bool:
-    return reindexed(
-        goal.lhs, goal.rhs, facts, lambda term, inside: Reader({}, linear=True).read(term, goal.at, inside)
-    )
+    def value(term: terms.Expr, known: Facts, inside: tuple[Var, ...]) -> Poly:
+        return Reader({}, linear=True, inside=inside).read(term, goal.at, known)
+
+    return reindexed(goal.lhs, goal.rhs, facts, value)
 
 
 def _inductions(goal: Goal) -> Iterator[tuple[Var, Index]]:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from atl.core.index import Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, equal, expressions, negation, substitute
 from atl.meaning.polynomials import compared, factors_of_exponential
-from atl.prove import Facts, Proved, prove
+from atl.prove import Facts, Proved, prove, simplify
 
 
 class Undecided(Exception):
@@ -519,6 +519,26 @@ def _mapped_atom(part: Atom, leaf: Callable[[Leaf], Index]) -> Poly:
             return atom(Fold(monoid, moved(extent), variable, mapped(body, leaf)))
         case Number(of):
             return of_index(moved(of))
+
+
+def settled(value: Poly, facts: Facts) -> Poly:
+    """Return a value with the brackets that the facts decide replaced by 0 and 1, and simpler indices."""
+    total = ZERO
+    for monomial, coefficient in value.terms:
+        term = constant(coefficient)
+        for part, power in monomial:
+            one = atom(part)
+            if isinstance(part, Bracket):
+                if isinstance(prove(facts, part.literal), Proved):
+                    one = ONE
+                elif isinstance(prove(facts, negation(part.literal)), Proved):
+                    one = ZERO
+            elif isinstance(part, Read):
+                one = atom(Read(part.name, tuple(simplify(facts, place) for place in part.at)))
+            for _ in range(power):
+                term = term * one
+        total = total + term
+    return total
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------

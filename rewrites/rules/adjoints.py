@@ -159,7 +159,7 @@ def adjoint_of_split(k: Index, y: Matrix, v: Vector) -> Equation:
 def adjoint_of_padl(k: Index, y: Vector, v: Vector) -> Equation:
     """A tensor with padding before it is paired with y without its first elements."""
     padded = reshaped_by("padl", k, v)
-    return equation(pairing(y, padded), pairing(gen(v.shape[0], lambda i: y[k + i]), v))
+    return equation(pairing(y, padded), pairing(gen(v.shape[0], lambda i: y[k + i]), v), given(k >= 0))
 
 
 @rule(family="adjoints", source="Fig. 4.3")
@@ -173,10 +173,7 @@ def adjoint_of_padr(k: Index, y: Vector, v: Vector) -> Equation:
 def adjoint_of_truncl(k: Index, y: Vector, v: Vector) -> Equation:
     """A tensor without its first elements is paired with y after as much padding."""
     kept = reshaped_by("truncl", k, v)
-    return equation(
-        pairing(y, kept),
-        pairing(gen(v.shape[0], lambda i: guard(k <= i, y[i - k])), v),
-    )
+    return equation(pairing(y, kept), pairing(gen(v.shape[0], lambda i: guard(k <= i, y[i - k])), v), given(k >= 0))
 
 
 @rule(family="adjoints", source="Fig. 4.3, E3")

@@ -15,13 +15,8 @@ BOUNDED_ONLY: Final[dict[str, str]] = {
     **{f"split_{monoid}": _OTHER_FOLDS for monoid in ("product", "max", "min")},
     **{f"{monoid}_{each}": _OTHER_FOLDS for monoid in ("max", "min") for each in ("repeat", "of_few", "delta")},
     "where_count": "the number of terms is compared as a value on one side, and as an index on the other",
-    "adjoint_of_split": "the sums have different lengths, so that no induction on one of them succeeds",
-    "adjoint_of_padl": "an induction needs a smaller instance, which may be ill-formed",
-    "adjoint_of_truncl": "an induction needs a smaller instance, which may be ill-formed",
-    "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k succeeds",
     "rec_blocks": "a row of a block is compared with the rows of the blocks before, which needs a second induction",
     "rec_strips": "a row of a block is compared with the rows of the blocks before, as for rec_blocks",
-    "sum_restrict": "an induction on b needs the delta rule within its step",
 }  # fmt: skip
 """The rules that are bounded but not proved, and the reason."""
 
