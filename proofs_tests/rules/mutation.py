@@ -49,10 +49,7 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         ("adjoint_of_access", change): "the access has a meaning only within the tensor, or there are no elements"
         for change in ("without k >= 0", "without k < v.shape[0]", "weaker k < v.shape[0]")
     },
-    **{
-        (f"adjoint_of_{word}", "without k >= 0"): "a truncation drops no negative number of elements"
-        for word in ("truncl", "truncr")
-    },
+    ("adjoint_of_truncr", "without k >= 0"): "a truncation drops no negative number of elements",
     ("rec_strips", "a floor for ceildiv(hi, k)"): "unless k divides hi, less than nothing would be cut off",
     **{
         ("rec_strips", change): "rows after the last one are computed, and cut off"
