@@ -7,7 +7,7 @@ import pytest
 from examples import xla_rules
 from rewrites.user_rules import proof_status, rule
 
-FIRST, *QUICK = ("slice_01", "concat_01", "divmod_03", "dyslice_02", "reverse_02")
+FIRST, *QUICK = ("slice_01", "concat_01", "divmod_03", "dyslice_02", "reduce_02", "reverse_02")
 
 
 @pytest.mark.parametrize("name", [FIRST, *(pytest.param(name, marks=pytest.mark.long) for name in QUICK)])
