@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import atl
+from lowering import lower, print_nest
 from proofs_tests.recipes.machines import AVX2, TINY
 from rewrites import Session, reschedule
 
@@ -89,3 +90,33 @@ def test_script_of_a_whole_array_makes_the_same_goal(name: str) -> None:
 )
 def test_other_reductions_are_left_as_written(text: str) -> None:
     assert "accumulate_vectors" not in applied(optimized(text, machine=AVX2))
+
+
+BOTH: Final[dict[str, str]] = {
+    "transpose first": "(⊞[j < m] Σ[i < n] A[i, j] * x[i]) ++ ⊞[i < n] Σ[j < m] A[i, j] * y[j]",
+    "transpose last": "(⊞[i < n] Σ[j < m] A[i, j] * y[j]) ++ ⊞[j < m] Σ[i < n] A[i, j] * x[i]",
+}
+APART: Final[dict[str, str]] = {
+    "another matrix": BOTH["transpose first"].replace("A[i, j] * y", "B[i, j] * y"),
+    "a larger matrix": BOTH["transpose first"].replace("Σ[i < n]", "Σ[i < n - 1]"),
+}
+
+
+def both(body: str) -> str:
+    arrays = "(A : float32[n, m], B : float32[n, m], x : float32[n], y : float32[m])"
+    return f"{arrays} : float32[n + m]\n  given 1 <= n :=\n  {body}"
+
+
+@pytest.mark.parametrize(("name", "loops"), [("transpose first", 1), ("transpose last", 2)])
+def test_matrix_is_read_once_for_both_products(name: str, loops: int) -> None:
+    s = optimized(both(BOTH[name]), machine=AVX2)
+    assert applied(s) == ["share_rows"]
+    (loop,) = print_nest(lower(s.goal)).split("    for i in 0..n:\n")[1:]
+    assert loop.count("A[") == 2
+    assert loop.count("for ") == loops
+    check(s, {"n": 5, "m": 7})
+
+
+@pytest.mark.parametrize("name", APART)
+def test_other_products_are_computed_one_by_one(name: str) -> None:
+    assert "share_rows" not in applied(optimized(both(APART[name]), machine=AVX2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import permutations
 from math import prod
 from typing import Any, Final
 
@@ -418,4 +419,59 @@ def accumulate_rows(s: Any, *, context: Context, rows: int) -> None:
         fits,
         lambda tiling, name: tiling.by_innermost(rows, name, contiguous=False),
         "a sum along rows of a large matrix with a vector, as of a[i, p] * x[p]",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMatrix:
+    """Two products in a concatenation that read one matrix: `across` adds up its rows, `along` sums each row up."""
+
+    across: Contraction
+    along: Contraction
+
+
+def _shared_matrices(program: Program) -> Iterator[SharedMatrix]:
+    """Yield the neighbouring products with one matrix and with its transpose."""
+    products = {
+        found.sum.path[:-1]: found
+        for found in contractions(program)
+        if len(found.loops) == len(found.sums) == 1 and found.is_sum and found.loops[0].path == found.sum.path[:-1]
+    }
+    for cursor in uncalled_places(program):
+        if isinstance(cursor.term, terms.Concat):
+            pair = [products[path] for path in ((*cursor.path, 0), (*cursor.path, 1)) if path in products]
+            for across, along in permutations(pair, 2):
+                if _reads_rows_of(across, along):
+                    yield SharedMatrix(across, along)
+
+
+def _reads_rows_of(across: Contraction, along: Contraction) -> bool:
+    """Return whether the terms `across` and the loop `along` go over the same rows of one operand."""
+    rows, others = across.sums[0], along.column
+    return rows.extent == others.extent and any(
+        one.name == another.name
+        and len(one.indices) > 1
+        and (one.factor(across.column), one.factor(rows, -2)) == (1, 1)
+        and (another.factor(along.sums[0]), another.factor(others, -2)) == (1, 1)
+        for one in across.reads
+        for another in along.reads
+    )
+
+
+@recipe()
+def share_rows(s: Any) -> None:
+    """Read a matrix once for its product and that of its transpose: (⊞j Σi a) ++ ⊞i Σj b → Σi (⊞j a) ++ place i Σj b.
+
+    Each row of the matrix is added to one product, and summed up for an element of the other. If the product of the
+    transpose is first, the two loops over the row become one. This pays if the matrix is larger than the first cache.
+    """
+
+    def schedule(s: Any, found: SharedMatrix) -> None:
+        both = found.across.column.path[:-1]
+        s.interchange(target_of(s.goal, found.across.column.path))
+        s.rw("gen_scatter", at=target_of(s.goal, found.along.column.path))
+        s.rw("sum_concat", at=target_of(s.goal, both), reverse=True)
+
+    schedule_each(
+        s, _shared_matrices, schedule, "products with a matrix and its transpose, as of results(A.T @ x, A @ y)"
     )

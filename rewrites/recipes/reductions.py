@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from atl.core import index as ix
@@ -16,10 +17,18 @@ from rewrites.recipes.structure import loop_at, reads_below, target_of, uncalled
 
 
 def _whole_array(program: Program) -> Iterator[Cursor]:
-    """Yield the innermost sums that are in no generation and read arrays along their last dimensions."""
+    """Yield the innermost sums that are in no generation and read arrays along their last dimensions.
+
+    A sum in a part of a concatenation that is summed up, as made by `share_rows`, has one loop with the other part.
+    """
     for cursor in uncalled_places(program):
-        around = any(isinstance(each.term, terms.Gen) for each in cursor.spine())
-        if around or scalar_monoid(cursor) != "sum" or not is_pointwise(cursor.child(0)):
+        spine = cursor.spine()
+        around = any(isinstance(each.term, terms.Gen) for each in spine)
+        shared = any(
+            isinstance(one.term, terms.Reduce) and isinstance(another.term, terms.Concat)
+            for one, another in pairwise(spine)
+        )
+        if around or shared or scalar_monoid(cursor) != "sum" or not is_pointwise(cursor.child(0)):
             continue
         loop = loop_at(cursor)
         _, low, _ = cursor.loop
