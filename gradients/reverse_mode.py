@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,7 +22,7 @@ from gradients.sharing import share
 from gradients.tangents import directions_of, fresh_name, names_of, tangent
 from gradients.transposition import Transposition
 from rewrites.derivation import Derivation
-from rewrites.errors import NotATheorem
+from rewrites.errors import NotATheorem, NotEqual
 from rewrites.kernel import Theorem, symmetry
 from rewrites.named_operators import pairing
 from rewrites.session.session import reschedule
@@ -160,9 +161,11 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
     other = reschedule(paired_with(tangent(named.goal, wrt), cotangent)).begin()
     before = work.checkpoint
     if unify(work, other, (naming.name, f"d{naming.name}")):
-        work.follow(symmetry(other.theorem))
-    else:
-        work.rollback(before)
+        # A step may not be reversible, where its two sides simplify conditions on indices differently.
+        with suppress(NotEqual):
+            work.follow(symmetry(other.theorem))
+            return
+    work.rollback(before)
 
 
 def _bind_results(work: Derivation) -> None:

@@ -19,7 +19,7 @@ from proofs_tests.gradients import fuzz
 from proofs_tests.gradients.duals import values
 from proofs_tests.gradients.fuzz import differences, run
 from rewrites.derivation import Derivation
-from rewrites.errors import NotATheorem
+from rewrites.errors import NotATheorem, NotEqual
 from rewrites.named_operators import binary
 
 N, M, K = atl.sizes("n m k")
@@ -170,6 +170,16 @@ NESTED = program("nested", [X], atl.exp(atl.tanh(X) * atl.exp(X)) * atl.exp(X * 
 def test_operands_without_names_are_computed_again(rule: str, p: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, rule)
     found, _, _, moves = differences(p, SIZES, arrays_of(p), np.random.default_rng(1))
+    assert not found
+    assert moves
+
+
+def test_operands_are_computed_again_if_a_step_is_not_reversible(monkeypatch: pytest.MonkeyPatch) -> None:
+    def follow(work: Derivation, theorem: Any) -> None:
+        raise NotEqual("the subterm is not the right side")
+
+    monkeypatch.setattr(Derivation, "follow", follow)
+    found, _, _, moves = differences(NESTED, SIZES, arrays_of(NESTED), np.random.default_rng(1))
     assert not found
     assert moves
 
