@@ -24,7 +24,9 @@ from atl.surface.values import Tensor
 from rewrites.metavariables import Kind
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted, applied
-from rewrites.rule_checking.exhaustion import Generic, choices, domains_of, instance, is_low
+from rewrites.rule_checking.exhaustion import domains_of, instance, is_low
+from rewrites.rule_checking.generic_arguments import Generic
+from rewrites.rule_checking.small_choices import choices
 from rewrites.rule_statement import RuleStatement
 
 

@@ -24,8 +24,9 @@ from atl.core.terms import OF_MONOID, Binary, Cast, Expr, Metavariable, Reduce, 
 from atl.core.traversal import subterms
 from atl.meaning.free_terms import FreeTerms, Term
 from rewrites.rule import Equation, Rule
-from rewrites.rule_checking import exhaustion
-from rewrites.rule_checking.exhaustion import EXTENTS, FLOAT, WINDOW, Generic
+from rewrites.rule_checking import exhaustion, small_choices
+from rewrites.rule_checking.generic_arguments import FLOAT, Generic
+from rewrites.rule_checking.small_choices import EXTENTS, WINDOW
 from rewrites.rule_statement import RuleStatement
 
 CHOICES: Final = 24
@@ -180,9 +181,9 @@ def _generics(stated: RuleStatement, seed: int) -> Iterator[Generic]:
     for at, generic in enumerate(islice(cycle(small), wanted)):
         yield Generic(stated, generic.choice, ways[(at + sum(stated.ranks)) % len(ways)], at)
     if low and _folds(stated):
-        random, of = Random(seed), exhaustion.spaces_of(stated)
+        random, of = Random(seed), small_choices.spaces_of(stated)
         drawn = ({name: random.choice(LONGER.get(space, space)) for name, space in of.items()} for _ in range(DRAWS))
-        for variant, choice in enumerate(islice(filter(exhaustion.satisfying(stated), drawn), LONG_CHOICES)):
+        for variant, choice in enumerate(islice(filter(small_choices.satisfying(stated), drawn), LONG_CHOICES)):
             yield Generic(stated, choice, ways[variant % len(ways)], variant)
 
 
