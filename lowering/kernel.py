@@ -8,40 +8,35 @@ from functools import cached_property, partial
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, overload
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
-from atl.errors import ArrayError, InvalidArgument, NotInSubset, OutOfMemory, brief
+from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, check_rank
 from atl.meaning.results import ResultLayout
 from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
-from lowering.builds import IN_ORDER, build_shared, load, openmp_flags
 from lowering.c.helpers import OUT_OF_MEMORY
-from lowering.c.known_functions import KNOWN
-from lowering.c.loops import gathering_flags
-from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES, passed_by_value
-from lowering.c_compiler import OPENMP, Compiler, find_compiler
+from lowering.c_compiler import find_compiler
 from lowering.calls.arguments import WALKED, ArgumentBinder, BoundArguments, InputSpec, validated_indices, values_of
 from lowering.calls.assembling import Assembler
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.notebook import kernel_html
 from lowering.calls.operators import jax_function, torch_operator, unused_name
-from lowering.calls.processes import DECLARED, BoundCall, checked_after_fork, checked_pickle
+from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.calls.strides import UnitStrides, has_distinct_elements, shares_memory, strides_of, unit_strides
 from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
 from lowering.in_place import with_inputs_in_place
 from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
-from lowering.instructions.calls import libraries_of
-from lowering.instructions.libraries import find_library
-from lowering.nest.loopnest import VECTOR_BYTES, Allocate, For, LoopNest, elements, statements
+from lowering.kernel_text import Code, CText, flags_of, interface, printed
+from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.pipeline import lower
 from lowering.rounding.bound_nest import bound_nest, roundings_of
 from lowering.rounding.cancellation import cancels
@@ -50,7 +45,7 @@ from lowering.strided import may_have_strides
 from lowering.targets.capabilities import check_names, marked_binders, support_of
 from lowering.targets.legality import check_nest, check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
-from lowering.validation.interface import Interface, Validation
+from lowering.validation.interface import Validation
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ElementConstraints] | None]
@@ -67,15 +62,21 @@ WRITABLE: Final = WALKED | 0x400
 """NumPy's flags of an array that is C-contiguous, aligned and writeable."""
 
 
+class CompileOptions(TypedDict, total=False):
+    """The options of `compile` for every target."""
+
+    sizes: Mapping[str, int] | None
+    fast_math: bool
+    strict: bool
+    validate: bool
+
+
 @overload
 def compile(  # noqa: A001 (a public name)
     program: Program,
     *,
     target: Literal["c"] = ...,
-    sizes: Mapping[str, int] | None = ...,
-    fast_math: bool = ...,
-    strict: bool = ...,
-    validate: bool = ...,
+    **options: Unpack[CompileOptions],
 ) -> Kernel: ...
 
 
@@ -84,10 +85,7 @@ def compile(  # noqa: A001
     program: Program,
     *,
     target: Literal["cuda"],
-    sizes: Mapping[str, int] | None = ...,
-    fast_math: bool = ...,
-    strict: bool = ...,
-    validate: bool = ...,
+    **options: Unpack[CompileOptions],
 ) -> GpuKernel: ...
 
 
@@ -96,10 +94,7 @@ def compile(  # noqa: A001
     program: Program,
     *,
     target: str,
-    sizes: Mapping[str, int] | None = ...,
-    fast_math: bool = ...,
-    strict: bool = ...,
-    validate: bool = ...,
+    **options: Unpack[CompileOptions],
 ) -> Kernel | GpuKernel: ...
 
 
@@ -185,7 +180,7 @@ def _unbuilt(program: Program, *, fast_math: bool, strict: bool = False) -> Unbu
     values, _ = values_of(program)
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(values))
     nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES, strict=strict)
-    return UnbuiltKernel(program, nest, _printed(nest, compiler, fast_math=fast_math))
+    return UnbuiltKernel(program, nest, printed(nest, compiler, fast_math=fast_math))
 
 
 def check(program: Program, *, target: str = "c") -> None:
@@ -215,66 +210,6 @@ def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = No
     return program
 
 
-def _flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
-    """Return the flags that the text of a nest needs in addition to those of every kernel."""
-    return (*gathering_flags(nest, compiler), *(IN_ORDER if nest.in_order or cancels(nest) else ()))
-
-
-def _printed(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> CText:
-    (name,) = function_names((nest,))
-    declared = declaration(nest, name)
-    libraries = [find_library(each) for each in libraries_of(nest)]
-    flags = (*_flags(nest, compiler), *(flag for each in libraries for flag in each.compile_flags))
-    linked = tuple(argument for each in libraries for argument in each.link_arguments)
-    return CText(print_c(nest), name, declared, compiler, flags, fast_math, linked)
-
-
-def interface(program: Program, nest: LoopNest, source: str, name: str) -> Interface:
-    """Return the C text of a program with the calls of its function, for `lowering.validation`.
-
-    Raises `NotInSubset` for results that are assembled.
-    """
-    if nest.assembly is not None:
-        raise NotInSubset(
-            f"the result of {program.name} is assembled as {nest.assembly.format}", required="a dense result"
-        )
-    values, _ = values_of(program)
-    calls = {s.call.function for s in statements(nest.body) if isinstance(s, For) and s.call is not None}
-    return Interface(
-        source, name, values, nest.inputs, nest.sizes, nest.output.dtype, KNOWN, nest.in_order, tuple(sorted(calls))
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class CText:
-    """The C text of a kernel with the compiler and flags that build it."""
-
-    source: str
-    name: str
-    declaration: str
-    compiler: Compiler
-    flags: Sequence[str]
-    fast_math: bool
-    libraries: Sequence[str] = ()
-
-    def build(self) -> Path:
-        """Return the shared object, from the cache or built now."""
-        return build_shared(
-            self.source,
-            name=self.name,
-            fast_math=self.fast_math,
-            compiler=self.compiler,
-            extra_flags=self.flags,
-            libraries=self.libraries,
-        )
-
-    def code(self) -> Code:
-        """Return the loaded code."""
-        path, parallel = self.build(), OPENMP in openmp_flags((self.source,))
-        ffi, library = load(path, self.declaration + (DECLARED if parallel else ""))
-        return Code(self.source, path, self.name, ffi, library, self.fast_math, parallel)
-
-
 @dataclass(frozen=True, slots=True)
 class UnbuiltKernel:
     """A kernel for which the C compiler has not run. `build` runs it, in any thread; `kernel` too, if needed."""
@@ -290,28 +225,6 @@ class UnbuiltKernel:
     def kernel(self) -> Kernel:
         """Return the kernel. Raises `CompilerFailed`."""
         return Kernel(self.program, self.nest, self.text.code())
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """A function in a shared object: its C text, the object's path, its name, and the cffi handles.
-
-    With `fast_math` it was built under the assumption that there are no NaN and no infinities. If it is `parallel`, the
-    library declares the functions of OpenMP in `processes.DECLARED`, and calls after a fork are checked.
-    """
-
-    source: str
-    path: Path
-    name: str
-    ffi: Any
-    library: Any
-    fast_math: bool = False
-    parallel: bool = False
-
-    def function(self) -> Callable[..., int]:
-        """Return the callable, checked after a fork if the code is parallel."""
-        function: Callable[..., int] = getattr(self.library, self.name)
-        return checked_after_fork(function, self.library, self.name) if self.parallel else function
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,7 +485,7 @@ class Kernel:
     def _bounds(self) -> Kernel:
         """The kernel that computes bounds on rounding errors."""
         nest = bound_nest(self._nest_in_order, fast_math=self._code.fast_math)
-        text = _printed(nest, find_compiler(), fast_math=False)
+        text = printed(nest, find_compiler(), fast_math=False)
         if len(text.source) > LONG_TEXT:
             text = replace(text, flags=(*text.flags, "-O1"))
         return Kernel(self._original, nest, text.code())
@@ -648,7 +561,7 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("an exported folder")
-        flags = _flags(self.nest, replace(find_compiler(), kind="gcc"))
+        flags = flags_of(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code
         exported = ExportedKernel(self.program, self.nest, self.source, code.name, flags, code.fast_math)
         return write_folder(exported, folder, theorem=theorem, sizes=sizes)
@@ -821,7 +734,7 @@ class Kernel:
         if key not in self._built_strided:
             strided = {name: units for name, units in (*inputs, (None, output)) if units is not None}
             nest = lower(self.program, vector_bytes=self.nest.vector_bytes, strict=self.nest.in_order, strided=strided)
-            code = _printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
+            code = printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
             self._built_strided[key] = code, nest.complete
         return self._built_strided[key]
 
@@ -853,7 +766,7 @@ class Kernel:
         if names not in self._built_in_place:
             nest = with_inputs_in_place(self.nest, names)
             # Keep the code rather than its function, which does not prevent the library from being unloaded.
-            self._built_in_place[names] = _printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
+            self._built_in_place[names] = printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
         return self._built_in_place[names].function()
 
     def _bad_output(self, what: str, shape: tuple[int, ...]) -> ArrayError:

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from atl.core.program import Program
 from atl.errors import NotInSubset
-from lowering.kernel import Kernel, interface
+from lowering.kernel import Kernel
+from lowering.kernel_text import interface
 from lowering.validation.interface import Interface
 from rewrites.errors import NotRaised
 from rewrites.kernel import Theorem
