@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
@@ -127,6 +127,32 @@ def after(scope: TextScope, statement: ln.Statement) -> TextScope:
         case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free() | ln.Gather():
             return scope
     assert_never(statement)
+
+
+def with_inner_block(statement: ln.Statement, facts: Facts, run: Callable[[Facts, Block], Block]) -> ln.Statement:
+    """Apply a pass to the body of a loop or branch, with the facts that hold there; keep other statements."""
+    match statement:
+        case ln.For(body=body):
+            return ln.with_body(statement, run(facts.assume(statement.range), body))
+        case ln.If(predicate, body):
+            return ln.with_body(statement, run(facts.assume(predicate), body))
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
+            return statement
+    assert_never(statement)
+
+
+def with_inner_blocks(
+    block: Block, facts: Facts, scope: TextScope, run: Callable[[Facts, TextScope, Block], Block]
+) -> tuple[Block, list[TextScope]]:
+    """Apply a pass to the bodies of a block's loops and branches; return its statements, and the scope after each."""
+    out: list[ln.Statement] = []
+    scopes: list[TextScope] = []
+    for statement in block:
+        scope = after(scope, statement)
+        inside = scope.bind(statement.variable, statement.variable.name)[1] if isinstance(statement, For) else scope
+        out.append(with_inner_block(statement, facts, lambda known, body, inside=inside: run(known, inside, body)))
+        scopes.append(scope)
+    return tuple(out), scopes
 
 
 def _in_statement(place: _Context, statement: ln.Statement) -> Iterator[Access]:

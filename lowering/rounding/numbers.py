@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, Literal, TypeAlias, assert_never
@@ -44,7 +44,7 @@ class _Range:
     underflow: float
 
 
-RANGES: Final[Mapping[str, _Range]] = {
+RANGES: Final[dict[str, _Range]] = {
     "float64": _Range(float(np.finfo(np.float64).max), 2.0**-1074),
     "float32": _Range(float(np.finfo(np.float32).max), 2.0**-150),
     "bfloat16": _Range((2 - 2.0**-7) * 2.0**127, 2.0**-134),

@@ -144,23 +144,21 @@ class Verdict:
 # -- deciding a rule --------------------------------------------------------------------------------------------------
 
 
-def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
+def decide(rule: Rule, cases: int = CASES) -> Verdict:
     """Compare both sides of each statement at every choice, or at `cases` choices."""
     every = rule.statements.values()
     verdict = Verdict(rule.name, exhaustive=all(size(spaces_of(stated)) <= cases for stated in every))
     in_window = 0
     for stated in rule.statements.values():
         before = verdict.decided
-        _compare_all(verdict, stated, generics(stated, cases, seed))
+        _compare_all(verdict, stated, generics(stated, cases))
         in_window += verdict.decided - before
         enough = before + (ENOUGH if is_low(stated) else FEWEST)
-        _compare_all(verdict, stated, more_generics(stated, verdict, enough, seed))
+        _compare_all(verdict, stated, more_generics(stated, verdict, enough))
         if verdict.counterexample is not None:
             return verdict
     verdict.exhaustive &= in_window >= ENOUGH or not spaces(rule.metavariables)
-    verdict.counterexample = (
-        found_spelled_out(rule, seed) or found_of_unlike_elements(rule, seed) or found_of_more_rows(rule, seed)
-    )
+    verdict.counterexample = found_spelled_out(rule) or found_of_unlike_elements(rule) or found_of_more_rows(rule)
     return verdict
 
 
@@ -173,25 +171,25 @@ def _compare_all(verdict: Verdict, stated: RuleStatement, every: Iterable[Generi
         verdict.drawn_tests |= generic.drawn_tests
 
 
-def generics(stated: RuleStatement, cases: int, seed: int = 0) -> Iterator[Generic]:
+def generics(stated: RuleStatement, cases: int) -> Iterator[Generic]:
     """Yield generic arguments for a statement, fewer for elements of rank 2 or more."""
     most = most_cases(stated, cases)
     # Polynomials depend on element types only through casts.
     typed: Sequence[ElementTypes | None] = ways(stated) if has_casts(stated) else (None,)
     # Few choices are repeated, so that elements of all shapes are tried.
-    chosen = list(choices(stated, most, seed))
+    chosen = list(choices(stated, most))
     repeats = -(-FEWEST // len(chosen)) if chosen and any(stated.ranks) else 1
     for variant, choice in enumerate(chosen * repeats):
         yield Generic(stated, choice, typed[variant % len(typed)], variant)
 
 
-def more_generics(stated: RuleStatement, verdict: Verdict, enough: int, seed: int) -> Iterator[Generic]:
+def more_generics(stated: RuleStatement, verdict: Verdict, enough: int) -> Iterator[Generic]:
     """Yield generic arguments with larger numbers, searched for, until the verdict has enough choices."""
     wanted = enough - verdict.decided
     if wanted <= 0 or not searched_spaces(stated):
         return
     typed: Sequence[ElementTypes | None] = ways(stated) if has_casts(stated) else (None,)
-    for variant, choice in enumerate(search_of(stated).choices(Random(seed), 2 * wanted)):
+    for variant, choice in enumerate(search_of(stated).choices(Random(0), 2 * wanted)):
         if verdict.decided >= enough:
             return
         yield Generic(stated, choice, typed[variant % len(typed)], variant)
@@ -250,9 +248,9 @@ def is_low(stated: RuleStatement) -> bool:
     return all(rank <= 1 for rank in stated.ranks)
 
 
-def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
+def found_spelled_out(rule: Rule) -> Counterexample | None:
     """Return a counterexample with arguments of the class `Spelled`, if one is found."""
-    random = Random(seed)
+    random = Random(0)
     for stated in filter(is_low, rule.statements.values()):
         for _ in range(SPELLED):
             found = compared(stated, Spelled.drawn(stated, random))
@@ -261,12 +259,12 @@ def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
     return None
 
 
-def found_of_more_rows(rule: Rule, seed: int = 0) -> Counterexample | None:
+def found_of_more_rows(rule: Rule) -> Counterexample | None:
     """Return a counterexample with larger indices for a rule about recurrences, if one is found.
 
     Row 4 is the first one that is neither in the first block nor the first row of a block.
     """
-    random = Random(seed)
+    random = Random(0)
     indices = [name for name, of in spaces(rule.metavariables).items() if of == WINDOW]
     stated = next(filter(is_low, rule.statements.values()), None)
     if stated is None or not indices or not has_recurrences(stated):
@@ -285,17 +283,17 @@ def found_of_more_rows(rule: Rule, seed: int = 0) -> Counterexample | None:
     return None
 
 
-def found_of_unlike_elements(rule: Rule, seed: int = 0) -> Counterexample | None:
+def found_of_unlike_elements(rule: Rule) -> Counterexample | None:
     """Return a counterexample with elements of different extents in one group, if one is found.
 
     Either one metavariable differs from the others, or the extents of each are random, so that some have no elements.
     """
-    random = Random(seed)
+    random = Random(0)
     for stated in rule.statements.values():
         of_elements = with_elements(stated)
         mixed = (MIXED if is_low(stated) else 1) * UNLIKE if len(of_elements) > 1 else 0
-        one = product(of_elements, enumerate(list(choices(stated, UNLIKE, seed))))
-        several = product((None,), enumerate(islice(cycle(choices(stated, mixed, seed)), mixed)))
+        one = product(of_elements, enumerate(list(choices(stated, UNLIKE))))
+        several = product((None,), enumerate(islice(cycle(choices(stated, mixed)), mixed)))
         for name, (variant, choice) in (*one, *several):
             generic = Generic(stated, dict(choice), variant=variant)
             mix_extents(generic, variant, random, name)

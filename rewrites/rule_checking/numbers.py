@@ -202,9 +202,9 @@ class InNumbers(generic_arguments.Generic):
         return Fraction(self.random.randint(-4, 4), 1 if is_integer(dtype) else self.random.choice(DENOMINATORS))
 
 
-def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool = False) -> exhaustion.Verdict:
+def decide_in_numbers(rule: Rule, cases: int, *, integers: bool = False) -> exhaustion.Verdict:
     """Compare both sides in numbers for each statement of the rule. `integers` is as in `samples.sample`."""
-    random = Random(seed)
+    random = Random(0)
     verdict, budget = exhaustion.Verdict(rule.name, exhaustive=False), exhaustion.Budget()
     repeats = max(1, cases // max(1, small_choices.size(small_choices.spaces(rule.metavariables))))
     for stated in rule.statements.values():
@@ -213,7 +213,7 @@ def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool =
         typed: Sequence[ElementTypes | None] = (
             exhaustion.ways(stated, integers=integers) if integers or exhaustion.has_casts(stated) else (None,)
         )
-        repeated = (choice for choice in small_choices.choices(stated, most, seed) for _ in range(min(repeats, most)))
+        repeated = (choice for choice in small_choices.choices(stated, most) for _ in range(min(repeats, most)))
         for variant, choice in enumerate(repeated if typed else ()):
             types = typed[variant // 2 % len(typed)]
             chosen = dict(choice) if random.randrange(VARIED) else small_choices.varied(stated, choice, Seeded(random))

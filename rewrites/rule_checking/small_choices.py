@@ -114,7 +114,7 @@ def size(of: dict[str, range]) -> int:
 
 
 def choices(
-    stated: RuleStatement, most: int, seed: int = 0, extra: Mapping[str, range] = MappingProxyType({})
+    stated: RuleStatement, most: int, extra: Mapping[str, range] = MappingProxyType({})
 ) -> Iterator[dict[str, int]]:
     """Yield every choice, or up to `most` random ones that satisfy the premises. `extra` adds names with values."""
     of = {**spaces_of(stated), **extra}
@@ -122,7 +122,7 @@ def choices(
         for values in product(*of.values()):
             yield dict(zip(of, values, strict=True))
         return
-    random = Random(seed)
+    random = Random(0)
     chosen = _of_choices(stated)
     possible = {name: _possible(stated, chosen, name, space) for name, space in of.items()}
     if not all(possible.values()):
