@@ -19,7 +19,6 @@ from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, check_rank
 from atl.meaning.results import ResultLayout
 from atl.meaning.specialise import specialise
-from atl.text.printing import show_index
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.scalars import C_TYPES, passed_by_value
 from lowering.c_compiler import find_compiler
@@ -33,10 +32,10 @@ from lowering.calls.strides import UnitStrides, has_distinct_elements, shares_me
 from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
-from lowering.in_place import with_inputs_in_place
+from lowering.in_place import inputs_equal_to, with_inputs_in_place
 from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
-from lowering.kernel_text import Code, CText, flags_of, interface, printed
-from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
+from lowering.kernel_text import Code, CText, flags_of, heap_buffers, interface, printed
+from lowering.nest.loopnest import VECTOR_BYTES, LoopNest
 from lowering.pipeline import lower
 from lowering.rounding.bound_nest import bound_nest, roundings_of
 from lowering.rounding.cancellation import cancels
@@ -398,7 +397,7 @@ class Kernel:
     def _bind(self, arrays: Sequence[object], named: Mapping[str, object]) -> tuple[Arguments, list[Any], list[Any]]:
         """Check the arguments; return them, the inputs as C gets them, and the same with pointers for arrays."""
         call = bind(self.program, arrays, named)
-        passed = [_argument_for_c(call.arrays[name]) for name in self._names]
+        passed = [argument_for_c(call.arrays[name]) for name in self._names]
         pointers = [
             self._from_buffer(each.kind, value) if each.rank else value
             for value, each in zip(passed, self._inputs, strict=True)
@@ -409,7 +408,7 @@ class Kernel:
         self, out: AnyArray, passed: Sequence[Any], pointers: Sequence[Any]
     ) -> tuple[Callable[..., int], list[Any]]:
         """Return the function for an `out` that is an input, and the pointers of the other inputs."""
-        same = self._inputs_equal_to(out, passed)
+        same = inputs_equal_to(self._names, out, passed)
         if not same:
             return self._function, list(pointers)
         others = [pointer for pointer, name in zip(pointers, self._names, strict=True) if name not in same]
@@ -695,7 +694,7 @@ class Kernel:
                 f"out has {result.dtype} of shape {result.shape}, not {self._dtype} of {shape}", shape
             )
         passed = {
-            name: call.arrays[name] if name in strided else _argument_for_c(call.arrays[name]) for name in self._names
+            name: call.arrays[name] if name in strided else argument_for_c(call.arrays[name]) for name in self._names
         }
         if shares_memory(result, [each for each in passed.values() if isinstance(each, np.ndarray)]):
             raise ArrayError(
@@ -747,20 +746,6 @@ class Kernel:
                 return True
         return False
 
-    def _inputs_equal_to(self, out: AnyArray, passed: Sequence[Any]) -> frozenset[str]:
-        """Return the names of the inputs that are `out`. Raises `ArrayError` for a partial overlap."""
-        same: list[str] = []
-        for name, array in zip(self._names, passed, strict=True):
-            if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
-                if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
-                    raise ArrayError(
-                        f"out shares memory with the input {name}",
-                        required="an output that overlaps no input, or that is exactly one of the inputs",
-                        suggestions=(f"pass a copy of {name}, or omit out=…",),
-                    )
-                same.append(name)
-        return frozenset(same)
-
     def _function_in_place(self, names: frozenset[str]) -> Callable[..., int]:
         """Return the function for calls in which these inputs are the output. It is built when first needed."""
         if names not in self._built_in_place:
@@ -789,7 +774,7 @@ class Kernel:
     def _no_memory(self, sizes: tuple[int, ...]) -> OutOfMemory:
         return OutOfMemory(
             f"there is not enough memory for a buffer of {self.program.name}",
-            required="memory for " + ", ".join(_buffers(self.nest)),
+            required="memory for " + ", ".join(heap_buffers(self.nest)),
             numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
         )
 
@@ -805,17 +790,6 @@ def _is_scipy_matrix(value: object) -> bool:
     return hasattr(value, "tocoo")
 
 
-def _argument_for_c(array: AnyArray) -> Any:
+def argument_for_c(array: AnyArray) -> Any:
     """Return the number in an array of rank 0, or the array, copied unless it is contiguous and aligned."""
     return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else passed_by_value(array)
-
-
-def _buffers(nest: LoopNest) -> list[str]:
-    """List the heap buffers of a kernel for a message."""
-    heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
-    return [
-        f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"
-        if s.capacity != elements(s.buffer.allocated_extents)
-        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.allocated_extents))}] of {s.buffer.dtype}"
-        for s in heap
-    ]

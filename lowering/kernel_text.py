@@ -9,6 +9,7 @@ from typing import Any
 
 from atl.core.program import Program
 from atl.errors import NotInSubset
+from atl.text.printing import show_index
 from lowering.builds import IN_ORDER, build_shared, load, openmp_flags
 from lowering.c.known_functions import KNOWN
 from lowering.c.loops import gathering_flags
@@ -18,7 +19,7 @@ from lowering.calls.arguments import values_of
 from lowering.calls.processes import DECLARED, checked_after_fork
 from lowering.instructions.calls import libraries_of
 from lowering.instructions.libraries import find_library
-from lowering.nest.loopnest import For, LoopNest, statements
+from lowering.nest.loopnest import Allocate, For, LoopNest, elements, statements
 from lowering.rounding.cancellation import cancels
 from lowering.validation.interface import Interface
 
@@ -104,3 +105,14 @@ class Code:
         """Return the callable, checked after a fork if the code is parallel."""
         function: Callable[..., int] = getattr(self.library, self.name)
         return checked_after_fork(function, self.library, self.name) if self.parallel else function
+
+
+def heap_buffers(nest: LoopNest) -> list[str]:
+    """List the heap buffers of a kernel for a message."""
+    heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
+    return [
+        f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"
+        if s.capacity != elements(s.buffer.allocated_extents)
+        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.allocated_extents))}] of {s.buffer.dtype}"
+        for s in heap
+    ]
