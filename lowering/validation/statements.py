@@ -326,7 +326,7 @@ class Compiler(Expressions):
 
 
 def _ending(run: Run, slots: Sequence[int]) -> Run:
-    """Return code after which the variables in these slots, whose address may be held, are no more."""
+    """Return code that ends the lifetime of the variables in these slots, whose addresses may be stored."""
 
     def ending(frame: Frame) -> Any:
         signal = run(frame)

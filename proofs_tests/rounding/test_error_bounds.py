@@ -18,8 +18,7 @@ from atl.core.program import Program
 from atl.errors import InvalidArgument, NoErrorBound
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import denote
-from lowering import Kernel
-from lowering import kernel_text
+from lowering import Kernel, kernel_text
 from lowering.rounding.bound_nest import bound_nest
 from lowering.rounding.expressions import ZERO
 from lowering.rounding.numbers import RANGES

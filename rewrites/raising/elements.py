@@ -87,7 +87,7 @@ class Elements(Indices):
                         ),
                     )
                 if not any(isinstance(state.names.get(name), Scalar | Cells) for name in self.reads(inner)):
-                    self.index(inner, state)  # says why it is no index
+                    self.index(inner, state)  # raises an error that says why it is not an index
                 raise refused(node, "a cast of elements")
         raise refused(node, "an expression of elements")
 
