@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, assert_never
 
 from atl.core.index import ZERO, Bound, Index, Leaf, Size, Var, constant, index, map_leaves
@@ -142,7 +143,7 @@ def with_inner_block(statement: ln.Statement, facts: Facts, run: Callable[[Facts
 
 
 def with_inner_blocks(
-    block: Block, facts: Facts, scope: TextScope, run: Callable[[Facts, TextScope, Block], Block]
+    block: Block, facts: Facts, scope: TextScope, run: Callable[[TextScope, Facts, Block], Block]
 ) -> tuple[Block, list[TextScope]]:
     """Apply a pass to the bodies of a block's loops and branches; return its statements, and the scope after each."""
     out: list[ln.Statement] = []
@@ -150,7 +151,7 @@ def with_inner_blocks(
     for statement in block:
         scope = after(scope, statement)
         inside = scope.bind(statement.variable, statement.variable.name)[1] if isinstance(statement, For) else scope
-        out.append(with_inner_block(statement, facts, lambda known, body, inside=inside: run(known, inside, body)))
+        out.append(with_inner_block(statement, facts, partial(run, inside)))
         scopes.append(scope)
     return tuple(out), scopes
 

@@ -34,7 +34,7 @@ def with_reused_buffers(nest: ln.LoopNest) -> ln.LoopNest:
     facts = initial_facts(nest.assumptions, nest.inputs)
     output = nest.output if nest.complete else None
     body = _without_copies(nest.body, output)
-    return replace(nest, body=_block(facts, outermost(nest), body, output=output))
+    return replace(nest, body=_block(outermost(nest), facts, body, output=output))
 
 
 def _is_free_to_move(statement: ln.Statement) -> bool:
@@ -196,7 +196,7 @@ def _copy(statement: ln.Statement, to: ln.Buffer) -> tuple[Pairs, ln.Cell | None
 # -- storage ----------------------------------------------------------------------------------------------------------
 
 
-def _block(facts: Facts, scope: TextScope, block: ln.Block, *, output: ln.Buffer | None) -> ln.Block:
+def _block(scope: TextScope, facts: Facts, block: ln.Block, *, output: ln.Buffer | None) -> ln.Block:
     """Share storage in a block. `output` is the output buffer at the top level, if all its elements are stored."""
     made, scopes = with_inner_blocks(block, facts, scope, partial(_block, output=None))
     return _shared(made, _reusing(facts, [scope, *scopes], made, output), output)

@@ -49,7 +49,7 @@ def with_kept_rows(nest: ln.LoopNest, *, zeroed: bool = True) -> ln.LoopNest:
     """
     cleared = [s.buffer for s in ln.statements(nest.body) if isinstance(s, ln.Clear)]
     folding = _Folding(next(ln.unused_ids(nest)), frozenset(cleared), nest.recurrences, zeroed)
-    body = folding.block(initial_facts(nest.assumptions, nest.inputs), outermost(nest), nest.body)
+    body = folding.block(outermost(nest), initial_facts(nest.assumptions, nest.inputs), nest.body)
     storage = tuple(sorted({*nest.row_storage, *folding.storage.values()}, key=lambda of: (of.name, of.reason)))
     return replace(nest, body=_reallocated(body, folding.found), row_storage=storage) if storage else nest
 
@@ -76,7 +76,7 @@ class _Folding:
     found: dict[ln.Buffer, _Kept] = field(default_factory=dict)
     storage: dict[ln.Buffer, ln.RowStorage] = field(default_factory=dict)
 
-    def block(self, facts: Facts, scope: TextScope, block: ln.Block) -> ln.Block:
+    def block(self, scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
         """Fold the recurrences of a block, inner ones first."""
         made, scopes = with_inner_blocks(block, facts, scope, self.block)
         for at in reversed(range(len(made))):

@@ -38,7 +38,7 @@ def with_folded_storage(nest: ln.LoopNest) -> ln.LoopNest:
     if not marked:
         return nest
     folding = _Folding(ln.unused_ids(nest), [])
-    body = folding.block(initial_facts(nest.assumptions, nest.inputs), outermost(nest), nest.body)
+    body = folding.block(outermost(nest), initial_facts(nest.assumptions, nest.inputs), nest.body)
     return replace(nest, body=body, refused=(*nest.refused, *folding.refused))
 
 
@@ -83,7 +83,7 @@ class _Folding:
     ids: Iterator[int]
     refused: list[ln.FailedMark]
 
-    def block(self, facts: Facts, scope: TextScope, block: ln.Block) -> ln.Block:
+    def block(self, scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
         """Fold all marked buffers in the statements, inner lets first."""
         made, scopes = with_inner_blocks(block, facts, scope, self.block)
         for at in reversed(range(len(made))):

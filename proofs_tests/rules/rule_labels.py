@@ -191,7 +191,7 @@ def _sides_of(
     stated: RuleStatement, tensors: Sequence[str], rule: Rule, cases: int
 ) -> Iterator[tuple[Observed, Observed]]:
     """Yield two observations of each choice that satisfies the premises, which one in eight may do."""
-    for choice in choices(stated, 8 * cases, 0, extra={f"{name}?": range(2) for name in tensors}):
+    for choice in choices(stated, 8 * cases, extra={f"{name}?": range(2) for name in tensors}):
         for make in (Generic, Padded):
             generic = make(stated, choice)
             made = instance(stated, generic)

@@ -248,9 +248,9 @@ def is_low(stated: RuleStatement) -> bool:
     return all(rank <= 1 for rank in stated.ranks)
 
 
-def found_spelled_out(rule: Rule) -> Counterexample | None:
+def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
     """Return a counterexample with arguments of the class `Spelled`, if one is found."""
-    random = Random(0)
+    random = Random(seed)
     for stated in filter(is_low, rule.statements.values()):
         for _ in range(SPELLED):
             found = compared(stated, Spelled.drawn(stated, random))
