@@ -39,19 +39,7 @@ from atl.errors import NoErrorBound
 from atl.meaning.scalars import converted
 from lowering.nest import loopnest as ln
 from lowering.passes.stores import without_dead_stores
-from lowering.rounding.expressions import (
-    WIDE,
-    ZERO,
-    chosen,
-    known,
-    magnitude,
-    minus,
-    most,
-    number,
-    plus,
-    test,
-    times,
-)  # fmt: skip
+from lowering.rounding.expressions import WIDE, ZERO, chosen, known, magnitude, minus, most, number, plus, test, times
 from lowering.rounding.formula import roundings
 from lowering.rounding.numbers import CHANNELS, RANGES, Channel, State, unit_roundoff
 from lowering.rounding.operations import Operations

@@ -13,15 +13,7 @@ from atl.core.dtypes import TYPES
 from atl.errors import Location, NoErrorBound
 from lowering.nest import loopnest as ln
 from lowering.nest.text import outermost, show_statement
-from lowering.rounding.expressions import (
-    ONE,
-    WIDE,
-    ZERO,
-    known,
-    magnitude,
-    most,
-    plus,
-)  # fmt: skip
+from lowering.rounding.expressions import ONE, WIDE, ZERO, known, magnitude, most, plus
 
 Channel: TypeAlias = Literal["value", "size", "absolute", "chained", "nested", "reach"]
 CHANNELS: Final[tuple[Channel, ...]] = ("value", "size", "absolute", "chained", "nested", "reach")

@@ -57,12 +57,7 @@ from rewrites.rule_checking.small_choices import (
     spaces_of,
     with_elements,
 )
-from rewrites.rule_statement import (
-    MAX_ELEMENT_RANK,
-    ElementTypes,
-    Ranks,
-    RuleStatement,
-)  # fmt: skip
+from rewrites.rule_statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, RuleStatement
 
 MORE_ROWS: Final = range(-1, 7)
 """Values of index metavariables in further choices for recurrences."""

@@ -33,11 +33,7 @@ from rewrites.rule_checking.small_choices import (
     weighted_total,
     with_elements,
 )
-from rewrites.rule_statement import (
-    ElementTypes,
-    RuleStatement,
-    groups_of,
-)  # fmt: skip
+from rewrites.rule_statement import ElementTypes, RuleStatement, groups_of
 
 ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 2), (0, 2, 1, 3))
 """Extents of elements, used in turn: unequal ones, equal ones for premises that ask for these, and no elements."""

@@ -16,11 +16,7 @@ from rewrites.rule import Kind
 from rewrites.rule_checking.choices import Choices, chance, choose
 from rewrites.rule_checking.literals import large_indices, literals, near
 from rewrites.rule_checking.premises import Search
-from rewrites.rule_statement import (
-    RuleStatement,
-    groups_of,
-    unused_indices,
-)  # fmt: skip
+from rewrites.rule_statement import RuleStatement, groups_of, unused_indices
 
 WINDOW: Final = range(-1, 4)
 """Values of index metavariables."""

@@ -22,17 +22,7 @@ from atl.core import predicate as pred
 from atl.core import terms
 from atl.core.dtypes import BOOL
 from atl.core.index import ZERO as NONE
-from atl.core.index import (
-    Array,
-    Index,
-    Leaf,
-    Size,
-    Var,
-    atoms,
-    index,
-    map_leaves,
-    read,
-)  # fmt: skip
+from atl.core.index import Array, Index, Leaf, Size, Var, atoms, index, map_leaves, read
 from atl.core.index import Read as ReadOf
 from atl.core.substitution import rebuild, transform
 from atl.core.traversal import children, subterms
@@ -41,12 +31,7 @@ from atl.prove import Facts, Proved, prove
 from rewrites.rule import Rule
 from rewrites.rule_checking.reindexing import reindexed
 from rewrites.rule_checking.symbolic_reading import Hypothesis, Peel, Reader, unconditional, unused_ids
-from rewrites.rule_checking.symbolic_values import (
-    Poly,
-    Stuck,
-    Undecided,
-    vanishes,
-)
+from rewrites.rule_checking.symbolic_values import Poly, Stuck, Undecided, vanishes
 from rewrites.rule_statement import RuleStatement
 
 DEEPEST: Final = 20

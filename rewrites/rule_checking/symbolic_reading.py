@@ -14,16 +14,7 @@ from atl.core import predicate as pred
 from atl.core import terms
 from atl.core.dtypes import BOOL
 from atl.core.index import ZERO as NONE
-from atl.core.index import (
-    Index,
-    Quotient,
-    Var,
-    atoms,
-    ceildiv,
-    floordiv,
-    index,
-    map_leaves,
-)  # fmt: skip
+from atl.core.index import Index, Quotient, Var, atoms, ceildiv, floordiv, index, map_leaves
 from atl.core.operations import ZERO_AT_ZERO, BinaryOp, UnaryOp
 from atl.core.reshape_definitions import origin
 from atl.core.substitution import instantiate, instantiate_tensor
