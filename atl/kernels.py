@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from atl.core.program import Program
 from atl.errors import InvalidArgument, brief
@@ -13,9 +13,15 @@ from atl.surface.program import program as make_program
 
 if TYPE_CHECKING:
     from lowering import GpuKernel, Kernel
+    from lowering.kernel import CompileOptions
     from lowering.ranks import DistributedKernel, Mesh
     from lowering.ranks.kernel import Engine
     from rewrites.recipes import Report
+
+    class Options(CompileOptions, total=False):
+        """The options of `compile` for every target."""
+
+        optimize: bool
 
 
 @overload
@@ -23,11 +29,7 @@ def compile(  # noqa: A001 (a public name)
     program: Program,
     *,
     target: Literal["c"] = ...,
-    sizes: Mapping[str, int] | None = ...,
-    fast_math: bool = ...,
-    strict: bool = ...,
-    validate: bool = ...,
-    optimize: bool = ...,
+    **options: Unpack[Options],
 ) -> Kernel: ...
 
 
@@ -36,11 +38,7 @@ def compile(  # noqa: A001
     program: Program,
     *,
     target: Literal["cuda"],
-    sizes: Mapping[str, int] | None = ...,
-    fast_math: bool = ...,
-    strict: bool = ...,
-    validate: bool = ...,
-    optimize: bool = ...,
+    **options: Unpack[Options],
 ) -> GpuKernel: ...
 
 
@@ -59,11 +57,7 @@ def compile(  # noqa: A001
     program: Program,
     *,
     target: str,
-    sizes: Mapping[str, int] | None = ...,
-    fast_math: bool = ...,
-    strict: bool = ...,
-    validate: bool = ...,
-    optimize: bool = ...,
+    **options: Unpack[Options],
 ) -> Kernel | GpuKernel: ...
 
 

@@ -316,15 +316,23 @@ def compare_06(a: Elem) -> Equation:
 # -- concatenations ---------------------------------------------------------------------------------------------------
 
 
+def listed(*parts: Any) -> Any:
+    """Return the concatenation of vectors, by cases of the index."""
+
+    def element(i: Any, first: Any, *rest: Any) -> Any:
+        n = first.shape[0]
+        return atl.select(i < n, at(first, (i,)), element(i - n, *rest)) if rest else at(first, (i,))
+
+    extent = parts[0].shape[0]
+    for part in parts[1:]:
+        extent = extent + part.shape[0]
+    return over((extent,), lambda i: element(i[0], *parts))
+
+
 @law
 def concat_01(a: Vector, b: Vector) -> Equation:
     """A list of two is concatenated as a pair."""
-    return equation(
-        over(
-            (a.shape[0] + b.shape[0],), lambda i: atl.select(i[0] < a.shape[0], at(a, i), at(b, (i[0] - a.shape[0],)))
-        ),
-        atl.concat(a, b),
-    )
+    return equation(listed(a, b), atl.concat(a, b))
 
 
 @law
@@ -336,21 +344,7 @@ def concat_02(a: Vector, b: Vector, c: Vector) -> Equation:
 @law
 def concat_03(a: Vector, b: Vector, c: Vector) -> Equation:
     """A list of three is concatenated from the right."""
-    return equation(
-        over(
-            (a.shape[0] + b.shape[0] + c.shape[0],),
-            lambda i: atl.select(
-                i[0] < a.shape[0],
-                at(a, i),
-                atl.select(
-                    i[0] < a.shape[0] + b.shape[0],
-                    at(b, (i[0] - a.shape[0],)),
-                    at(c, (i[0] - a.shape[0] - b.shape[0],)),
-                ),
-            ),
-        ),
-        atl.concat(a, atl.concat(b, c)),
-    )
+    return equation(listed(a, b, c), atl.concat(a, atl.concat(b, c)))
 
 
 @law
@@ -382,21 +376,7 @@ def concat_06(a: Vector, high: Index, c: Scalar) -> Equation:
 @law
 def concat_07(a: Vector, b: Vector, c: Vector) -> Equation:
     """A concatenation from the right is that of a list of three."""
-    return equation(
-        atl.concat(a, atl.concat(b, c)),
-        over(
-            (a.shape[0] + b.shape[0] + c.shape[0],),
-            lambda i: atl.select(
-                i[0] < a.shape[0],
-                at(a, i),
-                atl.select(
-                    i[0] < a.shape[0] + b.shape[0],
-                    at(b, (i[0] - a.shape[0],)),
-                    at(c, (i[0] - a.shape[0] - b.shape[0],)),
-                ),
-            ),
-        ),
-    )
+    return equation(atl.concat(a, atl.concat(b, c)), listed(a, b, c))
 
 
 # -- quotients and remainders -----------------------------------------------------------------------------------------

@@ -77,13 +77,9 @@ class Transposition:
                     push_recurrence(self, path, known)
                     return
                 case (
-                    terms.Unary()
-                    | terms.Cast()
-                    | terms.Constant()
-                    | terms.Value()
-                    | terms.TensorVar()
+                    terms.Unary() | terms.Cast() | terms.Constant() | terms.Value() | terms.TensorVar()
                     | terms.Metavariable()
-                ):
+                ):  # fmt: skip
                     raise AssertionError(f"{type(v).__name__} is not linear")
                 case _:
                     assert_never(v)

@@ -433,11 +433,6 @@ def build_executable(
     *,
     name: str,
     sanitize: bool = False,
-    fast_math: bool = False,
-    compiler: Compiler | None = None,
-    extra_flags: Sequence[str] = (),
-    link_flags: Sequence[str] = (),
-    libraries: Sequence[str] = (),
 ) -> Path:
     """Build an executable from C files, and return its path. `sources` maps file names (.c and .h) to texts.
 
@@ -447,16 +442,15 @@ def build_executable(
     Raises `CompilerMissing`; `CompilerFailed` with the compiler's message. Call `has_sanitizers` to find out whether a
     compiler supports `sanitize`.
     """
-    compiler, name = compiler or find_compiler(), _file_name(name)
-    mode = SANITIZED if sanitize else _optimised(compiler)
+    compiler, name = find_compiler(), _file_name(name)
     plan = _planned(
         sources,
         name=name,
         suffix="",
         compiler=compiler,
-        compile_flags=(*STANDARD, *mode, *((FAST_MATH,) if fast_math else ()), *extra_flags),
-        link_flags=(*(SANITIZED if sanitize else ()), *link_flags),
-        libraries=libraries,
+        compile_flags=(*STANDARD, *(SANITIZED if sanitize else _optimised(compiler))),
+        link_flags=SANITIZED if sanitize else (),
+        libraries=(),
     )
     return built(plan)
 

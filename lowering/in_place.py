@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from atl.checks.scope import initial_facts
 from atl.core.index import ONE, ZERO, Read, Var, atoms
@@ -97,3 +100,18 @@ def _refused(
         numbers=numbers,
         suggestions=(*((instead,) if instead else ()), f"pass a copy of {name}, or omit out=…"),
     )
+
+
+def inputs_equal_to(names: Sequence[str], out: np.ndarray[Any, Any], passed: Sequence[Any]) -> frozenset[str]:
+    """Return the names of the inputs that are `out`. Raises `ArrayError` for a partial overlap."""
+    same: list[str] = []
+    for name, array in zip(names, passed, strict=True):
+        if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
+            if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
+                raise ArrayError(
+                    f"out shares memory with the input {name}",
+                    required="an output that overlaps no input, or that is exactly one of the inputs",
+                    suggestions=(f"pass a copy of {name}, or omit out=…",),
+                )
+            same.append(name)
+    return frozenset(same)

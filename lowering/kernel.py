@@ -8,40 +8,34 @@ from functools import cached_property, partial
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, overload
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
-from atl.errors import ArrayError, InvalidArgument, NotInSubset, OutOfMemory, brief
+from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, check_rank
 from atl.meaning.results import ResultLayout
 from atl.meaning.specialise import specialise
-from atl.text.printing import show_index
-from lowering.builds import IN_ORDER, build_shared, load, openmp_flags
 from lowering.c.helpers import OUT_OF_MEMORY
-from lowering.c.known_functions import KNOWN
-from lowering.c.loops import gathering_flags
-from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES, passed_by_value
-from lowering.c_compiler import OPENMP, Compiler, find_compiler
+from lowering.c_compiler import find_compiler
 from lowering.calls.arguments import WALKED, ArgumentBinder, BoundArguments, InputSpec, validated_indices, values_of
 from lowering.calls.assembling import Assembler
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.notebook import kernel_html
 from lowering.calls.operators import jax_function, torch_operator, unused_name
-from lowering.calls.processes import DECLARED, BoundCall, checked_after_fork, checked_pickle
+from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.calls.strides import UnitStrides, has_distinct_elements, shares_memory, strides_of, unit_strides
 from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
-from lowering.in_place import with_inputs_in_place
+from lowering.in_place import inputs_equal_to, with_inputs_in_place
 from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_and_shape
-from lowering.instructions.calls import libraries_of
-from lowering.instructions.libraries import find_library
-from lowering.nest.loopnest import VECTOR_BYTES, Allocate, For, LoopNest, elements, statements
+from lowering.kernel_text import Code, CText, flags_of, heap_buffers, interface, printed
+from lowering.nest.loopnest import VECTOR_BYTES, LoopNest
 from lowering.pipeline import lower
 from lowering.rounding.bound_nest import bound_nest, roundings_of
 from lowering.rounding.cancellation import cancels
@@ -50,7 +44,7 @@ from lowering.strided import may_have_strides
 from lowering.targets.capabilities import check_names, marked_binders, support_of
 from lowering.targets.legality import check_nest, check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
-from lowering.validation.interface import Interface, Validation
+from lowering.validation.interface import Validation
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ElementConstraints] | None]
@@ -67,15 +61,21 @@ WRITABLE: Final = WALKED | 0x400
 """NumPy's flags of an array that is C-contiguous, aligned and writeable."""
 
 
+class CompileOptions(TypedDict, total=False):
+    """The options of `compile` for every target."""
+
+    sizes: Mapping[str, int] | None
+    fast_math: bool
+    strict: bool
+    validate: bool
+
+
 @overload
 def compile(  # noqa: A001 (a public name)
     program: Program,
     *,
     target: Literal["c"] = ...,
-    sizes: Mapping[str, int] | None = ...,
-    fast_math: bool = ...,
-    strict: bool = ...,
-    validate: bool = ...,
+    **options: Unpack[CompileOptions],
 ) -> Kernel: ...
 
 
@@ -84,10 +84,7 @@ def compile(  # noqa: A001
     program: Program,
     *,
     target: Literal["cuda"],
-    sizes: Mapping[str, int] | None = ...,
-    fast_math: bool = ...,
-    strict: bool = ...,
-    validate: bool = ...,
+    **options: Unpack[CompileOptions],
 ) -> GpuKernel: ...
 
 
@@ -96,10 +93,7 @@ def compile(  # noqa: A001
     program: Program,
     *,
     target: str,
-    sizes: Mapping[str, int] | None = ...,
-    fast_math: bool = ...,
-    strict: bool = ...,
-    validate: bool = ...,
+    **options: Unpack[CompileOptions],
 ) -> Kernel | GpuKernel: ...
 
 
@@ -185,7 +179,7 @@ def _unbuilt(program: Program, *, fast_math: bool, strict: bool = False) -> Unbu
     values, _ = values_of(program)
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(values))
     nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES, strict=strict)
-    return UnbuiltKernel(program, nest, _printed(nest, compiler, fast_math=fast_math))
+    return UnbuiltKernel(program, nest, printed(nest, compiler, fast_math=fast_math))
 
 
 def check(program: Program, *, target: str = "c") -> None:
@@ -215,66 +209,6 @@ def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = No
     return program
 
 
-def _flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
-    """Return the flags that the text of a nest needs in addition to those of every kernel."""
-    return (*gathering_flags(nest, compiler), *(IN_ORDER if nest.in_order or cancels(nest) else ()))
-
-
-def _printed(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> CText:
-    (name,) = function_names((nest,))
-    declared = declaration(nest, name)
-    libraries = [find_library(each) for each in libraries_of(nest)]
-    flags = (*_flags(nest, compiler), *(flag for each in libraries for flag in each.compile_flags))
-    linked = tuple(argument for each in libraries for argument in each.link_arguments)
-    return CText(print_c(nest), name, declared, compiler, flags, fast_math, linked)
-
-
-def interface(program: Program, nest: LoopNest, source: str, name: str) -> Interface:
-    """Return the C text of a program with the calls of its function, for `lowering.validation`.
-
-    Raises `NotInSubset` for results that are assembled.
-    """
-    if nest.assembly is not None:
-        raise NotInSubset(
-            f"the result of {program.name} is assembled as {nest.assembly.format}", required="a dense result"
-        )
-    values, _ = values_of(program)
-    calls = {s.call.function for s in statements(nest.body) if isinstance(s, For) and s.call is not None}
-    return Interface(
-        source, name, values, nest.inputs, nest.sizes, nest.output.dtype, KNOWN, nest.in_order, tuple(sorted(calls))
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class CText:
-    """The C text of a kernel with the compiler and flags that build it."""
-
-    source: str
-    name: str
-    declaration: str
-    compiler: Compiler
-    flags: Sequence[str]
-    fast_math: bool
-    libraries: Sequence[str] = ()
-
-    def build(self) -> Path:
-        """Return the shared object, from the cache or built now."""
-        return build_shared(
-            self.source,
-            name=self.name,
-            fast_math=self.fast_math,
-            compiler=self.compiler,
-            extra_flags=self.flags,
-            libraries=self.libraries,
-        )
-
-    def code(self) -> Code:
-        """Return the loaded code."""
-        path, parallel = self.build(), OPENMP in openmp_flags((self.source,))
-        ffi, library = load(path, self.declaration + (DECLARED if parallel else ""))
-        return Code(self.source, path, self.name, ffi, library, self.fast_math, parallel)
-
-
 @dataclass(frozen=True, slots=True)
 class UnbuiltKernel:
     """A kernel for which the C compiler has not run. `build` runs it, in any thread; `kernel` too, if needed."""
@@ -290,28 +224,6 @@ class UnbuiltKernel:
     def kernel(self) -> Kernel:
         """Return the kernel. Raises `CompilerFailed`."""
         return Kernel(self.program, self.nest, self.text.code())
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """A function in a shared object: its C text, the object's path, its name, and the cffi handles.
-
-    With `fast_math` it was built under the assumption that there are no NaN and no infinities. If it is `parallel`, the
-    library declares the functions of OpenMP in `processes.DECLARED`, and calls after a fork are checked.
-    """
-
-    source: str
-    path: Path
-    name: str
-    ffi: Any
-    library: Any
-    fast_math: bool = False
-    parallel: bool = False
-
-    def function(self) -> Callable[..., int]:
-        """Return the callable, checked after a fork if the code is parallel."""
-        function: Callable[..., int] = getattr(self.library, self.name)
-        return checked_after_fork(function, self.library, self.name) if self.parallel else function
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,7 +397,7 @@ class Kernel:
     def _bind(self, arrays: Sequence[object], named: Mapping[str, object]) -> tuple[Arguments, list[Any], list[Any]]:
         """Check the arguments; return them, the inputs as C gets them, and the same with pointers for arrays."""
         call = bind(self.program, arrays, named)
-        passed = [_argument_for_c(call.arrays[name]) for name in self._names]
+        passed = [argument_for_c(call.arrays[name]) for name in self._names]
         pointers = [
             self._from_buffer(each.kind, value) if each.rank else value
             for value, each in zip(passed, self._inputs, strict=True)
@@ -496,7 +408,7 @@ class Kernel:
         self, out: AnyArray, passed: Sequence[Any], pointers: Sequence[Any]
     ) -> tuple[Callable[..., int], list[Any]]:
         """Return the function for an `out` that is an input, and the pointers of the other inputs."""
-        same = self._inputs_equal_to(out, passed)
+        same = inputs_equal_to(self._names, out, passed)
         if not same:
             return self._function, list(pointers)
         others = [pointer for pointer, name in zip(pointers, self._names, strict=True) if name not in same]
@@ -572,7 +484,7 @@ class Kernel:
     def _bounds(self) -> Kernel:
         """The kernel that computes bounds on rounding errors."""
         nest = bound_nest(self._nest_in_order, fast_math=self._code.fast_math)
-        text = _printed(nest, find_compiler(), fast_math=False)
+        text = printed(nest, find_compiler(), fast_math=False)
         if len(text.source) > LONG_TEXT:
             text = replace(text, flags=(*text.flags, "-O1"))
         return Kernel(self._original, nest, text.code())
@@ -648,7 +560,7 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("an exported folder")
-        flags = _flags(self.nest, replace(find_compiler(), kind="gcc"))
+        flags = flags_of(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code
         exported = ExportedKernel(self.program, self.nest, self.source, code.name, flags, code.fast_math)
         return write_folder(exported, folder, theorem=theorem, sizes=sizes)
@@ -782,7 +694,7 @@ class Kernel:
                 f"out has {result.dtype} of shape {result.shape}, not {self._dtype} of {shape}", shape
             )
         passed = {
-            name: call.arrays[name] if name in strided else _argument_for_c(call.arrays[name]) for name in self._names
+            name: call.arrays[name] if name in strided else argument_for_c(call.arrays[name]) for name in self._names
         }
         if shares_memory(result, [each for each in passed.values() if isinstance(each, np.ndarray)]):
             raise ArrayError(
@@ -821,7 +733,7 @@ class Kernel:
         if key not in self._built_strided:
             strided = {name: units for name, units in (*inputs, (None, output)) if units is not None}
             nest = lower(self.program, vector_bytes=self.nest.vector_bytes, strict=self.nest.in_order, strided=strided)
-            code = _printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
+            code = printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
             self._built_strided[key] = code, nest.complete
         return self._built_strided[key]
 
@@ -834,26 +746,12 @@ class Kernel:
                 return True
         return False
 
-    def _inputs_equal_to(self, out: AnyArray, passed: Sequence[Any]) -> frozenset[str]:
-        """Return the names of the inputs that are `out`. Raises `ArrayError` for a partial overlap."""
-        same: list[str] = []
-        for name, array in zip(self._names, passed, strict=True):
-            if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
-                if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
-                    raise ArrayError(
-                        f"out shares memory with the input {name}",
-                        required="an output that overlaps no input, or that is exactly one of the inputs",
-                        suggestions=(f"pass a copy of {name}, or omit out=…",),
-                    )
-                same.append(name)
-        return frozenset(same)
-
     def _function_in_place(self, names: frozenset[str]) -> Callable[..., int]:
         """Return the function for calls in which these inputs are the output. It is built when first needed."""
         if names not in self._built_in_place:
             nest = with_inputs_in_place(self.nest, names)
             # Keep the code rather than its function, which does not prevent the library from being unloaded.
-            self._built_in_place[names] = _printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
+            self._built_in_place[names] = printed(nest, find_compiler(), fast_math=self._code.fast_math).code()
         return self._built_in_place[names].function()
 
     def _bad_output(self, what: str, shape: tuple[int, ...]) -> ArrayError:
@@ -876,7 +774,7 @@ class Kernel:
     def _no_memory(self, sizes: tuple[int, ...]) -> OutOfMemory:
         return OutOfMemory(
             f"there is not enough memory for a buffer of {self.program.name}",
-            required="memory for " + ", ".join(_buffers(self.nest)),
+            required="memory for " + ", ".join(heap_buffers(self.nest)),
             numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
         )
 
@@ -892,17 +790,6 @@ def _is_scipy_matrix(value: object) -> bool:
     return hasattr(value, "tocoo")
 
 
-def _argument_for_c(array: AnyArray) -> Any:
+def argument_for_c(array: AnyArray) -> Any:
     """Return the number in an array of rank 0, or the array, copied unless it is contiguous and aligned."""
     return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else passed_by_value(array)
-
-
-def _buffers(nest: LoopNest) -> list[str]:
-    """List the heap buffers of a kernel for a message."""
-    heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
-    return [
-        f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"
-        if s.capacity != elements(s.buffer.allocated_extents)
-        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.allocated_extents))}] of {s.buffer.dtype}"
-        for s in heap
-    ]

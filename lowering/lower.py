@@ -177,17 +177,9 @@ def scalar(
                     condition, visit(left, here.assume(condition)), visit(right, here.assume(negation(condition)))
                 )
             case (
-                terms.Gen()
-                | terms.Reduce()
-                | terms.Rec()
-                | terms.Guard()
-                | terms.Let()
-                | terms.Concat()
-                | terms.Reshape()
-                | terms.Padding()
-                | terms.TensorVar()
-                | terms.Metavariable()
-            ):
+                terms.Gen() | terms.Reduce() | terms.Rec() | terms.Guard() | terms.Let() | terms.Concat()
+                | terms.Reshape() | terms.Padding() | terms.TensorVar() | terms.Metavariable()
+            ):  # fmt: skip
                 raise AssertionError(f"{type(at).__name__} is not a leaf of a normalised program")
             case _:
                 assert_never(at)
@@ -213,24 +205,14 @@ def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage | Rows, ...], inpu
         case terms.Local(position):
             storage = tensors[-1 - position]
         case (
-            terms.TensorVar()
-            | terms.Metavariable()
-            | terms.Number()
-            | terms.Elementwise()
-            | terms.Select()
+            terms.TensorVar() | terms.Metavariable() | terms.Number() | terms.Elementwise() | terms.Select()
             | terms.Padding()
-        ):
+        ):  # fmt: skip
             raise AssertionError("a normalised access is to a named tensor")
         case (
-            terms.Gen()
-            | terms.Reduce()
-            | terms.Rec()
-            | terms.Guard()
-            | terms.Let()
-            | terms.Concat()
-            | terms.Reshape()
-            | terms.Access()
-        ):
+            terms.Gen() | terms.Reduce() | terms.Rec() | terms.Guard() | terms.Let() | terms.Concat()
+            | terms.Reshape() | terms.Access()
+        ):  # fmt: skip
             raise AssertionError("a normalised access is to a named tensor")
         case _:
             assert_never(e)

@@ -92,7 +92,7 @@ def _contiguous(why: str) -> ArrayError:
 
 
 def may_have_strides(nest: ln.LoopNest) -> frozenset[str]:
-    """Return the inputs that may have strides: their elements are no indices, and have no declared properties."""
+    """Return the inputs that may have strides: their elements are not indices, and have no declared properties."""
     expressions = [
         occurrence.expression if isinstance(occurrence, Computed) else occurrence.condition.expression
         for occurrence in index_expressions(nest)

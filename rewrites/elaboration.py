@@ -12,24 +12,13 @@ from atl.core import terms
 from atl.core.dtypes import ANY_DTYPE, BOOL, ELEMENTS, checked_dtype, is_variable
 from atl.core.index import Index, Read, Size, Var, atoms, read
 from atl.core.operations import COMPARISONS
-from atl.core.predicate import (
-    TRUE,
-    NonNegative,
-    Predicate,
-    conjuncts,
-)
+from atl.core.predicate import TRUE, NonNegative, Predicate, conjuncts
 from atl.core.substitution import binds_by_type, rebuild
 from atl.core.traversal import children
 from atl.errors import DtypeError, InvalidArgument, RankError, brief
 from atl.surface.numpy_forms import without_broadcasting
 from rewrites.metavariables import Kind
-from rewrites.rule_statement import (
-    Equation,
-    Ranks,
-    RuleStatement,
-    Variables,
-    map_predicate,
-)
+from rewrites.rule_statement import Equation, Ranks, RuleStatement, Variables, map_predicate
 
 
 def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], ranks: Ranks) -> RuleStatement:

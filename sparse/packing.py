@@ -16,15 +16,7 @@ from atl.errors import ArrayError, ATLError, InvalidArgument, brief
 from sparse.assembly import Rows
 from sparse.conversion import convert
 from sparse.errors import NotPackable
-from sparse.scipy_interop import (
-    ArraysOf,
-    coordinates_of,
-    from_scipy,
-    scipy_format,
-    scipy_view,
-    validated,
-    zero_copy,
-)
+from sparse.scipy_interop import ArraysOf, coordinates_of, from_scipy, scipy_format, scipy_view, validated, zero_copy
 from sparse.tensors import AnyArray, SparseTensor, cast_indices, encode, entries
 from sparse.views import Storage
 

@@ -186,14 +186,9 @@ def obligations(expr: terms.Expr, scope: Scope) -> Iterator[Obligation]:
         case terms.Padding(of):
             yield from _extents_of_padding(scope.shape(of))
         case (
-            terms.Reduce()
-            | terms.Guard()
-            | terms.Let()
-            | terms.Access()
-            | terms.Unary()
-            | terms.Cast()
+            terms.Reduce() | terms.Guard() | terms.Let() | terms.Access() | terms.Unary() | terms.Cast()
             | terms.Number()
-        ):
+        ):  # fmt: skip
             return  # defined whenever their indices and parts are
         case terms.Named():
             return  # checked at the declaration or binder
@@ -207,16 +202,9 @@ def inspects_subterms(expr: terms.Expr) -> bool:
         case terms.Reduce():
             return True  # bodies of some reductions must not contain guards
         case (
-            terms.Gen()
-            | terms.Rec()
-            | terms.Guard()
-            | terms.Let()
-            | terms.Access()
-            | terms.Elementwise()
-            | terms.Select()
-            | terms.Concat()
-            | terms.Reshape()
-        ):
+            terms.Gen() | terms.Rec() | terms.Guard() | terms.Let() | terms.Access() | terms.Elementwise()
+            | terms.Select() | terms.Concat() | terms.Reshape()
+        ):  # fmt: skip
             return False
         case terms.Named() | terms.Number() | terms.Padding():
             return False

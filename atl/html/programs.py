@@ -216,10 +216,8 @@ def text_with_subterm(program: Program, path: Path) -> tuple[str, list[Span]]:
     return laid.text, spans_of(laid.text, [(laid.start, laid.stop)], "ins")
 
 
-def pre(
-    text: str, spans: Iterable[Span] = (), *, label: str | None = None, class_: str = "program", colours: bool = True
-) -> Html:
+def pre(text: str, spans: Iterable[Span] = (), *, label: str | None, colours: bool = True) -> Html:
     """Return a program text as a `pre` element. `colours` highlights operators and marks."""
     # A region that scrolls sideways must be reachable by keyboard.
     code = element("code", with_spans(text, spans, colours=colours))
-    return element("pre", code, class_=class_, tabindex=0, role="group", aria_label=label)
+    return element("pre", code, class_="program", tabindex=0, role="group", aria_label=label)

@@ -231,18 +231,8 @@ class _Interpreter(Generic[E]):
 
     def shared(self, term: terms.Expr) -> Callable[[Environment], Elements[E]]:
         """Return a function to the term's elements, shared by environments that agree on its free variables."""
-        inner, made = self.meaning(term), self._tensors.setdefault(term, {})
-
-        def tensor(env: Environment) -> Elements[E]:
-            relevant = env.relevant_to(term)
-            found = made.get(relevant)
-            if found is None:
-                if len(made) >= CACHE_SIZE:
-                    made.clear()
-                found = made[relevant] = Elements(inner, env)
-            return found
-
-        return tensor
+        inner = self.meaning(term)
+        return _cached(term, self._tensors.setdefault(term, {}), lambda env: Elements(inner, env))
 
     def _recurrence(self, term: terms.Rec) -> Callable[[Environment], Elements[E]]:
         """Return a function to the elements of a recurrence, shared by environments that agree on its free variables.
@@ -252,7 +242,6 @@ class _Interpreter(Generic[E]):
         """
         first, later, low = self.meaning(term.init), self.meaning(term.body), self.index(term.low)
         extents = [self.index(extent) for extent in term.type.shape[1:]]
-        made: dict[Relevant, Elements[E]] = {}
 
         def rows_in(env: Environment) -> Elements[E]:
             row_shape = tuple(extent(env) for extent in extents)
@@ -273,16 +262,7 @@ class _Interpreter(Generic[E]):
             inside = env.with_tensor(rows)
             return rows
 
-        def tensor(env: Environment) -> Elements[E]:
-            relevant = env.relevant_to(term)
-            found = made.get(relevant)
-            if found is None:
-                if len(made) >= CACHE_SIZE:
-                    made.clear()
-                found = made[relevant] = rows_in(env)
-            return found
-
-        return tensor
+        return _cached(term, {}, rows_in)
 
     def _access(self, term: terms.Access) -> ElementAt[E]:
         """Denote a read: zero for padding and outside the tensor."""
@@ -373,6 +353,23 @@ class _Interpreter(Generic[E]):
 
     def test(self, predicate: Predicate) -> Callable[[Environment], bool]:
         return lambda env: holds(predicate, env.leaf, self._element)
+
+
+def _cached(
+    term: terms.Expr, known: dict[Relevant, Elements[E]], make: Callable[[Environment], Elements[E]]
+) -> Callable[[Environment], Elements[E]]:
+    """Return a function that calls `make` once for environments that agree on the free variables of a term."""
+
+    def tensor(env: Environment) -> Elements[E]:
+        relevant = env.relevant_to(term)
+        found = known.get(relevant)
+        if found is None:
+            if len(known) >= CACHE_SIZE:
+                known.clear()
+            found = known[relevant] = make(env)
+        return found
+
+    return tensor
 
 
 def _dtype(term: terms.Expr) -> str:

@@ -375,13 +375,13 @@ def refuted(
     return search.refutes(state, splits)
 
 
-def refuted_by_rounding(table: Table, facts: System, goal: System, *, effort: int = BUDGET) -> bool:
+def refuted_by_rounding(table: Table, facts: System, goal: System) -> bool:
     """Return True if the facts contradict `goal` after rounding the bounds of all columns, without case splits.
 
     Elimination rounds a row only when one column is left. Rounding all bounds first proves more: from 128*q >= 129 and
     x >= q - 1 follows x >= 1, and so 128*x >= 2.
     """
-    search, state = _start(table, facts, Budget(effort), wide=False)
+    search, state = _start(table, facts, Budget(BUDGET), wide=False)
     state.system.add(goal)
     return search.refutes_by_rounding(state)
 

@@ -391,11 +391,9 @@ class _Printer:
             case tm.Binary(op) if op in COMPARISONS:
                 return True
             case (
-                tm.Binary(_, left, right)
-                | tm.Concat(left, right)
-                | tm.Select(_, left, right)
+                tm.Binary(_, left, right) | tm.Concat(left, right) | tm.Select(_, left, right)
                 | tm.Where(_, left, right)
-            ):
+            ):  # fmt: skip
                 return self._typed_by_itself(left) or self._typed_by_itself(right)
             case _:
                 assert_never(expr)

@@ -328,15 +328,9 @@ def _is_long_fold(loop: ln.For) -> bool:
             case ln.If():
                 pass
             case (
-                ln.For()
-                | ln.Accumulate()
-                | ln.Assign()
-                | ln.Declare()
-                | ln.Allocate()
-                | ln.Clear()
-                | ln.Free()
+                ln.For() | ln.Accumulate() | ln.Assign() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free()
                 | ln.Gather()
-            ):
+            ):  # fmt: skip
                 return False
             case _:
                 assert_never(statement)

@@ -16,7 +16,7 @@ _WORK: Final = 10_000
 
 
 def unit_strides(array: AnyArray) -> UnitStrides | None:
-    """Return which strides of an array are one element; None if it is not aligned, or a stride is no whole element."""
+    """Return which strides of an array are one element; None if it is not aligned, or a stride is not whole."""
     if not array.flags.aligned or any(stride % array.itemsize for stride in array.strides):
         return None
     return tuple(stride == array.itemsize for stride in array.strides)

@@ -129,12 +129,10 @@ class Device:
             self._runtime.destroy(start)
             self._runtime.destroy(end)
 
-    def in_turn(
-        self, candidates: Mapping[str, Callable[[], object]], *, rounds: int, least: float = 5.0
-    ) -> dict[str, list[float]]:
+    def in_turn(self, candidates: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[str, list[float]]:
         """Time each candidate once per round; return the milliseconds per run.
 
-        In a round, a candidate runs as often as takes `least` milliseconds. The order rotates by `rotated`.
+        In a round, a candidate runs as often as takes 5 milliseconds. The order rotates by `rotated`.
         """
         names = list(candidates)
         times: dict[str, int] = {}
@@ -142,7 +140,7 @@ class Device:
             run = candidates[name]
             self.milliseconds(run, 2)
             once = median(self.milliseconds(run, 3) for _ in range(3))
-            times[name] = max(1, min(1000, int(least / max(once, 1e-3))))
+            times[name] = max(1, min(1000, int(5.0 / max(once, 1e-3))))
         found: dict[str, list[float]] = {name: [] for name in names}
         for number in range(rounds):
             for name in rotated(names, number):

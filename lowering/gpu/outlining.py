@@ -222,7 +222,7 @@ class _Kernel:
 
     def launch(self, block: ln.Block, place: Place) -> kn.Launch:
         extents = threads_of(self.nest, block)
-        block = store_zeros(with_static_capacities(block, place.facts), place.facts, place.scope)
+        block = store_zeros(with_static_capacities(place.facts, block), place.facts, place.scope)
         block = drop_unread_zeros(block, place.facts, place.scope)
         memories = dict(self._memories(block, in_threads=False))
         steps = self._steps(block, extents, memories, changed_in(block))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, Final, assert_never
 
 from atl.core import index as ix
@@ -28,30 +29,23 @@ from lowering.gpu.kernels import (
     WideLoad,
 )
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import Access, accesses_of, other_run, same_cell_facts
+from lowering.nest.accesses import Access, accesses_of, other_run, same_cell_facts, with_inner_block
 from lowering.nest.text import TextScope
 
 # -- constant sizes ---------------------------------------------------------------------------------------------------
 
 
-def with_static_capacities(block: ln.Block, facts: Facts) -> ln.Block:
+def with_static_capacities(facts: Facts, block: ln.Block) -> ln.Block:
     """Replace each capacity by a constant that is proved to be an upper bound."""
     return tuple(_statement(statement, facts) for statement in block)
 
 
 def _statement(statement: ln.Statement, facts: Facts) -> ln.Statement:
-    match statement:
-        case ln.For(body=body):
-            return ln.with_body(statement, with_static_capacities(body, facts.assume(statement.range)))
-        case ln.If(predicate, body):
-            return ln.If(predicate, with_static_capacities(body, facts.assume(predicate)))
-        case ln.Allocate(capacity=capacity):
-            bound = _least_constants(capacity)
-            is_bound = bound.constant is not None and proves(facts, pred.at_most(capacity, bound))
-            return replace(statement, capacity=bound) if is_bound else statement
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free() | ln.Gather():
-            return statement
-    assert_never(statement)
+    if not isinstance(statement, ln.Allocate):
+        return with_inner_block(statement, facts, with_static_capacities)
+    bound = _least_constants(statement.capacity)
+    is_bound = bound.constant is not None and proves(facts, pred.at_most(statement.capacity, bound))
+    return replace(statement, capacity=bound) if is_bound else statement
 
 
 def _least_constants(e: ix.Index) -> ix.Index:
@@ -172,7 +166,7 @@ class _Vectorization:
         for step in steps:
             match step:
                 case Run(ln.For() as loop):
-                    (made,) = self._block((loop,), facts)
+                    (made,) = self._block(facts, (loop,))
                     assert isinstance(made, ln.For)
                     out.append(replace(step, statement=made))
                 case Repeat(body=body):
@@ -180,35 +174,21 @@ class _Vectorization:
                 case Branch(predicate, body):
                     out.append(replace(step, body=self.steps(body, facts.assume(predicate))))
                 case (
-                    Run()
-                    | Barrier()
-                    | Commit()
-                    | Wait()
-                    | ln.Declare()
-                    | ln.Allocate()
-                    | ln.Clear()
-                    | ln.Free()
+                    Run() | Barrier() | Commit() | Wait() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free()
                     | ln.Gather()
-                ):
+                ):  # fmt: skip
                     out.append(step)
                 case _:
                     assert_never(step)
         return tuple(out)
 
-    def _block(self, block: ln.Block, facts: Facts) -> ln.Block:
+    def _block(self, facts: Facts, block: ln.Block) -> ln.Block:
         return tuple(self._statement(statement, facts) for statement in block)
 
     def _statement(self, statement: ln.Statement, facts: Facts) -> ln.Statement:
-        match statement:
-            case ln.For(mark=LoopMark.VECTOR):
-                return self._vector(statement, facts.assume(statement.range))
-            case ln.For(body=body):
-                return ln.with_body(statement, self._block(body, facts.assume(statement.range)))
-            case ln.If(predicate, body):
-                return ln.If(predicate, self._block(body, facts.assume(predicate)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
-                return statement
-        assert_never(statement)
+        if isinstance(statement, ln.For) and statement.mark is LoopMark.VECTOR:
+            return self._vector(statement, facts.assume(statement.range))
+        return with_inner_block(statement, facts, self._block)
 
     def _vector(self, loop: ln.For, facts: Facts) -> ln.For:
         lanes = (loop.high - loop.low).constant
@@ -371,7 +351,7 @@ def store_zeros(block: ln.Block, facts: Facts, scope: TextScope) -> ln.Block:
     """Replace clearing by stores of zeros in each buffer for which they are proved to reach each cell."""
     for allocate in [s for s in ln.statements(block) if isinstance(s, ln.Allocate)]:
         if allocate.zeroed and allocate.mark is not LetMark.REGISTERS:
-            block = _replace(block, allocate, facts, scope)
+            block = _replace(allocate, scope, facts, block)
     return block
 
 
@@ -383,7 +363,7 @@ class _Store:
     loops: tuple[ln.For, ...]
 
 
-def _replace(block: ln.Block, allocate: ln.Allocate, facts: Facts, scope: TextScope) -> ln.Block:
+def _replace(allocate: ln.Allocate, scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
     out: list[ln.Statement] = []
     for at, statement in enumerate(block):
         if isinstance(statement, ln.Allocate) and statement.buffer == allocate.buffer:
@@ -394,15 +374,7 @@ def _replace(block: ln.Block, allocate: ln.Allocate, facts: Facts, scope: TextSc
                 stored = (_with_zeros(s, stores[0].statement, kept, ()) for s in rest)
                 return (*out, replace(statement, zeroed=False), *stored)
             return block
-        match statement:
-            case ln.For(body=body):
-                out.append(ln.with_body(statement, _replace(body, allocate, facts.assume(statement.range), scope)))
-            case ln.If(predicate, body):
-                out.append(ln.If(predicate, _replace(body, allocate, facts.assume(predicate), scope)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
-                out.append(statement)
-            case _:
-                assert_never(statement)
+        out.append(with_inner_block(statement, facts, partial(_replace, allocate, scope)))
     return tuple(out)
 
 
@@ -480,16 +452,9 @@ def _with_zeros(
         case ln.If(predicate, (inner,)) if _contains(statement, store):
             return _with_zeros(inner, store, kept, (*conditions, predicate))
         case (
-            ln.For()
-            | ln.If()
-            | ln.Assign()
-            | ln.Accumulate()
-            | ln.Declare()
-            | ln.Allocate()
-            | ln.Clear()
-            | ln.Free()
+            ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free()
             | ln.Gather()
-        ):
+        ):  # fmt: skip
             return statement
     assert_never(statement)
 

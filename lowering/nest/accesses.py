@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, assert_never
 
 from atl.core.index import ZERO, Bound, Index, Leaf, Size, Var, constant, index, map_leaves
@@ -127,6 +128,32 @@ def after(scope: TextScope, statement: ln.Statement) -> TextScope:
         case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free() | ln.Gather():
             return scope
     assert_never(statement)
+
+
+def with_inner_block(statement: ln.Statement, facts: Facts, run: Callable[[Facts, Block], Block]) -> ln.Statement:
+    """Apply a pass to the body of a loop or branch, with the facts that hold there; keep other statements."""
+    match statement:
+        case ln.For(body=body):
+            return ln.with_body(statement, run(facts.assume(statement.range), body))
+        case ln.If(predicate, body):
+            return ln.with_body(statement, run(facts.assume(predicate), body))
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
+            return statement
+    assert_never(statement)
+
+
+def with_inner_blocks(
+    block: Block, facts: Facts, scope: TextScope, run: Callable[[TextScope, Facts, Block], Block]
+) -> tuple[Block, list[TextScope]]:
+    """Apply a pass to the bodies of a block's loops and branches; return its statements, and the scope after each."""
+    out: list[ln.Statement] = []
+    scopes: list[TextScope] = []
+    for statement in block:
+        scope = after(scope, statement)
+        inside = scope.bind(statement.variable, statement.variable.name)[1] if isinstance(statement, For) else scope
+        out.append(with_inner_block(statement, facts, partial(run, inside)))
+        scopes.append(scope)
+    return tuple(out), scopes
 
 
 def _in_statement(place: _Context, statement: ln.Statement) -> Iterator[Access]:

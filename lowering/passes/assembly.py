@@ -120,15 +120,9 @@ class _Analysis:
                         return None
                     out.append(row)
                 case (
-                    ln.For()
-                    | ln.Assign()
-                    | ln.Accumulate()
-                    | ln.Declare()
-                    | ln.Allocate()
-                    | ln.Clear()
-                    | ln.Free()
+                    ln.For() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free()
                     | ln.Gather()
-                ):
+                ):  # fmt: skip
                     return None
                 case _:
                     assert_never(statement)

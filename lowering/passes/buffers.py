@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, assert_never
 
 from atl.checks.scope import initial_facts
@@ -12,7 +13,7 @@ from atl.core.marks import CONCURRENT, LetMark
 from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import accesses, after, find_overwritten_read
+from lowering.nest.accesses import accesses, after, find_overwritten_read, with_inner_blocks
 from lowering.nest.loopnest import in_other_buffers, in_rows
 from lowering.nest.text import TextScope, outermost
 from lowering.nest.tiles import cells_of, stores_to
@@ -33,7 +34,7 @@ def with_reused_buffers(nest: ln.LoopNest) -> ln.LoopNest:
     facts = initial_facts(nest.assumptions, nest.inputs)
     output = nest.output if nest.complete else None
     body = _without_copies(nest.body, output)
-    return replace(nest, body=_block(facts, outermost(nest), body, output))
+    return replace(nest, body=_block(outermost(nest), facts, body, output=output))
 
 
 def _is_free_to_move(statement: ln.Statement) -> bool:
@@ -157,74 +158,48 @@ def _is_of(statement: ln.Statement, buffer: ln.Buffer) -> bool:
 
 def _copied(statement: ln.Statement, to: ln.Buffer) -> ln.Buffer | None:
     """Return the buffer that a statement copies to `to`, element by element, if it does nothing else."""
-    while isinstance(statement, ln.For) and len(statement.body) == 1:
-        (statement,) = statement.body
-    match statement:
-        case ln.Assign(ln.Cell(target, pairs), ln.Load(ln.Cell(source, read))):
-            same = target == to and pairs == read and target.extents == source.extents and target.dtype == source.dtype
-            return source if same and not source.rows else None
-        case (
-            ln.For()
-            | ln.If()
-            | ln.Assign()
-            | ln.Accumulate()
-            | ln.Declare()
-            | ln.Allocate()
-            | ln.Clear()
-            | ln.Free()
-            | ln.Gather()
-        ):
-            return None
-    assert_never(statement)
+    pairs, source, _ = _copy(statement, to)
+    same = source is not None and pairs == source.pairs and to.extents == source.buffer.extents
+    return source.buffer if source is not None and same and not source.buffer.rows else None
 
 
 def _row_copied(statement: ln.Statement, to: ln.Buffer) -> ln.Cell | None:
     """Return an element of the row of a circular buffer that a statement copies to `to`, if it does only that."""
+    pairs, source, loops = _copy(statement, to)
+    if source is None or not source.buffer.rows:
+        return None
+    (row, _), *read = source.pairs
+    alike = pairs == tuple(read) and to.extents == source.buffer.extents[1:] and ONE not in to.extents
+    return source if alike and not row.free & loops else None
+
+
+def _copy(statement: ln.Statement, to: ln.Buffer) -> tuple[Pairs, ln.Cell | None, frozenset[int]]:
+    """Return the position stored in `to` and the cell loaded, if a statement only copies; and the loops around it."""
     loops: set[int] = set()
     while isinstance(statement, ln.For) and len(statement.body) == 1:
         loops.add(statement.variable.uid)
         (statement,) = statement.body
     match statement:
-        case ln.Assign(ln.Cell(target, pairs), ln.Load(ln.Cell(source, ((row, _), *read)) as cell)) if source.rows:
-            same = target == to and pairs == tuple(read) and target.dtype == source.dtype
-            alike = target.extents == source.extents[1:] and ONE not in target.extents
-            return cell if same and alike and not row.free & loops else None
+        case ln.Assign(ln.Cell(target, pairs), ln.Load(ln.Cell(source) as cell)):
+            if target == to and target.dtype == source.dtype:
+                return pairs, cell, frozenset(loops)
         case (
-            ln.For()
-            | ln.If()
-            | ln.Assign()
-            | ln.Accumulate()
-            | ln.Declare()
-            | ln.Allocate()
-            | ln.Clear()
-            | ln.Free()
+            ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free()
             | ln.Gather()
-        ):
-            return None
-    assert_never(statement)
+        ):  # fmt: skip
+            pass
+        case _:
+            assert_never(statement)
+    return (), None, frozenset(loops)
 
 
 # -- storage ----------------------------------------------------------------------------------------------------------
 
 
-def _block(facts: Facts, scope: TextScope, block: ln.Block, output: ln.Buffer | None) -> ln.Block:
+def _block(scope: TextScope, facts: Facts, block: ln.Block, *, output: ln.Buffer | None) -> ln.Block:
     """Share storage in a block. `output` is the output buffer at the top level, if all its elements are stored."""
-    out: list[ln.Statement] = []
-    scopes: list[TextScope] = []
-    for statement in block:
-        scopes.append(scope)
-        scope = after(scope, statement)
-        match statement:
-            case ln.For(variable, body=body):
-                inside = scope.bind(variable, variable.name)[1]
-                out.append(ln.with_body(statement, _block(facts.assume(statement.range), inside, body, None)))
-            case ln.If(predicate, body):
-                out.append(ln.with_body(statement, _block(facts.assume(predicate), scope, body, None)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
-                out.append(statement)
-            case _:
-                assert_never(statement)
-    return _shared(tuple(out), _reusing(facts, scopes, tuple(out), output), output)
+    made, scopes = with_inner_blocks(block, facts, scope, partial(_block, output=None))
+    return _shared(made, _reusing(facts, [scope, *scopes], made, output), output)
 
 
 def _reusing(
@@ -406,15 +381,9 @@ def _stored(
         case ln.Assign(ln.Cell(target) as cell) if target == buffer:
             yield cell, loops
         case (
-            ln.If()
-            | ln.Assign()
-            | ln.Accumulate()
-            | ln.Declare()
-            | ln.Allocate()
-            | ln.Clear()
-            | ln.Free()
+            ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free()
             | ln.Gather()
-        ):
+        ):  # fmt: skip
             return
         case _:
             assert_never(statement)

@@ -15,6 +15,7 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import conjunction, negation
 from atl.prove import Facts, holds, simplify, simplify_predicate
 from lowering.nest import loopnest as ln
+from lowering.nest.accesses import with_inner_block
 from lowering.nest.loopnest import at_iteration
 from lowering.nest.tiles import Tiles, over_lanes, step, tiles_of
 from lowering.passes.simplification import each_replaced, simplified_block, until_settled
@@ -156,24 +157,17 @@ def without_trivial_loops(nest: ln.LoopNest) -> ln.LoopNest:
     sizes and variables. A loop is kept if neither is.
     """
     facts = initial_facts(nest.assumptions, nest.inputs)
-    return replace(nest, body=_block_without_trivial(facts, nest.body, tiles_of(nest)))
+    return replace(nest, body=_block_without_trivial(facts, nest.body, tiles=tiles_of(nest)))
 
 
-def _block_without_trivial(facts: Facts, block: ln.Block, tiles: Tiles) -> ln.Block:
+def _block_without_trivial(facts: Facts, block: ln.Block, *, tiles: Tiles) -> ln.Block:
     return tuple(_without_trivial(facts, statement, tiles) for statement in block)
 
 
 def _without_trivial(facts: Facts, statement: ln.Statement, tiles: Tiles) -> ln.Statement:
-    match statement:
-        case ln.For(body=body):
-            if all(isinstance(inside, ln.Assign | ln.Accumulate) for inside in body):
-                return _as_branch(facts, statement, tiles) or statement
-            return ln.with_body(statement, _block_without_trivial(facts.assume(statement.range), body, tiles))
-        case ln.If(predicate, body):
-            return ln.with_body(statement, _block_without_trivial(facts.assume(predicate), body, tiles))
-        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
-            return statement
-    assert_never(statement)
+    if isinstance(statement, ln.For) and all(isinstance(s, ln.Assign | ln.Accumulate) for s in statement.body):
+        return _as_branch(facts, statement, tiles) or statement
+    return with_inner_block(statement, facts, partial(_block_without_trivial, tiles=tiles))
 
 
 def _as_branch(facts: Facts, loop: ln.For, tiles: Tiles) -> ln.If | None:

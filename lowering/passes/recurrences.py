@@ -23,7 +23,7 @@ from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import FALSE, Predicate, at_most, equal, less, negation
 from atl.prove import Facts, proves
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import Access, OverwrittenRead, accesses, after, find_overwritten_read
+from lowering.nest.accesses import Access, OverwrittenRead, accesses, find_overwritten_read, with_inner_blocks
 from lowering.nest.text import TextScope, outermost, show_index
 from lowering.nest.tiles import loads_from, stores_to
 from lowering.passes.control_flow import tests_in
@@ -49,7 +49,7 @@ def with_kept_rows(nest: ln.LoopNest, *, zeroed: bool = True) -> ln.LoopNest:
     """
     cleared = [s.buffer for s in ln.statements(nest.body) if isinstance(s, ln.Clear)]
     folding = _Folding(next(ln.unused_ids(nest)), frozenset(cleared), nest.recurrences, zeroed)
-    body = folding.block(initial_facts(nest.assumptions, nest.inputs), outermost(nest), nest.body)
+    body = folding.block(outermost(nest), initial_facts(nest.assumptions, nest.inputs), nest.body)
     storage = tuple(sorted({*nest.row_storage, *folding.storage.values()}, key=lambda of: (of.name, of.reason)))
     return replace(nest, body=_reallocated(body, folding.found), row_storage=storage) if storage else nest
 
@@ -76,26 +76,9 @@ class _Folding:
     found: dict[ln.Buffer, _Kept] = field(default_factory=dict)
     storage: dict[ln.Buffer, ln.RowStorage] = field(default_factory=dict)
 
-    def block(self, facts: Facts, scope: TextScope, block: ln.Block) -> ln.Block:
+    def block(self, scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
         """Fold the recurrences of a block, inner ones first."""
-        scopes: list[TextScope] = []
-        out: list[ln.Statement] = []
-        for statement in block:
-            scope = after(scope, statement)
-            scopes.append(scope)
-            match statement:
-                case ln.For(variable, body=body):
-                    inside = scope.bind(variable, variable.name)[1]
-                    out.append(ln.with_body(statement, self.block(facts.assume(statement.range), inside, body)))
-                case ln.If(predicate, body):
-                    out.append(ln.with_body(statement, self.block(facts.assume(predicate), scope, body)))
-                case (
-                    ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather()
-                ):
-                    out.append(statement)
-                case _:
-                    assert_never(statement)
-        made = tuple(out)
+        made, scopes = with_inner_blocks(block, facts, scope, self.block)
         for at in reversed(range(len(made))):
             begun = made[at]
             match begun:
@@ -109,16 +92,9 @@ class _Folding:
                         started = ln.Clear(kept.buffer, kept.capacity, zeroed=False)
                         made = (*made[:at], *((started,) if kept.buffer.in_place else ()), *following)
                 case (
-                    ln.For()
-                    | ln.If()
-                    | ln.Assign()
-                    | ln.Accumulate()
-                    | ln.Declare()
-                    | ln.Allocate()
-                    | ln.Clear()
-                    | ln.Free()
-                    | ln.Gather()
-                ):
+                    ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear()
+                    | ln.Free() | ln.Gather()
+                ):  # fmt: skip
                     pass
                 case _:
                     assert_never(begun)

@@ -83,16 +83,9 @@ def _stored_by_element(body: ln.Block, tiles: AbstractSet[int]) -> frozenset[int
             case ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell):
                 of_elements.add(cell.buffer.uid)
             case (
-                ln.For()
-                | ln.If()
-                | ln.Assign()
-                | ln.Accumulate()
-                | ln.Declare()
-                | ln.Allocate()
-                | ln.Clear()
-                | ln.Free()
-                | ln.Gather()
-            ):
+                ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear()
+                | ln.Free() | ln.Gather()
+            ):  # fmt: skip
                 pass
             case _:
                 assert_never(statement)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import is_
 from typing import Final, assert_never
 
@@ -13,6 +14,7 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, negation, non_negative
 from atl.prove import Facts, Proved, holds, simplify, simplify_predicate
 from lowering.nest import loopnest as ln
+from lowering.nest.accesses import with_inner_block
 from lowering.nest.index_expressions import Compared, Computed, Inside, index_expressions
 from lowering.nest.loopnest import at_iteration
 from lowering.nest.marked_loops import Merge, fingers_in, is_merge, lines_of, merge_at
@@ -211,24 +213,16 @@ def with_cache_lines(nest: ln.LoopNest) -> ln.LoopNest:
     if not any(isinstance(each, ln.For) and each.mark is LoopMark.STREAM for each in ln.statements(nest.body)):
         return nest
     facts = initial_facts(nest.assumptions, nest.inputs)
-    return replace(nest, body=_block_with_cache_lines(nest.body, facts, ln.unused_ids(nest)))
+    return replace(nest, body=_block_with_cache_lines(ln.unused_ids(nest), facts, nest.body))
 
 
-def _block_with_cache_lines(block: ln.Block, facts: Facts, ids: Iterator[int]) -> ln.Block:
-    out: list[ln.Statement] = []
-    for statement in block:
-        match statement:
-            case ln.For(mark=LoopMark.STREAM):
-                out.append(replace(statement, lines=lines_of(statement, facts, ids)))
-            case ln.For(body=body):
-                out.append(ln.with_body(statement, _block_with_cache_lines(body, facts.assume(statement.range), ids)))
-            case ln.If(predicate, body):
-                out.append(ln.If(predicate, _block_with_cache_lines(body, facts.assume(predicate), ids)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
-                out.append(statement)
-            case _:
-                assert_never(statement)
-    return tuple(out)
+def _block_with_cache_lines(ids: Iterator[int], facts: Facts, block: ln.Block) -> ln.Block:
+    return tuple(
+        replace(statement, lines=lines_of(statement, facts, ids))
+        if isinstance(statement, ln.For) and statement.mark is LoopMark.STREAM
+        else with_inner_block(statement, facts, partial(_block_with_cache_lines, ids))
+        for statement in block
+    )
 
 
 # -- non-negative numerators ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import at_most, equal, within
 from atl.prove import Facts, Proved, Refuted, holds, lower_bound, prove, simplify, upper_bound
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import Access, accesses, after
+from lowering.nest.accesses import Access, accesses, after, with_inner_blocks
 from lowering.nest.loopnest import at_iteration, in_other_buffers
 from lowering.nest.text import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of, loads_from, step, stores_to
@@ -38,7 +38,7 @@ def with_folded_storage(nest: ln.LoopNest) -> ln.LoopNest:
     if not marked:
         return nest
     folding = _Folding(ln.unused_ids(nest), [])
-    body = folding.block(initial_facts(nest.assumptions, nest.inputs), outermost(nest), nest.body)
+    body = folding.block(outermost(nest), initial_facts(nest.assumptions, nest.inputs), nest.body)
     return replace(nest, body=body, refused=(*nest.refused, *folding.refused))
 
 
@@ -83,26 +83,9 @@ class _Folding:
     ids: Iterator[int]
     refused: list[ln.FailedMark]
 
-    def block(self, facts: Facts, scope: TextScope, block: ln.Block) -> ln.Block:
+    def block(self, scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
         """Fold all marked buffers in the statements, inner lets first."""
-        scopes: list[TextScope] = []
-        out: list[ln.Statement] = []
-        for statement in block:
-            scope = after(scope, statement)
-            scopes.append(scope)
-            match statement:
-                case ln.For(variable, body=body):
-                    inside = scope.bind(variable, variable.name)[1]
-                    out.append(ln.with_body(statement, self.block(facts.assume(statement.range), inside, body)))
-                case ln.If(predicate, body):
-                    out.append(ln.with_body(statement, self.block(facts.assume(predicate), scope, body)))
-                case (
-                    ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather()
-                ):
-                    out.append(statement)
-                case _:
-                    assert_never(statement)
-        made = tuple(out)
+        made, scopes = with_inner_blocks(block, facts, scope, self.block)
         for at in reversed(range(len(made))):
             found = made[at]
             if isinstance(found, ln.Allocate) and _is_marked(found):

@@ -107,16 +107,9 @@ def _fused_block(block: ln.Block, tiles: AbstractSet[int]) -> ln.Block:
                 left = in_a_block(_fused_block(tuple(rest), tiles)) if joined else (_inside(statement, tiles),)
                 out = (*(joined or out), *left)
             case (
-                ln.For()
-                | ln.If()
-                | ln.Assign()
-                | ln.Accumulate()
-                | ln.Declare()
-                | ln.Allocate()
-                | ln.Clear()
-                | ln.Free()
-                | ln.Gather()
-            ):
+                ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear()
+                | ln.Free() | ln.Gather()
+            ):  # fmt: skip
                 out = (*out, _inside(statement, tiles))
             case _:
                 assert_never(statement)

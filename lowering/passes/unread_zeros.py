@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 from atl.checks.scope import initial_facts
@@ -20,7 +21,7 @@ from atl.core.index import Index, Leaf, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, negation, substitute
 from atl.prove import Facts, proves
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import Access, accesses_of
+from lowering.nest.accesses import Access, accesses_of, with_inner_block
 from lowering.nest.text import outermost
 from lowering.nest.tiles import stores_to
 
@@ -34,17 +35,7 @@ def without_unread_zeros(nest: ln.LoopNest) -> ln.LoopNest:
 
 
 def _block(nest: ln.LoopNest, facts: Facts, block: ln.Block) -> ln.Block:
-    out: list[ln.Statement] = []
-    for statement in block:
-        match statement:
-            case ln.For(body=body):
-                out.append(ln.with_body(statement, _block(nest, facts.assume(statement.range), body)))
-            case ln.If(predicate, body):
-                out.append(ln.with_body(statement, _block(nest, facts.assume(predicate), body)))
-            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
-                out.append(statement)
-            case _:
-                assert_never(statement)
+    out = [with_inner_block(statement, facts, partial(_block, nest)) for statement in block]
     for at, begun in enumerate(out):
         if isinstance(begun, ln.Allocate | ln.Clear) and not begun.zeroed and begun.buffer.role == "local":
             region = tuple(out[at + 1 :])

@@ -29,15 +29,7 @@ from lowering.pipeline import lower
 from lowering.places import axes_of, repeated_axis
 from lowering.ranks import steps as st
 from lowering.ranks.mesh import letter_of
-from lowering.ranks.reads import (
-    Axes,
-    ShardedRead,
-    read_locally,
-    sharded_reads,
-    sizes_of,
-    with_sizes,
-    without_reads,
-)
+from lowering.ranks.reads import Axes, ShardedRead, read_locally, sharded_reads, sizes_of, with_sizes, without_reads
 from lowering.targets.legality import raise_all
 
 OWNERS: Final = "int64"

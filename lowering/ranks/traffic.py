@@ -14,16 +14,7 @@ from typing import Any, Final, TypeAlias, assert_never
 from atl.checks.scope import initial_facts
 from atl.checks.wellformed import make_program
 from atl.core.index import ONE, ZERO, Bound, Index, Size, bound, ceildiv, imax, imin, index, size
-from atl.core.predicate import (
-    Predicate,
-    at_most,
-    conjunction,
-    conjuncts,
-    disjunction,
-    equal,
-    negation,
-    within,
-)
+from atl.core.predicate import Predicate, at_most, conjunction, conjuncts, disjunction, equal, negation, within
 from atl.core.substitution import transform
 from atl.core.terms import Expr, Gen, Guard, Reduce, Select, Type, Value
 from atl.errors import ArgumentError, InvalidArgument, brief

@@ -26,105 +26,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Final, Literal, TypeAlias, assert_never, cast
+from typing import Final, Literal, assert_never, cast
 
 import numpy as np
 
 from atl.core import index as ix
-from atl.core.dtypes import TYPES, is_float, range_of
+from atl.core.dtypes import is_float, range_of
 from atl.core.marks import LetMark, LoopMark
-from atl.core.operations import OPERATIONS, Arithmetic, BinaryOp, UnaryOp, error_bound
+from atl.core.operations import Arithmetic, BinaryOp, UnaryOp
 from atl.core.predicate import TRUE, Predicate, negation
-from atl.errors import Location, NoErrorBound
+from atl.errors import NoErrorBound
 from atl.meaning.scalars import converted
 from lowering.nest import loopnest as ln
-from lowering.nest.text import outermost, show_statement
 from lowering.passes.stores import without_dead_stores
-from lowering.rounding.expressions import (
-    INFINITE,
-    ONE,
-    WIDE,
-    ZERO,
-    chosen,
-    function,
-    known,
-    magnitude,
-    minus,
-    most,
-    number,
-    over,
-    plus,
-    test,
-    times,
-)  # fmt: skip
+from lowering.rounding.expressions import WIDE, ZERO, chosen, known, magnitude, minus, most, number, plus, test, times
 from lowering.rounding.formula import roundings
+from lowering.rounding.numbers import CHANNELS, RANGES, Channel, State, unit_roundoff
+from lowering.rounding.operations import Operations
 
-Channel: TypeAlias = Literal["value", "size", "absolute", "chained", "nested", "reach"]
-CHANNELS: Final[tuple[Channel, ...]] = ("value", "size", "absolute", "chained", "nested", "reach")
-"""The numbers that a float becomes."""
-
-SLACK: Final = 1 + 2.0**-20
-"""Factor for the roundings of the bound itself, of which there are less than 2^30."""
 SMALL_BUFFER: Final = 512
 """Largest number of elements of a buffer of the bound that is on the stack."""
-
-
-def unit_roundoff(dtype: str) -> float:
-    """Return the relative error of a correctly rounded operation, half of the distance from 1 to the next number."""
-    return TYPES[dtype].epsilon / 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """The largest number of a type, and the largest error where a result is subnormal."""
-
-    greatest: float
-    underflow: float
-
-
-RANGES: Final[Mapping[str, _Range]] = {
-    "float64": _Range(float(np.finfo(np.float64).max), 2.0**-1074),
-    "float32": _Range(float(np.finfo(np.float32).max), 2.0**-150),
-    "bfloat16": _Range((2 - 2.0**-7) * 2.0**127, 2.0**-134),
-    "float16": _Range(65504.0, 2.0**-25),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """The numbers of a float. `reach` is None if it is the larger of 1 and `size`."""
-
-    value: ln.ScalarExpr
-    size: ln.ScalarExpr
-    absolute: ln.ScalarExpr = ZERO
-    chained: ln.ScalarExpr = ZERO
-    nested: ln.ScalarExpr = ZERO
-    reach: ln.ScalarExpr | None = None
-
-    @property
-    def roundings(self) -> ln.ScalarExpr:
-        """The number of roundings."""
-        return plus(self.chained, self.nested)
-
-    @property
-    def is_exact(self) -> bool:
-        """True if there is no error for any arguments."""
-        return all(known(part) == 0 for part in (self.absolute, self.chained, self.nested))
-
-    @property
-    def farthest(self) -> ln.ScalarExpr:
-        """A bound of at least 1 on the product of any factors."""
-        return most(ONE, self.size) if self.reach is None else self.reach
-
-
-def added_roundings(
-    x: State, y: State, *, in_order: bool, weight: ln.ScalarExpr
-) -> tuple[ln.ScalarExpr, ln.ScalarExpr]:
-    """Return the roundings, chained and nested, of a sum."""
-    if in_order:
-        return ZERO, plus(most(x.roundings, y.roundings), weight)
-    return plus(x.chained, y.chained, weight), most(x.nested, y.nested)
 
 
 def bound_nest(nest: ln.LoopNest, *, fast_math: bool = False) -> ln.LoopNest:
@@ -162,34 +83,8 @@ def roundings_of(nest: ln.LoopNest, *, fast_math: bool = False) -> Roundings:
     return Roundings(roundings(made, counts, result), bounds.unit)
 
 
-class _Bounds:
-    """The translation of a nest. With `by_counts`, all relative errors are counted, and none is in `absolute`."""
-
-    def __init__(self, nest: ln.LoopNest, *, fast_math: bool, by_counts: bool = False) -> None:
-        self._nest = nest
-        self._by_counts = by_counts
-        self._fast_math = fast_math
-        self._in_order = nest.in_order
-        self._ids: Iterator[int] = count(next(ln.unused_ids(nest)))
-        self._buffers: dict[tuple[int, Channel], ln.Buffer] = {}
-        self._scalars: dict[tuple[int, Channel], ln.Scalar] = {}
-        self._out: list[ln.Statement] = []
-        self._at: ln.Statement | None = None
-        self._scope = outermost(nest)
-        allocated = [s for s in ln.statements(nest.body) if isinstance(s, ln.Allocate)]
-        self._transparent = frozenset(
-            s.buffer.uid
-            for s in allocated
-            if s.storage != "heap" and not s.buffer.rows and not s.buffer.in_place and s.buffer.home is None
-        )
-        self._added_to = frozenset(
-            s.target.buffer.storage.uid
-            for s in ln.statements(nest.body)
-            if isinstance(s, ln.Accumulate) and isinstance(s.target, ln.Cell)
-        )
-        self._has_products = any(map(_is_product_of_results, ln.statements(nest.body)))
-        wide = any(each == "float64" for each in _float_types(nest))
-        self.unit: Final = unit_roundoff("float64" if wide else "float32")
+class _Bounds(Operations):
+    """The translation of a nest."""
 
     def nest(self) -> ln.LoopNest:
         output = self._nest.output
@@ -235,84 +130,7 @@ class _Bounds:
         parts = (self._buffer(self._nest.output, channel) for channel in ("chained", "nested"))
         return counts, tuple(ln.key(part) for part in parts if part is not None)
 
-    def _refused(self, summary: str, required: str, *suggestions: str) -> NoErrorBound:
-        place = None if self._at is None else Location(show_statement(self._scope, self._at).strip())
-        return NoErrorBound(f"{summary} in {self._nest.name}", place=place, required=required, suggestions=suggestions)
-
-    # -- storage ------------------------------------------------------------------------------------------------------
-
-    def _buffer(self, buffer: ln.Buffer, channel: Channel) -> ln.Buffer | None:
-        """Return the buffer of one of the numbers; None if it is not stored."""
-        owner = buffer.storage
-        if channel == "reach" and (owner.uid not in self._transparent or not self._has_products):
-            return None
-        if channel == "chained" and (
-            self._in_order or (owner.uid not in self._transparent and owner.uid not in self._added_to)
-        ):
-            return None
-        key = (buffer.uid, channel)
-        if key not in self._buffers:
-            home = None if buffer.home is None else self._buffer(buffer.home, channel)
-            self._buffers[key] = replace(
-                buffer, uid=next(self._ids), name=f"{buffer.name}_{channel}", dtype=WIDE, role="local", home=home
-            )
-        return self._buffers[key]
-
-    def _place(self, at: ln.Cell | ln.Scalar, channel: Channel) -> ln.Cell | ln.Scalar | None:
-        if (channel == "chained" and self._in_order) or (channel == "reach" and not self._has_products):
-            return None
-        if isinstance(at, ln.Scalar):
-            key = (at.uid, channel)
-            if key not in self._scalars:
-                self._scalars[key] = ln.Scalar(next(self._ids), f"{at.name}_{channel}", WIDE)
-            return self._scalars[key]
-        buffer = self._buffer(at.buffer, channel)
-        return None if buffer is None else ln.Cell(buffer, at.pairs)
-
-    def _is_opaque(self, at: ln.Cell | ln.Scalar) -> bool:
-        """Return whether a compiler keeps the rounded value that is stored there."""
-        return isinstance(at, ln.Cell) and at.buffer.storage.uid not in self._transparent
-
-    def _load(self, source: ln.Cell | ln.Scalar) -> State:
-        if isinstance(source, ln.Cell) and source.buffer.storage.role == "input":
-            value = self._let(ln.Convert(ln.Load(source), WIDE), "x")
-            return State(value, self._let(magnitude(value), "size"))
-        found: dict[Channel, ln.ScalarExpr] = {}
-        for channel in CHANNELS:
-            place = self._place(source, channel)
-            if place is not None:
-                found[channel] = self._let(ln.Load(place), channel)
-        state = State(
-            found["value"], found["size"], found["absolute"], found.get("chained", ZERO), found["nested"],
-            found.get("reach"),
-        )  # fmt: skip
-        if self._is_opaque(source):
-            return replace(state, chained=ZERO, nested=self._let(state.roundings, "nested"))
-        return state
-
-    def _parts(self, target: ln.Cell | ln.Scalar, state: State) -> Iterator[tuple[ln.Cell | ln.Scalar, ln.ScalarExpr]]:
-        values: dict[Channel, ln.ScalarExpr] = {
-            "value": state.value,
-            "size": state.size,
-            "absolute": state.absolute,
-            "chained": state.chained,
-            "nested": state.nested,
-            "reach": state.farthest,
-        }
-        for channel, value in values.items():
-            place = self._place(target, channel)
-            if place is not None:
-                yield place, value
-
     # -- statements ---------------------------------------------------------------------------------------------------
-
-    def _let(self, value: ln.ScalarExpr, name: str) -> ln.ScalarExpr:
-        """Return the value, in a variable unless it is a literal or a variable."""
-        if isinstance(value, ln.Number) or (isinstance(value, ln.Load) and isinstance(value.source, ln.Scalar)):
-            return value
-        variable = ln.Scalar(next(self._ids), name, value.dtype)
-        self._out.append(ln.Declare(variable, value))
-        return ln.Load(variable)
 
     def _block(self, block: ln.Block) -> ln.Block:
         outside, self._out = self._out, []
@@ -446,49 +264,6 @@ class _Bounds:
 
     # -- floats -------------------------------------------------------------------------------------------------------
 
-    def _weight(self, dtype: str) -> ln.Number:
-        """Return the roundings of one operation in this type, in units of `unit`."""
-        return number(unit_roundoff(dtype) / self.unit)
-
-    def _growth(self, roundings: ln.ScalarExpr) -> ln.ScalarExpr:
-        """Return (1 + u)^K - 1 for K roundings, or a bit more."""
-        value = known(roundings)
-        if value is None:
-            return function("expm1", times(number(self.unit), roundings))
-        return number(math.expm1(value * self.unit) * (1 + 2.0**-50))
-
-    def _error(self, state: State, *, last: bool = False, dtype: str | None = None) -> ln.ScalarExpr:
-        """Return a bound on the error of a number; with `last`, infinity for one that is not a number."""
-        found = plus(times(self._growth(state.roundings), state.size), state.absolute)
-        if not last:
-            return found if state.is_exact else self._let(times(number(SLACK), found), "error")
-        assert dtype is not None
-        found = self._let(times(number(SLACK), self._within_range(state, dtype, found)), "error")
-        finite = test("lt", plus(found, magnitude(state.value)), INFINITE)
-        return chosen(finite, found, INFINITE)
-
-    def _within_range(self, state: State, dtype: str, error: ln.ScalarExpr) -> ln.ScalarExpr:
-        """Return the error, or infinity where a number may overflow on the way."""
-        if state.is_exact:
-            return chosen(test("lt", state.size, INFINITE), error, INFINITE)
-        largest = most(state.size, state.farthest) if state.reach is not None else state.size
-        reached = plus(times(plus(ONE, self._growth(state.roundings)), largest), state.absolute)
-        return chosen(test("lt", self._let(reached, "reached"), number(RANGES[dtype].greatest)), error, INFINITE)
-
-    def _closed(self, state: State, dtype: str) -> State:
-        """Return a number as an operand across which compilers do not reassociate."""
-        if state.is_exact:
-            return state
-        absolute = self._let(self._within_range(state, dtype, state.absolute), "absolute")
-        return State(state.value, state.size, absolute, nested=self._let(state.roundings, "nested"))
-
-    def _named(self, state: State) -> State:
-        return State(
-            self._let(state.value, "value"), self._let(state.size, "size"), self._let(state.absolute, "absolute"),
-            self._let(state.chained, "chained"), self._let(state.nested, "nested"),
-            None if state.reach is None else self._let(state.reach, "reach"),
-        )  # fmt: skip
-
     def _state(self, e: ln.ScalarExpr) -> State:
         """Return the numbers of a float expression."""
         return self._named(self._computed(e))
@@ -576,167 +351,6 @@ class _Bounds:
             nested=most(x.nested, y.nested),
         )
 
-    # -- operations ---------------------------------------------------------------------------------------------------
-
-    def _unary(self, op: UnaryOp, dtype: str, x: State) -> State:
-        match op:
-            case "neg":
-                return replace(x, value=function("neg", x.value))
-            case "stop":
-                return x
-            case "abs":
-                return replace(self._closed(x, dtype), value=function("abs", x.value))
-            case "floor" | "round":
-                x = self._closed(x, dtype)
-                value = self._let(function(op, x.value), "value")
-                size = function("abs", value)
-                if x.is_exact:
-                    return State(value, size)
-                error = times(number(2), self._error(x))
-                low, high = function(op, minus(x.value, error)), function(op, plus(x.value, error))
-                same = test("eq", low, high)
-                return State(value, size, chosen(same, ZERO, plus(ONE, times(number(2), error))))
-            case "sqrt" | "exp" | "log" | "tanh" | "erf" | "sin" | "cos" | "log1p" | "expm1":
-                return self._function(op, dtype, self._closed(x, dtype))
-            case "invert":
-                raise AssertionError("the complement of a float")
-        assert_never(op)
-
-    def _function(self, op: UnaryOp, dtype: str, x: State) -> State:
-        """Return the numbers of a function, whose error grows by its largest slope near the operand."""
-        if self._fast_math:
-            raise self._refused(f"{op} is computed in an unknown way with fast_math=True", "a kernel without fast_math")
-        value = self._let(function(op, x.value), "value")
-        bounds = [error_bound(op, cast('Literal["float32", "float64"]', dtype), fma=fma) for fma in (True, False)]
-        units = ZERO if OPERATIONS[op].error is None and op != "sqrt" else number(math.ceil(2 * max(bounds)))
-        weight = times(units, self._weight(dtype))
-        underflow = number(8 * RANGES[dtype].underflow)
-        if x.is_exact:
-            return self._closed(State(value, magnitude(value), underflow, nested=weight), dtype)
-        error = self._error(x)
-        reach = times(number(2 * SLACK), error)
-        slope = self._let(self._slope(op, x.value, reach), "slope")
-        size = plus(magnitude(value), times(slope, x.size))
-        absolute = plus(times(number(SLACK), slope, x.absolute), underflow)
-        nested = plus(x.nested, weight)
-        if op in ("tanh", "erf", "sin", "cos"):
-            # All values are between -1 and 1, so that no error exceeds 2.
-            small = test("lt", error, ONE)
-            size = chosen(small, size, magnitude(value))
-            absolute = chosen(small, absolute, chosen(test("lt", error, INFINITE), number(2.5), INFINITE))
-        if op == "sqrt":
-            # Zero is exact, although the slope there is infinite.
-            exact = test("eq", error, ZERO)
-            size = chosen(exact, magnitude(value), size)
-            absolute = chosen(exact, ZERO, absolute)
-        return self._closed(self._named(State(value, size, absolute, nested=nested)), dtype)
-
-    def _slope(self, op: UnaryOp, value: ln.ScalarExpr, reach: ln.ScalarExpr) -> ln.ScalarExpr:
-        """Return the largest slope of a function within `reach` of a value; infinity if there is none."""
-
-        def inverse(low: ln.ScalarExpr) -> ln.ScalarExpr:
-            low = self._let(minus(low, plus(reach, times(number(2.0**-40), magnitude(low)))), "low")
-            positive = test("lt", ZERO, low)
-            bounded = function("sqrt", low) if op == "sqrt" else low
-            return chosen(positive, over(number(0.5 if op == "sqrt" else 1), bounded), INFINITE)
-
-        match op:
-            case "sqrt" | "log":
-                return inverse(value)
-            case "log1p":
-                return inverse(self._let(plus(ONE, value), "low"))
-            case "exp" | "expm1":
-                return times(number(SLACK), function("exp", plus(value, reach)))
-            case "tanh" | "sin" | "cos":
-                return ONE
-            case "erf":
-                return number(2 / math.sqrt(math.pi) * SLACK)
-            case "neg" | "abs" | "floor" | "round" | "stop" | "invert":
-                raise AssertionError(f"{op} has no slope")
-        assert_never(op)
-
-    def _binary(self, op: BinaryOp, dtype: str, x: State, y: State) -> State:
-        match op:
-            case "add" | "sub":
-                weight = self._weight(dtype)
-                chained, nested = added_roundings(x, y, in_order=self._in_order, weight=weight)
-                reach = None if x.reach is None and y.reach is None else plus(x.farthest, y.farthest)
-                return State(
-                    function(op, x.value, y.value), plus(x.size, y.size), plus(x.absolute, y.absolute),
-                    chained, nested, reach,
-                )  # fmt: skip
-            case "mul":
-                return self._product(dtype, x, y)
-            case "div":
-                return self._quotient(dtype, self._closed(x, dtype), self._closed(y, dtype))
-            case "min" | "max":
-                x, y = self._closed(x, dtype), self._closed(y, dtype)
-                return State(
-                    function(op, x.value, y.value), most(x.size, y.size), most(x.absolute, y.absolute),
-                    nested=most(x.nested, y.nested),
-                )  # fmt: skip
-            case "lt" | "le" | "eq" | "and" | "or" | "xor" | "floordiv" | "mod" | "shl" | "shr":
-                raise AssertionError(f"{op} of floats is not a float")
-        assert_never(op)
-
-    def _product(self, dtype: str, x: State, y: State) -> State:
-        single = x.reach is None and y.reach is None
-        farthest = self._let(times(x.farthest, y.farthest), "reach") if self._has_products else None
-        lost = number(RANGES[dtype].underflow) if single or self._in_order else times(
-            number(RANGES[dtype].underflow), plus(farthest or ONE, ONE)
-        )  # fmt: skip
-        nonzero = test("lt", ZERO, function("min", x.size, y.size))
-        absolute = plus(
-            times(x.absolute, y.size, self._twice_grown(y)),
-            times(y.absolute, x.size, self._twice_grown(x)),
-            times(number(3), x.absolute, y.absolute),
-            lost if known(x.absolute) != 0 or known(y.absolute) != 0 else chosen(nonzero, lost, ZERO),
-        )
-        size = times(x.size, y.size)
-        if not x.is_exact and not y.is_exact:
-            # Where the sums that are multiplied cancel, their values are much smaller than their sizes.
-            across = times(x.size, plus(magnitude(y.value), times(number(2), self._error(y))))
-            down = times(y.size, plus(magnitude(x.value), times(number(2), self._error(x))))
-            size = function("min", size, plus(across, down))
-        return State(
-            function("mul", x.value, y.value), size, times(number(1 + 2.0**-7), absolute),
-            plus(x.chained, y.chained), plus(x.nested, y.nested, self._weight(dtype)), farthest,
-        )  # fmt: skip
-
-    def _twice_grown(self, x: State) -> ln.ScalarExpr:
-        """Return (1 + u)^2K or more, for K roundings."""
-        twice = times(number(2 * self.unit), x.roundings)
-        value = known(twice)
-        return function("exp", twice) if value is None else number(math.exp(value))
-
-    def _quotient(self, dtype: str, x: State, y: State) -> State:
-        if self._fast_math:
-            raise self._refused("a quotient may be computed with a reciprocal", "a kernel without fast_math")
-        value = self._let(function("div", x.value, y.value), "value")
-        error, size = self._error(y), magnitude(y.value)
-        doubled = times(number(2 * SLACK), error)
-        low = size if y.is_exact else minus(times(number(1 - 2.0**-40), size), doubled)
-        low = self._let(low, "low")
-        far = times(number(2), self._error(x))
-        ratio = self._let(over(plus(magnitude(x.value), far), low), "ratio")
-        spread = over(plus(x.size, times(ratio, y.size)), low) if not y.is_exact else over(x.size, low)
-        absolute = over(plus(x.absolute, times(ratio, y.absolute)), low)
-        lost = plus(times(number(1 + 2.0**-7), absolute), number(2 * RANGES[dtype].underflow))
-        # A formula divides only by products of exact or rounded numbers, for which 1 / (1 - u)^K <= (1 + u)^2K.
-        # The spread includes the divisor's error otherwise.
-        nested = plus(x.nested, y.nested, y.nested) if self._by_counts else most(x.nested, y.nested)
-        return self._closed(
-            self._named(
-                State(
-                    value,
-                    spread,
-                    chosen(test("lt", ZERO, low), lost, INFINITE),
-                    nested=plus(nested, self._weight(dtype)),
-                )
-            ),
-            dtype,
-        )
-
     # -- integers and truth values ------------------------------------------------------------------------------------
 
     def _whole(self, e: ln.ScalarExpr, doubts: list[ln.ScalarExpr] | None = None) -> ln.ScalarExpr:
@@ -805,36 +419,3 @@ def _storage(capacity: ix.Index) -> Literal["stack", "heap"]:
 
 def _allocated(buffer: ln.Buffer, capacity: ix.Index, *, zeroed: bool) -> ln.Allocate:
     return ln.Allocate(buffer, capacity, _storage(capacity), zeroed)
-
-
-def _is_product_of_results(statement: ln.Statement) -> bool:
-    """Return whether a statement multiplies floats that are not all elements of inputs."""
-    match statement:
-        case ln.Accumulate(op="mul"):
-            return True
-        case ln.Assign(value=value) | ln.Accumulate(value=value) | ln.Declare(initial=value):
-            return any(
-                isinstance(part, ln.Apply) and part.op == "mul" and not all(map(_is_element, part.arguments))
-                for part in ln.parts_of(value)
-            )
-        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
-            return False
-    assert_never(statement)
-
-
-def _is_element(e: ln.ScalarExpr) -> bool:
-    if isinstance(e, ln.Convert):
-        return _is_element(e.argument)
-    return isinstance(e, ln.Load) and isinstance(e.source, ln.Cell) and e.source.buffer.storage.role == "input"
-
-
-def _float_types(nest: ln.LoopNest) -> Iterator[str]:
-    """Yield the types of the floats that the nest computes with."""
-    for statement in ln.statements(nest.body):
-        match statement:
-            case ln.Assign(value=value) | ln.Accumulate(value=value) | ln.Declare(initial=value):
-                yield from (part.dtype for part in ln.parts_of(value))
-            case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
-                pass
-            case _:
-                assert_never(statement)

@@ -119,20 +119,9 @@ def magnitude(program: Program) -> Program:
             case tm.Reduce("min", low, high, body, name, mark):
                 return tm.Reduce("max", low, high, visit(body), name, mark)
             case (
-                tm.Reduce()
-                | tm.Gen()
-                | tm.Rec()
-                | tm.Guard()
-                | tm.Let()
-                | tm.Select()
-                | tm.Concat()
-                | tm.Reshape()
-                | tm.Local()
-                | tm.Padding()
-                | tm.TensorVar()
-                | tm.Metavariable()
-                | tm.Cast()
-            ):
+                tm.Reduce() | tm.Gen() | tm.Rec() | tm.Guard() | tm.Let() | tm.Select() | tm.Concat() | tm.Reshape()
+                | tm.Local() | tm.Padding() | tm.TensorVar() | tm.Metavariable() | tm.Cast()
+            ):  # fmt: skip
                 return parts(e)
             case tm.Binary(op) | tm.Unary(op):
                 raise _no_formula(program, op)

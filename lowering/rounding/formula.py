@@ -2,7 +2,7 @@
 
 Each buffer and variable with a count has one bound for all its elements, a maximum of index expressions. A loop is run
 once on unknown counts. A count that grows by c in one iteration grows by c times the number of iterations, unless each
-iteration stores to elements of its own.
+iteration stores to other elements.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class _Counting:
                     raise self._refused("a count is multiplied by others")
                 rest = rest - factor * ix.index(own[other])
                 if other != key or once:
-                    # An iteration that stores to elements of its own finds them as they were before the loop.
+                    # An iteration whose elements no other one stores finds them as they were before the loop.
                     by, found = self._above(loop, factor), before if other == key else done[other]
                     here = self.sum(here, frozenset(by * part for part in found))
                 elif factor != ix.ONE:
@@ -222,7 +222,7 @@ class _Counting:
 
 
 def _stores_apart(loop: ln.For, key: Hashable) -> bool:
-    """Return whether each iteration of a loop accesses elements of its own: an index is the variable plus others.
+    """Return whether each iteration of a loop accesses different elements: an index is the variable plus others.
 
     The others are constant in the loop, or variables of loops within it of at most as many iterations as its factor.
     """

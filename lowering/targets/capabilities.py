@@ -305,14 +305,9 @@ def storage_of(mark: LetMark, size: int | None) -> Storage:
         case LetMark.NONE | LetMark.STACK:
             return "stack" if size is not None and size <= STACK_LIMIT else "heap"
         case (
-            LetMark.REGISTERS
-            | LetMark.RING
-            | LetMark.SHARED
-            | LetMark.SHARED_2
-            | LetMark.SHARED_3
-            | LetMark.SHARED_4
+            LetMark.REGISTERS | LetMark.RING | LetMark.SHARED | LetMark.SHARED_2 | LetMark.SHARED_3 | LetMark.SHARED_4
             | LetMark.GLOBAL
-        ):
+        ):  # fmt: skip
             # A pass may use registers; the interpreter of loop nests has only one memory.
             return storage_of(LetMark.NONE, size)
         case _:

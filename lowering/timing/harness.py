@@ -128,7 +128,6 @@ def alternate(
     rounds: int,
     seconds: float,
     clock: Clock,
-    watch: Callable[[int], None] = lambda _: None,
 ) -> Samples:
     """Time functions in turns (`take_turns`) in this process."""
     if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
@@ -136,7 +135,7 @@ def alternate(
     if not callable(getattr(clock, "now", None)):
         raise InvalidArgument(f"clock={brief(clock)}", required="a clock, such as ThreadClock()")
     turns = {name: Sampler(run, clock).sample for name, run in functions.items()}
-    return take_turns(turns, rounds=rounds, seconds=seconds, watch=watch)
+    return take_turns(turns, rounds=rounds, seconds=seconds)
 
 
 def take_turns(

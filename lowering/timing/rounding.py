@@ -66,17 +66,9 @@ def in_double(program: Program) -> Program:
             case tm.Constant(dtype=dtype) | tm.Value(dtype=dtype) | tm.Cast(dtype=dtype):
                 return replace(e, dtype=_wide(dtype))
             case (
-                tm.TensorVar()
-                | tm.Metavariable()
-                | tm.Gen()
-                | tm.Reduce()
-                | tm.Rec()
-                | tm.Guard()
-                | tm.Let()
-                | tm.Access()
-                | tm.Unary()
-                | tm.Binary()
-            ):
+                tm.TensorVar() | tm.Metavariable() | tm.Gen() | tm.Reduce() | tm.Rec() | tm.Guard() | tm.Let()
+                | tm.Access() | tm.Unary() | tm.Binary()
+            ):  # fmt: skip
                 return e
             case tm.Select() | tm.Where() | tm.Concat() | tm.Reshape():
                 return e

@@ -26,10 +26,11 @@ from atl.meaning.polynomials import symbol
 from atl.meaning.scalars import Machine as MachineNumbers
 from atl.meaning.scalars import Scalars
 from lowering.timing.inputs import random_inputs
+from lowering.validation.code import STEPS
 from lowering.validation.domains import Residues, TextPolynomials, TextTerms, TooManyTerms
 from lowering.validation.errors import ElementBranch, TextTrap
 from lowering.validation.interface import Branch, Domain, Interface, Validation
-from lowering.validation.machine import STEPS, Machine
+from lowering.validation.machine import Machine
 from lowering.validation.memory import UNSET, ZERO, Address, Block, Heap
 from lowering.validation.types import NUMBERS
 from lowering.validation.values import HALVES, Special, Symbol, Values

@@ -472,8 +472,3 @@ def half_of_bits(bits: int, dtype: str) -> float:
     if dtype == "float16":
         return float(np.uint16(bits).view(np.float16))
     return float(np.uint32(bits << 16).view(np.float32))
-
-
-def is_nonfinite(x: Any) -> bool:
-    """Return whether a value is not a finite number."""
-    return isinstance(x, Special) or (isinstance(x, np.floating) and not bool(np.isfinite(x)))

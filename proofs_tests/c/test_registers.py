@@ -18,7 +18,7 @@ from atl.errors import CompilerFailed, InvalidArgument, UnsupportedMark
 from examples.everyday import product_packed
 from lowering import compile as compiled
 from lowering import kernel as kernels
-from lowering import lower, print_c, print_nest
+from lowering import kernel_text, lower, print_c, print_nest
 from lowering.builds import build_shared
 from lowering.c.printer import print_unit
 from lowering.c_compiler import find_compiler
@@ -447,7 +447,7 @@ def test_both_shuffle_builtins_choose_the_same_lanes(dtype: str, monkeypatch: py
         return printed.replace(newer, "0")
 
     np.testing.assert_array_equal(compiled(made)(**given), given["Z"].T)
-    monkeypatch.setattr(kernels, "print_c", older)
+    monkeypatch.setattr(kernel_text, "print_c", older)
     with own_cache():
         np.testing.assert_array_equal(compiled(made)(**given), given["Z"].T)
     assert newer in sources[0]

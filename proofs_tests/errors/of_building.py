@@ -304,7 +304,7 @@ OF_BUILDING: Final = (
         "ATL516",
         "# A text that is changed by hand.\n"
         "from dataclasses import replace\n"
-        "from lowering.kernel import interface\n"
+        "from lowering.kernel_text import interface\n"
         "from lowering.validation.validate import validate\n"
         "kernel = lowering.compile(atl.program('f', [x], 2 * x))\n"
         "of = interface(kernel.program, kernel.nest, kernel.source, 'f')\n"

@@ -17,7 +17,8 @@ from lowering import compile as compile_program
 from lowering import lower
 from lowering.builds import build_shared, load
 from lowering.c.printer import declaration, function_names, print_c
-from lowering.kernel import Code, Kernel
+from lowering.kernel import Kernel
+from lowering.kernel_text import Code
 from lowering.nest.interpreter import run
 
 AnyArray = npt.NDArray[Any]

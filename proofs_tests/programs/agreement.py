@@ -30,7 +30,8 @@ from atl.errors import AssumptionError, NotInSubset, TooLarge, UnsafeAccess, Uns
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import Pad, denote
 from lowering.c.printer import function_names, print_c
-from lowering.kernel import Kernel, interface
+from lowering.kernel import Kernel
+from lowering.kernel_text import interface
 from lowering.lower import lower_unchecked
 from lowering.nest.execution import Trap
 from lowering.nest.interpreter import Outcome, execute

@@ -24,7 +24,8 @@ from atl.meaning.arguments import bind, index_elements
 from lowering.builds import build_executable, build_shared, load
 from lowering.c.printer import declaration, function_names, print_unit
 from lowering.c.scalars import C_TYPES
-from lowering.kernel import Code, Kernel
+from lowering.kernel import Kernel
+from lowering.kernel_text import Code
 from lowering.nest.loopnest import LoopNest
 from lowering.pipeline import lower
 from lowering.targets.capabilities import check_names

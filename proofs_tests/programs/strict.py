@@ -38,7 +38,8 @@ from atl.surface.values import Tensor
 from lowering.builds import IN_ORDER, build_shared, load
 from lowering.c.printer import declaration, function_names, print_unit
 from lowering.c_compiler import find_compiler
-from lowering.kernel import Code, Kernel
+from lowering.kernel import Kernel
+from lowering.kernel_text import Code
 from lowering.nest.loopnest import LoopNest
 from lowering.pipeline import lower
 from lowering.targets.legality import check_nest, check_storage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from ctypes import CDLL
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,10 +18,11 @@ from atl.core.program import Program
 from atl.errors import InvalidArgument, NoErrorBound
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import denote
-from lowering import Kernel
-from lowering import kernel as kernels
-from lowering.rounding import bound_nest
+from lowering import Kernel, kernel_text
+from lowering.rounding.bound_nest import bound_nest
 from lowering.rounding.expressions import ZERO
+from lowering.rounding.numbers import RANGES
+from lowering.rounding.operations import Operations
 from proofs_tests.programs import bounds
 from proofs_tests.programs.bounds import Reals, Report, outside
 from rewrites import reschedule
@@ -100,10 +102,10 @@ def test_bound_that_counts_too_little_is_refuted(
     arrays = (numbers,) * len(program.inputs)
     assert fault(program, atl.compile(program), *arrays) is None
     if channel == "roundings":
-        monkeypatch.setattr(bound_nest._Bounds, "_weight", lambda *_: ZERO)
+        monkeypatch.setattr(Operations, "_weight", lambda *_: ZERO)
     else:
-        none = {name: bound_nest._Range(of.greatest, 0.0) for name, of in bound_nest.RANGES.items()}
-        monkeypatch.setattr(bound_nest, "RANGES", none)
+        for of in RANGES:
+            monkeypatch.setitem(RANGES, of, replace(RANGES[of], underflow=0.0))
     assert "the error is" in str(fault(program, atl.compile(program), *arrays))
 
 
@@ -194,7 +196,7 @@ def test_results_without_a_bound_are_refused_with_their_place() -> None:
 def test_call_of_an_instruction_has_no_bound_and_the_error_says_to_omit_it() -> None:
     marked = reschedule(PRODUCT).dispatch().goal
     with pytest.raises(NoErrorBound, match=r"sgemm rounds in its own way(.|\n)*compile without the call"):
-        bound_nest.bound_nest(atl.lower(marked))
+        bound_nest(atl.lower(marked))
 
 
 @pytest.mark.parametrize("option", ["out", "copy"])
@@ -312,7 +314,7 @@ def test_compensated_sum_is_as_exact_as_twice_the_digits(*, strict: bool) -> Non
 
 
 def test_compensation_that_the_compiler_removes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "cancels", lambda _: False)
+    monkeypatch.setattr(kernel_text, "cancels", lambda _: False)
     assert not within_two_roundings(atl.compile(COMPENSATED), alternating(999))
     assert not within_two_roundings(atl.compile(TOTAL), alternating(999))
 

@@ -20,7 +20,7 @@ from atl.core.dtypes import BOOL, FLOATS, is_integer
 from atl.core.operations import BinaryOp, UnaryOp
 from atl.meaning.scalars import Machine
 from rewrites.rule import Equation, Rule
-from rewrites.rule_checking import exhaustion
+from rewrites.rule_checking import exhaustion, generic_arguments
 from rewrites.rule_checking.choices import Choices, Seeded
 from rewrites.rule_checking.exactness import Exactness
 from rewrites.rule_checking.registry import exactness_of
@@ -65,7 +65,7 @@ class Floats(Sample):
         self.random = random
         self.finite = finite
 
-    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> exhaustion.Lazy:
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> generic_arguments.Lazy:
         scalar = np.dtype(dtype).type
 
         @np.errstate(all="ignore")
@@ -74,7 +74,7 @@ class Floats(Sample):
                 return scalar(self.random.randrange(2) if dtype == BOOL else self.random.randint(-9, 9))
             return scalar(self._float())
 
-        return exhaustion.Lazy(extents, element)
+        return generic_arguments.Lazy(extents, element)
 
     def _float(self) -> float:
         if self.random.random() < 0.4:
@@ -95,7 +95,7 @@ def differing(x: Any, y: Any) -> bool:
 
 def has_floats(rule: Rule) -> bool:
     """Return whether the operations of a rule are those of floats. Operations on integers are exact."""
-    return any(exhaustion.a_type_of(stated) == exhaustion.FLOAT for stated in rule.statements.values())
+    return any(generic_arguments.a_type_of(stated) == generic_arguments.FLOAT for stated in rule.statements.values())
 
 
 def broken(rule: Rule, wanted: int, seed: str = "", *, finite: bool = False) -> tuple[int, str | None]:

@@ -24,7 +24,9 @@ from atl.surface.values import Tensor
 from rewrites.metavariables import Kind
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted, applied
-from rewrites.rule_checking.exhaustion import Generic, choices, domains_of, instance, is_low
+from rewrites.rule_checking.exhaustion import domains_of, instance, is_low
+from rewrites.rule_checking.generic_arguments import Generic
+from rewrites.rule_checking.small_choices import choices
 from rewrites.rule_statement import RuleStatement
 
 
@@ -189,7 +191,7 @@ def _sides_of(
     stated: RuleStatement, tensors: Sequence[str], rule: Rule, cases: int
 ) -> Iterator[tuple[Observed, Observed]]:
     """Yield two observations of each choice that satisfies the premises, which one in eight may do."""
-    for choice in choices(stated, 8 * cases, 0, extra={f"{name}?": range(2) for name in tensors}):
+    for choice in choices(stated, 8 * cases, extra={f"{name}?": range(2) for name in tensors}):
         for make in (Generic, Padded):
             generic = make(stated, choice)
             made = instance(stated, generic)

@@ -16,7 +16,7 @@ from proofs_tests.rules import mutation
 from proofs_tests.rules.corollaries import replayed
 from proofs_tests.rules.rule_labels import Labels, labels
 from rewrites.rule import Rule
-from rewrites.rule_checking.exhaustion import size, spaces
+from rewrites.rule_checking.small_choices import size, spaces
 from rewrites.rule_checking.status import ProofStatus, Status, determine_status
 from rewrites.rules import RULES
 

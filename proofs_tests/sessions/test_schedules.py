@@ -103,9 +103,9 @@ def test_calls_that_are_no_data_are_refused() -> None:
         s.tile("i", 2)
 
     cases = [
-        (reschedule(TOTALS).apply(twice), r"call 0, twice\(\), cannot be stored in a schedule: it is no method"),
+        (reschedule(TOTALS).apply(twice), r"call 0, twice\(\), cannot be stored in a schedule: it is not a method"),
         (reschedule(matmul()).sparsify("A", atl.CSR), "call 0, sparsify"),
-        (reschedule(matmul()).store("A", atl.column_major), "is no literal|no method"),
+        (reschedule(matmul()).store("A", atl.column_major), "is not a literal|not a method"),
     ]
     for s, message in cases:
         with pytest.raises(InvalidArgument, match=message):

@@ -36,7 +36,7 @@ from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
 from lowering.builds import find_compiler
 from lowering.c.printer import function_names, print_c
-from lowering.kernel import interface
+from lowering.kernel_text import interface
 from lowering.nest.loopnest import LoopNest
 from lowering.pipeline import lower
 from lowering.validation.errors import ElementBranch

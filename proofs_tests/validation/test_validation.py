@@ -15,7 +15,8 @@ from atl.meaning.scalars import Machine
 from examples import everyday, fast
 from lowering.c.known_functions import KNOWN
 from lowering.c.printer import function_names, print_c
-from lowering.kernel import Kernel, interface
+from lowering.kernel import Kernel
+from lowering.kernel_text import interface
 from lowering.pipeline import lower
 from lowering.validation.interface import Interface
 from lowering.validation.machine import Machine as Executor

@@ -23,9 +23,7 @@ from atl.core.forms import Role, Slot, slots_of
 from atl.core.index import index
 from atl.core.marks import read_mark
 from atl.core.node import MAX_DEPTH, is_position
-from atl.core.predicate import (
-    Any as Some,
-)
+from atl.core.predicate import Any as Some
 from atl.core.program import Program
 from atl.core.terms import CONSTRUCTORS_BY_WORD, OPERATORS_BY_WORD, Expr, ReshapeOp, Term, Type
 from atl.core.traversal import amounts

@@ -16,14 +16,7 @@ from atl.core.predicate import Any as AnyOf
 from atl.core.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions, is_predicate, negation
 from atl.core.predicate import substitute as substitute_predicate
 from atl.core.substitution import free_positions, map_type, rebuild, shift_term, transform, unbound
-from atl.core.terms import (
-    Expr,
-    Local,
-    Metavariable,
-    Padding,
-    TensorVar,
-    Type,
-)
+from atl.core.terms import Expr, Local, Metavariable, Padding, TensorVar, Type
 from atl.core.traversal import children, conditions_in, own_indices, static
 from atl.errors import ATLError
 from rewrites.matching.patterns import Pattern, patterns

@@ -11,7 +11,9 @@ from typing import Any, Final
 from atl.meaning.polynomials import Polynomial
 from rewrites.metavariables import Kind
 from rewrites.rule import Rule
-from rewrites.rule_checking.exhaustion import FLOAT, REACH, Counterexample
+from rewrites.rule_checking.exhaustion import Counterexample
+from rewrites.rule_checking.generic_arguments import FLOAT
+from rewrites.rule_checking.small_choices import REACH
 
 MOST_TRIED: Final = 60
 MOST_SHOWN: Final = 12

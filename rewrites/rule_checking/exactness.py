@@ -24,8 +24,9 @@ from atl.core.terms import OF_MONOID, Binary, Cast, Expr, Metavariable, Reduce, 
 from atl.core.traversal import subterms
 from atl.meaning.free_terms import FreeTerms, Term
 from rewrites.rule import Equation, Rule
-from rewrites.rule_checking import exhaustion
-from rewrites.rule_checking.exhaustion import EXTENTS, FLOAT, WINDOW, Generic
+from rewrites.rule_checking import exhaustion, small_choices
+from rewrites.rule_checking.generic_arguments import FLOAT, Generic
+from rewrites.rule_checking.small_choices import EXTENTS, WINDOW
 from rewrites.rule_statement import RuleStatement
 
 CHOICES: Final = 24
@@ -84,7 +85,7 @@ _TEXTS: Final = {
 }
 
 
-def determine_exactness(rule: Rule, seed: int = 0) -> Exactness:
+def determine_exactness(rule: Rule) -> Exactness:
     """Return the exactness of a rule: the weakest of its statements at the choices that are tried.
 
     A rule counts as one that rounds if nothing could be compared, if all compared sums were too short (`LONG`), or if
@@ -98,7 +99,7 @@ def determine_exactness(rule: Rule, seed: int = 0) -> Exactness:
         if prod(map(len, _candidates(stated))) > MOST_WAYS or _comparisons(stated) > MOST_COMPARISONS:
             return Exactness.ROUNDS
         longest, ops = 0, _folds(stated)
-        for generic in _generics(stated, seed):
+        for generic in _generics(stated):
             made = exhaustion.instance(stated, generic)
             if made is None:
                 continue
@@ -170,19 +171,19 @@ def _comparisons(stated: RuleStatement) -> int:
     return len(found)
 
 
-def _generics(stated: RuleStatement, seed: int) -> Iterator[Generic]:
+def _generics(stated: RuleStatement) -> Iterator[Generic]:
     """Yield generic arguments: some of small sizes, then some with longer sums if the statement has a fold."""
     low, variables = exhaustion.is_low(stated), stated.type_variables
     ways = [dict(zip(variables, types, strict=True)) for types in product(*_candidates(stated))]
-    small = list(exhaustion.generics(stated, CHOICES if low else 1, seed))
+    small = list(exhaustion.generics(stated, CHOICES if low else 1))
     # Elements of higher ranks have the types of lower ones, in turn.
     wanted = max(len(small), len(ways) * min(len(small), CHOICES_OF_WAY)) if low else len(small)
     for at, generic in enumerate(islice(cycle(small), wanted)):
         yield Generic(stated, generic.choice, ways[(at + sum(stated.ranks)) % len(ways)], at)
     if low and _folds(stated):
-        random, of = Random(seed), exhaustion.spaces_of(stated)
+        random, of = Random(0), small_choices.spaces_of(stated)
         drawn = ({name: random.choice(LONGER.get(space, space)) for name, space in of.items()} for _ in range(DRAWS))
-        for variant, choice in enumerate(islice(filter(exhaustion.satisfying(stated), drawn), LONG_CHOICES)):
+        for variant, choice in enumerate(islice(filter(small_choices.satisfying(stated), drawn), LONG_CHOICES)):
             yield Generic(stated, choice, ways[variant % len(ways)], variant)
 
 

@@ -25,7 +25,7 @@ from atl.core.operations import BinaryOp, UnaryOp
 from atl.errors import NotExact
 from atl.meaning.scalars import Exact, Machine
 from rewrites.rule import Equation, Rule
-from rewrites.rule_checking import exhaustion
+from rewrites.rule_checking import exhaustion, generic_arguments, small_choices
 from rewrites.rule_checking.choices import Seeded, chance, choose
 from rewrites.rule_checking.literals import NEAR, as_element, literals, near
 from rewrites.rule_statement import ElementTypes, RuleStatement
@@ -165,7 +165,7 @@ class Watching(Exact):
         return super().binary(op, dtype, x, y)
 
 
-class InNumbers(exhaustion.Generic):
+class InNumbers(generic_arguments.Generic):
     """Arguments with elements of both signs: integers, and for float types also fractions.
 
     They are small, or with `extreme` half of them are extremes of their type. If the rule has literals, many elements
@@ -184,8 +184,8 @@ class InNumbers(exhaustion.Generic):
         self.near_literals = random.choice(NEAR_LITERALS)
         self.earlier: list[Fraction] = []
 
-    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> exhaustion.Lazy:
-        return exhaustion.Lazy(extents, lambda _: self._element(dtype))
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> generic_arguments.Lazy:
+        return generic_arguments.Lazy(extents, lambda _: self._element(dtype))
 
     def _element(self, dtype: str) -> Fraction:
         if dtype == BOOL:
@@ -202,26 +202,26 @@ class InNumbers(exhaustion.Generic):
         return Fraction(self.random.randint(-4, 4), 1 if is_integer(dtype) else self.random.choice(DENOMINATORS))
 
 
-def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool = False) -> exhaustion.Verdict:
+def decide_in_numbers(rule: Rule, cases: int, *, integers: bool = False) -> exhaustion.Verdict:
     """Compare both sides in numbers for each statement of the rule. `integers` is as in `samples.sample`."""
-    random = Random(seed)
+    random = Random(0)
     verdict, budget = exhaustion.Verdict(rule.name, exhaustive=False), exhaustion.Budget()
-    repeats = max(1, cases // max(1, exhaustion.size(exhaustion.spaces(rule.metavariables))))
+    repeats = max(1, cases // max(1, small_choices.size(small_choices.spaces(rule.metavariables))))
     for stated in rule.statements.values():
         most = exhaustion.most_cases(stated, cases)
         # Only casts and integers depend on element types.
         typed: Sequence[ElementTypes | None] = (
             exhaustion.ways(stated, integers=integers) if integers or exhaustion.has_casts(stated) else (None,)
         )
-        repeated = (choice for choice in exhaustion.choices(stated, most, seed) for _ in range(min(repeats, most)))
+        repeated = (choice for choice in small_choices.choices(stated, most) for _ in range(min(repeats, most)))
         for variant, choice in enumerate(repeated if typed else ()):
             types = typed[variant // 2 % len(typed)]
-            chosen = dict(choice) if random.randrange(VARIED) else exhaustion.varied(stated, choice, Seeded(random))
+            chosen = dict(choice) if random.randrange(VARIED) else small_choices.varied(stated, choice, Seeded(random))
             generic = InNumbers(stated, chosen, random, variant, types, extreme=bool(variant % 2))
             if not random.randrange(VARIED):
-                exhaustion.mix_extents(generic, variant, random)
+                generic_arguments.mix_extents(generic, variant, random)
             elif not random.randrange(VARIED):
-                exhaustion.vary_extents(generic, generic.source)
+                generic_arguments.vary_extents(generic, generic.source)
             budget.limit(generic)
             verdict.note(stated, _compared(generic))
             budget.spend(generic)
@@ -230,7 +230,7 @@ def decide_in_numbers(rule: Rule, cases: int, seed: int = 0, *, integers: bool =
     return verdict
 
 
-def compared_exactly(made: Equation, generic: exhaustion.Generic) -> exhaustion.Counterexample | None:
+def compared_exactly(made: Equation, generic: generic_arguments.Generic) -> exhaustion.Counterexample | None:
     """Compare the sides in exact numbers, and if the rule has casts also where they round. Raises `NotExact`."""
     found = _differing(made, generic, Exact())
     if found is None and exhaustion.has_casts(generic.stated):
@@ -239,7 +239,7 @@ def compared_exactly(made: Equation, generic: exhaustion.Generic) -> exhaustion.
     return found
 
 
-def _differing(made: Equation, generic: exhaustion.Generic, scalars: Exact) -> exhaustion.Counterexample | None:
+def _differing(made: Equation, generic: generic_arguments.Generic, scalars: Exact) -> exhaustion.Counterexample | None:
     return exhaustion.counterexample(
         generic, exhaustion.meant(made.lhs, generic, scalars), exhaustion.meant(made.rhs, generic, scalars), operator.ne
     )

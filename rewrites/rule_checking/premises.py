@@ -24,6 +24,8 @@ from atl.core.traversal import children, subterms
 from atl.prove import Facts
 from rewrites.rule_statement import RuleStatement
 
+TRIES: Final = 5
+"""Number of searches after which premises count as unmet."""
 MOST_NODES: Final = 600
 """Maximum number of values tried in the search for one choice."""
 MOST_FAILED: Final = 4
@@ -79,10 +81,10 @@ class Search:
             elif (failed := failed + 1) > MOST_FAILED and failed > most // 4:
                 return
 
-    def first_unmet(self, random: Random, tries: int = 5) -> Predicate | None:
+    def first_unmet(self, random: Random) -> Predicate | None:
         """Return the first premise that no choice was found for together with those before it; None without one."""
         for count in range(1, len(self.premises) + 1):
-            if all(self._found(random, self.premises[:count]) is None for _ in range(tries)):
+            if all(self._found(random, self.premises[:count]) is None for _ in range(TRIES)):
                 return self.premises[count - 1].goal
         return None
 

@@ -23,17 +23,12 @@ from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
 from rewrites.rule_checking.exactness import Exactness
-from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics, search_of
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, generics
+from rewrites.rule_checking.generic_arguments import Generic
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.numbers import decide_in_numbers
-from rewrites.rule_checking.status import (
-    OVER_THE_REALS,
-    PROVED_TEXT,
-    ProofStatus,
-    Status,
-    elements_compared,
-    examined,
-)
+from rewrites.rule_checking.small_choices import search_of
+from rewrites.rule_checking.status import OVER_THE_REALS, PROVED_TEXT, ProofStatus, Status, elements_compared, examined
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS, exactness_name

@@ -23,11 +23,11 @@ from atl.errors import NotExact
 from rewrites.metavariables import Kind
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, abstracted
-from rewrites.rule_checking import exhaustion
+from rewrites.rule_checking import exhaustion, generic_arguments, small_choices
 from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
-from rewrites.rule_checking.exhaustion import MOST_EXTENT, REACH, WINDOW
 from rewrites.rule_checking.literals import as_element, large_indices, literals, near
 from rewrites.rule_checking.numbers import NEAR_LITERALS, compared_exactly, extremes
+from rewrites.rule_checking.small_choices import MOST_EXTENT, REACH, WINDOW
 from rewrites.rule_statement import ElementTypes, RuleStatement
 
 OF_LITERALS: Final = 40
@@ -49,30 +49,30 @@ LIKELY: Final = 60
 """Percentage of extents and indices drawn from the values in use."""
 
 
-class Sample(exhaustion.Generic):
+class Sample(generic_arguments.Generic):
     """Random arguments for a rule. Each tensor and each function is a small random program."""
 
     def __init__(
         self, stated: RuleStatement, choices: Choices, types: ElementTypes | None = None,
         fixed: Mapping[str, int] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        variant = choices.integer(0, len(exhaustion.ELEMENT_SHAPES) - 1)
+        variant = choices.integer(0, len(generic_arguments.ELEMENT_SHAPES) - 1)
         super().__init__(stated, {}, types, variant)
         self.fixed = fixed
-        self.own_shapes = exhaustion.chosen_extents(stated, fixed)
+        self.own_shapes = generic_arguments.chosen_extents(stated, fixed)
         self.choices = choices
-        self._dtype = exhaustion.FLOAT
+        self._dtype = generic_arguments.FLOAT
         self.literals, self.large = literals(stated), large_indices(stated)
         self.near_literals = choose(choices, NEAR_LITERALS)
         if chance(choices, UNLIKE):
-            exhaustion.vary_extents(self, choices)
+            generic_arguments.vary_extents(self, choices)
         self.earlier: list[Fraction] = []
         # Few premises hold by chance, so most extents and indices repeat earlier values.
         self.usual = [choices.integer(0, 4), choices.integer(1, 3), choices.integer(1, 3)]
         self.unlike: list[dict[str, tuple[int, ...]]] = []
         if any(stated.ranks) and chance(choices, UNLIKE):
-            of = (variant, variant + 1, exhaustion.NO_ELEMENTS)
-            self.unlike = [exhaustion.element_shapes(stated, each) for each in of]
+            of = (variant, variant + 1, generic_arguments.NO_ELEMENTS)
+            self.unlike = [generic_arguments.element_shapes(stated, each) for each in of]
 
     def argument(self, name: str, kind: Kind) -> Argument:
         choices = self.choices
@@ -184,8 +184,8 @@ class Sample(exhaustion.Generic):
         threshold = floor(near(self.choices, self.literals)) if far else self.choices.integer(-1, 4)
         return choose(self.choices, indices) * choose(self.choices, (1, 1, 2, -1)) <= threshold
 
-    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> exhaustion.Lazy:
-        return exhaustion.Lazy(extents, lambda _: self._element(dtype))
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> generic_arguments.Lazy:
+        return generic_arguments.Lazy(extents, lambda _: self._element(dtype))
 
     def _element(self, dtype: str) -> Fraction:
         made = self._number(dtype)
@@ -208,7 +208,7 @@ def reached(stated: RuleStatement) -> tuple[dict[str, int], ...]:
     """Return some choices of indices and extents that satisfy the premises of a statement that has any."""
     if not stated.premises:
         return ()
-    return tuple(exhaustion.search_of(stated).choices(Random(0), SEARCHED))
+    return tuple(small_choices.search_of(stated).choices(Random(0), SEARCHED))
 
 
 def drawn_statement(rule: Rule, choices: Choices) -> RuleStatement:

@@ -17,15 +17,8 @@ from atl.core.terms import Binary, Unary
 from atl.core.traversal import subterms
 from rewrites.rule import Rule
 from rewrites.rule_checking.exactness import Exactness, determine_exactness
-from rewrites.rule_checking.exhaustion import (
-    CASES,
-    MOST_TESTS,
-    Counterexample,
-    Verdict,
-    decide,
-    has_instance,
-    has_recurrences,
-)
+from rewrites.rule_checking.exhaustion import CASES, MOST_TESTS, Counterexample, Verdict, decide, has_instance
+from rewrites.rule_checking.generic_arguments import has_recurrences
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.samples import sample
 from rewrites.rule_checking.symbolic import proved

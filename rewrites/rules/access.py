@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from atl import concat, flatten, gen, guard, padl, padr, reduce, select, split, transpose, truncl, truncr, where
-from atl.core.operations import (
-    NOT_ZERO_AT_ZERO,
-    NOT_ZERO_AT_ZEROS,
-    ZERO_AT_ZEROS,
-    BinaryOp,
-    UnaryOp,
-)
+from atl.core.operations import NOT_ZERO_AT_ZERO, NOT_ZERO_AT_ZEROS, ZERO_AT_ZEROS, BinaryOp, UnaryOp
 from atl.core.terms import MONOIDS, Monoid
 from rewrites.named_operators import FUNCTIONS_ZERO_AT_ZERO, binary, padding, unary
 from rewrites.rule import Body, Cond, Equation, Index, Matrix, Vector, equation, given, rule, rules

@@ -12,19 +12,7 @@ from atl import concat, flatten, gen, guard, let, place, select, split, sum, tra
 from atl.core.predicate import Predicate
 from atl.surface.values import IndexExpr
 from rewrites.named_operators import padding, pairing, reshaped_by
-from rewrites.rule import (
-    Body,
-    Cond,
-    Elem,
-    ElemT,
-    Equation,
-    Index,
-    Matrix,
-    Vector,
-    equation,
-    given,
-    rule,
-)  # fmt: skip
+from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Vector, equation, given, rule
 
 
 def equal_shapes(*shapes: tuple[IndexExpr, ...]) -> tuple[Predicate, ...]:

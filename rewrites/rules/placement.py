@@ -22,21 +22,7 @@ from atl import (
 )  # fmt: skip
 from atl.core.operations import ZERO_AT_ZEROS, BinaryOp
 from rewrites.named_operators import FUNCTIONS_ZERO_AT_ZERO, binary, padding, unary
-from rewrites.rule import (
-    Body,
-    Cond,
-    Elem,
-    ElemT,
-    Equation,
-    Index,
-    Matrix,
-    Scalar,
-    Vector,
-    equation,
-    given,
-    rule,
-    rules,
-)  # fmt: skip
+from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Scalar, Vector, equation, given, rule, rules
 
 # -- elements ---------------------------------------------------------------------------------------------------------
 

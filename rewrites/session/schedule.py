@@ -146,8 +146,8 @@ class Schedule:
 def schedule(self: Applies) -> Schedule:
     """Return the calls of this session as data, to be saved and applied to other programs (`Schedule`).
 
-    A place that was selected by a path is written as a name. Raises `InvalidArgument` for a call that is no method with
-    literal arguments, such as a search, a call of a function, or a sparse format.
+    A place that was selected by a path is written as a name. Raises `InvalidArgument` for a call that is not a method
+    with literal arguments, such as a search, a call of a function, or a sparse format.
     """
     with attach_call_site():
         return Schedule(tuple(_scheduled(number, call) for number, call in enumerate(self.steps)))
@@ -160,7 +160,7 @@ def _scheduled(number: int, call: Call) -> ScheduledCall:
     except SyntaxError:
         written = None
     if not isinstance(written, ast.Call) or not isinstance(written.func, ast.Name) or written.func.id not in _METHODS:
-        raise _not_data(number, call, "it is no method with literal arguments")
+        raise _not_data(number, call, "it is not a method with literal arguments")
     name = written.func.id
     places = _places(name)
     arguments = tuple(
@@ -204,7 +204,7 @@ def _literal(number: int, call: Call, value: ast.expr, *, is_place: bool) -> Any
     except ValueError:
         if all(isinstance(node, _ARITHMETIC) for node in ast.walk(value)):
             return ast.unparse(value)  # an index expression, which methods accept as text
-        raise _not_data(number, call, f"{ast.unparse(value)} is no literal") from None
+        raise _not_data(number, call, f"{ast.unparse(value)} is not a literal") from None
     if is_place and _is_path(held):
         return _name_of(number, call, held)
     if is_place and isinstance(held, list):
@@ -226,7 +226,7 @@ def _name_of(number: int, call: Call, path: Path) -> str:
             if every(program, target)[0].path == path:
                 return str(target)
         except ATLError:
-            pass  # such as a text that is shortened, which is no pattern
+            pass  # such as a text that is shortened, which is not a pattern
     raise _not_data(number, call, f"no name or pattern selects its place {list(path)}")
 
 

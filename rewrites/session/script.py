@@ -60,7 +60,7 @@ def as_python(theorem: Theorem) -> str:
 def session_script(start: Theorem, calls: Sequence[Call], rules: Mapping[str, Rule]) -> str:
     """Return a script that makes the calls of a session, with the rewrite steps of those that are not method calls.
 
-    After a restart whose arguments are no literals, such as a layout, the script starts from the program of the
+    After a restart whose arguments are not literals, such as a layout, the script starts from the program of the
     restart, and the calls until then are rewrite steps.
     """
     own = _user_rules([step for call in calls for step in call.steps])

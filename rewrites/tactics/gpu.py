@@ -26,9 +26,6 @@ from rewrites.tactics.storage.packing import pack_operand
 from rewrites.tactics.storage.staging import stage, stage_at
 from rewrites.tactics.tactic import tactic
 
-# -- mapping ----------------------------------------------------------------------------------------------------------
-
-
 # -- loops ------------------------------------------------------------------------------------------------------------
 
 

@@ -60,16 +60,9 @@ def _another_index(statement: ln.Statement) -> ln.Statement | None:
         case ln.Assign(ln.Cell() as target) | ln.Accumulate(ln.Cell() as target):
             return replace(statement, target=_moved(target, 1))
         case (
-            ln.For()
-            | ln.If()
-            | ln.Assign()
-            | ln.Accumulate()
-            | ln.Declare()
-            | ln.Allocate()
-            | ln.Clear()
-            | ln.Free()
+            ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free()
             | ln.Gather()
-        ):
+        ):  # fmt: skip
             return None
         case _:
             assert_never(statement)
