@@ -69,6 +69,7 @@ SCOPES: Final = {
             "proofs_tests/rules/test_declarations.py",
             "proofs_tests/rules/test_rule_arguments.py",
             "proofs_tests/user_rules/test_forged_statements.py",
+            *_tests("proofs_tests/user_rules/test_laws_and_axes.py", "indices_need_a_tensor_with_these_axes"),
         ),
     ),
     "grading": Scope(
