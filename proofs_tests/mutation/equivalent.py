@@ -28,7 +28,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_shape_outside::if not never_negative(opened): always::0": "the additional goal is proved immediately",
         "check_meaning::for error in meaning_errors(program): the first alone::0": "only the first error is raised",
         "obligations::if divisors(expression): always::0": "without divisors nothing is required; only slower",
-        "inspects_subterms::False: negated::0": "a part with an unchanged type is checked once more, and passes",
         "inspects_subterms::False: negated::1": "only terms with parts are passed",
     },
     "atl/checks/zipper.py": {
