@@ -12,7 +12,7 @@ from atl.core import terms
 from atl.core.dtypes import ANY_DTYPE, BOOL, ELEMENTS, checked_dtype, is_variable
 from atl.core.index import Index, Read, Size, Var, atoms, read
 from atl.core.operations import COMPARISONS
-from atl.core.predicate import TRUE, NonNegative, Predicate, conjuncts
+from atl.core.predicate import NonNegative, Predicate, conjuncts
 from atl.core.substitution import binds_by_type, rebuild
 from atl.core.traversal import children
 from atl.errors import DtypeError, InvalidArgument, RankError, brief
@@ -85,7 +85,7 @@ class _Checked:
             variables.ranks,
             lhs,
             rhs,
-            tuple(part for premise in premises for part in conjuncts(premise) if part != TRUE),
+            tuple(part for premise in premises for part in conjuncts(premise)),
             MappingProxyType(element_types),
             MappingProxyType(parameter_types),
             tuple(dict.fromkeys(self._called.values())),

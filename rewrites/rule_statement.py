@@ -61,7 +61,7 @@ def equation(lhs: object, rhs: object, premises: tuple[pred.Predicate, ...] = ()
 
 def given(*conditions: Condition | bool) -> tuple[pred.Predicate, ...]:
     """Return the premises of an equation, one for each conjunct."""
-    return tuple(part for c in conditions for part in pred.conjuncts(as_predicate(c)) if part != pred.TRUE)
+    return tuple(part for c in conditions for part in pred.conjuncts(as_predicate(c)))
 
 
 def groups_of(metavariables: Mapping[str, Kind]) -> list[str]:
@@ -309,7 +309,7 @@ class _Instance:
 
     def premises(self) -> tuple[pred.Predicate, ...]:
         found = (self._predicate(premise, 0) for premise in self.statement.premises)
-        return tuple(part for premise in found for part in pred.conjuncts(premise) if part != pred.TRUE)
+        return tuple(part for premise in found for part in pred.conjuncts(premise))
 
     # -- element types
 

@@ -22,6 +22,7 @@ from bench.outcome import ROOFLINE, Case, Outcome
 from bench.roofline import roofline_of
 from bench.worker import Gone, Worker
 from lowering import TimedFunction
+from lowering.c_compiler import find_compiler
 from proofs_tests.architecture import faulty_workloads
 
 # Python warns of a fork with threads, such as those of pytest-xdist. No candidate uses them.
@@ -219,3 +220,16 @@ def test_halide_features_follow_compiler_macros(macros: set[str], expected: list
 
 def test_macros_of_the_compiler_are_found() -> None:
     assert c.stated(("__no_such_macro__", "__STDC__")) == {"__STDC__"}
+
+
+def test_tiles_in_c_by_hand_fill_the_registers_of_the_target(each_target: str) -> None:
+    """A tile that spills, or is far too small, would make the baseline slow."""
+    target = find_compiler()
+    for width in (1, 2, 3):
+        rows = c.rows_of.__wrapped__(width)
+
+        def used(rows: int, width: int = width) -> int:
+            return (rows + 1) * width + 1 + (not target.fma)
+
+        assert used(rows) <= target.vector_registers
+        assert rows == 8 or used(rows + 1) > target.vector_registers

@@ -13,6 +13,7 @@ import pytest
 import atl
 from atl import Program, Tensor
 from atl.core.index import Array
+from atl.core.program import Result
 from atl.errors import ATLError, InvalidArgument
 from rewrites import kernel, reschedule
 from rewrites.certificates.certificate import describe, dumps, loads
@@ -240,8 +241,9 @@ def test_both_sides_of_a_theorem_are_compared_in_each_part(proved: Theorem) -> N
     before = base.lhs
     assumed = replace(before, assumptions=(*before.assumptions, (n > 3).node))
     wider = replace(before, inputs=(*before.inputs, Array("z", (n.node,), "float64")))
+    named = replace(before, results=(Result("rows", before.body.type.shape),))
     assert again(before).rhs == base.rhs
-    for wrong in (kernel.reflexivity(before), kernel.reflexivity(base.rhs), again(assumed), again(wider)):
+    for wrong in (kernel.reflexivity(before), kernel.reflexivity(base.rhs), *map(again, (assumed, wider, named))):
         with pytest.raises(NotATheorem, match="is not about the rows of the recurrence"):
             kernel.induction(kernel.reflexivity(PREFIX), (), proved.steps[0].arguments, wrong, step)
 

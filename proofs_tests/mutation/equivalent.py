@@ -375,7 +375,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "a variable found by id has this id",
         "_Checked._join::first == second: part 1 ignored::0":
             "after its first application the function's argument represents its parameter",
-        "_Checked.statement::condition part != TRUE dropped::0": "a true condition has no conjuncts",
     },
 }  # fmt: skip
 EQUIVALENT: Final = {f"{file}::{key}": why for file, reasons in _BY_FILE.items() for key, why in reasons.items()}

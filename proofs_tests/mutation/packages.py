@@ -38,9 +38,10 @@ _LANGUAGE: Final = ("proofs_tests/language", "proofs_tests/errors")
 
 SCOPES: Final = {
     "kernel": Scope(
-        ("rewrites/kernel.py", "rewrites/admission.py", "atl/checks/zipper.py"),
+        ("rewrites/kernel.py", "rewrites/admission.py", "atl/checks/zipper.py", "atl/checks/validation.py"),
         (
             *_STEPS,
+            "proofs_tests/language/test_validation.py",
             "proofs_tests/kernel/test_induction.py",
             "proofs_tests/user_rules/test_user_rules.py",
             "proofs_tests/user_rules/test_fixed_equations.py",
@@ -68,9 +69,18 @@ SCOPES: Final = {
             "proofs_tests/rules/test_declarations.py",
             "proofs_tests/rules/test_rule_arguments.py",
             "proofs_tests/user_rules/test_forged_statements.py",
+            *_tests("proofs_tests/user_rules/test_laws_and_axes.py", "indices_need_a_tensor_with_these_axes"),
         ),
     ),
-    "grading": Scope(("rewrites/rule_checking",), ("rewrites/rule_checking", "proofs_tests/user_rules")),
+    "grading": Scope(
+        ("rewrites/rule_checking", "atl/meaning/free_terms.py"),
+        (
+            "rewrites/rule_checking",
+            "atl/meaning/free_terms.py",
+            "proofs_tests/user_rules",
+            "proofs_tests/rules/test_exactness.py",
+        ),
+    ),
     "certificates": Scope(
         ("rewrites/certificates",),
         (

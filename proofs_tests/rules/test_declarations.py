@@ -13,10 +13,11 @@ import pytest
 import atl
 from atl.core.index import bound, constant
 from atl.core.predicate import Predicate, at_most
-from atl.core.terms import Constant, Expr, Let, Local, Type, Value
+from atl.core.terms import Cast, Constant, Expr, Let, Local, Type, Unary, Value
 from atl.errors import InvalidArgument
 from rewrites.elaboration import stated
 from rewrites.metavariables import Kind, is_kind
+from rewrites.named_operators import FUNCTIONS, count, operation_name, unary
 from rewrites.rule import (
     MOST_RANK,
     USER_FAMILY,
@@ -162,3 +163,11 @@ def test_rule_is_shown_in_calls_and_pages_and_not_pickled() -> None:
         with pytest.raises(InvalidArgument, match="the rule add_comm cannot be pickled") as refused:
             pickle.dumps(rule)
         assert refused.value.suggestions[0].endswith(advice)
+
+
+def test_functions_by_name_are_those_of_the_name() -> None:
+    for name in FUNCTIONS:
+        made = unary(name, atl.tensor("x", dtype="int64" if name == "invert" else "float32")).node
+        assert isinstance(made, Unary | Cast)
+        assert operation_name(made) == name
+    assert str(count(3).dtype) == "int64"
