@@ -311,6 +311,12 @@ def _texts(exported: ExportedKernel, plain: Program, sizes: Mapping[str, int] | 
     name, nest = exported.name, exported.nest
     file, plain_name = file_name(name), f"{name}_plain"
     simple = plain_nest(plain, plain_name, own_buffers=bool(nest.results))
+    if len(simple.outputs) != len(nest.outputs):
+        raise InvalidArgument(
+            f"the results of {plain.name} have different element types, and its plain loops do not separate them",
+            required="a formula in which each result is stored by statements of its own",
+            suggestions=("write a program for each result",),
+        )
     called = name if exported.host is None else f"{name}_on_host"
     own = f'#include "{file}.h"' if exported.host is None else declaration(nest, called)
     declared = f"{own}\n{declaration(simple, plain_name)}\n"

@@ -14,9 +14,11 @@ import scipy.sparse
 
 import atl
 from lowering import print_nest
+from lowering.kernel import interface
 from lowering.nest.interpreter import run
 from lowering.nest.loopnest import LoopNest
 from lowering.pipeline import lower
+from lowering.validation.validate import validate
 
 n, m = atl.sizes("n m", min=1)
 A = atl.tensor("A", n, m, dtype="float32")
@@ -140,6 +142,17 @@ def test_out_is_a_tuple_of_arrays() -> None:
             kernel(FLOATS, INTEGERS, out=wrong)
     with pytest.raises(atl.ArrayError, match="copy=False"):
         kernel(np.asfortranarray(FLOATS), INTEGERS, copy=False)
+
+
+def test_texts_with_several_outputs_are_validated() -> None:
+    kernel = atl.compile(atl.program("two", [A, K], {"k": sums(K), "a": A + A}))
+    right = kernel.source
+    kernel.validate([{"n": 3, "m": 2}])
+    for one, other in (("k[i] = total", "k[i] = total + 1"), ("a[i * m + j] =", "a[i * m + j + 1] =")):
+        assert one in right
+        wrong = interface(kernel.program, kernel.nest, right.replace(one, other), "two")
+        with pytest.raises(atl.TextDiffers):
+            validate(wrong, [{"n": 3, "m": 2}])
 
 
 def test_bounds_of_results_of_different_types() -> None:
