@@ -28,6 +28,7 @@ from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.notebook import kernel_html
 from lowering.calls.operators import jax_function, torch_operator, unused_name
 from lowering.calls.processes import BoundCall, checked_pickle
+from lowering.calls.result_buffers import ResultBuffers
 from lowering.calls.strides import UnitStrides, has_distinct_elements, shares_memory, strides_of, unit_strides
 from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
@@ -178,7 +179,8 @@ def _unbuilt(program: Program, *, fast_math: bool, strict: bool = False) -> Unbu
     # Only code that uses vector registers depends on their size.
     values, _ = values_of(program)
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(values))
-    nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES, strict=strict)
+    vector_bytes = compiler.vector_bytes if in_registers else VECTOR_BYTES
+    nest = lower(values, vector_bytes=vector_bytes, strict=strict, own_buffers=True)
     return UnbuiltKernel(program, nest, printed(nest, compiler, fast_math=fast_math))
 
 
@@ -248,7 +250,8 @@ class Kernel:
     `out`, an array of the result's shape and element type is filled instead. A result of rank 0 is an array of rank 0.
     `out` overlaps no input, or is an input of which each element is proved to be read before it is overwritten. It may
     be a slice or a transpose, which is filled by its strides; then it shares no element with an input.
-    Several results are a named tuple of views of one array, and `out` is that array, of one dimension.
+    Several results are a named tuple of views of one array, and `out` is that array, of one dimension. If they have
+    different element types, each is an array of its own, and `out` is a tuple of such arrays.
 
     A call releases Python's global lock and keeps no state, so several threads may call a kernel at once. A kernel can
     be pickled; unpickling builds it again or finds it in the cache.
@@ -284,6 +287,7 @@ class Kernel:
         )
         self._names = tuple(array.name for array in nest.inputs)
         self._several = ResultLayout(program) if program.results and not whole else None
+        self._result_buffers = ResultBuffers(program, nest, code.ffi, self._from_buffer) if nest.results else None
         self._array_positions = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
@@ -336,6 +340,12 @@ class Kernel:
             if entries is None:
                 raise self._no_memory(sizes)
             return entries
+        if self._result_buffers is not None:
+            values = dict(zip(self._names, passed, strict=True))
+            several, buffers = self._result_buffers.arrays(out, sizes, values)
+            if function(*pointers, *sizes, *buffers) == OUT_OF_MEMORY:
+                raise self._no_memory(sizes)
+            return several
         if out is None:
             result = self._new_result(shape, sizes)
             into = self._from_buffer(self._result, result)
@@ -376,7 +386,8 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("prepared")
-        strided = refuse_copies(self.program, arrays, named, self._may_have_strides)
+        may_be_strided = self._may_have_strides if self._result_buffers is None else frozenset()
+        strided = refuse_copies(self.program, arrays, named, may_be_strided)
         if (other := exchanged(self.program, arrays, named, out)) is not None:
             return self.prepared(*other.arrays, out=other.out, **other.named)
         if strided or (type(out) is np.ndarray and self._fills_strided(out)):
@@ -384,12 +395,17 @@ class Kernel:
         call, passed, pointers = self._bind(arrays, named)
         sizes, shape = sizes_and_shape(self.program, self.nest, call)
         self._index_overflow.check(call.sizes, call.arrays)
-        into, function = self._output_pointer(out, shape), self._function
-        if self._overlaps(into, pointers):
-            function, pointers = self._select_in_place(out, passed, pointers)
+        function = self._function
+        if self._result_buffers is not None:
+            values = dict(zip(self._names, passed, strict=True))
+            _, into = self._result_buffers.arrays(out, sizes, values)
+        else:
+            into = [self._output_pointer(out, shape)]
+            if self._overlaps(into[0], pointers):
+                function, pointers = self._select_in_place(out, passed, pointers)
 
         def run() -> None:
-            if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
+            if function(*pointers, *sizes, *into) == OUT_OF_MEMORY:
                 raise self._no_memory(sizes)
 
         return BoundCall(run)
@@ -430,7 +446,7 @@ class Kernel:
         options = dict(named)
         if "seconds" in self._arguments:
             options["seconds"], seconds = seconds, 0.5
-        first = self.whole(*arrays, **options)
+        first = (self if self.nest.results else self.whole)(*arrays, **options)
         if self._pattern is None and self._assembler is None:
             options.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
@@ -477,8 +493,15 @@ class Kernel:
 
     @property
     def _nest_in_order(self) -> LoopNest:
-        """The nest, marked as computed in its order if the text is compiled so."""
-        return replace(self.nest, in_order=self.nest.in_order or cancels(self.nest))
+        """The nest with one output, marked as computed in its order if the text is compiled so."""
+        return replace(self._nest_with_one_output, in_order=self.nest.in_order or cancels(self.nest))
+
+    @cached_property
+    def _nest_with_one_output(self) -> LoopNest:
+        """The nest in which several results are in one array, also if they have different element types."""
+        if not self.nest.results:
+            return self.nest
+        return lower(self.program, vector_bytes=self.nest.vector_bytes, strict=self.nest.in_order)
 
     @cached_property
     def _bounds(self) -> Kernel:
@@ -539,7 +562,10 @@ class Kernel:
     @cached_property
     def whole(self) -> Kernel:
         """The same kernel, but returning several results as one array."""
-        return Kernel(self._original, self.nest, self._code, whole=True)
+        nest, code = self._nest_with_one_output, self._code
+        if self.nest.results:
+            code = printed(nest, find_compiler(), fast_math=code.fast_math).code()
+        return Kernel(self._original, nest, code, whole=True)
 
     def write(
         self,
@@ -600,7 +626,8 @@ class Kernel:
             return {**named, "copy": copy}, frozenset()
         if not wants_no_copy(copy):
             return named, frozenset()
-        may_be_strided = self._may_have_strides if self._assembler is None else frozenset()
+        of_one_array = self._assembler is None and self._result_buffers is None
+        may_be_strided = self._may_have_strides if of_one_array else frozenset()
         return named, refuse_copies(self.program, arrays, named, may_be_strided)
 
     # -- arguments ----------------------------------------------------------------------------------------------------

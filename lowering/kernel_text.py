@@ -51,7 +51,16 @@ def interface(program: Program, nest: LoopNest, source: str, name: str) -> Inter
     values, _ = values_of(program)
     calls = {s.call.function for s in statements(nest.body) if isinstance(s, For) and s.call is not None}
     return Interface(
-        source, name, values, nest.inputs, nest.sizes, nest.output.dtype, KNOWN, nest.in_order, tuple(sorted(calls))
+        source,
+        name,
+        values,
+        nest.inputs,
+        nest.sizes,
+        nest.output.dtype,
+        KNOWN,
+        nest.in_order,
+        tuple(sorted(calls)),
+        own_buffers=bool(nest.results),
     )
 
 

@@ -196,6 +196,7 @@ def _converted(e: ScalarExpr, dtype: str) -> ScalarExpr:
 
 def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage | Rows, ...], inputs: Mapping[str, Buffer]) -> ScalarExpr:
     positions: list[Index] = []
+    dtype = e.type.dtype or DEFAULT
     while isinstance(e, terms.Access):
         positions.append(scope.index(e.index))
         e = e.tensor
@@ -224,7 +225,7 @@ def _load(e: terms.Expr, scope: Scope, tensors: tuple[Storage | Rows, ...], inpu
         placement = stored_at(storage.reindexer, pairs)
         row = Load(Cell(storage.buffer, placement.pairs))
         cut = not proves(scope.facts, placement.kept)
-        return Choose(placement.kept, row, Number(0, storage.buffer.dtype)) if cut else row
+        return Choose(placement.kept, row, Number(0, dtype)) if cut else row
     return Load(Cell(storage, pairs))
 
 
@@ -299,13 +300,19 @@ def lower_unchecked(program: Program, *, registers: bool = True) -> ln.LoopNest:
 
 
 def lowered_by(
-    program: Program, *, registers: bool, origins: bool = False, strict: bool = False
+    program: Program, *, registers: bool, origins: bool = False, strict: bool = False, own_buffers: bool = False
 ) -> tuple[ln.LoopNest, Collection[Path]]:
-    """Return the loop nest of a program, and the marked loops that are in it or would compute nothing."""
+    """Return the loop nest of a program, and the marked loops that are in it or would compute nothing.
+
+    With `own_buffers`, results are stored to the output before their conversion to a common type.
+    """
     binders = marked_binders(program)
     followed = traced(numbered(program, binders)) if origins else None
     body = normalize(
-        followed.program if followed else numbered(program, binders), one_pass=not registers, in_order=strict
+        followed.program if followed else numbered(program, binders),
+        one_pass=not registers,
+        in_order=strict,
+        own_buffers=own_buffers,
     ).body
     lowering = _Lowering(program, registers, binders, followed, in_order=strict)
     return lowering.nest(body, outermost(program)), lowering.met
@@ -435,6 +442,8 @@ class _Lowering:
                 return (*assigned, *added)
             case terms.Padding():
                 return self._store(ln.Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
+            case terms.Cast(_, operand) if e.type.rank:
+                return self.statement(operand, to, context)  # a result before its conversion to the common type
             case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
                 return self._store(context.scalar(e), to)
             case _:
@@ -606,7 +615,9 @@ class _Lowering:
         scope = context.scope
         condition = simplify_predicate(scope.facts, less(scope.index(e.low), scope.index(e.high)))
         inside = context.assume(condition)
-        start = self._constant("i", scope.shape(e.type), neutral(e.monoid, to.storage.dtype), to, inside)
+        start = self._constant(
+            "i", scope.shape(e.type), neutral(e.monoid, e.type.dtype or to.storage.dtype), to, inside
+        )
         loop = self._fold(e, to, inside)
         self._added_after[to.storage] += additions(to.storage, loop)
         return self._where(condition, (*start, *loop))

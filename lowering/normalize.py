@@ -41,16 +41,20 @@ class _Binding:
     mark: LetMark = LetMark.NONE
 
 
-def normalize(program: Program, *, one_pass: bool = False, in_order: bool = False) -> Program:
+def normalize(
+    program: Program, *, one_pass: bool = False, in_order: bool = False, own_buffers: bool = False
+) -> Program:
     """Return the normal form of a program: an equal program with the same padding.
 
     With `one_pass`, all arithmetic is done element by element, so that all its elements are stored. Two statements
     would not store to elements that neither of them reaches. With `in_order` this holds except for additions of sums
     if the program is assembled. A sum starts at 0, so it is never -0, and x + 0 is x where it has no terms.
+
+    With `own_buffers`, the conversions of several results to a common type remain, and their operands are normalised.
     """
     facts = outermost(program).facts
     made = _Normalizer(facts, one_pass=one_pass, in_order=in_order, assembled=program.assembly is not None)
-    return replace(program, body=made.statement(program.body))
+    return replace(program, body=(made.results if own_buffers else made.statement)(program.body))
 
 
 class _Normalizer:
@@ -67,6 +71,20 @@ class _Normalizer:
         self._ids: Iterator[int] = count(1 << 50)
 
     # -- statements ---------------------------------------------------------------------------------------------------
+
+    def results(self, e: terms.Expr) -> terms.Expr:
+        """Normalise several results, of which each may be converted to a common type."""
+        match e:
+            case terms.Let(value, body, name, mark):
+                return bind(self.statement(value), self.results(body), name, mark)
+            case terms.Concat(left, right):
+                return terms.Concat(self.results(left), self.results(right))
+            case terms.Reshape(op, operand):
+                return terms.Reshape(op, self.results(operand))
+            case terms.Cast(dtype, operand) if e.type.rank:
+                return terms.Cast(dtype, self.statement(operand))
+            case _:
+                return self.statement(e)
 
     def statement(self, e: terms.Expr) -> terms.Expr:
         """Normalise a term whose value is stored: keep its structure and make its leaves scalars."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import padtypes
 from atl.checks.safety import check_safe
@@ -16,6 +17,7 @@ from lowering.lower import lowered_by
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import check_assembly, check_parallel_rows
 from lowering.passes import PASSES_OF, after_passes
+from lowering.results import OF_ONE_TYPE, has_types, with_result_buffers
 from lowering.strided import NOT_STRIDED, NOTHING_STRIDED, check_strides, with_strides
 from lowering.targets.capabilities import support_of
 from lowering.targets.legality import check_legal, check_lowered, check_merges
@@ -30,6 +32,7 @@ def lower(
     origins: bool = False,
     strict: bool = False,
     strided: Mapping[str | None, UnitStrides] = NOTHING_STRIDED,
+    own_buffers: bool = False,
 ) -> ln.LoopNest:
     """Return the loop nest of a program, after proving that accesses are safe and that truncations cut only padding.
 
@@ -63,6 +66,9 @@ def lower(
 
     The inputs `strided`, and the output for None, have strides as parameters (`lowering.strided`).
 
+    With `own_buffers`, each of several results of different element types has a buffer, if its stores are proved to be
+    apart from those of the others (`lowering.results`).
+
     Raises `InvalidArgument`, `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`, and `NotAssembled` for a result whose
     entries cannot be assembled.
     """
@@ -79,11 +85,15 @@ def lower(
     padtypes.check(program)
     check_merges(program)
     program = added_up(program)
-    lowered, met = lowered_by(program, registers=registers, origins=origins, strict=strict)
+    by = partial(lowered_by, program, registers=registers, origins=origins, strict=strict)
+    passes = PASSES_OF[target]
+    found = with_result_buffers(*by(own_buffers=True), program) if own_buffers and has_types(program) else None
+    if found is not None:
+        passes = tuple(run for run in passes if run not in OF_ONE_TYPE)
+    lowered, met = found or by()
     check_lowered(program, lowered, met)
     check_assembly(lowered, target)
     lowered = replace(lowered, vector_bytes=vector_bytes)
-    passes = PASSES_OF[target]
     if strided:
         lowered, passes = with_strides(lowered, strided), tuple(run for run in passes if run not in NOT_STRIDED)
     nest = after_passes(lowered, passes)

@@ -70,6 +70,8 @@ def _has_guards_only(e: terms.Expr) -> bool:
             return _has_guards_only(left) and _has_guards_only(right)
         case terms.Reshape(terms.PadLeft() | terms.PadRight() | terms.Transpose() | terms.Flatten(), operand):
             return _has_guards_only(operand)
+        case terms.Cast(_, operand) if e.type.rank:
+            return _has_guards_only(operand)
         case terms.Reshape() | terms.Padding() | terms.Named():
             return not e.type.rank
         case terms.Number() | terms.Access() | terms.Elementwise() | terms.Select() | terms.Reduce():
@@ -90,6 +92,8 @@ def has_guards_of_rows(e: terms.Expr) -> bool:
             return has_guards_of_rows(left) and has_guards_of_rows(right)
         case terms.Reshape(_, operand):
             return has_guards_of_rows(operand)
+        case terms.Cast(_, operand) if e.type.rank:
+            return has_guards_of_rows(operand)
         case terms.Padding() | terms.Named():
             return True
         case terms.Number() | terms.Access() | terms.Elementwise() | terms.Select() | terms.Reduce():
@@ -105,6 +109,8 @@ def _has_partial_extents(e: terms.Expr) -> bool:
             return any(divisors(end) or reads(end) for end in (low, high)) or _has_partial_extents(body)
         case terms.Guard(_, body) | terms.Let(_, body):
             return _has_partial_extents(body)
+        case terms.Cast(_, operand) if e.type.rank:
+            return _has_partial_extents(operand)
         case terms.Rec(low, high, init, body):
             own = any(divisors(end) or reads(end) for end in (low, high))
             return own or _has_partial_extents(init) or _has_partial_extents(body)
@@ -133,6 +139,8 @@ def zeros_of(e: terms.Expr) -> terms.Expr:
             return terms.Concat(zeros_of(left), zeros_of(right))
         case terms.Reshape(op, operand) if e.type.rank:
             return terms.Reshape(op, zeros_of(operand))
+        case terms.Cast(dtype, operand) if e.type.rank:
+            return terms.Cast(dtype, zeros_of(operand))
         case terms.Reshape() | terms.Padding() | terms.Named():
             return terms.Constant(0, e.type.dtype)
         case terms.Number() | terms.Access() | terms.Elementwise() | terms.Select() | terms.Reduce():
@@ -209,6 +217,8 @@ def _is_stored(
         case terms.Binary(_, left) if e.type.rank:
             # Two statements with one destination: only the first one assigns, so it must assign every element.
             return part(left, at)
+        case terms.Cast(_, operand) if e.type.rank:
+            return part(operand, at)  # one of several results, before its conversion
         case terms.Padding():
             return zeros or known(FALSE)
         case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():

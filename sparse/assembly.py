@@ -100,7 +100,7 @@ class Rows:
         if isinstance(first, Dense):
             made = [Metadata({}, (extents[0],), extents[0])]
         else:
-            nonempty = np.flatnonzero(self.pos[1:] > starts)
+            nonempty = self.nonempty
             starts = starts[nonempty]
             made = [Metadata({"crd": nonempty}, (extents[0],), len(nonempty))]
         end = len(self.crd)
@@ -116,6 +116,11 @@ class Rows:
         crd = self.crd % max(1, extents[-1]) if len(extents) > 2 else self.crd
         return [*made, Metadata({"pos": _bounds(starts, end), "crd": crd}, (extents[-1],), end)]
 
+    @cached_property
+    def nonempty(self) -> AnyArray:
+        """The numbers of the rows with entries."""
+        return np.flatnonzero(self.pos[1:] != self.pos[:-1])
+
     def coordinates(self) -> list[AnyArray]:
         """Return the coordinates of the entries along each dimension of the tensor, sorted in the order of the rows."""
         first, *rest = self.order
@@ -124,7 +129,10 @@ class Rows:
             crd, last = np.divmod(crd, max(1, self.shape[dimension]))
             held.append(last)
         held += [crd] if rest else []
-        rows = np.repeat(np.arange(len(self.pos) - 1, dtype=self.pos.dtype), np.diff(self.pos)) if rest else crd
+        rows = crd
+        if rest:  # most rows of a hypersparse matrix are empty
+            nonempty = self.nonempty
+            rows = np.repeat(nonempty.astype(self.pos.dtype), self.pos[nonempty + 1] - self.pos[nonempty])
         found = dict(zip((first, *rest), (rows, *reversed(held)), strict=True))
         return [found[dimension] for dimension in range(len(self.shape))]
 

@@ -42,7 +42,7 @@ class ResultLayout:
     """The slices and shapes of the results of a program in the array of all elements."""
 
     def __init__(self, program: Program) -> None:
-        self._named = named(*[result.name for result in program.results])
+        self.named = named(*[result.name for result in program.results])
         self._bounds = tuple(bounds(program.results))
         self._dtypes = tuple(result.dtype for result in program.results)
         extents = (atom for result in program.results for extent in result.shape for atom in atoms(extent))
@@ -54,12 +54,12 @@ class ResultLayout:
 
         The array may be of any library with slices and `reshape`.
         """
-        return self.views(whole, self._cached_places(sizes, arrays))
+        return self.views(whole, self.places_of(sizes, arrays))
 
     def views(self, whole: Any, places: Places) -> Any:
         """Return the views at these slices as a named tuple; results of another element type are copies."""
         parts = [whole[at].reshape(shape) for at, shape in places]
-        return self._named(*[_converted(part, dtype) for part, dtype in zip(parts, self._dtypes, strict=True)])
+        return self.named(*[_converted(part, dtype) for part, dtype in zip(parts, self._dtypes, strict=True)])
 
     def places(self, sizes: Mapping[str, Any], arrays: Mapping[str, Any]) -> Places:
         """Return the slices and shapes. Sizes may be symbols of a tracer."""
@@ -75,7 +75,8 @@ class ResultLayout:
             (slice(value(start), value(stop)), tuple(map(value, result.shape))) for result, start, stop in self._bounds
         )
 
-    def _cached_places(self, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Places:
+    def places_of(self, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Places:
+        """Return the slices and shapes for known sizes, cached."""
         if not self._by_sizes:
             return self.places(sizes, arrays)
         key = tuple(sizes.values())

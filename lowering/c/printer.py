@@ -56,7 +56,7 @@ def _types(nest: ln.LoopNest) -> list[tuple[Hashable, str]]:
         ),
         *((Size(size), "int64_t") for size in nest.sizes),
         *((stride, "int64_t") for stride in nest.strides),
-        (ln.key(nest.output), f"{scalars.C_TYPES[nest.output.dtype]} *"),
+        *((ln.key(buffer), f"{scalars.C_TYPES[buffer.dtype]} *") for buffer in nest.outputs),
         *(
             (("assembly", role), kind)
             for role, kind in ([] if nest.assembly is None else assembly.parameter_types(nest))
@@ -140,9 +140,11 @@ def function_names(nests: Sequence[ln.LoopNest]) -> tuple[str, ...]:
 def _function(nest: ln.LoopNest, name: str, *, static: bool, others: Sequence[str]) -> str:
     scope = outermost(nest)
     body: Lines = []
-    out = scope.name(ln.key(nest.output))
     if not nest.complete and nest.assembly is None and nest.output.strides is None:
-        body.append(f"memset({out}, 0, {_bytes(scope, nest.output, ln.elements(nest.output.extents))});")
+        body += [
+            f"memset({scope.name(ln.key(each))}, 0, {_bytes(scope, each, ln.elements(each.extents))});"
+            for each in nest.outputs
+        ]
     inside, heap, pointers = memory.initial_heap(scope, nest)
     parameters = parameters_of(nest, scope, restrict=True)
     if nest.assembly is None:
@@ -207,7 +209,7 @@ def _comment(nest: ln.LoopNest, name: str, scope: TextScope) -> Lines:
     """Return a comment with the function's inputs and output, and the preconditions on its arguments."""
     facts = [*assumed(nest, scope), *(fact for array in nest.inputs for fact in facts_text(scope, array))]
     inputs = [shown(scope, array.name, array.shape) for array in nest.inputs]
-    text = f"{name}: {shown(scope, ln.key(nest.output), nest.output.extents)}"
+    text = f"{name}: {', '.join(shown(scope, ln.key(each), each.extents) for each in nest.outputs)}"
     text += f" as {nest.assembly.format}" if nest.assembly else ""
     text += (f" from {', '.join(inputs)}" if inputs else "") + (f", where {', '.join(facts)}" if facts else "")
     text = ". ".join((text, *(str(storage).replace("*/", "* /") for storage in nest.row_storage)))

@@ -48,17 +48,20 @@ def exchanged(
     found: list[object] = []
 
     def taken(name: str, value: object) -> object:
-        if name not in declared or not _is_foreign(value):
+        if name not in declared or not is_foreign(value):
             return value
         found.append(value)
         return _input(declared[name], value)
 
     positional = tuple(map(taken, program.operands, arrays)) + arrays[len(program.operands) :]
     by_name = {name: taken(name, value) for name, value in named.items()}
-    if _is_foreign(out):
+    if is_foreign(out):
         # Several results are views of the output, in its kind.
         return Exchanged(
-            positional, by_name, _output(out), lambda made: _of_kind([out], made) if isinstance(made, tuple) else out
+            positional,
+            by_name,
+            seen_output(out),
+            lambda made: _of_kind([out], made) if isinstance(made, tuple) else out,
         )
     if not found:
         return None
@@ -66,7 +69,7 @@ def exchanged(
     return Exchanged(positional, by_name, filled, lambda result: result if out is result else _of_kind(found, result))
 
 
-def _is_foreign(value: object) -> bool:
+def is_foreign(value: object) -> bool:
     """Return whether a value is an array of another library, which is one with DLPack."""
     return hasattr(type(value), "__dlpack__") and not isinstance(value, np.ndarray | np.generic)
 
@@ -109,7 +112,7 @@ def _seen(name: str, value: Any, required: str) -> npt.NDArray[Any]:
     )
 
 
-def _output(out: Any) -> npt.NDArray[Any]:
+def seen_output(out: Any) -> npt.NDArray[Any]:
     """Return a NumPy view of the output array. Raises `ArrayError` if the library would export a copy."""
     seen = _seen("out", out, "an array in memory that can be written to")
     if seen.size and seen.ctypes.data != _address(out):
@@ -178,12 +181,12 @@ def refuse_copies(
         if value is None or not array.shape:
             continue
         try:
-            held = _seen(array.name, value, array.dtype) if _is_foreign(value) else np.asarray(value, copy=False)
+            held = _seen(array.name, value, array.dtype) if is_foreign(value) else np.asarray(value, copy=False)
         except ArgumentError:
             raise
         except CONVERSION_ERRORS:
             raise _copied(array, f"is {brief(value, kind=True)}, which would be converted to an array") from None
-        if _is_foreign(value) and held.size and held.ctypes.data != _address(value):
+        if is_foreign(value) and held.size and held.ctypes.data != _address(value):
             raise _copied(array, "is exported as a copy by its library")
         if held.flags.num & WALKED != WALKED:
             if array.name in may_have_strides and unit_strides(held) is not None:

@@ -25,15 +25,13 @@ def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str
     scope = names_of(nest)
     where = ", in GPU memory" if cuda else ""
     formula = [f"    {line}" for line in show_program(program, ascii=True).replace("*/", "* /").splitlines()]
-    out = _shape(scope, scope.name(key(nest.output)), nest.output.extents)
     sizes = ", ".join(scope.name(Size(size)) for size in nest.sizes)
     paragraphs = [
         *(("", f"{mark}. The theorem is that of the certificate.") if mark else ()),
         "",
         f"Arrays{where}. They are contiguous and row-major: the last index varies fastest.",
         *(_input(scope, array) for array in nest.inputs),
-        f"    {out} of {C_TYPES[nest.output.dtype]}: the result. Its old elements are ignored, and all are written.",
-        *_results(scope, program),
+        *_outputs(scope, program, nest),
         f"Sizes ({sizes}) are from 0 to 2^56. Each array must have fewer than 2^63 bytes, and index arithmetic must "
         "fit into 64 bits."
         if nest.sizes
@@ -84,9 +82,14 @@ def _promises(nest: LoopNest, *, cuda: bool) -> list[str]:
     return [*lines, "Threads: there is no state between calls, so calls may run concurrently.", returned]
 
 
-def _results(scope: TextScope, program: Program) -> Iterator[str]:
-    """Yield the position of each of several results."""
-    for result, start, _ in bounds(program.results):
+def _outputs(scope: TextScope, program: Program, nest: LoopNest) -> Iterator[str]:
+    """Yield the description of each array that is filled, and the position of each of several results in it."""
+    for at, buffer in enumerate(nest.outputs):
+        extents = program.results[at].shape if nest.results else buffer.extents
+        out = _shape(scope, scope.name(key(buffer)), extents)
+        what = f"the result {program.results[at].name}" if nest.results else "the result"
+        yield f"    {out} of {C_TYPES[buffer.dtype]}: {what}. Its old elements are ignored, and all are written."
+    for result, start, _ in () if nest.results else bounds(program.results):
         kind = f", converted from {result.dtype}" if result.dtype not in (None, program.dtype) else ""
         yield f"        from element {show_index(scope, start)} on: {_shape(scope, result.name, result.shape)}{kind}"
 

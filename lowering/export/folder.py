@@ -310,7 +310,13 @@ def _texts(exported: ExportedKernel, plain: Program, sizes: Mapping[str, int] | 
     """Return the content of each file by name."""
     name, nest = exported.name, exported.nest
     file, plain_name = file_name(name), f"{name}_plain"
-    simple = plain_nest(plain, plain_name)
+    simple = plain_nest(plain, plain_name, own_buffers=bool(nest.results))
+    if len(simple.outputs) != len(nest.outputs):
+        raise InvalidArgument(
+            f"the results of {plain.name} have different element types, and its plain loops do not separate them",
+            required="a formula in which each result is stored by statements of its own",
+            suggestions=("write a program for each result",),
+        )
     called = name if exported.host is None else f"{name}_on_host"
     own = f'#include "{file}.h"' if exported.host is None else declaration(nest, called)
     declared = f"{own}\n{declaration(simple, plain_name)}\n"
@@ -350,6 +356,6 @@ def unmarked(program: Program) -> Program:
     return replace(program, body=visit(program.body))
 
 
-def plain_nest(program: Program, name: str) -> LoopNest:
+def plain_nest(program: Program, name: str, *, own_buffers: bool = False) -> LoopNest:
     """Return the loop nest of a program without marks, exactly by Fig. 4.1, under another name."""
-    return replace(lower(unmarked(program), registers=False), name=name)
+    return replace(lower(unmarked(program), registers=False, own_buffers=own_buffers), name=name)

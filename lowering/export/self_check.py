@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from string import Template
 from typing import Final
 
-from atl.core.dtypes import TYPES, is_integer
+from atl.core.dtypes import BOOL, TYPES, is_integer
 from atl.core.index import Bound, Size, atoms
 from atl.core.predicate import TRUE
 from atl.core.program import Program
@@ -19,7 +20,7 @@ from lowering.c.index import index_text, predicate_text
 from lowering.c.scalars import C_TYPES
 from lowering.c.text import AND, COMPARISON, Names, indented, wrapped
 from lowering.export.input_generation import HELPERS, INPUTS_EXIST, CheckVariable, InputGenerator, elements_text
-from lowering.nest.loopnest import LoopNest, key
+from lowering.nest.loopnest import Buffer, LoopNest, key
 from lowering.nest.text import TextScope, names_wanted
 
 _HEADERS: Final = ("math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
@@ -134,14 +135,29 @@ def _epsilon(dtype: str) -> str:
     return TYPES[dtype].epsilon.hex()
 
 
+def _types_of(nest: LoopNest) -> list[str]:
+    """Return the element types of the outputs, each once."""
+    return list(dict.fromkeys(buffer.dtype for buffer in nest.outputs))
+
+
+def _faults(nest: LoopNest, dtype: str) -> str:
+    """Return the name of the function that compares results of this type."""
+    return "atl_faults" if len(_types_of(nest)) == 1 else f"atl_faults_{dtype}"
+
+
+def _comparison(nest: LoopNest, dtype: str) -> str:
+    """Return the function that compares results of this type."""
+    text = _INTEGERS if is_integer(dtype) or dtype == BOOL else _FLOATS
+    text = text.replace("TYPE", C_TYPES[dtype]).replace("atl_faults", _faults(nest, dtype))
+    if text.count("EPSILON"):
+        text = text.replace("EPSILON", _epsilon(dtype)).replace("ADDED", _epsilon(TYPES[dtype].computed_as))
+    return text.replace("VALUE", TO_FLOAT.get(dtype, ""))
+
+
 def check_text(program: Program, checked: CheckedKernel, cases: Sequence[tuple[int, ...]]) -> str:
     """Return the file of a check. The names of its functions begin with `atl_`."""
     nest = checked.nest
-    out_type = C_TYPES[nest.output.dtype]
-    compared = _INTEGERS if is_integer(nest.output.dtype) else _FLOATS
-    compared = compared.replace("TYPE", out_type).replace("EPSILON", _epsilon(nest.output.dtype))
-    compared = compared.replace("ADDED", _epsilon(TYPES[nest.output.dtype].computed_as))
-    compared = compared.replace("VALUE", TO_FLOAT.get(nest.output.dtype, ""))
+    compared = "\n".join(_comparison(nest, dtype).lstrip() for dtype in _types_of(nest))
     case = _case(program, checked)
     width = max(len(nest.sizes), 1)
     table = [f"        {{{', '.join(map(str, case)) or '0'}}}," for case in cases]
@@ -178,8 +194,42 @@ WANT, FAILED, BYTES, KEPT, K, FOUND = map(CheckVariable, ("want", "failed", "byt
 """Variables: plain result, error code, size of the result, whether the guard bytes are intact, index, outcome."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output of a kernel: the variables of its array, of the array of the plain version, and of its bytes."""
+
+    buffer: Buffer
+    name: str
+    want: str
+    size: str
+    kind: str
+
+    def allocated(self, scope: TextScope) -> list[str]:
+        """Return the lines that allocate both arrays and fill them with a pattern."""
+        size, elements = self.size, elements_text(scope, self.buffer.extents)
+        return [
+            f"const size_t {size} = (size_t)({elements}) * sizeof({self.kind});",
+            f"{self.kind} *{self.name} = atl_allocate((int64_t){size}, 1);",
+            f"{self.kind} *{self.want} = atl_allocate((int64_t){size}, 1);",
+            f"memset({self.name}, 0xff, {size} + ATL_GUARD);",
+            f"memset({self.want}, 0xff, {size} + ATL_GUARD);",
+        ]
+
+    def faults(self, nest: LoopNest, terms: str) -> str:
+        """Return the call that counts the wrong elements."""
+        count = f"(int64_t)({self.size} / sizeof *{self.name})"
+        return f"{_faults(nest, self.buffer.dtype)}({self.name}, {self.want}, {count}, {terms})"
+
+
+def _variables(nest: LoopNest) -> list[tuple[CheckVariable, CheckVariable]]:
+    """Return the variables of each output: its array by the plain version, and its bytes."""
+    if not nest.results:
+        return [(WANT, BYTES)]
+    return [(CheckVariable(f"want_{each.name}"), CheckVariable(f"bytes_{each.name}")) for each in nest.results]
+
+
 def _scope(nest: LoopNest, taken: frozenset[str]) -> TextScope:
-    own = [(each, each.hint) for each in (WANT, FAILED, BYTES, KEPT, K, FOUND)]
+    own = [(each, each.hint) for each in (FAILED, KEPT, K, FOUND, *chain(*_variables(nest)))]
     names = Names(taken=taken).bind_all([*names_wanted(nest), *own])
     return TextScope(names, frozenset(), nest.nonnegative_numerators)
 
@@ -189,9 +239,13 @@ def _case(program: Program, checked: CheckedKernel) -> str:
     drawing = InputGenerator.of(_scope(nest, frozenset({checked.name, checked.plain})), nest.inputs)
     scope = drawing.scope
     name = scope.name
-    out, there = name(key(nest.output)), name(INPUTS_EXIST)
-    want, failed, size, kept, k, found = map(name, (WANT, FAILED, BYTES, KEPT, K, FOUND))
-    kind = C_TYPES[nest.output.dtype]
+    there = name(INPUTS_EXIST)
+    failed, kept, k, found = map(name, (FAILED, KEPT, K, FOUND))
+    outputs = [
+        _Output(buffer, name(key(buffer)), name(want), name(size), C_TYPES[buffer.dtype])
+        for buffer, (want, size) in zip(nest.outputs, _variables(nest), strict=True)
+    ]
+    outs, wants = ([each.name for each in outputs], [each.want for each in outputs])
     assumed = [predicate_text(scope, each).at(AND + 1) for each in nest.assumptions if each != TRUE]
     sizes = [name(Size(each)) for each in nest.sizes]
     terms = _Terms(scope)
@@ -206,29 +260,27 @@ def _case(program: Program, checked: CheckedKernel) -> str:
         f"if ({there}) {{",
         *indented(
             [
-                f"const size_t {size} = (size_t)({elements_text(scope, nest.output.extents)}) * sizeof({kind});",
-                f"{kind} *{out} = atl_allocate((int64_t){size}, 1);",
-                f"{kind} *{want} = atl_allocate((int64_t){size}, 1);",
-                f"memset({out}, 0xff, {size} + ATL_GUARD);",
-                f"memset({want}, 0xff, {size} + ATL_GUARD);",
-                f"int {failed} = {checked.plain}({', '.join((*reads, *other, want))});",
-                f"{failed} = {failed} ? {failed} : {checked.name}({', '.join((*reads, *sizes, out))});",
+                *(line for each in outputs for line in each.allocated(scope)),
+                f"int {failed} = {checked.plain}({', '.join((*reads, *other, *wants))});",
+                f"{failed} = {failed} ? {failed} : {checked.name}({', '.join((*reads, *sizes, *outs))});",
                 f"int {kept} = 1;",
                 f"for (size_t {k} = 0; {k} < ATL_GUARD; {k}++) {{",
-                f"    {kept} = {kept} && ((unsigned char *){out})[{size} + {k}] == 0xff;",
+                *(
+                    f"    {kept} = {kept} && ((unsigned char *){each.name})[{each.size} + {k}] == 0xff;"
+                    for each in outputs
+                ),
                 "}",
                 *terms.lines,
                 f"{found} = {failed} != 0 || !{kept};",
                 f"if ({failed}) {{",
                 f'    printf("  it could not be computed: error %d\\n", {failed});',
-                f"}} else if (atl_faults({out}, {want}, (int64_t)({size} / sizeof *{out}), {most}) > 0) {{",
-                f"    {found} = 1;",
+                "} else {",
+                *(f"    {found} |= {each.faults(nest, most)} > 0;" for each in outputs),
                 "}",
                 f"if (!{kept}) {{",
                 '    printf("  memory behind the result was overwritten\\n");',
                 "}",
-                f"free({out});",
-                f"free({want});",
+                *(f"free({pointer});" for each in outputs for pointer in (each.name, each.want)),
             ]
         ),
         "}",

@@ -155,7 +155,13 @@ class Interpreter:
             for address, element in enumerate(self._arrays[buffer.name].reshape(-1)):
                 memory.cells[address] = self._scalars.element(element, buffer.dtype)
                 memory.owners[address] = buffer.uid
+        starts = self._allocate_results()
         self._whole()
+        for buffer, start in starts:
+            # Results of different types: their elements are those of the output, one after the other.
+            held = self._heap[buffer.uid]
+            memory.cells |= {start + at: value for at, value in held.cells.items()}
+            memory.owners |= {start + at: output.uid for at in held.cells}
         stored = {at: value for at, value in memory.cells.items() if memory.owners[at] == output.uid}
         if self._rows is not None:
             self._rows.end()
@@ -165,6 +171,17 @@ class Interpreter:
         if (left := next((address for address in memory.cells if address not in stored), None)) is not None:
             raise Trap("aliased", f"{output.name} at {left} still has a value of another tensor in its storage")
         return Outcome(shape, output.dtype, stored, self._scalars.divisions_by_zero, self._scalars.undefined)
+
+    def _allocate_results(self) -> list[tuple[ln.Buffer, int]]:
+        """Allocate the buffers of results of different types; return each with the start of its elements."""
+        made: list[tuple[ln.Buffer, int]] = []
+        start = 0
+        for buffer in self._nest.results:
+            count = prod(self._index(extent) for extent in buffer.extents)
+            self._heap[buffer.uid] = Memory(count, zeroed=0 if self._nest.complete else count)
+            made.append((buffer, start))
+            start += count
+        return made
 
     def _whole(self) -> None:
         """Run the body of the nest."""

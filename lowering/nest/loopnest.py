@@ -499,6 +499,8 @@ class LoopNest:
       `Gather` statements, all of the same kind.
     - `in_order`: operations on floats are those of the program in its order, and are not reordered.
     - `strides`: the strides of the inputs and of the output that are parameters, after the sizes.
+    - `results`: the buffers of results of different element types, in order, in place of the output. The element of
+      the output at an address is that of the first result whose elements, after those of earlier ones, contain it.
     - `origins`: the paths in the program of the binders that loops came from, by loop variable, if `lower` was called
       with `origins`. They are ignored by equality.
     """
@@ -521,7 +523,13 @@ class LoopNest:
     assembly: Assembly | None = None
     in_order: bool = False
     strides: tuple[ix.Var, ...] = ()
+    results: tuple[Buffer, ...] = ()
     origins: Mapping[ix.Var, Path] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """The buffers that are filled: those of results of different element types, or the output."""
+        return self.results or (self.output,)
 
 
 def checked_nest(value: object) -> LoopNest:
@@ -576,7 +584,7 @@ def with_body(statement: Around, body: Block) -> Around:
 
 def unused_ids(nest: LoopNest) -> Iterator[int]:
     """Return an iterator of ids that do not occur in the nest."""
-    used = [nest.output.uid]
+    used = [nest.output.uid, *(buffer.uid for buffer in nest.results)]
     for statement in statements(nest.body):
         match statement:
             case For(variable=variable):

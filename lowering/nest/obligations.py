@@ -119,11 +119,11 @@ class _Walk:
 
     def __init__(self, nest: ln.LoopNest) -> None:
         self.found: list[Obligation] = []
-        self.stores: dict[int, list[_Store]] = {nest.output.uid: []}
+        self.stores: dict[int, list[_Store]] = {output.uid: [] for output in nest.outputs}
         self._strict_keys = nest.strict_keys
         self._fingers: set[Var] = set()  # variables of loops whose merges were visited
         self._room: dict[int, Index] = {}
-        self._emptied: dict[int, int] = {nest.output.uid: 0}
+        self._emptied: dict[int, int] = {output.uid: 0 for output in nest.outputs}
 
     def block(self, block: ln.Block, facts: Facts, loops: tuple[Var, ...]) -> None:
         for statement in block:

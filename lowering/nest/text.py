@@ -147,7 +147,7 @@ def names_wanted(nest: LoopNest) -> list[tuple[Hashable, str]]:
         *((array.name, array.name) for array in nest.inputs),
         *((Size(size), size) for size in nest.sizes),
         *((stride, stride.name) for stride in nest.strides),
-        (key(nest.output), nest.output.name),
+        *((key(buffer), buffer.name) for buffer in nest.outputs),
         *((("assembly", role), f"{nest.output.name}_{role}") for role, _ in (assembled.arrays if assembled else ())),
     ]
 
@@ -226,8 +226,8 @@ def print_nest(nest: ln.LoopNest) -> str:
     """
     scope = outermost(ln.checked_nest(nest))
     inputs = ", ".join(shown(scope, array.name, array.shape) for array in nest.inputs)
-    out = shown(scope, key(nest.output), nest.output.extents)
-    cleared = [] if nest.complete or nest.assembly else [f"clear {scope.name(key(nest.output))}"]
+    out = ", ".join(shown(scope, key(buffer), buffer.extents) for buffer in nest.outputs)
+    cleared = [f"clear {scope.name(key(each))}" for each in nest.outputs if not nest.complete and not nest.assembly]
     kept = [f"# {storage}" for storage in nest.row_storage]
     stored = f" as {nest.assembly.format}" if nest.assembly else ""
     lines = [f"{nest.name}({inputs}) -> {out}{stored}", *indented([*kept, *cleared, *_block(scope, nest.body)])]

@@ -40,7 +40,7 @@ def _needed(nest: ln.LoopNest) -> frozenset[Hashable]:
         value = store.initial if isinstance(store, ln.Declare) else store.value
         reads.setdefault(_target(store), set()).update(loaded(value))
     needed: set[Hashable] = set()
-    waiting: list[Hashable] = [ln.key(nest.output)]
+    waiting: list[Hashable] = [*map(ln.key, nest.outputs)]
     while waiting:
         found = waiting.pop()
         if found not in needed:
@@ -352,7 +352,8 @@ def with_single_stores(nest: ln.LoopNest) -> ln.LoopNest:
     facts = initial_facts(nest.assumptions, nest.inputs)
     scope = outermost(nest)
     single: dict[int, bool] = {}
-    places = [*_cleared(facts, nest.body), *([] if nest.complete else [_Cleared(nest.output, facts, nest.body)])]
+    outputs = () if nest.complete else nest.outputs
+    places = [*_cleared(facts, nest.body), *(_Cleared(output, facts, nest.body) for output in outputs)]
     for place in places:
         store = added.get(place.buffer)
         if store is not None and (reaching := _reached_once(place, store, scope)) is not None:
@@ -360,7 +361,7 @@ def with_single_stores(nest: ln.LoopNest) -> ln.LoopNest:
     if not single:
         return nest
     full = {buffer for buffer, store in added.items() if single.get(id(store))}
-    complete = nest.complete or nest.output in full
+    complete = nest.complete or full.issuperset(nest.outputs)
     return replace(nest, body=_block_of_single_stores(nest.body, frozenset(single), full), complete=complete)
 
 
@@ -384,7 +385,7 @@ class _Reaching:
 def _added_once(nest: ln.LoopNest) -> Mapping[ln.Buffer, ln.Accumulate]:
     """Return the buffers to which a single statement adds and no other statement stores."""
     stores: dict[ln.Buffer, list[ln.Assign | ln.Accumulate]] = {}
-    cleared: dict[ln.Buffer, int] = {nest.output: 1}
+    cleared: dict[ln.Buffer, int] = dict.fromkeys(nest.outputs, 1)
     for statement in ln.statements(nest.body):
         if isinstance(statement, ln.Assign | ln.Accumulate) and isinstance(statement.target, ln.Cell):
             stores.setdefault(statement.target.buffer, []).append(statement)

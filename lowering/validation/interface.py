@@ -33,7 +33,8 @@ class Interface:
     """A C text and the calls of its function: the program, and the order of the parameters.
 
     `known` says what functions of the text compute, such as exponential functions. They are not executed on elements
-    without numbers. `strict` text computes the operations of the program in their order.
+    without numbers. `strict` text computes the operations of the program in their order. With `own_buffers`, each of
+    several results is a parameter, an array of its own element type.
     """
 
     text: str
@@ -46,6 +47,7 @@ class Interface:
     strict: bool = False
     calls: tuple[str, ...] = ()
     """The calls of instructions and libraries, whose text is not executed: the loops that they replace are."""
+    own_buffers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

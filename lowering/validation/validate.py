@@ -332,8 +332,8 @@ class Execution:
 
     def run(
         self, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray], *, fails: int | None = None
-    ) -> tuple[Any, Block]:
-        """Call the function; return its result and the block of the output. Raises `TextTrap`."""
+    ) -> tuple[Any, list[Block]]:
+        """Call the function; return its result and the blocks of the outputs. Raises `TextTrap`."""
         of, heap = self.of, Heap(fails)
         passed: list[Any] = []
         for array in of.inputs:
@@ -343,12 +343,14 @@ class Execution:
                 continue
             passed.append(Address(self._block(heap, array.name, array.dtype, cells, read_only=True)))
         passed += [sizes[name] for name in of.sizes]
-        count = prod(_shape(of, sizes, arrays))
-        out = self._block(heap, "out", of.dtype, [UNSET] * count)
+        outputs = [
+            self._block(heap, name, dtype, [UNSET] * prod(_numbers(shape, sizes, arrays)))
+            for name, dtype, shape in _outputs(of)
+        ]
         self.machine.steps = STEPS
-        status = self.machine.run(of.name, [*passed, Address(out)], heap)
+        status = self.machine.run(of.name, [*passed, *map(Address, outputs)], heap)
         self.machine_steps = STEPS - self.machine.steps
-        return status, out
+        return status, outputs
 
     def _block(self, heap: Heap, name: str, dtype: str, cells: list[Any], *, read_only: bool = False) -> Block:
         number = NUMBERS[TYPES[dtype].c]
@@ -374,17 +376,18 @@ class Execution:
             return values.test(element)
         return element if is_float(dtype) and dtype not in HALVES else Symbol(element, dtype)
 
-    def result(self, block: Block) -> list[Any]:
-        """Return the elements of an output, in the domain. Raises `TextTrap` if one is not set."""
-        dtype = block.dtype
-        made = []
-        for at, cell in enumerate(block.cells):
+    def result(self, blocks: Sequence[Block]) -> list[Any]:
+        """Return the elements of the outputs in the domain, in the common type. Raises `TextTrap` if one is not set."""
+        common = self.of.dtype
+        made: list[Any] = []
+        for dtype, cell in ((block.dtype, cell) for block in blocks for cell in block.cells):
             if cell is UNSET:
-                raise TextTrap("unset", f"element {at} of the result is not written")
+                raise TextTrap("unset", f"element {len(made)} of the result is not written")
             if self.values.is_machine and dtype in HALVES:
-                made.append(np.uint16(0 if cell is ZERO else cell).view(dtype))
+                element = np.uint16(0 if cell is ZERO else cell).view(dtype)
             else:
-                made.append(self.values.element(cell, dtype))
+                element = self.values.element(cell, dtype)
+            made.append(element if dtype == common else self.scalars.cast(common, dtype, element))
         return made
 
     def compare(self, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> None:
@@ -440,14 +443,21 @@ class Execution:
         )
 
 
-def _shape(of: Interface, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> tuple[int, ...]:
-    """Return the shape of the result of a call."""
+def _outputs(of: Interface) -> list[tuple[str, str, tuple[Index, ...]]]:
+    """Return the name, element type and shape of each array that a call fills."""
+    if not of.own_buffers:
+        return [("out", of.dtype, of.program.shape)]
+    return [(each.name, each.dtype or of.dtype, each.shape) for each in of.program.results]
+
+
+def _numbers(shape: tuple[Index, ...], sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> tuple[int, ...]:
+    """Return the numbers of a shape in a call."""
 
     def size(leaf: Leaf) -> int:
         assert isinstance(leaf, Size)
         return sizes[leaf.name]
 
-    return tuple(value_of(extent, size, index_elements(arrays)) for extent in of.program.shape)
+    return tuple(value_of(extent, size, index_elements(arrays)) for extent in shape)
 
 
 def executed(of: Interface, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
@@ -456,4 +466,4 @@ def executed(of: Interface, sizes: Mapping[str, int], arrays: Mapping[str, AnyAr
     status, out = execution.run(sizes, arrays)
     if status != 0:
         raise TextTrap("status", f"the function returns {status}, not 0")
-    return np.array(execution.result(out), dtype=of.dtype).reshape(_shape(of, sizes, arrays))
+    return np.array(execution.result(out), dtype=of.dtype).reshape(_numbers(of.program.shape, sizes, arrays))

@@ -37,6 +37,8 @@ class Raiser(Statements):
             else:
                 wanted.append((number, Scalar(number, lambda _, t=tensor: t)))  # type: ignore[misc]
         wanted += [(LONG, Counter(lambda _, s=each: IndexExpr(index(Size(s))))) for each in of.sizes]  # type: ignore[misc]
+        if of.own_buffers:
+            raise refused(definition, "an array for each of several results")
         result = NUMBERS[TYPES[of.dtype].c]
         wanted.append((Pointer(result), Cells(result, tuple(IndexExpr(e) for e in of.program.shape), None)))
         if len(parameters) != len(wanted) or self.machine.type_of(definition.decl.type.type) is not INT:

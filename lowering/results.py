@@ -1,0 +1,138 @@
+"""Results of different element types: a buffer for each, in place of one array of a type that holds all of them.
+
+The body of the program converts each result to the common type, and has their elements one after the other. They are
+lowered without that conversion. A store belongs to a result if its address is proved to be among the elements of that
+result.
+
+    cast(float64, ⊞[i < n] Σ[j < m] K[i, j]) ++ cast(float64, A)
+
+    for i in 0..n:
+        total = 0
+        for j in 0..m:
+            total += K[i, j]
+        out[i] = total             →    count[i] = total
+    for i in 0..n:
+        out[i + n] = A[i]          →    a[i] = A[i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from atl.checks.scope import initial_facts
+from atl.core.index import Index
+from atl.core.predicate import negation, within
+from atl.core.program import Program, bounds
+from atl.core.traversal import Path
+from atl.prove import Facts, proves
+from lowering.nest import loopnest as ln
+from lowering.passes.buffers import with_lets_in_output_rows, with_reused_buffers
+
+OF_ONE_TYPE: Final = (with_reused_buffers, with_lets_in_output_rows)
+"""The passes that store other tensors in the output, which must then have their element type."""
+
+
+def has_types(program: Program) -> bool:
+    """Return whether the results of a program have different element types."""
+    return any(each.dtype not in (None, program.dtype) for each in program.results)
+
+
+def with_result_buffers(
+    nest: ln.LoopNest, met: Collection[Path], program: Program
+) -> tuple[ln.LoopNest, Collection[Path]] | None:
+    """Return the nest, before the passes, with a buffer for each result, and the marked loops in it.
+
+    None if a place in the output is not proved to be in one result, or if a sum is added to a result of another type.
+    """
+    ids = ln.unused_ids(nest)
+    parts = [
+        _Part(ln.Buffer(next(ids), each.name, each.dtype or program.dtype, (end - start,), "output"), start, end)
+        for each, start, end in bounds(program.results)
+    ]
+    try:
+        body = _Split(nest.output, parts).block(nest.body, initial_facts(nest.assumptions, nest.inputs))
+    except _NotSplit:
+        return None
+    return replace(nest, body=body, results=tuple(part.buffer for part in parts)), met
+
+
+class _NotSplit(Exception):
+    """The results are not separable."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A result: its buffer, and the start and the end of its elements in the output."""
+
+    buffer: ln.Buffer
+    start: Index
+    end: Index
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    output: ln.Buffer
+    parts: Sequence[_Part]
+
+    def block(self, block: ln.Block, facts: Facts) -> ln.Block:
+        return tuple(self._statement(statement, facts) for statement in block)
+
+    def _statement(self, statement: ln.Statement, facts: Facts) -> ln.Statement:
+        match statement:
+            case ln.For(body=body):
+                return ln.with_body(statement, self.block(body, facts.assume(statement.range)))
+            case ln.If(predicate, body):
+                return ln.with_body(statement, self.block(body, facts.assume(predicate)))
+            case ln.Assign(target, value):
+                to, value = self._place(target, facts), self._scalar(value, facts)
+                return ln.Assign(to, value if to is target else self._in_type(value, to))
+            case ln.Accumulate(target, op, value):
+                to, value = self._place(target, facts), self._scalar(value, facts)
+                if to is not target and value.dtype != _dtype(to):
+                    raise _NotSplit
+                return ln.Accumulate(to, op, value)
+            case ln.Declare(_, initial):
+                return replace(statement, initial=self._scalar(initial, facts))
+            case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
+                return statement
+        assert_never(statement)
+
+    def _place(self, at: ln.Cell | ln.Scalar, facts: Facts) -> ln.Cell | ln.Scalar:
+        if isinstance(at, ln.Scalar) or at.buffer != self.output:
+            return at
+        address = at.address
+        for part in self.parts:
+            if proves(facts, within(part.start, address, part.end)):
+                return ln.Cell(part.buffer, ((address - part.start, part.end - part.start),))
+        raise _NotSplit
+
+    def _scalar(self, e: ln.ScalarExpr, facts: Facts) -> ln.ScalarExpr:
+        match e:
+            case ln.Number() | ln.FromIndex():
+                return e
+            case ln.Load(source):
+                return ln.Load(self._place(source, facts))
+            case ln.Apply(op, arguments, dtype):
+                return ln.Apply(op, tuple(self._scalar(argument, facts) for argument in arguments), dtype)
+            case ln.Choose(predicate, left, right):
+                otherwise = facts.assume(negation(predicate))
+                return ln.Choose(predicate, self._scalar(left, facts.assume(predicate)), self._scalar(right, otherwise))
+            case ln.Convert(argument, dtype):
+                return ln.Convert(self._scalar(argument, facts), dtype)
+        assert_never(e)
+
+    def _in_type(self, e: ln.ScalarExpr, to: ln.Cell | ln.Scalar) -> ln.ScalarExpr:
+        """Return the value in the type of its result, which holds the value in the common type exactly."""
+        dtype = _dtype(to)
+        if e.dtype == dtype:
+            return e
+        if isinstance(e, ln.Convert) and e.dtype == self.output.dtype and e.argument.dtype == dtype:
+            return e.argument
+        common = e if e.dtype == self.output.dtype else ln.Convert(e, self.output.dtype)
+        return common if dtype == self.output.dtype else ln.Convert(common, dtype)
+
+
+def _dtype(at: ln.Cell | ln.Scalar) -> str:
+    return at.buffer.dtype if isinstance(at, ln.Cell) else at.dtype

@@ -1,0 +1,182 @@
+"""Results of different element types: a buffer for each, in the nest, in C, in calls and in exported folders."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import atl
+from lowering import print_nest
+from lowering.kernel_text import interface
+from lowering.nest.interpreter import run
+from lowering.nest.loopnest import LoopNest
+from lowering.pipeline import lower
+from lowering.validation.validate import validate
+
+n, m = atl.sizes("n m", min=1)
+A = atl.tensor("A", n, m, dtype="float32")
+K = atl.tensor("K", n, m, dtype="int32")
+x = atl.tensor("x", m, dtype="float32")
+FLOATS = (np.arange(12, dtype="float32").reshape(4, 3) - 5) / 4
+INTEGERS = np.array([[2**31 - 1, 1, 0], [-7, 3, 2], [0, 0, 0], [5, -(2**31), 1]], "int32")
+
+
+def rows(body: Callable[[Any], Any]) -> atl.Tensor:
+    return atl.gen(n, body)
+
+
+def sums(of: atl.Tensor) -> atl.Tensor:
+    return rows(lambda i: atl.sum(m, lambda j: of[i, j]))
+
+
+def statistics() -> atl.Program:
+    return atl.program(
+        "statistics", [A, K], atl.results(count=sums(K), mean=sums(A), twice=A + A, positive=A > 0, one=1)
+    )
+
+
+PROGRAMS = {
+    "statistics": statistics(),
+    "guarded": atl.program("guarded", [A, K], {"a": rows(lambda i: atl.guard(i < 2, A[i, 0])), "k": K}),
+    "let": atl.program(
+        "shared", [A, K], atl.let(sums(A), lambda total: atl.results(a=total, k=K, h=atl.cast("float16", total / 3)))
+    ),
+    "least": atl.program("least", [A, K], {"least": atl.reduce("min", n, lambda i: K[i, 0]), "a": A * A}),
+    "signs": atl.program("signs", [A, K], {"bytes": atl.cast("int8", K), "doubles": atl.cast("float64", A) / 3}),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("strict", [False, True])
+def test_results_have_buffers_of_their_types(name: str, strict: bool) -> None:
+    program = PROGRAMS[name]
+    kernel = atl.compile(program, strict=strict)
+    assert [each.dtype for each in kernel.nest.results] == [each.type_in(program).dtype for each in program.results]
+    expected = atl.evaluate(program, FLOATS, INTEGERS)
+    for one, other in zip(kernel(FLOATS, INTEGERS), expected, strict=True):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert np.allclose(one, other, rtol=1e-6, atol=0)
+    assert np.allclose(interpreted(kernel.nest), kernel.whole(FLOATS, INTEGERS), rtol=1e-6, atol=0)
+
+
+def interpreted(nest: LoopNest) -> Any:
+    return run(nest, {"n": 4, "m": 3}, {"A": FLOATS, "K": INTEGERS})
+
+
+def test_stores_are_not_converted() -> None:
+    text = print_nest(atl.compile(statistics()).nest)
+    assert text.startswith("statistics(A[n, m], K[n, m]) -> count[n], mean[n], twice[m*n], positive[m*n], one[1]\n")
+    assert "count[i] = total" in text
+    assert "twice[i*m + j] = A[i, j] + A[i, j]" in text
+    assert "float64(" not in text
+
+
+def test_stores_to_a_wrong_result_are_found() -> None:
+    program = atl.program("swapped", [A, K], {"a": A + A, "k": K})
+    nest = lower(program, own_buffers=True)
+    expected = atl.evaluate(program, FLOATS, INTEGERS)
+    right = np.concatenate([each.reshape(-1) for each in expected])
+    assert np.array_equal(interpreted(nest), right)
+    first, second = nest.results
+    assert not np.array_equal(interpreted(replace(nest, results=(second, first))), right)
+
+
+def test_results_of_sparse_operands() -> None:
+    program = atl.program("spmv", [A, K, x], {"y": rows(lambda i: atl.sum(m, lambda j: A[i, j] * x[j])), "k": sums(K)})
+    vector = np.ones(3, "float32")
+    for form in (atl.CSR, atl.COO):
+        kernel = atl.reschedule(program).sparsify("A", form).sparsify("K", atl.CSR).compile()
+        found = kernel(scipy.sparse.csr_array(FLOATS), scipy.sparse.csr_array(INTEGERS), vector)
+        assert found.y.dtype == np.float32
+        assert found.k.tolist() == INTEGERS.sum(1, dtype="int32").tolist()
+        assert np.allclose(found.y, FLOATS @ vector)
+
+
+def test_marks_of_results() -> None:
+    s = atl.reschedule(atl.program("marked", [A, K], {"a": A + A, "k": sums(K)}))
+    s = s.mark("i", "parallel")
+    found = s.compile()(FLOATS, INTEGERS)
+    assert np.array_equal(found.a, 2 * FLOATS)
+    assert found.k.tolist() == INTEGERS.sum(1, dtype="int32").tolist()
+
+
+def test_results_that_are_not_apart_are_converted() -> None:
+    text = """mixed (x : float64[n], k : int32[n]) : (a : int32[n], b : float64[n]) :=
+      ⊞[i < 2*n] select(i % 2 < 1, cast(float64, k[i // 2]), cast(float64, k[i // 2]))"""
+    program = atl.parse(text)
+    kernel = atl.compile(program)
+    assert not kernel.nest.results
+    values = np.zeros(3), np.array([1, 2, 3], "int32")
+    for found, expected in zip(kernel(*values), atl.evaluate(program, *values), strict=True):
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found, expected)
+
+
+def test_out_is_a_tuple_of_arrays() -> None:
+    kernel = atl.compile(statistics())
+    expected = kernel(FLOATS, INTEGERS)
+    out = tuple(np.full_like(each, 7) for each in expected)
+    found = kernel(FLOATS, INTEGERS, out=out)
+    assert all(one is other for one, other in zip(found, out, strict=True))
+    fresh = tuple(np.full_like(each, 7) for each in expected)
+    kernel.prepared(FLOATS, INTEGERS, out=fresh)()
+    for one, other, third in zip(out, fresh, expected, strict=True):
+        assert np.array_equal(one, third)
+        assert np.array_equal(other, third)
+    for wrong, why in (
+        (np.zeros(3), r"out is "),
+        (out[:2], r"out is "),
+        ((*out[:4], np.zeros((), "float32")), r"out.one has float32 of shape \(\)"),
+        ((out[0], out[1], FLOATS, *out[3:]), r"out.twice shares memory with an input"),
+        ((out[0], out[1], np.zeros((3, 4), "float32").T, *out[3:]), r"out.twice is not C-contiguous"),
+    ):
+        with pytest.raises(atl.ArrayError, match=why):
+            kernel(FLOATS, INTEGERS, out=wrong)
+    with pytest.raises(atl.ArrayError, match="copy=False"):
+        kernel(np.asfortranarray(FLOATS), INTEGERS, copy=False)
+
+
+def test_texts_with_several_outputs_are_validated() -> None:
+    kernel = atl.compile(atl.program("two", [A, K], {"k": sums(K), "a": A + A}))
+    right = kernel.source
+    kernel.validate([{"n": 3, "m": 2}])
+    for one, other in (("k[i] = total", "k[i] = total + 1"), ("a[i * m + j] =", "a[i * m + j + 1] =")):
+        assert one in right
+        wrong = interface(kernel.program, kernel.nest, right.replace(one, other), "two")
+        with pytest.raises(atl.TextDiffers):
+            validate(wrong, [{"n": 3, "m": 2}])
+
+
+def test_bounds_of_results_of_different_types() -> None:
+    program = atl.program("bounded", [A, K], {"mean": sums(A), "k": K})
+    bound = atl.compile(program).error_bound(FLOATS, INTEGERS)
+    assert (bound.mean > 0).all()
+    assert (bound.k == 0).all()
+
+
+@pytest.mark.long
+def test_exported_results_are_checked_one_by_one(tmp_path: Path) -> None:
+    theorem = atl.reschedule(statistics()).done()
+    folder = atl.compile(theorem.rhs).write(tmp_path / "made", theorem=theorem)
+    header = (folder / "statistics.h").read_text()
+    assert "twice[n, m] of float: the result twice." in header
+
+    def check() -> subprocess.CompletedProcess[str]:
+        command = ["make", "-C", str(folder), "check", "CFLAGS=-Wall -Wextra -Werror"]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert check().returncode == 0
+    source = folder / "statistics.c"
+    right = source.read_text()
+    for one, other in (("count[i] = total", "count[i] = total + 1"), ("one[0] = 1.0", "one[1] = 1.0")):
+        assert one in right
+        source.write_text(right.replace(one, other))
+        assert check().returncode != 0
