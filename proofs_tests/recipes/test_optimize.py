@@ -10,11 +10,12 @@ import pytest
 
 import atl
 from atl.errors import InvalidArgument
-from lowering import lower, print_nest
+from examples.schedules import blur
+from lowering import lower, print_c, print_nest
 from proofs_tests.recipes.machines import AVX2, TINY
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
-from rewrites.recipes import Context, movement
+from rewrites.recipes import Context, fusion, movement
 from rewrites.recipes.optimize import worth_trying
 
 PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
@@ -137,6 +138,16 @@ def test_iterations_after_whole_tiles_have_no_conditions(read: str) -> None:
     for n in (5, 19, 40):
         arrays = atl.random_inputs(s.goal, {"n": n})
         np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-12)
+
+
+def test_last_rows_of_a_window_are_kept_in_registers() -> None:
+    s = reschedule(blur.two_stage()).optimize(machine=AVX2, recipes=[fusion.jam_rows, movement.guards_to_bounds])
+    text = print_c(lower(s.goal))
+    assert "buf_2 = v[" in text
+    assert "[8]" not in text  # an array where each row reads its part by a variable index
+    for n, m in ((4, 9), (10, 33), (12, 1)):
+        arrays = atl.random_inputs(s.goal, {"n": n, "m": m})
+        np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("size", "calls"), [(100, 0), (10_000, 4)])
