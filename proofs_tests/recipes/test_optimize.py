@@ -150,13 +150,6 @@ def test_last_rows_of_a_window_are_kept_in_registers() -> None:
         np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("size", "calls"), [(100, 0), (10_000, 4)])
-def test_matrix_in_cache_is_left_as_it_is(size: int, calls: int) -> None:
-    text = "f (A : float64[n, n], x : float64[n]) : float64[n] := ⊞[i < n] Σ[p < n] A[i, p] * x[p]"
-    s = reschedule(atl.parse(text)).optimize({"n": size}, machine=AVX2)
-    assert len(s.steps) == calls
-
-
 def test_script_makes_the_same_goal() -> None:
     s = product().optimize(machine=AVX2)
     names: dict[str, Any] = {}

@@ -67,15 +67,6 @@ class Contraction:
         facts = column.cursor.scope.facts
         return column.trips is None and proves(facts, less(column.extent, ix.constant(extent)))
 
-    def is_in_cache(self, context: Context) -> bool:
-        """Return whether each operand that moves with the columns is known to fit in the L2 cache."""
-        machine, loops = context.machine, (*self.loops, *self.sums)
-        for read in self.moving:
-            count = context.elements([loop.extent for loop in loops if read.depends_on(loop)])
-            if count is None or count * itemsize(context.dtype) > (machine.l2 or machine.l1):
-                return False
-        return True
-
     @property
     def shares_terms(self) -> bool:
         """True if an operand of the terms is the same for all columns, as the vector of a matrix-vector product."""
@@ -402,20 +393,19 @@ def accumulate_columns(s: Any, *, width: int) -> None:
 
 
 @recipe(rows=lambda context: (context.machine.register_tile(context.dtype)[0], 4, 2))
-def accumulate_rows(s: Any, *, context: Context, rows: int) -> None:
+def accumulate_rows(s: Any, *, rows: int) -> None:
     """Compute sums along contiguous memory for several rows together: ⊞i Σp a * x → ⊞io let acc := Σp ⊞ii a * x in …
 
-    This suits a matrix times a vector: each element of the vector is loaded once for all rows. A matrix that is known
-    to fit in L2 is left as it is: there, several rows at once are not faster, and two sums of a row become one loop.
+    This suits a matrix times a vector: each element of the vector is loaded once for all rows.
     """
 
     def fits(found: Contraction) -> bool:
         whole = found.row is None and not found.is_contiguous and not found.is_shorter(rows)
-        return whole and bool(found.moving) and found.shares_terms and not found.is_in_cache(context)
+        return whole and bool(found.moving) and found.shares_terms
 
     _each(
         s,
         fits,
         lambda tiling, name: tiling.by_innermost(rows, name, contiguous=False),
-        "a sum along rows of a large matrix with a vector, as of a[i, p] * x[p]",
+        "a sum along rows of a matrix with a vector, as of a[i, p] * x[p]",
     )
