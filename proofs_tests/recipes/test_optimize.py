@@ -59,6 +59,12 @@ def test_exception_in_a_recipe_names_the_recipe_and_its_line() -> None:
     assert "divides_by_zero: the recipe divides_by_zero raised ZeroDivisionError" in str(s.report)
 
 
+def test_exception_in_choices_names_the_recipe() -> None:
+    divided = declared(by=lambda context: (8 // (context.machine.cores - AVX2.cores),))
+    with pytest.raises(InvalidArgument, match=r"the recipe mine raised ZeroDivisionError: .* at .*test_optimize\.py"):
+        product().optimize(machine=AVX2, recipes=[divided])
+
+
 def declared(*, document: str | None = "Tile: e → e.", parameters: str = "s, by", **choices: Any) -> atl.Recipe:
     """Declare a recipe with these parameters."""
     names: dict[str, Any] = {}
@@ -245,6 +251,22 @@ def test_fastest_choice_is_taken_and_reported(tmp_path: Path) -> None:
     assert s.report.tuned is not None
     assert s.steps[0].text == "vectorize('i', 4, tails='split')"
     assert s.report.applied[0].parameters == {"by": 4}
+
+
+def test_choice_of_the_model_is_derived_once(tmp_path: Path) -> None:
+    derived: list[int] = []
+
+    @atl.recipe(by=lambda _: (1, 2))
+    def counted(s: Any, by: int) -> None:
+        """Vectorize a single loop: ⊞[i < n] e → ⊞[io < _] ⊞[ii < by | vector] e."""
+        derived.append(by)
+        s.vectorize("i", by, tails="split")
+
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
+    s = reschedule(TWICE).optimize({"n": 1000}, 60, machine=AVX2, recipes=[counted], measure=contest)
+    assert s.report is not None
+    assert s.report.applied[0].parameters == {"by": 2}
+    assert derived == [1, 2]
 
 
 def test_script_after_sparsify_derives_the_same_goal() -> None:
