@@ -244,6 +244,15 @@ def test_threads_share_the_outermost_loops(right: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("size", "marks"), [("n", 1), ("3", 2)])
+def test_short_parts_of_a_nest_are_not_shared(size: str, marks: int) -> None:
+    rows = f"⊞[y < {size}] ⊞[j < m] [y >= 1] · x[y - 1, j] + x[y, j]"
+    s = reschedule(atl.parse(f"f (x : float32[{size}, m]) : float32[{size}, m] := {rows}"))
+    s.optimize(machine=AVX2, parallel=True)
+    assert str(s.goal).count("⊞[") == 4, s.goal
+    assert str(s.goal).count("parallel") == marks, s.goal
+
+
 def test_fastest_choice_is_taken_and_reported(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 2.5, 32: 3.0})
     s = reschedule(TWICE).optimize({"n": 1000}, 60, machine=AVX2, recipes=[vectors], measure=contest)

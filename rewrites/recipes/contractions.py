@@ -9,10 +9,8 @@ from typing import Any, Final
 
 from atl.core import index as ix
 from atl.core import terms
-from atl.core.predicate import less
 from atl.core.program import Program
 from atl.core.traversal import Path
-from atl.prove import proves
 from atl.text.printing import show_index
 from lowering.targets.machine import SPARE_REGISTERS, itemsize, power_of_two
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
@@ -63,9 +61,7 @@ class Contraction:
 
     def is_shorter(self, extent: int) -> bool:
         """Return whether the column loop has a variable number of iterations, proved to be less than `extent`."""
-        column = self.column
-        facts = column.cursor.scope.facts
-        return column.trips is None and proves(facts, less(column.extent, ix.constant(extent)))
+        return self.column.trips is None and self.column.is_shorter(extent)
 
     @property
     def shares_terms(self) -> bool:
