@@ -384,6 +384,20 @@ def test_lets_in_the_value_of_a_let_are_bound_before_it() -> None:
     np.testing.assert_allclose(s.compile()(x), np.exp(a - a.max(1, keepdims=True)), rtol=1e-5)
 
 
+@pytest.mark.parametrize(("right", "tiled"), [("w[p, j]", True), ("w[i, p]", False)])
+def test_sums_in_a_let_of_a_number_are_tiled_if_rows_share_an_operand(right: str, tiled: bool) -> None:
+    text = (
+        f"f (x : float32[n, k], w : float32[{'k, m' if tiled else 'n, k'}], b : float32[m]) : float32[n, m] := "
+        f"⊞[i < n] ⊞[j < m] let v := tanh(Σ[p < k] x[i, p] * {right}) in b[j] - v * v"
+    )
+    s = reschedule(atl.parse(text)).optimize(machine=AVX2)
+    assert s.report is not None
+    names = [outcome.recipe.name for outcome in s.report.applied]
+    assert ({"bind_outside", "fuse_epilogues", "tile_sums"} <= set(names)) == tiled, names
+    arrays = atl.random_inputs(s.goal, {"n": 7, "m": 17, "k": 5})
+    np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-4, atol=1e-5)
+
+
 def test_parts_of_the_result_are_computed_where_they_are_stored() -> None:
     s, names = applied_to(
         "f (x : float32[n, m]) : float32[n*m + n] := "

@@ -108,10 +108,14 @@ def is_pointwise(cursor: Cursor) -> bool:
 
 
 def _loops_around(cursor: Cursor) -> tuple[Loop, ...]:
-    """Return the generations around a sum up to the let whose value they compute, from the outside in."""
+    """Return the generations around a sum up to the let whose value they compute, from the outside in.
+
+    A let of a number is a part of the term in the loops around it.
+    """
     found: list[Loop] = []
     for around in cursor.spine()[-2::-1]:
-        if isinstance(around.term, terms.Let) and cursor.path[len(around.path)] == 0:
+        in_value = isinstance(around.term, terms.Let) and cursor.path[len(around.path)] == 0
+        if in_value and around.child(0).term.type.rank > 0:
             break
         if isinstance(around.term, terms.Gen):
             found.append(loop_at(around))
