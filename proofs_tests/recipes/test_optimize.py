@@ -10,11 +10,12 @@ import pytest
 
 import atl
 from atl.errors import InvalidArgument
-from lowering import lower, print_nest
+from examples.schedules import blur
+from lowering import lower, print_c, print_nest
 from proofs_tests.recipes.machines import AVX2, TINY
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
-from rewrites.recipes import Context, movement
+from rewrites.recipes import Context, fusion, movement
 from rewrites.recipes.optimize import worth_trying
 
 PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
@@ -56,6 +57,12 @@ def test_exception_in_a_recipe_names_the_recipe_and_its_line() -> None:
     s.optimize(machine=AVX2, recipes=[divides_by_zero])
     assert not s.steps
     assert "divides_by_zero: the recipe divides_by_zero raised ZeroDivisionError" in str(s.report)
+
+
+def test_exception_in_choices_names_the_recipe() -> None:
+    divided = declared(by=lambda context: (8 // (context.machine.cores - AVX2.cores),))
+    with pytest.raises(InvalidArgument, match=r"the recipe mine raised ZeroDivisionError: .* at .*test_optimize\.py"):
+        product().optimize(machine=AVX2, recipes=[divided])
 
 
 def declared(*, document: str | None = "Tile: e → e.", parameters: str = "s, by", **choices: Any) -> atl.Recipe:
@@ -139,11 +146,14 @@ def test_iterations_after_whole_tiles_have_no_conditions(read: str) -> None:
         np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("size", "calls"), [(100, 0), (10_000, 4)])
-def test_matrix_in_cache_is_left_as_it_is(size: int, calls: int) -> None:
-    text = "f (A : float64[n, n], x : float64[n]) : float64[n] := ⊞[i < n] Σ[p < n] A[i, p] * x[p]"
-    s = reschedule(atl.parse(text)).optimize({"n": size}, machine=AVX2)
-    assert len(s.steps) == calls
+def test_last_rows_of_a_window_are_kept_in_registers() -> None:
+    s = reschedule(blur.two_stage()).optimize(machine=AVX2, recipes=[fusion.jam_rows, movement.guards_to_bounds])
+    text = print_c(lower(s.goal))
+    assert "buf_2 = v[" in text
+    assert "[8]" not in text  # an array where each row reads its part by a variable index
+    for n, m in ((4, 9), (10, 33), (12, 1)):
+        arrays = atl.random_inputs(s.goal, {"n": n, "m": m})
+        np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-5)
 
 
 def test_script_makes_the_same_goal() -> None:
@@ -234,6 +244,15 @@ def test_threads_share_the_outermost_loops(right: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("size", "marks"), [("n", 1), ("3", 2)])
+def test_short_parts_of_a_nest_are_not_shared(size: str, marks: int) -> None:
+    rows = f"⊞[y < {size}] ⊞[j < m] [y >= 1] · x[y - 1, j] + x[y, j]"
+    s = reschedule(atl.parse(f"f (x : float32[{size}, m]) : float32[{size}, m] := {rows}"))
+    s.optimize(machine=AVX2, parallel=True)
+    assert str(s.goal).count("⊞[") == 4, s.goal
+    assert str(s.goal).count("parallel") == marks, s.goal
+
+
 def test_fastest_choice_is_taken_and_reported(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 2.5, 32: 3.0})
     s = reschedule(TWICE).optimize({"n": 1000}, 60, machine=AVX2, recipes=[vectors], measure=contest)
@@ -241,6 +260,22 @@ def test_fastest_choice_is_taken_and_reported(tmp_path: Path) -> None:
     assert s.report.tuned is not None
     assert s.steps[0].text == "vectorize('i', 4, tails='split')"
     assert s.report.applied[0].parameters == {"by": 4}
+
+
+def test_choice_of_the_model_is_derived_once(tmp_path: Path) -> None:
+    derived: list[int] = []
+
+    @atl.recipe(by=lambda _: (1, 2))
+    def counted(s: Any, by: int) -> None:
+        """Vectorize a single loop: ⊞[i < n] e → ⊞[io < _] ⊞[ii < by | vector] e."""
+        derived.append(by)
+        s.vectorize("i", by, tails="split")
+
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
+    s = reschedule(TWICE).optimize({"n": 1000}, 60, machine=AVX2, recipes=[counted], measure=contest)
+    assert s.report is not None
+    assert s.report.applied[0].parameters == {"by": 2}
+    assert derived == [1, 2]
 
 
 def test_script_after_sparsify_derives_the_same_goal() -> None:
@@ -347,6 +382,20 @@ def test_lets_in_the_value_of_a_let_are_bound_before_it() -> None:
     x = np.random.default_rng(0).random((5, 7), np.float32)
     a = x * x.sum(1, keepdims=True)
     np.testing.assert_allclose(s.compile()(x), np.exp(a - a.max(1, keepdims=True)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("right", "tiled"), [("w[p, j]", True), ("w[i, p]", False)])
+def test_sums_in_a_let_of_a_number_are_tiled_if_rows_share_an_operand(right: str, tiled: bool) -> None:
+    text = (
+        f"f (x : float32[n, k], w : float32[{'k, m' if tiled else 'n, k'}], b : float32[m]) : float32[n, m] := "
+        f"⊞[i < n] ⊞[j < m] let v := tanh(Σ[p < k] x[i, p] * {right}) in b[j] - v * v"
+    )
+    s = reschedule(atl.parse(text)).optimize(machine=AVX2)
+    assert s.report is not None
+    names = [outcome.recipe.name for outcome in s.report.applied]
+    assert ({"bind_outside", "fuse_epilogues", "tile_sums"} <= set(names)) == tiled, names
+    arrays = atl.random_inputs(s.goal, {"n": 7, "m": 17, "k": 5})
+    np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-4, atol=1e-5)
 
 
 def test_parts_of_the_result_are_computed_where_they_are_stored() -> None:

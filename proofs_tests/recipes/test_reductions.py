@@ -81,12 +81,13 @@ def test_script_of_a_whole_array_makes_the_same_goal(name: str) -> None:
     "text",
     [
         "(x : float32[n, k]) : float32[n] := ⊞[i < n] Σ[p < k] x[i, p] * x[i, p]",
+        "(x : float32[n, k]) : float32 := Σ[i < n] exp(Σ[p < k] x[i, p])",
         "(x : float32[k, 3]) : float32 := Σ[p < k] x[p, 0]",
         "(x : float32[k]) : float32 := Σ[p < k] [3 <= p] · x[p]",
         "(x : float32[9]) : float32 := Σ[p < 9] x[p]",
         "(x : float32[k]) : float32 := max[p < k] abs(x[p])",
     ],
-    ids=["rows", "column", "guarded", "constant", "maximum"],
+    ids=["rows", "operand", "column", "guarded", "constant", "maximum"],
 )
 def test_other_reductions_are_left_as_written(text: str) -> None:
     assert "accumulate_vectors" not in applied(optimized(text, machine=AVX2))

@@ -14,7 +14,7 @@ import atl
 from atl import Program
 from atl.errors import ArgumentError, InvalidArgument
 from examples.schedules import anchors
-from lowering import measure
+from lowering import Kernel, measure
 from lowering.timing.comparison import RIGHT, KernelComparison
 from lowering.timing.inputs import random_inputs
 from lowering.timing.operations import operations
@@ -140,6 +140,12 @@ def test_wrong_judge_is_found_at_small_sizes_or_by_the_interpreter() -> None:
     last = str(start).replace("i = -1", "i = n - 1")
     assert last != str(start)
     assert "the element at (999)" in str(contest.judge_by(contest.candidate(atl.parse(last))))
+
+
+def test_judge_whose_results_agree_needs_no_error_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Kernel, "error_bound", None)  # its kernels take seconds to compile
+    contest = measure(TWICE, SIZES)
+    assert contest.judge_by(contest.candidate(reschedule(TWICE).tile("i", 8).goal)) == RIGHT
 
 
 def test_integers_are_compared_exactly() -> None:

@@ -10,10 +10,8 @@ from typing import Any, Final
 
 from atl.core import index as ix
 from atl.core import terms
-from atl.core.predicate import less
 from atl.core.program import Program
 from atl.core.traversal import Path
-from atl.prove import proves
 from atl.text.printing import show_index
 from lowering.targets.machine import SPARE_REGISTERS, itemsize, power_of_two
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
@@ -64,18 +62,7 @@ class Contraction:
 
     def is_shorter(self, extent: int) -> bool:
         """Return whether the column loop has a variable number of iterations, proved to be less than `extent`."""
-        column = self.column
-        facts = column.cursor.scope.facts
-        return column.trips is None and proves(facts, less(column.extent, ix.constant(extent)))
-
-    def is_in_cache(self, context: Context) -> bool:
-        """Return whether each operand that moves with the columns is known to fit in the L2 cache."""
-        machine, loops = context.machine, (*self.loops, *self.sums)
-        for read in self.moving:
-            count = context.elements([loop.extent for loop in loops if read.depends_on(loop)])
-            if count is None or count * itemsize(context.dtype) > (machine.l2 or machine.l1):
-                return False
-        return True
+        return self.column.trips is None and self.column.is_shorter(extent)
 
     @property
     def shares_terms(self) -> bool:
@@ -122,10 +109,14 @@ def is_pointwise(cursor: Cursor) -> bool:
 
 
 def _loops_around(cursor: Cursor) -> tuple[Loop, ...]:
-    """Return the generations around a sum up to the let whose value they compute, from the outside in."""
+    """Return the generations around a sum up to the let whose value they compute, from the outside in.
+
+    A let of a number is a part of the term in the loops around it.
+    """
     found: list[Loop] = []
     for around in cursor.spine()[-2::-1]:
-        if isinstance(around.term, terms.Let) and cursor.path[len(around.path)] == 0:
+        in_value = isinstance(around.term, terms.Let) and cursor.path[len(around.path)] == 0
+        if in_value and around.child(0).term.type.rank > 0:
             break
         if isinstance(around.term, terms.Gen):
             found.append(loop_at(around))
@@ -403,22 +394,21 @@ def accumulate_columns(s: Any, *, width: int) -> None:
 
 
 @recipe(rows=lambda context: (context.machine.register_tile(context.dtype)[0], 4, 2))
-def accumulate_rows(s: Any, *, context: Context, rows: int) -> None:
+def accumulate_rows(s: Any, *, rows: int) -> None:
     """Compute sums along contiguous memory for several rows together: ⊞i Σp a * x → ⊞io let acc := Σp ⊞ii a * x in …
 
-    This suits a matrix times a vector: each element of the vector is loaded once for all rows. A matrix that is known
-    to fit in L2 is left as it is: there, several rows at once are not faster, and two sums of a row become one loop.
+    This suits a matrix times a vector: each element of the vector is loaded once for all rows.
     """
 
     def fits(found: Contraction) -> bool:
         whole = found.row is None and not found.is_contiguous and not found.is_shorter(rows)
-        return whole and bool(found.moving) and found.shares_terms and not found.is_in_cache(context)
+        return whole and bool(found.moving) and found.shares_terms
 
     _each(
         s,
         fits,
         lambda tiling, name: tiling.by_innermost(rows, name, contiguous=False),
-        "a sum along rows of a large matrix with a vector, as of a[i, p] * x[p]",
+        "a sum along rows of a matrix with a vector, as of a[i, p] * x[p]",
     )
 
 

@@ -73,8 +73,16 @@ class Recipe:
         return (self.schedule.__doc__ or "").strip().split("\n")[0]
 
     def values(self, name: str, context: Context) -> Sequence[Any]:
-        """Return the values of a parameter, the preferred one first. Raises `InvalidArgument` if there are none."""
-        found = self.choices[name](context)
+        """Return the values of a parameter, the preferred one first.
+
+        Raises `InvalidArgument` if there are none, and for an exception in their function that is not an `ATLError`.
+        """
+        try:
+            found = self.choices[name](context)
+        except ATLError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
         if not isinstance(found, list | tuple) or not found:
             raise InvalidArgument(
                 f"the choices {name}={brief(found)} of the recipe {self.name}",

@@ -12,6 +12,7 @@ from atl.core import index as ix
 from atl.core import terms
 from atl.core.predicate import atoms_of
 from atl.core.program import Program
+from atl.text.printing import show_index
 from lowering.targets.machine import SPARE_REGISTERS, itemsize
 from rewrites.cursors.cursor import Cursor, walk
 from rewrites.errors import DoesNotApply
@@ -320,15 +321,23 @@ def _rows_together(context: Context) -> list[int]:
 def jam_rows(s: Any, *, context: Context, rows: int) -> None:
     """Compute several rows together, which share a let in registers: ⊞[y] ⊞[x] b(e[y], e[y + 1]) → ⊞[yo] ⊞[x] let e …
 
-    This suits one let that is cheap to compute and read through a window of rows, at its own column. Images that are
-    known to fit in a share of the last cache are left: there, computing each row of the let once is faster.
+    This suits one let that is cheap to compute and read through a window of rows, at its own column. Each of the last
+    rows, fewer than `rows`, computes its window. Images that are known to fit in a share of the last cache are left:
+    there, computing each row of the let once is faster.
     """
 
     def schedule(s: Any, group: Group) -> None:
         *_, row, column = group.root.loops
         (producer,) = group.producers
         unroll_all_taps(s)
-        s.unroll_and_jam(target_of(s.goal, row.path), rows, share=producer.name)
+        path, (_, low, _), whole = row.path, row.cursor.loop, rows * (row.extent // rows)
+        has_rest = whole != row.extent
+        if has_rest:
+            s.split_loop(target_of(s.goal, path), show_index(low + whole, ascii=True))
+            path = (*path, 0)
+        s.unroll_and_jam(target_of(s.goal, path), rows, share=producer.name)
+        if has_rest:
+            s.stage(producer.name, at=target_of(s.goal, (*row.path, 1, 0)))
         s.mark(column.variable.name, "vector").mark(producer.name, "registers")
 
     def fits(group: Group) -> bool:

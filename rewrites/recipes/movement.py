@@ -166,17 +166,24 @@ def _stores_elements(cursor: Cursor) -> bool:
 
 @recipe()
 def share_by_threads(s: Any, *, context: Context) -> None:
-    """Share the outermost loops among threads: ⊞[i < n] e → ⊞[i < n | parallel] e."""
+    """Share the outermost loops among threads: ⊞[i < n] e → ⊞[i < n | parallel] e.
+
+    Of the parts of a nest, those with fewer iterations than the machine has cores are left, such as border rows.
+    """
     if not context.parallel:
         raise DoesNotApply("one thread was asked for", required="parallel=True")
     marked = 0
     for nest in outer_nests(s.goal):
-        for cursor in () if has_call(nest.cursor.term) else walk(nest.cursor, top_down=True):
-            if isinstance(cursor.term, terms.Gen) and not any(
-                isinstance(around.term, terms.Gen) for around in cursor.spine()[:-1]
-            ):
-                s.mark(cursor.path, "parallel")  # the name would mark all loops of this name, also inside others
-                marked += 1
+        outermost = [
+            loop_at(cursor)
+            for cursor in (() if has_call(nest.cursor.term) else walk(nest.cursor, top_down=True))
+            if isinstance(cursor.term, terms.Gen)
+            and not any(isinstance(around.term, terms.Gen) for around in cursor.spine()[:-1])
+        ]
+        long = [loop for loop in outermost if not loop.is_shorter(context.machine.cores)]
+        for loop in long or outermost:
+            s.mark(loop.path, "parallel")  # the name would mark all loops of this name, also inside others
+            marked += 1
     if marked and not (report := s.check()):
         raise report.diagnostics[0]
     if not marked:

@@ -145,7 +145,7 @@ def optimize(
     if seconds is not None and (not isinstance(seconds, int | float) or seconds is True or not seconds > 0):
         raise InvalidArgument(f"seconds={brief(seconds)}", required="a positive number of seconds, such as seconds=30")
     known = _checked_sizes(s, {} if sizes is None else sizes)
-    begun = monotonic()
+    begun, best = monotonic(), None
     model = machine() if machine_model is None else machine_model
     context = Context(model, TYPES[s.goal.body.type.dtype or DEFAULT].computed_as, known, parallel)
     branch = s.branch()
@@ -158,13 +158,19 @@ def optimize(
     if seconds is None:
         return branch, Report(model, tuple(outcomes))
 
-    def schedule(**given: Any) -> Any:
+    given = choices(outcomes, context)
+    derived = {name: values[0] for name, values in given.items()} if best is None else None
+
+    def schedule(**parameters: Any) -> Any:
         candidate = s.branch()
-        candidate.report = Report(model, tuple(run_recipes(candidate, context, chosen, given)))
+        if parameters == derived:
+            candidate.continue_as(branch)
+            candidate.report = Report(model, tuple(outcomes))
+        else:
+            candidate.report = Report(model, tuple(run_recipes(candidate, context, chosen, parameters)))
         return candidate
 
     left = max(0.0, seconds - (monotonic() - begun))
-    given = choices(outcomes, context)
     tuned = autotune_among(worth_trying(given), schedule, given, known, left, start=s.theorem, **options)
     if tuned.session is not None:
         return tuned.session, replace(tuned.session.report, tuned=tuned)

@@ -85,8 +85,13 @@ def _sums_of_vectors(program: Any) -> Iterator[Cursor]:
 
 @recipe()
 def bind_outside(s: Any) -> None:
-    """Bind a let inside the value of a let first: let x := (let y := e in b) in c → let y := e in let x := b in c."""
+    """Bind a let inside the value of a let first: let x := (let y := e in b) in c → let y := e in let x := b in c.
+
+    So are sums of products inside a let of a number: ⊞[i] let y := f(Σ e) in b → let x := ⊞[i] Σ e in ⊞[i] let y := … .
+    """
     before = len(s.steps)
+    while (found := next(_sums_in_numbers(s.goal), None)) is not None:
+        s.stage(target_of(s.goal, found.path), name=unused_name(s.goal, "sums"))
     while (found := next(_lets_in_values(s.goal), None)) is not None:
         name = found.child(0).called[0]
         if sum(name in each.called for each in everywhere(s.goal)) > 1:
@@ -94,6 +99,19 @@ def bind_outside(s: Any) -> None:
         s.rw("let_let", at=target_of(s.goal, found.path))
     if len(s.steps) == before:
         raise DoesNotApply("no let is bound inside the value of a let", required="let x := (let y := e in b) in c")
+
+
+def _sums_in_numbers(program: Any) -> Iterator[Cursor]:
+    """Yield the sums of products that rows share, in loops, and there in the value of a let of a number."""
+    for found in contractions(program):
+        around = found.sum.spine()[:-1]
+        inside = around[len(found.loops[0].path) :]
+        in_number = any(
+            isinstance(each.term, terms.Let) and found.sum.path[len(each.path)] == 0 and not each.term.value.type.rank
+            for each in inside
+        )
+        if in_number and found.row is not None and not any(isinstance(each.term, terms.Reduce) for each in around):
+            yield found.sum
 
 
 def _lets_in_values(program: Any) -> Iterator[Cursor]:

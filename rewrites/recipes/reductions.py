@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 from atl.core import index as ix
@@ -17,18 +16,17 @@ from rewrites.recipes.structure import loop_at, reads_below, target_of, uncalled
 
 
 def _whole_array(program: Program) -> Iterator[Cursor]:
-    """Yield the innermost sums that are in no generation and read arrays along their last dimensions.
+    """Yield the innermost sums of whole arrays that read them along their last dimensions.
 
-    A sum in a part of a concatenation that is summed up, as made by `share_rows`, has one loop with the other part.
+    A sum that is an operand in another loop is not one: the sums of several iterations do not wait for each other.
     """
     for cursor in uncalled_places(program):
-        spine = cursor.spine()
-        around = any(isinstance(each.term, terms.Gen) for each in spine)
-        shared = any(
-            isinstance(one.term, terms.Reduce) and isinstance(another.term, terms.Concat)
-            for one, another in pairwise(spine)
-        )
-        if around or shared or scalar_monoid(cursor) != "sum" or not is_pointwise(cursor.child(0)):
+        if scalar_monoid(cursor) != "sum" or not is_pointwise(cursor.child(0)):
+            continue
+        outermost = cursor
+        while outermost.above is not None and scalar_monoid(outermost.above) == "sum":
+            outermost = outermost.above
+        if any(isinstance(each.term, terms.Gen | terms.Reduce) for each in outermost.spine()[:-1]):
             continue
         loop = loop_at(cursor)
         _, low, _ = cursor.loop

@@ -11,8 +11,10 @@ from atl.core import index as ix
 from atl.core import terms
 from atl.core.dtypes import STORED
 from atl.core.marks import CallMark
+from atl.core.predicate import less
 from atl.core.program import Program
 from atl.core.traversal import Path, children
+from atl.prove import proves
 from atl.text.pretty import UNBROKEN
 from atl.text.printing import layout_with_heads
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
@@ -36,6 +38,10 @@ class Loop:
     def trips(self) -> int | None:
         """The number of iterations if it is a constant."""
         return self.extent.constant
+
+    def is_shorter(self, count: int) -> bool:
+        """Return whether the loop is proved to have fewer iterations than a number."""
+        return proves(self.cursor.scope.facts, less(self.extent, ix.constant(count)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,8 +96,12 @@ class Tried:
 
     @property
     def name(self) -> str:
-        """The parameters as keyword arguments."""
-        return called(self.parameters) or START
+        """The parameters as keyword arguments; "the schedule" if it has none.
+
+        >>> Tried({"by": 8}, "measured").name, Tried({}, "measured").name
+        ('by=8', 'the schedule')
+        """
+        return called(self.parameters) or "the schedule"
 
     def __str__(self) -> str:
         if self.speed is None or self.ms is None:
