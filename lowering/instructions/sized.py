@@ -88,7 +88,7 @@ def place_of_call(instruction: Instruction, loop: ln.For, block: ln.Block, aroun
             "a single sum, whose terms have no condition",
             suggestions=("s.pack(…) replaces a condition on an operand by zeros in a copy",),
         )
-    _check_single(loop, block, around)
+    _check_single(loop, around)
     raise Mismatch(
         f"the sum over {loop.variable.name} is an operand of another operation",
         "a sum that is stored in an element of a tensor, or added to one",
@@ -96,12 +96,12 @@ def place_of_call(instruction: Instruction, loop: ln.For, block: ln.Block, aroun
     )
 
 
-def _check_single(loop: ln.For, block: ln.Block, around: Around) -> None:
+def _check_single(loop: ln.For, around: Around) -> None:
     """Raise `Mismatch` if a sum has terms that are sums, or is such a term."""
     within = around.loops
     if isinstance(loop.body[0], ln.For):
         outer, inner = loop, loop.body[0]
-    elif within and within[-1].body == block:
+    elif within and within[-1].body == (loop,):
         *within, outer, inner = (*within, loop)
     else:
         return
