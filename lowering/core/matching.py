@@ -254,7 +254,7 @@ class _Lowering:
             self._check_partitions(instruction, inner, loops, summed[0].variable)
         place = Place((), 0, 0, summed[0] if adds else None, inner.value, inner.target, adds, covered, inside)
         call = sized_call(instruction, place, facts)
-        for operand, cell in self._operands(instruction, inner, call):
+        for operand, cell in self._operands(inner, call):
             width = constant(self.tiles[operand.buffer.storage.uid].width)
             along = [loop.variable for loop in loops if loop.variable.uid in cell.pairs[0][0].free]
             rest = cell.pairs[0][0] - (index(along[0]) if along else ZERO)
@@ -274,9 +274,7 @@ class _Lowering:
                 )
         return replace(call, condition=conjunction(positive) if positive else TRUE)
 
-    def _operands(
-        self, instruction: Instruction, inner: _Inner, call: ln.InstructionCall
-    ) -> Iterator[tuple[ln.CallOperand, ln.Cell]]:
+    def _operands(self, inner: _Inner, call: ln.InstructionCall) -> Iterator[tuple[ln.CallOperand, ln.Cell]]:
         """Yield the operands in memories of the core, each with a cell that it is read off."""
         by_buffer = {cell.buffer.uid: cell for cell in (inner.target, *cells(inner.value))}
         for operand in call.operands:

@@ -1,8 +1,8 @@
 """Instructions of an emulated systolic core, and its memories.
 
 Both memories have two axes: 128 partitions (P), and the elements of a partition (F). The first dimension of a buffer is
-along the partitions. The array of the core multiplies two tiles of the scratchpad, whose partitions are the terms of the
-sums, and adds to a tile of the accumulator.
+along the partitions. The array of the core multiplies two tiles of the scratchpad, whose partitions are the terms of
+the sums, and adds to a tile of the accumulator.
 """
 
 from __future__ import annotations

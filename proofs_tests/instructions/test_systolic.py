@@ -155,10 +155,7 @@ FAULTS: dict[str, tuple[str, Callable[[Issued], Issued]]] = {
 def test_planted_faults_of_instructions_are_found(what: str) -> None:
     name, fault = FAULTS[what]
     sizes = (3, 4, 5) if name == "systolic_product" else (3, 4)
-    try:
-        assert not check_instruction(sizes, name, lambda core, issued: core.execute(fault(issued)))
-    except IndexError:
-        pass
+    assert not check_instruction(sizes, name, lambda core, issued: core.execute(fault(issued)))
 
 
 def test_accesses_beyond_a_memory_are_trapped() -> None:
@@ -235,7 +232,7 @@ def test_other_programs_are_refused(what: str) -> None:
 @pytest.mark.long
 def test_other_targets_refuse_the_memories() -> None:
     for target in ("c", "cuda"):
-        with pytest.raises(atl.UnsupportedMark, match="accumulator|scratchpad") as refused:
+        with pytest.raises(atl.UnsupportedMark, match="does not support yet") as refused:
             systolic.product(*SMALL).compile(target=target)
         assert 'use target="systolic", which supports it' in str(refused.value)
 
