@@ -102,7 +102,7 @@ def _check_single(loop: ln.For, around: Around) -> None:
     if isinstance(loop.body[0], ln.For):
         outer, inner = loop, loop.body[0]
     elif within and within[-1].body == (loop,):
-        *within, outer, inner = (*within, loop)
+        within, outer, inner = within[:-1], within[-1], loop
     else:
         return
     results = [each.variable.name for each in within if each.mark is LoopMark.NONE]
