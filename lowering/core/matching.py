@@ -192,9 +192,9 @@ class _Lowering:
                 yield self._cleared(inner)
             yield whole if not outer else ln.If(conjunction(outer), (whole,))
             return
-        error = found[0]
+        first = found[0]
         raise NoInstruction(
-            error.summary, required=error.required, numbers=error.numbers, suggestions=error.suggestions
+            first.summary, required=first.required, numbers=first.numbers, suggestions=first.suggestions
         )
 
     def _tightened(self, inner: _Inner, facts: Facts) -> tuple[list[Predicate], list[ln.For]]:

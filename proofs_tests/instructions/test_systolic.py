@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +92,8 @@ def check_instruction(sizes: tuple[int, ...], name: str, execute: Callable[[Core
     core = Core(
         {each: np.full(200, np.nan, np.float32) for each in shapes}, dict.fromkeys(MEMORIES, CoreMemory(16, 64))
     )
-    operands, inputs = [], {}
+    operands: list[At] = []
+    inputs: dict[str, Any] = {}
     for number, (each, shape) in enumerate(shapes.items()):
         memory = declared.memories.get(each)
         at = At(each, memory, 1 + number, 3 + 8 * number, 5, (9, 1) if number else (1, 7))
