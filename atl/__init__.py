@@ -43,6 +43,7 @@ from atl.errors import (
     LibraryMissing,
     MeshError,
     NoErrorBound,
+    NoInstruction,
     NoSuchAttribute,
     NotAssembled,
     NotExact,
@@ -146,6 +147,7 @@ if _typing.TYPE_CHECKING:
         swizzled,
     )
     from lowering import (
+        CoreKernel,
         Device,
         Gpu,
         GpuKernel,
@@ -221,7 +223,7 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
             make_layout morton padded row_major shards skewed swizzled
         """,
         "lowering": """
-            Device Gpu GpuKernel Instruction Kernel Machine check_instruction declare_instruction
+            CoreKernel Device Gpu GpuKernel Instruction Kernel Machine check_instruction declare_instruction
             instruction lower machine measure print_c print_nest random_inputs trace
         """,
         "lowering.ranks": "DistributedKernel Mesh",
@@ -244,26 +246,26 @@ __version__ = "0.1.0"
 __all__ = [
     "BCSR", "BITMASK", "COO", "CSB", "CSC", "CSF", "CSR", "DCSC", "DCSR", "DIA", "HASH", "MODE_GENERIC", "RECIPES",
     "VECTOR", "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CompilerFailed", "CompilerMissing",
-    "Condition", "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "Differentiable",
+    "Condition", "ContradictoryAssumptions", "CoreKernel", "CudaError", "Derivation", "Device", "Differentiable",
     "DistributedFailure", "DistributedKernel", "DoesNotApply", "DtypeError", "EscapedIndex", "ExtentError",
     "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel", "GpuMissing", "Gradient", "GridTooLarge", "Handle",
     "IllegalExchange", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "Instruction", "InvalidArgument",
     "InvalidName", "Kernel", "KernelCrashed", "Layout", "LibraryMissing", "LinearLayout", "Machine", "Mesh",
-    "MeshError", "NoErrorBound", "NoMatch", "NoSuchAttribute", "NotAssembled", "NotExact", "NotInSubset", "OutOfMemory",
-    "ParseError", "Program", "ProofTrace", "RaggedShape", "RankError", "Recipe", "RefusedMark", "Results", "Rule",
-    "Schedule", "Session", "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "TextDiffers",
-    "Theorem", "TooLarge", "Tuned", "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation",
-    "UnsupportedMark", "abs", "antidiagonal", "argmax", "argmin", "associative", "associative_scan", "autotune",
-    "backwards", "blocked", "blocked_sum", "cast", "ceil", "ceildiv", "check_instruction", "check_safe", "clip",
-    "coiter", "column_major", "compact_antidiagonal", "compensated_sum", "compile", "compress", "concat", "constant",
-    "cos", "declare_instruction", "decompress", "differentiable", "einsum", "erf", "evaluate", "evaluate_fast", "exp",
-    "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient", "guard", "imax", "imin", "instruction",
-    "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower", "machine", "make_layout", "maximum",
-    "measure", "minimum", "morton", "pack", "padded", "padl", "padr", "pairwise_sum", "parse", "place", "pow",
-    "print_c", "print_nest", "program", "proof_trace", "random_inputs", "rec", "recipe", "reduce", "reschedule",
-    "results", "round", "row_major", "rules", "scan", "scatter", "select", "shards", "shear", "sign", "sin", "sizes",
-    "skewed", "split", "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor", "to_scipy", "trace", "transpose",
-    "truncl", "truncr", "unshear", "value", "where",
+    "MeshError", "NoErrorBound", "NoInstruction", "NoMatch", "NoSuchAttribute", "NotAssembled", "NotExact",
+    "NotInSubset", "OutOfMemory", "ParseError", "Program", "ProofTrace", "RaggedShape", "RankError", "Recipe",
+    "RefusedMark", "Results", "Rule", "Schedule", "Session", "ShapeError", "Size", "SparseTensor", "Swizzle",
+    "SymbolicValue", "Tensor", "TextDiffers", "Theorem", "TooLarge", "Tuned", "Undetermined", "UnknownMark",
+    "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs", "antidiagonal", "argmax", "argmin",
+    "associative", "associative_scan", "autotune", "backwards", "blocked", "blocked_sum", "cast", "ceil", "ceildiv",
+    "check_instruction", "check_safe", "clip", "coiter", "column_major", "compact_antidiagonal", "compensated_sum",
+    "compile", "compress", "concat", "constant", "cos", "declare_instruction", "decompress", "differentiable", "einsum",
+    "erf", "evaluate", "evaluate_fast", "exp", "expm1", "flatten", "floor", "fold", "format_named", "gen", "gradient",
+    "guard", "imax", "imin", "instruction", "isfinite", "iterate", "kernel", "let", "load", "log", "log1p", "lower",
+    "machine", "make_layout", "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr",
+    "pairwise_sum", "parse", "place", "pow", "print_c", "print_nest", "program", "proof_trace", "random_inputs", "rec",
+    "recipe", "reduce", "reschedule", "results", "round", "row_major", "rules", "scan", "scatter", "select", "shards",
+    "shear", "sign", "sin", "sizes", "skewed", "split", "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor",
+    "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value", "where",
 ]  # fmt: skip
 _check_calls(globals())
 

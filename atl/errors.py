@@ -433,6 +433,12 @@ class DistributedFailure(ATLError, RuntimeError):
         self.rank = rank
 
 
+class NoInstruction(ATLError, ValueError):
+    """A target computes by its instructions only, and none of them computes these loops."""
+
+    code = "ATL520"
+
+
 class GpuMissing(ATLError, RuntimeError):
     """A GPU kernel is called without a usable GPU, driver or compiler."""
 

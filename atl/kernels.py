@@ -12,7 +12,7 @@ from atl.parameters import check_calls
 from atl.surface.program import program as make_program
 
 if TYPE_CHECKING:
-    from lowering import GpuKernel, Kernel
+    from lowering import CoreKernel, GpuKernel, Kernel
     from lowering.kernel import CompileOptions
     from lowering.ranks import DistributedKernel, Mesh
     from lowering.ranks.kernel import Engine
@@ -58,7 +58,7 @@ def compile(  # noqa: A001
     *,
     target: str,
     **options: Unpack[Options],
-) -> Kernel | GpuKernel: ...
+) -> Kernel | GpuKernel | CoreKernel: ...
 
 
 def compile(  # noqa: A001
@@ -72,7 +72,7 @@ def compile(  # noqa: A001
     optimize: bool = False,
     mesh: Mesh | None = None,
     engine: Engine = "simulated",
-) -> Kernel | GpuKernel | DistributedKernel:
+) -> Kernel | GpuKernel | CoreKernel | DistributedKernel:
     """Compile a program to machine code, like `lowering.compile`; with `optimize=True` make it fast first.
 
     That is `atl.reschedule(program).optimize(sizes).compile(…)`: recipes for the form of the program, with numbers from

@@ -1,4 +1,4 @@
-"""Schedules that call a BLAS: a product of packed panels, and a convolution as products.
+"""Schedules that call a BLAS: a product of packed panels, a convolution as products, and products on several ranks.
 
 Each is derived by proved rewrites. `dispatch` then finds the loops that an instruction computes.
 """
@@ -6,6 +6,7 @@ Each is derived by proved rewrites. `dispatch` then finds the loops that an inst
 from typing import Final
 
 import atl
+from examples import distributed
 
 PRODUCT: Final = atl.parse(
     """product (A : float32[n, k], B : float32[k, m]) : float32[n, m] :=
@@ -31,3 +32,19 @@ def convolution_as_products() -> atl.Session:
     for loop in ("k", "z", "y") * 2:  # both sums over the window move outside
         s.interchange(loop)
     return s.dispatch("q")
+
+
+def summa() -> atl.Session:
+    """Return SUMMA whose local products call `sgemm`: each rank calls it once for each pair of blocks it receives."""
+    return distributed.summa().call("sgemm")
+
+
+def contracted() -> atl.Session:
+    """Return the product with sharded terms: each rank calls `sgemm` once, and the results are added on all ranks."""
+    return distributed.contracted().call("sgemm")
+
+
+def rows() -> atl.Session:
+    """Return the product with gathered blocks: each rank calls `sgemm` once for each block, and adds to its rows."""
+    s = distributed.rows().interchange("⊞[j < m] Σ[po < P] _").interchange("⊞[i < nb] _")
+    return s.call("sgemm")

@@ -4,6 +4,7 @@ from atl.parameters import check_calls as _check_calls
 from lowering.builds import build_shared, find_compiler, recorded_plan
 from lowering.builds import load as load_shared
 from lowering.c.printer import print_c
+from lowering.core.kernel import CoreKernel
 from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.device.device import Device, DeviceArray
 from lowering.gpu.gpu_kernel import Gpu, GpuKernel
@@ -38,6 +39,7 @@ from lowering.timing.rounding import tolerance
 
 __all__ = [
     "Clock",
+    "CoreKernel",
     "Device",
     "DeviceArray",
     "ErrorBound",

@@ -30,6 +30,7 @@ from lowering.calls.operators import jax_function, torch_operator, unused_name
 from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.calls.result_buffers import ResultBuffers
 from lowering.calls.strides import UnitStrides, has_distinct_elements, shares_memory, strides_of, unit_strides
+from lowering.core.kernel import CoreKernel, compile_for_core
 from lowering.element_checks import ElementConstraint, ElementConstraints, Facts
 from lowering.export.folder import Certified, ExportedKernel, write_folder
 from lowering.gpu.gpu_kernel import GpuKernel, compile_for_gpu
@@ -95,7 +96,7 @@ def compile(  # noqa: A001
     *,
     target: str,
     **options: Unpack[CompileOptions],
-) -> Kernel | GpuKernel: ...
+) -> Kernel | GpuKernel | CoreKernel: ...
 
 
 def compile(  # noqa: A001
@@ -106,13 +107,13 @@ def compile(  # noqa: A001
     fast_math: bool = False,
     strict: bool = False,
     validate: bool = False,
-) -> Kernel | GpuKernel:
+) -> Kernel | GpuKernel | CoreKernel:
     """Compile a program to machine code, after checking its accesses and truncations. Builds are cached on disk.
 
     `sizes` fixes some sizes to constants for the C compiler; the kernel then has no arguments for them. With
     `fast_math` the compiler may assume that there are no NaN and no infinities: results computed from them are
     unspecified, but nothing else in the process is affected. With `target="cuda"` the result is a `GpuKernel`; making
-    one requires neither CUDA nor a GPU.
+    one requires neither CUDA nor a GPU. With `target="systolic"` it is a `CoreKernel`, which emulates a systolic core.
 
     With `strict`, floats are computed by the operations of the program in its order, without contraction: the result
     has the same bits with every compiler, on every processor and with any number of threads (`docs/bits.md`).
@@ -150,6 +151,10 @@ def compile(  # noqa: A001
         if fast_math:
             raise InvalidArgument("fast_math=True for a GPU", required="fast_math=False: only the C target supports it")
         return compile_for_gpu(program)
+    if target == "systolic":
+        if fast_math:
+            raise InvalidArgument(f"fast_math=True for {target!r}", required="fast_math=False: only C supports it")
+        return compile_for_core(program)
     unbuilt = _unbuilt(program, fast_math=fast_math, strict=strict)
     if validate:
         from lowering.validation.validate import validate as validate_text
@@ -195,6 +200,8 @@ def check(program: Program, *, target: str = "c") -> None:
     program = _checked(program, target)
     if target == "cuda":
         compile_for_gpu(program)
+    elif target == "systolic":
+        compile_for_core(program)
     else:
         check_storage(program)
         check_nest(lower(values_of(program)[0]), target)

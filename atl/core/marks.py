@@ -76,6 +76,10 @@ class LetMark(Enum):
     """The same, filled three iterations ahead."""
     GLOBAL = "global"
     """Global memory of a GPU."""
+    SCRATCHPAD = "scratchpad"
+    """Scratchpad of the systolic core, whose partitions are the first dimension."""
+    ACCUMULATOR = "accumulator"
+    """Memory of the systolic core to which products are added, with partitions along the first dimension."""
 
     @property
     def stages(self) -> int:

@@ -1,10 +1,11 @@
 """Tests of an instruction's text against its program, in a child process.
 
-The text is called with all sizes from 1 to 6, some larger ones and the largest allowed, and with the strides that the
-declaration allows, from a set of usual and unusual ones. Each operand lies between pages that cannot be accessed: at
-the end of its memory, or some elements after the beginning. Other elements of this memory are NaN, or the largest
-integer, and must not change. Most elements are small integers, so results are exact. For each choice of sizes there is
-a call with fractions. Its results must agree to the precision of the element types, not only to that of float32.
+The text is called with all sizes from 1 to 6, some larger ones and the largest allowed, those around numbers in the
+text and around powers of two, and with the strides that the declaration allows, from a set of usual and unusual ones.
+Each operand lies between pages that cannot be accessed: at the end of its memory, or some elements after the beginning.
+Other elements of this memory are NaN, or the largest integer, and must not change. Most elements are small integers, so
+results are exact. For each choice of sizes up to 6 there is a call with fractions. Its results must agree to the
+precision of the element types, not only to that of float32.
 
 A second build traps undefined behaviour, such as an index beyond a local array.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations, product
@@ -45,6 +47,12 @@ _ALL_STRIDES: Final = 3
 """Largest size for which all combinations of strides are tested."""
 _MORE: Final = (7, 16, 33, 130)
 """Further sizes, one at a time."""
+_SINGLE: Final = (8, 32, 64, 100, 128, 256, 512, 1000, 1024, 2048, 4096, 10_000)
+"""Further sizes that are tested with few strides, besides those in the text."""
+_SINGLE_ELEMENTS: Final = 100_000
+"""Maximum product of such sizes."""
+_SINGLE_CASES: Final = 200
+"""Maximum number of choices of such sizes."""
 _LIMIT: Final = 300
 """Largest size that is tested because the declaration limits a size to it."""
 _SEARCHED: Final = 4096
@@ -250,6 +258,27 @@ def _sizes(instruction: Instruction, largest: int) -> Iterator[dict[str, int]]:
         yield from _larger_sizes(instruction)
 
 
+def _single_sizes(instruction: Instruction) -> Iterator[dict[str, int]]:
+    """Yield sizes with which a text may do something else: numbers in the text, those around them, and large ones."""
+    names = instruction.program.sizes
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", instruction.text, flags=re.DOTALL)
+    stated = {int(each, 0) for each in re.findall(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|[1-9][0-9]*)(?![\w.])", text)}
+    around = (number + by for number in sorted(stated) for by in (0, 1, -1))
+    # First the numbers of the text, so that they are within the budget.
+    values = dict.fromkeys((*around, *(number + by for number in _SINGLE for by in (0, 1, -1))))
+    choices = ({**dict.fromkeys(names, others), name: value} for value in values for others in (1, 3) for name in names)
+    together = (dict.fromkeys(names, value) for value in values) if len(names) > 1 else ()
+    seen: set[tuple[int, ...]] = set()
+    for sizes in (*choices, *together):
+        key = tuple(sizes.values())
+        if len(seen) >= _SINGLE_CASES:
+            return
+        if min(key) < 1 or prod(key) > _SINGLE_ELEMENTS or key in seen or not _allowed(instruction, sizes):
+            continue
+        seen.add(key)
+        yield sizes
+
+
 def _larger_sizes(instruction: Instruction) -> list[dict[str, int]]:
     """Return some of the smallest sizes that the declaration allows, the smallest product first."""
     names, assumptions = instruction.program.sizes, instruction.program.assumptions
@@ -341,7 +370,9 @@ def _cases(instruction: Instruction, largest: int) -> Iterator[_Case]:
     has_sum = instruction.form.sum is not None
     turn = 0
     both = {"either": (False, True), "added": (True,), "stored": (False,)}[instruction.result if has_sum else "stored"]
-    for sizes in _sizes(instruction, largest):
+    usual = ((sizes, 16) for sizes in _sizes(instruction, largest))
+    single = ((sizes, 1) for sizes in (_single_sizes(instruction) if program.sizes else ()))
+    for sizes, most in (*usual, *single):
         choices: list[list[_Operand]] = []
         for name, extents in shapes.items():
             shape = tuple(value_at(extent, sizes) for extent in extents)
@@ -355,11 +386,11 @@ def _cases(instruction: Instruction, largest: int) -> Iterator[_Case]:
             choices.append(made)
         if not all(choices):
             continue
-        if max(sizes.values(), default=1) <= _ALL_STRIDES and len(sizes) <= 3:
+        if most > 1 and max(sizes.values(), default=1) <= _ALL_STRIDES and len(sizes) <= 3:
             combined: Iterator[tuple[_Operand, ...]] = islice(product(*choices), 400)
         else:
             # In turns, so that each of them is tested with some sizes.
-            turns = range(turn, turn + min(max(map(len, choices)), 16))
+            turns = range(turn, turn + min(max(map(len, choices)), most))
             combined = (tuple(each[(k + at) % len(each)] for at, each in enumerate(choices)) for k in turns)
             turn += len(turns)
         for number, operands in enumerate(combined):
@@ -367,7 +398,7 @@ def _cases(instruction: Instruction, largest: int) -> Iterator[_Case]:
                 yield _Case(sizes, operands, adds, -1 if number % 2 == 0 else number // 2 % 4)
                 if len(choices[0]) * len(choices[-1]) == 1:
                     yield _Case(sizes, operands, adds, 0)
-        if any(TYPES[dtype].kind == "float" for dtype in dtypes.values()):
+        if most > 1 and any(TYPES[dtype].kind == "float" for dtype in dtypes.values()):
             yield _Case(sizes, tuple(each[0] for each in choices), both[0], -1, fractions=True)
 
 

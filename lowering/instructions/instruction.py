@@ -14,6 +14,7 @@ from math import prod
 from typing import Final, Literal, TypeAlias, get_args
 
 from atl.core.index import ONE, Index, Leaf, Size, Var, index, map_leaves
+from atl.core.marks import LetMark
 from atl.core.predicate import Predicate, atoms_of, conjunction, equal
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument, brief
@@ -55,6 +56,7 @@ class Instruction:
     - `aligned`: the alignment of operands in bytes, which is tested in each call.
     - `faster`: a condition on the sizes. Elsewhere, the loops are faster than a call.
     - `libraries`: the libraries that the text calls: `blas`, or a name for the linker.
+    - `memories`: for the target systolic, the memory of each operand that is not in the main memory.
 
     The instruction computes a sum marked `call NAME`, together with the loops around it that its result runs over.
     Lowering proves that each operand has the declared indices. That the text computes the program is trusted.
@@ -81,6 +83,7 @@ class Instruction:
     aligned: Mapping[str, int] = field(default_factory=dict, repr=False)
     faster: str = field(default="", repr=False)
     libraries: tuple[str, ...] = ()
+    memories: Mapping[str, LetMark] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for summary, required in _faults(self):
@@ -169,8 +172,8 @@ def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
         yield f"an instruction named {brief(name)}", "an identifier"
     if not isinstance(i.program, Program):
         yield f"the program of {name} is {brief(i.program)}", 'a program: atl.parse("…")'
-    if i.target not in ("c", "cuda"):
-        yield f"target={brief(i.target)}", "'c' or 'cuda'"
+    if i.target not in ("c", "cuda", "systolic"):
+        yield f"target={brief(i.target)}", "'c', 'cuda' or 'systolic'"
     if not isinstance(i.text, str) or not re.search(rf"\b{name}\s*\(", i.text):
         yield f"the text of {name} does not define it", f"a function named {name}"
     inputs = [array.name for array in i.program.inputs]
@@ -207,6 +210,13 @@ def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
 
 
 def _faults_of_sized(i: Instruction, inputs: list[str]) -> Iterator[tuple[str, str]]:
+    if not isinstance(i.memories, Mapping) or not all(isinstance(each, LetMark) for each in i.memories.values()):
+        yield f"memories={brief(i.memories)}", "a mapping from names of operands to marks of memories"
+    if bool(i.memories) != (i.target == "systolic") or not set(i.memories) <= {OUT, *inputs}:
+        yield (
+            f"{i.name} has target={i.target!r} and memories={brief(dict(i.memories))}",
+            f"memories of {', '.join(sorted((OUT, *inputs)))} for the target systolic, and none for others",
+        )
     for what, given, of in (("strides", i.strides, str), ("aligned", i.aligned, int)):
         if not isinstance(given, Mapping):
             yield f"{what}={brief(given)}", "a mapping from names of operands"
@@ -314,10 +324,10 @@ def _form(instruction: Instruction) -> DeclaredNest:
 def _check_sized(instruction: Instruction) -> None:
     """Raise `InvalidArgument` unless the sizes of a call, and the strides of its operands, follow from its loops."""
     name, form = instruction.name, instruction.form
-    if instruction.target != "c" or instruction.lanes or instruction.stored:
+    if instruction.target == "cuda" or instruction.lanes or instruction.stored:
         raise InvalidArgument(
             f"{name} has sizes or strides, and target={instruction.target!r}, lanes or layouts in stored=",
-            required="target 'c' with operands in memory, or a program of constant sizes",
+            required="target 'c' or 'systolic' with operands in memory, or a program of constant sizes",
         )
     variables = [loop.variable for loop in form.all_loops]
     extents = [loop.high for loop in form.all_loops]
@@ -344,7 +354,8 @@ def _check_sized(instruction: Instruction) -> None:
                 f"{name} does not read {array.name}", required="an element of each input in each term"
             )
     assert instruction.requirements is not None
-    _check_parameters(instruction)
+    if instruction.target == "c":
+        _check_parameters(instruction)
 
 
 def _check_parameters(instruction: Instruction) -> None:

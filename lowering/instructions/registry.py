@@ -14,11 +14,12 @@ from atl.errors import InvalidArgument, UnknownMark, brief, did_you_mean
 from atl.parsing.parse import parse_predicate
 from atl.surface.program import program
 from atl.surface.values import Condition
-from lowering.instructions import blas, dot_products, tensor_cores
+from lowering.instructions import blas, dot_products, systolic, tensor_cores
 from lowering.instructions.instruction import Instruction
 
 BUILT_IN: Final[Mapping[str, Instruction]] = {
-    each.name: each for each in (*tensor_cores.INSTRUCTIONS, *dot_products.INSTRUCTIONS, *blas.INSTRUCTIONS)
+    each.name: each
+    for each in (*tensor_cores.INSTRUCTIONS, *dot_products.INSTRUCTIONS, *blas.INSTRUCTIONS, *systolic.INSTRUCTIONS)
 }
 _declared: Final[dict[str, Instruction]] = {}
 

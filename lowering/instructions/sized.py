@@ -88,10 +88,31 @@ def place_of_call(instruction: Instruction, loop: ln.For, block: ln.Block, aroun
             "a single sum, whose terms have no condition",
             suggestions=("s.pack(…) replaces a condition on an operand by zeros in a copy",),
         )
+    _check_single(loop, around)
     raise Mismatch(
         f"the sum over {loop.variable.name} is an operand of another operation",
         "a sum that is stored in an element of a tensor, or added to one",
         suggestions=(f's.stage("{loop.variable.name}") stores the sums in a let first',),
+    )
+
+
+def _check_single(loop: ln.For, around: Around) -> None:
+    """Raise `Mismatch` if a sum has terms that are sums, or is such a term."""
+    within = around.loops
+    if isinstance(loop.body[0], ln.For):
+        outer, inner = loop, loop.body[0]
+    elif within and within[-1].body == (loop,):
+        within, outer, inner = within[:-1], within[-1], loop
+    else:
+        return
+    results = [each.variable.name for each in within if each.mark is LoopMark.NONE]
+    raise Mismatch(
+        f"the terms of the sum over {outer.variable.name} are sums over {inner.variable.name}",
+        "a single sum, directly inside the loops of the result",
+        suggestions=tuple(
+            f's.interchange("{name}") moves the sum over {outer.variable.name} outside of {name}'
+            for name in results[-1:]
+        ),
     )
 
 

@@ -76,9 +76,11 @@ _ON_GPUS: Final[Mapping[Pass, Pass]] = {with_kept_rows: with_kept_rows_on_gpu}
 PASSES_OF: Final[Mapping[str, tuple[Pass, ...]]] = {
     "c": PASSES,
     "cuda": tuple(_ON_GPUS.get(run, run) for run in PASSES if run not in _FOR_CPUS),
+    "systolic": (without_dead_stores, simplified, with_conditions_joined, with_nonnegative_numerators),
 }
 """The passes for each target. For a GPU, kernel outlining places the buffers, and each kernel has a buffer once. Its
-loops keep their bounds and conditions: loops over threads have constant extents and one iteration per thread."""
+loops keep their bounds and conditions: loops over threads have constant extents and one iteration per thread. The
+instructions of a systolic core replace loops as they are."""
 
 
 def after_passes(nest: LoopNest, passes: Sequence[Pass] = PASSES) -> LoopNest:

@@ -101,7 +101,7 @@ def _tightened(facts: Facts, loop: ln.For) -> ln.For:
     low, high = [loop.low], [loop.high]
     left: list[pred.Predicate] = []
     for part in pred.conjuncts(branch.predicate):
-        first, end = _bounds(facts, loop, part)
+        first, end = bounds_of(facts, loop, part)
         low += first
         high += end
         if not first and not end:
@@ -112,8 +112,11 @@ def _tightened(facts: Facts, loop: ln.For) -> ln.For:
     return replace(loop, low=imax(*low), high=imin(*high), body=inner)
 
 
-def _bounds(facts: Facts, loop: ln.For, test: pred.Predicate) -> tuple[list[Index], list[Index]]:
-    """Return lower and upper bounds that are equivalent to a condition, if it is linear in the loop variable."""
+def bounds_of(facts: Facts, loop: ln.For, test: pred.Predicate) -> tuple[list[Index], list[Index]]:
+    """Return lower and upper bounds that are equivalent to a condition, if it is linear in the loop variable.
+
+    Both are empty for other conditions.
+    """
     if not isinstance(test, pred.NonNegative):
         return [], []
     factor = step(test.expression, loop.variable)

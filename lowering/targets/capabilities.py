@@ -150,6 +150,12 @@ SUPPORT: Final[Mapping[str, Support]] = {
         scalars=frozenset((LetMark.REGISTERS,)),
         buffers=frozenset((LetMark.REGISTERS, LetMark.SHARED, *STAGED, LetMark.GLOBAL)),
     ),
+    "systolic": Support(
+        "systolic",
+        loops=frozenset(),
+        scalars=frozenset(),
+        buffers=frozenset((LetMark.SCRATCHPAD, LetMark.ACCUMULATOR)),
+    ),
 }
 """The targets, by name."""
 
@@ -307,6 +313,7 @@ def storage_of(mark: LetMark, size: int | None) -> Storage:
         case (
             LetMark.REGISTERS | LetMark.RING | LetMark.SHARED | LetMark.SHARED_2 | LetMark.SHARED_3 | LetMark.SHARED_4
             | LetMark.GLOBAL
+            | LetMark.SCRATCHPAD | LetMark.ACCUMULATOR
         ):  # fmt: skip
             # A pass may use registers; the interpreter of loop nests has only one memory.
             return storage_of(LetMark.NONE, size)

@@ -200,6 +200,15 @@ OF_BUILDING: Final = (
         's.exchange("x", at=…)',
     ),
     Entry(
+        "ATL520",
+        "from examples.systolic import product\n"
+        "s = product().mark('acc', 'scratchpad')\n"
+        "s.compile(target='systolic')\n",
+        "'scratchpad'",
+        "'accumulator'",
+        "out in the accumulator",
+    ),
+    Entry(
         "ATL519",
         "# Two ranks that run different programs.\n"
         "from lowering.ranks.engine import Round, simulate\n"

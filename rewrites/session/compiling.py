@@ -139,7 +139,7 @@ def compile(  # noqa: A001
     sizes: Mapping[str, int] | None = ...,
     fast_math: bool = ...,
     strict: bool | None = ...,
-) -> lowering.Kernel | lowering.GpuKernel: ...
+) -> lowering.Kernel | lowering.GpuKernel | lowering.CoreKernel: ...
 
 
 def compile(  # noqa: A001
@@ -150,7 +150,7 @@ def compile(  # noqa: A001
     fast_math: bool = False,
     strict: bool | None = None,
     mesh: lowering.ranks.Mesh | None = None,
-) -> lowering.Kernel | lowering.GpuKernel | lowering.ranks.DistributedKernel:
+) -> lowering.Kernel | lowering.GpuKernel | lowering.CoreKernel | lowering.ranks.DistributedKernel:
     """Compile the goal to a kernel, like `atl.compile(s.goal)`, with the same options and errors.
 
     `strict` is by default that of the session. A `mesh` is the only option, if there is one; ranks do not compile

@@ -51,6 +51,9 @@ def call(work: Derivation, instruction: arg.InstructionName, *, at: arg.Loop | N
                 dict.fromkeys(f"{p.name}: {p.refused[name].reason}" for p in places if name in p.refused)
             )
             or f"an instruction of CPUs: {name} is for {instruction_named(name).target}",
+            suggestions=tuple(
+                dict.fromkeys(each for p in places if name in p.refused for each in p.refused[name].suggestions)
+            ),
         )
 
 
