@@ -140,6 +140,7 @@ def test_properties_have_no_deadline() -> None:
     assert settings().deadline is None
 
 
+@pytest.mark.long
 def test_crash_of_a_process_is_reported_with_its_traceback(tmp_path: Path) -> None:
     """The traceback names the function that crashed. It must follow the name of the test, where it is looked for."""
     (tmp_path / "test_crash.py").write_text(

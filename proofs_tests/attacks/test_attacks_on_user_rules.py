@@ -84,6 +84,7 @@ def test_injected_fault_is_found(what: str, monkeypatch: Patch, tmp_path: Path) 
     assert findings_of(text, tmp_path, most=6)
 
 
+@pytest.mark.long
 def test_casts_of_different_types_read_alike_would_prove_a_false_law(monkeypatch: Patch) -> None:
     def status(name: str) -> str:
         return str(declare(WRAPPED.source(name), name).status)
@@ -160,6 +161,7 @@ def test_law_that_fails_at_one_rank_or_type_is_refused(law: Law) -> None:
     assert type(refused(law)).__name__ == "FalseRule"
 
 
+@pytest.mark.long
 def test_cast_in_a_rule_fixes_the_type_of_a_metavariable() -> None:
     meets = accepted(Law("a: Elem, b: Elem", 'b + cast("int64", a)', 'cast("int64", a) + b'))
     assert {stated.element_types["b"] for stated in meets.statements.values()} == {"int64"}

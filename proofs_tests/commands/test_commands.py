@@ -169,6 +169,7 @@ def test_run_reports_errors_and_writes_nothing(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.long
 def test_damaged_array_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Change each byte of the header and truncate the file there: NumPy evaluates the header."""
     np.save(tmp_path / "x.npy", np.ones(3))

@@ -40,6 +40,7 @@ def test_six_packages_are_installed() -> None:
     assert sorted({name.partition(".")[0] for name in found["include"]}) == [*INSTALLED]
 
 
+@pytest.mark.long
 def test_commands_that_need_a_checkout_are_not_listed(installed: Path) -> None:
     done = atl(installed, "--help")
     assert done.returncode == 0, done.stderr

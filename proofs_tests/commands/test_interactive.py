@@ -306,6 +306,7 @@ def test_rule_at_a_place_applies_only_there() -> None:
     assert at.focus is None
 
 
+@pytest.mark.long
 def test_offer_with_a_parameter_is_applied_with_its_value() -> None:
     at = shell()
     answer(at, "at i")

@@ -24,6 +24,7 @@ def both(program: atl.Program, *arrays: Any) -> Any:
     return result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [0, 1, 2, 50])
 def test_prefix_sum_and_filter(n: int) -> None:
     x = numbers.random(n)

@@ -41,6 +41,7 @@ def _left(steps: Steps) -> Steps:
     return tuple(replace(step, body=_left(step.body)) if isinstance(step, Repeat | Branch) else step for step in kept)
 
 
+@pytest.mark.long
 def test_barriers_that_consider_one_axis_only_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Assume wrongly that one column is one thread."""
     real = find_race

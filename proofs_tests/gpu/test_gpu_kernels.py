@@ -136,6 +136,7 @@ def agree(held: kn.Kernels, program: atl.Program, sizes: Sizes, library: Any = N
         assert same(program, Shimmed(library, held.nest)(program.name, sizes, arrays, want.shape), want)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedule_agrees_with_its_program(name: str) -> None:

@@ -83,6 +83,7 @@ def test_loop_has_one_barrier_and_one_wait_for_the_oldest_group(stages: int) -> 
         assert agrees(kernel.kernels, n, m)
 
 
+@pytest.mark.long
 @needs_compiler
 def test_shim_agrees_with_numpy(tmp_path: Path) -> None:
     for stages in (2, 4):

@@ -15,6 +15,7 @@ from proofs_tests.gpu.test_gpu_kernels import BARRIERS, SCHEDULES, at_zero, of_t
 from rewrites import reschedule
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_kernel_is_proved_race_free_without_z3(name: str) -> None:

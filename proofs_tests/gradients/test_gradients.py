@@ -116,6 +116,7 @@ def test_lets_move_out_of_reshape_operators() -> None:
     assert operations(atl.gradient(flat, "A").program, sizes, {}) <= 4.2 * operations(flat, sizes, {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMED)
 def test_certificate_replays(name: str, tmp_path: Path) -> None:
     p, wrt, _ = NAMED[name]
@@ -135,6 +136,7 @@ def test_theorem_starts_from_the_tangent() -> None:
     assert np.allclose(paired, (arrays["dout"] * of_tangent).sum())
 
 
+@pytest.mark.long
 def test_kernel_of_a_gradient_is_the_transposed_product() -> None:
     arrays = arrays_of(atl.gradient(PRODUCT, ["A", "B"]).program)
     found: Any = atl.compile(atl.gradient(PRODUCT, ["A", "B"]).program)(arrays["A"], arrays["B"], arrays["dout"])
@@ -142,6 +144,7 @@ def test_kernel_of_a_gradient_is_the_transposed_product() -> None:
     assert np.allclose(found.dB, arrays["A"].T @ arrays["dout"])
 
 
+@pytest.mark.long
 def test_second_gradient_agrees_with_dual_numbers() -> None:
     cubic = program("cubic", [X], atl.sum(N, lambda i: X[i] * X[i] * X[i]))
     _, made, inputs, _ = differences(cubic, SIZES, arrays_of(cubic), np.random.default_rng(1))
@@ -150,6 +153,7 @@ def test_second_gradient_agrees_with_dual_numbers() -> None:
     assert moves
 
 
+@pytest.mark.long
 def test_lets_that_cannot_leave_a_guard_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     element = X[4] * V[4]
     guarded = program("guarded", [X, V], atl.guard(N >= 5, element / (atl.exp(X[3]) * V[2]) * atl.tanh(element)))
@@ -245,6 +249,7 @@ def test_recurrence_that_no_direction_reaches_has_gradient_zero(row: str) -> Non
     assert np.allclose(np.asarray(atl.evaluate(atl.gradient(scaled, "x").program, at, along)), sine * along)
 
 
+@pytest.mark.long
 def test_gradient_of_sums_is_a_sum_in_reverse() -> None:
     p, _ = RECURRENCES["sums"]
     found = atl.evaluate(atl.gradient(p, "x").program, np.ones(4), np.array([1.0, 2.0, 3.0, 4.0]))

@@ -58,6 +58,7 @@ def _evaluated(p: Program, given: list[Any]) -> list[Any]:
     return [*made] if p.results else [made]
 
 
+@pytest.mark.long
 def test_kept_lets_are_not_computed_again() -> None:
     found = atl.gradient(SOFTMAX, "x", keep=["power", "total"])
     assert "exp" not in str(found.program)
@@ -68,6 +69,7 @@ def test_kept_lets_are_not_computed_again() -> None:
     assert atl.differentiable(TANH, keep="y").extended.results == ()
 
 
+@pytest.mark.long
 def test_kept_lets_are_outside_of_all_loops() -> None:
     theorem = atl.gradient(SOFTMAX, "x", keep="power").kept
     assert theorem is not None
@@ -82,6 +84,7 @@ def test_kept_lets_are_outside_of_all_loops() -> None:
     assert np.allclose(np.asarray(atl.evaluate(found.program, at, forward.b, along)), 8 * np.exp(4 * at) * along)
 
 
+@pytest.mark.long
 def test_wrong_kept_lets_are_refused() -> None:
     found = atl.gradient(SOFTMAX, "x", keep="total")
     with pytest.raises(NotATheorem, match="is not the gradient of its theorem"):

@@ -48,6 +48,7 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("numbers", few_and_rest(600))
 def test_short_run_finds_nothing(numbers: range) -> None:
     report = run_inputs(numbers, 7)

@@ -253,6 +253,7 @@ def test_sum_in_a_variable_is_refused_with_the_form_to_write() -> None:
     assert "Σ[r < q] ⊞[i < n] Σ[p < 8 | call dot8] …: the outer sum adds tensors to a buffer" in str(error.value)
 
 
+@pytest.mark.long
 def test_programs_compile_without_the_optional_package_of_bfloat16() -> None:
     code = """if True:
         import sys

@@ -500,6 +500,7 @@ def test_dispatch_names_the_closest_refusal_and_the_step_that_prepares() -> None
     assert "call sgemv" in str(s.stage("p").dispatch())
 
 
+@pytest.mark.long
 def test_dispatch_leaves_copies_of_tiles() -> None:
     rows = "f (X : float32[n, {0}]) : float32[n, {0}] := ⊞[i < n] ⊞[j < {0}] X[i, j]"
     for extent in ("k", "1000"):
@@ -512,6 +513,7 @@ def test_dispatch_leaves_copies_of_tiles() -> None:
         atl.reschedule(atl.parse(PRODUCT.replace(" | call {}", "") + "A[i, p] * B[p, j]")).optimize().dispatch()
 
 
+@pytest.mark.long
 def test_recipes_leave_nests_with_calls() -> None:
     text = """f (X : float32[n, k], W : float32[k, m], V : float32[m, l]) : float32[n, l] :=
       let H := ⊞[i < n] ⊞[j < m] Σ[p < k] X[i, p] * W[p, j] in

@@ -87,6 +87,7 @@ def test_shim_agrees_with_numpy_for_all_sizes_up_to_40(tmp_path: Path) -> None:
         _check(run, (sizes[0], sizes[1], sizes[2]), "float16", "float32")
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.sampled
 @pytest.mark.thinned(3)
@@ -128,6 +129,7 @@ def test_certificate_is_accepted_in_a_new_process(tmp_path: Path) -> None:
     assert "call mma_m16n8k16" in file.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_calls_have_the_fragments_of_the_tile() -> None:
     made = kernel_by_warps(*SCHEDULES["float16, 2 warps"])
     called = {call.function: [each.buffer.name for each in call.operands] for call in calls_in(made.kernels)}
@@ -174,6 +176,7 @@ def in_one_warp(body: str) -> Any:
     return atl.reschedule(atl.parse(text)).tensor_cores("p", "mma_m16n8k16", block=(16, 8, 16), warps=1)
 
 
+@pytest.mark.long
 def test_conversions_of_whole_matrices_are_moved_to_elements() -> None:
     s = in_one_warp("⊞[i < 16] ⊞[j < 8] Σ[p < k] cast(float32, A)[i, p] * cast(float32, B)[p, j]")
     (called,) = [call for call in calls_in(s.compile(target="cuda").kernels) if call.function == "mma_m16n8k16"]
@@ -181,6 +184,7 @@ def test_conversions_of_whole_matrices_are_moved_to_elements() -> None:
     assert "one thread" not in str(s)
 
 
+@pytest.mark.long
 def test_sum_within_a_term_is_stored_and_a_note_names_the_kernel_of_one_thread() -> None:
     s = in_one_warp("⊞[i < 16] ⊞[j < 8] max(b[j] + (Σ[p < k] cast(float32, A[i, p]) * cast(float32, B[p, j])), 0)")
     assert str(s.goal).endswith("in\n  ⊞[i < 16] ⊞[j < 8] max(b[j] + P[i, j], 0)")
@@ -279,6 +283,7 @@ def test_calls_outside_of_threads_are_refused(body: str, match: str) -> None:
         atl.compile(atl.parse(f"{SHAPE} {body}"), target="cuda")
 
 
+@pytest.mark.long
 def test_operands_must_be_in_registers_of_the_warp() -> None:
     made = atl.compile(atl.parse(TWO_WARPS), target="cuda")
     assert len(calls_in(made.kernels)) == 1
@@ -298,6 +303,7 @@ def test_warp_must_be_whole() -> None:
     assert "8 × 4 threads along y and x, which are a warp" in str(error.value)
 
 
+@pytest.mark.long
 def test_loads_of_matrices_are_refused_for_other_rows() -> None:
     s = by_warps(*SCHEDULES["float16, 2 warps"])
     text = str(s.goal)
@@ -474,6 +480,7 @@ def test_barrier_comes_before_rows_that_other_lanes_stored() -> None:
     assert not races.report(without)
 
 
+@pytest.mark.long
 @needs_compiler
 def test_shim_finds_a_missing_barrier_before_rows(tmp_path: Path) -> None:
     made = atl.compile(atl.parse(OWN_CELLS), target="cuda")

@@ -87,6 +87,7 @@ def test_several_choices_are_proved_by_cases() -> None:
     assert loads(dumps(s.done())).rhs.body == atl.gen(n, prefix_sums).node
 
 
+@pytest.mark.long
 def test_formula_may_name_loops_and_lets_around() -> None:
     s = reschedule(ROWWISE)
     s.induct("y", lambda p, r: r[0] + atl.sum((1, p + 1), lambda k: r[k]))

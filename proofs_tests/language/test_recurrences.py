@@ -352,6 +352,7 @@ def test_element_type_of_literals_is_the_default() -> None:
     assert rec(n, lambda p, y: 1).dtype == DEFAULT
 
 
+@pytest.mark.long
 def test_interpreters_need_no_stack_for_many_rows() -> None:
     ones = np.ones(10_000)
     assert sys.getrecursionlimit() < len(ones)

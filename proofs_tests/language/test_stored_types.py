@@ -195,6 +195,7 @@ def product(dtype: str) -> atl.Program:
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", STORED)
 def test_optimized_product_converts_each_element_once(dtype: str) -> None:
     s = reschedule(product(dtype)).optimize()
@@ -224,6 +225,7 @@ def test_tensors_of_pytorch(dtype: str) -> None:
     assert torch.equal(found, given.T)
 
 
+@pytest.mark.long
 def test_shared_tiles_hold_stored_elements_and_need_no_guards() -> None:
     s = reschedule(product("float16"))
     s.gpu_map(["i", "j"], [[64, 8], [64, 4]]).stage_registers("p", at="jo").tile("p", 16)

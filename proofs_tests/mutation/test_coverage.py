@@ -67,6 +67,7 @@ def test_trace_function_is_restored() -> None:
     assert after is tracer
 
 
+@pytest.mark.long
 def test_uncounted_patterns_match_one_function_each() -> None:
     texts = {path: path.read_text(encoding="utf-8") for package in LIBRARY for path in (HERE / package).rglob("*.py")}
     for pattern in (line for lines in ABSENT.values() for line in lines):

@@ -137,6 +137,7 @@ def _shown(value: Any) -> Iterator[tuple[str, str]]:
             yield rich, shown
 
 
+@pytest.mark.long
 def test_no_display_shows_a_memory_address(values: list[object]) -> None:
     shown = [(type(value).__name__, how, text) for value in values for how, text in _shown(value)]
     assert [(kind, how, text[:80]) for kind, how, text in shown if ADDRESS.search(text)] == []

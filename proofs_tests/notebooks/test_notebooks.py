@@ -18,6 +18,7 @@ def test_notebooks_are_known_by_name() -> None:
     assert [path.stem for path in paths()] == NAMES
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", NAMES)
 def test_notebook_shows_the_stored_outputs(name: str) -> None:

@@ -325,6 +325,7 @@ FAULTS: dict[str, Callable[[Any], ln.Block]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_wrong_statement_is_found(fault: Callable[[Any], ln.Block], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,6 +437,7 @@ def test_mismatch_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     raise AssertionError("not found")
 
 
+@pytest.mark.long
 def test_records_are_shortened_and_lowered() -> None:
     recorded = Recorded(Seeded.by("a"))
     marked_case(recorded)

@@ -93,6 +93,7 @@ def test_range_ends_and_guards_agree_with_the_reference() -> None:
         np.testing.assert_array_equal(atl.evaluate_fast(program, **given), atl.evaluate(program, **given))
 
 
+@pytest.mark.long
 def test_invalid_arguments_are_refused() -> None:
     x = atl.tensor("x", n)
     padded = atl.program("padded", [x], atl.padr(k, x))

@@ -11,9 +11,10 @@ from proofs_tests.fuzzing import TooSlow, limited
 from proofs_tests.recipes.fuzz import optimized_cases
 from proofs_tests.sampling import few_and_rest
 
-PROGRAMS = 100
+PROGRAMS = 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("numbers", few_and_rest(PROGRAMS))
 def test_optimized_random_programs_keep_their_meaning(numbers: Sequence[int]) -> None:
     report = optimized_cases(numbers, seed=0)

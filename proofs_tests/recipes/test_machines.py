@@ -39,12 +39,14 @@ def test_product_is_tiled_for_the_registers(registers: int, rows: int, vector_by
     assert f"[{vector_bytes // 2}, {rows}])" in made
 
 
+@pytest.mark.long
 def test_convolution_is_tiled_for_the_registers() -> None:
     for machine in (AVX2, replace(AVX2, vector_bytes=16), replace(AVX2, vector_bytes=64, vector_registers=32)):
         rows, columns = machine.register_tile()
         assert f"[{columns}, {rows}]" in calls(program_of("conv2d"), machine)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "depth"),
     [
@@ -78,6 +80,7 @@ def test_transpose_is_tiled_by_cache_lines_that_fit_registers(line: int, tile: i
     assert f"s.tile(['j', 'i'], {tile})" in calls(transpose(), replace(AVX2, line=line))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("vector_bytes", "width"), [(16, 8), (32, 16), (64, 32)])
 def test_filters_of_channels_serve_a_row(vector_bytes: int, width: int) -> None:
     made = calls(depthwise(), replace(AVX2, vector_bytes=vector_bytes))
@@ -91,16 +94,19 @@ def test_one_coefficient_does_not_serve_a_row() -> None:
     assert "s." not in calls(program, AVX2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("registers", "rows"), [(4, 2), (8, 2), (16, 6), (32, 6)])
 def test_rows_of_a_blur_share_registers(registers: int, rows: int) -> None:
     assert f", {rows}, share=" in calls(blur.two_stage(), replace(AVX2, vector_registers=registers))
 
 
+@pytest.mark.long
 def test_rows_are_fused_by_the_tile() -> None:
     for registers, rows in ((8, 2), (16, 6)):
         assert f", {rows})" in calls(NORM, replace(AVX2, vector_registers=registers))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "by"),
     [({}, "[16, 128]"), ({"l1": 64 * KIB}, "[32, 128]"), ({"line": 128}, "[8, 256]"), ({"l1": 4 * KIB}, "[2, 128]")],
@@ -112,6 +118,7 @@ def test_windows_with_guards_are_blocks_in_the_first_cache(changed: dict[str, An
     assert "'ring'" not in made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "changed", "expected"),
     [
@@ -127,6 +134,7 @@ def test_rows_of_a_window_stay_in_a_cache_or_registers(size: int, changed: dict[
     assert expected in calls(program, replace(AVX2, **changed), sizes=dict.fromkeys(program.sizes, size))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("l2", "rows"), [(256, 64), (1024, 256), (64, 16)])
 def test_threads_share_strips_that_fit_in_the_second_cache(l2: int, rows: int) -> None:
     program = program_of("unsharp-mask")
@@ -137,6 +145,7 @@ def test_threads_share_strips_that_fit_in_the_second_cache(l2: int, rows: int) -
     assert "'parallel'" in made
 
 
+@pytest.mark.long
 def test_large_results_are_streamed() -> None:
     program = atl.parse("twice (x : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * x[i, j]")
     sizes = {"n": 1024, "m": 1024}

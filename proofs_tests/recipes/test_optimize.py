@@ -156,6 +156,7 @@ def test_last_rows_of_a_window_are_kept_in_registers() -> None:
         np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_script_makes_the_same_goal() -> None:
     s = product().optimize(machine=AVX2)
     names: dict[str, Any] = {}
@@ -233,6 +234,7 @@ def test_inputs_may_have_the_names_of_buffers(name: str) -> None:
     assert "accumulate(" in s.script()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("right", ["B[p, j]", "A[j, p]"])
 def test_threads_share_the_outermost_loops(right: str) -> None:
     text = PRODUCT if "B" in right else PRODUCT.replace(", B : float32[k, m]", "").replace("m", "n")
@@ -320,6 +322,7 @@ CONVOLUTION = "⊞[o < k] ⊞[y < n] ⊞[z < m] Σ[p < c] Σ[r < 3] Σ[q < 3] {}
 BORDER = "x[p, min(n - 1, max(0, y - 1)), min(m - 1, max(0, z - 1))]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [
@@ -366,12 +369,14 @@ def test_cheap_lets_are_inlined(body: str, kept: bool) -> None:
     assert fused is not kept
 
 
+@pytest.mark.long
 def test_inlined_lets_do_not_grow_without_limit() -> None:
     lets = "".join(f"let y{k + 1} := ⊞[i < n] y{k}[i] * y{k}[i] + 1.0 in " for k in range(20))
     s, _ = applied_to(f"f (x : float32[n]) : float32[n] := let y0 := ⊞[i < n] x[i] in {lets} ⊞[i < n] y20[i]")
     assert len(str(s.goal)) < 3000
 
 
+@pytest.mark.long
 def test_lets_in_the_value_of_a_let_are_bound_before_it() -> None:
     s, names = applied_to(
         "f (x : float32[n, m]) : float32[n, m] := "
@@ -409,6 +414,7 @@ def test_parts_of_the_result_are_computed_where_they_are_stored() -> None:
     np.testing.assert_allclose(s.compile()(x), np.concatenate([2 * x.ravel(), x.sum(1)]), rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("taps", ["5", "R"])
 def test_sums_with_short_columns_are_tiled_by_the_loops_around_them(taps: str) -> None:
     program = atl.parse(

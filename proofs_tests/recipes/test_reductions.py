@@ -41,6 +41,7 @@ def check(s: Session, sizes: dict[str, int]) -> None:
     np.testing.assert_allclose(s.compile()(**arrays), expected, rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", PAIRS)
 def test_reductions_of_two_operands_are_tiled(name: str) -> None:
@@ -51,6 +52,7 @@ def test_reductions_of_two_operands_are_tiled(name: str) -> None:
         check(s, {"n": n, "m": m, "k": k})
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", PAIRS)
 def test_large_reductions_of_two_operands_are_tiled(name: str) -> None:

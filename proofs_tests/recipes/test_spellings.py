@@ -26,6 +26,7 @@ SPELLINGS: dict[str, tuple[list[Any], Callable[[], Any], str]] = {
 SIZES = {"n": 19, "m": 35, "k": 7}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_spelling_of_numpy_is_optimized(name: str) -> None:
     inputs, body, fits = SPELLINGS[name]
@@ -45,6 +46,7 @@ def test_distances_are_left_as_written() -> None:
     assert not atl.reschedule(atl.program("distances", [x, y], body)).optimize(machine=AVX2).steps
 
 
+@pytest.mark.long
 def test_empty_and_huge_sizes_are_accepted_and_unknown_options_refused() -> None:
     program = atl.program("product", [x, w], x @ w)
     for size in (0, 10**9):

@@ -70,6 +70,7 @@ def sums_of(model: Machine, dtype: str) -> int:
     return rows * columns // model.lanes(dtype)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("flags", X86)
 def test_innermost_loop_of_a_product_has_no_spills(
@@ -98,6 +99,7 @@ def test_innermost_loop_for_neon_has_no_spills(dtype: str, tmp_path: Path) -> No
     assert spills(assembly_of(s, NEON, command, tmp_path), least=sums_of(NEON, dtype)) == []
 
 
+@pytest.mark.long
 def test_tile_for_twice_the_registers_has_spills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if platform.machine() != "x86_64":
         pytest.skip("these flags are of x86-64")

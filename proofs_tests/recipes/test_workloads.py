@@ -115,6 +115,7 @@ def check_goal(s: Session, sizes: Sequence[int]) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.thinned(1)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", RECIPES)
@@ -130,14 +131,16 @@ def test_every_workload_has_expected_recipes() -> None:
     assert list(RECIPES) == list(WORKLOADS)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("machine", [AVX2, TINY], ids=["avx2", "tiny"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_optimized_workload_agrees_with_its_program(name: str, machine: Machine) -> None:
     check_goal(optimized(name, machine), SIZES)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", RECIPES)

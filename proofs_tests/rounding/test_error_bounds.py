@@ -83,6 +83,7 @@ def test_sums_with_cancellation_are_within_their_bounds(program: Program, *, str
         assert fault(program, kernel, numbers) is None
 
 
+@pytest.mark.long
 def test_sum_of_many_ones_is_within_its_bound() -> None:
     ones = np.ones(1 << 25, np.float32)
     kernel = atl.compile(TOTAL, strict=True)

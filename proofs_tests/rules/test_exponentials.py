@@ -26,6 +26,7 @@ def test_rules_over_the_real_numbers_are_listed(monkeypatch: pytest.MonkeyPatch)
     assert not [name for name in OVER_REALS if proved(RULES[name]) is None]
 
 
+@pytest.mark.long
 def test_status_names_the_real_numbers() -> None:
     assert OVER_THE_REALS in status_text(RULES["exp_rescale"])
     assert OVER_THE_REALS in str(determine_status(RULES["exp_add"], cases=20))

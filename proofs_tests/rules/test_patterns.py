@@ -88,6 +88,7 @@ def test_delta_is_found_among_other_equations(condition: str, left: str) -> None
     assert f"[{left}] · " in str(s.goal)
 
 
+@pytest.mark.long
 def test_equation_without_the_index_is_not_a_delta() -> None:
     s = reschedule(atl.parse(f"{DECLARED}⊞[i < n] Σ[k < n] [c[i] = d[k] ∧ i = a[i]] · x[k]"))
     with pytest.raises(atl.ATLError, match="does not determine its parameter a"):

@@ -114,6 +114,7 @@ RESPONSES: Final = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("judged", [False, True], ids=["by the start", "by the first candidate"])
 def test_cancelling_corner_response_is_not_an_error(dtype: str, *, judged: bool) -> None:

@@ -22,6 +22,7 @@ from rewrites.egraph.terms import Terms, label
 SMALL = Limit(nodes=900, rounds=5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("numbers", few_and_rest(10))
 def test_random_programs_keep_values_with_proof(numbers: range) -> None:
     report = search_fuzz.run(numbers, seed=3)

@@ -69,6 +69,7 @@ def test_product_offers_tiling_staging_and_swaps_first(of_matmul: Suggestions) -
     assert len(calls) == len({*calls})
 
 
+@pytest.mark.long
 def test_offers_fit_a_terminal(of_matmul: Suggestions) -> None:
     lines = repr(of_matmul).split("\n")
     assert lines[0].startswith("  0  s.tile(['i', 'j'], [8, 8])  -- Tile a loop by")

@@ -19,6 +19,7 @@ from rewrites import Session, kernel, rules
 from rewrites.rule import Equation
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("numbers", few_and_rest(8))
 def test_random_derivations_keep_values(numbers: range) -> None:
     # Planted faults are found by the second derivation of a seed; this makes four times as many.

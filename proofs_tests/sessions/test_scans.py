@@ -121,10 +121,12 @@ def test_sums_of_exponentials_are_associative_over_the_reals() -> None:
     assert "proved for all sizes; over the real numbers" in status_text(atl.associative(add_exponentials, 2))
 
 
+@pytest.mark.long
 def test_combination_may_be_only_tested() -> None:
     assert "user-defined rule, tested" in status_text(atl.associative(first_of_greatest, 2))
 
 
+@pytest.mark.long
 def test_other_combinations_are_refused_with_numbers() -> None:
     def unscaled(a: Any, b: Any) -> Any:
         top = atl.maximum(a["top"], b["top"])

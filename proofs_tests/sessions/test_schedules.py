@@ -36,6 +36,7 @@ def test_schedule_lists_its_calls() -> None:
     ]
 
 
+@pytest.mark.long
 def test_schedule_from_a_file_fits_a_program_it_was_not_derived_for(tmp_path: Path) -> None:
     tiled().schedule().save(tmp_path / "tiled.json")
     loaded = Schedule.load(tmp_path / "tiled.json")

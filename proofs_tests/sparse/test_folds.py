@@ -54,6 +54,7 @@ def test_stored_zeros_take_part() -> None:
     assert rows("max").sparsify("A", CSR.sorted()).compile()(stored).tolist() == [0.0, -2.0]
 
 
+@pytest.mark.long
 def test_columns_vectors_and_whole_matrices() -> None:
     columns = atl.program("f", [A], atl.gen(m, lambda j: atl.reduce("max", n, lambda i: A[i, j])))
     whole = atl.program("f", [A], atl.reduce("max", n, lambda i: atl.reduce("max", m, lambda j: A[i, j])))
@@ -69,6 +70,7 @@ def test_columns_vectors_and_whole_matrices() -> None:
             assert of_vector(row) == atl.evaluate(vector, row)
 
 
+@pytest.mark.long
 def test_functions_and_products_of_entries() -> None:
     x = atl.tensor("x", m, dtype="float64")
     scaled = rows("max", lambda i, j: abs(A[i, j]) * x[j], x)

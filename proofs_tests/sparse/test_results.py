@@ -201,6 +201,7 @@ def test_result_without_the_operand_pattern_is_refused(formula: Any, message: st
     assert not s.steps
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC, sparse.COO], ids=repr)
 def test_errors_of_lets_within_loops_name_calls_that_work(form: sparse.Format) -> None:
     def row(i: Any) -> Any:
@@ -244,6 +245,7 @@ def test_result_flag_must_be_a_bool() -> None:
         reschedule(atl.program("f", [A], A)).sparsify("A", sparse.CSR, result="A")  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_error_names_the_order_of_calls_that_works() -> None:
     both = atl.program("both", [A, D], atl.gen(n, m, lambda i, j: A[i, j] * D[i, j]))
     s = reschedule(both).sparsify("D", sparse.CSR)

@@ -52,6 +52,7 @@ def test_operands_are_computed_with_in_a_wider_type(dtype: str) -> None:
         np.testing.assert_allclose(kernel(value, vector), value.astype(vector.dtype) @ vector, rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", SAMPLED)
 @pytest.mark.parametrize("zeros", [True, False])
 def test_results_are_rounded_once(dtype: str, zeros: bool) -> None:

@@ -39,6 +39,7 @@ def log_sum_exp(row: Tensor) -> Tensor:
     return top + log(atl.sum(n, lambda i: exp(row[i] - top)))
 
 
+@pytest.mark.long
 def test_log_sum_exp_in_one_pass() -> None:
     s = atl.reschedule(atl.program("log_sum_exp", [x], log_sum_exp(x)))
     s.recur(
@@ -63,6 +64,7 @@ def test_functions_may_name_loops_and_lets_around_the_term() -> None:
     np.testing.assert_allclose(atl.compile(s.goal)(array), np.logaddexp.reduce(array, axis=1), rtol=1e-14)
 
 
+@pytest.mark.long
 def test_false_step_is_refuted_with_numbers() -> None:
     s = atl.reschedule(atl.program("squares", [x], atl.sum(n, lambda i: x[i] * x[i])))
     with pytest.raises(NotFound, match="the formula differs from the next row") as caught:
@@ -74,6 +76,7 @@ def test_false_step_is_refuted_with_numbers() -> None:
     assert not s.steps
 
 
+@pytest.mark.long
 def test_unscaled_sum_of_powers_is_not_proved() -> None:
     """The sum so far is not scaled to the new maximum."""
 
@@ -88,6 +91,7 @@ def test_unscaled_sum_of_powers_is_not_proved() -> None:
         )
 
 
+@pytest.mark.long
 def test_other_arguments_are_refused() -> None:
     s = atl.reschedule(atl.program("total", [x], atl.sum(n, lambda i: x[i])))
 

@@ -152,6 +152,7 @@ def cross(reach: int) -> Program:
     return atl.program("cross", [z], atl.gen(n, m, element))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reach", [2, 3])
 def test_wide_windows_make_three_pieces_of_a_loop(reach: int) -> None:
     s = reschedule(cross(reach)).tails()
@@ -260,6 +261,7 @@ def test_rows_are_not_split_at_clamps() -> None:
     assert str(reschedule(box_written_out()).tails().goal).count("⊞[i <") == 1
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 def test_last_rows_read_interior_columns_without_clamps() -> None:
     """The last tile of rows has another number of rows, and the same columns without clamps."""

@@ -71,6 +71,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rank", "k", "widths", "before", "after"), CASES)
 def test_values_at_all_sizes(rank: int, k: int, widths: dict[str, int], before: int, after: int) -> None:
     """Windows reach beyond the domain for most sizes, and blocks of steps leave a remainder."""
@@ -82,6 +83,7 @@ def test_values_at_all_sizes(rank: int, k: int, widths: dict[str, int], before: 
             np.testing.assert_array_equal(run(a, T=steps), expected(a, steps, before, after), f"{n} {steps}")
 
 
+@pytest.mark.long
 def test_reference_meaning() -> None:
     s = atl.reschedule(stencil(1)).time_tile("u", 2, i=3)
     for n, steps in ((1, 2), (4, 5), (7, 4)):
@@ -89,6 +91,7 @@ def test_reference_meaning() -> None:
         np.testing.assert_array_equal(atl.evaluate(s.goal, a, T=steps), expected(a, steps))
 
 
+@pytest.mark.long
 def test_certificate_is_replayed() -> None:
     theorem = atl.reschedule(stencil(1)).time_tile("u", 2, i=4).done()
     text = dumps(theorem)
@@ -100,6 +103,7 @@ def test_certificate_is_replayed() -> None:
     assert loads(dumps(turned)).rhs == theorem.lhs
 
 
+@pytest.mark.long
 def test_rows_of_windows_are_stored_without_zeros() -> None:
     """The windows shrink on both sides, and the loops over them have the bounds of what is read later."""
     s = atl.reschedule(stencil(1, 8)).time_tile("u", 4, i=16)
@@ -123,6 +127,7 @@ def test_zeros_that_are_read_are_stored() -> None:
     np.testing.assert_array_equal(atl.compile(program)(np.arange(6)), atl.evaluate(program, np.arange(6)))
 
 
+@pytest.mark.long
 def test_number_of_steps_that_is_a_multiple_has_no_remainder() -> None:
     T = atl.sizes("T")  # noqa: N806
     s = atl.reschedule(stencil(1), given=[T % 4 == 0]).time_tile("u", 4, i=8)
@@ -136,6 +141,7 @@ def test_loops_may_have_the_names_of_parameters() -> None:
     assert "⊞[ki < 8]" in str(s.goal)
 
 
+@pytest.mark.long
 def test_tiles_may_be_computed_in_parallel() -> None:
     s = atl.reschedule(stencil(2)).time_tile("u", 2, i=4, j=4).mark("io", "parallel")
     s.check()
@@ -238,6 +244,7 @@ def test_refused_numbers(k: int, widths: dict[str, Any], required: str) -> None:
         atl.reschedule(stencil(1)).time_tile("u", k, **widths)
 
 
+@pytest.mark.long
 def test_step_with_a_decided_choice_is_tiled() -> None:
     m, T = atl.sizes("m T")  # noqa: N806
     a = atl.tensor("a", m, dtype="float64")

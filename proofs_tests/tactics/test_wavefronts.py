@@ -38,6 +38,7 @@ def test_values_at_all_sizes(skew: int) -> None:
         np.testing.assert_array_equal(atl.evaluate(s.goal, x), expected(x))
 
 
+@pytest.mark.long
 def test_seidel_by_wavefronts() -> None:
     """The sweep is below the binders of the time steps, and needs a skew of 2."""
     s = atl.reschedule(seidel_2d())

@@ -110,6 +110,7 @@ def test_true_steps_of_recurrences_are_proved_or_tested_in_numbers(
 # -- tests of elements in recurrences: all of few results are tried, and random ones of many -------------------------
 
 
+@pytest.mark.long
 def test_false_rule_with_six_rare_results_is_refuted() -> None:
     def all_less(
         n: Index, a: Scalar, b: Scalar, c: Scalar, d: Scalar, e: Scalar, f: Scalar,
@@ -131,6 +132,7 @@ def in_order(*elements: Tensor) -> Tensor:
     return first
 
 
+@pytest.mark.long
 def test_false_rule_with_ten_tests_is_refuted_in_numbers() -> None:
     def sorted_elements(n: Index, a: Scalar, b: Scalar, c: Scalar, d: Scalar, e: Scalar) -> Equation:
         """False where the elements are sorted."""
@@ -144,6 +146,7 @@ def test_false_rule_with_ten_tests_is_refuted_in_numbers() -> None:
     assert "the left side is" in str(caught.value.numbers)
 
 
+@pytest.mark.long
 def test_rule_with_more_tests_is_not_bounded() -> None:
     """The equation is true, but no proof is found. Without results that break it, it is tested only."""
 

@@ -38,6 +38,7 @@ from rewrites.user_rules import (
 )
 
 
+@pytest.mark.long
 def test_function_is_called_once_for_each_rank() -> None:
     ranks: list[int] = []
 
@@ -57,6 +58,7 @@ def test_function_is_called_once_for_each_rank() -> None:
     assert ranks == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.long
 def test_two_groups_have_every_pair_of_ranks() -> None:
     ranks: list[tuple[int, int]] = []
 
@@ -77,6 +79,7 @@ class Factors:
     ONE = 1
 
 
+@pytest.mark.long
 def test_later_changes_of_globals_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     factor = 1
 
@@ -151,6 +154,7 @@ LOOKS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
@@ -393,6 +397,7 @@ def test_functions_differ_at_every_index() -> None:
         rule(far)
 
 
+@pytest.mark.long
 def test_elements_of_one_rank_have_different_extents() -> None:
     def summed(u: Elem, v: Elem) -> Equation:
         """A tensor is added up as often as it is long, or as another one is."""
@@ -417,6 +422,7 @@ def test_shape_mismatch_without_evaluation_is_no_counterexample() -> None:
         assert isinstance(sampled(swapped, 30, seed=seed, integers=integers), int)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("correct", [True, False])
 @pytest.mark.parametrize(("rank", "first", "second"), [(2, 0, 1), (3, 0, 2), (4, 0, 2), (4, 1, 3), (4, 2, 3)])
 def test_rules_about_equal_extents_are_tried_with_equal_extents(

@@ -105,6 +105,7 @@ def test_shape_of_a_function_may_not_depend_on_its_index(j: str, error: type[ATL
         rewrite(start, other_zeros(), (), arguments)
 
 
+@pytest.mark.long
 def test_condition_of_indices_applies_under_binders() -> None:
     """The refused kind would have confused two indices of the place."""
 

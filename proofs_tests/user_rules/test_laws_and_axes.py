@@ -17,6 +17,7 @@ from rewrites.rule_checking.symbolic import proved
 from rewrites.user_rules import Body, Elem, Equation, Index, Indices, Scalar, equation, given, proof_status, rule
 
 
+@pytest.mark.long
 def test_laws_of_quotients_extrema_absolute_values_and_remainders_are_proved() -> None:
     @rule
     def quotient_of_quotients(a: Scalar, b: Scalar, c: Scalar, d: Scalar) -> Equation:
@@ -49,6 +50,7 @@ def test_laws_of_quotients_extrema_absolute_values_and_remainders_are_proved() -
         assert str(proof_status(each)) == "proved for all sizes", each
 
 
+@pytest.mark.long
 def test_sum_over_multiples_is_proved() -> None:
     @rule
     def dilated(n: Index, d: Index, x: Scalar[Index], w: Scalar[Index]) -> Equation:
@@ -100,6 +102,7 @@ def is_window(extents: Any, start: Any, length: Any) -> list[Any]:
     return [part for n, s, m in axes for part in (s >= 0, m >= 0, s + m <= n)]
 
 
+@pytest.mark.long
 def test_rule_over_any_number_of_axes_is_stated_once() -> None:
     @rule
     def part_of_part(v: Elem, s: Indices, m: Indices, t: Indices, k: Indices) -> Equation:
@@ -125,6 +128,7 @@ def test_rule_over_any_number_of_axes_is_stated_once() -> None:
         reschedule(atl.program("p", [x], window(window(x, (1,), (6,)), (2,), (3,)))).rw(part_of_part, s=3)
 
 
+@pytest.mark.long
 def test_rule_that_is_false_along_the_third_axis_only_is_refused() -> None:
     def wrong(v: Elem, s: Indices, m: Indices) -> Equation:
         """A part, one further along the third axis."""
@@ -166,6 +170,7 @@ def test_smaller_instance_of_an_induction_is_proved_to_be_well_formed() -> None:
     assert proved(forgets) == "the normal forms of both sides differ"
 
 
+@pytest.mark.long
 def test_repeated_maximum_is_compared_by_its_definition() -> None:
     @rule
     def repeats(n: Index, m: Index, e: Body[Index]) -> Equation:

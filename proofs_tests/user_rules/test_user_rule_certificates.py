@@ -96,6 +96,7 @@ def test_exit_code_of_check_reports_unproved_rules(tmp_path: Path, capsys: pytes
     assert main(["check", str(marked), str(tmp_path / "none.json")]) == 1
 
 
+@pytest.mark.long
 def test_page_is_exported_without_the_rules_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unproved_theorem().save(tmp_path / "marked.json")
     assert main(["export", str(tmp_path / "marked.json"), "--as", "html"]) == 0
@@ -297,6 +298,7 @@ def test_missing_part_is_refused(path: tuple[str, ...], said: str) -> None:
     assert said in refusal(data)
 
 
+@pytest.mark.long
 def test_unused_user_rule_is_refused() -> None:
     data = unproved_data()
     data["own"]["another"] = data["own"][NAME]

@@ -331,6 +331,7 @@ def test_script_imports_the_rule() -> None:
     assert names["theorem"].rhs == theorem.rhs
 
 
+@pytest.mark.long
 def test_script_asks_for_the_definition_of_a_notebook_rule() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(samples.OF_EXTREMES, names)
@@ -345,6 +346,7 @@ def test_sweep_uses_the_given_rule_among_equal_names() -> None:
     assert s.goal.body == (3 * x * (4 * y) * (2 * y + y)).node
 
 
+@pytest.mark.long
 def test_rule_about_higher_ranks_applies_there() -> None:
     @rule
     def rows(v: Matrix) -> Equation:
@@ -365,6 +367,7 @@ def test_rule_about_large_extents_is_proved_in_time(extent: int) -> None:
     assert str(proof_status(rule(many))) == "proved for all sizes"
 
 
+@pytest.mark.long
 def test_integers_are_tested_where_their_squares_wrap() -> None:
     @rule
     def positive(a: Scalar, b: Scalar) -> Equation:
@@ -374,6 +377,7 @@ def test_integers_are_tested_where_their_squares_wrap() -> None:
     assert proof_status(positive).integer_counterexample is not None
 
 
+@pytest.mark.long
 def test_premises_that_few_sizes_meet_are_reached() -> None:
     @rule
     def slice_of_all(start: Index, end: Index, step: Index, v: Vector) -> Equation:
@@ -393,6 +397,7 @@ def test_premises_that_few_sizes_meet_are_reached() -> None:
         rule(and_a_wrong_one)
 
 
+@pytest.mark.long
 def test_rule_with_few_choices_is_not_called_exhausted() -> None:
     @rule
     def triangle(n: Index) -> Equation:
@@ -404,6 +409,7 @@ def test_rule_with_few_choices_is_not_called_exhausted() -> None:
     assert "equal at 20 choices of small sizes" in str(found)
 
 
+@pytest.mark.long
 def test_rules_with_casts_apply_to_each_element_type() -> None:
     @rule
     def cast_of_a_choice(a: Elem, n: Index, b: Elem) -> Equation:

@@ -205,6 +205,7 @@ def test_shipped_schedules_are_validated(name: str) -> None:
     assert len(found.covered) >= 0.7 * len(found.branches), str(found)
 
 
+@pytest.mark.long
 def test_texts_of_random_programs_are_executed_and_validated() -> None:
     tried = 0
     for number in range(1, 400):
@@ -238,6 +239,7 @@ def test_an_endless_loop_at_some_sizes_is_found(endless: str) -> None:
         validate(of)
 
 
+@pytest.mark.long
 def test_sizes_with_too_many_steps_are_listed_and_not_complete() -> None:
     slow = "if (n == 1) for (int64_t q = 0; q < 200000; q++) { }"
     found = validate(faulty(text_of(PRODUCT), "\n    for (", f"\n    {slow}\n    for ("))
@@ -251,6 +253,7 @@ def test_sizes_with_too_many_steps_are_listed_and_not_complete() -> None:
         )
 
 
+@pytest.mark.long
 def test_sizes_satisfy_the_assumptions() -> None:
     large = atl.sizes("n", min=5000)
     found = validate(text_of(atl.program("f", [atl.tensor("x", large)], 2 * atl.tensor("x", large))))

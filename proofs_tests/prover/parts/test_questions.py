@@ -94,6 +94,7 @@ def test_no_refutation_if_unrelated_facts_may_contradict() -> None:
     assert prove(contradictory, less(x, w + 1)) == Proved("linear", vacuous=False)  # the other facts are not used
 
 
+@pytest.mark.long
 def test_multiples_leave_quotients_with_positive_divisors_only() -> None:
     both = equal((x + k) // k + (y + m) // m, x // k + y // m + 2)
     assert isinstance(prove(given(less(ix.ZERO, m), less(ix.ZERO, k)), both), Proved)

@@ -147,12 +147,14 @@ def test_rows_of_columns_and_counted_rows_are_printed() -> None:
     assert "by_rows" not in counted
 
 
+@pytest.mark.long
 def test_each_fault_in_rows_changes_the_nest() -> None:
     faults = list(assembled.wrong())
     assert len(faults) >= 17
     assert all(wrong.body != lower(program).body for _, program, wrong in faults)
 
 
+@pytest.mark.long
 def test_each_fault_is_planted_somewhere_and_changes_the_nest() -> None:
     planted = list(wrong_nests())
     assert len(planted) >= 20

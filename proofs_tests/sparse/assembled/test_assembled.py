@@ -87,6 +87,7 @@ def test_sums_of_sorted_matrices_are_unions() -> None:
     assert s.compile()(LEFT, LEFT.T.tocsr()).toarray().tolist() == (LEFT - LEFT.T).toarray().tolist()
 
 
+@pytest.mark.long
 def test_arithmetic_on_whole_operands_is_sparsified_like_its_elements() -> None:
     other = atl.tensor("B", n, m, dtype="float64")
 
@@ -108,6 +109,7 @@ def test_later_calls_keep_the_storage_of_the_result() -> None:
     assert s.undo(3).goal.assembly is None
 
 
+@pytest.mark.long
 def test_certificates_and_scripts_keep_the_storage_of_the_result(tmp_path: Path) -> None:
     s = product().assemble(CSR.sorted(), zeros=False)
     path = tmp_path / "product.atl.json"

@@ -72,12 +72,14 @@ def test_faults_in_the_text_are_detected(fault: str, monkeypatch: pytest.MonkeyP
     assert _finding(name, result, monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("fresh_kernels")
 def test_a_skip_of_equal_keys_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "_skip", _replacing(loops._skip, "] < ", "] <= "))
     assert _finding("A * B merged", CSR.sorted(), monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("fresh_kernels")
 def test_a_workspace_that_is_not_emptied_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspaces, "index", lambda variable: index(variable) // 2)
@@ -112,6 +114,7 @@ def test_a_row_gathered_twice_or_never_is_detected(times: int, monkeypatch: pyte
     assert _finding("A B", CSR.sorted(), monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("fresh_kernels")
 def test_zeros_stored_for_false_guards_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Lowering, "_stores_each_term", lambda *_: True)

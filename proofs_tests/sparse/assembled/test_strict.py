@@ -41,6 +41,7 @@ def matrix(numbers: np.random.Generator) -> Any:
     return scipy.sparse.csr_array(made)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name)
 def test_entries_have_the_bits_of_the_goal(program: Program) -> None:
     s, numbers = sparse(program), np.random.default_rng(3)

@@ -28,6 +28,7 @@ def by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kernel_for.cache_clear()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("numbers", few_and_rest(100))
 def test_random_tensors_give_correct_results(numbers: range) -> None:
     report = fuzz.run_sparse(numbers, 11)
