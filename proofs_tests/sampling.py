@@ -40,7 +40,7 @@ def sample(items: Iterable[pytest.Item]) -> None:
             if seen[f"sampled {test}"] % ONE_IN == 1:
                 continue
             item.add_marker("long")
-        if sampled is not None or thinned is not None:
+        if sampled is not None or (thinned is not None and item.get_closest_marker("long") is not None):
             seen[test] += 1
             if seen[test] % (IN_LONG if thinned is None else thinned.args[0]) != 1:
                 item.add_marker("slow")
