@@ -114,7 +114,6 @@ def test_a_mask_off_by_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.numbers
 
 
-@pytest.mark.long
 def test_large_scores_do_not_overflow(derived: atl.Session) -> None:
     """exp of these scores is infinite, and so is that of their differences from the first block's greatest score."""
     query, key, value = inputs(3, 11, scale=40.0)

@@ -18,6 +18,7 @@ import layouts
 import padtypes
 import rewrites
 import sparse
+from examples import systolic
 from layouts import Layout, LinearLayout, axe, lego
 from layouts.templates import fill
 from lowering import Kernel, KernelTime, Samples, Spread, ThreadClock, WallClock, trace
@@ -75,6 +76,7 @@ def _derivations() -> Iterator[object]:
     yield from (told, told.calls[0], told.steps[0], traced, traced.loops[0])
     yield CSR.operand(rows.inputs[0], ())
     yield instruction_named("vpdpbusd")
+    yield systolic.product().compile(target="systolic")
     yield rewrites.Tuned(rows, {"n": 8}, (), None, None, "exhausted", (), "start", None, "", 0.0, Path("t.json"))
 
 
