@@ -204,7 +204,7 @@ def check(program: Program, *, target: str = "c") -> None:
         compile_for_core(program)
     else:
         check_storage(program)
-        check_nest(lower(values_of(program)[0]), target)
+        check_nest(lower(values_of(program)[0], own_buffers=True), target)
 
 
 def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = None) -> Program:
@@ -505,7 +505,11 @@ class Kernel:
 
     @cached_property
     def _nest_with_one_output(self) -> LoopNest:
-        """The nest in which several results are in one array, also if they have different element types."""
+        """The nest in which several results are in one array, also if they have different element types.
+
+        It rounds as the kernel does: values are converted to the common type exactly, and the order of operations does
+        not depend on where results are stored.
+        """
         if not self.nest.results:
             return self.nest
         return lower(self.program, vector_bytes=self.nest.vector_bytes, strict=self.nest.in_order)
@@ -568,7 +572,7 @@ class Kernel:
 
     @cached_property
     def whole(self) -> Kernel:
-        """The same kernel, but returning several results as one array."""
+        """The kernel that returns several results as one array, converted to a common element type if need be."""
         nest, code = self._nest_with_one_output, self._code
         if self.nest.results:
             code = printed(nest, find_compiler(), fast_math=code.fast_math).code()

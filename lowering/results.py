@@ -18,7 +18,7 @@ result.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from atl.checks.scope import initial_facts
@@ -34,7 +34,7 @@ OF_ONE_TYPE: Final = (with_reused_buffers, with_lets_in_output_rows)
 """The passes that store other tensors in the output, which must then have their element type."""
 
 
-def has_types(program: Program) -> bool:
+def have_different_dtypes(program: Program) -> bool:
     """Return whether the results of a program have different element types."""
     return any(each.dtype not in (None, program.dtype) for each in program.results)
 
@@ -44,16 +44,20 @@ def with_result_buffers(
 ) -> tuple[ln.LoopNest, Collection[Path]] | None:
     """Return the nest, before the passes, with a buffer for each result, and the marked loops in it.
 
-    None if a place in the output is not proved to be in one result, or if a sum is added to a result of another type.
+    None if a place in the output is not proved to be in one result, if a sum is added to a result of another type, or
+    if a result is read again, as rows of a recurrence are, whose values are converted when they are stored.
     """
     ids = ln.unused_ids(nest)
     parts = [
         _Part(ln.Buffer(next(ids), each.name, each.dtype or program.dtype, (end - start,), "output"), start, end)
         for each, start, end in bounds(program.results)
     ]
+    split = _Split(nest.output, parts)
     try:
-        body = _Split(nest.output, parts).block(nest.body, initial_facts(nest.assumptions, nest.inputs))
+        body = split.block(nest.body, initial_facts(nest.assumptions, nest.inputs))
     except _NotSplit:
+        return None
+    if split.read & split.converted:
         return None
     return replace(nest, body=body, results=tuple(part.buffer for part in parts)), met
 
@@ -75,6 +79,10 @@ class _Part:
 class _Split:
     output: ln.Buffer
     parts: Sequence[_Part]
+    read: set[ln.Buffer] = field(default_factory=set)
+    """The results of which elements are read."""
+    converted: set[ln.Buffer] = field(default_factory=set)
+    """The results that store values of another type."""
 
     def block(self, block: ln.Block, facts: Facts) -> ln.Block:
         return tuple(self._statement(statement, facts) for statement in block)
@@ -87,14 +95,18 @@ class _Split:
                 return ln.with_body(statement, self.block(body, facts.assume(predicate)))
             case ln.Assign(target, value):
                 to, value = self._place(target, facts), self._scalar(value, facts)
-                return ln.Assign(to, value if to is target else self._in_type(value, to))
+                return ln.Assign(to, value if to is target else self._in_type(value, _stored(to)))
             case ln.Accumulate(target, op, value):
                 to, value = self._place(target, facts), self._scalar(value, facts)
-                if to is not target and value.dtype != _dtype(to):
-                    raise _NotSplit
+                if to is not target:
+                    self.read.add(_stored(to))
+                    if value.dtype != _stored(to).dtype:
+                        raise _NotSplit
                 return ln.Accumulate(to, op, value)
             case ln.Declare(_, initial):
                 return replace(statement, initial=self._scalar(initial, facts))
+            case ln.Clear(buffer) if buffer == self.output:
+                raise _NotSplit
             case ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
                 return statement
         assert_never(statement)
@@ -113,7 +125,10 @@ class _Split:
             case ln.Number() | ln.FromIndex():
                 return e
             case ln.Load(source):
-                return ln.Load(self._place(source, facts))
+                place = self._place(source, facts)
+                if place is not source:
+                    self.read.add(_stored(place))
+                return ln.Load(place)
             case ln.Apply(op, arguments, dtype):
                 return ln.Apply(op, tuple(self._scalar(argument, facts) for argument in arguments), dtype)
             case ln.Choose(predicate, left, right):
@@ -123,16 +138,18 @@ class _Split:
                 return ln.Convert(self._scalar(argument, facts), dtype)
         assert_never(e)
 
-    def _in_type(self, e: ln.ScalarExpr, to: ln.Cell | ln.Scalar) -> ln.ScalarExpr:
+    def _in_type(self, e: ln.ScalarExpr, to: ln.Buffer) -> ln.ScalarExpr:
         """Return the value in the type of its result, which holds the value in the common type exactly."""
-        dtype = _dtype(to)
-        if e.dtype == dtype:
+        if e.dtype == to.dtype:
             return e
-        if isinstance(e, ln.Convert) and e.dtype == self.output.dtype and e.argument.dtype == dtype:
+        if isinstance(e, ln.Convert) and e.dtype == self.output.dtype and e.argument.dtype == to.dtype:
             return e.argument
+        self.converted.add(to)
         common = e if e.dtype == self.output.dtype else ln.Convert(e, self.output.dtype)
-        return common if dtype == self.output.dtype else ln.Convert(common, dtype)
+        return common if to.dtype == self.output.dtype else ln.Convert(common, to.dtype)
 
 
-def _dtype(at: ln.Cell | ln.Scalar) -> str:
-    return at.buffer.dtype if isinstance(at, ln.Cell) else at.dtype
+def _stored(at: ln.Cell | ln.Scalar) -> ln.Buffer:
+    """Return the result in which a place is."""
+    assert isinstance(at, ln.Cell)
+    return at.buffer

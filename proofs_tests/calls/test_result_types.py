@@ -180,3 +180,38 @@ def test_exported_results_are_checked_one_by_one(tmp_path: Path) -> None:
         assert one in right
         source.write_text(right.replace(one, other))
         assert check().returncode != 0
+
+
+CONVERTED: dict[str, Callable[[atl.Tensor], Any]] = {
+    "recurrence": lambda v: atl.rec(atl.gen(1, lambda i: v[i]), n, lambda p, y: y[p - 1] + v[p]),
+    "sum": lambda v: rows(lambda i: atl.sum(n, lambda j: v[i] + v[j])),
+    "maximum": lambda v: rows(lambda i: atl.reduce("max", n, lambda j: v[i] + v[j])),
+    "let": lambda v: atl.let(v + v, lambda y: rows(lambda i: y[i] + y[0])),
+    "concatenation": lambda v: atl.concat(v, v + v),
+}
+CHANGES = {
+    ("float32", "int32"): [0.9, 0.9, 0.9],
+    ("float32", "float64"): [3e38, 3e38, 5],
+    ("float64", "float32"): [0.1, 0.2, 0.3],
+    ("int32", "float64"): [2**30, 2**30, 5],
+}
+"""Element types of which the second one would give other values, and elements."""
+
+
+@pytest.mark.sampled
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("change", CHANGES, ids=" to ".join)
+@pytest.mark.parametrize("name", CONVERTED)
+def test_converted_results_are_computed_in_their_own_type(name: str, change: tuple[str, str]) -> None:
+    """The rows of a recurrence are read again, and must not be stored in the converted type."""
+    of, to = change
+    v, flags = atl.tensor("v", n, dtype=of), atl.tensor("flags", n, dtype="bool")
+    values = atl.cast(to, CONVERTED[name](v))
+    program = atl.program("converted", [v, flags], atl.results(values=values, flags=flags))
+    arrays = np.array(CHANGES[change]).astype(of), np.array([True, False, True])
+    with np.errstate(over="ignore"):
+        expected = atl.evaluate(program, *arrays)
+    found = atl.compile(program)(*arrays)
+    assert found.values.dtype == to
+    assert np.array_equal(found.values, expected.values)
+    assert np.array_equal(found.flags, expected.flags)
