@@ -83,8 +83,12 @@ class _Normalizer:
                 return terms.Reshape(op, self.results(operand))
             case terms.Cast(dtype, operand) if e.type.rank:
                 return terms.Cast(dtype, self.statement(operand))
-            case _:
+            case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
                 return self.statement(e)
+            case terms.Gen() | terms.Reduce() | terms.Rec() | terms.Guard() | terms.Padding():
+                return self.statement(e)
+            case _:
+                assert_never(e)
 
     def statement(self, e: terms.Expr) -> terms.Expr:
         """Normalise a term whose value is stored: keep its structure and make its leaves scalars."""
