@@ -54,7 +54,7 @@ from rewrites.outputs import Outputs
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Arguments, Function
 from rewrites.rule_checking.exactness import Exactness
-from rewrites.rule_checking.registry import caveat_of, check_use, exactness_of, is_unproved, status_of
+from rewrites.rule_checking.registry import caveat_of, check_use, exactness_of, is_proved, is_unproved, status_of
 from rewrites.rules import RULES
 
 _KEY: Final = object()
@@ -382,6 +382,8 @@ def instance_at(
             required=show(before),
         )
     goals = (*instance.premises, *_same_type(rule, before, after))
+    if not is_proved(rule):  # it was compared for tensors of no negative extent, which a tensor without elements has
+        goals += tuple(at_most(ZERO, extent) for extent in rule.statement(arguments).extents_for(arguments))
     proved = tuple(_prove(rule, goal, scope, thorough=thorough) for goal in goals)
     return after, (*proved, *_check_wellformed(rule, after, scope, thorough=thorough))
 

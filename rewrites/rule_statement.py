@@ -140,6 +140,12 @@ class RuleStatement:
         """Return the premises for these arguments, without building the sides."""
         return _Instance(self, arguments, None).premises()
 
+    def extents_for(self, arguments: Arguments) -> tuple[Index, ...]:
+        """Return the extents of the tensors among these arguments; those that depend on a parameter are left out."""
+        made = _Instance(self, arguments, None)
+        found = (made.fixed_extent(*extent) for extent in self.extents.values())
+        return tuple(extent for extent in found if extent is not None)
+
     def types_of(self, arguments: Arguments, dtype: str | None = None) -> ElementTypes:
         """Return the element types that these arguments determine for the type variables."""
         return _Instance(self, arguments, dtype).types
@@ -397,7 +403,7 @@ class _Instance:
                     required="a function that returns tensors of one shape",
                 )
             here = shift(extent, -depth, depth)
-            claimed = self._fixed_extent(at.name, dimension)
+            claimed = self.fixed_extent(at.name, dimension)
             if claimed is None:
                 claimed = self._claimed.setdefault((at.name, dimension), here)
             if here != claimed:
@@ -429,7 +435,7 @@ class _Instance:
         return lifted(value, depth)
 
     def _extent(self, name: str, dimension: int) -> Index:
-        found = self._fixed_extent(name, dimension)
+        found = self.fixed_extent(name, dimension)
         if found is None:
             raise ShapeError(
                 f"dimension {dimension} of {name} has an extent that depends on its index",
@@ -437,7 +443,7 @@ class _Instance:
             )
         return found
 
-    def _fixed_extent(self, name: str, dimension: int) -> Index | None:
+    def fixed_extent(self, name: str, dimension: int) -> Index | None:
         """Return an extent of an argument; None if it depends on a parameter of the argument."""
         argument = self.arguments[name]
         own = argument.indices if isinstance(argument, Function) else 0

@@ -14,7 +14,7 @@ from atl.prove import Facts
 from atl.text.printing import show_predicate
 from proofs_tests.rules.test_rules import check_with_hypothesis
 from rewrites.named_operators import padding
-from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, rule
+from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Scalar, Vector, equation, rule
 from rewrites.rule import given as premises
 from rewrites.rule_checking import reindexing
 from rewrites.rule_checking.exhaustion import decide
@@ -233,5 +233,39 @@ def exchanged(lo: Index, hi: Index, a: Body[Index], b: Body[Index], v: Vector, m
 
 def test_conditions_under_a_binder_hold_if_its_range_is_not_empty() -> None:
     scalars, vectors, *_ = [set(map(show_predicate, under_binders(of.lhs))) for of in exchanged.statements.values()]
-    assert scalars == set()
-    assert vectors == {"hi <= lo ∨ a_0 = b_0", "hi <= lo ∨ b_0 = v_1", "hi <= lo ∨ 0 <= v_1"}
+    assert scalars == {"hi <= lo ∨ 0 <= v_0"}
+    extents = {f"hi <= lo ∨ 0 <= {extent}" for extent in ("a_0", "b_0", "v_0", "v_1")}
+    assert vectors == {"hi <= lo ∨ a_0 = b_0", "hi <= lo ∨ b_0 = v_1", *extents}
+
+
+@rule(family="false", source="")
+def extent_of_nothing(v: Vector, x: Scalar) -> Equation:
+    """A tensor that is only asked for its extent need not be one: its extent may be negative."""
+    return equation(x, guard(v.shape[0] >= 0, x))
+
+
+@rule(family="false", source="")
+def extent_under_a_binder(n: Index, v: Vector, x: Scalar) -> Equation:
+    """Without terms, v is read nowhere."""
+    total = atl.sum(n, lambda i: v[i])
+    return equation(x + total, guard(v.shape[0] >= 0, x) + total)
+
+
+@rule(family="false", source="")
+def extent_under_a_guard(p: Cond, v: Vector, x: Scalar) -> Equation:
+    """Where p does not hold, v is read nowhere."""
+    return equation(x + guard(p, v[0]), guard(v.shape[0] >= 0, x) + guard(p, v[0]))
+
+
+@rule(family="false", source="")
+def sum_to_an_extent(n: Index, v: Vector, x: Scalar) -> Equation:
+    """A negative extent has no sum with so many terms."""
+    total = atl.sum(n, lambda i: v[i])
+    return equation(x * atl.value(v.shape[0]) + total, atl.sum(v.shape[0], lambda _: x) + total)
+
+
+@pytest.mark.parametrize(
+    "stated", [extent_of_nothing, extent_under_a_binder, extent_under_a_guard, sum_to_an_extent], ids=lambda of: of.name
+)
+def test_extents_of_tensors_that_are_not_evaluated_may_be_negative(stated: Rule) -> None:
+    assert proved(stated) is not None

@@ -18,7 +18,7 @@ from proofs_tests.user_rules import samples
 from rewrites import reschedule, rules
 from rewrites.certificates.certificate import describe, dumps
 from rewrites.elaboration import stated
-from rewrites.errors import FalseRule, NotATheorem, UntriedRule
+from rewrites.errors import DoesNotApply, FalseRule, NotATheorem, UntriedRule
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.named_operators import literal
 from rewrites.rule import metavariables_of
@@ -424,3 +424,20 @@ def test_rules_with_casts_apply_to_each_element_type() -> None:
         made = atl.gen(5, lambda i, x=x: atl.cast("float64", atl.select(i < 3, x[i], 2 * x[i])))
         s = reschedule(atl.program("p", [x], made)).rw(cast_of_a_choice)
         assert s.rw(cast_of_a_choice, reverse=True).goal.body == atl.program("p", [x], made).body
+
+
+def test_bounded_rule_needs_tensors_without_negative_extents() -> None:
+    """It was compared for no others, and a tensor that is not evaluated may have one."""
+
+    @rule
+    def extent(v: Vector, x: Scalar) -> Equation:
+        """An extent is not negative."""
+        return equation(x, atl.guard(v.shape[0] >= 0, x))
+
+    assert proof_status(extent).status == 2
+    n = atl.sizes("n")
+    y, x = atl.tensor("y", n), atl.tensor("x")
+    start = atl.program("p", [y, x], x + y.sum())
+    assert reschedule(start).rw(extent, v=y).done().caveat
+    with pytest.raises(DoesNotApply, match="5 <= n"):
+        reschedule(start).rw(extent, v=atl.gen(n - 5, lambda j: y[j]))

@@ -162,7 +162,6 @@ def _goal(stated: RuleStatement) -> Goal:
     lhs, rhs = _windowed(stated.lhs), _windowed(stated.rhs)
     facts = [pred.map_indices(premise, _window) for premise in stated.premises]
     facts += [*unconditional(lhs), *unconditional(rhs)]
-    facts += [pred.at_most(NONE, index(Var(uid))) for uid in stated.extents]
     known = Facts().assume(*facts)
     if lhs.type.rank != rhs.type.rank:
         raise Stuck(f"the ranks {lhs.type.rank} and {rhs.type.rank} differ")

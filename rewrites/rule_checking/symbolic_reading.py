@@ -486,6 +486,8 @@ def granted(term: terms.Expr, scope: Scope) -> Iterator[pred.Predicate]:
     for obligation in obligations(term, scope):
         if obligation.goal != pred.FALSE and obligation.goal not in may_vanish:
             yield obligation.goal
+    if isinstance(term, terms.Metavariable):
+        yield from (pred.at_most(NONE, extent) for extent in term.type.shape)
 
 
 def unconditional(term: terms.Expr) -> Iterator[pred.Predicate]:
