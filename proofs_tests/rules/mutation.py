@@ -43,6 +43,10 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("place_of_select", "n for i in place(n, i, a)"): "it has a meaning only where the other one is selected",
     ("place_of_select", "n for i in place(n, i, b)"): "it has a meaning only where the other one is selected",
     ("transpose_of_place", "n for i in place(n, i, v[j])"): "it has a meaning only where there are no columns",
+    **{
+        ("adjoint_of_concat", change): "a tensor that is read has no negative extent"
+        for change in ("without n >= 0", "without m >= 0", "b.shape[0] of y")
+    },
     ("adjoint_of_split", "without k > 0"): "a split has a meaning only for positive k",
     ("adjoint_of_split", "weaker k > 0"): "a split has a meaning only for positive k",
     **{

@@ -116,7 +116,9 @@ def adjoint_of_concat(y: Vector, a: Vector, b: Vector) -> Equation:
     n, m = a.shape[0], b.shape[0]
     first, second = gen(n, lambda i: y[i]), gen(m, lambda i: y[n + i])
     return equation(
-        pairing(y, concat(a, b)), pairing(first, a) + pairing(second, b), equal_shapes(a.shape[1:], b.shape[1:])
+        pairing(y, concat(a, b)),
+        pairing(first, a) + pairing(second, b),
+        (*given(n >= 0, m >= 0), *equal_shapes(a.shape[1:], b.shape[1:])),  # without terms, a and b need not be tensors
     )
 
 
