@@ -133,6 +133,7 @@ class Core:
             moving[:, 0] = np.where(enters, entering[rows, np.clip(number, 0, n - 1)], 0)
             sums[1:] = sums[:-1]
             sums[0] = 0
-            sums += weights * moving
+            with np.errstate(invalid="ignore", over="ignore"):  # idle cells multiply zeros by infinities
+                sums += weights * moving
             cycle += 1
         return cycle

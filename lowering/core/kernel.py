@@ -13,6 +13,7 @@ from atl.core.predicate import Predicate, holds
 from atl.core.program import Program
 from atl.errors import InvalidArgument
 from atl.meaning.arguments import bind
+from atl.text.printing import show_predicate
 from lowering.core.emulator import CLEAR, At, Core, Issued
 from lowering.core.matching import CoreNest, core_nest
 from lowering.instructions.instruction import OUT
@@ -46,11 +47,18 @@ class CoreKernel:
         return self.made.nest
 
     def instructions(self, /, **sizes: int) -> tuple[Issued, ...]:
-        """Return the instructions for these sizes, in order. Raises `InvalidArgument` for other names of sizes."""
+        """Return the instructions for these sizes, in order. Raises `InvalidArgument` for sizes that no call has."""
         if sorted(sizes) != sorted(self.program.sizes) or not all(type(each) is int for each in sizes.values()):
             raise InvalidArgument(
                 f"instructions({', '.join(f'{name}={value!r}' for name, value in sizes.items())})",
                 required=f"a number for each of {', '.join(self.program.sizes)}",
+            )
+        of = self.program.assumptions
+        broken = next((each for each in of if not holds(each, _values(sizes, {}), _element)), None)
+        if broken is not None or min(sizes.values(), default=0) < 0:
+            raise InvalidArgument(
+                f"instructions({', '.join(f'{name}={value}' for name, value in sizes.items())})",
+                required="sizes of at least 0" if broken is None else show_predicate(broken),
             )
         return tuple(_issued(self.made, sizes))
 

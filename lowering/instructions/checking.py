@@ -262,7 +262,9 @@ def _single_sizes(instruction: Instruction) -> Iterator[dict[str, int]]:
     """Yield sizes with which a text may do something else: numbers in the text, those around them, and large ones."""
     names = instruction.program.sizes
     text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", instruction.text, flags=re.DOTALL)
-    stated = {int(each, 0) for each in re.findall(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|[1-9][0-9]*)(?![\w.])", text)}
+    literal = r"(?<![\w.])(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)[uUlL]*(?![\w.])"
+    octal = re.compile(r"0(?=[0-9])")
+    stated = {int(octal.sub("0o", each) if octal.match(each) else each, 0) for each in re.findall(literal, text)}
     around = (number + by for number in sorted(stated) for by in (0, 1, -1))
     # First the numbers of the text, so that they are within the budget.
     values = dict.fromkeys((*around, *(number + by for number in _SINGLE for by in (0, 1, -1))))

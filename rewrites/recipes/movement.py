@@ -168,7 +168,8 @@ def _stores_elements(cursor: Cursor) -> bool:
 def share_by_threads(s: Any, *, context: Context) -> None:
     """Share the outermost loops among threads: ⊞[i < n] e → ⊞[i < n | parallel] e.
 
-    Of the parts of a nest, those with fewer iterations than the machine has cores are left, such as border rows.
+    If a nest has several parts, those with fewer iterations than the machine has cores are left, such as border rows,
+    unless all are so short.
     """
     if not context.parallel:
         raise DoesNotApply("one thread was asked for", required="parallel=True")

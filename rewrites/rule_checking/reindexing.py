@@ -20,7 +20,7 @@ from atl.core.predicate import Predicate, at_most, equal, expressions, less, neg
 from atl.core.substitution import instantiate, transform
 from atl.core.terms import Expr, Metavariable, Reduce
 from atl.core.traversal import divisors, subterms
-from atl.prove import Facts, Proved, prove
+from atl.prove import Facts, proves
 from rewrites.rule_checking.symbolic_values import Bracket, Poly, Read, Stuck, Undecided, settled, vanishes
 
 Tuple = tuple[Index, ...]
@@ -72,9 +72,9 @@ def _nest(term: Expr, facts: Facts, read: Reading) -> _Nest | None:
     while isinstance(term, Reduce) and term.monoid == monoid:
         if monoid != "sum":
             extent = term.high - term.low
-            if _holds(facts, at_most(extent, ZERO)):
+            if proves(facts, at_most(extent, ZERO)):
                 return None
-            if not _holds(facts, at_most(ONE, extent)):
+            if not proves(facts, at_most(ONE, extent)):
                 if any(atom in variables for atom in atoms(extent)):
                     raise Stuck("a range may be empty for some of the enclosing indices")
                 raise Undecided(at_most(ONE, extent))
@@ -113,10 +113,10 @@ def _inverse(left: _Nest, right: _Nest, to_left: Tuple, to_right: Tuple, facts: 
             _is_positive(divisor, source.variables, facts, inside) for value in compared for divisor in divisors(value)
         ):
             return False
-        if not all(_holds(inside, part) for part in ranges):
+        if not all(proves(inside, part) for part in ranges):
             return False
         pairs = zip(returned, source.variables, strict=True)
-        if not all(_holds(inside, equal(value, index(variable))) for value, variable in pairs):
+        if not all(proves(inside, equal(value, index(variable))) for value, variable in pairs):
             return False
     return True
 
@@ -127,9 +127,9 @@ def _is_positive(divisor: Index, variables: tuple[Var, ...], facts: Facts, insid
     The prover takes divisors to be positive, which well-formedness does not imply where a range is empty.
     """
     positive = less(ZERO, divisor)
-    if _holds(inside, positive):
+    if proves(inside, positive):
         return True
-    if any(variable in atoms(divisor) for variable in variables) or _holds(facts, negation(positive)):
+    if any(variable in atoms(divisor) for variable in variables) or proves(facts, negation(positive)):
         return False
     raise Undecided(positive)
 
@@ -168,14 +168,13 @@ def _undone(names: tuple[Var, ...], variables: tuple[Var, ...], values: Tuple) -
         yield from ((*found, given[-1]) for found in _undone(names[:-1], variables[:-1], values[:-1]))
     if len(values) == 1 and len(variables) == 2:
         outer, inner = map(index, variables)
-        for factor in _factors(values[0], variables[0]):
-            if factor == ZERO:
-                continue
+        factor = _factor(values[0], variables[0])
+        if factor != ZERO:
             rest = given[0] - (values[0] - outer * factor - inner)
             row = floordiv(rest, factor, positive=True)
             yield row, rest - row * factor
     elif len(values) == 2 and len(variables) == 1:
-        for divisor in _divisors(values[0]):
+        for divisor in divisors(values[0]):
             yield (given[0] * divisor + given[1],)
     elif len(values) == len(variables):
         for order in ((0,), (0, 1), (1, 0)):
@@ -194,18 +193,8 @@ def _solved(name: Index, value: Index, variable: Var) -> Index | None:
     return None
 
 
-def _factors(value: Index, variable: Var) -> Iterator[Index]:
+def _factor(value: Index, variable: Var) -> Index:
+    """Return by how much a value grows if the variable is 1 instead of 0."""
     without = map_leaves(value, lambda at: ZERO if at == variable else index(at))
     once = map_leaves(value, lambda at: ONE if at == variable else index(at))
-    yield once - without
-
-
-def _divisors(value: Index) -> Iterator[Index]:
-    for atom in atoms(value):
-        denominator = getattr(atom, "denominator", None)
-        if isinstance(denominator, Index):
-            yield denominator
-
-
-def _holds(facts: Facts, fact: Predicate) -> bool:
-    return isinstance(prove(facts, fact), Proved)
+    return once - without
