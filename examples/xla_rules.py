@@ -1060,7 +1060,11 @@ def slice_08(a: Vector, b: Vector, start: Indices, end: Indices, step: Indices) 
     return equation(
         strided(atl.concat(a, b), (a.shape[0], *start), (a.shape[0] + b.shape[0], *end), (1, *step)),
         strided(b, (0, *start), (b.shape[0], *end), (1, *step)),
-        given(*is_slice(b.shape, (0, *start), (b.shape[0], *end), (1, *step)), *same(a.shape[1:], b.shape[1:])),
+        given(
+            a.shape[0] >= 0,
+            *is_slice(b.shape, (0, *start), (b.shape[0], *end), (1, *step)),
+            *same(a.shape[1:], b.shape[1:]),
+        ),
     )
 
 
@@ -1082,7 +1086,11 @@ def slice_10(
     return equation(
         strided(atl.concat(a, b), (s, *start), (e, *end), (p, *step)),
         strided(a, (s, *start), (e, *end), (p, *step)),
-        given(*is_slice(a.shape, (s, *start), (e, *end), (p, *step)), *same(a.shape[1:], b.shape[1:])),
+        given(
+            b.shape[0] >= 0,
+            *is_slice(a.shape, (s, *start), (e, *end), (p, *step)),
+            *same(a.shape[1:], b.shape[1:]),
+        ),
     )
 
 
@@ -1094,7 +1102,11 @@ def slice_11(
     return equation(
         strided(atl.concat(a, b), (s + a.shape[0], *start), (e + a.shape[0], *end), (p, *step)),
         strided(b, (s, *start), (e, *end), (p, *step)),
-        given(*is_slice(b.shape, (s, *start), (e, *end), (p, *step)), *same(a.shape[1:], b.shape[1:])),
+        given(
+            a.shape[0] >= 0,
+            *is_slice(b.shape, (s, *start), (e, *end), (p, *step)),
+            *same(a.shape[1:], b.shape[1:]),
+        ),
     )
 
 
@@ -1107,6 +1119,7 @@ def slice_12(
         strided(atl.concat(a, atl.concat(b, c)), (s + a.shape[0], *start), (e + a.shape[0], *end), (p, *step)),
         strided(atl.concat(b, c), (s, *start), (e, *end), (p, *step)),
         given(
+            *(x.shape[0] >= 0 for x in (a, b, c)),
             *is_slice((b.shape[0] + c.shape[0], *b.shape[1:]), (s, *start), (e, *end), (p, *step)),
             *same(a.shape[1:], b.shape[1:]),
             *same(c.shape[1:], b.shape[1:]),
