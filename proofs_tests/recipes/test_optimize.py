@@ -15,7 +15,7 @@ from lowering import lower, print_c, print_nest
 from proofs_tests.recipes.machines import AVX2, TINY
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
-from rewrites.recipes import Context, fusion, movement
+from rewrites.recipes import Context, contractions, fusion, movement
 from rewrites.recipes.optimize import worth_trying
 
 PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
@@ -442,3 +442,26 @@ def test_lets_of_rows_are_not_staged_in_tiles_of_elements() -> None:
         "let d := ⊞[i < n] ⊞[j < m] g[i, j] * ([1 <= i] · g[i - 1, j]) in ⊞[i < n] Σ[j < m] d[i, j] * b[j]"
     )
     assert "stage_windows" not in names
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("body", "call"),
+    [
+        ("⊞[j < m] Σ[p < d] x[i, p] * x[j, p]", "pack('x', nth=1, at='jo')"),
+        ("⊞[k < 4] ⊞[j < m] b[j] - Σ[p < d] y[i, k, p] * x[j, p]", "pack('x', nth=1)"),
+    ],
+    ids=("with itself", "read before"),
+)
+def test_the_read_along_the_columns_is_packed_if_its_operand_is_read_elsewhere(body: str, call: str) -> None:
+    result = "m, 4, m" if "k" in body else "m, m"
+    s = reschedule(
+        atl.parse(
+            f"f (x : float32[m, d], y : float32[m, 4, d]) : float32[{result}] := "
+            f"let b := ⊞[i < m] Σ[p < d] x[i, p] in ⊞[i < m] {body}"
+        )
+    )
+    contractions.tile_sums(s, Context(AVX2))
+    assert s.steps[-1].text == call
+    width = AVX2.register_tile("float32")[1]
+    assert f"⊞[p < d] ⊞[ji < {width}] [{width}*jo + ji < m] · x[{width}*jo + ji, p] in" in str(s.goal)
