@@ -82,11 +82,11 @@ class Progress:
 
 
 UNPROMISING: Final = 20.0
-"""The start is not run if its predicted time exceeds this multiple of the first candidate's."""
+"""The start is stopped after this multiple of the time of the first candidate."""
 SHARE: Final = 4.0
 """The start is not run if its predicted time exceeds the remaining time divided by this number."""
 UNDERESTIMATED: Final = 2.0
-"""The start is stopped after this multiple of its predicted time."""
+"""The start is stopped after this multiple of the longest time that it may be predicted to take."""
 ABANDONED: Final = 10.0
 """A first run is stopped after this multiple of the time of the best."""
 LEAST_SECONDS: Final = 0.5
@@ -118,8 +118,9 @@ def autotune(
     The first candidate has the first values. Then come those near the best so far. A candidate is out if its first run
     takes 1.5 times as long as one of the best. Otherwise both are timed in turn, and it replaces the best if it is
     faster within a 95 % confidence interval and by at least 1 %. The start is run once, as the reference for results
-    and times. If it is predicted to take 20 times as long as the first candidate, it is not run. Then the reference is
-    the first candidate, whose results are judged in float64, and compared with the start at small sizes.
+    and times. It is stopped after 20 times the time of the first candidate, and not run if a low prediction of its time
+    is a quarter of the time left. Then the reference is the first candidate, whose results are judged in float64, and
+    compared with the start at small sizes.
 
     A value True or False that makes the best clearly slower is not tried again with other values.
 
@@ -527,24 +528,22 @@ class _Tuner(Generic[S]):
         return Tried(parameters, "measured", judgement.note, speed, middle)
 
     def _reference(self, name: str, built: Any, ms: float) -> tuple[Baseline, measuring.Judgement | None]:
-        """Run the start once, and return it as the baseline; or the first candidate if the start would be too slow.
+        """Run the start once, and return it as the baseline; or the first candidate if the start is too slow.
 
         Then results are judged by the first candidate in double precision. The second result is the judgement on it.
         Raises `ATLError` if that cannot be built: the start is never run without a prediction that it is fast enough.
         """
         predicted, left = self.comparison.predicted_ms, self.progress.seconds_left * 1e3
-        if predicted >= UNPROMISING * ms:
-            note = f"predicted >= {UNPROMISING:.0f} times slower, not run"
-        elif predicted > left / SHARE:
-            note = f"predicted to take >= {predicted / 1e3:.1f} s, not run"
+        if predicted > left / SHARE:
+            note = f"not run: the model of its operations predicts {predicted / 1e3:.1f} s or more"
         else:
-            limit = left / SHARE * UNDERESTIMATED / 1e3
+            limit = min(left / SHARE * UNDERESTIMATED / 1e3, max(LEAST_SECONDS, UNPROMISING * ms / 1e3))
             self.progress.show(f"running the {START} once")
             start_ms = self.comparison.run_start(limit)
             if start_ms is not None:
                 self.is_judged = True
                 return Baseline(START, start_ms), None
-            note = f"stopped after {limit:.1f} s"
+            note = f"stopped after {limit:.2g} s; {name} takes {ms:.3g} ms"
         try:
             judgement = self.comparison.judge_by(built, self._share())
         except ATLError as error:
