@@ -13,8 +13,10 @@ from atl.errors import InvalidArgument
 from examples.schedules import blur
 from lowering import lower, print_c, print_nest
 from proofs_tests.recipes.machines import AVX2, TINY
+from proofs_tests.search.by_hand import Clock
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
+from rewrites.errors import DoesNotApply
 from rewrites.recipes import Context, contractions, fusion, movement
 from rewrites.recipes.optimize import worth_trying
 
@@ -278,6 +280,35 @@ def test_choice_of_the_model_is_derived_once(tmp_path: Path) -> None:
     assert s.report is not None
     assert s.report.applied[0].parameters == {"by": 2}
     assert derived == [1, 2]
+
+
+def test_no_recipe_begins_after_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr("rewrites.recipes.optimize.monotonic", lambda: clock.now)
+    begun: list[int] = []
+
+    @atl.recipe(by=lambda _: (2, 4, 8))
+    def slow_after_the_first(s: Any, by: int) -> None:
+        """Vectorize a single loop: ⊞[i < n] e → ⊞[io < _] ⊞[ii < by | vector] e."""
+        s.vectorize("i", by, tails="split")
+        clock.now += 0 if by == 2 else 100
+
+    @atl.recipe()
+    def later(s: Any) -> None:
+        """Fit nothing: e → e."""
+        begun.append(len(s.steps))
+        raise DoesNotApply("never", required="nothing")
+
+    contest, recipes = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}), [slow_after_the_first, later]
+    for contest.builds_ahead, outcome in ((False, "measured"), (True, "remembered")):
+        clock.now = 0
+        s = reschedule(TWICE).optimize({"n": 1000}, 60, machine=AVX2, recipes=recipes, measure=contest)
+        assert s.report is not None
+        assert s.report.tuned is not None
+        tried = [(one.parameters["slow_after_the_first_by"], one.outcome) for one in s.report.tuned.tried]
+        assert (tried, s.report.tuned.stopped) == ([(2, outcome)], "budget")
+        assert 100 <= clock.now < 101
+    assert begun == [1, 1]
 
 
 def test_script_after_sparsify_derives_the_same_goal() -> None:

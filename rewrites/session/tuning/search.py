@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -216,8 +217,8 @@ def _theorem_of(session: object, parameters: Parameters) -> Theorem:
     return theorem
 
 
-class _OutOfTime(Exception):
-    """The budget ended while a candidate was built or run."""
+class OutOfTime(Exception):
+    """The budget ended while a candidate was derived, built or run. A schedule may raise it too."""
 
 
 @dataclass
@@ -286,13 +287,14 @@ class _Tuner(Generic[S]):
                     self.next = None
                     rest = [each for each in untried if each != begun.parameters]
                     if rest and self.comparison.builds_ahead and self._has_time():
-                        self.next = self._begun(self._next_of(rest, begun.parameters))
+                        with suppress(OutOfTime):
+                            self.next = self._begun(self._next_of(rest, begun.parameters))
                     tried = self._tried(begun)
                     self._record(tried)
                     untried.remove(begun.parameters)
                     self._drop_lost(tried, untried)
                     following = None
-            except _OutOfTime:
+            except OutOfTime:
                 stopped = "budget"
             except KeyboardInterrupt:
                 stopped = "interrupted"
@@ -395,7 +397,7 @@ class _Tuner(Generic[S]):
             built = begun.unbuilt.finish()
         except ATLError as error:
             if self.progress.is_over:
-                raise _OutOfTime from error
+                raise OutOfTime from error
             raise
         self.preparations[-1] += self.progress.seconds - started
         if built.threaded and self.next is not None and self.next.building is not None:
@@ -452,7 +454,7 @@ class _Tuner(Generic[S]):
         ms = self.comparison.run_once(built, min(longest, limit))
         if ms is None:
             if longest >= limit:
-                raise _OutOfTime
+                raise OutOfTime
             note = (
                 f"its first run was stopped after {longest:.2g} s; one of {self.best.name} takes {self.best.ms:.3g} ms"
             )
@@ -493,7 +495,7 @@ class _Tuner(Generic[S]):
         )
         if result is None:
             if self.progress.seconds_left * 1e3 < measuring.ROUNDS[0] * (ms + self.best.ms):
-                raise _OutOfTime
+                raise OutOfTime
             return Tried(parameters, "noisy", "every round was disturbed by another process")
         against_best, middle = result
         speed = against_best.times(self.best.speed.middle)
@@ -507,7 +509,7 @@ class _Tuner(Generic[S]):
         name = called(parameters)
         ms = self.comparison.run_once(built, limit)
         if ms is None:
-            raise _OutOfTime
+            raise OutOfTime
         baseline, judgement = self._reference(name, built, ms)
         if judgement is None or judgement.outcome == "right":
             judgement = self.comparison.judgement_of(built, self._share())
@@ -548,7 +550,7 @@ class _Tuner(Generic[S]):
             judgement = self.comparison.judge_by(built, self._share())
         except ATLError as error:
             if self.progress.is_over:
-                raise _OutOfTime from error
+                raise OutOfTime from error
             raise
         self.is_judged = judgement.outcome == "right"
         return Baseline(name, None, note), judgement
