@@ -496,3 +496,18 @@ def test_the_read_along_the_columns_is_packed_if_its_operand_is_read_elsewhere(b
     assert s.steps[-1].text == call
     width = AVX2.register_tile("float32")[1]
     assert f"⊞[p < d] ⊞[ji < {width}] [{width}*jo + ji < m] · x[{width}*jo + ji, p] in" in str(s.goal)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("right", "bound"), [("w[k, p]", True), ("w[i, p]", False)])
+def test_products_of_matrices_in_the_terms_of_a_sum_are_tiled(right: str, bound: bool) -> None:
+    text = (
+        "f (x : float32[n, d], w : float32[m, d], u : float32[m]) : float32[n] given n <= m := "
+        f"⊞[i < n] Σ[k < m] u[k] * tanh(Σ[p < d] x[i, p] * {right})"
+    )
+    s = reschedule(atl.parse(text)).optimize(machine=AVX2)
+    assert s.report is not None
+    names = {outcome.recipe.name for outcome in s.report.applied}
+    assert ({"bind_sums", "tile_sums"} <= names) is bound, names
+    arrays = atl.random_inputs(s.goal, {"n": 13, "m": 37, "d": 5})
+    np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-4, atol=1e-5)

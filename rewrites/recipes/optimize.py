@@ -23,6 +23,7 @@ from rewrites.session.tuning.tuned import Tuned
 RECIPES: Final[tuple[Recipe, ...]] = (
     preparation.elements,
     preparation.bind_outside,
+    preparation.bind_sums,
     recurrences.block_solvers,
     recurrences.tile_time,
     preparation.multiply_by_reciprocals,
@@ -49,6 +50,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
 
 
 OPTIONAL: Final = (
+    preparation.bind_sums,
     recurrences.block_solvers,
     recurrences.tile_time,
     preparation.multiply_by_reciprocals,
