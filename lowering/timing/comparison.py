@@ -212,11 +212,11 @@ class KernelComparison:
 
     @cached_property
     def predicted_ms(self) -> float:
-        """A low prediction of the time of the unscheduled program."""
+        """A prediction of the time of the unscheduled program, which is low unless it runs in vectors."""
         return self._predicted_ms(self._program)
 
     def _predicted_ms(self, program: Program) -> float:
-        """Return a low prediction of the time of a program: a nanosecond for each operation."""
+        """Return a prediction of the time of a program, low for scalar code: a nanosecond for each operation."""
         return operations(program, self._call.sizes, self._call.arrays) / 1e6
 
     def run_once(self, candidate: BuiltSchedule, seconds: float) -> float | None:
@@ -253,9 +253,11 @@ class KernelComparison:
             taken = run_in_child(lambda: self._run(self._start.kernel, shared), seconds)
             if taken is None:
                 return None
-            self._last = None
-            self._result_of_start = shared.copy()
-            return taken / 1e6
+            if taken / 1e9 * UNDERESTIMATED > seconds:
+                self._last = None
+                self._result_of_start = shared.copy()
+                return taken / 1e6
+            # It was short, so that it need not be stopped; the first run in a child is slow.
         result, ms = np.empty_like(self._out), None
         clock = WallClock() if self._start.threaded else ThreadClock()
         sampler = Sampler(lambda: self._run(self._start.kernel, result), clock)

@@ -13,9 +13,11 @@ from atl.errors import InvalidArgument
 from examples.schedules import blur
 from lowering import lower, print_c, print_nest
 from proofs_tests.recipes.machines import AVX2, TINY
+from proofs_tests.search.by_hand import Clock
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
-from rewrites.recipes import Context, fusion, movement
+from rewrites.errors import DoesNotApply
+from rewrites.recipes import Context, contractions, fusion, movement
 from rewrites.recipes.optimize import worth_trying
 
 PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
@@ -280,6 +282,35 @@ def test_choice_of_the_model_is_derived_once(tmp_path: Path) -> None:
     assert derived == [1, 2]
 
 
+def test_no_recipe_begins_after_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr("rewrites.recipes.optimize.monotonic", lambda: clock.now)
+    begun: list[int] = []
+
+    @atl.recipe(by=lambda _: (2, 4, 8))
+    def slow_after_the_first(s: Any, by: int) -> None:
+        """Vectorize a single loop: ⊞[i < n] e → ⊞[io < _] ⊞[ii < by | vector] e."""
+        s.vectorize("i", by, tails="split")
+        clock.now += 0 if by == 2 else 100
+
+    @atl.recipe()
+    def later(s: Any) -> None:
+        """Fit nothing: e → e."""
+        begun.append(len(s.steps))
+        raise DoesNotApply("never", required="nothing")
+
+    contest, recipes = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}), [slow_after_the_first, later]
+    for contest.builds_ahead, outcome in ((False, "measured"), (True, "remembered")):
+        clock.now = 0
+        s = reschedule(TWICE).optimize({"n": 1000}, 60, machine=AVX2, recipes=recipes, measure=contest)
+        assert s.report is not None
+        assert s.report.tuned is not None
+        tried = [(one.parameters["slow_after_the_first_by"], one.outcome) for one in s.report.tuned.tried]
+        assert (tried, s.report.tuned.stopped) == ([(2, outcome)], "budget")
+        assert 100 <= clock.now < 101
+    assert begun == [1, 1]
+
+
 def test_script_after_sparsify_derives_the_same_goal() -> None:
     n, m = atl.sizes("n m")
     a, x = atl.tensor("A", n, m), atl.tensor("x", m)
@@ -442,3 +473,41 @@ def test_lets_of_rows_are_not_staged_in_tiles_of_elements() -> None:
         "let d := ⊞[i < n] ⊞[j < m] g[i, j] * ([1 <= i] · g[i - 1, j]) in ⊞[i < n] Σ[j < m] d[i, j] * b[j]"
     )
     assert "stage_windows" not in names
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("body", "call"),
+    [
+        ("⊞[j < m] Σ[p < d] x[i, p] * x[j, p]", "pack('x', nth=1, at='jo')"),
+        ("⊞[k < 4] ⊞[j < m] b[j] - Σ[p < d] y[i, k, p] * x[j, p]", "pack('x', nth=1)"),
+    ],
+    ids=("with itself", "read before"),
+)
+def test_the_read_along_the_columns_is_packed_if_its_operand_is_read_elsewhere(body: str, call: str) -> None:
+    result = "m, 4, m" if "k" in body else "m, m"
+    s = reschedule(
+        atl.parse(
+            f"f (x : float32[m, d], y : float32[m, 4, d]) : float32[{result}] := "
+            f"let b := ⊞[i < m] Σ[p < d] x[i, p] in ⊞[i < m] {body}"
+        )
+    )
+    contractions.tile_sums(s, Context(AVX2))
+    assert s.steps[-1].text == call
+    width = AVX2.register_tile("float32")[1]
+    assert f"⊞[p < d] ⊞[ji < {width}] [{width}*jo + ji < m] · x[{width}*jo + ji, p] in" in str(s.goal)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("right", "bound"), [("w[k, p]", True), ("w[i, p]", False)])
+def test_products_of_matrices_in_the_terms_of_a_sum_are_tiled(right: str, bound: bool) -> None:
+    text = (
+        "f (x : float32[n, d], w : float32[m, d], u : float32[m]) : float32[n] given n <= m := "
+        f"⊞[i < n] Σ[k < m] u[k] * tanh(Σ[p < d] x[i, p] * {right})"
+    )
+    s = reschedule(atl.parse(text)).optimize(machine=AVX2)
+    assert s.report is not None
+    names = {outcome.recipe.name for outcome in s.report.applied}
+    assert ({"bind_sums", "tile_sums"} <= names) is bound, names
+    arrays = atl.random_inputs(s.goal, {"n": 13, "m": 37, "d": 5})
+    np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-4, atol=1e-5)

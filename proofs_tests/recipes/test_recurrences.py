@@ -59,6 +59,7 @@ def test_blocks_fit_the_machine() -> None:
 
 def test_small_or_single_systems_are_left() -> None:
     assert "i has 64 rows" in reasons(triangular(), n=64)
+    assert "the rows of x have one element" in reasons(triangular(), m=1)
     n = atl.sizes("n")
     L, b = atl.tensor("L", n, n), atl.tensor("b", n)  # noqa: N806
     one = atl.rec(n, lambda i, x: (b[i] - atl.sum(i, lambda j: L[i, j] * x[j])) / L[i, i])

@@ -47,7 +47,7 @@ def test_interrupt_keeps_the_best_so_far(tmp_path: Path) -> None:
 def test_second_run_reuses_results_of_the_first(tmp_path: Path) -> None:
     times = {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}
     tuned(ByHand(tmp_path, times), (2, 4))
-    again = ByHand(tmp_path, times, predicted_ms=1000.0)
+    again = ByHand(tmp_path, times, predicted_ms=1e6)
     found = tuned(again)
     assert [(one.parameters["by"], one.outcome) for one in found.tried] == [
         (4, "remembered"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
@@ -19,6 +19,7 @@ from rewrites.cursors.targets import Handle
 from rewrites.errors import DoesNotApply
 from rewrites.recipes.declaration import Context, recipe, schedule_each
 from rewrites.recipes.structure import Loop, Read, loop_at, reads_below, target_of, uncalled_places, unused_name
+from rewrites.tactics.operand_reads import reads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +237,11 @@ class Tiling:
         Windows are copied with their border, others in the order of reading. An operand without reuse is copied only if
         it is not read along its rows. An operand of a type that is only stored is copied, so that it is converted once.
         """
-        names = [read.name for read in self.found.reads]
         stored = [read for read in self.found.reads if read.is_stored]
         for read in {read.name: read for read in (*self.found.moving, *stored)}.values():
             straight = read.factor(column) == 1 or not read.depends_on(column)
-            nth = self.moving_read(read.name) if straight and names.count(read.name) > 1 else None
-            around = self.loops_around_tile(read.name, nth)
+            packed, is_only = self.read_in_tile(read.name, moves=read.depends_on(column))
+            around = self.loops_around_tile(packed)
             reusing = next((k for k, each in enumerate(around) if not each.depends), None)
             while reusing is not None and reusing + 1 < len(around) and not around[reusing + 1].depends:
                 reusing += 1
@@ -250,35 +250,33 @@ class Tiling:
             outside = around[reusing + 1 :] if reusing is not None else ()
             place = {"at": target_of(self.s.goal, outside[0].loop.path)} if outside else {}
             is_window = straight and any(read.factor(each) != 0 for each in self.found.sums)
-            if nth is not None:
-                if place:
-                    self.s.pack(read.name, nth=nth, **place)
-            elif is_window and place:
+            if is_window and place and is_only:
                 self.s.pad(read.name, **place)
-            else:
-                self.s.pack(read.name, **place)
+            elif place or is_only or not straight:
+                self.s.pack(read.name, **self.number_of(packed, outside), **place)
 
-    def reads_in_tile(self, operand: str) -> list[Read]:
-        """Return the reads of an operand in the buffer of the sums."""
-        return [read for read in reads_below(cursor_at(self.s.goal, self.buffer.path)) if read.name == operand]
+    def read_in_tile(self, operand: str, *, moves: bool) -> tuple[Read, bool]:
+        """Return the read of an operand in the buffer of the sums, and whether it is the only one.
 
-    def moving_read(self, operand: str) -> int:
-        """Return the number of the first read of an operand that moves with the columns of the tile."""
+        Of several, it is the first that moves with the columns of the tile, or the first that does not.
+        """
+        reads = [read for read in reads_below(cursor_at(self.s.goal, self.buffer.path)) if read.name == operand]
         value = cursor_at(self.s.goal, (*self.buffer.path, 0))
         column = [loop_at(each) for each in walk(value, top_down=True) if isinstance(each.term, terms.Gen)][-1]
-        moving = [k for k, read in enumerate(self.reads_in_tile(operand)) if read.depends_on(column)]
-        return moving[0]
+        return next((read for read in reads if read.depends_on(column) is moves), reads[0]), len(reads) == 1
 
-    def loops_around_tile(self, operand: str, nth: int | None = None) -> list[EnclosingLoop]:
-        """Return the loops around the buffer of the sums that repeat, from the inside out, with what they move.
+    def number_of(self, read: Read, around: Sequence[EnclosingLoop]) -> dict[str, int]:
+        """Return the number of a read among those of its operand inside these loops, unless it is the only one."""
+        reads = reads_of(self.s.begin(), read.name, (*around[0].loop.path, 0) if around else ())
+        at = read.cursor.path
+        number = next(k for k, each in enumerate(reads) if each.path == at[: len(each.path)])
+        return {"nth": number} if len(reads) > 1 else {}
 
-        Of several reads of the operand, all count, or only number `nth`.
-        """
+    def loops_around_tile(self, read: Read) -> list[EnclosingLoop]:
+        """Return the loops around the buffer of the sums that repeat, from the inside out, and which move a read."""
         tile = cursor_at(self.s.goal, self.buffer.path)
-        reads = self.reads_in_tile(operand)
-        reads = reads if nth is None else [reads[nth]]
         loops = [loop_at(each) for each in tile.spine()[-2::-1] if isinstance(each.term, terms.Gen | terms.Reduce)]
-        return [EnclosingLoop(loop, any(read.depends_on(loop) for read in reads)) for loop in loops if loop.trips != 1]
+        return [EnclosingLoop(loop, read.depends_on(loop)) for loop in loops if loop.trips != 1]
 
     def by_innermost(self, extent: int, name: str, *, contiguous: bool) -> None:
         """Tile the innermost loop only.

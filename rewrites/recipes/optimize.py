@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from time import monotonic
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from rewrites.diagnostics import new_diagnostics
 from rewrites.errors import DoesNotApply
 from rewrites.recipes import contractions, fusion, movement, preparation, recurrences, reductions
 from rewrites.recipes.declaration import Context, Recipe
-from rewrites.session.tuning.search import autotune_among
+from rewrites.session.tuning.search import OutOfTime, autotune_among
 from rewrites.session.tuning.space import candidates
 from rewrites.session.tuning.table import best_known
 from rewrites.session.tuning.tuned import Tuned
@@ -22,6 +23,7 @@ from rewrites.session.tuning.tuned import Tuned
 RECIPES: Final[tuple[Recipe, ...]] = (
     preparation.elements,
     preparation.bind_outside,
+    preparation.bind_sums,
     recurrences.block_solvers,
     recurrences.tile_time,
     preparation.multiply_by_reciprocals,
@@ -48,6 +50,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
 
 
 OPTIONAL: Final = (
+    preparation.bind_sums,
     recurrences.block_solvers,
     recurrences.tile_time,
     preparation.multiply_by_reciprocals,
@@ -161,13 +164,16 @@ def optimize(
     given = choices(outcomes, context)
     derived = {name: values[0] for name, values in given.items()} if best is None else None
 
+    until = inf  # the first candidate is derived whatever the budget
+
     def schedule(**parameters: Any) -> Any:
-        candidate = s.branch()
+        nonlocal until
+        candidate, limit, until = s.branch(), until, begun + seconds
         if parameters == derived:
             candidate.continue_as(branch)
             candidate.report = Report(model, tuple(outcomes))
         else:
-            candidate.report = Report(model, tuple(run_recipes(candidate, context, chosen, parameters)))
+            candidate.report = Report(model, tuple(run_recipes(candidate, context, chosen, parameters, limit)))
         return candidate
 
     left = max(0.0, seconds - (monotonic() - begun))
@@ -203,16 +209,18 @@ def _checked_sizes(s: Any, sizes: Mapping[str, int]) -> dict[str, int]:
     return dict(sizes)
 
 
-def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapping[str, Any]) -> list[Outcome]:
+def run_recipes(
+    s: Any, context: Context, recipes: Sequence[Recipe], given: Mapping[str, Any], until: float = inf
+) -> list[Outcome]:
     """Run each recipe on the session. A recipe that fails is left out.
 
     So is one whose goal would not compile, or would lose a size that callers pass.
 
     `given` are parameters by their names in `choices`; the others get the values that the model prefers. A recipe whose
-    own name has the value False does not run.
+    own name has the value False does not run. No recipe begins after `until`: then `OutOfTime` is raised.
     """
     branch = s.branch()
-    outcomes = _run_recipes(branch, context, recipes, given)
+    outcomes = _run_recipes(branch, context, recipes, given, until)
     changed = any(outcome.calls for outcome in outcomes)
     left = branch.check().diagnostics if changed else ()
     problems = s.check().diagnostics if left else ()
@@ -225,7 +233,7 @@ def run_recipes(s: Any, context: Context, recipes: Sequence[Recipe], given: Mapp
         if found := new_diagnostics(problems, after.check().diagnostics):
             raise found[0]
 
-    return _run_recipes(s, context, recipes, given, check)
+    return _run_recipes(s, context, recipes, given, until, check)
 
 
 def _run_recipes(
@@ -233,6 +241,7 @@ def _run_recipes(
     context: Context,
     recipes: Sequence[Recipe],
     given: Mapping[str, Any],
+    until: float,
     check: Callable[[Any], None] = lambda branch: None,
 ) -> list[Outcome]:
     """Run each recipe on the session; `check` raises an error for a session that a recipe must not return."""
@@ -240,6 +249,8 @@ def _run_recipes(
     for each in recipes:
         if not given.get(each.name, True):
             continue
+        if monotonic() > until:
+            raise OutOfTime
         passed = {
             name: given.get(f"{each.name}_{name}", each.values(name, context)[0]) for name in each.choices
         }  # fmt: skip

@@ -10,7 +10,7 @@ from atl.core import terms
 from atl.core.marks import LetMark
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
-from rewrites.recipes.contractions import contractions
+from rewrites.recipes.contractions import Contraction, contractions
 from rewrites.recipes.declaration import recipe, schedule_each
 from rewrites.recipes.structure import (
     Loop,
@@ -121,6 +121,45 @@ def _lets_in_values(program: Any) -> Iterator[Cursor]:
         in_value = nest.name is not None and isinstance(value, terms.Let) and value.mark is LetMark.NONE
         if in_value and around is not None and not has_call(value):
             yield around
+
+
+@recipe(rows=lambda context: list(dict.fromkeys(rows for rows, _ in context.machine.register_tiles(context.dtype))))
+def bind_sums(s: Any, *, rows: int) -> None:
+    """Bind sums in the terms of a sum: ⊞[i] Σ[k] f(Σ e) → ⊞[io] let x := ⊞[ii] ⊞[k] Σ e in ⊞[ii] Σ[k] f(x).
+
+    Then `tile_sums` computes them as a product of matrices, for `rows` rows together.
+    """
+    before = len(s.steps)
+    while (found := next(_sums_in_terms(s.goal, rows), None)) is not None:
+        inner, path = found.loops[-1], found.sum.path
+        if inner.trips is None:
+            s.tile(target_of(s.goal, inner.path), rows)
+            continue
+        s.stage(path, at=found.loops[-2].path, name=unused_name(s.goal, "sums"))
+    if len(s.steps) == before:
+        raise DoesNotApply("no term of a sum has a product of matrices", required="⊞[i] Σ[k] f(Σ[p] a[i, p] * b[k, p])")
+
+
+def _sums_in_terms(program: Any, rows: int) -> Iterator[Contraction]:
+    """Yield the sums a(i, p) * b(k, p) in the terms of a sum over k directly in a loop over i, of any length or `rows`.
+
+    The numbers of their terms are the same for all i and k.
+    """
+    for found in contractions(program):
+        row, spine = found.loops[-1], found.sum.spine()[:-1]
+        around = [each for each in spine if isinstance(each.term, terms.Gen | terms.Reduce | terms.Let | terms.Rec)]
+        if len(around) < 2 or around[-2].path != row.path or not isinstance(around[-1].term, terms.Reduce):
+            continue
+        term = loop_at(around[-1])
+        is_product = {(read.depends_on(row), read.depends_on(term)) for read in found.reads} == {
+            (True, False),
+            (False, True),
+        }
+        extents = [term.extent, *(each.extent for each in found.sums)]
+        fixed = not any(isinstance(atom, ix.Var | ix.Read) for extent in extents for atom in ix.atoms(extent))
+        tiled = row.trips == rows and len(found.loops) > 1
+        if is_product and fixed and term.trips is None and (row.trips is None or tiled):
+            yield found
 
 
 @recipe()

@@ -54,6 +54,8 @@ def block_solvers(s: Any, *, rows: int, within: int, context: Context) -> None:
         count = context.extent(high - low)
         if count is not None and count <= rows:
             raise DoesNotApply(f"{found.called[0]} has {count} rows", required=f"more than the {rows} rows of a block")
+        if context.extent(found.term.type.shape[-1]) == 1:
+            raise DoesNotApply(f"the rows of {found.called[1]} have one element", required="more than one right side")
         s.block_rows(_named(s.goal, found), rows).block_rows(found.called[1], within)
 
     schedule_each(

@@ -81,7 +81,7 @@ class Comparison(Protocol):
 
     @property
     def predicted_ms(self) -> float:
-        """A low prediction of the milliseconds of the unscheduled program."""
+        """A prediction of the milliseconds of the unscheduled program, which is low unless it runs in vectors."""
 
     def begin(self, program: Program) -> Any:
         """Return a candidate that is not built. Raises `ATLError` on failure."""

@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -82,11 +83,11 @@ class Progress:
 
 
 UNPROMISING: Final = 20.0
-"""The start is not run if its predicted time exceeds this multiple of the first candidate's."""
+"""The start is stopped after this multiple of the time of the first candidate."""
 SHARE: Final = 4.0
 """The start is not run if its predicted time exceeds the remaining time divided by this number."""
 UNDERESTIMATED: Final = 2.0
-"""The start is stopped after this multiple of its predicted time."""
+"""The start is stopped after this multiple of the longest time that it may be predicted to take."""
 ABANDONED: Final = 10.0
 """A first run is stopped after this multiple of the time of the best."""
 LEAST_SECONDS: Final = 0.5
@@ -118,8 +119,9 @@ def autotune(
     The first candidate has the first values. Then come those near the best so far. A candidate is out if its first run
     takes 1.5 times as long as one of the best. Otherwise both are timed in turn, and it replaces the best if it is
     faster within a 95 % confidence interval and by at least 1 %. The start is run once, as the reference for results
-    and times. If it is predicted to take 20 times as long as the first candidate, it is not run. Then the reference is
-    the first candidate, whose results are judged in float64, and compared with the start at small sizes.
+    and times. It is stopped after 20 times the time of the first candidate, and not run if a low prediction of its time
+    is a quarter of the time left. Then the reference is the first candidate, whose results are judged in float64, and
+    compared with the start at small sizes.
 
     A value True or False that makes the best clearly slower is not tried again with other values.
 
@@ -215,8 +217,8 @@ def _theorem_of(session: object, parameters: Parameters) -> Theorem:
     return theorem
 
 
-class _OutOfTime(Exception):
-    """The budget ended while a candidate was built or run."""
+class OutOfTime(Exception):
+    """The budget ended while a candidate was derived, built or run. A schedule may raise it too."""
 
 
 @dataclass
@@ -285,13 +287,14 @@ class _Tuner(Generic[S]):
                     self.next = None
                     rest = [each for each in untried if each != begun.parameters]
                     if rest and self.comparison.builds_ahead and self._has_time():
-                        self.next = self._begun(self._next_of(rest, begun.parameters))
+                        with suppress(OutOfTime):
+                            self.next = self._begun(self._next_of(rest, begun.parameters))
                     tried = self._tried(begun)
                     self._record(tried)
                     untried.remove(begun.parameters)
                     self._drop_lost(tried, untried)
                     following = None
-            except _OutOfTime:
+            except OutOfTime:
                 stopped = "budget"
             except KeyboardInterrupt:
                 stopped = "interrupted"
@@ -394,7 +397,7 @@ class _Tuner(Generic[S]):
             built = begun.unbuilt.finish()
         except ATLError as error:
             if self.progress.is_over:
-                raise _OutOfTime from error
+                raise OutOfTime from error
             raise
         self.preparations[-1] += self.progress.seconds - started
         if built.threaded and self.next is not None and self.next.building is not None:
@@ -451,7 +454,7 @@ class _Tuner(Generic[S]):
         ms = self.comparison.run_once(built, min(longest, limit))
         if ms is None:
             if longest >= limit:
-                raise _OutOfTime
+                raise OutOfTime
             note = (
                 f"its first run was stopped after {longest:.2g} s; one of {self.best.name} takes {self.best.ms:.3g} ms"
             )
@@ -492,7 +495,7 @@ class _Tuner(Generic[S]):
         )
         if result is None:
             if self.progress.seconds_left * 1e3 < measuring.ROUNDS[0] * (ms + self.best.ms):
-                raise _OutOfTime
+                raise OutOfTime
             return Tried(parameters, "noisy", "every round was disturbed by another process")
         against_best, middle = result
         speed = against_best.times(self.best.speed.middle)
@@ -506,7 +509,7 @@ class _Tuner(Generic[S]):
         name = called(parameters)
         ms = self.comparison.run_once(built, limit)
         if ms is None:
-            raise _OutOfTime
+            raise OutOfTime
         baseline, judgement = self._reference(name, built, ms)
         if judgement is None or judgement.outcome == "right":
             judgement = self.comparison.judgement_of(built, self._share())
@@ -527,29 +530,27 @@ class _Tuner(Generic[S]):
         return Tried(parameters, "measured", judgement.note, speed, middle)
 
     def _reference(self, name: str, built: Any, ms: float) -> tuple[Baseline, measuring.Judgement | None]:
-        """Run the start once, and return it as the baseline; or the first candidate if the start would be too slow.
+        """Run the start once, and return it as the baseline; or the first candidate if the start is too slow.
 
         Then results are judged by the first candidate in double precision. The second result is the judgement on it.
         Raises `ATLError` if that cannot be built: the start is never run without a prediction that it is fast enough.
         """
         predicted, left = self.comparison.predicted_ms, self.progress.seconds_left * 1e3
-        if predicted >= UNPROMISING * ms:
-            note = f"predicted >= {UNPROMISING:.0f} times slower, not run"
-        elif predicted > left / SHARE:
-            note = f"predicted to take >= {predicted / 1e3:.1f} s, not run"
+        if predicted > left / SHARE:
+            note = f"not run: the model of its operations predicts {predicted / 1e3:.1f} s or more"
         else:
-            limit = left / SHARE * UNDERESTIMATED / 1e3
+            limit = min(left / SHARE * UNDERESTIMATED / 1e3, max(LEAST_SECONDS, UNPROMISING * ms / 1e3))
             self.progress.show(f"running the {START} once")
             start_ms = self.comparison.run_start(limit)
             if start_ms is not None:
                 self.is_judged = True
                 return Baseline(START, start_ms), None
-            note = f"stopped after {limit:.1f} s"
+            note = f"stopped after {limit:.2g} s; {name} takes {ms:.3g} ms"
         try:
             judgement = self.comparison.judge_by(built, self._share())
         except ATLError as error:
             if self.progress.is_over:
-                raise _OutOfTime from error
+                raise OutOfTime from error
             raise
         self.is_judged = judgement.outcome == "right"
         return Baseline(name, None, note), judgement

@@ -63,7 +63,6 @@ Stopped: TypeAlias = Literal["exhausted", "budget", "interrupted"]
 
 START: Final = "start"
 """Name of the unscheduled program in tables."""
-WIDTH: Final = 118
 
 
 class Scheduled(HasGoal, Protocol):
@@ -127,11 +126,11 @@ class Tuned(Generic[S]):
     stopped: Stopped
     untried: tuple[Parameters, ...]
     baseline: str
-    """The name of what speeds are relative to: "start", or the first candidate if the start was not run."""
+    """The name of what speeds are relative to: "start", or the first candidate if the start has no time."""
     start_ms: float | None
-    """The milliseconds of the one run of the start; None if it was not run."""
+    """The milliseconds of the one run of the start; None if it was not run, or was stopped."""
     start_note: str
-    """Why the start was not run."""
+    """Why the start was not run, or was stopped."""
     seconds: float
     table: Path
     """The file of times, from which the next run continues."""
@@ -158,7 +157,7 @@ class Tuned(Generic[S]):
         lines += [line for _, line in sorted(rows, key=lambda row: -row[0])]
         if self.start_note:
             lines.append(f"    {START}: {self.start_note}")
-        lines += [f"    {one.outcome:<9}{one.name}: {one.note}"[:WIDTH] for one in self.tried if one.speed is None]
+        lines += [f"    {one.outcome:<9}{one.name}: {one.note}" for one in self.tried if one.speed is None]
         return "\n".join(lines)
 
     __repr__ = __str__
