@@ -214,8 +214,9 @@ def refuse_call(program: Program, given: Sequence[Any], named: Mapping[str, Any]
             f"{program.name} takes {count + len(program.free_sizes)} arguments by position, got {len(given)}",
             required=", ".join([*(array.name for array in program.inputs), *program.free_sizes]),
         )
-    for name in sizes.keys() & named.keys():
-        raise ArgumentError(f"{program.name} got {name} twice, by position and by name", required=f"one {name}")
+    for name in sizes:
+        if name in named:
+            raise ArgumentError(f"{program.name} got {name} twice, by position and by name", required=f"one {name}")
     passed, known = match_names(program, given[:count], {**sizes, **named})
     for name in program.free_sizes:
         if name not in known:
