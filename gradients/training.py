@@ -228,6 +228,22 @@ class Differentiable:
                     self._gradients[names] = gradient(self.program, names, keep=self.keep)
             return self._gradients[names]
 
+    def prepare(self, wrt: str | Sequence[str] | None = None) -> Differentiable:
+        """Compile the forward kernel and the backward kernels for the inputs `wrt`, by default all; return the layer.
+
+        Otherwise the first calls in which these inputs ask for gradients do so. Raises the errors of these calls.
+
+        >>> import atl
+        >>> layer = atl.differentiable(atl.parse("twice (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+        >>> layer.prepare("x").derived
+        (('x',),)
+        """
+        names = self.wrt if wrt is None else names_of(wrt)
+        known = [array.name for array in self.program.inputs]
+        passes = self.backward((*(n for n in known if n in names), *(n for n in names if n not in known)))
+        _ = self.kernel, [back.layer.kernel for back in passes.each]
+        return self
+
     @property
     def derived(self) -> tuple[tuple[str, ...], ...]:
         """The sets of inputs for which backward passes have been derived, in the order of the calls.
