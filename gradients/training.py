@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 from threading import RLock
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
 from atl.core import terms
 from atl.core.dtypes import is_float
@@ -16,7 +17,7 @@ from atl.core.index import Read, Size, atoms, index
 from atl.core.predicate import at_most, expressions
 from atl.core.program import Program, checked_program
 from atl.core.traversal import indices_in, subterms
-from atl.errors import DtypeError, InvalidArgument, brief
+from atl.errors import ArgumentError, ATLError, DtypeError, InvalidArgument, brief
 from atl.meaning.results import split_results
 from atl.text.printing import show_predicate
 from gradients.keeping import kept_names, outermost, with_results
@@ -24,6 +25,7 @@ from gradients.reverse_mode import Gradient, gradient
 from gradients.tangents import directions_of, names_of
 from lowering.calls import operators
 from lowering.calls.operators import Shapes
+from lowering.calls.processes import checked_pickle
 from lowering.kernel import Kernel, compile  # noqa: A004 (a public name)
 from rewrites.errors import DoesNotApply
 from rewrites.kernel import Theorem
@@ -91,6 +93,9 @@ class Differentiable:
     Scalar inputs are numbers or tensors without dimensions. Sizes that no array determines follow the arrays in
     PyTorch, and are keywords in JAX. Gradients are differentiable too.
 
+    A layer has no state that training changes, so `copy.deepcopy` returns the layer itself. A pickled layer is its
+    program and options: kernels are built again. Let a module hold the layer, because `layer.torch` cannot be pickled.
+
     `program` is the formula, `wrt` are the names of inputs that may ask for a gradient, and `keep` those of the lets
     that the forward kernel stores.
 
@@ -132,8 +137,37 @@ class Differentiable:
         if isinstance(forward, Session | Theorem):
             _scheduled(extended, forward)
 
+        self._options = (forward, backward, keep, name)
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Raise `ArgumentError`: tensors and arrays are passed to `torch` and `jax`."""
+        raise ArgumentError(
+            f"a call of the layer of {self.program.name}",
+            required="tensors of PyTorch, arrays of JAX, or arrays of NumPy without a derivative",
+            suggestions=("call layer.torch(…) or layer.jax(…)", "call layer.kernel(…), which takes NumPy arrays"),
+        )
+
     def __repr__(self) -> str:
         return f"differentiable by {', '.join(self.wrt)}: {self.program}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        for parameter, schedule in (("forward", self._forward), ("backward", self._backward)):
+            try:
+                pickle.dumps(schedule)
+            except (pickle.PicklingError, ATLError, AttributeError, TypeError) as error:
+                why = error.summary if isinstance(error, ATLError) else str(error)
+                raise InvalidArgument(
+                    f"the layer of {self.program.name} cannot be pickled with {parameter}={brief(schedule)}: {why}",
+                    required="a schedule that can be imported by name, or none",
+                    suggestions=("define the schedule as a function at module level",),
+                ) from error
+        return Differentiable, (checked_pickle(self.program), self.wrt, *self._options)
+
+    def __copy__(self) -> Differentiable:
+        return self
+
+    def __deepcopy__(self, _: dict[int, object]) -> Differentiable:
+        return self
 
     @cached_property
     def goal(self) -> Program:
@@ -193,6 +227,22 @@ class Differentiable:
                 with activity(f"deriving the gradient of {self.program.name} by {', '.join(names)}"):
                     self._gradients[names] = gradient(self.program, names, keep=self.keep)
             return self._gradients[names]
+
+    def prepare(self, wrt: str | Sequence[str] | None = None) -> Differentiable:
+        """Compile the forward kernel and the backward kernels for the inputs `wrt`, by default all; return the layer.
+
+        Otherwise the first calls in which these inputs ask for gradients do so. Raises the errors of these calls.
+
+        >>> import atl
+        >>> layer = atl.differentiable(atl.parse("twice (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+        >>> layer.prepare("x").derived
+        (('x',),)
+        """
+        names = self.wrt if wrt is None else names_of(wrt)
+        known = [array.name for array in self.program.inputs]
+        passes = self.backward((*(n for n in known if n in names), *(n for n in names if n not in known)))
+        _ = self.kernel, [back.layer.kernel for back in passes.each]
+        return self
 
     @property
     def derived(self) -> tuple[tuple[str, ...], ...]:
@@ -267,7 +317,7 @@ class Differentiable:
         It works under `torch.compile` and `torch.vmap`. Forward mode is refused: call the program of `atl.tangent`
         instead. The first call compiles the kernel, and the first call with gradients the backward kernel. Raises
         `LibraryMissing`, `InvalidArgument` if the shape of the result depends on elements of an array, and
-        `InvalidName` if the name is taken.
+        `InvalidName` if the name is taken. A call raises `ArgumentError` for missing arguments and for other arrays.
 
         With PyTorch, for the layer `wave` of `Differentiable`:
 
@@ -286,11 +336,17 @@ class Differentiable:
         }
 
         def function(*given: Any, **named: Any) -> Any:
-            if scalars:
-                given, named = _with_tensors(scalars, given, named)
-            if forward_mode._current_level >= 0:  # noqa: SLF001 (PyTorch would lose the tangents)
-                _refuse_tangents(program, (*given, *named.values()))
-            made = operator(*given, **named)
+            values, by_name = given, named
+            try:
+                if scalars:
+                    values, by_name = _with_tensors(scalars, given, named)
+                if forward_mode._current_level >= 0:  # noqa: SLF001 (PyTorch would lose the tangents)
+                    _refuse_tangents(program, (*values, *by_name.values()))
+                made = operator(*values, **by_name)
+            except (TypeError, ValueError, RuntimeError) as error:
+                if not isinstance(error, ATLError):
+                    operators.refuse_call(program, given, named)
+                raise
             return (made[:count] if count else made[0]) if self._keeps else made
 
         return operators.with_named_results(program, function)

@@ -27,7 +27,7 @@ from atl.core.substitution import map_type, rebuild, shift_term, strengthen, tra
 from atl.core.traversal import Child
 from atl.errors import DtypeError, InvalidArgument, RankError, ShapeError, Source
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
-from atl.text.printing import show_index
+from atl.text.printing import show, show_index
 from rewrites.metavariables import Kind
 from rewrites.rule_arguments import Argument, Arguments, Function, is_term, lifted, substituted
 
@@ -60,7 +60,18 @@ def equation(lhs: object, rhs: object, premises: tuple[pred.Predicate, ...] = ()
 
 
 def given(*conditions: Condition | bool) -> tuple[pred.Predicate, ...]:
-    """Return the premises of an equation, one for each conjunct."""
+    """Return the premises of an equation, one for each conjunct.
+
+    Premises are conditions on indices and sizes. Raises `InvalidArgument` for tests of elements, whose values are
+    unknown where a rule is applied.
+    """
+    for condition in conditions:
+        if isinstance(condition, Tensor):
+            raise InvalidArgument(
+                f"the premise {show(condition.node)} is about values of elements, not about indices and sizes",
+                required="conditions on indices and sizes: given(lo <= hi)",
+                suggestions=("state an equation that holds for all values of elements",),
+            )
     return tuple(part for c in conditions for part in pred.conjuncts(as_predicate(c)))
 
 

@@ -78,7 +78,7 @@ def bind(
     if program.packed:
         keywords, shapes = _unpack(program, positional, keywords)
         positional = ()
-    passed, given = _match_names(program, positional, keywords)
+    passed, given = match_names(program, positional, keywords)
     arrays = {array.name: _array(array, passed[array.name], exact=exact) for array in program.inputs}
     operand_shapes = _operand_shapes(program, arrays, shapes)
     call = Arguments(_solve(program, operand_shapes, given), arrays)
@@ -107,10 +107,13 @@ def check_rank(rank: int) -> None:
 # -- matching arguments to names ---------------------------------------------------------------------------------------
 
 
-def _match_names(
+def match_names(
     program: Program, positional: Sequence[object], keywords: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, int]]:
-    """Return the arrays by name, and the sizes among the keywords."""
+    """Return the arrays by name, and the sizes among the keywords.
+
+    Raises `ArgumentError` for missing, repeated and unknown names, and the errors of `checked_size`.
+    """
     names = [array.name for array in program.inputs]
     if len(positional) > len(names):
         raise ArgumentError(

@@ -74,6 +74,16 @@ def is_foreign(value: object) -> bool:
     return hasattr(type(value), "__dlpack__") and not isinstance(value, np.ndarray | np.generic)
 
 
+def kind_of_array(value: object) -> str:
+    """Describe a value in an error message: an array by its element type and shape, without elements."""
+    if isinstance(value, np.ndarray):
+        masked = "a masked" if isinstance(value, np.ma.MaskedArray) else "a NumPy"
+        return f"{masked} array of {value.dtype} of shape {value.shape}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)} elements"
+    return brief(value, kind=True)
+
+
 def _input(array: Array, value: Any) -> npt.NDArray[Any]:
     held = _seen(array.name, value, f"{array.name}: {array.dtype}")
     if held.dtype != np.dtype(array.dtype):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from numbers import Number
 from typing import Any, Final
 
 import numpy as np
@@ -17,8 +18,10 @@ from atl.core.dtypes import BOOL, FLOATS, is_integer
 from atl.core.index import ONE, Array, Index, Leaf, Read, Size, atoms, value_of
 from atl.core.program import Program, solved_sizes
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, InvalidName, LibraryMissing, brief
+from atl.meaning.arguments import match_names
 from atl.meaning.results import named as result_tuple
 from atl.meaning.results import split_results
+from lowering.calls.exchange import kind_of_array
 
 Call = Callable[..., Any]
 _REGISTERED: Final[dict[str, tuple[object, Any, Any]]] = {}
@@ -195,6 +198,48 @@ def with_named_results(program: Program, operator: Any) -> Any:
         return several(*operator(*given, **by_name))
 
     return function
+
+
+def refuse_call(program: Program, given: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raise the error of a call of PyTorch tensors that failed, if the arguments are the reason.
+
+    Raises `ArgumentError` for arguments that are missing, repeated, unknown or of the wrong kind.
+    """
+    import torch
+
+    count = len(program.inputs)
+    sizes = dict(zip(program.free_sizes, given[count:], strict=False))
+    if len(given) > count + len(program.free_sizes):
+        raise ArgumentError(
+            f"{program.name} takes {count + len(program.free_sizes)} arguments by position, got {len(given)}",
+            required=", ".join([*(array.name for array in program.inputs), *program.free_sizes]),
+        )
+    for name in sizes:
+        if name in named:
+            raise ArgumentError(f"{program.name} got {name} twice, by position and by name", required=f"one {name}")
+    passed, known = match_names(program, given[:count], {**sizes, **named})
+    for name in program.free_sizes:
+        if name not in known:
+            raise ArgumentError(f"missing size {name!r} of {program.name}", required=f"an integer {name} >= 0")
+    for array in program.inputs:
+        value = passed[array.name]
+        required = f"{array.name}: a tensor of {array.dtype} of {len(array.shape)} dimensions"
+        if not array.shape:
+            required = f"{array.name}: a number, or a tensor of {array.dtype} without dimensions"
+        if isinstance(value, torch.Tensor):
+            if value.device.type != "cpu":
+                raise ArgumentError(
+                    f"{array.name} is on the device {value.device}",
+                    required=f"{required}, in memory",
+                    suggestions=(f"pass {array.name}.cpu()",),
+                )
+        elif array.shape or not isinstance(value, Number):
+            convert = f"torch.from_numpy({array.name})" if isinstance(value, np.ndarray) else None
+            raise ArgumentError(
+                f"{array.name} is {kind_of_array(value)}, not a PyTorch tensor",
+                required=required,
+                suggestions=() if value is None else (f"pass {convert or f'torch.tensor({array.name})'}",),
+            )
 
 
 def _kind_of(array: Array, *, scalars: bool) -> str:

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.program import Program
-from atl.errors import ArrayError, OutOfMemory, brief
+from atl.errors import ArrayError, OutOfMemory
 from atl.meaning.results import ResultLayout
 from lowering.c.scalars import C_TYPES
-from lowering.calls.exchange import is_foreign, seen_output
+from lowering.calls.exchange import is_foreign, kind_of_array, seen_output
 from lowering.calls.strides import shares_memory
 from lowering.nest.loopnest import LoopNest
 
@@ -62,12 +62,12 @@ class ResultBuffers:
     ) -> tuple[list[Any], list[AnyArray]]:
         """Return the arrays of `out`, and NumPy views of them."""
         if not isinstance(out, tuple | list) or len(out) != len(shapes):
-            raise self._bad(f"out is {brief(out, kind=True)}", shapes)
+            raise self._bad(f"out is {kind_of_array(out)}", shapes)
         given = [*out]
         arrays = [seen_output(each) if is_foreign(each) else each for each in given]
         for name, array, shape, dtype in zip(self._names, arrays, shapes, self._dtypes, strict=True):
             if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-                raise self._bad(f"out.{name} is {brief(array, kind=True)}", shapes)
+                raise self._bad(f"out.{name} is {kind_of_array(array)}", shapes)
             if array.shape != shape or array.dtype != dtype:
                 raise self._bad(f"out.{name} has {array.dtype} of shape {array.shape}", shapes)
             flags = array.flags

@@ -132,8 +132,9 @@ def test_out_is_a_tuple_of_arrays() -> None:
         assert np.array_equal(one, third)
         assert np.array_equal(other, third)
     for wrong, why in (
-        (np.zeros(3), r"out is "),
-        (out[:2], r"out is "),
+        (np.zeros(3), r"out is a NumPy array of float64 of shape \(3,\) \[ATL402"),
+        (out[:2], "out is a tuple of 2 elements"),
+        ((*out[:4], [1.0]), "out.one is a list of 1 elements"),
         ((*out[:4], np.zeros((), "float32")), r"out.one has float32 of shape \(\)"),
         ((out[0], out[1], FLOATS, *out[3:]), r"out.twice shares memory with an input"),
         ((out[0], out[1], np.zeros((3, 4), "float32").T, *out[3:]), r"out.twice is not C-contiguous"),

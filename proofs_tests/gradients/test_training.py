@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 import re
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -14,7 +17,7 @@ import pytest
 
 import atl
 from atl.core.program import Program
-from atl.errors import ArrayError, DtypeError, InvalidArgument, InvalidName
+from atl.errors import ArgumentError, ArrayError, DtypeError, InvalidArgument, InvalidName
 from proofs_tests.gradients.test_keeping import KEEP, SOFTMAX, TANH, TWO
 from rewrites.session.session import Session
 
@@ -138,6 +141,17 @@ def test_backward_session_computes_all_gradients() -> None:
     assert back.wrt == ("w", "x")
 
 
+def test_layers_are_copied_and_pickled() -> None:
+    layer = atl.differentiable(OTHER, forward=tile, name="copied")
+    assert copy.deepcopy({"layer": layer})["layer"] is copy.copy(layer) is layer
+    again = pickle.loads(pickle.dumps(layer))
+    assert (again.program, again.wrt, again.goal, again.derived) == (layer.program, layer.wrt, layer.goal, ())
+    theorem = tile(atl.reschedule(OTHER)).theorem
+    for schedule, why in ((lambda s: s, "lambda"), (theorem, "a theorem cannot be pickled")):
+        with pytest.raises(InvalidArgument, match=f"the layer of other cannot be pickled with forward=(.|\n)*{why}"):
+            pickle.dumps(atl.differentiable(OTHER, forward=schedule))
+
+
 TEXT: Any = "dense"
 NUMBER: Any = 3
 OTHER = atl.parse("other (x : float32[n]) : float32[n] := ⊞[i < n] 3 * x[i]")
@@ -184,6 +198,11 @@ INTEGERS = atl.parse("integers (i : int32[n]) : int32[n] := ⊞[k < n] i[k] + i[
 def test_wrong_arguments_are_refused(make: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_layers_are_not_called() -> None:
+    with pytest.raises(ArgumentError, match=r"try: call layer.torch\(…\) or layer.jax"):
+        atl.differentiable(OTHER)(np.ones(3, np.float32))
 
 
 # -- PyTorch ----------------------------------------------------------------------------------------------------------
@@ -246,6 +265,20 @@ def test_numbers_and_names_are_accepted() -> None:
     assert both.total.shape == ()
     (total,) = torch.autograd.grad(both.total, both.total)
     assert total == 1
+
+
+@needs_torch
+def test_modules_with_layers_are_copied_and_saved() -> None:
+    import torch
+
+    module = torch.nn.Linear(4, 3)
+    module.layer = atl.differentiable(dense("float32"))
+    averaged = torch.optim.swa_utils.AveragedModel(module)
+    assert averaged.module.layer is module.layer
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=False).layer.program == module.layer.program
 
 
 @needs_torch
@@ -322,6 +355,28 @@ def test_refusals_name_the_argument() -> None:
             layer(dual, x.detach(), a.detach())
     with pytest.raises(InvalidName, match="already registered"):
         assert atl.differentiable(BOTH, name="only_w_of_the_test").torch
+
+
+@needs_torch
+def test_wrong_arguments_of_torch_are_named() -> None:
+    import torch
+
+    layer = atl.differentiable(PADDED).torch
+    x = torch.ones(3, dtype=torch.float64)
+    calls: tuple[tuple[tuple[Any, ...], dict[str, Any], str], ...] = (
+        ((), {"s": 1.0, "k": 2}, "missing argument 'x' of padded"),
+        ((x, 1.0), {}, "missing size 'k' of padded"),
+        ((x, 1.0, 2, 3), {}, "padded takes 3 arguments by position, got 4"),
+        ((x, 1.0, 2), {"k": 2}, "padded got k twice"),
+        ((x, 1.0), {"l": 2}, "padded has no argument l"),
+        ((x.numpy(), 1.0, 2), {}, r"x is a NumPy array of float64 of shape \(3,\), not a(.|\n)*torch.from_numpy\(x\)"),
+        (([1.0, 2.0], 1.0, 2), {}, r"x is a list of 2 elements(.|\n)*try: pass torch.tensor\(x\)"),
+        ((x, "one", 2), {}, r"s is 'one' \(str\), not a PyTorch tensor"),
+        ((x, 1.0, 2.5), {}, "the size k of padded is 2.5"),
+    )
+    for given, named, message in calls:
+        with pytest.raises(ArgumentError, match=message):
+            layer(*given, **named)
 
 
 X, Y = atl.tensor("x", N, dtype="float64"), atl.tensor("y", N, dtype="float64")

@@ -64,6 +64,29 @@ def commutes(a: Elem, b: Elem) -> Equation:
     return equation(a - b, b - a)
 
 
+def is_positive(a: Scalar) -> Equation:
+    """A positive number is its absolute value."""
+    return equation(atl.abs(a), a, given(a > 0))
+
+
+def test_premises_about_values_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="the premise 0 < a is about values of elements") as caught:
+        rule(is_positive)
+    assert "atl.where" not in str(caught.value)
+
+
+def test_normalizing_is_suggested_for_arithmetic_on_tensors() -> None:
+    x = atl.tensor("x", atl.sizes("n"))
+    s = reschedule(atl.program("extremes", [x], atl.maximum(x, 2) + atl.minimum(x, 2)))
+    with pytest.raises(DoesNotApply, match=r"try: s.normalize\(\) first: then s.rw\(larger_and_smaller\) applies"):
+        s.rw(samples.larger_and_smaller)
+    s.normalize().rw(samples.larger_and_smaller)
+    products = reschedule(atl.program("products", [x], atl.gen(x.shape[0], lambda i: x[i] * x[i])))
+    with pytest.raises(DoesNotApply, match=r"expected arithmetic, the rule's b \+ c, found") as caught:
+        products.rw("mul_add")
+    assert "normalize" not in str(caught.value)
+
+
 def is_square(a: Matrix) -> Equation:
     """A matrix has the shape of its transpose."""
     return equation(atl.transpose(a), a)

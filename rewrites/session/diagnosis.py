@@ -17,7 +17,7 @@ from atl.checks.scope import Scope
 from atl.core.index import ONE, Index, Size, atoms, index
 from atl.core.predicate import All, Predicate, at_most, conjunction, conjuncts, expressions, negation
 from atl.core.program import Program
-from atl.core.terms import Guard, Local, Metavariable, Term
+from atl.core.terms import Elementwise, Guard, Local, Metavariable, Select, Term
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, InvalidArgument, Location, Source
 from atl.prove import Facts, Refuted, contradictory, proves
@@ -32,6 +32,7 @@ from rewrites.matching.patterns import all_patterns, heads, may_match
 from rewrites.rule import Rule
 from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
+from rewrites.tactics.normal_form import normalize
 from rewrites.tactics.simplification import inline, simpl_guard
 
 MAX_SUGGESTIONS = 4
@@ -203,7 +204,7 @@ def _nothing_matches(request: RewriteRequest, nearest: tuple[Cursor, Mismatch] |
         return DoesNotApply(
             f"no place {where} matches {rule.name}{_of_ranks(request, nearest)}",
             required=law,
-            suggestions=tuple(_alternatives(request)[:MAX_SUGGESTIONS]),
+            suggestions=tuple([*_after_normalizing(request), *_alternatives(request)][:MAX_SUGGESTIONS]),
         )
     cursor, mismatch = nearest
     wanted, found = difference(rule, reverse, cursor, mismatch.wanted, mismatch.found)
@@ -213,6 +214,7 @@ def _nothing_matches(request: RewriteRequest, nearest: tuple[Cursor, Mismatch] |
         place=place_of(request.work.goal, (*cursor.path, *inside)),
         required=law,
         suggestions=(
+            *_after_normalizing(request),
             *islice(_preparing_calls(request, cursor, mismatch), MAX_SUGGESTIONS),
             *_alternatives(request),
         ),
@@ -308,6 +310,16 @@ def _preparing_calls(request: RewriteRequest, cursor: Cursor, mismatch: Mismatch
         trial = _trial(request.work)
         if trial.attempted(other, cursor.path, {}, reverse=False) and _applies_below(request, trial, cursor):
             yield f"{_call(other, False)} first: then {_call(request.rule, request.reverse, request.more)} applies"
+
+
+def _after_normalizing(request: RewriteRequest) -> Iterable[str]:
+    """Suggest `s.normalize()` if the goal computes with whole tensors, and the rule is about their elements."""
+    computed = (e for e in subterms(request.work.goal.body) if isinstance(e, Elementwise | Select))
+    if request.restricted or not any(e.type.rank for e in computed):
+        return
+    trial = _trial(request.work)
+    if _succeeds(lambda: normalize(trial)) and _applies_below(request, trial, trial.cursor()):
+        yield f"s.normalize() first: then {_call(request.rule, request.reverse, request.more)} applies"
 
 
 def _after_inlining(request: RewriteRequest, mismatch: Mismatch) -> Iterable[str]:

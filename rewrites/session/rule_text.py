@@ -54,7 +54,7 @@ def wanted_text(rule: Rule, reverse: bool, cursor: Cursor, wanted: Expr | Index 
             return f"the rule's {show_part(_opened(wanted, names))}"
         text = text_at(pattern.term, where)
         if not isinstance(wanted, Metavariable):
-            return ", the rule's ".join(filter(None, (kind_of(wanted), text)))
+            return ", the rule's ".join(filter(None, (kind_of(wanted).removesuffix(","), text)))
         used = {written for at in wanted.indices for written in _names_in(at, names)}
         others = [_loop(cursor, name, at) for name, at in _binding(pattern, where) if name not in used]
         return f"the rule's {text}" + (f", which does not depend on {' and '.join(others)}" if others else "")
