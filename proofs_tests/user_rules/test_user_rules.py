@@ -66,7 +66,7 @@ def commutes(a: Elem, b: Elem) -> Equation:
 
 def is_positive(a: Scalar) -> Equation:
     """A positive number is its absolute value."""
-    return equation(atl.abs(a), a, given(a > 0))
+    return equation(atl.abs(a), a, given(a > 0))  # type: ignore[arg-type]
 
 
 def test_premises_about_values_are_refused() -> None:
