@@ -11,7 +11,7 @@ import numpy.typing as npt
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
 from atl.core.predicate import Predicate, holds
 from atl.core.program import Program
-from atl.errors import InvalidArgument
+from atl.errors import InvalidArgument, brief
 from atl.meaning.arguments import bind
 from atl.text.printing import show_predicate
 from lowering.core.emulator import CLEAR, At, Core, Issued
@@ -37,6 +37,12 @@ class CoreKernel:
     """
 
     def __init__(self, program: Program, made: CoreNest) -> None:
+        for value, kind in ((program, Program), (made, CoreNest)):
+            if not isinstance(value, kind):
+                raise InvalidArgument(
+                    f"a kernel of {brief(value)}",
+                    required='a program: compile(program, target="systolic") makes a kernel',
+                )
         self.program: Final = program
         self.made: Final = made
         self.cycles: dict[str, int] = {}
