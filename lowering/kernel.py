@@ -258,7 +258,7 @@ class Kernel:
     `out` overlaps no input, or is an input of which each element is proved to be read before it is overwritten. It may
     be a slice or a transpose, which is filled by its strides; then it shares no element with an input.
     Several results are a named tuple of views of one array, and `out` is that array, of one dimension. If they have
-    different element types, each is an array of its own, and `out` is a tuple of such arrays.
+    different element types, each is a separate array, and `out` is a tuple of such arrays.
 
     A call releases Python's global lock and keeps no state, so several threads may call a kernel at once. A kernel can
     be pickled; unpickling builds it again or finds it in the cache.

@@ -87,7 +87,7 @@ class _Lowering:
         match statement:
             case ln.For():
                 inner = _inner(statement)
-                if inner is not None and len(inner.loops) <= max(map(len, map(_loops, self._candidates(inner)))):
+                if inner is not None and len(inner.loops) <= self._most_loops(inner):
                     yield from self._instruction(inner, facts)
                 else:
                     yield replace(statement, body=self.block(statement.body, facts.assume(statement.range)))
@@ -109,6 +109,10 @@ class _Lowering:
                     required="copies of tiles, and sums that are added to tiles",
                     suggestions=('s.accumulate("p", at=…) adds the sums of a tile in a let',),
                 )
+
+    def _most_loops(self, inner: _Inner) -> int:
+        """Return the number of loops of the largest instruction that may compute these."""
+        return max(len(_loops(each)) for each in self._candidates(inner))
 
     def _tile(self, statement: ln.Allocate) -> Tile:
         buffer, mark = statement.buffer, statement.mark

@@ -34,7 +34,7 @@ class Interface:
 
     `known` says what functions of the text compute, such as exponential functions. They are not executed on elements
     without numbers. `strict` text computes the operations of the program in their order. With `own_buffers`, each of
-    several results is a parameter, an array of its own element type.
+    several results is a separate parameter, with the element type of that result.
     """
 
     text: str

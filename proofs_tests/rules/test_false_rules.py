@@ -16,12 +16,13 @@ from proofs_tests.rules.test_rules import check_with_hypothesis
 from rewrites.named_operators import padding
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Scalar, Vector, equation, rule
 from rewrites.rule import given as premises
-from rewrites.rule_checking import reindexing
+from rewrites.rule_checking import reindexing, symbolic
 from rewrites.rule_checking.exhaustion import decide
 from rewrites.rule_checking.status import Status, determine_status
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rule_checking.symbolic_reading import under_binders
 from rewrites.rule_checking.symbolic_values import Bracket, Poly
+from rewrites.rules import RULES
 
 
 @rule(family="false", source="Fig. 4.6 as printed")
@@ -269,3 +270,13 @@ def sum_to_an_extent(n: Index, v: Vector, x: Scalar) -> Equation:
 )
 def test_extents_of_tensors_that_are_not_evaluated_may_be_negative(stated: Rule) -> None:
     assert proved(stated) is not None
+
+
+@pytest.mark.parametrize("name", symbolic.NOT_LINEAR)
+def test_linearity_of_sums_is_proved_without_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def uses_linearity(*_: object) -> bool:
+        raise AssertionError
+
+    for attempt in ("_reindexed", "_by_definition", "_by_rows"):
+        monkeypatch.setattr(symbolic, attempt, uses_linearity)
+    assert proved(RULES[name]) is None

@@ -451,7 +451,8 @@ def share_rows(s: Any) -> None:
     """Read a matrix once for its product and that of its transpose: (⊞j Σi a) ++ ⊞i Σj b → Σi (⊞j a) ++ place i Σj b.
 
     Each row of the matrix is added to one product, and summed up for an element of the other. If the product of the
-    transpose is first, the two loops over the row become one. This pays if the matrix is larger than the first cache.
+    transpose is first, the two loops over the row become one. This saves most if the matrix is larger than the first
+    cache.
     """
 
     def schedule(s: Any, found: SharedMatrix) -> None:

@@ -239,9 +239,10 @@ def _proved(rule: Rule, goal: Goal, known: Induction | None) -> Induction | None
     try:
         _split(goal, _reads_equal(linear=linear))
     except Stuck as reason:
-        with suppress(Stuck):
-            _split(goal, _reindexed)
-            return known
+        if linear:
+            with suppress(Stuck):
+                _split(goal, _reindexed)
+                return known
         if _by_amount(goal, linear=linear):
             return known
         # Most inductions are on the extent of the last sum, and many on that of the first.
@@ -255,7 +256,7 @@ def _proved(rule: Rule, goal: Goal, known: Induction | None) -> Induction | None
             except Stuck:
                 continue
             return ends, number
-        for attempt in (_by_definition, _by_rows):
+        for attempt in (_by_definition, _by_rows) if linear else ():
             try:
                 _split(goal, attempt)
             except Stuck:

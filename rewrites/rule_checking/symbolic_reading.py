@@ -323,8 +323,10 @@ def _height(value: Poly) -> int:
                     found = max([found, *(1 + _height(body) for _, body in tensors)])
                 case Operation(operands=operands):
                     found = max([found, *map(_height, operands)])
-                case _:
+                case Read() | values.Bracket() | values.Number():
                     pass
+                case _:
+                    assert_never(part)
     return found
 
 
