@@ -67,7 +67,7 @@ def lower(
     The inputs `strided`, and the output for None, have strides as parameters (`lowering.strided`).
 
     With `own_buffers`, each of several results of different element types has a buffer, if its stores are proved to be
-    apart from those of the others (`lowering.results`).
+    disjoint from those of the others (`lowering.results`).
 
     Raises `InvalidArgument`, `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`, and `NotAssembled` for a result whose
     entries cannot be assembled.

@@ -40,7 +40,8 @@ class ResultBuffers:
         """
         shapes = [shape for _, shape in self._layout.places_of(dict(zip(self._sizes, sizes, strict=True)), values)]
         if out is None:
-            made, filled = (held := self._new(shapes, sizes)), held
+            made: list[Any] = self._new(shapes, sizes)
+            filled = made
         else:
             made, filled = self._given(out, shapes, values)
         into = [self._from_buffer(kind, array) for kind, array in zip(self._pointers, filled, strict=True)]
@@ -84,7 +85,7 @@ class ResultBuffers:
         each = zip(self._names, self._dtypes, shapes, strict=True)
         return ArrayError(
             what,
-            required="a tuple of arrays, contiguous, aligned, writeable and apart: "
+            required="a tuple of arrays, contiguous, aligned, writeable, without overlap: "
             + ", ".join(f"{name}: {dtype} of shape {shape}" for name, dtype, shape in each),
             suggestions=("omit out=… to get new arrays",),
         )
