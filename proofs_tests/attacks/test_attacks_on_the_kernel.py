@@ -97,6 +97,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
 
 
 @pytest.mark.long
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("what", FAULTS)
 def test_injected_kernel_fault_is_found(what: str, monkeypatch: Patch) -> None:
     FAULTS[what](monkeypatch)

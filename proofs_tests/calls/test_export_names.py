@@ -97,6 +97,7 @@ def checks_itself(program: Program, folder: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("role", ROLES)
 def test_fault_is_found_with_any_names(role: Callable[[Sequence[str]], Program], tmp_path: Path) -> None:
     names = hostile()
@@ -118,14 +119,14 @@ def all_check_themselves(role: Callable[[Sequence[str]], Program], names: Sequen
         checks_itself(role(names[start : start + BATCH]), folder / str(start))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(7)
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLANTED)
 def test_fault_is_found_where_one_name_clashes(name: str, tmp_path: Path) -> None:
     checks_itself(floats([name]), tmp_path)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(7)
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["atl_case", "ATL_GUARD", "main", "printf", "check", "clean", "math", "stdint"])
 def test_program_may_be_named_like_a_part_of_its_check(name: str, tmp_path: Path) -> None:

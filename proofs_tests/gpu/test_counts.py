@@ -59,6 +59,7 @@ def meaning(session: Session, arrays: dict[str, Any]) -> Any:
 
 
 @pytest.mark.long
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", COUNTED)
 def test_warps_access_memory_with_the_fewest_transactions(name: str, tmp_path: Path) -> None:
     session, sizes = COUNTED[name]

@@ -133,6 +133,7 @@ def _text(new: str, name: str, before: str = "", after: str = "") -> tuple[str, 
 
 
 @pytest.mark.long
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_printed_kernel_agrees_with_its_program_without_findings(name: str, program: Sanitized) -> None:
     goal, held = scheduled(name)

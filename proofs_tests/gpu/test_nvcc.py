@@ -66,6 +66,7 @@ def compiled() -> tuple[str, str]:
 
 @pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is compiled for a GPU here")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_kernel_compiles_without_warnings_or_spills(name: str) -> None:
     messages, ptx = compiled()

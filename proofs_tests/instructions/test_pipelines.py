@@ -60,7 +60,7 @@ def test_all_small_sizes_agree(tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.long
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(
     ("dtype", "into", "instruction", "block", "stages"),
     [

@@ -85,6 +85,7 @@ def test_loop_nest_agrees_with_plain_c(name: str, data_set: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_kernel_has_no_more_operations_than_plain_c(name: str, tmp_path: Path) -> None:
     benchmark, sizes, arguments, wanted = posed(name, "SMALL")

@@ -11,7 +11,7 @@ from proofs_tests.fuzzing import TooSlow, limited
 from proofs_tests.recipes.fuzz import optimized_cases
 from proofs_tests.sampling import few_and_rest
 
-PROGRAMS = 40
+PROGRAMS = 12
 
 
 @pytest.mark.long

@@ -50,7 +50,7 @@ def test_lists_contain_rules() -> None:
     assert not FINITE & ROUNDING
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("name", [name for name in WITH_FLOATS if exactness_name(name) == "bits"])
 def test_samples_do_not_refute_bits(name: str) -> None:
     assert broken(RULES[name], 15)[1] is None
@@ -100,7 +100,7 @@ IN_ANY_ORDER = ("gen_scatter", "min_of_few")
 """Rules with a sum in which only one term of each element is not zero, or a sum that counts."""
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize(
     "name", [name for name in DECLARED if exactness_name(name) != "rounds" and name not in IN_ANY_ORDER]
 )

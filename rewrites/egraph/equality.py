@@ -28,6 +28,7 @@ from rewrites.egraph.normal import Moves, Normaliser, RewriteStep, apply_rule, i
 from rewrites.egraph.parameters import TileChoices, conditions_of_place
 from rewrites.egraph.phases import DirectedRule, Phase, directed_rules
 from rewrites.egraph.search import Limit, Progress, Search, Watch
+from rewrites.equations import prove_by_evaluation
 from rewrites.errors import NotFound
 from rewrites.rules import RULES
 
@@ -156,7 +157,10 @@ def prove_equal(work: Derivation, other: Program, limit: Limit, watch: Watch | N
         return
     found = compare(start, target, limit, watch)
     if found.moves is None:
-        raise _not_found(start, target, found)
+        why = None if found.numbers else prove_by_evaluation(work, target)
+        if why is None and not found.numbers:
+            return
+        raise _not_found(start, target, found, why or "")
     try:
         proved = replayed(lambda: Derivation(work.theorem, work.rules), found.moves)
     except ATLError as error:

@@ -20,11 +20,38 @@ from atl.core.program import Program
 from atl.errors import NotInSubset
 from lowering.kernel import Kernel
 from lowering.kernel_text import interface
+from lowering.normalize import normalize
 from lowering.validation.interface import Interface
-from rewrites.errors import NotRaised
+from rewrites.equations import prove_by_evaluation
+from rewrites.errors import NotFound, NotRaised
 from rewrites.kernel import Theorem
 from rewrites.raising.program import Raiser
 from rewrites.session.session import reschedule
+
+
+def prove_normal_form(program: Program) -> Theorem:
+    """Prove that a program equals its normal form, which is translated to a loop nest: program = normal form.
+
+    Raises `NotFound` if there is no proof, for instance because indices are read from an input.
+
+    >>> import atl
+    >>> from rewrites.raising import prove_normal_form
+    >>> n = atl.sizes("n")
+    >>> x, y = atl.tensor("x", n), atl.tensor("y", n)
+    >>> print(prove_normal_form(atl.program("total", [x, y], x + 2 * y)).rhs)
+    total (x : float32[n], y : float32[n]) : float32[n] :=
+      ⊞[i < n] x[i] + 2 * y[i]
+    """
+    session = reschedule(program)
+    work = session.begin()
+    normal = normalize(program)
+    why = prove_by_evaluation(work, normal)
+    if why is not None:
+        raise NotFound(
+            f"no proof was found that {program.name} equals its normal form: {why}",
+            left=str(program), right=str(normal), difference="", required="programs whose elements are decided",
+        )  # fmt: skip
+    return session.record("normal form", work).theorem
 
 
 def prove_text(kernel: Kernel) -> Theorem:
@@ -47,7 +74,11 @@ def prove_text(kernel: Kernel) -> Theorem:
 
 def prove_interface(of: Interface) -> Theorem:
     """Prove that a text computes its program. Raises `NotRaised` and `NotFound`."""
-    return reschedule(of.program).equal_to(raised(of))
+    session, read = reschedule(of.program), raised(of)
+    work = session.begin()
+    if prove_by_evaluation(work, read) is None:
+        return session.record(f"equal_to({read.name})", work).theorem
+    return session.equal_to(read)
 
 
 def raised(of: Interface) -> Program:

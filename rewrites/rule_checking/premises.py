@@ -26,6 +26,8 @@ from rewrites.rule_statement import RuleStatement
 
 TRIES: Final = 5
 """Number of searches after which premises count as unmet."""
+MOST_RANGES: Final = 4
+"""Conditions under more binders are not searched for, because they have too many values."""
 MOST_NODES: Final = 600
 """Maximum number of values tried in the search for one choice."""
 MOST_FAILED: Final = 4
@@ -124,7 +126,9 @@ class Search:
         found = [self._condition(equal(a, b)) for a, b in shapes]
         for side in sides:
             found += self._needed(side, Scope(Facts()), (), ())
-        yield from (condition for condition in found if condition is not None and condition.names)
+        for condition in found:
+            if condition is not None and condition.names and len(condition.ranges) <= MOST_RANGES:
+                yield condition
 
     def _needed(
         self, term: Expr, scope: Scope, ranges: tuple[tuple[Var, Index, Index], ...], assumed: tuple[Predicate, ...]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
+from itertools import cycle, islice
 from math import floor
 from random import Random
 from types import MappingProxyType
@@ -108,7 +109,7 @@ class Sample(generic_arguments.Generic):
     def _drawn(self, name: str, kind: Kind) -> Argument:
         extents = [
             self.fixed[f"{name}.{at}"] if f"{name}.{at}" in self.fixed else self._extent(extent)
-            for at, extent in enumerate(self.usual[: kind.rank])
+            for at, extent in enumerate(islice(cycle(self.usual), kind.rank))
         ]
         shapes = choose(self.choices, self.unlike) if self.unlike else self.shapes
         extents += self.own_shapes.get(name, shapes.get(kind.group, ()))

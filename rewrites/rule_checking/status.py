@@ -135,13 +135,14 @@ def determine_status(rule: Rule, cases: int = CASES) -> ProofStatus:
 def examined(rule: Rule, cases: int = CASES) -> tuple[ProofStatus, Verdict | None]:
     """Return the status of a rule, and the verdict at small sizes; None if samples have refuted the rule before."""
     many = _names_integers(rule) or _has_tests(rule) or any(map(literals, rule.statements.values()))
-    floats = sample(rule, wanted=INTEGER_SAMPLES) if many else sample(rule)
+    several = min(INTEGER_SAMPLES, cases)
+    floats = sample(rule, wanted=several) if many else sample(rule)
     if floats.counterexample is not None:
         false = ProofStatus(
             Status.UNSUPPORTED, 0, exhaustive=False, reason="false", counterexample=floats.counterexample
         )
         return false, None
-    integers = sample(rule, wanted=INTEGER_SAMPLES, integers=True)
+    integers = sample(rule, wanted=several, integers=True)
     verdict = decide(rule, cases)
 
     def found(status: Status, reason: str, counterexample: Counterexample | None = None) -> tuple[ProofStatus, Verdict]:

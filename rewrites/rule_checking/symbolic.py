@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import count, product
 from typing import Final, TypeAlias
 
 from atl.core import predicate as pred
@@ -36,6 +36,8 @@ from rewrites.rule_statement import RuleStatement
 
 DEEPEST: Final = 20
 """Maximum depth of case splits."""
+MOST_CASES: Final = 1000
+"""Maximum number of cases, those that are split further included."""
 
 
 # -- proofs -----------------------------------------------------------------------------------------------------------
@@ -90,8 +92,11 @@ class Goal:
 Attempt: TypeAlias = Callable[[Goal, Facts], bool]
 
 
-def _split(goal: Goal, attempt: Attempt, depth: int = 0) -> None:
+def _split(goal: Goal, attempt: Attempt, depth: int = 0, started: Iterator[int] | None = None) -> None:
     """Prove the goal by cases. Raises `Stuck`."""
+    started = count(1) if started is None else started
+    if next(started) > MOST_CASES:
+        raise Stuck("too many cases")
     facts = Facts().assume(*goal.facts)
     if isinstance(prove(facts, pred.FALSE), Proved):
         return
@@ -102,7 +107,7 @@ def _split(goal: Goal, attempt: Attempt, depth: int = 0) -> None:
         if depth == DEEPEST:
             raise Stuck("too many cases") from None
         for literal in (undecided.literal, pred.negation(undecided.literal)):
-            _split(goal.assuming(literal), attempt, depth + 1)
+            _split(goal.assuming(literal), attempt, depth + 1, started)
 
 
 def _reads_equal(*, linear: bool) -> Attempt:

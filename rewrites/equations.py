@@ -1,0 +1,118 @@
+"""Equality of two programs by evaluation: the equation of their bodies is a rule of its own, proved for all sizes.
+
+A search looks for a chain of known rules. Here both programs are evaluated at a symbolic position instead, as rules are
+when they are proved (`rewrites.rule_checking.symbolic`). Sizes and inputs are the metavariables of the rule, and one
+step with it is the theorem. So nothing else is trusted: a certificate contains the equation, and a replay proves it
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from atl.core import predicate as pred
+from atl.core import terms
+from atl.core.index import ZERO, Index, Leaf, Size, index, map_leaves
+from atl.core.program import Program
+from atl.core.substitution import rebuild
+from atl.errors import ATLError
+from atl.surface.values import IndexExpr, Tensor
+from rewrites.certificates.rule_json import digest
+from rewrites.derivation import Derivation
+from rewrites.elaboration import stated
+from rewrites.metavariables import Kind
+from rewrites.rule import USER_FAMILY, Equation, Rule
+from rewrites.rule_arguments import Argument
+from rewrites.rule_checking.registry import is_proved, register
+from rewrites.rule_checking.symbolic import proved
+
+LAW: Final = "Both programs have the same elements, by the definitions of the operators."
+CASES: Final = 20
+"""Number of small choices at which the sides of a proved equation are also compared in numbers."""
+
+
+def prove_by_evaluation(work: Derivation, target: Program) -> str | None:
+    """Rewrite the goal to a well-formed body with the same inputs. Return None, or why there is no proof."""
+    goal = work.goal
+    if goal.body == target.body:
+        work.show(target.body)
+        return None
+    try:
+        rule = equation_of(goal, target)
+    except ATLError as error:
+        return f"no rule states this equation: {error.summary}"
+    why = proved(rule)
+    if why is not None:
+        return why
+    try:
+        register(rule, CASES)
+        if not is_proved(rule):
+            return "it has no instance at small sizes"
+        work.apply(rule, (), _arguments(goal))
+    except ATLError as error:
+        return error.summary
+    work.show(target.body)
+    return None
+
+
+def _arguments(program: Program) -> dict[str, Argument]:
+    """Return the sizes and inputs, which are the arguments of the equation."""
+    sizes: dict[str, Argument] = {name: index(Size(name)) for name in program.sizes}
+    return sizes | {array.name: terms.Input(array) for array in program.inputs}
+
+
+def equation_of(left: Program, right: Program) -> Rule:
+    """Return the equation of the bodies of two programs with the same inputs, as a rule that is not checked yet.
+
+    The premises are the shapes of the inputs, the assumptions of the first program, and that no size is negative.
+    Raises `InvalidArgument` if an index or a condition reads an input, since a rule has no arrays of integers.
+    """
+    kinds = {name: Kind("index") for name in left.sizes}
+    kinds |= {array.name: Kind("tensor", len(array.shape), "") for array in left.inputs}
+
+    def law(**given: IndexExpr | Tensor) -> Equation:
+        return _Equation({name: value.node for name, value in given.items()}).of(left, right)
+
+    made = Rule(left.name, USER_FAMILY, "", LAW, kinds, MappingProxyType({(): stated(law, kinds, ())}))
+    # A derivation may contain several equations.
+    return replace(made, name=f"{left.name}_{digest(made, ((),))[:8]}")
+
+
+class _Equation:
+    """The equation of two programs, with their sizes and inputs replaced by metavariables."""
+
+    def __init__(self, given: Mapping[str, Index | terms.Expr]) -> None:
+        self._given = given
+
+    def of(self, left: Program, right: Program) -> Equation:
+        """Return the equation of the bodies, with what is known of the first program as premises."""
+        shapes = [
+            pred.equal(extent, self._index(declared))
+            for array in left.inputs
+            for extent, declared in zip(self._tensor(array.name).type.shape, array.shape, strict=True)
+        ]
+        sizes = [pred.at_most(ZERO, self._index(index(Size(name)))) for name in left.sizes]
+        assumed = [pred.map_indices(fact, self._index) for fact in left.assumptions]
+        premises = tuple(part for fact in (*shapes, *sizes, *assumed) for part in pred.conjuncts(fact))
+        return Equation(self._term(left.body), self._term(right.body), premises)
+
+    def _term(self, of: terms.Expr) -> terms.Expr:
+        if isinstance(of, terms.Input):
+            return self._tensor(of.array.name)
+        return rebuild(of, lambda child: self._term(child.expr), self._index)
+
+    def _tensor(self, name: str) -> terms.Expr:
+        found = self._given[name]
+        assert not isinstance(found, Index)
+        return found
+
+    def _index(self, of: Index) -> Index:
+        return map_leaves(of, self._leaf)
+
+    def _leaf(self, leaf: Leaf) -> Index:
+        found = self._given[leaf.name] if isinstance(leaf, Size) else index(leaf)
+        assert isinstance(found, Index)
+        return found
