@@ -29,7 +29,8 @@ def few_and_rest(count: int) -> list[ParameterSet]:
 def sample(items: Iterable[pytest.Item]) -> None:
     """Mark most cases of `sampled` tests as long: all but one in `ONE_IN` of each test.
 
-    Of the other cases of a test marked `thinned(n)`, all but one in n are slow; n is 11 for a `sampled` test without it.
+    Of the other cases of a test marked `thinned(n)`, all but one in n are slow. Without the mark, n is 11 for a
+    `sampled` test.
     """
     seen: Counter[str] = Counter()
     for item in items:

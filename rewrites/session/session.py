@@ -388,10 +388,11 @@ class Session(Tactics, SessionBase):
     def equal_to(self, other: Program, *, limit: Any = None, watch: Callable[[Any], object] | None = None) -> Theorem:
         """Prove that the goal equals another program by a search, and make that program the goal.
 
-        Both programs are unfolded to their elements and compared in one e-graph (`docs/search.md`). If this fails, they are
-        evaluated at a symbolic position: the theorem is one step, with their equation as a rule. `limit` is a number
-        of nodes or a `rewrites.egraph.Limit`; `watch` is called with the progress after each round. Raises `NotFound`
-        with both normal forms, their difference, and a counterexample if one was found.
+        Both programs are unfolded to their elements and compared in one e-graph (`docs/search.md`). If this fails, both
+        are evaluated at a symbolic position: the theorem is one step, with their equation as a rule. `limit` is a
+        number of nodes or a `rewrites.egraph.Limit`; `watch` is called with the progress after each round.
+
+        Raises `NotFound` with both normal forms, their difference, and a counterexample if one was found.
         """
         from rewrites.egraph.equality import LIMIT, prove_equal
         from rewrites.egraph.search import as_limit, as_watcher
