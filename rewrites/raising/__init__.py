@@ -23,7 +23,7 @@ from lowering.kernel_text import interface
 from lowering.validation.interface import Interface
 from rewrites.errors import NotRaised
 from rewrites.kernel import Theorem
-from rewrites.raising.program import Raiser
+from rewrites.raising.program import raised_program
 from rewrites.session.session import reschedule
 
 
@@ -59,6 +59,6 @@ def raised(of: Interface) -> Program:
             suggestions=("prove the same program without these calls",),
         )
     try:
-        return Raiser(of).program()
+        return raised_program(of)
     except NotInSubset as error:
         raise NotRaised(f"the C text of {of.name} is not read: {error.summary}", required=error.required) from None
