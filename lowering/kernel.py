@@ -24,8 +24,8 @@ from lowering.c.scalars import C_TYPES, passed_by_value
 from lowering.c_compiler import find_compiler
 from lowering.calls.arguments import WALKED, ArgumentBinder, BoundArguments, InputSpec, validated_indices, values_of
 from lowering.calls.assembling import Assembler
+from lowering.calls.compiled import Compiled, check_parts, kernel_html
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
-from lowering.calls.notebook import kernel_html
 from lowering.calls.operators import jax_function, torch_operator, unused_name
 from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.calls.result_buffers import ResultBuffers
@@ -245,7 +245,7 @@ class _StridedCall:
     sizes: tuple[int, ...]
 
 
-class Kernel:
+class Kernel(Compiled):
     """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
     Inputs are passed in the program's order or by name. A packed operand is passed as one object. Sizes that no array
@@ -269,15 +269,10 @@ class Kernel:
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code, *, whole: bool = False) -> None:
-        for value, kind in ((program, Program), (nest, LoopNest), (code, Code)):
-            if not isinstance(value, kind):
-                raise InvalidArgument(
-                    f"a kernel of {brief(value)}", required="a program: compile(program) makes a kernel"
-                )
+        check_parts("compile(program)", (program, Program), (nest, LoopNest), (code, Code))
         self._original: Final = program
         program, self._pattern = values_of(program)
-        self.program: Final = program
-        """The program, with the sizes fixed that were passed to `compile`."""
+        super().__init__(program)
         self.nest: Final = nest
         """The loop nest of the program."""
         self.source: Final = code.source
@@ -605,16 +600,6 @@ class Kernel:
     def __reduce__(self) -> tuple[object, ...]:
         options = {"fast_math": self._code.fast_math, "strict": self.nest.in_order}
         return partial(compile, **options), (checked_pickle(self._original),)
-
-    def __copy__(self) -> Kernel:
-        return self
-
-    def __deepcopy__(self, _: dict[int, object]) -> Kernel:
-        return self
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
-        return f"<Kernel {self.program.name}({inputs})>"
 
     def _repr_html_(self) -> str:
         return kernel_html(self.program, "C", self.source)

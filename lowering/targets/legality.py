@@ -526,7 +526,7 @@ def conflict(loop: ln.For, facts: Facts, scope: TextScope) -> Conflict | None:
     A race with numbers is preferred to accesses for which nothing is proved.
     """
     by_storage: dict[Hashable, list[Access]] = {}
-    for access in accesses(loop, facts, scope):
+    for access in accesses(scope, facts, loop):
         by_storage.setdefault(ln.accessed(access.storage), []).append(access)
     unknown: Conflict | None = None
     for held in by_storage.values():
