@@ -301,7 +301,6 @@ class Kernel(Compiled):
         self._limits: dict[tuple[ElementConstraint, ...], ElementConstraints] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
         self._built_strided: dict[StridedKey, tuple[Code, bool]] = {}
-        self._may_have_strides = may_have_strides(nest)
         sparse = {name for operand in program.packed for name in operand.arrays}
         threads = code.library.omp_get_max_threads if code.parallel else None
         self._assembler = (
@@ -605,6 +604,11 @@ class Kernel(Compiled):
         return kernel_html(self.program, "C", self.source)
 
     # -- options ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _may_have_strides(self) -> frozenset[str]:
+        """Names of the inputs that calls may read by their strides."""
+        return may_have_strides(self.nest)
 
     @property
     def _arguments(self) -> tuple[str, ...]:

@@ -28,8 +28,6 @@ from lowering.nest.tiles import stores_to
 
 def without_unread_zeros(nest: ln.LoopNest) -> ln.LoopNest:
     """Store no zeros to the padding of the rows of recurrences, where no zero is read."""
-    if not nest.recurrences:
-        return nest
     facts = initial_facts(nest.assumptions, nest.inputs)
     return replace(nest, body=_block(nest, facts, nest.body))
 
