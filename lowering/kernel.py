@@ -111,7 +111,7 @@ def compile(  # noqa: A001
     """Compile a program to machine code, after checking its accesses and truncations. Builds are cached on disk.
 
     `sizes` fixes some sizes to constants for the C compiler; the kernel then has no arguments for them. With
-    `fast_math` the compiler may assume that there are no NaN and no infinities: results computed from them are
+    `fast_math` the compiler may assume that NaN and infinities do not occur: results computed from them are
     unspecified, but nothing else in the process is affected. With `target="cuda"` the result is a `GpuKernel`; making
     one requires neither CUDA nor a GPU. With `target="systolic"` it is a `CoreKernel`, which emulates a systolic core.
 
@@ -463,7 +463,8 @@ class Kernel(Compiled):
         order of additions that the compiler may choose. It is infinite where there is none, such as where a divisor or
         the operand of a square root may be zero, or where a number may overflow (`docs/errors_of_floats.md`).
 
-        Arrays that are not contiguous are copied, and the result is a new array: there is no `out` and no `copy=False`.
+        Arrays that are not contiguous are copied, and the result is a new array. `out` and `copy=False` are not
+        available.
 
         Raises `NoErrorBound`, `InvalidArgument` for these options, and the errors of a call.
 

@@ -17,7 +17,7 @@ from rewrites.raising.state import Cells, Scalar, State, Value, refused
 COMPUTED: Final = (INT, LONG, FLOAT, DOUBLE)
 """Types of which expressions of elements are read."""
 KEYS: Final = {size: Number(f"key of {8 * size} bits", size, f"int{8 * size}") for size in (4, 8)}
-"""Types of integers that have the order of floats. A key is read as its float, so there is no arithmetic on keys."""
+"""Types of integers that have the order of floats. A key is read as its float, so keys have no arithmetic."""
 
 
 class Elements:
