@@ -108,7 +108,7 @@ def _sized(selector: str, *, quick: bool) -> Iterator[tuple[str, int]]:
     if name not in WORKLOADS:
         near = get_close_matches(name, WORKLOADS, 3, 0.5)
         raise UnknownWorkload(
-            f"there is no workload named {name!r}",
+            f"unknown workload {name!r}",
             required=f"one of {', '.join(WORKLOADS)}",
             suggestions=(f"did you mean {' or '.join(near)}?",) if near else (),
         )

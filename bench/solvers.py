@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_intermixed_args(arguments)
     for name in given.solvers:
         if name not in SOLVERS:
-            parser.error(f"there is no solver {name!r}, only {', '.join(SOLVERS)}")
+            parser.error(f"unknown solver {name!r}; one of {', '.join(SOLVERS)}")
     for name in CPU_OVERRIDES:
         os.environ.pop(name, None)
     os.environ.update(dict.fromkeys(THREADS, "1"))

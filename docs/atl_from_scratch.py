@@ -431,7 +431,7 @@ def tile(kernel: Kernel, theorem: Theorem, name: str, k: int) -> Theorem:
         loop = part(theorem.rhs, at)
         if isinstance(loop, Gen | Sum) and loop.i.args[0].rstrip("0123456789") == name:
             return kernel.rewrite(theorem, "tile" if isinstance(loop, Gen) else "tile_sum", at, k)
-    raise ValueError(f"there is no loop {name} in {show(theorem.rhs)}")
+    raise ValueError(f"no loop {name} in {show(theorem.rhs)}")
 
 
 def places(term: Term, at: Route = ()) -> Iterator[Route]:

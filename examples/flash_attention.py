@@ -47,7 +47,7 @@ class Queries:
         return gen(self.count, lambda r: self.existing(r, state(r)))
 
     def existing(self, i: IndexExpr, row: Tensor) -> Tensor:
-        """Return the row of query i, or zeros if there is no such query."""
+        """Return the row of query i, or zeros if no query has this number."""
         return guard(self.first + i < L, row) if self.guarded else row
 
 

@@ -112,7 +112,7 @@ def shards(order: Order = "blocks", **axes: tuple[int, Any, Any]) -> Shards:
     found: list[Part] = []
     for name, given in axes.items():
         if name not in AXES:
-            raise InvalidArgument(f"there is no axis {name}", required=f"axes among {', '.join(AXES)}")
+            raise InvalidArgument(f"unknown axis {name}", required=f"axes among {', '.join(AXES)}")
         if not isinstance(given, tuple | list) or len(given) != 3 or type(given[0]) is not int or given[0] < 0:
             raise InvalidArgument(
                 f"{name}={brief(given)}",

@@ -59,9 +59,9 @@ def location() -> Path:
     """Return the directory of the cache, which may not exist: $ATL_CACHE, $XDG_CACHE_HOME/atl or ~/.cache/atl."""
     try:
         return wanted_directory(os.environ.get("ATL_CACHE", ""))
-    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home directory
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home directory
         raise InvalidArgument(
-            f"there is no directory for builds: {error}", required="ATL_CACHE=/a/directory that can be written"
+            f"no directory for builds: {error}", required="ATL_CACHE=/a/directory that can be written"
         ) from error
 
 

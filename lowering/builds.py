@@ -255,7 +255,7 @@ def cache_directory() -> Path:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if os.access(directory, os.W_OK | os.X_OK):
             return directory
-    except (OSError, RuntimeError):  # RuntimeError: there is no home directory
+    except (OSError, RuntimeError):  # RuntimeError: no home directory
         pass
     if chosen:
         warnings.warn(
@@ -352,7 +352,7 @@ def _build_here(plan: Plan, output: Path) -> None:
         _build(plan, output)
     except OSError as error:
         raise CompilerFailed(
-            f"there is no writable directory for the build of {plan.name!r}",
+            f"no writable directory for the build of {plan.name!r}",
             place=Location(text=f"> {error}"),
             required="a writable directory with free space",
             suggestions=("set ATL_CACHE to a writable directory", "set TMPDIR to a directory for temporary files"),

@@ -94,7 +94,7 @@ def find_compiler() -> Compiler:
 
     If none of them runs, the compiler of the package ziglang is used, if what it builds can be loaded.
 
-    Raises `CompilerMissing` when there is no compiler, and when $CC is not found, does not run, or is neither gcc nor
+    Raises `CompilerMissing` when no compiler is found, and when $CC is not found, does not run, or is neither gcc nor
     clang.
     """
     if chosen := os.environ.get("CC", "").strip():

@@ -57,7 +57,7 @@ def _check(nest: LoopNest, buffer: Buffer) -> None:
     whole = For(once, ZERO, ONE, nest.body)
     facts = initial_facts(nest.assumptions, nest.inputs)
     found = find_overwritten_read(
-        list(accesses(whole, facts, outermost(nest), inputs=True)), buffer, output, whole.body
+        list(accesses(outermost(nest), facts, whole, inputs=True)), buffer, output, whole.body
     )
     if found is not None:
         raise _overtaken(name, found)

@@ -24,8 +24,8 @@ from lowering.c.scalars import C_TYPES, passed_by_value
 from lowering.c_compiler import find_compiler
 from lowering.calls.arguments import WALKED, ArgumentBinder, BoundArguments, InputSpec, validated_indices, values_of
 from lowering.calls.assembling import Assembler
+from lowering.calls.compiled import Compiled, check_parts, kernel_html
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
-from lowering.calls.notebook import kernel_html
 from lowering.calls.operators import jax_function, torch_operator, unused_name
 from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.calls.result_buffers import ResultBuffers
@@ -111,7 +111,7 @@ def compile(  # noqa: A001
     """Compile a program to machine code, after checking its accesses and truncations. Builds are cached on disk.
 
     `sizes` fixes some sizes to constants for the C compiler; the kernel then has no arguments for them. With
-    `fast_math` the compiler may assume that there are no NaN and no infinities: results computed from them are
+    `fast_math` the compiler may assume that NaN and infinities do not occur: results computed from them are
     unspecified, but nothing else in the process is affected. With `target="cuda"` the result is a `GpuKernel`; making
     one requires neither CUDA nor a GPU. With `target="systolic"` it is a `CoreKernel`, which emulates a systolic core.
 
@@ -245,7 +245,7 @@ class _StridedCall:
     sizes: tuple[int, ...]
 
 
-class Kernel:
+class Kernel(Compiled):
     """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
     Inputs are passed in the program's order or by name. A packed operand is passed as one object. Sizes that no array
@@ -269,15 +269,10 @@ class Kernel:
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code, *, whole: bool = False) -> None:
-        for value, kind in ((program, Program), (nest, LoopNest), (code, Code)):
-            if not isinstance(value, kind):
-                raise InvalidArgument(
-                    f"a kernel of {brief(value)}", required="a program: compile(program) makes a kernel"
-                )
+        check_parts("compile(program)", (program, Program), (nest, LoopNest), (code, Code))
         self._original: Final = program
         program, self._pattern = values_of(program)
-        self.program: Final = program
-        """The program, with the sizes fixed that were passed to `compile`."""
+        super().__init__(program)
         self.nest: Final = nest
         """The loop nest of the program."""
         self.source: Final = code.source
@@ -306,7 +301,6 @@ class Kernel:
         self._limits: dict[tuple[ElementConstraint, ...], ElementConstraints] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
         self._built_strided: dict[StridedKey, tuple[Code, bool]] = {}
-        self._may_have_strides = may_have_strides(nest)
         sparse = {name for operand in program.packed for name in operand.arrays}
         threads = code.library.omp_get_max_threads if code.parallel else None
         self._assembler = (
@@ -469,7 +463,8 @@ class Kernel:
         order of additions that the compiler may choose. It is infinite where there is none, such as where a divisor or
         the operand of a square root may be zero, or where a number may overflow (`docs/errors_of_floats.md`).
 
-        Arrays that are not contiguous are copied, and the result is a new array: there is no `out` and no `copy=False`.
+        Arrays that are not contiguous are copied, and the result is a new array. `out` and `copy=False` are not
+        available.
 
         Raises `NoErrorBound`, `InvalidArgument` for these options, and the errors of a call.
 
@@ -606,20 +601,15 @@ class Kernel:
         options = {"fast_math": self._code.fast_math, "strict": self.nest.in_order}
         return partial(compile, **options), (checked_pickle(self._original),)
 
-    def __copy__(self) -> Kernel:
-        return self
-
-    def __deepcopy__(self, _: dict[int, object]) -> Kernel:
-        return self
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
-        return f"<Kernel {self.program.name}({inputs})>"
-
     def _repr_html_(self) -> str:
         return kernel_html(self.program, "C", self.source)
 
     # -- options ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _may_have_strides(self) -> frozenset[str]:
+        """Names of the inputs that calls may read by their strides."""
+        return may_have_strides(self.nest)
 
     @property
     def _arguments(self) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ class CText:
 class Code:
     """A function in a shared object: its C text, the object's path, its name, and the cffi handles.
 
-    With `fast_math` it was built under the assumption that there are no NaN and no infinities. If it is `parallel`, the
+    With `fast_math` it was built under the assumption that NaN and infinities do not occur. If it is `parallel`, the
     library declares the functions of OpenMP in `processes.DECLARED`, and calls after a fork are checked.
     """
 

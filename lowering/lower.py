@@ -47,7 +47,7 @@ from lowering.nest.loopnest import (
     neutral,
 )
 from lowering.nest.obligations import stores_each_cell_once
-from lowering.normalize import normalize
+from lowering.normalize import normalize, unconverted
 from lowering.targets.capabilities import (
     MarkedBinder,
     Traced,
@@ -403,7 +403,7 @@ class _Lowering:
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def statement(self, e: terms.Expr, to: Destination, context: Context) -> ln.Block:
-        scope = context.scope
+        scope, e = context.scope, unconverted(e)
         match e:
             case terms.Gen(low, high, body, name, mark):
                 first, last = scope.index(low), scope.index(high)
@@ -442,8 +442,6 @@ class _Lowering:
                 return (*assigned, *added)
             case terms.Padding():
                 return self._store(ln.Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
-            case terms.Cast(_, operand) if e.type.rank:
-                return self.statement(operand, to, context)  # a result before its conversion to the common type
             case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():
                 return self._store(context.scalar(e), to)
             case _:

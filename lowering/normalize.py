@@ -344,6 +344,14 @@ class _Normalizer:
         return out
 
 
+def unconverted(e: terms.Expr) -> terms.Expr:
+    """Return one of several results before its conversion to their common type, or the term itself.
+
+    In a normalised program only results are tensors that are converted; other conversions are of elements.
+    """
+    return e.operand if isinstance(e, terms.Cast) and e.type.rank else e
+
+
 def _found(value: terms.Expr, bindings: list[_Binding]) -> terms.TensorVar | None:
     """Return the variable that is already bound to this scalar value."""
     if value.type.rank:

@@ -17,7 +17,7 @@ from lowering.lower import lowered_by
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import check_assembly, check_parallel_rows
 from lowering.passes import PASSES_OF, after_passes
-from lowering.results import OF_ONE_TYPE, have_different_dtypes, with_result_buffers
+from lowering.results import OF_ONE_TYPE, with_result_buffers
 from lowering.strided import NOT_STRIDED, NOTHING_STRIDED, check_strides, with_strides
 from lowering.targets.capabilities import support_of
 from lowering.targets.legality import check_legal, check_lowered, check_merges
@@ -87,19 +87,22 @@ def lower(
     program = added_up(program)
     by = partial(lowered_by, program, registers=registers, origins=origins, strict=strict)
     passes = PASSES_OF[target]
-    separate = own_buffers and have_different_dtypes(program)
+    separate = own_buffers and any(each.dtype not in (None, program.dtype) for each in program.results)
     found = with_result_buffers(*by(own_buffers=True), program) if separate else None
     if found is not None:
         passes = tuple(run for run in passes if run not in OF_ONE_TYPE)
     lowered, met = found or by()
     check_lowered(program, lowered, met)
-    check_assembly(lowered, target)
+    if program.assembly is not None:
+        check_assembly(lowered, target)
     lowered = replace(lowered, vector_bytes=vector_bytes)
     if strided:
         lowered, passes = with_strides(lowered, strided), tuple(run for run in passes if run not in NOT_STRIDED)
     nest = after_passes(lowered, passes)
-    check_strides(nest)
-    check_parallel_rows(nest)
+    if strided:
+        check_strides(nest)
+    if program.assembly is not None:
+        check_parallel_rows(nest)
     check_legal(nest)
     return nest
 

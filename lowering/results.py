@@ -34,11 +34,6 @@ OF_ONE_TYPE: Final = (with_reused_buffers, with_lets_in_output_rows)
 """The passes that store other tensors in the output, which must then have their element type."""
 
 
-def have_different_dtypes(program: Program) -> bool:
-    """Return whether the results of a program have different element types."""
-    return any(each.dtype not in (None, program.dtype) for each in program.results)
-
-
 def with_result_buffers(
     nest: ln.LoopNest, met: Collection[Path], program: Program
 ) -> tuple[ln.LoopNest, Collection[Path]] | None:

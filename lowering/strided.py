@@ -74,8 +74,6 @@ def _without_stream(statement: ln.Statement) -> ln.Statement:
 
 def check_strides(nest: ln.LoopNest) -> None:
     """Raise `ArrayError` if a statement of a lowered nest treats an array with strides as contiguous memory."""
-    if not nest.strides and nest.output.strides is None:
-        return
     for statement in ln.statements(nest.body):
         if isinstance(statement, ln.Clear) and statement.buffer.storage.strides is not None:
             raise _contiguous(f"{statement.buffer.name} is cleared as a whole")

@@ -16,6 +16,7 @@ from atl.core.substitution import map_op
 from atl.core.traversal import amounts, divisors
 from atl.prove import holds
 from lowering.nest.loopnest import Accumulate, Block, Buffer, Cell, statements
+from lowering.normalize import unconverted
 
 _FIRST = 1 << 20
 """First id of the index variables of elements: above the ids of any scope, and the same in each analysis of a term."""
@@ -59,6 +60,7 @@ def is_filled_by_zeros(e: terms.Expr, scope: Scope) -> bool:
 
 def _has_guards_only(e: terms.Expr) -> bool:
     """Return whether a term consists of generations, guards, lets over scalars, and reshapes that keep all elements."""
+    e = unconverted(e)
     match e:
         case terms.Gen(_, _, body) | terms.Let(_, body):
             return _has_guards_only(body)
@@ -70,8 +72,6 @@ def _has_guards_only(e: terms.Expr) -> bool:
             return _has_guards_only(left) and _has_guards_only(right)
         case terms.Reshape(terms.PadLeft() | terms.PadRight() | terms.Transpose() | terms.Flatten(), operand):
             return _has_guards_only(operand)
-        case terms.Cast(_, operand) if e.type.rank:
-            return _has_guards_only(operand)
         case terms.Reshape() | terms.Padding() | terms.Named():
             return not e.type.rank
         case terms.Number() | terms.Access() | terms.Elementwise() | terms.Select() | terms.Reduce():
@@ -82,6 +82,7 @@ def _has_guards_only(e: terms.Expr) -> bool:
 
 def has_guards_of_rows(e: terms.Expr) -> bool:
     """Return whether the guards of such a term do not depend on its last index, and so guard whole rows."""
+    e = unconverted(e)
     match e:
         case terms.Gen(_, _, body) | terms.Let(_, body):
             return has_guards_of_rows(body)
@@ -91,8 +92,6 @@ def has_guards_of_rows(e: terms.Expr) -> bool:
         case terms.Concat(left, right) | terms.Rec(init=left, body=right):
             return has_guards_of_rows(left) and has_guards_of_rows(right)
         case terms.Reshape(_, operand):
-            return has_guards_of_rows(operand)
-        case terms.Cast(_, operand) if e.type.rank:
             return has_guards_of_rows(operand)
         case terms.Padding() | terms.Named():
             return True
@@ -104,13 +103,12 @@ def has_guards_of_rows(e: terms.Expr) -> bool:
 
 def _has_partial_extents(e: terms.Expr) -> bool:
     """Return whether a bound of a range in such a term may be undefined where a guard around it is false."""
+    e = unconverted(e)
     match e:
         case terms.Gen(low, high, body):
             return any(divisors(end) or reads(end) for end in (low, high)) or _has_partial_extents(body)
         case terms.Guard(_, body) | terms.Let(_, body):
             return _has_partial_extents(body)
-        case terms.Cast(_, operand) if e.type.rank:
-            return _has_partial_extents(operand)
         case terms.Rec(low, high, init, body):
             own = any(divisors(end) or reads(end) for end in (low, high))
             return own or _has_partial_extents(init) or _has_partial_extents(body)
@@ -187,6 +185,7 @@ def _is_stored(
     def known(predicate: Predicate) -> bool:
         return holds(scope.facts, predicate)
 
+    e = unconverted(e)
     match e:
         case terms.Gen(low, _, body):
             return part(body, at[1:], position=scope.index(low) + at[0])
@@ -217,8 +216,6 @@ def _is_stored(
         case terms.Binary(_, left) if e.type.rank:
             # Two statements with one destination: only the first one assigns, so it must assign every element.
             return part(left, at)
-        case terms.Cast(_, operand) if e.type.rank:
-            return part(operand, at)  # one of several results, before its conversion
         case terms.Padding():
             return zeros or known(FALSE)
         case terms.Named() | terms.Number() | terms.Access() | terms.Elementwise() | terms.Select():

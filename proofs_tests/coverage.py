@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--missing", action="store_true", help="list what no test reaches")
     asked = parser.parse_args(argv)
     if unknown := [name for name in asked.packages if name not in SCOPES]:
-        parser.error(f"there is no package {unknown[0]}; one of {', '.join(SCOPES)}")
+        parser.error(f"unknown package {unknown[0]}; one of {', '.join(SCOPES)}")
     if find_spec("coverage") is None:
         print("the package coverage is not installed: pip install coverage", file=sys.stderr)
         return 2

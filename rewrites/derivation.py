@@ -244,14 +244,14 @@ class Derivation:
     def rename(self, path: Path, name: str, *, binder: int = 0) -> None:
         """Rename the binder at a path. This takes no step, because theorems ignore names.
 
-        `binder` is the index of the binder if the node has several. Raises `DoesNotApply` if there is no such binder.
+        `binder` is the index of the binder if the node has several. Raises `DoesNotApply` if the node does not have it.
         """
         if not isinstance(name, str):
             raise InvalidArgument(f"{brief(name)} is not a name", required="a string")
         bound = self.term(path).form.binders
         if not is_position(binder) or binder >= len(bound):
             raise DoesNotApply(
-                f"there is no binder {brief(binder)} here" if bound else "there is no loop, sum or let here to rename",
+                f"binder {brief(binder)} does not exist here" if bound else "no loop, sum or let to rename here",
                 place=place_of(self.goal, path),
                 required="the place of a gen, a sum or a let",
             )
@@ -265,7 +265,7 @@ class Derivation:
         marked = self.term(path).form.mark
         if marked is None:
             raise DoesNotApply(
-                "there is no loop, sum or let here to mark",
+                "no loop, sum or let to mark here",
                 place=place_of(self.goal, path),
                 required="the place of a gen, a sum or a let",
             )

@@ -172,9 +172,7 @@ def side_name(reverse: bool) -> str:
 
 def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> InvalidArgument:
     """Return the error for an unknown name, with similar names as suggestions."""
-    return InvalidArgument(
-        f"there is no {what} called {name!r}", required=required, suggestions=did_you_mean(name, known)
-    )
+    return InvalidArgument(f"no {what} is called {name!r}", required=required, suggestions=did_you_mean(name, known))
 
 
 def known_names(program_names: Iterable[str]) -> str:

@@ -96,7 +96,7 @@ def _by_kernel(conversion: Conversion, tensor: SparseTensor) -> SparseTensor | N
         if kernel is None:
             return None
         made = kernel(tensor)
-    except ATLError:  # there is no compiler or no memory, or an index does not fit: NumPy converts, or reports it
+    except ATLError:  # no compiler, too little memory, or an index does not fit: NumPy converts, or reports it
         return None
     assert isinstance(made, SparseTensor)
     return made if made.format == conversion.target else replace(made, format=conversion.target)

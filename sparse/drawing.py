@@ -160,7 +160,7 @@ def _flat_arrays(tensor: SparseTensor) -> Iterator[tuple[str, AnyArray]]:
 
 
 def _grid(tensor: SparseTensor) -> list[list[str]]:
-    """Return the text of each cell of the matrix; a dot where there is no entry."""
+    """Return the text of each cell of the matrix; a dot where an entry is missing."""
     elements, (coordinates, _) = to_dense(tensor), entries(tensor)
     stored = np.zeros(tensor.shape, bool)
     stored[tuple(coordinates)] = True

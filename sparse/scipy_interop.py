@@ -53,7 +53,7 @@ ArraysOf: TypeAlias = Callable[[Any], tuple[AnyArray, ...] | None]
 def zero_copy(form: Storage, rank: int) -> tuple[str, ArraysOf]:
     """Return scipy's name of the format and a function that returns the arrays of such a matrix without a copy.
 
-    The name is empty if there is no such function. Entries may be unsorted and duplicated.
+    The name is empty if scipy has no such format. Entries may be unsorted and duplicated.
     """
     kind = scipy_format(form, rank)
     if kind in ("csr", "csc"):

@@ -76,7 +76,7 @@ def shipped_picture() -> Path:
         if (path := Path(folder) / "data" / SHIPPED).is_file():
             return path
     raise ImageError(
-        "there is no photograph to blur: scikit-image, which ships one, is not installed",
+        "scikit-image, which ships a photograph to blur, is not installed",
         required="scikit-image, or a custom picture",
         suggestions=(INSTALL, "atl demo --image PATH"),
     )

@@ -732,7 +732,7 @@ def shift(expression: Index, by: int, cutoff: int = 0) -> Index:
 def factor_of(expression: Index, atom: AnyAtom) -> Index | None:
     """Return the f such that the expression is f * atom + rest, where neither f nor the rest contains the atom.
 
-    Return None if there is no such f: the atom is multiplied by itself, or occurs within another atom.
+    Return None if no such f exists: the atom is multiplied by itself, or occurs within another atom.
 
     >>> i, n = Var(1, "i"), index(Size("n"))
     >>> factor_of(index(i) * n - index(i) + n, i), factor_of(n, i), factor_of(index(i) // n, i)

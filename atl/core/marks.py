@@ -227,7 +227,7 @@ def unknown_mark(sets: tuple[MarkKind, ...], text: object) -> UnknownMark:
             return UnknownMark(f"{text} is a mark of {BINDER_KIND[of]}, not of {here}", required=required)
     near = get_close_matches(text, known, 1, 0.5) if isinstance(text, str) else []
     return UnknownMark(
-        f"there is no mark {brief(text)}",
+        f"unknown mark {brief(text)}",
         required=required,
         suggestions=(f"did you mean {near[0]}?",) if near else (),
     )

@@ -640,7 +640,7 @@ def _outside(of: Type, name: str) -> Type:
 
 def _need_one_of(what: str, chosen: object, known: tuple[str, ...]) -> None:
     if chosen not in known:
-        raise InvalidArgument(f"there is no {what} {brief(chosen)}", required=f"one of {', '.join(known)}")
+        raise InvalidArgument(f"unknown {what} {brief(chosen)}", required=f"one of {', '.join(known)}")
 
 
 def _need_rank(what: str, of: Type, rank: int) -> None:

@@ -34,7 +34,7 @@ def load_program(target: str) -> Program:
     there = f"{where} has the programs {', '.join(found)}" if found else f"{where} has no programs"
     what = vars(module).get(name)
     raise InvalidArgument(
-        f"{name} in {where} is a {type(what).__name__}" if what is not None else f"{target}: there is no such program",
+        f"{name} in {where} is a {type(what).__name__}" if what is not None else f"{name} is not defined in {where}",
         required=f"{EXPECTED}; {there}",
         suggestions=(f"write {where}:{next(iter(found))}",)
         if found
@@ -50,7 +50,7 @@ def load_module(where: str) -> ModuleType:
     path = Path(where)
     is_file = path.suffix == ".py" or _is_file(path)
     if is_file and not _is_file(path):
-        raise InvalidArgument(f"there is no file {where}", required=EXPECTED)
+        raise InvalidArgument(f"the file {where} does not exist", required=EXPECTED)
     # Search the same folders for imports as Python does for a script.
     before = [*sys.path]
     sys.path.insert(0, str(path.resolve().parent if is_file else Path.cwd()))

@@ -85,7 +85,7 @@ def _parts(e: Expr, path: Path) -> Iterator[tuple[Path, Expr]]:
 
 
 def code_section(traced: TracedText | ATLError) -> Html:
-    """Return the last program next to its code, or the error if there is no code."""
+    """Return the last program next to its code, or the error if it has no code."""
     if isinstance(traced, ATLError):
         why = element("pre", element("code", str(traced)), class_="refusal", tabindex=0, role="group", aria_label="why")
         message: Child = [element("p", "The last program cannot be compiled:"), why]

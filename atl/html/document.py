@@ -48,7 +48,8 @@ def page(theorem: Theorem, *, kernel: Kernel | GpuKernel | None = None, target: 
     its premises hold. It draws what truncations drop. At the end is the code, with each loop linked to its binder.
 
     The code is that of `kernel`, or that of the right side compiled for `target`. The default target is CUDA if the
-    program has GPU marks, and C otherwise. No compiler is needed. If there is no code, the page contains the error.
+    program has GPU marks, and C otherwise. No compiler is needed. If the program has no code, the
+    page contains the error.
 
     The page loads no other files, and its policy allows only its own script. Raise `InvalidArgument` if `theorem` is
     not a theorem, or `kernel` is not a kernel of its right side.

@@ -209,7 +209,7 @@ class _Reader(IndexReader):
         low = None
         if self.accept("("):
             self.expect("-", "before the infinity")
-            self.expect("inf", "where there is no lower bound")
+            self.expect("inf", "where a lower bound is missing")
         else:
             self.expect("[", "before the lower bound")
             low = self.index()

@@ -248,7 +248,7 @@ class IndexReader:
         names = list(dict.fromkeys(known))
         close = tuple(f"write {name}" for name in get_close_matches(token.text, names, n=2))
         return self.error(
-            f"there is no {what} called {token} here",
+            f"no {what} is called {token} here",
             token,
             required=f"one of {', '.join(names)}" if 0 < len(names) < MAX_NAMES else f"the name of a {what} in scope",
             suggestions=(*close, *advice),

@@ -150,7 +150,7 @@ def reduce(monoid: terms.Monoid, *arguments: Range | Binder) -> Tensor:
     The reduction starts at the neutral element. For an empty range the result is padding, which reads as zero.
     """
     if not isinstance(monoid, str) or monoid not in terms.MONOIDS:
-        raise InvalidArgument(f"there is no monoid {brief(monoid)}", required=f"one of {', '.join(terms.MONOIDS)}")
+        raise InvalidArgument(f"unknown monoid {brief(monoid)}", required=f"one of {', '.join(terms.MONOIDS)}")
     return _bind(_reducer(monoid), "reduce", arguments)
 
 

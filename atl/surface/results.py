@@ -46,7 +46,7 @@ def results(*tensors: TensorLike, **named: TensorLike) -> Results:
     computes a common subterm once. A tuple or a dictionary may replace `atl.results`.
 
     If their element types differ, the body has a type that holds all of their values exactly, and each result is a copy
-    in its own type. Raises `InvalidArgument` if there is no such type, and `InvalidName`.
+    in its own type. Raises `InvalidArgument` if no type does, and `InvalidName`.
 
     >>> import atl, numpy as np
     >>> n = atl.sizes("n", min=1)

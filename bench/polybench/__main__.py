@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_intermixed_args(arguments)
     for name in given.kernels:
         if name not in BENCHMARKS:
-            parser.error(f"there is no kernel {name!r}, only {', '.join(BENCHMARKS)}")
+            parser.error(f"unknown kernel {name!r}; one of {', '.join(BENCHMARKS)}")
     os.environ.update(settings(given.isa))
     pinned()
     for line in rows(given.kernels or list(BENCHMARKS), given.data_set, given.seconds, given.rival):

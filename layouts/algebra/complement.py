@@ -31,7 +31,7 @@ def complement(layout: Layout, size: object = None) -> Layout:
 
 
 def complement_in(layout: Layout, size: object, *, whole: bool) -> Layout:
-    """Return the complement. With `whole` it must not leave gaps; `NoLayout` if there is no such complement."""
+    """Return the complement. With `whole` it must not leave gaps; `NoLayout` if no complement does."""
     need_layout(layout)
     wanted = size.shape if isinstance(size, Layout) else 1 if size is None else size
     limit = product(as_nested(wanted, extent_of))

@@ -2,7 +2,7 @@
 
 The condition printed in the paper is not sufficient (erratum E33): (6, 2):(1, 7) after (3, 2):(2, 3) has no strides.
 Here each mode of the inner layout is split over the modes of the outer one, digit by digit. Divisions must be exact.
-Digits that several modes add in one outer mode must stay below its extent, so that there are no carries. If this is
+Digits that several modes add in one outer mode must stay below its extent, so that they do not carry. If this is
 proved, for numbers or symbolic sizes, the strides follow. Otherwise the strides are read off a table of values. If
 that fails too, the result is a `Chain`, which is not a layout and has a `reason`.
 """
@@ -90,7 +90,7 @@ class Walk:
         return self.known.less((steps - 1) * stride, extent) and self.known.less(0, stride)
 
     def require_no_carry(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
-        """Require that the sum of all pieces in a mode is below its extent, so that there are no carries."""
+        """Require that the sum of all pieces in a mode is below its extent, so that they do not carry."""
         if len(self.outer) == 1:
             return
         sums: list[Any] = list(offset)

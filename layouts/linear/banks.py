@@ -66,7 +66,7 @@ class BankConflicts:
 
     @property
     def ways(self) -> int:
-        """The largest number of words requested from one bank at once; 1 if there is no conflict."""
+        """The largest number of words requested from one bank at once; 1 without a conflict."""
         return max((max(group) for group in self.words), default=0)
 
     def picture(self) -> Picture:

@@ -135,7 +135,7 @@ class Relation:
         return bool(_bounded(lambda _: self.map.is_single_valued()))
 
     def is_empty(self) -> bool:
-        """Return whether there are no pairs, for all sizes."""
+        """Return whether it is empty, for all sizes."""
         return bool(_bounded(lambda _: self.map.is_empty()))
 
     def is_equal(self, other: Relation) -> bool:

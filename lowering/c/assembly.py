@@ -540,7 +540,7 @@ def coalesced_count(scope: TextScope, loop: ln.For, nested: Lines) -> Lines:
 def _segment_store(scope: TextScope, loop: ln.For) -> tuple[ln.For, ln.Cell] | None:
     """Return the loop over segments that is the body of a loop, and the cell that it stores.
 
-    None if there is no such loop, or if the row of the cell depends on the outer loop.
+    None if no loop has this form, or if the row of the cell depends on the outer loop.
     """
     assembled = scope.assembled
     if assembled is None or not assembled.counts:

@@ -218,7 +218,7 @@ class ArgumentBinder:
             ways = (tuple(places[:-1]), each.unpack, each.validation_cache) if each else ()
             operands.append(OperandSpec(name, own, *ways))
         self._operands = tuple(operands)
-        # The arrays of a sparse operand may not be adjacent among the inputs; then there is no fast path.
+        # The arrays of a sparse operand may not be adjacent among the inputs; then the fast path is not used.
         self._bind = compile_fast_path(operands, from_buffer) if order == [*range(len(inputs))] else _no_fast_path
 
     def __call__(self, arrays: tuple[object, ...], named: Mapping[str, object]) -> BoundArguments:

@@ -79,7 +79,7 @@ class Assembler:
         *,
         in_scipy: bool,
     ) -> object:
-        """Call the function and return its result; None if there is no memory for a buffer.
+        """Call the function and return its result; None if memory for a buffer is lacking.
 
         Raises `IndexOverflow` if the index dtype cannot count the entries, and `OutOfMemory`.
         """

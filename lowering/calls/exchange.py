@@ -39,7 +39,7 @@ class Exchanged:
 def exchanged(
     program: Program, arrays: tuple[object, ...], named: Mapping[str, object], out: object
 ) -> Exchanged | None:
-    """Return the call with NumPy views of foreign arrays, or None if there are no foreign arrays.
+    """Return the call with NumPy views of foreign arrays, or None without foreign arrays.
 
     Raises `ArgumentError` and `ArrayError` for arrays that their library does not export, that are not in the memory of
     this machine, or that have another element type.

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
 from atl.core.predicate import Predicate, holds
 from atl.core.program import Program
-from atl.errors import InvalidArgument, brief
+from atl.errors import InvalidArgument
 from atl.meaning.arguments import bind
 from atl.text.printing import show_predicate
+from lowering.calls.compiled import Compiled, check_parts
 from lowering.core.emulator import CLEAR, At, Core, Issued
 from lowering.core.matching import CoreNest, core_nest
 from lowering.instructions.instruction import OUT
@@ -22,7 +23,7 @@ from lowering.nest import loopnest as ln
 from lowering.pipeline import lower
 
 
-class CoreKernel:
+class CoreKernel(Compiled):
     """A program for the systolic core, called with arrays. A call emulates the core cycle by cycle.
 
     `instructions(n=…)` are those for given sizes. After a call, `cycles` has the cycles that each instruction took.
@@ -37,13 +38,8 @@ class CoreKernel:
     """
 
     def __init__(self, program: Program, made: CoreNest) -> None:
-        for value, kind in ((program, Program), (made, CoreNest)):
-            if not isinstance(value, kind):
-                raise InvalidArgument(
-                    f"a kernel of {brief(value)}",
-                    required='a program: compile(program, target="systolic") makes a kernel',
-                )
-        self.program: Final = program
+        check_parts('compile(program, target="systolic")', (program, Program), (made, CoreNest))
+        super().__init__(program)
         self.made: Final = made
         self.cycles: dict[str, int] = {}
 
@@ -80,10 +76,6 @@ class CoreKernel:
             core.execute(issued)
         self.cycles = core.cycles
         return out
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
-        return f"<CoreKernel {self.program.name}({inputs})>"
 
 
 def compile_for_core(program: Program) -> CoreKernel:

@@ -65,7 +65,7 @@ def build_with_nvcc(texts: Sequence[tuple[str, str]], name: str, found: GpuEnvir
     nvcc = find_nvcc()
     if nvcc is None:
         raise GpuMissing(
-            f"{name} is CUDA text, but there is no nvcc to build it",
+            f"{name} is CUDA text, which needs nvcc, and nvcc was not found",
             required=f"nvcc in PATH, in $CUDA_HOME/bin, or as $NVCC; found: {found}",
             suggestions=("kernel.source is the text",),
         )

@@ -79,7 +79,7 @@ def _promises(nest: LoopNest, *, cuda: bool) -> list[str]:
         if any(isinstance(s, Allocate) and s.storage == "heap" for s in statements(nest.body))
         else "Returned: 0. It does not allocate memory."
     )
-    return [*lines, "Threads: there is no state between calls, so calls may run concurrently.", returned]
+    return [*lines, "Threads: calls share no state, so they may run concurrently.", returned]
 
 
 def _outputs(scope: TextScope, program: Program, nest: LoopNest) -> Iterator[str]:

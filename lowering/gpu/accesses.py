@@ -58,7 +58,7 @@ def thread_accesses(
     """
     threads = _threads_of(statement)
     lanes = _lanes_of(statement)
-    for access in accesses_of(statement, facts, scope):
+    for access in accesses_of(scope, facts, statement):
         cell = access.storage
         if not isinstance(cell, ln.Cell) or cell.buffer.role == "input":
             continue

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from atl.core.program import Program
-from atl.errors import GpuMissing, InvalidArgument, brief
-from lowering.calls.notebook import kernel_html
+from atl.errors import GpuMissing
+from lowering.calls.compiled import Compiled, check_parts, kernel_html
 from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.cuda.printer import function_name, print_cuda
 from lowering.device import runtime
@@ -47,7 +47,7 @@ def _built(source: str, name: str, found: GpuEnvironment) -> Path:
     return build_with_nvcc(((f"{name}.cu", source), (runtime.FILE, runtime.TEXT)), name, found)
 
 
-class GpuKernel:
+class GpuKernel(Compiled):
     """A program compiled to CUDA, called with arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
     When the kernel is made, it is proved free of data races for all sizes. This takes no GPU, and neither does
@@ -73,14 +73,8 @@ class GpuKernel:
     """
 
     def __init__(self, program: Program, made: Kernels, machine: Machine | None = None) -> None:
-        for value, kind in ((program, Program), (made, Kernels)):
-            if not isinstance(value, kind):
-                raise InvalidArgument(
-                    f"a kernel of {brief(value)}",
-                    required='a program: compile(program, target="cuda") makes a kernel',
-                )
-        self.program: Final = program
-        """The program, with the sizes fixed that were passed to `compile`."""
+        check_parts('compile(program, target="cuda")', (program, Program), (made, Kernels))
+        super().__init__(program)
         self.kernels: Final = made
         """The launches, with their barriers."""
         self.source: Final = print_cuda(made)
@@ -142,16 +136,6 @@ class GpuKernel:
 
     def __reduce__(self) -> tuple[object, ...]:
         return compile_for_gpu, (checked_pickle(self.program), self._machine)
-
-    def __copy__(self) -> GpuKernel:
-        return self
-
-    def __deepcopy__(self, _: dict[int, object]) -> GpuKernel:
-        return self
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
-        return f"<GpuKernel {self.program.name}({inputs})>"
 
     def _repr_html_(self) -> str:
         return kernel_html(self.program, "CUDA", self.source)

@@ -166,7 +166,7 @@ class _Host:
         """Raise `IllegalMark` if a kernel needs a scalar that an earlier kernel computes."""
         if not declared:
             return
-        for access in accesses_of(statement, place.facts, place.scope):
+        for access in accesses_of(place.scope, place.facts, statement):
             if isinstance(access.storage, ln.Scalar) and access.storage in declared:
                 loop = next(s for s in ln.statements(self.nest.body) if isinstance(s, ln.For) and s.mark in BLOCKS)
                 raise illegal(

@@ -42,7 +42,7 @@ def with_static_capacities(facts: Facts, block: ln.Block) -> ln.Block:
 
 def _statement(statement: ln.Statement, facts: Facts) -> ln.Statement:
     if not isinstance(statement, ln.Allocate):
-        return with_inner_block(statement, facts, with_static_capacities)
+        return with_inner_block(facts, statement, with_static_capacities)
     bound = _least_constants(statement.capacity)
     is_bound = bound.constant is not None and proves(facts, pred.at_most(statement.capacity, bound))
     return replace(statement, capacity=bound) if is_bound else statement
@@ -77,7 +77,7 @@ def _of_atom(atom: ix.AnyAtom) -> ix.Index:
 def drop_unread_zeros(block: ln.Block, facts: Facts, scope: TextScope) -> ln.Block:
     """Remove stores of zeros to cells of the block's buffers that are proved to be never read."""
     made = {ln.key(s.buffer) for s in ln.statements(block) if isinstance(s, ln.Allocate)}
-    accesses = [access for statement in block for access in accesses_of(statement, facts, scope)]
+    accesses = [access for statement in block for access in accesses_of(scope, facts, statement)]
     unread = [access.statement for access in accesses if _is_of_zero(access, made) and not _is_read(access, accesses)]
     return _Removal(unread).block(block) if unread else block
 
@@ -188,7 +188,7 @@ class _Vectorization:
     def _statement(self, statement: ln.Statement, facts: Facts) -> ln.Statement:
         if isinstance(statement, ln.For) and statement.mark is LoopMark.VECTOR:
             return self._vector(statement, facts.assume(statement.range))
-        return with_inner_block(statement, facts, self._block)
+        return with_inner_block(facts, statement, self._block)
 
     def _vector(self, loop: ln.For, facts: Facts) -> ln.For:
         lanes = (loop.high - loop.low).constant
@@ -374,7 +374,7 @@ def _replace(allocate: ln.Allocate, scope: TextScope, facts: Facts, block: ln.Bl
                 stored = (_with_zeros(s, stores[0].statement, kept, ()) for s in rest)
                 return (*out, replace(statement, zeroed=False), *stored)
             return block
-        out.append(with_inner_block(statement, facts, partial(_replace, allocate, scope)))
+        out.append(with_inner_block(facts, statement, partial(_replace, allocate, scope)))
     return tuple(out)
 
 
@@ -421,7 +421,7 @@ def _remaining(store: _Store, rest: ln.Block, facts: Facts, scope: TextScope) ->
     twice = same_cell_facts(target.pairs, inside, target.pairs, inside, variables)
     if not all(proves(twice, pred.equal(ix.index(variable), other_run(variable))) for variable in variables):
         return None
-    read = (access for s in rest for access in accesses_of(s, facts, scope) if access.how == "read")
+    read = (access for s in rest for access in accesses_of(scope, facts, s) if access.how == "read")
     cells = [(access.storage, access.facts) for access in read if ln.accessed(access.storage) == ln.accessed(target)]
     if not all(isinstance(cell, ln.Cell) and _is_within(cell, known, box) for cell, known in cells):
         return None

@@ -111,7 +111,7 @@ def _in_statement(statement: Statement, place: Place, uid: int) -> Iterator[_Acc
         loop.variable.uid: loop for loop in statements((statement,)) if isinstance(loop, For) and loop.mark in THREADS
     }
     called = {s.variable for s in statements((statement,)) if isinstance(s, For) and isinstance(s.mark, CallMark)}
-    for access in accesses_of(statement, place.facts, place.scope):
+    for access in accesses_of(place.scope, place.facts, statement):
         if access.how == "read" and called.intersection(access.loops):
             continue  # an instruction reads registers of other lanes (`calls`)
         if isinstance(access.storage, Cell) and access.storage.buffer.uid == uid:

@@ -24,9 +24,6 @@ def with_calls(nest: ln.LoopNest) -> ln.LoopNest:
     Instructions of a GPU are left to `lowering.gpu`. Raises `IllegalMark` for a sum that its instruction does not
     compute.
     """
-    marked = [s for s in ln.statements(nest.body) if isinstance(s, ln.For) and isinstance(s.mark, CallMark)]
-    if not marked:
-        return nest
     calls: dict[int, Placed] = {}
     for loop, name, block, around in marked_loops(nest.body, Around(initial_facts(nest.assumptions, nest.inputs))):
         instruction = instruction_named(name)

@@ -158,7 +158,7 @@ def instruction_named(name: str) -> Instruction:
         raise InvalidArgument(f"an instruction named {brief(name)}", required=f"one of {', '.join(known)}")
     if name not in known:
         raise UnknownMark(
-            f"there is no instruction {brief(name)}",
+            f"unknown instruction {brief(name)}",
             required=f"one of {', '.join(known)}, or one of your own: atl.declare_instruction(atl.Instruction(…))",
             suggestions=did_you_mean(name, known),
         )

@@ -76,7 +76,7 @@ class Access:
         return show_statement(self.scope, self.statement)
 
 
-def accesses(loop: ln.For, facts: Facts, scope: TextScope, *, inputs: bool = False) -> Iterator[Access]:
+def accesses(scope: TextScope, facts: Facts, loop: ln.For, *, inputs: bool = False) -> Iterator[Access]:
     """Yield the accesses of an iteration to storage that other iterations share.
 
     Storage that the iteration allocates is excluded, and so are inputs unless `inputs` is set.
@@ -94,7 +94,7 @@ def accesses(loop: ln.For, facts: Facts, scope: TextScope, *, inputs: bool = Fal
             yield access
 
 
-def accesses_of(statement: ln.Statement, facts: Facts, scope: TextScope) -> Iterator[Access]:
+def accesses_of(scope: TextScope, facts: Facts, statement: ln.Statement) -> Iterator[Access]:
     """Yield all accesses of a statement, also to storage that it allocates. Their loops are those within it."""
     yield from _in_statement(_Context(facts, (), scope), statement)
 
@@ -130,7 +130,7 @@ def after(scope: TextScope, statement: ln.Statement) -> TextScope:
     assert_never(statement)
 
 
-def with_inner_block(statement: ln.Statement, facts: Facts, run: Callable[[Facts, Block], Block]) -> ln.Statement:
+def with_inner_block(facts: Facts, statement: ln.Statement, run: Callable[[Facts, Block], Block]) -> ln.Statement:
     """Apply a pass to the body of a loop or branch, with the facts that hold there; keep other statements."""
     match statement:
         case ln.For(body=body):
@@ -143,7 +143,7 @@ def with_inner_block(statement: ln.Statement, facts: Facts, run: Callable[[Facts
 
 
 def with_inner_blocks(
-    block: Block, facts: Facts, scope: TextScope, run: Callable[[TextScope, Facts, Block], Block]
+    scope: TextScope, facts: Facts, block: Block, run: Callable[[TextScope, Facts, Block], Block]
 ) -> tuple[Block, list[TextScope]]:
     """Apply a pass to the bodies of a block's loops and branches; return its statements, and the scope after each."""
     out: list[ln.Statement] = []
@@ -151,7 +151,7 @@ def with_inner_blocks(
     for statement in block:
         scope = after(scope, statement)
         inside = scope.bind(statement.variable, statement.variable.name)[1] if isinstance(statement, For) else scope
-        out.append(with_inner_block(statement, facts, partial(run, inside)))
+        out.append(with_inner_block(facts, statement, partial(run, inside)))
         scopes.append(scope)
     return tuple(out), scopes
 

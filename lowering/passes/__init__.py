@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from atl.core.marks import CallMark
 from lowering.instructions.calls import with_calls
-from lowering.nest.loopnest import LoopNest
+from lowering.nest.loopnest import Allocate, Clear, For, LoopNest, statements
 from lowering.passes.assembly import with_assembled_rows
 from lowering.passes.buffers import with_early_frees, with_lets_in_output_rows, with_reused_buffers, with_stack_budget
 from lowering.passes.control_flow import (
@@ -83,8 +84,39 @@ loops keep their bounds and conditions: loops over threads have constant extents
 instructions of a systolic core replace loops as they are."""
 
 
+def _has_buffers(nest: LoopNest) -> bool:
+    return any(isinstance(each, Allocate | Clear) for each in statements(nest.body))
+
+
+def _has_recurrences(nest: LoopNest) -> bool:
+    return bool(nest.recurrences)
+
+
+def _has_calls(nest: LoopNest) -> bool:
+    return any(isinstance(each, For) and isinstance(each.mark, CallMark) for each in statements(nest.body))
+
+
+APPLIES: Final[Mapping[Pass, Callable[[LoopNest], bool]]] = {
+    with_folded_storage: _has_buffers,
+    with_stack_budget: _has_buffers,
+    without_unread_zeros: _has_recurrences,
+    with_kept_rows: _has_recurrences,
+    with_kept_rows_on_gpu: _has_recurrences,
+    with_split_loops: _has_recurrences,
+    with_tiles_in_registers: _has_buffers,
+    with_reused_buffers: _has_buffers,
+    with_lets_in_output_rows: _has_buffers,
+    with_early_frees: _has_buffers,
+    with_emptied_workspaces: _has_buffers,
+    with_assembled_rows: lambda nest: nest.assembly is not None,
+    with_calls: _has_calls,
+}
+"""Conditions without which a pass would return the nest as it is."""
+
+
 def after_passes(nest: LoopNest, passes: Sequence[Pass] = PASSES) -> LoopNest:
-    """Run the passes on a loop nest."""
+    """Run the passes on a loop nest, except for those that do not apply to it."""
     for run in passes:
-        nest = run(nest)
+        if run not in APPLIES or APPLIES[run](nest):
+            nest = run(nest)
     return nest

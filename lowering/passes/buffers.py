@@ -198,7 +198,7 @@ def _copy(statement: ln.Statement, to: ln.Buffer) -> tuple[Pairs, ln.Cell | None
 
 def _block(scope: TextScope, facts: Facts, block: ln.Block, *, output: ln.Buffer | None) -> ln.Block:
     """Share storage in a block. `output` is the output buffer at the top level, if all its elements are stored."""
-    made, scopes = with_inner_blocks(block, facts, scope, partial(_block, output=None))
+    made, scopes = with_inner_blocks(scope, facts, block, partial(_block, output=None))
     return _shared(made, _reusing(facts, [scope, *scopes], made, output), output)
 
 
@@ -222,7 +222,7 @@ def _reusing(
                 continue
             if not _are_alike(buffer, other):
                 continue
-            done = list(accesses(loop, facts, scopes[reading[0]]))
+            done = list(accesses(scopes[reading[0]], facts, loop))
             if find_overwritten_read(done, buffer, other, (loop,)) is None:
                 found[buffer] = other
                 break
@@ -333,7 +333,7 @@ def _in_row_of_block(
     reading = in_rows((last,), buffer, there, row)
     for loop in reading:
         if not isinstance(loop, ln.For) or find_overwritten_read(
-            list(accesses(loop, facts, scope)), there, output, reading
+            list(accesses(scope, facts, loop)), there, output, reading
         ):
             return None
     return in_rows(_without_storage(block, buffer), buffer, there, row)

@@ -170,7 +170,7 @@ def _block_without_trivial(facts: Facts, block: ln.Block, *, tiles: Tiles) -> ln
 def _without_trivial(facts: Facts, statement: ln.Statement, tiles: Tiles) -> ln.Statement:
     if isinstance(statement, ln.For) and all(isinstance(s, ln.Assign | ln.Accumulate) for s in statement.body):
         return _as_branch(facts, statement, tiles) or statement
-    return with_inner_block(statement, facts, partial(_block_without_trivial, tiles=tiles))
+    return with_inner_block(facts, statement, partial(_block_without_trivial, tiles=tiles))
 
 
 def _as_branch(facts: Facts, loop: ln.For, tiles: Tiles) -> ln.If | None:

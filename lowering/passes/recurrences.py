@@ -78,7 +78,7 @@ class _Folding:
 
     def block(self, scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
         """Fold the recurrences of a block, inner ones first."""
-        made, scopes = with_inner_blocks(block, facts, scope, self.block)
+        made, scopes = with_inner_blocks(scope, facts, block, self.block)
         for at in reversed(range(len(made))):
             begun = made[at]
             match begun:
@@ -231,7 +231,7 @@ class _Recurrence:
         return _with_copies_if(less(index(p), constant(begun + rows - 1)), self.region, self.buffer, p)
 
     def _accesses(self, region: ln.Block) -> list[Access]:
-        found = accesses(ln.For(self.once, ZERO, ONE, region), self.facts, self.scope)
+        found = accesses(self.scope, self.facts, ln.For(self.once, ZERO, ONE, region))
         return [access for access in found if isinstance(access.storage, ln.Cell) and _of(access) == self.buffer]
 
 

@@ -220,7 +220,7 @@ def _block_with_cache_lines(ids: Iterator[int], facts: Facts, block: ln.Block) -
     return tuple(
         replace(statement, lines=lines_of(statement, facts, ids))
         if isinstance(statement, ln.For) and statement.mark is LoopMark.STREAM
-        else with_inner_block(statement, facts, partial(_block_with_cache_lines, ids))
+        else with_inner_block(facts, statement, partial(_block_with_cache_lines, ids))
         for statement in block
     )
 

@@ -33,8 +33,6 @@ MOST_CUTS: Final = 4
 
 def with_split_loops(nest: ln.LoopNest) -> ln.LoopNest:
     """Cut the unmarked loops of recurrences and in their steps where the choices in them change."""
-    if not nest.recurrences:
-        return nest
     splitting = partial(_split, nest.recurrences)
     facts = initial_facts(nest.assumptions, nest.inputs)
     body = tuple(s for one in nest.body for s in splitting(facts, one, inside=False))

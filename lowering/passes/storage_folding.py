@@ -85,7 +85,7 @@ class _Folding:
 
     def block(self, scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
         """Fold all marked buffers in the statements, inner lets first."""
-        made, scopes = with_inner_blocks(block, facts, scope, self.block)
+        made, scopes = with_inner_blocks(scope, facts, block, self.block)
         for at in reversed(range(len(made))):
             found = made[at]
             if isinstance(found, ln.Allocate) and _is_marked(found):
@@ -159,7 +159,7 @@ def _reader(rest: ln.Block, buffer: ln.Buffer) -> tuple[int, ln.For]:
 
 def _window(facts: Facts, scope: TextScope, buffer: ln.Buffer, loop: ln.For) -> _Window:
     """Return the window of the rows that a loop reads, found by its linear reads and proved for all reads."""
-    reads = [access for access in accesses(loop, facts, scope) if _is_read(access, buffer)]
+    reads = [access for access in accesses(scope, facts, loop) if _is_read(access, buffer)]
     name, y = loop.variable.name, index(loop.variable)
     required = (
         f"in iteration {name} all reads in a window of rows from s*{name} + a to s*{name} + a + w, with constants "

@@ -419,7 +419,7 @@ def _cleared(facts: Facts, block: ln.Block) -> Iterator[_Cleared]:
 
 def _reached_once(place: _Cleared, store: ln.Accumulate, scope: TextScope) -> _Reaching | None:
     """Return the store if different iterations of the loops around it are proved to reach different cells."""
-    access = next((a for s in place.after for a in accesses_of(s, place.facts, scope) if _is(a, store)), None)
+    access = next((a for s in place.after for a in accesses_of(scope, place.facts, s) if _is(a, store)), None)
     if access is None:
         return None
     pairs = _pairs(access)

@@ -28,14 +28,12 @@ from lowering.nest.tiles import stores_to
 
 def without_unread_zeros(nest: ln.LoopNest) -> ln.LoopNest:
     """Store no zeros to the padding of the rows of recurrences, where no zero is read."""
-    if not nest.recurrences:
-        return nest
     facts = initial_facts(nest.assumptions, nest.inputs)
     return replace(nest, body=_block(nest, facts, nest.body))
 
 
 def _block(nest: ln.LoopNest, facts: Facts, block: ln.Block) -> ln.Block:
-    out = [with_inner_block(statement, facts, partial(_block, nest)) for statement in block]
+    out = [with_inner_block(facts, statement, partial(_block, nest)) for statement in block]
     for at, begun in enumerate(out):
         if isinstance(begun, ln.Allocate | ln.Clear) and not begun.zeroed and begun.buffer.role == "local":
             region = tuple(out[at + 1 :])
@@ -89,7 +87,7 @@ def _reads_no_zeros(nest: ln.LoopNest, facts: Facts, region: ln.Block, buffer: l
     reads = [
         access
         for statement in region
-        for access in accesses_of(statement, facts, outermost(nest))
+        for access in accesses_of(outermost(nest), facts, statement)
         if access.how == "read" and isinstance(access.storage, ln.Cell) and access.storage.buffer == buffer
     ]
     return all(_is_stored(read, stores) for read in reads)

@@ -356,7 +356,7 @@ class _Bounds(Operations):
     def _whole(self, e: ln.ScalarExpr, doubts: list[ln.ScalarExpr] | None = None) -> ln.ScalarExpr:
         """Return an expression of integers or truth values, which is the kernel's own unless one of `doubts` holds.
 
-        Raises `NoErrorBound` if it depends on a float that may be rounded, and there is no list of doubts.
+        Raises `NoErrorBound` if it depends on a float that may be rounded, and no list of doubts is given.
         """
         match e:
             case ln.Number() | ln.Load() | ln.FromIndex():

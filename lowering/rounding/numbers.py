@@ -62,7 +62,7 @@ class State:
 
     @property
     def is_exact(self) -> bool:
-        """True if there is no error for any arguments."""
+        """True if the error is zero for all arguments."""
         return all(known(part) == 0 for part in (self.absolute, self.chained, self.nested))
 
     @property

@@ -274,7 +274,7 @@ def _is_directly_in(inner: Path, outer: Path, body: Expr) -> bool:
 def _single_loop(nest: LoopNest, loop: For) -> Iterator[IllegalMark]:
     """Yield an error for a loop marked `merge` whose partners were not lowered to adjacent loops.
 
-    There is no error if a partner disappeared because it has one iteration.
+    A partner that disappeared because it has one iteration is allowed.
     """
     loops = [each for each in statements(nest.body) if isinstance(each, For) and each.mark is LoopMark.MERGE]
     marked = [binder for binder in nest.marks if binder.mark is LoopMark.MERGE]
@@ -526,7 +526,7 @@ def conflict(loop: ln.For, facts: Facts, scope: TextScope) -> Conflict | None:
     A race with numbers is preferred to accesses for which nothing is proved.
     """
     by_storage: dict[Hashable, list[Access]] = {}
-    for access in accesses(loop, facts, scope):
+    for access in accesses(scope, facts, loop):
         by_storage.setdefault(ln.accessed(access.storage), []).append(access)
     unknown: Conflict | None = None
     for held in by_storage.values():
@@ -560,7 +560,7 @@ def _pairs_of(access: Access) -> Pairs:
     return access.storage.pairs if isinstance(access.storage, ln.Cell) else ()
 
 
-# -- marks for which there is no loop after lowering ------------------------------------------------------------------
+# -- marks whose loop is gone after lowering ---------------------------------------------------------------------------
 
 
 def check_lowered(program: Program, nest: ln.LoopNest, lowered: Collection[Path]) -> None:

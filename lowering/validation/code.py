@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -14,7 +14,7 @@ from lowering.validation.errors import TextTrap
 from lowering.validation.interface import Branch, Known
 from lowering.validation.memory import UNSET, Address, Heap
 from lowering.validation.source import Source, read_source
-from lowering.validation.types import NUMBERS, CType, Pointer, Void
+from lowering.validation.types import NUMBERS, CType, Pointer, Row, Void
 from lowering.validation.values import Values
 
 Frame: TypeAlias = list[Any]
@@ -129,6 +129,29 @@ class Execution(ABC):
                 raise refused(node, "as a type")
             case _:
                 raise refused(node, "as a type")
+
+
+class FunctionScope:
+    """The variables of the function that is compiled, those of the innermost block last, and its branches.
+
+    `addressed` has the variables whose address is taken. Branches of inline helpers are not those of the kernel.
+    """
+
+    def __init__(self, machine: Execution, *, addressed: Set[str] = frozenset(), inline: bool = False) -> None:
+        self.machine = machine
+        self.addressed = addressed
+        self.covered, self.branches = (set[Branch](), set[Branch]()) if inline else (machine.covered, machine.branches)
+        self.blocks: list[dict[str, Variable]] = [{}]
+        self.slots = 0
+
+    def declare(self, name: str, of: CType) -> Variable:
+        variable = Variable(self.slots, of, boxed=name in self.addressed and not isinstance(of, Row))
+        self.slots += 1
+        self.blocks[-1][name] = variable
+        return variable
+
+    def lookup(self, name: str) -> Variable | None:
+        return next((block[name] for block in reversed(self.blocks) if name in block), None)
 
 
 def refused(node: Any, where: str = "") -> NotInSubset:

@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 from pycparser import c_ast
 
-from lowering.validation.code import Frame, Function, Run, Typed, Variable, line_of, refused
+from lowering.validation.code import Frame, Function, FunctionScope, Run, Typed, line_of, refused
 from lowering.validation.errors import ElementBranch, TextTrap
 from lowering.validation.interface import Known
 from lowering.validation.library import Library
 from lowering.validation.memory import UNSET, Address
-from lowering.validation.operations import check_lane
+from lowering.validation.operations import Operations, check_lane
 from lowering.validation.types import (
     DOUBLE,
     FLOAT,
@@ -37,11 +37,14 @@ _LIMITS: Final = {
 }  # fmt: skip
 
 
-class Expressions(Library):
-    """The expressions of one function."""
+class Expressions:
+    """The expressions in one function."""
 
-    def lookup(self, name: str) -> Variable | None:
-        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+    def __init__(self, scope: FunctionScope) -> None:
+        self.scope, self.machine = scope, scope.machine
+        self.values = scope.machine.values
+        self.operations = Operations(scope)
+        self.library = Library(self.operations)
 
     def type_of(self, node: Any) -> CType:
         return self.machine.type_of(node, self._typeof)
@@ -91,14 +94,14 @@ class Expressions(Library):
         if isinstance(node, c_ast.InitList):
             if not isinstance(of, Vector):
                 raise refused(node, "as the initial value of a number")
-            cells = [self.converted(self.expression(each), of.of, node) for each in node.exprs]
+            cells = [self.operations.converted(self.expression(each), of.of, node) for each in node.exprs]
             zero = self.values.scalars.constant(0, of.of.dtype) if of.of.is_float else 0
             rest = (zero,) * (of.lanes - len(cells))
             if all(isinstance(each, c_ast.Constant) for each in node.exprs):
                 value = (*(cell([]) for cell in cells), *rest)
                 return lambda _: value
             return lambda frame: (*[cell(frame) for cell in cells], *rest)
-        return self.converted(self.expression(node), of, node)
+        return self.operations.converted(self.expression(node), of, node)
 
     def constant(self, node: c_ast.Constant) -> Typed:
         text = node.value.lower()
@@ -126,7 +129,7 @@ class Expressions(Library):
         return Typed(kind, lambda _: whole, whole)
 
     def name(self, node: Any, name: str) -> Typed:
-        variable = self.lookup(name)
+        variable = self.scope.lookup(name)
         if variable is None:
             return self.macro(node, name)
         slot, line = variable.slot, line_of(node)
@@ -135,7 +138,7 @@ class Expressions(Library):
         if variable.boxed:
             of = variable.of
             place: Callable[[Frame], Address] = lambda frame: Address(frame[slot])  # noqa: E731
-            return Typed(of, self.loading(of, place, line), place=place)
+            return Typed(of, self.operations.loading(of, place, line), place=place)
 
         def read(frame: Frame) -> Any:
             value = frame[slot]
@@ -173,7 +176,7 @@ class Expressions(Library):
 
     def element(self, node: c_ast.ArrayRef) -> Typed:
         base, index, line = self.expression(node.name), self.expression(node.subscript), line_of(node)
-        at = self.converted(index, LONG, node)
+        at = self.operations.converted(index, LONG, node)
         if isinstance(base.of, Vector):
             return self._lane(node, base, at)
         if isinstance(base.of, Row):
@@ -194,7 +197,7 @@ class Expressions(Library):
                 raise ElementBranch
             return Address(address.block, address.offset + number * size)
 
-        return Typed(to, self.loading(to, place, line), place=place)
+        return Typed(to, self.operations.loading(to, place, line), place=place)
 
     def _lane(self, node: Any, base: Typed, at: Run) -> Typed:
         assert isinstance(base.of, Vector)
@@ -222,13 +225,13 @@ class Expressions(Library):
 
     def assignment(self, node: c_ast.Assignment) -> Typed:
         target = self.expression(node.lvalue)
-        store = self.storing(target, node)
+        store = self.operations.storing(target, node)
         if node.op == "=":
-            value = self.converted(self.expression(node.rvalue), target.of, node)
+            value = self.operations.converted(self.expression(node.rvalue), target.of, node)
         else:
             right = self.expression(node.rvalue)
-            made = self.operated(node, node.op[:-1], target, right)
-            value = self.converted(made, target.of, node)
+            made = self.operations.operated(node, node.op[:-1], target, right)
+            value = self.operations.converted(made, target.of, node)
 
         def run(frame: Frame) -> Any:
             found = value(frame)
@@ -248,11 +251,11 @@ class Expressions(Library):
             of = x.of
         else:
             raise refused(node, "of two types")
-        left, right = self.converted(x, of, node), self.converted(y, of, node)
-        condition = self.as_test(test, node)
-        values, covered, line = self.values, self.covered, line_of(node)
+        left, right = self.operations.converted(x, of, node), self.operations.converted(y, of, node)
+        condition = self.operations.as_test(test, node)
+        values, covered, line = self.values, self.scope.covered, line_of(node)
         yes, no = (line, f"? {node.coord.column}"), (line, f": {node.coord.column}")
-        self.branches |= {yes, no}
+        self.scope.branches |= {yes, no}
 
         def choose(frame: Frame) -> Any:
             chosen = condition(frame)
@@ -295,11 +298,12 @@ class Expressions(Library):
                         raise TextTrap("null", "the value at a null pointer", line)
                     return address  # type: ignore[no-any-return]
 
-                return Typed(to, self.loading(to, place, line), place=place)
+                return Typed(to, self.operations.loading(to, place, line), place=place)
             case "++" | "--" | "p++" | "p--":
                 one = Typed(INT, lambda _: 1, 1)
-                value = self.converted(self.operated(node, "+" if "+" in op else "-", made, one), made.of, node)
-                store, before = self.storing(made, node), made.run
+                changed = self.operations.operated(node, "+" if "+" in op else "-", made, one)
+                value = self.operations.converted(changed, made.of, node)
+                store, before = self.operations.storing(made, node), made.run
                 if op.startswith("p") and not unused:
 
                     def after(frame: Frame) -> Any:
@@ -316,18 +320,29 @@ class Expressions(Library):
 
                 return Typed(made.of, run_step)
             case "!":
-                test = self.as_test(made, node)
+                test = self.operations.as_test(made, node)
                 return Typed(INT, lambda frame: values.negated(test(frame)))
             case "-" | "+" | "~":
-                return self.signed(node, op, made)
+                return self.operations.signed(node, op, made)
             case _:
                 raise refused(node, f"({op})")
+
+    def enter_enum(self, enum: c_ast.Enum) -> None:
+        at = 0
+        for each in enum.values.enumerators if enum.values else []:
+            if each.value is not None:
+                value = self.expression(each.value).constant
+                if value is None:
+                    raise refused(each, "without a constant value")
+                at = value
+            self.machine.constants[each.name] = at
+            at += 1
 
     def binary(self, node: c_ast.BinaryOp, op: str) -> Typed:
         x, y = self.expression(node.left), self.expression(node.right)
         if op in ("&&", "||"):
-            return self.both(node, op, x, y)
-        return self.operated(node, op, x, y)
+            return self.operations.both(node, op, x, y)
+        return self.operations.operated(node, op, x, y)
 
     def cast(self, node: c_ast.Cast) -> Typed:
         of = self.type_of(node.to_type)
@@ -335,7 +350,7 @@ class Expressions(Library):
         constant = None
         if made.constant is not None and isinstance(of, Number) and not of.is_float:
             constant = wrap(made.constant, of)
-        return Typed(of, self.converted(made, of, node, explicit=True), constant)
+        return Typed(of, self.operations.converted(made, of, node, explicit=True), constant)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -345,14 +360,15 @@ class Expressions(Library):
         arguments = [self.expression(each) for each in nodes]
         if self.machine.defines(name):
             return self._own(node, name, arguments)
-        return self.library(node, name, arguments)
+        return self.library.called(node, name, arguments)
 
     def _own(self, node: Any, name: str, arguments: list[Typed]) -> Typed:
         machine = self.machine
         function = machine.function(name)
         if len(arguments) != len(function.parameters):
             raise refused(node, f"of {name} with {len(arguments)} arguments")
-        passed = [self.converted(made, of, node) for made, (_, of) in zip(arguments, function.parameters, strict=True)]
+        pairs, converted = zip(arguments, function.parameters, strict=True), self.operations.converted
+        passed = [converted(made, of, node) for made, (_, of) in pairs]
 
         def call(frame: Frame) -> Any:
             return machine.call(function, [each(frame) for each in passed])

@@ -30,26 +30,31 @@ _MATH: Final[dict[str, UnaryOp]] = {
 }  # fmt: skip
 
 
-class Library(Operations):
+class Library:
     """Calls of functions that the text does not define."""
 
-    def library(self, node: Any, name: str, arguments: list[Typed]) -> Typed:
+    def __init__(self, operations: Operations) -> None:
+        self.operations = operations
+        self.machine = operations.scope.machine
+        self.values = operations.values
+
+    def called(self, node: Any, name: str, arguments: list[Typed]) -> Typed:
         machine, values, line = self.machine, self.values, line_of(node)
         bare = name.removesuffix("f")
         if name in ("INT64_C", "UINT64_C"):
             of = LONG if name == "INT64_C" else UNSIGNED_LONG
-            return Typed(of, self.converted(arguments[0], of, node), arguments[0].constant)
+            return Typed(of, self.operations.converted(arguments[0], of, node), arguments[0].constant)
         if bare in _MATH or name in _MATH:
             of = DOUBLE if name in _MATH else FLOAT
-            op, argument = _MATH[name if name in _MATH else bare], self.converted(arguments[0], of, node)
+            op, argument = _MATH[name if name in _MATH else bare], self.operations.converted(arguments[0], of, node)
             return Typed(of, lambda frame: values.unary(op, of, argument(frame)))
         if name in ("fma", "fmaf"):
             of = DOUBLE if name == "fma" else FLOAT
-            x, y, z = (self.converted(each, of, node) for each in arguments)
+            x, y, z = (self.operations.converted(each, of, node) for each in arguments)
             return Typed(of, lambda frame: values.fused(of, x(frame), y(frame), z(frame)))
         match name:
             case "aligned_alloc" | "malloc" | "calloc":
-                sizes = [self.converted(each, UNSIGNED_LONG, node) for each in arguments]
+                sizes = [self.operations.converted(each, UNSIGNED_LONG, node) for each in arguments]
 
                 def allocate(frame: Frame) -> Any:
                     counts = [size(frame) for size in sizes]
@@ -73,7 +78,7 @@ class Library(Operations):
             case "__builtin_add_overflow" | "__builtin_mul_overflow":
                 return self._checked_arithmetic(node, name, arguments)
             case "__builtin_ctzll" | "__builtin_popcountll":
-                bits = self.converted(arguments[0], UNSIGNED_LONG, node)
+                bits = self.operations.converted(arguments[0], UNSIGNED_LONG, node)
                 if name == "__builtin_ctzll":
 
                     def zeros(frame: Frame) -> int:
@@ -94,7 +99,8 @@ class Library(Operations):
                 raise refused(node, f"of {name}")
 
     def _filled(self, node: Any, arguments: list[Typed]) -> Typed:
-        pointer, byte, size = arguments[0].run, arguments[1].constant, self.converted(arguments[2], UNSIGNED_LONG, node)
+        pointer, byte = arguments[0].run, arguments[1].constant
+        size = self.operations.converted(arguments[2], UNSIGNED_LONG, node)
         if byte != 0:
             raise refused(node, "(memset with another byte than 0)")
         line, to = line_of(node), _pointed(arguments[0].of)
@@ -121,7 +127,8 @@ class Library(Operations):
         return Typed(arguments[0].of, fill)
 
     def _copied(self, node: Any, arguments: list[Typed]) -> Typed:
-        to, source, size = arguments[0].run, arguments[1].run, self.converted(arguments[2], UNSIGNED_LONG, node)
+        to, source = arguments[0].run, arguments[1].run
+        size = self.operations.converted(arguments[2], UNSIGNED_LONG, node)
         line, values = line_of(node), self.values
         kinds = _pointed(arguments[0].of), _pointed(arguments[1].of)
 
@@ -149,7 +156,7 @@ class Library(Operations):
         return Typed(arguments[0].of, copy)
 
     def _checked_arithmetic(self, node: Any, name: str, arguments: list[Typed]) -> Typed:
-        x, y = (self.converted(each, UNSIGNED_LONG, node) for each in arguments[:2])
+        x, y = (self.operations.converted(each, UNSIGNED_LONG, node) for each in arguments[:2])
         of = arguments[2].of
         if not isinstance(of, Pointer) or of.to is not UNSIGNED_LONG:
             raise refused(node, f"({name} of another type than size_t)")

@@ -11,10 +11,11 @@ from typing import Any
 
 from pycparser import c_ast
 
-from lowering.validation.code import Execution, Function, refused
+from lowering.validation.code import Execution, Function, FunctionScope, refused
+from lowering.validation.expressions import Expressions
 from lowering.validation.interface import Known
 from lowering.validation.memory import Heap
-from lowering.validation.statements import Compiler
+from lowering.validation.statements import Statements
 from lowering.validation.types import Number, Vector
 from lowering.validation.values import Values
 
@@ -40,7 +41,7 @@ class Machine(Execution):
                 case c_ast.FuncDef():
                     self.definitions[node.decl.name] = node
                 case c_ast.Decl(type=c_ast.Enum() as enum):
-                    Compiler(self).enter_enum(enum)
+                    Expressions(FunctionScope(self)).enter_enum(enum)
                 case c_ast.Decl(type=c_ast.FuncDecl()) | c_ast.StaticAssert():
                     pass
                 case _:
@@ -50,7 +51,7 @@ class Machine(Execution):
         """Return a function of the text, compiled when it is first called."""
         found = self.functions.get(name)
         if found is None:
-            found = self.functions[name] = Compiler(self).function(self.definitions[name])
+            found = self.functions[name] = Statements(self, self.definitions[name]).function()
         return found
 
     def run(self, name: str, arguments: Sequence[Any], heap: Heap) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from atl.errors import NotInSubset
-from lowering.validation.code import Execution, Frame, Run, Typed, Variable, line_of, refused
+from lowering.validation.code import Frame, FunctionScope, Run, Typed, line_of, refused
 from lowering.validation.errors import TextTrap
 from lowering.validation.memory import UNSET, ZERO, Address
 from lowering.validation.types import INT, LONG, CType, Number, Pointer, Row, Vector, Void, common, promoted
@@ -17,13 +17,11 @@ COMPARING: Final = frozenset(("<", "<=", ">", ">=", "==", "!="))
 
 
 class Operations:
-    """The operators of one function. `scopes` has its variables, those of the innermost block last."""
+    """The operators in one function."""
 
-    def __init__(self, machine: Execution) -> None:
-        self.machine = machine
-        self.values = machine.values
-        self.scopes: list[dict[str, Variable]] = [{}]
-        self.covered, self.branches = machine.covered, machine.branches
+    def __init__(self, scope: FunctionScope) -> None:
+        self.scope = scope
+        self.values = scope.machine.values
 
     # -- conversions --------------------------------------------------------------------------------------------------
 
@@ -134,7 +132,7 @@ class Operations:
         if target.lane_of is not None:
             slot, at = target.lane_of
             assert isinstance(target.of, Number)
-            vector = next(v.of for scope in self.scopes for v in scope.values() if v.slot == slot)
+            vector = next(v.of for block in self.scope.blocks for v in block.values() if v.slot == slot)
             assert isinstance(vector, Vector)
             lanes = vector.lanes
 
@@ -184,9 +182,9 @@ class Operations:
     def both(self, node: Any, op: str, x: Typed, y: Typed) -> Typed:
         left, right, values = self.as_test(x, node), self.as_test(y, node), self.values
         ends, word = int(op == "||"), "or" if op == "||" else "and"
-        covered, line = self.covered, line_of(node)
+        covered, line = self.scope.covered, line_of(node)
         second = (line, f"{op} {node.coord.column}")
-        self.branches.add(second)
+        self.scope.branches.add(second)
 
         def run(frame: Frame) -> Any:
             first = left(frame)

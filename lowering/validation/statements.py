@@ -15,6 +15,7 @@ from lowering.validation.code import (
     Execution,
     Frame,
     Function,
+    FunctionScope,
     Run,
     Signal,
     Variable,
@@ -27,30 +28,30 @@ from lowering.validation.memory import UNSET, ZERO, Block
 from lowering.validation.types import CType, Number, Pointer, Row, Vector, Void
 
 
-class Compiler(Expressions):
-    """The compiler of one function."""
+class Statements:
+    """The statements of one function."""
 
-    def __init__(self, machine: Execution) -> None:
-        super().__init__(machine)
-        self.slots = 0
-        self.addressed: set[str] = set()
+    def __init__(self, machine: Execution, node: c_ast.FuncDef) -> None:
+        self.node, self.machine = node, machine
+        self.scope = FunctionScope(machine, addressed=_addressed(node.body), inline="inline" in node.decl.funcspec)
+        self.expressions = Expressions(self.scope)
+        self.result: CType = Void()
 
-    def function(self, node: c_ast.FuncDef) -> Function:
-        self.addressed = _addressed(node.body)
-        if "inline" in node.decl.funcspec:  # branches of helpers are not those of the kernel
-            self.covered, self.branches = set(), set()
+    def function(self) -> Function:
+        """Compile the function."""
+        node = self.node
         declared = node.decl.type
         parameters: list[tuple[str, CType]] = []
         for each in declared.args.params if declared.args else []:
-            of = self.type_of(each.type)
+            of = self.expressions.type_of(each.type)
             if isinstance(of, Void):
                 continue
             parameters.append((each.name, of))
-        made = Function(node.decl.name, parameters, self.type_of(declared.type))
+        made = Function(node.decl.name, parameters, self.expressions.type_of(declared.type))
         self.machine.functions[made.name] = made
         boxes: list[tuple[int, Run]] = []
         for name, of in parameters:
-            variable = self.declare(name, of)
+            variable = self.scope.declare(name, of)
             if variable.boxed:
                 boxes.append((variable.slot, self._boxing(variable, name)))
         self.result = made.result
@@ -64,7 +65,7 @@ class Compiler(Expressions):
             return ending(frame)
 
         made.body = body if boxes else block
-        made.slots = self.slots
+        made.slots = self.scope.slots
         return made
 
     def _boxing(self, variable: Variable, name: str) -> Run:
@@ -91,27 +92,10 @@ class Compiler(Expressions):
             raise NotInSubset(f"the address of the pointer {name}", required="addresses of numbers and vectors")
         return Block(name, of.size, machine.heap.place(of.size, alignment or cell.size), cell)
 
-    def declare(self, name: str, of: CType) -> Variable:
-        variable = Variable(self.slots, of, boxed=name in self.addressed and not isinstance(of, Row))
-        self.slots += 1
-        self.scopes[-1][name] = variable
-        return variable
-
-    def enter_enum(self, enum: c_ast.Enum) -> None:
-        at = 0
-        for each in enum.values.enumerators if enum.values else []:
-            if each.value is not None:
-                value = self.expression(each.value).constant
-                if value is None:
-                    raise refused(each, "without a constant value")
-                at = value
-            self.machine.constants[each.name] = at
-            at += 1
-
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def block(self, items: Sequence[Any], *, function: bool = False) -> Callable[[Frame], Any]:
-        self.scopes.append({})
+        self.scope.blocks.append({})
         runs: list[Callable[[Frame], Any]] = []
         labels: dict[str, int] = {}
         for item in items:
@@ -122,7 +106,7 @@ class Compiler(Expressions):
             made = self.statement(statement)
             if made is not None:
                 runs.append(made)
-        blocks = [each.slot for each in self.scopes.pop().values() if each.boxed or isinstance(each.of, Row)]
+        blocks = [each.slot for each in self.scope.blocks.pop().values() if each.boxed or isinstance(each.of, Row)]
         if blocks:
             return _ending(self._sequence(runs, labels, function=function), blocks)
         return self._sequence(runs, labels, function=function)
@@ -148,7 +132,7 @@ class Compiler(Expressions):
             case c_ast.Compound():
                 return self.block(node.block_items or [])
             case c_ast.Decl(type=c_ast.Enum() as enum):
-                self.enter_enum(enum)
+                self.expressions.enter_enum(enum)
                 return None
             case c_ast.Decl():
                 return self.declaration(node)
@@ -174,7 +158,7 @@ class Compiler(Expressions):
                 c_ast.Assignment() | c_ast.UnaryOp() | c_ast.FuncCall() | c_ast.Cast() | c_ast.BinaryOp()
                 | c_ast.TernaryOp() | c_ast.ExprList()
             ):  # fmt: skip
-                run = self.expression(node, unused=True).run
+                run = self.expressions.expression(node, unused=True).run
 
                 def evaluated(frame: Frame) -> None:
                     run(frame)
@@ -186,17 +170,17 @@ class Compiler(Expressions):
     def declaration(self, node: c_ast.Decl) -> Callable[[Frame], Any] | None:
         alignment = 0
         if node.align:
-            aligned = self.expression(node.align[0].alignment).constant
+            aligned = self.expressions.expression(node.align[0].alignment).constant
             alignment = aligned or 0
         if isinstance(node.type, c_ast.ArrayDecl):
-            of = self.type_of(node.type.type)
-            length = self.expression(node.type.dim).constant if node.type.dim is not None else None
+            of = self.expressions.type_of(node.type.type)
+            length = self.expressions.expression(node.type.dim).constant if node.type.dim is not None else None
             if length is None or not isinstance(of, Number | Vector):
                 raise refused(node, "of this type")
             return self._array(node, Row(of, length), alignment)
-        of = self.type_of(node.type)
+        of = self.expressions.type_of(node.type)
         if node.init is None:
-            variable = self.declare(node.name, of)
+            variable = self.scope.declare(node.name, of)
             slot, name = variable.slot, node.name
             if variable.boxed:
 
@@ -210,8 +194,8 @@ class Compiler(Expressions):
 
             return forget
         # In `double *p = f(sizeof *p)`, the name is in scope in its initial value.
-        variable = self.declare(node.name, of)
-        initial = self.initial(node.init, of)
+        variable = self.scope.declare(node.name, of)
+        initial = self.expressions.initial(node.init, of)
         slot = variable.slot
         if variable.boxed:
             name = node.name
@@ -230,13 +214,13 @@ class Compiler(Expressions):
         return assign
 
     def _array(self, node: c_ast.Decl, of: Row, alignment: int) -> Callable[[Frame], Any]:
-        slot, name = self.declare(node.name, of).slot, node.name
+        slot, name = self.scope.declare(node.name, of).slot, node.name
         cells: list[Run] | None = None
         lanes = of.of.lanes if isinstance(of.of, Vector) else 1
         if node.init is not None:
             if not isinstance(node.init, c_ast.InitList):
                 raise refused(node.init, "as the initial value of an array")
-            cells = [self.initial(each, of.of) for each in node.init.exprs]
+            cells = [self.expressions.initial(each, of.of) for each in node.init.exprs]
 
         def declared(frame: Frame) -> None:
             block = self.new_block(name, of, alignment)
@@ -253,9 +237,9 @@ class Compiler(Expressions):
         test = self.truth(node.cond)
         then = self.block([node.iftrue])
         other = self.block([node.iffalse]) if node.iffalse is not None else None
-        line, covered = line_of(node), self.covered
+        line, covered = line_of(node), self.scope.covered
         taken, skipped = (line, "then"), (line, "else")
-        self.branches |= {taken, skipped}
+        self.scope.branches |= {taken, skipped}
 
         def run(frame: Frame) -> Any:
             if test(frame):
@@ -267,15 +251,16 @@ class Compiler(Expressions):
         return run
 
     def loop(self, node: Any) -> Callable[[Frame], Any]:
-        self.scopes.append({})
+        self.scope.blocks.append({})
         start = self.statement(node.init) if isinstance(node, c_ast.For) and node.init is not None else None
         test = self.truth(node.cond) if node.cond is not None else lambda _: True
-        following = self.expression(node.next, unused=True).run if isinstance(node, c_ast.For) and node.next else None
+        expression = self.expressions.expression
+        following = expression(node.next, unused=True).run if isinstance(node, c_ast.For) and node.next else None
         body = self.block([node.stmt])
-        blocks = [each.slot for each in self.scopes.pop().values() if each.boxed]
+        blocks = [each.slot for each in self.scope.blocks.pop().values() if each.boxed]
         first = isinstance(node, c_ast.DoWhile)
-        machine, covered, ran, line = self.machine, self.covered, (line_of(node), "loop"), line_of(node)
-        self.branches.add(ran)
+        machine, covered, ran, line = self.machine, self.scope.covered, (line_of(node), "loop"), line_of(node)
+        self.scope.branches.add(ran)
 
         def run(frame: Frame) -> Any:
             if start is not None:
@@ -307,12 +292,12 @@ class Compiler(Expressions):
     def returned(self, node: c_ast.Return) -> Callable[[Frame], Any]:
         if node.expr is None:
             return lambda _: RETURN
-        run = self.converted(self.expression(node.expr), self.result, node)
+        run = self.expressions.operations.converted(self.expressions.expression(node.expr), self.result, node)
         return lambda frame: Signal("return", run(frame))
 
     def truth(self, node: Any) -> Run:
         """Return the code of a condition, which is not one of elements."""
-        made, is_true = self.expression(node), self.values.is_true
+        made, is_true = self.expressions.expression(node), self.machine.values.is_true
         run = made.run
 
         if isinstance(made.of, Pointer):

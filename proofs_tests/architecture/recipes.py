@@ -95,7 +95,7 @@ def section(heading: str, document: str | None = None) -> str:
     headings = [(len(line[1]), line[2], line) for line in _HEADING.finditer(_FENCED.sub(_blanked, text))]
     at = next((place for place, (_, title, _) in enumerate(headings) if title == heading), None)
     if at is None:
-        raise ValueError(f"there is no section {heading!r}")
+        raise ValueError(f"unknown section {heading!r}")
     rank, _, start = headings[at]
     stop = next((line.start() for other, _, line in headings[at + 1 :] if other <= rank), len(text))
     return text[start.end() : stop]

@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--here", action="store_true", help="the digests of this process alone")
     options = parser.parse_args(arguments)
     if unknown := [part for part in options.parts if part not in PARTS]:
-        parser.error(f"there is no part {unknown[0]}, but {', '.join(PARTS)}")
+        parser.error(f"unknown part {unknown[0]}; one of {', '.join(PARTS)}")
     parts = options.parts or [part.__name__ for part in ALL]
     if options.here:
         for line in digests(parts):

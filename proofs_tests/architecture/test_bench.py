@@ -386,7 +386,7 @@ def test_bench_command_prints_and_writes_rows(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("blurr",), "there is no workload named 'blurr' [ATL801]"),
+        (("blurr",), "unknown workload 'blurr' [ATL801]"),
         (("blurr",), "did you mean blur"),
         (("blur@0",), "'0' is not a size of blur [ATL802]"),
         (("blur@",), "'' is not a size of blur [ATL802]"),

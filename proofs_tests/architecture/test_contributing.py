@@ -359,7 +359,7 @@ def test_outdated_recipe_is_found(edit: recipes.Edit, fault: str, tmp_path: Path
 def test_block_without_a_place_is_found() -> None:
     with pytest.raises(ValueError, match="has no place: 'For instance:'"):
         recipes.edits(recipes.section("Two", RECIPE.replace("A new file `c.py`:", "For instance:")))
-    with pytest.raises(ValueError, match="no section 'Three'"):
+    with pytest.raises(ValueError, match="unknown section 'Three'"):
         recipes.section("Three", RECIPE)
     for heading in ("A rule", "A tactic", "A constructor"):
         assert recipes.edits(recipes.section(heading))

@@ -198,7 +198,7 @@ def test_other_compilers_than_gcc_and_clang_are_refused(
             find_compiler()
         assert f"{path} ({version}) is neither gcc nor clang" in caught.value.summary
         assert "zig cc, musl-gcc and icx are based on these" in caught.value.summary
-        # There is no other compiler here: unsetting CC would not help, nor would any path.
+        # No other compiler is here: unsetting CC would not help, nor would any path.
         assert not any("unset CC" in hint for hint in caught.value.suggestions)
         assert any("apt install gcc" in hint for hint in caught.value.suggestions)
         if chosen:

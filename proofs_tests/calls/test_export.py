@@ -175,7 +175,7 @@ def test_flags_of_the_makefile_are_those_of_compile(product: tuple[Kernel, Path]
 
 def test_header_is_valid_cpp(tmp_path: Path) -> None:
     if (cpp := shutil.which("c++")) is None:
-        pytest.skip("there is no C++ compiler")
+        pytest.skip("no C++ compiler")
     new = atl.sizes("new")
     x = atl.tensor("class", new)
     folder = compile(atl.program("twice", [x], 2 * x)).write(tmp_path)
@@ -263,7 +263,7 @@ def test_gpu_folder_builds_with_nvcc_and_checks_itself(tmp_path: Path) -> None:
     assert "cudaStream_t stream" in (folder / f"{name}.h").read_text()
     found = detect_gpu()
     if (nvcc := shutil.which("nvcc")) is None:
-        pytest.skip("there is no nvcc")
+        pytest.skip("no nvcc")
     # Tests of the GPU package check that nvcc accepts the kernel; without a GPU it is not built again.
     here = ["make", f"NVCC={nvcc}", *([] if found.gpus else ["ARCH=-arch=sm_90"])]
     target = "check" if found.gpus else f"{name}_host.o"

@@ -148,7 +148,7 @@ cudaError_t cudaFree(void *memory);
 def test_call_of_an_exported_cuda_kernel_compiles_with_any_names(program: str, tmp_path: Path) -> None:
     """Compile with a C++ compiler, with declarations in place of CUDA's header."""
     if COMPILER is None:
-        pytest.skip("there is no C++ compiler")
+        pytest.skip("no C++ compiler")
     (tmp_path / "cuda_runtime_api.h").write_text(SHIM)
     own = ("given", "error", "each", "made", "held", "bytes", "cudaFree", "cudaMalloc", "cudaMemcpy", "atl_there", "f")
     inputs = [atl.tensor(name, length) for name in own]

@@ -144,7 +144,7 @@ def test_clang_kernels_run_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None
         if has_openmp(find_compiler(), OPENMP):
             assert forked("clang", 2) == [*BEFORE, RAN, RAN, RAN, RAN, RAN, "child: 0", RAN]
             return
-    pytest.skip("there is no clang with OpenMP")
+    pytest.skip("no clang with OpenMP")
 
 
 @pytest.mark.parametrize("name", ["GOMP_parallel", "omp_get_num_threads", "omp_get_max_threads"])

@@ -80,7 +80,7 @@ def test_file_may_import_its_neighbours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("nowhere.py:p", "there is no file nowhere.py"),
+        ("nowhere.py:p", "the file nowhere.py does not exist"),
         ("no_such_module:p", "no_such_module cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
         (f"{MATMUL}:matmull", "has the programs matmul"),
         (f"{MATMUL}:A", "A in "),

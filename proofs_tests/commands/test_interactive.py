@@ -175,7 +175,7 @@ def test_keys_at_a_terminal_derive_and_save(tmp_path: Path, capsys: pytest.Captu
     with keys(f"tile i,j 8,8\nnonsense\nundo\nredo\nsave {file}\nquit\n"):
         run_terminal(at)
     out = capsys.readouterr().out
-    assert "there is no command called 'nonsense'" in out
+    assert "no command is called 'nonsense'" in out
     assert at.finished
     assert [call.text for call in at.session.steps] == ["tile(['i', 'j'], [8, 8])"]
     names: dict[str, Any] = {}
@@ -263,7 +263,7 @@ def test_line_is_parsed_as_a_call(line: str, method: str, arguments: tuple[Any, 
         ("9999999999999", "no call of number"),
         ("undo 7", "undo(7) of 0 calls"),
         ("undo x", "x is not a number"),
-        ("explain 3", "there is no call to explain"),
+        ("explain 3", "no call to explain"),
         ("at q", "no loop, sum or let in the goal is named q"),
         ('at "⊞[_ < "', "expected"),
         ("save x", "a name that ends in .py"),

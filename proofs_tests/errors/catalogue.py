@@ -24,7 +24,7 @@ DECLARED_IN: Final = (
     "atl.errors", "bench.errors", "layouts.errors", "lowering.nest.execution", "atl.html.document", "rewrites.errors",
     "sparse.errors",
 )  # fmt: skip
-"""Modules that declare errors. A test checks that there are no others."""
+"""Modules that declare errors. A test checks that the list is complete."""
 
 _HUNDREDS: Final = {
     "ATL1": "Writing a program",

@@ -17,7 +17,7 @@ from proofs_tests.gpu.test_gpu_kernels import Sizes, arrays_for, same
 from rewrites import Session, reschedule
 
 pytestmark = pytest.mark.skipif(
-    COMPILER is None or shutil.which("addr2line") is None, reason="there is no C++ compiler, or no addr2line"
+    COMPILER is None or shutil.which("addr2line") is None, reason="no C++ compiler, or no addr2line"
 )
 
 COUNTED: Final[dict[str, tuple[Callable[[], Session], Sizes]]] = {

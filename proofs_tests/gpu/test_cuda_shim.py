@@ -56,7 +56,7 @@ def _is_declaration(line: str) -> bool:
     return line.startswith(("__shared__", "float acc", "static"))
 
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler: printed kernels are not run here")
 BOUND, AXES = "a bound is one too far", "axes are exchanged"
 ONE_MORE: Final = "the test in the loop fails in one more iteration"
 LANE: Final = "const unsigned lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;"

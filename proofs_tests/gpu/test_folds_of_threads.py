@@ -25,7 +25,7 @@ OVER: Final = {
 """Reductions for each t of another axis."""
 AXIS: Final = {"y alone": "x", "y twice": "x", "more than a warp along x": "y", "z and x": "y"}
 MONOIDS: Final = (("Σ", "float32"), ("∏", "int32"), ("min", "float64"), ("max", "int64"))
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler: printed kernels are not run here")
 
 
 def text_of(over: str, monoid: str, dtype: str, name: str = "f") -> str:

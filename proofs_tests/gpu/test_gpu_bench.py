@@ -28,7 +28,7 @@ from proofs_tests.gpu.shim.machine import Shim
 from proofs_tests.gpu.shim.run import COMPILER, build
 from rewrites import Session, reschedule
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler: printed kernels are not run here")
 
 SMALL: Final[dict[str, Callable[[], Session]]] = {
     "product": lambda: gpu.product(8, (2, 4), 4, lanes=False),

@@ -20,7 +20,7 @@ from proofs_tests.gpu.shim.machine import ByDLPack, ByInterface, Shim, ShimMachi
 from proofs_tests.gpu.shim.run import COMPILER
 from rewrites import reschedule
 
-pytestmark = [pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler"), pytest.mark.sampled]
+pytestmark = [pytest.mark.skipif(COMPILER is None, reason="no C++ compiler"), pytest.mark.sampled]
 
 A_STREAM: Final = 4096
 """A stream created by the caller."""

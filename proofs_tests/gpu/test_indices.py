@@ -28,7 +28,7 @@ def bounds_of(nest: object) -> tuple[Bounds, ...]:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler: printed kernels are not run here")
 def test_indices_of_a_kernel_do_not_exceed_their_bound(tmp_path: Path) -> None:
     # Two schedules of one program would have functions with the same name.
     names = list({scheduled(name)[0].name: name for name in SCHEDULES}.values())

@@ -20,7 +20,7 @@ from lowering.nest.execution import Trap
 from lowering.nest.tiles import cells_of
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
 
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler: printed kernels are not run here")
 
 TEXT: Final = """f (x : float32[2*n, m]) : float32[32] given m % 4 = 0 :=
   flatten ⊞[b < 1 | block.x]

@@ -62,7 +62,7 @@ WIDE: Final[Mapping[str, tuple[str, int, bool]]] = {
 }
 """Programs, with the number of vector loads and whether stores are vectors."""
 
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler: printed kernels are not run here")
 
 
 def kernels_of(text: str) -> Kernels:

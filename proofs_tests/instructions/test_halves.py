@@ -14,7 +14,7 @@ from proofs_tests.gpu.shim.run import COMPILER, Shimmed, build
 from proofs_tests.instructions.products import expected, kernel_by_warps, operands
 from rewrites.session.session import Session
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler: printed kernels are not run here")
 
 Array = npt.NDArray[Any]
 

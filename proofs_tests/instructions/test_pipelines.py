@@ -17,7 +17,7 @@ from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
 from proofs_tests.instructions.products import expected, kernel_by_warps, operands
 from proofs_tests.instructions.test_nvcc import HMMA, LDSM, LOCAL_LOAD, LOCAL_STORE, NVCC, opcodes
 
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler: printed kernels are not run here")
 
 COPY, WAIT = 0xFAE, 0x91A
 """Opcodes of asynchronous copies and of waits for them (LDGSTS and DEPBAR)."""

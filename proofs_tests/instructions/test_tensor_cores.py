@@ -30,7 +30,7 @@ from proofs_tests.instructions.products import (
 )
 from rewrites import DoesNotApply
 
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler: printed kernels are not run here")
 
 SCHEDULES: Final[dict[str, tuple[Any, ...]]] = {
     "float16": ("float16", "float32", "mma_m16n8k16", (16, 8, 16), 1),
@@ -270,8 +270,8 @@ SHAPE = "f (x : float32[q, 32]) : float32[q, 32] :="
 @pytest.mark.parametrize(
     ("body", "match"),
     [
-        ("⊞[i < q] ⊞[j < 32 | call nope] x[i, j]", "there is no instruction 'nope'"),
-        ("⊞[i < q | call nope] ⊞[j < 32 | thread.x] x[i, j]", "there is no instruction 'nope'"),
+        ("⊞[i < q] ⊞[j < 32 | call nope] x[i, j]", "unknown instruction 'nope'"),
+        ("⊞[i < q | call nope] ⊞[j < 32 | thread.x] x[i, j]", "unknown instruction 'nope'"),
         ("⊞[i < q | call vpdpbusd] ⊞[j < 32 | thread.x] x[i, j]", "vpdpbusd is not an instruction of a warp"),
         ("⊞[i < q | call ldmatrix_left] ⊞[j < 32 | thread.x] x[i, j]", "no loop around it is marked thread.y"),
         ("⊞[i < q | call ldmatrix_left] ⊞[j < 32 | block.x] x[i, j]", "no loop around it is marked thread.y"),

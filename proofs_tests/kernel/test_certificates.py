@@ -135,7 +135,7 @@ REFUSALS: list[tuple[Callable[[Data], None], int | None, str, str]] = [
     (put("format", "atl-certificate/1"), None, "format", 'the format is "atl-certificate/1"'),
     (put("note", "true"), None, "file", 'the part "note" is unknown'),
     (drop("terms"), None, "terms", "the part terms is missing"),
-    (put("steps", 1, "rule", "trust_me"), 2, "rule", "there is no rule 'trust_me'"),
+    (put("steps", 1, "rule", "trust_me"), 2, "rule", "unknown rule 'trust_me'"),
     (put("steps", 1, "rule", "get_sum"), 2, "rules", "the certificate has no hash of the rule get_sum"),
     (put("rules", "get_gen", "0" * 16), 2, "rules", "the equation of the rule get_gen has changed since"),
     (put("rules", "get_sum", "0" * 16), None, "rules", "no step uses the rule 'get_sum'"),
@@ -215,7 +215,7 @@ def test_changed_rule_is_refused() -> None:
     other = {**RULES, "sum_gen_swap": replace(RULES["sum_gen_swap"], statements=RULES["sum_swap"].statements)}
     with pytest.raises(CertificateError, match="step 1: the equation of the rule sum_gen_swap has changed"):
         loads(text, rules=other)
-    with pytest.raises(CertificateError, match="step 1: there is no rule 'sum_gen_swap'"):
+    with pytest.raises(CertificateError, match="step 1: unknown rule 'sum_gen_swap'"):
         loads(text, rules={})
 
 
@@ -278,7 +278,7 @@ def test_check_command_reports_theorems_and_refusals(tmp_path: Path, capsys: pyt
     assert "Proved by 2 steps" in capsys.readouterr().out
     assert main(["check", str(bad), str(good)]) == 1
     captured = capsys.readouterr()
-    assert "step 1: there is no rule 'trust' [ATL708]" in captured.err
+    assert "step 1: unknown rule 'trust' [ATL708]" in captured.err
     assert "Proved by 2 steps" in captured.out
 
 

@@ -45,13 +45,13 @@ def refusal(text: str) -> ATLError:
 @pytest.mark.parametrize(
     ("body", "kind", "summary", "meant"),
     [
-        ("gen[i < n] y[i]", ParseError, "there is no tensor called 'y' here", "y"),
-        ("gen[i < n] x[j]", ParseError, "there is no index or size called 'j' here", "j"),
+        ("gen[i < n] y[i]", ParseError, "no tensor is called 'y' here", "y"),
+        ("gen[i < n] x[j]", ParseError, "no index or size is called 'j' here", "j"),
         ("gen[i < n] x[i", ParseError, "expected ']' after the indices, found the end of the text", "i"),
         ("gen[i < n] x[i]]", ParseError, "expected an operator or the end of the text, found ']'", "]"),
         ("gen[i < n]", ParseError, "expected a tensor expression, found the end of the text", "]"),
-        ("gen[i <= n] x[i]", ParseError, "there is no index or size called 'i' here", "i"),
-        ("gen[i < n] i", ParseError, "there is no tensor called 'i' here", "i"),
+        ("gen[i <= n] x[i]", ParseError, "no index or size is called 'i' here", "i"),
+        ("gen[i < n] i", ParseError, "no tensor is called 'i' here", "i"),
         ("gen[i < n] x[x[i]]", ParseError, "an element of x, of type float32, cannot be used as an index", "x"),
         ("gen[i < n] [i] · x[i]", ParseError, "expected a condition, found an index expression", "i"),
         ("gen[i < n] x[i < 2]", ParseError, "expected ']' after the indices, found '<'", "<"),
@@ -62,12 +62,12 @@ def refusal(text: str) -> ATLError:
         ("gen[i < 1.5] 0", ParseError, "the index 1.5 is not an integer", "1.5"),
         ("let y := x y[0]", ParseError, "expected 'in' before the body of the let, found 'y'", "y"),
         ("let y := x in x[y[0]]", ParseError, "the tensor y cannot be used as an index", "y"),
-        ("transposed(x)", ParseError, "there is no function called 'transposed' here", "transposed"),
+        ("transposed(x)", ParseError, "no function is called 'transposed' here", "transposed"),
         ("x § 2", ParseError, "unexpected character '§'", "§"),
         ("`x", ParseError, "the quoted name that starts with ` is not closed on its line", "`"),
         ("gen[i < n] …", ParseError, "this text was abridged and is incomplete", "…"),
-        ("gen[i < n | vectr] 0", UnknownMark, "there is no mark 'vectr'", "vectr"),
-        ("gen[i < n | block.w] 0", UnknownMark, "there is no mark 'block.w'", "block.w"),
+        ("gen[i < n | vectr] 0", UnknownMark, "unknown mark 'vectr'", "vectr"),
+        ("gen[i < n | block.w] 0", UnknownMark, "unknown mark 'block.w'", "block.w"),
         ("sum[i < n | shared] 0", UnknownMark, "shared is a mark of a let, not of a loop", "shared"),
         ("let y | thread.x := x in y", UnknownMark, "thread.x is a mark of a loop, not of a let", "thread.x"),
         ("gen[i < n | parallel | vector] 0", ParseError, "expected ']' after the range, found '|'", "|"),
@@ -107,7 +107,7 @@ def test_parse_error_has_a_caret(body: str, kind: type[ATLError], summary: str, 
         ("f (x : float32[n], x : size) := x", ParseError, "x is declared twice"),
         ("f (x : 3) := x", ParseError, "expected an element type, found '3'"),
         ("f (x : float32[n] in [0, 3)) := x", ParseError, "x has a range or an order, and elements of type float32"),
-        ("f (x : float32[n]) : float32[m] := x", ParseError, "there is no index or size called 'm' here"),
+        ("f (x : float32[n]) : float32[m] := x", ParseError, "no index or size is called 'm' here"),
         ("f (x : float32[n]) given n := x", ParseError, "expected a condition, found an index expression"),
         ("f (x : float32[n]) : float32[n, n] := x", ShapeError, "the body of f has the shape (n)"),
         ("f (x : float32[n]) : float32[2*n] := x", ShapeError, "the body of f has the shape (n)"),
@@ -135,7 +135,7 @@ def test_parse_error_message() -> None:
     error = refusal("scale (weights : float32[n]) : float32[n] :=\n  ⊞[i < n] 2 * weigths[i]")
     assert str(error) == (
         """\
-there is no tensor called 'weigths' here [ATL106]
+no tensor is called 'weigths' here [ATL106]
   in
       scale (weights : float32[n]) : float32[n] :=
         ⊞[i < n] 2 * weigths[i]

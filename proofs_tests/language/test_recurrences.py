@@ -207,7 +207,7 @@ def arguments(program: Program, size: int) -> dict[str, AnyArray]:
 
 
 def in_numpy(name: str, at: dict[str, AnyArray], steps: int) -> AnyArray | tuple[AnyArray, ...] | None:
-    """Return the result of a kernel, computed by a plain loop over NumPy arrays; None if there is no such loop."""
+    """Return the result of a kernel, computed by a plain loop over NumPy arrays; None if no such loop exists."""
     match name:
         case "prefix_sum":
             return np.asarray(np.cumsum(at["x"]))

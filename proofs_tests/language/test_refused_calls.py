@@ -52,7 +52,7 @@ DECLARED: list[tuple[Callable[[], object], str]] = [
     (lambda: atl.sizes("n", min=True), "min=True"),
     (lambda: of.tensor("i", n, dtype="int64", range=3), "range=3"),
     (lambda: atl.tensor("x", -3), "an extent of x is -3"),
-    (lambda: of.reduce("mean", n, lambda i: x[i]), "there is no monoid 'mean'"),
+    (lambda: of.reduce("mean", n, lambda i: x[i]), "unknown monoid 'mean'"),
     (lambda: of.gen(n), "gen needs one or more extents, then a function"),
     (lambda: of.gen(n, 3), "for example atl.gen"),
     (lambda: of.gen((0, n, 2), lambda i: x[i]), r"gen over \(0, n, 2\)"),

@@ -70,7 +70,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_Reading._atom::if found is None: always::0": "the value is computed again, and is the same",
         "_Reading.folded::condition len(form) == 1 dropped::0":
             "the highest bit of a variable has no weight if none of its bits occurs alone",
-        "_equal_bits::1: one more::3": "without bits on both sides there is no low part and no pair of bits",
+        "_equal_bits::1: one more::3": "without bits on both sides neither a low part nor a pair of bits exists",
         "_equal_bits::factor & -factor: another operation::0":
             "x | -x and the lowest bit of x differ by the sign, so the number of bits is the same",
         "_equal_bits::weight > 0: Gt becomes GtE::0": "no weight is 0, and it would add nothing",
@@ -137,7 +137,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "consequences::1: one more::1": "an unknown minimum is any negative number",
         "factor::0: one more::3": "an unknown maximum is a number that is not negative",
         "factor::x is not None and (intervals.low.get(x, 0) > 0 or intervals.high.get(x: part 0 forgotten::0":
-            "without a factor there is no bound of it",
+            "without a factor, it has no bound",
         "_divisors::1: one more::0": "an atom list has no choices of one more",
         "_divisors::monomial not in divisors and len(divisors) < MAX_DIVISORS: part 0 forgotten::0":
             "known divisors are found again",

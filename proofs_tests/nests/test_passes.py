@@ -28,7 +28,7 @@ from lowering.lower import lower_unchecked
 from lowering.nest import loopnest as ln
 from lowering.nest.execution import Trap
 from lowering.nest.interpreter import AnyArray, Outcome, execute
-from lowering.passes import PASSES, Pass, after_passes
+from lowering.passes import APPLIES, PASSES, Pass, after_passes
 from lowering.passes.assembly import with_assembled_rows
 from lowering.passes.control_flow import with_unswitched_loops
 from lowering.passes.simplification import with_cache_lines, with_nonnegative_numerators, with_strict_keys
@@ -358,6 +358,14 @@ def test_pass_keeps_the_output(of: Pass) -> None:
     calls = calls_before(of)
     assert list(differences(of, calls)) == []
     assert sum(of(before) != before for before, _, _ in calls) >= 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("of", [of for of in PASSES if of in APPLIES])
+def test_pass_changes_no_nest_to_which_it_does_not_apply(of: Pass) -> None:
+    others = [before for before, _, _ in calls_before(of) if not APPLIES[of](before)]
+    assert len(others) >= 5
+    assert all(of(before) == before for before in others)
 
 
 @pytest.mark.long

@@ -61,4 +61,4 @@ def test_wrong_kernel_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_kernel_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["MINI", "gem"])
-    assert "there is no kernel 'gem', only correlation, covariance, gemm, " in capsys.readouterr().err
+    assert "unknown kernel 'gem'; one of correlation, covariance, gemm, " in capsys.readouterr().err

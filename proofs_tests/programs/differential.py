@@ -158,7 +158,7 @@ def _ways(in_c: bool) -> str:
     if not in_c:
         return f"{two} (C was not asked for)"
     if not _can_sanitize():
-        return f"{two} (there is no C compiler with sanitizers here: NOTHING WAS COMPILED)"
+        return f"{two} (no C compiler with sanitizers here: NOTHING WAS COMPILED)"
     return f"{two}, C -O0 with sanitizers, C -O3, C -O3 into a poisoned output; compiler: {find_compiler()}"
 
 

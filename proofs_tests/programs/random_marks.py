@@ -106,7 +106,7 @@ def legal(program: Program) -> Program:
 
 
 def lowered(program: Program) -> tuple[Program, LoopNest | None]:
-    """Return the program without refused marks, and its nest, if there is no other fault.
+    """Return the program without refused marks, and its nest, if it has no other fault.
 
     Marks refused together are removed together, except merges: one may become legal when another is removed.
     """

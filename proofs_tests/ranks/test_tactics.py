@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[atl.ATLError], str]] = {
         atl.DoesNotApply, "whole shards would be exchanged for u_read",
     ),
     "no dimension": (atl.shards, atl.InvalidArgument, "no dimension is sharded"),
-    "an axis of shards": (lambda: atl.shards(w=(0, P, b)), atl.InvalidArgument, "there is no axis w"),
+    "an axis of shards": (lambda: atl.shards(w=(0, P, b)), atl.InvalidArgument, "unknown axis w"),
     "a shard without a length": (lambda: UNTYPED(x=(0, P)), atl.InvalidArgument, "x=(0, P)"),
     "one dimension twice": (
         lambda: atl.shards(x=(0, P, b), y=(0, Q, b)), atl.InvalidArgument, "sharded along two axes",

@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     unknown = [name for name in arguments.names if name not in RULES]
     if unknown:
-        parser.error(f"there is no rule {unknown[0]}")
+        parser.error(f"unknown rule {unknown[0]}")
     if arguments.mutants:
         return mutation.report(arguments.names)
     return table(arguments.names)

@@ -82,7 +82,7 @@ def test_marks_parse_and_other_text_does_not() -> None:
     assert all(loop_mark(mark.value) is mark for mark in LoopMark)
     assert all(let_mark(mark.value) is mark for mark in LetMark)
     assert not set(marks(LoopMark)) & set(marks(LetMark))
-    with pytest.raises(UnknownMark, match=r"there is no mark 'paralel'") as caught:
+    with pytest.raises(UnknownMark, match=r"unknown mark 'paralel'") as caught:
         loop_mark("paralel")
     assert caught.value.suggestions == ("did you mean parallel?",)
     with pytest.raises(UnknownMark, match="heap is a mark of a let, not of a loop"):
@@ -176,7 +176,7 @@ def test_pattern_with_a_mark_matches_that_mark() -> None:
     assert marked(s.branch().mark("⊞[_ < _ | block.x] _", None)) == {"j": "vector", "a": "registers"}
     with pytest.raises(DoesNotApply, match="nothing in the goal fits the pattern"):
         s.find("⊞[_ < _ | parallel] _")
-    with pytest.raises(ATLError, match="nor a pattern: there is no mark 'vectr'"):
+    with pytest.raises(ATLError, match="nor a pattern: unknown mark 'vectr'"):
         s.find("⊞[_ < _ | vectr] _")
 
 
@@ -191,8 +191,8 @@ def test_mark_selects_the_binder_that_accepts_it() -> None:
     [
         ("j", "shared", UnknownMark, "shared is a mark of a let, not of a loop"),
         ("a", "vector", UnknownMark, "vector is a mark of a loop, not of a let"),
-        ("j", "paralel", UnknownMark, "there is no mark 'paralel'"),
-        ("j", 3, UnknownMark, "there is no mark 3"),
+        ("j", "paralel", UnknownMark, "unknown mark 'paralel'"),
+        ("j", 3, UnknownMark, "unknown mark 3"),
         ("A[_, _]", "vector", DoesNotApply, "A[_, _] does not select anything with a mark"),
         ("q", "vector", DoesNotApply, "no loop, sum or let in the goal is named q"),
     ],
@@ -221,13 +221,13 @@ def test_renaming_tactic_is_a_call() -> None:
 def test_only_binders_are_marked_and_renamed() -> None:
     work = reschedule(matmul()).begin()
     for path, shown in (((0, 0, 0), "A[i, p] * B[p, j]"), ((0, 0, 0, 0), "A[i, p]")):
-        with pytest.raises(DoesNotApply, match="there is no loop, sum or let here to mark") as caught:
+        with pytest.raises(DoesNotApply, match="no loop, sum or let to mark here") as caught:
             work.mark(path, LoopMark.NONE)
         assert pointed_at(caught.value) == shown
-        with pytest.raises(DoesNotApply, match="there is no loop, sum or let here to rename") as caught:
+        with pytest.raises(DoesNotApply, match="no loop, sum or let to rename here") as caught:
             work.rename(path, "x")
         assert pointed_at(caught.value) == shown
-    with pytest.raises(DoesNotApply, match="there is no binder 1 here"):
+    with pytest.raises(DoesNotApply, match="binder 1 does not exist here"):
         work.rename((), "x", binder=1)
     with pytest.raises(InvalidArgument, match="is not a mark of a loop"):
         work.mark((), LetMark.HEAP)

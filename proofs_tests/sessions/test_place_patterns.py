@@ -44,7 +44,7 @@ def test_each_construct_matches_its_pattern(text: str, count: int) -> None:
     ("text", "said"),
     [
         ("max(_)", "1 operands"),
-        ("nope(_)", "there is no function 'nope'"),
+        ("nope(_)", "unknown function 'nope'"),
         ("[i < 3 _", "expected ']' after the condition of a guard"),
         ("[i < 3] _", "expected '·' or '.' after the condition of a guard"),
         ("*", r"expected a tensor expression, found '\*'"),

@@ -95,9 +95,9 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "an undetermined subterm": (lambda: reschedule(pipeline()).rw("unfold_let", reverse=True), Undetermined,
         ('try: s.lbind("…", "x") binds a subterm to a name',)),
     "a misspelt rule": (lambda: reschedule(pipeline()).rw("get_gne"), InvalidArgument,
-        ("there is no rule called 'get_gne'", "did you mean get_gen")),
+        ("no rule is called 'get_gne'", "did you mean get_gen")),
     "a misspelt parameter": (lambda: reschedule(pipeline()).rw("get_gen", kk=3), InvalidArgument,
-        ("there is no parameter of get_gen called 'kk'", "required: one of lo, hi, e, k")),
+        ("no parameter of get_gen is called 'kk'", "required: one of lo, hi, e, k")),
     "a misspelt name": (lambda: reschedule(pipeline()).inline("bfu"), DoesNotApply,
         ("no loop, sum or let in the goal is named bfu", "one of the names buf, i", "did you mean buf?")),
     "a loop inlined":
@@ -167,7 +167,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a let called by no name":
         (lambda: reschedule(matmul()).lbind("_ * _", "2x"), InvalidArgument, ("'2x' cannot name a let",)),
     "no call to explain":
-        (lambda: reschedule(pipeline()).explain(), InvalidArgument, ("there is no call to explain yet",)),
+        (lambda: reschedule(pipeline()).explain(), InvalidArgument, ("no call to explain yet",)),
     "a call to undo that is none": (lambda: reschedule(pipeline()).undo(-1), InvalidArgument,
         ("required: a number from 0 to 0, the number of calls made",)),
     "a side that fits anything": (lambda: reschedule(matmul()).rw("gen_eta", at="A[_, _]"), DoesNotApply,

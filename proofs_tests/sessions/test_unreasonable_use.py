@@ -98,7 +98,7 @@ def test_recursive_scatter_is_refused() -> None:
 @pytest.mark.parametrize("given", [False, 0, [], {}, np.zeros(2)], ids=repr)
 def test_only_none_and_empty_text_remove_a_mark(given: Any) -> None:
     s = reschedule(corner()).mark("i", "parallel")
-    with pytest.raises(atl.ATLError, match="there is no mark"):
+    with pytest.raises(atl.ATLError, match="unknown mark"):
         s.mark("i", given)
     assert getattr(s.mark("i", "").goal.body, "mark", None) is LoopMark.NONE
 

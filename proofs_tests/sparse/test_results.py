@@ -184,11 +184,11 @@ def test_specialised_program_keeps_the_sparse_result() -> None:
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        (atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), "there is no sum over the entries of A"),
+        (atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), "it does not sum over the entries of A"),
         (atl.gen(m, n, lambda i, j: A[j, i]), "its elements are not at the positions of those of A"),
         (atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j])), "its elements are not at the positions"),
         (atl.gen(n, m, lambda i, j: A[i, j] * A[i, j]), "a sum over entries of several operands"),
-        (atl.gen(n, m, lambda i, j: D[i, j]), "there is no sum over the entries of A"),
+        (atl.gen(n, m, lambda i, j: D[i, j]), "it does not sum over the entries of A"),
     ],
 )
 def test_result_without_the_operand_pattern_is_refused(formula: Any, message: str) -> None:

@@ -283,7 +283,7 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(twice_summed()).accumulate("p", at="q"), "that loop is not around the sum p",
     ),
     "the loop directly around": (
-        lambda: reschedule(matmul()).accumulate("p", at="j"), "there is no loop between that loop and the sum p",
+        lambda: reschedule(matmul()).accumulate("p", at="j"), "no loop is between that loop and the sum p",
     ),
     "rows of a vector": (
         lambda: reschedule(pipeline()).unroll_and_jam("⊞[_ < _] _ + _", 2), "no loop is directly inside the loop ii",

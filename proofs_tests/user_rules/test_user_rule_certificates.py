@@ -228,8 +228,8 @@ A, B = ["of", "a", [], []], ["of", "b", [], []]
         ({NAME: {"grade": 3, "says": "proved for all sizes"}}, "is not the encoding of a rule"),
         ({NAME: {}}, "{} is not the encoding of a rule"),
         ({NAME: 3}, "3 is not the encoding of a rule"),
-        ({}, f"there is no rule '{NAME}'"),
-        ({"mul_comm": {"grade": 1}}, f"there is no rule '{NAME}'"),
+        ({}, f"unknown rule '{NAME}'"),
+        ({"mul_comm": {"grade": 1}}, f"unknown rule '{NAME}'"),
         (None, "the part own is null"),
         ([], "the part own is"),
     ],
@@ -286,7 +286,7 @@ def test_altered_user_rule_is_refused(field: str, value: Any, says: str) -> None
     [
         *((("own", NAME, part), "is not the encoding of a rule") for part in ("law", "parameters", "statements")),
         *((("own", NAME, part), "is not the encoding of a rule") for part in ("grade", "says")),
-        (("own",), f"there is no rule '{NAME}'"),
+        (("own",), f"unknown rule '{NAME}'"),
         (("rules", NAME), f"the certificate has no hash of the rule {NAME}"),
     ],
 )

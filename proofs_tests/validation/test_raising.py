@@ -47,7 +47,7 @@ def test_a_kernel_is_proved() -> None:
     ("old", "new", "why"),
     [
         ("j++", "j += 2", "does not count by one"),
-        ("return 0", "return 1", "Return"),
+        ("return 0", "return 1", "does not end with return 0"),
         ("float total = 0.0f", "float total", "no value"),
         ("out[i * m + j]", "out[j]", "several iterations"),
     ],

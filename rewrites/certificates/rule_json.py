@@ -156,7 +156,7 @@ def rules_of(
             continue
         if name not in rules:
             raise CertificateError(
-                f"there is no rule {name!r}", step=number, field="rule", required="a rule that is known here"
+                f"unknown rule {name!r}", step=number, field="rule", required="a rule that is known here"
             )
         if not isinstance(rules[name], Rule):
             raise InvalidArgument(f"rules[{name!r}]={brief(rules[name])}", required="a mapping of rules by name")

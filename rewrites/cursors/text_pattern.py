@@ -248,7 +248,7 @@ class _PatternReader(IndexReader):
             case name if name in _UNARY:
                 return Pattern(terms.Unary, static=(name,), parts=self._arguments(1))
             case _:
-                raise self.error(f"there is no function {token}", token, required=f"one of {', '.join(_UNARY)}")
+                raise self.error(f"unknown function {token}", token, required=f"one of {', '.join(_UNARY)}")
 
 
 def _joined(sign: str, left: Pattern, right: Pattern) -> Pattern:

@@ -196,7 +196,7 @@ def _unused(used: Sequence[DirectedRule]) -> Iterator[DirectedRule]:
             elif name in ANY_TERM:
                 why = "it matches every term"
             elif name in UNDERDETERMINED:
-                why = "the matched side does not determine all parameters, and there is no enumerator for them"
+                why = "the matched side does not determine all parameters, and no enumerator finds them"
             elif name in NON_TERMINATING:
                 why = "it applies to its own result without end"
             elif name in back:

@@ -25,7 +25,7 @@ from lowering.validation.interface import Interface
 from rewrites.equations import prove_by_evaluation
 from rewrites.errors import NotFound, NotRaised
 from rewrites.kernel import Theorem
-from rewrites.raising.program import Raiser
+from rewrites.raising.program import raised_program
 from rewrites.session.session import reschedule
 
 
@@ -90,6 +90,6 @@ def raised(of: Interface) -> Program:
             suggestions=("prove the same program without these calls",),
         )
     try:
-        return Raiser(of).program()
+        return raised_program(of)
     except NotInSubset as error:
         raise NotRaised(f"the C text of {of.name} is not read: {error.summary}", required=error.required) from None

@@ -10,15 +10,18 @@ from typing import Any, Final
 import atl
 from atl.core import terms
 from atl.surface.values import IndexExpr
-from rewrites.raising.elements import Elements, is_zero
-from rewrites.raising.functions import Symbols
+from rewrites.raising.context import Context, Symbols
+from rewrites.raising.elements import is_zero
 from rewrites.raising.state import Binder, Cells, Effect, Env, Read, Scalar, State, Value, refused
 
 FOLDS: Final[dict[str, terms.Monoid]] = {"add": "sum", "mul": "product", "max": "max", "min": "min"}
 
 
-class Effects(Elements):
+class Effects:
     """The change of a state by effects."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
 
     def apply(self, state: State, effect: Effect) -> None:
         """Change the state by an effect."""
@@ -46,17 +49,17 @@ class Effects(Elements):
 
     def _check_bounds(self, array: Cells, effect: Effect) -> None:
         """Prove that an effect is within the extents that are known, so that positions are those of addresses."""
-        env, known = Symbols(self), list[Any]()
+        env, known = Symbols(self.context), list[Any]()
         for binder in effect.binders:
             known += [binder.low(env) <= env[binder.name], env[binder.name] < binder.high(env)]
         known += [condition(env) for condition in effect.conditions]
         at = [position(env) for position in effect.position]
-        self.under_known(known, lambda: self.check_within(array, at, effect.node))
+        self.context.under_known(known, lambda: self.check_within(array, at, effect.node))
 
     def check_within(self, array: Cells, at: Sequence[IndexExpr], node: Any) -> None:
         """Refuse an access that is not proved to be within an array."""
         for place, extent in zip(at, array.extents or (), strict=True):
-            if not self.holds(place >= 0) or (extent is not None and not self.holds(place < extent)):
+            if not self.context.holds(place >= 0) or (extent is not None and not self.context.holds(place < extent)):
                 raise refused(node, "an access that is not proved to be within the rows of its array")
 
     def _changed(self, array: Cells, effect: Effect, outer: Env) -> Read:
@@ -94,7 +97,7 @@ class Effects(Elements):
                 parts += [low <= here, here < high]
             parts += [position(env) == wanted for position, wanted in equations]
             parts += [condition(env) for condition in effect.conditions]
-            found = [part for part in parts if not self.holds(part)]
+            found = [part for part in parts if not self.context.holds(part)]
             return reduce(operator.and_, found) if found else None
 
         if effect.op == "store":
@@ -103,8 +106,8 @@ class Effects(Elements):
                 return effect.value(env)
             if before is None:
                 raise refused(effect.node, "some cells of the array may have no value")
-            value = self.under_known((test,), lambda: effect.value(env))
-            old_value = self.under_known((~test,), lambda: before(at))
+            value = self.context.under_known((test,), lambda: effect.value(env))
+            old_value = self.context.under_known((~test,), lambda: before(at))
             return atl.guard(test, value) if is_zero(old_value) else atl.select(test, value, old_value)
         if before is None:
             raise refused(effect.node, "a cell without a value is added to")
@@ -116,7 +119,7 @@ class Effects(Elements):
         def folded(rest: list[Binder]) -> Any:
             if rest:
                 binder, *others = rest
-                if effect.op != "add" and not self.holds(binder.low(env) < binder.high(env)):
+                if effect.op != "add" and not self.context.holds(binder.low(env) < binder.high(env)):
                     raise refused(effect.node, "a product or maximum over a loop that may be empty")
                 return atl.reduce(
                     FOLDS[effect.op],
@@ -128,11 +131,11 @@ class Effects(Elements):
                 return effect.value(env)
             if effect.op != "add":
                 raise refused(effect.node, "a product or maximum under a condition")
-            return atl.guard(test, self.under_known((test,), lambda: effect.value(env)))
+            return atl.guard(test, self.context.under_known((test,), lambda: effect.value(env)))
 
         def with_index(binder: Binder, i: IndexExpr, others: list[Binder]) -> Any:
             env[binder.name] = i
-            return self.under_known((binder.low(env) <= i, i < binder.high(env)), lambda: folded(others))
+            return self.context.under_known((binder.low(env) <= i, i < binder.high(env)), lambda: folded(others))
 
         change, old = folded(free), before(at)
         for binder in free:
@@ -144,7 +147,7 @@ class Effects(Elements):
         for binder in binders:
             if binder.name in env:
                 continue
-            here = self.symbol(binder.name)
+            here = self.context.symbol(binder.name)
             try:
                 rest = position({**env, binder.name: here}) - here
             except KeyError:

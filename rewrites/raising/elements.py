@@ -10,18 +10,22 @@ from pycparser import c_ast
 
 import atl
 from lowering.validation.types import DOUBLE, FLOAT, INT, LONG, CType, Number, common, promoted
-from rewrites.raising.functions import Symbols
+from rewrites.raising.context import Symbols
 from rewrites.raising.indices import Indices, arithmetic
 from rewrites.raising.state import Cells, Scalar, State, Value, refused
 
 COMPUTED: Final = (INT, LONG, FLOAT, DOUBLE)
 """Types of which expressions of elements are read."""
 KEYS: Final = {size: Number(f"key of {8 * size} bits", size, f"int{8 * size}") for size in (4, 8)}
-"""Types of integers that have the order of floats. A key is read as its float, so there is no arithmetic on keys."""
+"""Types of integers that have the order of floats. A key is read as its float, so keys have no arithmetic."""
 
 
-class Elements(Indices):
+class Elements:
     """The expressions of elements of a text, with their types."""
+
+    def __init__(self, indices: Indices) -> None:
+        self.indices = indices
+        self.functions, self.context = indices.functions, indices.context
 
     def element(self, node: Any, state: State, of: Number) -> Value:
         """Return the value of an expression, converted to a type."""
@@ -33,7 +37,7 @@ class Elements(Indices):
         """Return the type and the value of an expression whose result has this element type."""
         match node:  # type: ignore[exhaustive-match]
             case c_ast.Constant():
-                made = self.literals.constant(node)
+                made = self.functions.literals.constant(node)
                 if made.of not in COMPUTED or not isinstance(made.of, Number):
                     raise refused(node, "an unsigned integer")
                 number = self._number(node, made.of, made.run([]), dtype)
@@ -47,7 +51,7 @@ class Elements(Indices):
                     raise refused(node, f"{name} has no value")
                 return scalar.of, scalar.value
             case c_ast.ArrayRef() | c_ast.UnaryOp(op="*"):
-                name, position = self.place(node, state)
+                name, position = self.indices.place(node, state)
                 array = state.cells(name)
                 read = None if array is None else array.read
                 if array is None or read is None:
@@ -66,10 +70,10 @@ class Elements(Indices):
                 self.check_arithmetic(node, of)
                 return promoted(of), lambda env: -value(env)
             case c_ast.TernaryOp(cond=cond, iftrue=yes, iffalse=no):
-                test = self.condition(cond, state)
-                here = test(Symbols(self))
-                one, x = self.under_known((here,), lambda: self.typed(yes, state, dtype))
-                other, y = self.under_known((~here,), lambda: self.typed(no, state, dtype))
+                test = self.indices.condition(cond, state)
+                here = test(Symbols(self.context))
+                one, x = self.context.under_known((here,), lambda: self.typed(yes, state, dtype))
+                other, y = self.context.under_known((~here,), lambda: self.typed(no, state, dtype))
                 of = one if one == other else common(one, other)
                 self.check_conversion(yes, one, of)
                 self.check_conversion(no, other, of)
@@ -77,17 +81,17 @@ class Elements(Indices):
             case c_ast.FuncCall(name=c_ast.ID(), args=c_ast.ExprList(exprs=operands)):
                 return self._call(node, operands, state, dtype)
             case c_ast.Cast(to_type=to, expr=inner):
-                target = self.machine.type_of(to)
-                if isinstance(target, Number) and target in COMPUTED and self.is_index(inner, state):
-                    place, of = self.index(inner, state), target
+                target = self.functions.machine.type_of(to)
+                if isinstance(target, Number) and target in COMPUTED and self.indices.is_index(inner, state):
+                    place, of = self.indices.index(inner, state), target
                     return (
                         of,
                         lambda env: (
                             atl.cast(of.dtype, atl.value(place(env))) if of.dtype != dtype else atl.value(place(env))
                         ),
                     )
-                if not any(isinstance(state.names.get(name), Scalar | Cells) for name in self.reads(inner)):
-                    self.index(inner, state)  # raises an error that says why it is not an index
+                if not any(isinstance(state.names.get(name), Scalar | Cells) for name in self.functions.reads(inner)):
+                    self.indices.index(inner, state)  # raises an error that says why it is not an index
                 raise refused(node, "a cast of elements")
         raise refused(node, "an expression of elements")
 
@@ -102,10 +106,10 @@ class Elements(Indices):
         return _literal(float(str(np.float32(raw))))
 
     def _call(self, node: Any, operands: Sequence[Any], state: State, dtype: str) -> tuple[Number, Value]:
-        name = self.function_name(node)
-        helper = self.helper(name)
-        op, known = None if helper is None else helper[0], self.of.known.get(name)
-        if known is not None and known.op not in ("cast", "same") and self.machine.defines(name):
+        name = self.functions.function_name(node)
+        helper = self.functions.helper(name)
+        op, known = None if helper is None else helper[0], self.functions.of.known.get(name)
+        if known is not None and known.op not in ("cast", "same") and self.functions.machine.defines(name):
             op = known.op
         functions: dict[str | None, Callable[..., Any]] = {
             "max": atl.maximum, "min": atl.minimum, "abs": atl.abs, "sqrt": atl.sqrt, "exp": atl.exp, "log": atl.log,
@@ -114,7 +118,7 @@ class Elements(Indices):
         if op not in functions:
             raise refused(node, f"a call of {name}")
         if helper is None:
-            called = self.machine.function(name)
+            called = self.functions.machine.function(name)
             helper = str(op), tuple(of for _, of in called.parameters), called.result
         _, kinds, result = helper
         typed = [self.typed(each, state, dtype) for each in operands]

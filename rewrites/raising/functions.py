@@ -1,24 +1,19 @@
-"""Functions of a text, recognised by executing them, and conditions that hold where a term is built."""
+"""Functions of a text, recognised by executing them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pycparser import c_ast
 
-from atl.core.index import Var, index
-from atl.core.substitution import fresh_uid
-from atl.errors import ATLError
 from atl.meaning.polynomials import symbol
 from atl.meaning.scalars import Machine as MachineNumbers
-from atl.prove import Facts, proves
-from atl.surface.values import IndexExpr
+from lowering.validation.code import FunctionScope
 from lowering.validation.domains import TextPolynomials
+from lowering.validation.expressions import Expressions
 from lowering.validation.interface import Interface
 from lowering.validation.machine import Machine
 from lowering.validation.memory import Address, Heap
-from lowering.validation.statements import Compiler
 from lowering.validation.types import DOUBLE, FLOAT, CType, Number, Pointer, Void
 from lowering.validation.values import Bits, Symbol, Values
 from rewrites.raising.state import refused
@@ -28,44 +23,14 @@ LIBRARY: Final = frozenset(("memset", "free", "malloc", "calloc", "aligned_alloc
 
 
 class Functions:
-    """The functions of a text, and the loop variables and conditions in scope."""
+    """The functions of a text."""
 
     def __init__(self, of: Interface) -> None:
         self.of = of
         self.values = Values(TextPolynomials())
         self.machine = Machine(of.text, self.values, of.known)
-        self.literals = Compiler(Machine("", Values(MachineNumbers())))
-        self.symbols: dict[str, IndexExpr] = {}
-        self.facts = Facts().assume(*of.program.assumptions)
-        self.fresh = 0
+        self.literals = Expressions(FunctionScope(Machine("", Values(MachineNumbers()))))
         self.helpers: dict[str, tuple[str, tuple[CType, ...], CType] | None] = {}
-        self.last: Any = None
-        self.known: list[Any] = []
-        """Conditions that hold where a term is built."""
-
-    def under_known(self, conditions: Sequence[Any], build: Callable[[], Any]) -> Any:
-        """Build a term where these conditions hold."""
-        before = len(self.known)
-        self.known += conditions
-        try:
-            return build()
-        finally:
-            del self.known[before:]
-
-    def holds(self, condition: Any) -> bool:
-        """Return whether a condition is proved where the term is built."""
-        try:
-            return proves(self.facts.assume(*(each.node for each in self.known)), condition.node)
-        except ATLError:
-            return False
-
-    def symbol(self, name: str) -> IndexExpr:
-        """Return an index variable of which nothing is known, for the variable of a loop."""
-        if name not in self.symbols:
-            self.symbols[name] = IndexExpr(index(Var(next(fresh_uid), name.partition(":")[0])))
-        return self.symbols[name]
-
-    # -- functions ----------------------------------------------------------------------------------------------------
 
     def function_name(self, node: c_ast.FuncCall) -> str:
         """Return the name of the function that a call reaches. Raises `NotRaised` if the text hides a library's."""
@@ -200,17 +165,6 @@ class Functions:
                 if helper is not None and helper[0] in ("min", "max") and same(x, node.lvalue):
                     return helper[0], y
         return None
-
-
-class Symbols(dict[str, IndexExpr]):
-    """The variables of loops as index variables of which nothing is known."""
-
-    def __init__(self, functions: Functions) -> None:
-        super().__init__()
-        self.functions = functions
-
-    def __missing__(self, name: str) -> IndexExpr:
-        return self.functions.symbol(name)
 
 
 def same(x: Any, y: Any) -> bool:

@@ -14,7 +14,8 @@ from atl.errors import ATLError
 from atl.surface.values import IndexExpr, as_index
 from lowering.validation.types import INT, LONG, Number, common
 from rewrites.errors import NotRaised
-from rewrites.raising.functions import Functions, Symbols
+from rewrites.raising.context import Context, Symbols
+from rewrites.raising.functions import Functions
 from rewrites.raising.state import Cells, Env, Scalar, State, Value, refused
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -22,8 +23,12 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }  # fmt: skip
 
 
-class Indices(Functions):
+class Indices:
     """The integers of a text."""
+
+    def __init__(self, functions: Functions, context: Context) -> None:
+        self.functions = functions
+        self.context = context
 
     def index(self, node: Any, state: State) -> Value:
         return self._index(node, state)[1]
@@ -32,7 +37,7 @@ class Indices(Functions):
         """Return an index of type int64_t, or of type int if it is a constant, an element of an input or a negation."""
         match node:  # type: ignore[exhaustive-match]
             case c_ast.Constant(type=kind) if "float" not in kind and "double" not in kind:
-                made = self.literals.constant(node)
+                made = self.functions.literals.constant(node)
                 if made.of not in (INT, LONG):
                     raise refused(node, "an unsigned integer")
                 whole = IndexExpr(constant(made.constant or 0))
@@ -53,7 +58,7 @@ class Indices(Functions):
                 of, value = self._index(inner, state)
                 return of, lambda env: -value(env)
             case c_ast.Cast(to_type=to, expr=inner):
-                if self.machine.type_of(to) is not LONG:
+                if self.functions.machine.type_of(to) is not LONG:
                     raise refused(node, "a cast of an index to another type than int64_t")
                 return LONG, self.index(inner, state)
             case c_ast.ArrayRef(name=c_ast.ID(name=name)):
@@ -63,7 +68,7 @@ class Indices(Functions):
                     return array.of, lambda env: IndexExpr(as_index(read([each(env) for each in position])))
             case c_ast.FuncCall(args=c_ast.ExprList(exprs=[left, right])):
                 x, y = self.index(left, state), self.index(right, state)
-                match self.helper(self.function_name(node)):  # type: ignore[exhaustive-match]
+                match self.functions.helper(self.functions.function_name(node)):  # type: ignore[exhaustive-match]
                     case ("min", kinds, result) if all(each is LONG for each in (*kinds, result)):
                         return LONG, lambda env: atl.imin(x(env), y(env))
                     case ("max", kinds, result) if all(each is LONG for each in (*kinds, result)):
@@ -79,9 +84,9 @@ class Indices(Functions):
 
     def _rounds_down(self, x: Value, y: Value) -> bool:
         """Return whether a quotient, which C rounds towards 0, is proved to be rounded down."""
-        env = Symbols(self)
+        env = Symbols(self.context)
         try:
-            return self.holds(x(env) >= 0) and self.holds(y(env) > 0)
+            return self.context.holds(x(env) >= 0) and self.context.holds(y(env) > 0)
         except ATLError:
             return False
 
@@ -101,7 +106,7 @@ class Indices(Functions):
             case c_ast.BinaryOp(op="<" | "<=" | ">" | ">=" | "==" | "!=" as op, left=left, right=right):
                 for each in (left, right):
                     if not self.is_index(each, state) and any(
-                        isinstance(state.names.get(name), Scalar | Cells) for name in self.reads(each)
+                        isinstance(state.names.get(name), Scalar | Cells) for name in self.functions.reads(each)
                     ):
                         raise refused(node, "a condition that depends on elements")
                 x, y = self.index(left, state), self.index(right, state)
@@ -136,7 +141,7 @@ class Indices(Functions):
         if len(extents) == 1:
             return (whole,)
         found = self._split([(1, node)], state, [IndexExpr(constant(0)) if each is None else each for each in extents])
-        env = Symbols(self)
+        env = Symbols(self.context)
         address = IndexExpr(constant(0))
         for position, extent in zip(found, extents, strict=True):
             address = (address if extent is None else address * extent) + position(env)

@@ -11,15 +11,23 @@ from pycparser import c_ast
 from atl.core.index import Index, constant
 from atl.surface.values import IndexExpr
 from lowering.validation.types import LONG, NUMBERS, Number, Pointer, Void
+from rewrites.raising.context import Context, Symbols
 from rewrites.raising.effects import Effects
-from rewrites.raising.elements import KEYS
-from rewrites.raising.functions import Symbols
-from rewrites.raising.indices import arithmetic
+from rewrites.raising.elements import KEYS, Elements
+from rewrites.raising.functions import Functions
+from rewrites.raising.indices import Indices, arithmetic
 from rewrites.raising.state import Binder, Cells, Counter, Effect, Scalar, State, Value, refused
 
 
-class Statements(Effects):
+class Statements:
     """The statements of a function."""
+
+    def __init__(self, functions: Functions, context: Context) -> None:
+        self.functions = functions
+        self.context = context
+        self.indices = Indices(functions, context)
+        self.elements = Elements(self.indices)
+        self.effects = Effects(context)
 
     def enter(self, node: Any, name: str, meaning: Counter | Scalar | Cells, state: State) -> None:
         """Enter a name that is declared here."""
@@ -33,7 +41,7 @@ class Statements(Effects):
         declared: set[str] = set()
         written: set[str] = set()
         for item in items:
-            for name in (*self.reads(item),):
+            for name in (*self.functions.reads(item),):
                 if name in written:
                     raise refused(item, f"{name} is read in the loop that writes it")
             if isinstance(item, c_ast.Decl | c_ast.DeclList):
@@ -41,7 +49,7 @@ class Statements(Effects):
                     declared.add(each.name)
             for effect in self.statement(item, inner):
                 if effect.target in declared:
-                    self.apply(inner, effect)
+                    self.effects.apply(inner, effect)
                 else:
                     written.add(effect.target)
                     effects.append(effect)
@@ -62,11 +70,9 @@ class Statements(Effects):
                 return self.branch(node, state)
             case c_ast.Assignment():
                 return [self.assignment(node, state)]
-            case c_ast.Return(expr=c_ast.Constant(value="0")) if node is self.last:
-                return []
             case c_ast.EmptyStatement() | c_ast.StaticAssert():
                 return []
-            case c_ast.Cast(expr=c_ast.ID()) if isinstance(self.machine.type_of(node.to_type), Void):
+            case c_ast.Cast(expr=c_ast.ID()) if isinstance(self.functions.machine.type_of(node.to_type), Void):
                 return []  # (void)x;
             case c_ast.FuncCall(name=c_ast.ID()):
                 return self.call(node, state)
@@ -75,7 +81,7 @@ class Statements(Effects):
 
     def call(self, node: c_ast.FuncCall, state: State) -> list[Effect]:
         """Read a call whose result is not used: of free, of memset, or of a function without statements."""
-        name, passed = self.function_name(node), node.args.exprs if node.args is not None else []
+        name, passed = self.functions.function_name(node), node.args.exprs if node.args is not None else []
         if name == "memset":
             return self.zeros(node, state)
         if not all(isinstance(each, c_ast.ID) for each in passed):
@@ -85,7 +91,7 @@ class Statements(Effects):
             if freed is None or freed.is_input or (freed.extents and freed.extents[0] is not None):
                 raise refused(node, "free of something that is not allocated here")
             return [Effect(passed[0].name, "free", (), lambda _: 0, node=node)]
-        if self.is_empty(name):
+        if self.functions.is_empty(name):
             return []
         raise refused(node, f"a call of {name}")
 
@@ -93,60 +99,60 @@ class Statements(Effects):
         if node.storage:
             raise refused(node, f"a variable that is {node.storage[0]}")
         if isinstance(node.type, c_ast.ArrayDecl):
-            of = self.machine.type_of(node.type.type)
+            of = self.functions.machine.type_of(node.type.type)
             if not isinstance(of, Number) or node.init is not None:
                 raise refused(node, "an array of vectors")
             self.enter(node, node.name, Cells(of, None, None), state)
             return
-        of = self.machine.type_of(node.type)
+        of = self.functions.machine.type_of(node.type)
         if isinstance(of, Pointer):
             if not isinstance(of.to, Number) or not isinstance(node.init, c_ast.FuncCall):
                 raise refused(node, "a pointer into an array")
-            zeroed = self.allocates(self.function_name(node.init))
-            if zeroed is None or not self.is_pure(node.init.args):
+            zeroed = self.functions.allocates(self.functions.function_name(node.init))
+            if zeroed is None or not self.functions.is_pure(node.init.args):
                 raise refused(node, "a pointer into an array")
             self.enter(node, node.name, Cells(of.to, None, (lambda _: 0) if zeroed else None), state)
             return
         if not isinstance(of, Number):
             raise refused(node, "a vector")
-        if of is LONG and node.init is not None and self.is_index(node.init, state):
-            self.enter(node, node.name, Counter(self.index(node.init, state)), state)
+        if of is LONG and node.init is not None and self.indices.is_index(node.init, state):
+            self.enter(node, node.name, Counter(self.indices.index(node.init, state)), state)
             return
         if node.init is None:
             self.enter(node, node.name, Scalar(of, None), state)
             return
-        source, value = self.typed(node.init, state, of.dtype)
+        source, value = self.elements.typed(node.init, state, of.dtype)
         if source in KEYS.values() and source.size == of.size and not of.is_float and of.signed:
             of = source
-        self.check_conversion(node.init, source, of)
+        self.elements.check_conversion(node.init, source, of)
         self.enter(node, node.name, Scalar(of, value), state)
 
     def assignment(self, node: c_ast.Assignment, state: State) -> Effect:
-        name, position = self.place(node.lvalue, state)
+        name, position = self.indices.place(node.lvalue, state)
         target = state.names[name]
         assert isinstance(target, Scalar | Cells)
         if isinstance(target, Cells) and target.is_input:
             raise refused(node, f"a store to the input {name}")
-        accumulated = self.accumulated(node)
+        accumulated = self.functions.accumulated(node)
         if accumulated is not None:
             op, operand = accumulated
             if op in ("add", "mul"):
-                self.check_arithmetic(node, target.of)
-                return Effect(name, op, position, self.element(operand, state, target.of), node=node)
-            helper = self.helper(self.function_name(node.rvalue))
+                self.elements.check_arithmetic(node, target.of)
+                return Effect(name, op, position, self.elements.element(operand, state, target.of), node=node)
+            helper = self.functions.helper(self.functions.function_name(node.rvalue))
             assert helper is not None
-            source, value = self.typed(operand, state, target.of.dtype)
+            source, value = self.elements.typed(operand, state, target.of.dtype)
             for each in (target.of, source):
-                self.check_argument(operand, each, helper[1][0])
-            self.check_conversion(operand, source, target.of)
+                self.elements.check_argument(operand, each, helper[1][0])
+            self.elements.check_conversion(operand, source, target.of)
             return Effect(name, op, position, value, node=node)
         if node.op == "-=":
-            self.check_arithmetic(node, target.of)
-            value = self.element(node.rvalue, state, target.of)
+            self.elements.check_arithmetic(node, target.of)
+            value = self.elements.element(node.rvalue, state, target.of)
             return Effect(name, "add", position, lambda env: -value(env), node=node)
         if node.op != "=":
             raise refused(node, f"the assignment {node.op}")
-        return Effect(name, "store", position, self.element(node.rvalue, state, target.of), node=node)
+        return Effect(name, "store", position, self.elements.element(node.rvalue, state, target.of), node=node)
 
     # -- loops and branches -------------------------------------------------------------------------------------------
 
@@ -157,20 +163,20 @@ class Statements(Effects):
                 cond=c_ast.BinaryOp(op="<", left=c_ast.ID(name=tested), right=last),
                 next=c_ast.UnaryOp(op="p++", expr=c_ast.ID(name=stepped)),
             ) if name == tested == stepped and first is not None:
-                if self.machine.type_of(declared) is not LONG:
+                if self.functions.machine.type_of(declared) is not LONG:
                     raise refused(node, f"{name} is not of type int64_t")
             case _:
                 raise refused(node, "a loop that does not count by one")
-        self.fresh += 1
-        unique = f"{name}:{self.fresh}"
-        low, high = self.index(first, state), self.index(last, state)
+        unique = self.context.unique(name)
+        low, high = self.indices.index(first, state), self.indices.index(last, state)
         inside = state.inside()
         self.enter(node, name, Counter(lambda env: env[unique]), inside)
         binder = Binder(unique, low, high)
-        here, env = self.symbol(unique), Symbols(self)
-        made = self.under_known((low(env) <= here, here < high(env)), lambda: self.nested(_items(node.stmt), inside))
+        here, env = self.context.symbol(unique), Symbols(self.context)
+        bounds = low(env) <= here, here < high(env)
+        made = self.context.under_known(bounds, lambda: self.nested(_items(node.stmt), inside))
         targets = {effect.target for effect in made}
-        if read := targets & self.reads(node.stmt):
+        if read := targets & self.functions.reads(node.stmt):
             raise refused(node, f"the loop reads {', '.join(sorted(read))}, which it writes")
         for target in targets:
             self._check_order(node, binder, [effect for effect in made if effect.target == target])
@@ -193,7 +199,7 @@ class Statements(Effects):
     def _own_places(self, binder: Binder, effect: Effect) -> list[Index | None]:
         """For each position of an effect, return what is added to the variable of a loop, if that is known."""
         found: list[Index | None] = []
-        env = Symbols(self)
+        env = Symbols(self.context)
         inner = [env[each.name].node for each in effect.binders]
         for position in effect.position:
             rest = (position(env) - env[binder.name]).node
@@ -204,12 +210,12 @@ class Statements(Effects):
     def branch(self, node: c_ast.If, state: State) -> list[Effect]:
         if self._is_failure(node, state):
             return []
-        condition = self.condition(node.cond, state)
-        test = condition(Symbols(self))
-        made = self.under_known((test,), lambda: self.nested(_items(node.iftrue), state))
+        condition = self.indices.condition(node.cond, state)
+        test = condition(Symbols(self.context))
+        made = self.context.under_known((test,), lambda: self.nested(_items(node.iftrue), state))
         made = [self._under(effect, condition) for effect in made]
         if node.iffalse is not None:
-            others = self.under_known((~test,), lambda: self.nested(_items(node.iffalse), state))
+            others = self.context.under_known((~test,), lambda: self.nested(_items(node.iffalse), state))
             made += [self._under(effect, lambda env: ~condition(env)) for effect in others]
         for effect in made:
             if effect.op in ("zeros", "free"):
@@ -243,14 +249,14 @@ class Statements(Effects):
                 raise refused(node, "memset of a part of an array")
         if array is None or array.is_input:
             raise refused(node, "memset of a part of an array")
-        if self.index(byte, state)({}).node != constant(0):
+        if self.indices.index(byte, state)({}).node != constant(0):
             raise refused(node, "memset with another byte than 0")
         total = IndexExpr(constant(array.of.size))
         for extent in array.extents or (None,):
             if extent is None:
                 raise refused(node, "memset of an array of unknown shape")
             total = total * extent
-        if not self.holds(self._count(count, state)(Symbols(self)) == total):
+        if not self.context.holds(self._count(count, state)(Symbols(self.context)) == total):
             raise refused(node, "memset of a part of an array")
         return [Effect(name, "zeros", (), lambda _: 0, node=node)]
 
@@ -258,7 +264,7 @@ class Statements(Effects):
         """Return a number of bytes, as it is before it is reduced to 64 bits."""
         match node:
             case c_ast.UnaryOp(op="sizeof", expr=c_ast.Typename() as named):
-                size = IndexExpr(constant(self.machine.type_of(named).size))
+                size = IndexExpr(constant(self.functions.machine.type_of(named).size))
                 return lambda _: size
             case c_ast.UnaryOp(op="sizeof", expr=c_ast.UnaryOp(op="*", expr=c_ast.ID(name=name))):
                 array = state.cells(name)
@@ -269,9 +275,9 @@ class Statements(Effects):
             case c_ast.BinaryOp(op="+" | "-" | "*" as op, left=left, right=right):
                 x, y = self._count(left, state), self._count(right, state)
                 return lambda env: arithmetic(op, x(env), y(env))
-            case c_ast.Cast(to_type=to, expr=inner) if self.machine.type_of(to) in (LONG, NUMBERS["size_t"]):
+            case c_ast.Cast(to_type=to, expr=inner) if self.functions.machine.type_of(to) in (LONG, NUMBERS["size_t"]):
                 return self._count(inner, state)
-        return self.index(node, state)
+        return self.indices.index(node, state)
 
 
 def _items(node: Any) -> Sequence[Any]:

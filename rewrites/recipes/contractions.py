@@ -154,7 +154,9 @@ class Tiling:
         for each in contractions(self.s.goal):
             if each.sum.path == top or (at is not None and each.sum.path[: len(top)] == top):
                 return each
-        raise DoesNotApply("the sum is no longer a sum of scalars", required="loops that can be tiled around a sum")
+        raise DoesNotApply(
+            "the terms of the sum are no longer scalars", required="loops that can be tiled around a sum"
+        )
 
     @property
     def loops(self) -> tuple[Loop, ...]:

@@ -31,7 +31,7 @@ MOST_RANGES: Final = 4
 MOST_NODES: Final = 600
 """Maximum number of values tried in the search for one choice."""
 MOST_FAILED: Final = 4
-"""Number of failed searches after which, and after a quarter of all, there are no more."""
+"""Number of failed searches after which, and after a quarter of all, the search ends."""
 DETERMINED: Final = 40
 """Maximum absolute value of a number that an equation determines."""
 WITHOUT_ELEMENTS: Final = 4

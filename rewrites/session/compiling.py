@@ -34,7 +34,7 @@ class Report:
 
     @property
     def compiles(self) -> bool:
-        """True if there are no problems."""
+        """True if no problem was found."""
         return not self.diagnostics
 
     def __bool__(self) -> bool:

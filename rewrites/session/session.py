@@ -221,7 +221,7 @@ class Session(Tactics, SessionBase):
             return display.Explanation(compiling.row_storage(self, number), (), of_call=False)
         if type(number) is not int or not -len(self._calls) <= number < len(self._calls):
             if not self._calls:
-                raise InvalidArgument("there is no call to explain yet", required="a call of this session")
+                raise InvalidArgument("no call to explain yet", required="a call of this session")
             made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} so far, counted from 0"
             raise InvalidArgument(f"call {brief(number)} is out of range", required=made)
         call = self._calls[number]

@@ -44,7 +44,7 @@ def inline(work: Derivation, name: arg.LetOrOperator, *, at: arg.Term | None = N
     below = one(work.goal, at).path if at is not None else ()
     if isinstance(name, str) and name in OPERATORS_BY_WORD:
         if not work.sweep([f"unfold_{name}"], below):
-            raise DoesNotApply(f"there is no {name} in the goal", required=f"a use of {name}")
+            raise DoesNotApply(f"no {name} in the goal", required=f"a use of {name}")
         return
     lets = find_lets(work, name)
     inside = [cursor for cursor in lets if cursor.path[: len(below)] == below]

@@ -6,7 +6,7 @@
 - A float is computed in doubles, which leaves one rounding at the end.
 - r = p - n c1 - n c2, with π/2 in two parts: the fused multiply-adds leave an error far below that of the result.
 - Large numbers are x = 2^s y with an integer |y| < 2^44. Then p = y (2^s mod 2π), with the second factor in two parts.
-  So there is no branch to the library's function, which would keep compilers from vectorising.
+  So the code does not branch to the library's function, which would keep compilers from vectorising.
 - S and C are polynomials fitted by least squares at Chebyshev's points, each coefficient rounded before those after it
   are fitted.
 

@@ -18,7 +18,7 @@ WIDTH: Final = 100
 class Suggestion:
     """A call of a session that applies, a tactic or `rw` with a rule; `before` and `after` are the part that changes.
 
-    `missing` names parameters that the caller must choose; then there is no `after`. `s.take(suggestion)` makes the
+    `missing` names parameters that the caller must choose; then `after` is None. `s.take(suggestion)` makes the
     call.
     """
 

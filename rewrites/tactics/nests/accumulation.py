@@ -146,7 +146,7 @@ def _nearest(work: Derivation, cursor: Cursor, places: list[Path]) -> Path:
     above = below_lets(work, cursor.path, around[-1])
     if not any(isinstance(between.term, Gen | Reduce) for between in cursor.spine()[len(above) : -1]):
         raise DoesNotApply(
-            f"there is no loop between that loop and the sum {cursor.called[0]}",
+            f"no loop is between that loop and the sum {cursor.called[0]}",
             place=place_of(work.goal, cursor.path),
             required="a tile: loops between that loop and the sum",
             suggestions=("s.interchange(…) moves a loop inside",),

@@ -31,7 +31,7 @@ def parallelize(work: Derivation, name: arg.Loop, by: arg.Factor = None, *, in_:
 
     ⊞[i < n] e(i)  →  truncr _ flatten ⊞[io < ⌈n/k⌉ | parallel] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii)
 
-    Lowering proves that there is no data race. The tactic fails for a sum of tensors, whose iterations all add to the
+    Lowering proves the absence of data races. The tactic fails for a sum of tensors, whose iterations all add to the
     same cells, and inside or around another parallel loop. With `by`, the marks `vector` and `unroll` move to the loop
     within a tile; without, a loop with another mark is refused.
 
@@ -65,7 +65,7 @@ def vectorize(
     The last tile has a guard unless `tails` is set: "min" bounds the loop within a tile, "split" peels the last tile,
     so that full tiles have a constant extent.
 
-    Lowering proves that there is no data race. The tactic fails for a sum of tensors, whose iterations all add to the
+    Lowering proves the absence of data races. The tactic fails for a sum of tensors, whose iterations all add to the
     same cells. With `by`, the mark `parallel` moves to the loop over tiles; without, a loop with another mark is
     refused.
 

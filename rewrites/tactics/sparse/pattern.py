@@ -148,7 +148,7 @@ def _without_sum(work: Derivation, root: Path, wanted: Reduce, number: int, name
     found = _Scattered.of(work.term(root))
     inner = _Scattered.of(found.leaf.body).sums if isinstance(found.leaf, Let) else ()
     if not any(_same_range(each, wanted, len(found.sums) + k - number) for k, each in enumerate(inner)):
-        return _off_pattern(work, name, f"there is no sum over the entries of {name}")
+        return _off_pattern(work, name, f"it does not sum over the entries of {name}")
     path = (*root, *found.leaf_path)
     (let,) = (cursor.called[0] for cursor in work.cursors() if cursor.path == path)
     return _off_pattern(

@@ -330,7 +330,7 @@ def _equal_to(work: Derivation, path: Path, above: Path) -> list[Path]:
 
 
 def _only_copied(work: Derivation, path: Path, above: Path) -> bool:
-    """Return True if there is no computation between two places, so that the loops only copy the buffer."""
+    """Return True if nothing is computed between two places, so that the loops only copy the buffer."""
     return all(isinstance(term, Gen | Guard | Reshape) for term, _ in _between(work, path, above))
 
 
