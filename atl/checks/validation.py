@@ -112,8 +112,7 @@ def _once(node: N, make: Callable[[N], N]) -> N:
         return node if known[1] is None else known[1]  # type: ignore[return-value]
     made = make(node)
     _remember(made, None)
-    if made is not node:
-        _remember(node, made)
+    _remember(node, made)
     return made
 
 
@@ -147,17 +146,14 @@ def _predicate(given: pred.Predicate) -> pred.Predicate:
             return pred.conjunction(map(validated_predicate, _several(given, *_read(given))))
         case pred.Any():
             return pred.disjunction(map(validated_predicate, _several(given, *_read(given))))
-        case pred.NonNegative() | pred.Zero() | pred.NonZero():
-            validated_index(*_read(given))  # checks the field
-            return pred.map_indices(given, _copy)
+        case pred.NonNegative():
+            return pred.non_negative(validated_index(*_read(given)))
+        case pred.Zero():
+            return pred.zero(validated_index(*_read(given)))
+        case pred.NonZero():
+            return pred.negation(pred.zero(validated_index(*_read(given))))
         case _:
             assert_never(given)
-
-
-def _copy(expression: ix.Index) -> ix.Index:
-    """Return the validated expression as a new object, so that `map_indices` rebuilds the condition."""
-    made = validated_index(expression)
-    return ix.linear(((1, made),)) if made is expression else made
 
 
 def _term(term: Expr) -> Expr:

@@ -21,10 +21,11 @@ from atl.checks.validation import validated_index, validated_predicate, validate
 from atl.core import index as ix
 from atl.core.predicate import TRUE, All, NonNegative, at_most
 from atl.core.program import Program
-from atl.core.terms import Access, Binary, Cast, Constant, Gen, Guard, Input, Let, Local, Padding, Reduce, Type, Unary
+from atl.core.terms import Access, Binary, Cast, Constant, Gen, Guard, Input, Let, Local, Padding, Reduce, Type, Unary, Value
 from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, InvalidArgument, InvalidName
 from atl.prove import Facts, upper_bound
 from proofs_tests.language.test_validation import forged
+from rewrites.admission import admit
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.certificates.term_json import Reader
 from rewrites.errors import CertificateError, NotAdmitted, NotATheorem, NotEqual, PremiseFailed
@@ -261,6 +262,23 @@ def test_argument_of_another_kind_is_refused(argument: Any) -> None:
     arguments = {"a": argument, "b": SIZE, "e": Function(("index",), Input(DATA))}
     with pytest.raises((NotAdmitted, NotEqual)):
         rewrite(start(), RULES["equal_index"], (), arguments, reverse=True)
+
+
+@pytest.mark.parametrize("other", ["a", "z"])
+def test_no_size_of_an_argument_is_called_like_an_input(other: str) -> None:
+    """The input's name is the first or the last atom of an index, and the first or the last extent of a parameter."""
+    clash, plain = ix.size("x"), ix.size(other)
+    literal = Constant(1, "float32")
+    types = [Type("float32", extents) for extents in ((clash, plain), (plain, clash))]
+    arguments: list[tuple[Kind, Any]] = [
+        (Kind("index"), clash + plain),
+        (Kind("tensor"), Value(clash + plain, "int64")),
+        *((Kind("tensor", 0, "", (Kind("tensor", 2),)), Function((of,), literal)) for of in types),
+    ]
+    for kind, argument in arguments:
+        with pytest.raises(NotAdmitted, match="a size called x"):
+            admit("rule", "e", kind, argument, (DATA,))
+        assert admit("rule", "e", kind, argument, (PLACES,)) == argument
 
 
 def named(body: Any, *inputs: ix.Array, given: tuple[Any, ...] = ()) -> Program:

@@ -140,6 +140,11 @@ def test_unbound_index_in_an_assumption_is_refused() -> None:
         reflexivity(doubled(), [at_most(bound(0), n.node)])
 
 
+def test_each_condition_is_assumed_once() -> None:
+    conditions = [at_most(constant(low), n.node) for low in (1, 2, 1)]
+    assert reflexivity(doubled(), conditions).rhs.assumptions == (*conditions[:2],)
+
+
 def test_missing_argument_is_named() -> None:
     with pytest.raises(InvalidArgument, match="the rule mul_comm needs b"):
         rewrite(reflexivity(doubled()), RULES["mul_comm"], (0,), {"a": atl.value(2).node})
