@@ -21,7 +21,22 @@ from atl.checks.validation import validated_index, validated_predicate, validate
 from atl.core import index as ix
 from atl.core.predicate import TRUE, All, NonNegative, at_most
 from atl.core.program import Program
-from atl.core.terms import Access, Binary, Cast, Constant, Gen, Guard, Input, Let, Local, Padding, Reduce, Type, Unary, Value
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Constant,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    Reduce,
+    Type,
+    Unary,
+    Value,
+)
 from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, InvalidArgument, InvalidName
 from atl.prove import Facts, upper_bound
 from proofs_tests.language.test_validation import forged
