@@ -353,8 +353,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "only terms have recorded ranks",
         "shift_under::if not indices and (not tensors): never::0":
             "nothing changes without free variables or with a shift of 0; only slower",
-        "shift_under::own_tensors + tensor_depth: another operation::0":
-            "a tensor not bound outside is left unchanged earlier",
         "shift_under::transform(body, on_leaf, on_tensor, untouched=unbound(own, own_tensors: untouched not passed::0":
             "nothing changes without free variables or with a shift of 0; only slower",
     },
