@@ -730,16 +730,16 @@ def test_premise_about_elements_is_refused_among_others() -> None:
 def test_function_of_a_rule_is_given_an_index_for_each_axis() -> None:
     called: list[list[str]] = []
 
-    def law(v: Elem, s: Indices, t: Indices, n: IndicesT, w: ElemT) -> Equation:
+    def law(t: Indices, v: Elem, s: Indices, n: IndicesT, w: ElemT) -> Equation:
         called.append([str(index.node.atom.name) for indices in (s, t, n) for index in indices])
-        return equation(v + atl.value(s[0]), atl.value(s[1]) + v, given(t[0] > 0))
+        return equation(v + atl.value(s[0]), atl.value(s[1]) + v, given(t[1] > 0))
 
     kinds = metavariables_of(law)
     assert kinds["t_1"] == Kind("index", group=kinds["v"].group, of_axis=("t", 1))
     assert [name for name in kinds if name.startswith("s_")] == [f"s_{axis}" for axis in range(MAX_ELEMENT_RANK)]
     statement = stated(law, kinds, (2, 1))
     assert called == [["s_0", "s_1", "t_0", "t_1", "n_0"]]
-    assert unused_indices(statement) == {"s_2", "s_3", "t_1", "t_2", "t_3", "n_0", "n_1", "n_2", "n_3"}
+    assert unused_indices(statement) == {"s_2", "s_3", "t_0", "t_2", "t_3", "n_0", "n_1", "n_2", "n_3"}
 
 
 def test_parameter_types_of_functions_are_compared() -> None:
