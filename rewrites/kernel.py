@@ -322,7 +322,6 @@ def induction(
 
     Raises `NotATheorem` if they are not, and the errors of `rewrite`.
     """
-    _check_theorem(theorem)
     path = _checked_path(path)
     for lemma, goal in zip((base, step), induction_goals(theorem, path, arguments), strict=True):
         _check_theorem(lemma)
