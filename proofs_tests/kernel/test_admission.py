@@ -361,7 +361,8 @@ def test_renaming_cannot_change_the_body() -> None:
     for change in changes:
         with pytest.raises(NotATheorem):
             with_names_and_marks_at(total, (0,), replace(fold, **change))
-    for wrong in (x.node, SIZE, None):
+    others: list[Any] = [x.node, SIZE, None]
+    for wrong in others:
         with pytest.raises(NotATheorem):
             with_names_and_marks(theorem, wrong)
 

@@ -90,11 +90,12 @@ def test_class_of_a_term_and_of_its_plain_fields_is_checked() -> None:
 
     literal = Constant(2, "float32")
     check_class(literal)
-    for wrong, said in (
+    refused: list[tuple[Any, str]] = [
         (object(), "a term"),
         (forged(literal, value="2"), "a plain int or float"),
         (forged(Unary("neg", literal), op=Word("neg")), "a plain str"),
-    ):
+    ]
+    for wrong, said in refused:
         with pytest.raises(InvalidArgument, match=said):
             check_class(wrong)
 

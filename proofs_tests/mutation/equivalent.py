@@ -37,6 +37,10 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "a term of exactly the limit is built directly, and not refused",
         "Zipper.scope::object.__setattr__(at, 'known', scope): left out::0":
             "the value is computed again, and is the same",
+        "Zipper.up::above if made is above.term else above.with_term(made): never::0":
+            "a place with the same term is made again; only slower",
+        "Zipper.up_to_date::below if below.above is at else below.with_parent(at): never::0":
+            "the same place is made again; only slower",
         "Zipper.to::len(at.path) > common and at.above is not None: part 1 forgotten::0":
             "a nonempty path has a parent; for the type checker",
     },

@@ -20,6 +20,7 @@ from atl.core.terms import Access, Binary, Constant, Expr, Gen, Guard, Let, Loca
 from atl.core.traversal import subterm
 from atl.errors import ATLError, DtypeError, InvalidArgument, RankError, ShapeError
 from atl.surface.values import Condition, IndexExpr, Tensor
+from atl.text.printing import show_index
 from examples import beyond_the_paper, derivations
 from proofs_tests.language.open_terms import Closure, Environment, environment_at, field, number, same_denotation
 from rewrites import Session
@@ -724,14 +725,14 @@ def test_premise_about_elements_is_refused_among_others() -> None:
     x = atl.tensor("x")
     for conditions in ((x > 1, size > 0), (size > 0, x > 1)):
         with pytest.raises(InvalidArgument, match="is about values of elements"):
-            given(*conditions)  # type: ignore[arg-type]
+            given(*conditions)
 
 
 def test_function_of_a_rule_is_given_an_index_for_each_axis() -> None:
     called: list[list[str]] = []
 
     def law(t: Indices, v: Elem, s: Indices, n: IndicesT, w: ElemT) -> Equation:
-        called.append([str(index.node.atom.name) for indices in (s, t, n) for index in indices])
+        called.append([show_index(index.node) for indices in (s, t, n) for index in indices])
         return equation(v + atl.value(s[0]), atl.value(s[1]) + v, given(t[1] > 0))
 
     kinds = metavariables_of(law)
