@@ -41,7 +41,7 @@ from atl.core.terms import (
 from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, InvalidArgument, InvalidName
 from atl.prove import Facts, upper_bound
 from proofs_tests.language.test_validation import forged
-from rewrites.admission import admit
+from rewrites.admission import admit, is_of
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.certificates.term_json import Reader
 from rewrites.errors import CertificateError, NotAdmitted, NotATheorem, NotEqual, PremiseFailed
@@ -297,7 +297,10 @@ def test_no_size_of_an_argument_is_called_like_an_input(other: str) -> None:
     for kind, argument in arguments:
         with pytest.raises(NotAdmitted, match="a size called x"):
             admit("rule", "e", kind, argument, (DATA,))
+        with pytest.raises(NotAdmitted, match="a size called x"):
+            admit("rule", "e", kind, argument, (PLACES, DATA))
         assert admit("rule", "e", kind, argument, (PLACES,)) == argument
+    assert not is_of(Function(("index", "index"), literal), Kind("tensor", parameters=(Kind("index"), Kind("tensor"))))
 
 
 def named(body: Any, *inputs: ix.Array, given: tuple[Any, ...] = ()) -> Program:

@@ -10,10 +10,18 @@ from typing import Any, Final
 import pytest
 
 import atl
-from atl.checks.validation import check_class, validated_array, validated_index, validated_predicate, validated_term
+from atl.checks.validation import (
+    check_class,
+    validated_array,
+    validated_index,
+    validated_predicate,
+    validated_term,
+    validated_type,
+)
+from atl.core.forms import slots_of
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, size
 from atl.core.predicate import TRUE, All, NonNegative, at_most, negation, zero
-from atl.core.terms import OPERATORS, Constant, Reshape, Type, Unary
+from atl.core.terms import CONSTRUCTORS, OPERATORS, Constant, Reshape, Type, Unary
 from atl.errors import ATLError, InvalidArgument, Source
 from proofs_tests.language.test_forms import SAMPLES
 
@@ -93,11 +101,19 @@ def test_class_of_a_term_and_of_its_plain_fields_is_checked() -> None:
     refused: list[tuple[Any, str]] = [
         (object(), "a term"),
         (forged(literal, value="2"), "a plain int or float"),
+        (forged(literal, dtype=Word("float32")), "a plain str or NoneType"),
         (forged(Unary("neg", literal), op=Word("neg")), "a plain str"),
+        (forged(next(sample for sample in SAMPLES if isinstance(sample, Reshape)), op=object()), "a reshape operator"),
     ]
     for wrong, said in refused:
         with pytest.raises(InvalidArgument, match=said):
             check_class(wrong)
+
+
+def test_fields_of_a_term_are_its_slots_in_order() -> None:
+    for node in (*CONSTRUCTORS, *OPERATORS):
+        assert [slot.name for slot in slots_of(node)] == [field.name for field in fields(node)]
+    assert validated_type(Type(None, (N,))) == Type(None, (N,))
 
 
 def test_extremum_of_one_choice_has_a_known_kind() -> None:

@@ -30,6 +30,12 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "obligations::if divisors(expression): always::0": "without divisors nothing is required; only slower",
         "inspects_subterms::False: negated::1": "only terms with parts are passed",
     },
+    "atl/checks/validation.py": {
+        "_once::known is not None and known[0]() is node: part 1 forgotten::0":
+            "the entry of a node is dropped before its id is used again",
+        "check_class::True: negated::0": "a node has one field for each slot, which a test compares",
+        "_remade_fields::True: negated::0": "a node has one field for each slot, which a test compares",
+    },
     "atl/checks/zipper.py": {
         "Zipper.fits::len(self.path) + self.term.depth <= MAX_DEPTH: LtE becomes Lt::0":
             "a term of exactly the limit is built directly, and not refused",
