@@ -14,8 +14,8 @@ Search, matching and printing are done elsewhere and are not trusted. The truste
 
 - `rewrites.admission`: validates programs and arguments of rules;
 - `rewrites.induction`: states the equations that an induction asks for;
-- `rewrites.rule`, `statement`, `stating`, `instantiation`, `kinds`, `named_operators`, and the operators of
-  `atl.surface`: declarations of rules and their instances;
+- `rewrites.rule`, `rule_statement`, `elaboration`, `rule_arguments`, `metavariables`, `named_operators`, and the
+  operators of `atl.surface`: declarations of rules and their instances;
 - `atl.core`: terms and their forms;
 - `atl.checks`: the facts known at a path (`scope`), well-formedness (`wellformed`), replacing a subterm (`zipper`);
 - `atl.prove`: the prover;
@@ -322,7 +322,6 @@ def induction(
 
     Raises `NotATheorem` if they are not, and the errors of `rewrite`.
     """
-    _check_theorem(theorem)
     path = _checked_path(path)
     for lemma, goal in zip((base, step), induction_goals(theorem, path, arguments), strict=True):
         _check_theorem(lemma)

@@ -51,8 +51,7 @@ def validated_term(term: Expr) -> Expr:
 def check_class(term: Expr) -> None:
     """Check the class of a term and of its plain fields. Raises `InvalidArgument`."""
     _check_term(term)
-    slots = slots_of(type(term))
-    for slot, value in zip(slots, _read(term, *(slot.name for slot in slots)) if slots else (), strict=True):
+    for slot, value in zip(slots_of(type(term)), _read(term), strict=True):
         if slot.role in _PLAIN:
             _plain(slot, value)
         elif slot.role is Role.OPERATOR:
@@ -112,15 +111,14 @@ def _once(node: N, make: Callable[[N], N]) -> N:
         return node if known[1] is None else known[1]  # type: ignore[return-value]
     made = make(node)
     _remember(made, None)
-    if made is not node:
-        _remember(node, made)
+    _remember(node, made)
     return made
 
 
-def _read(node: Anything, *names: str) -> tuple[Anything, ...]:
-    """Return the named fields of a node, or all fields in order. Raises `InvalidArgument` for a missing field."""
+def _read(node: Anything) -> tuple[Anything, ...]:
+    """Return the fields of a node, in the order of its slots. Raises `InvalidArgument` for a missing field."""
     try:
-        return tuple(getattr(node, name) for name in names or [field.name for field in fields(node)])
+        return tuple(getattr(node, field.name) for field in fields(node))
     except AttributeError:
         raise _lacking(node) from None
 
@@ -147,17 +145,14 @@ def _predicate(given: pred.Predicate) -> pred.Predicate:
             return pred.conjunction(map(validated_predicate, _several(given, *_read(given))))
         case pred.Any():
             return pred.disjunction(map(validated_predicate, _several(given, *_read(given))))
-        case pred.NonNegative() | pred.Zero() | pred.NonZero():
-            validated_index(*_read(given))  # checks the field
-            return pred.map_indices(given, _copy)
+        case pred.NonNegative():
+            return pred.non_negative(validated_index(*_read(given)))
+        case pred.Zero():
+            return pred.zero(validated_index(*_read(given)))
+        case pred.NonZero():
+            return pred.negation(pred.zero(validated_index(*_read(given))))
         case _:
             assert_never(given)
-
-
-def _copy(expression: ix.Index) -> ix.Index:
-    """Return the validated expression as a new object, so that `map_indices` rebuilds the condition."""
-    made = validated_index(expression)
-    return ix.linear(((1, made),)) if made is expression else made
 
 
 def _term(term: Expr) -> Expr:
@@ -174,9 +169,8 @@ def _term(term: Expr) -> Expr:
 
 
 def _remade_fields(node: Formed) -> dict[str, Anything]:
-    slots = slots_of(type(node))
-    values = _read(node, *(slot.name for slot in slots)) if slots else ()
-    return {slot.name: _field(node, slot, value) for slot, value in zip(slots, values, strict=True)}
+    pairs = zip(slots_of(type(node)), _read(node), strict=True)
+    return {slot.name: _field(node, slot, value) for slot, value in pairs}
 
 
 def _field(node: Formed, slot: Slot, value: Anything) -> object:

@@ -29,6 +29,10 @@ def _of(body: str, parameters: str = "a: Elem", before: str = "") -> str:
 
 
 _FALSE: Final = "return equation(a, a + a)"
+_EARLIER: Final = (
+    'SEEN = []\n\n@rule\ndef earlier(a: Elem) -> Equation:\n    """A law."""\n    SEEN.append(a)\n'
+    "    return equation(a + a, 2 * a)\n"
+)
 _TRUE: Final = "return equation(a + a, 2 * a)"
 _TERMS: Final = """
 from atl.core.index import Array, Size, Var, bound, constant, index, read
@@ -228,5 +232,77 @@ TRICKS: Final[dict[str, str]] = {
     "a module that is none": _of(_TRUE).replace(
         "@rule", "def moved(f):\n    f.__module__ = object()\n    return f\n\n@rule\n@moved"
     ),
+    # Metavariables of other calls and other rules, and what is bound elsewhere.
+    "a metavariable of the first rank": _of("SEEN.append(a)\nreturn equation(a, SEEN[0] + 0 * a)", before="SEEN = []"),
+    "metavariables of two ranks": _of("SEEN.append(a)\nreturn equation(SEEN[-1] + SEEN[0], 2 * a)",
+                                      before="SEEN = []"),
+    "a metavariable of another rule": _of("return equation(a + SEEN[0], a)", before=_EARLIER),
+    "another rule's metavariable for its own": _of("return equation(a, SEEN[0])", before=_EARLIER),
+    "an index beyond its loop": _of("gen(n, lambda i: SEEN.append(i) or e(i))\nreturn equation(e(SEEN[-1]), e(n))",
+                                    "n: Index, e: Body[Index]", "SEEN = []"),
+    "an index of the other side": _of(
+        "seen = []\nleft = gen(n, lambda i: seen.append(i) or e(i))\n"
+        "return equation(left, gen(n, lambda j: e(seen[0])))", "n: Index, e: Body[Index]"),
+    "an index of a loop in a premise": _of(
+        "seen = []\nleft = gen(n, lambda i: seen.append(i) or e(i))\n"
+        "return equation(left, left + left, given(seen[0] < 0))", "n: Index, e: Body[Index]"),
+    "a tensor beyond its let": _of("seen = []\nlet(a, lambda t: seen.append(t) or t)\nreturn equation(a, seen[0])"),
+    "a size with a minimum": _of(
+        "return equation(e(n), e(N))", "n: Index, e: Body[Index]", 'N = atl.sizes("n", min=7)'),
+    # Control flow, and functions that are none.
+    "another equation where reading fails": _of(
+        "try:\n    a[0]\nexcept Exception:\n    " + _TRUE + "\n" + _FALSE),
+    "another equation at the end": _of("try:\n    " + _TRUE + "\nfinally:\n    " + _FALSE),
+    "a lambda": "{name} = rule(lambda a: equation(a, a + a))\n",
+    "a partial function": "import functools\n" + _of("return equation(a, b)", "a: Elem, b: Elem").replace("@rule\n", "")
+    + "\n{name} = rule(functools.partial({name}, b=None))\n",
+    "a method that counts": "class Stating:\n    times = 0\n    def {name}(self, a: Elem) -> Equation:\n"
+    '        """A law."""\n        CALLS.append(1)\n        self.times += 1\n'
+    "        return equation(a, a * self.times)\n\n{name} = rule(Stating().{name})\n",
+    "a wrapper": _of(_TRUE).replace(
+        "@rule", "import functools\n\ndef twisted(f):\n    @functools.wraps(f)\n    def other(a):\n        f(a)\n"
+        "        return equation(a, a + a)\n    return other\n\n@rule\n@twisted"),
+    "a cached function": _of(_FALSE).replace("@rule", "import functools\n\n@rule\n@functools.cache"),
+    "a rule of a rule": _of(_TRUE) + "\n{name} = rule({name})\n",
+    "other code later": _of(_TRUE).replace("@rule\n", "") + "\nkept = {name}\n{name} = rule(kept)\n"
+    "def other(a):\n    CALLS.append(1)\n    return equation(a, a + a)\n\nkept.__code__ = other.__code__\n",
+    "a rule that declares itself again": _of(
+        "DEPTH.append(1)\nif len(DEPTH) < 3:\n    rule(again)\n" + _TRUE,
+        before='DEPTH = []\n\ndef again(a: Elem) -> Equation:\n    """A law."""\n    ' + _FALSE),
+    "a thread": _of(
+        "t = threading.Thread(target=lambda: TABLE.append(1))\nt.start()\nt.join()\nreturn equation(a * len(TABLE), a)",
+        before="import threading\nTABLE = []"),
+    "a session": _of(
+        's = atl.reschedule(atl.program("p", [X], X + X)).rw("add_comm")\n'
+        "return equation(a + a, a * (1 + len(s.steps)))", before='X = atl.tensor("x", 3)'),
+    "an evaluation": _of('atl.evaluate(atl.program("p", [], a))\n' + _FALSE),
+    "a deep term": _of("b = a\nfor _ in range(5000):\n    b = b + a\nreturn equation(b, 5001 * a)"),
+    # Signatures and documents.
+    "a signature of text": _of(_TRUE).replace(
+        "@rule", "def signed(f):\n    f.__signature__ = 'a'\n    return f\n\n@rule\n@signed"),
+    "a signature without parameters": _of(_TRUE).replace(
+        "@rule", "import inspect\n\nclass Empty(inspect.Signature):\n    @property\n    def parameters(self):\n"
+        "        CALLS.append(1)\n        return {}\n\ndef signed(f):\n    f.__signature__ = Empty()\n"
+        "    return f\n\n@rule\n@signed"),
+    "annotations that count": _of(_TRUE).replace(
+        "@rule", "class Counted(dict):\n    def items(self):\n        CALLS.append(1)\n"
+        "        return dict.items(self)\n\ndef noted(f):\n    f.__annotations__ = Counted(f.__annotations__)\n"
+        "    return f\n\n@rule\n@noted"),
+    "a number as docstring": _of(_TRUE).replace(
+        "@rule", "def noted(f):\n    f.__doc__ = 3\n    return f\n\n@rule\n@noted"),
+    # What is returned and changed.
+    "premises that vanish": _of(
+        "p = [(n >= 0).node]\nKEPT.append(p)\nreturn Equation(e(n).node, e(imax(n, 0)).node, p)",
+        "n: Index, e: Body[Index]", "KEPT = []") + "\nfor p in KEPT:\n    p.clear()\n",
+    "premises that are not listed": _of(
+        "return Equation(e(n).node, e(imax(n, 0)).node, Hidden(((n >= 0).node,)))", "n: Index, e: Body[Index]",
+        "class Hidden(tuple):\n    def __iter__(self):\n        CALLS.append(1)\n        return iter(())\n"),
+    "a node that is rewritten": _of(
+        't = (a + a).node\nKEPT.append(t)\nreturn Equation(t, (2 * a).node)', before="KEPT = []")
+    + '\nfor t in KEPT[:1]:\n    object.__setattr__(t, "op", "sub")\n',
+    "a node that claims to be another": _of(
+        't, u = (a + a).node, a.node\nobject.__setattr__(t, "identity", u.identity)\nreturn Equation(t, u)'),
+    "a node within itself": _of(
+        't = (a + a).node\nobject.__setattr__(t, "left", t)\nreturn Equation(t, (2 * a).node)'),
 }  # fmt: skip
 """Texts of rules by the trick that they try."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations
 from math import inf, nan
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,16 +20,32 @@ import atl
 import rewrites
 from atl.checks.validation import validated_index, validated_predicate, validated_term
 from atl.core import index as ix
-from atl.core.predicate import TRUE, All, NonNegative, at_most
+from atl.core.predicate import TRUE, All, NonNegative, at_most, conjunction, less
 from atl.core.program import Program
-from atl.core.terms import Access, Binary, Cast, Constant, Gen, Guard, Input, Let, Local, Padding, Reduce, Type, Unary
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Constant,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    Reduce,
+    Type,
+    Unary,
+    Value,
+)
 from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, InvalidArgument, InvalidName
 from atl.prove import Facts, upper_bound
 from proofs_tests.language.test_validation import forged
+from rewrites.admission import admit, is_of
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.certificates.term_json import Reader
 from rewrites.errors import CertificateError, NotAdmitted, NotATheorem, NotEqual, PremiseFailed
-from rewrites.kernel import Theorem, reflexivity, rewrite, with_names_and_marks
+from rewrites.kernel import Theorem, reflexivity, rewrite, with_names_and_marks, with_names_and_marks_at
 from rewrites.metavariables import Kind
 from rewrites.rule import Equation, Rule, RuleStatement, equation, rule
 from rewrites.rule_arguments import Function
@@ -263,6 +280,29 @@ def test_argument_of_another_kind_is_refused(argument: Any) -> None:
         rewrite(start(), RULES["equal_index"], (), arguments, reverse=True)
 
 
+@pytest.mark.parametrize("other", ["a", "z"])
+def test_no_size_of_an_argument_is_called_like_an_input(other: str) -> None:
+    """The input's name is the first or the last atom of an index, and the first or the last extent of a parameter."""
+    clash, plain = ix.size("x"), ix.size(other)
+    literal, bad = Constant(1, "float32"), Value(clash + plain, "float32")
+    good = Type("float32", (plain, plain))
+    types = [Type("float32", extents) for extents in ((clash, plain), (plain, clash))]
+    of_two = Kind("tensor", 0, "", (Kind("tensor", 2), Kind("tensor", 2)))
+    arguments: list[tuple[Kind, Any]] = [
+        (Kind("index"), clash + plain),
+        *((Kind("tensor"), term) for term in (bad, Binary("add", bad, literal), Binary("add", literal, bad))),
+        *((Kind("condition"), conjunction(each)) for each in permutations((at_most(clash, plain), less(plain, SIZE)))),
+        *((of_two, Function(taken, literal)) for of in types for taken in ((of, good), (good, of))),
+    ]
+    for kind, argument in arguments:
+        with pytest.raises(NotAdmitted, match="a size called x"):
+            admit("rule", "e", kind, argument, (DATA,))
+        with pytest.raises(NotAdmitted, match="a size called x"):
+            admit("rule", "e", kind, argument, (PLACES, DATA))
+        assert admit("rule", "e", kind, argument, (PLACES,)) == argument
+    assert not is_of(Function(("index", "index"), literal), Kind("tensor", parameters=(Kind("index"), Kind("tensor"))))
+
+
 def named(body: Any, *inputs: ix.Array, given: tuple[Any, ...] = ()) -> Program:
     return Program("p", inputs or (DATA,), body, given)
 
@@ -317,8 +357,15 @@ def test_renaming_cannot_change_the_body() -> None:
     body: Any = theorem.rhs.body
     row = replace(body, name="row")
     assert "⊞[row < n]" in str(with_names_and_marks(theorem, row).rhs)
-    for other in (x.node, SIZE, None):
-        wrong: Any = other
+    total = start(atl.sum((1, n), lambda i: x[i]) + 0)
+    fold: Any = total.rhs.body.left  # type: ignore[union-attr]
+    one = Constant(1, "float32")
+    changes: list[dict[str, Any]] = [{"monoid": "product"}, {"low": ix.constant(0)}, {"high": SIZE - 1}, {"body": one}]
+    for change in changes:
+        with pytest.raises(NotATheorem):
+            with_names_and_marks_at(total, (0,), replace(fold, **change))
+    others: list[Any] = [x.node, SIZE, None]
+    for wrong in others:
         with pytest.raises(NotATheorem):
             with_names_and_marks(theorem, wrong)
 

@@ -236,4 +236,7 @@ def test_is_of_checks_ranks() -> None:
 def test_description_of_kinds() -> None:
     assert described(INDEX) == "an index"
     assert described(CONDITION[INDEX]) == "a function of an index that returns a condition"
+    assert (
+        described(ELEMENT[INDEX, ELEMENT]) == "a function of an index, a tensor that returns a tensor of rank 0 or more"
+    )
     assert described(OF_A_TENSOR) == "a function of a tensor that returns a tensor of rank 0 or more"

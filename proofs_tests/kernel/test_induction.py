@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from atl.core.program import Result
 from atl.errors import ATLError, InvalidArgument
 from rewrites import kernel, reschedule
 from rewrites.certificates.certificate import describe, dumps, loads
-from rewrites.errors import CertificateError, NotATheorem, NotFound, PremiseFailed
+from rewrites.errors import CertificateError, NotATheorem, NotFound, PremiseFailed, RoundingStep
 from rewrites.induction import ROWS
 from rewrites.kernel import Theorem
 from rewrites.rocq.certificates import derivation
+from rewrites.rule_checking.exactness import Exactness
 from rewrites.session.proof_trace import proof_trace
 from rewrites.session.script import as_python
 from rewrites.tactics.recurrences import recurrence_with
@@ -217,6 +219,45 @@ def test_index_that_may_be_negative_is_refused() -> None:
     body = atl.gen((-2, 1), lambda i: atl.rec(z, 4, lambda p, y: y[p - 1]))
     with pytest.raises(PremiseFailed, match="a premise of rec_induction is not proved here"):
         goals_of(atl.program("below", [z], body), lambda p: z[0])
+
+    within = atl.gen((-2, 1), lambda i: atl.gen(2, lambda j: atl.rec(z, 4, lambda p, y: y[p - 1])))
+    with pytest.raises(PremiseFailed, match="a premise of rec_induction is not proved here"):
+        goals_of(atl.program("within", [z], within), lambda p: z[0])
+
+
+def test_rules_of_the_lemmas_count(proved: Theorem, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = reschedule(PREFIX).rw("add_comm").rw("add_comm").done()
+    later = kernel.transitivity(there, proved)
+    base, step = proved.steps[0].lemmas
+    of_lemmas = {taken.rule for lemma in (base, step) for taken in lemma.steps}
+    assert len({taken.rule for taken in base.steps}) > 1
+    assert len({taken.rule for taken in step.steps} - {taken.rule for taken in base.steps}) > 0
+    monkeypatch.setattr(kernel, "caveat_of", lambda rules: f"not proved: {', '.join(rule.name for rule in rules)}")
+    for rule in of_lemmas:
+        monkeypatch.setattr(kernel, "is_unproved", lambda of, only=rule: of is only)
+        monkeypatch.setattr(
+            kernel, "exactness_of", lambda of, only=rule: Exactness.ROUNDS if of is only else Exactness.BITS
+        )
+        for theorem in (proved, later):
+            assert theorem.unproved == theorem.rounding == (rule,)
+            assert theorem.caveat == f"not proved: {rule.name}"
+            assert theorem.exactness == Exactness.ROUNDS
+        with pytest.raises(RoundingStep):
+            kernel.induction(kernel.reflexivity(PREFIX, strict=True), (), proved.steps[0].arguments, base, step)
+    monkeypatch.setattr(kernel, "is_unproved", lambda of: of in of_lemmas)
+    monkeypatch.setattr(kernel, "exactness_of", lambda of: Exactness.ROUNDS if of in of_lemmas else Exactness.BITS)
+    assert {*proved.unproved} == {*proved.rounding} == of_lemmas
+
+
+def test_forged_theorems_are_no_lemmas(proved: Theorem) -> None:
+    base, step = proved.steps[0].lemmas
+    fake: Any = SimpleNamespace(lhs=base.lhs, rhs=base.rhs, rounding=())
+    with pytest.raises(NotATheorem, match="SimpleNamespace is not a theorem"):
+        kernel.induction(kernel.reflexivity(PREFIX), (), proved.steps[0].arguments, fake, step)
+    start = kernel.reflexivity(PREFIX)
+    forged: Any = SimpleNamespace(lhs=PREFIX, rhs=PREFIX, strict=False, chain=None, zipper_at=start.zipper_at)
+    with pytest.raises(NotATheorem, match="SimpleNamespace is not a theorem"):
+        kernel.induction_goals(forged, (), proved.steps[0].arguments)
 
 
 def test_kernel_refuses_other_theorems(proved: Theorem) -> None:

@@ -14,21 +14,25 @@ from atl.checks.scope import outermost
 from atl.checks.zipper import whole
 from atl.core.index import Array, bound, constant
 from atl.core.predicate import at_most
-from atl.core.program import Program, Result
+from atl.core.program import Assembly, Program, Result
 from atl.core.terms import Access, Binary, Local
 from atl.errors import ATLError, InvalidArgument
 from atl.text.printing import show_predicate
-from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
+from rewrites.errors import NotATheorem, NotEqual, PremiseFailed, RoundingStep
 from rewrites.kernel import (
     Theorem,
     reflexivity,
     rewrite,
     symmetry,
     transitivity,
+    with_assembly,
     with_names_and_marks,
     with_names_and_marks_at,
+    with_provenance,
 )
+from rewrites.rule import Rule
 from rewrites.rule_arguments import Function
+from rewrites.rule_checking.exactness import Exactness
 from rewrites.rules import RULES
 
 n = atl.sizes("n")
@@ -140,6 +144,11 @@ def test_unbound_index_in_an_assumption_is_refused() -> None:
         reflexivity(doubled(), [at_most(bound(0), n.node)])
 
 
+def test_each_condition_is_assumed_once() -> None:
+    conditions = [at_most(constant(low), n.node) for low in (1, 2, 1)]
+    assert reflexivity(doubled(), conditions).rhs.assumptions == (*conditions[:2],)
+
+
 def test_missing_argument_is_named() -> None:
     with pytest.raises(InvalidArgument, match="the rule mul_comm needs b"):
         rewrite(reflexivity(doubled()), RULES["mul_comm"], (0,), {"a": atl.value(2).node})
@@ -187,6 +196,42 @@ def test_each_unproved_rule_marks_a_theorem(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("mul_comm", "mul_one"):
         monkeypatch.setattr("rewrites.kernel.is_unproved", lambda rule, unproved=name: rule.name == unproved)
         assert twice.unproved == (RULES[name],)
+
+
+def test_weakest_step_decides_the_exactness(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, once, _ = commuted()
+    twice = rewrite(once, RULES["mul_one"], (0,), {"a": once.rhs.body.body}, reverse=True)  # type: ignore[union-attr]
+    for name in ("mul_comm", "mul_one"):
+
+        def exactness(rule: Rule, rounding: str = name) -> Exactness:
+            return Exactness.ROUNDS if rule.name == rounding else Exactness.FINITE
+
+        monkeypatch.setattr("rewrites.kernel.exactness_of", exactness)
+        assert (twice.exactness, twice.rounding) == (Exactness.ROUNDS, (RULES[name],))
+        assert (start.exactness, start.rounding) == (Exactness.BITS, ())
+    assert (once.exactness, once.rounding) == (Exactness.FINITE, ())
+
+
+def test_strict_theorem_remains_strict() -> None:
+    start = reflexivity(doubled(), strict=True)
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
+    assembly = Assembly("entries", (0,), "int64", lambda arrays, shape, *, in_scipy: arrays)
+    assembled = with_assembly(once, assembly)
+    assert assembled.rhs.assembly is assembly
+    assert with_assembly(assembled, None).rhs.assembly is None
+    made = (
+        *(start, once, symmetry(once), transitivity(start, once), with_provenance(once, ()), assembled),
+        with_names_and_marks(once, once.rhs.body),
+    )
+    for theorem in made:
+        assert theorem.strict
+        with pytest.raises(RoundingStep):
+            rewrite(theorem, RULES["sum_mul_right"], (), {})
+    loose = reflexivity(doubled())
+    assert not transitivity(loose, start).strict
+    with pytest.raises(NotATheorem, match="SimpleNamespace is not a theorem"):
+        with_assembly(SimpleNamespace(rhs=doubled(), lhs=doubled(), chain=None, strict=False), None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("by", [-1, 1])

@@ -141,6 +141,7 @@ def test_size_is_known_before_the_term_is_built() -> None:
         if not cursor.term.type.shape:
             changed = at.with_term(longer)
             assert changed.size == changed.up_to_date.size == changed.up_to_date.whole.size
+            assert (changed.up_to_date.path, changed.up_to_date.term) == (cursor.path, longer)
             assert changed.with_term(at.term).size == theorem.rhs.body.size
 
 

@@ -9,11 +9,20 @@ from typing import Any, Final
 
 import pytest
 
-from atl.checks.validation import validated_array, validated_index, validated_predicate, validated_term
+import atl
+from atl.checks.validation import (
+    check_class,
+    validated_array,
+    validated_index,
+    validated_predicate,
+    validated_term,
+    validated_type,
+)
+from atl.core.forms import slots_of
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, size
-from atl.core.predicate import All, NonNegative, at_most
-from atl.core.terms import OPERATORS, Reshape, Type
-from atl.errors import ATLError
+from atl.core.predicate import TRUE, All, NonNegative, at_most, negation, zero
+from atl.core.terms import CONSTRUCTORS, OPERATORS, Constant, Reshape, Type, Unary
+from atl.errors import ATLError, InvalidArgument, Source
 from proofs_tests.language.test_forms import SAMPLES
 
 N, M = size("n"), size("m")
@@ -64,6 +73,54 @@ def test_invalid_field_is_a_typed_error(node: Any) -> None:
         for value in ODD:
             with suppress(ATLError):
                 validated(forged(node, **{name: value}))
+
+
+def test_forged_condition_is_built_again() -> None:
+    """Also if its expression was validated before."""
+    expression = validated_index(N - M)
+    for condition in (NonNegative(expression), zero(expression), negation(zero(expression))):
+        made = validated_predicate(forged(condition, identity=TRUE.identity))
+        assert made == condition != TRUE
+
+
+def test_validation_keeps_declared_orders_and_source_lines() -> None:
+    positions = Array("p", (N,), "int64")
+    ordered = Array("A", (M,), "int64", monotonic="increasing", between=positions)
+    assert validated_array(ordered).between == positions
+    x, line = atl.tensor("x", 3), Source("rules.py", 7)
+    assert validated_term(forged((x + x).node, source=line)).source is line
+    assert validated_term(forged((x + x).node, source="rules.py")).source is None
+
+
+def test_class_of_a_term_and_of_its_plain_fields_is_checked() -> None:
+    class Word(str):
+        __slots__ = ()
+
+    literal = Constant(2, "float32")
+    check_class(literal)
+    refused: list[tuple[Any, str]] = [
+        (object(), "a term"),
+        (forged(literal, value="2"), "a plain int or float"),
+        (forged(literal, dtype=Word("float32")), "a plain str or NoneType"),
+        (forged(Unary("neg", literal), op=Word("neg")), "a plain str"),
+        (forged(next(sample for sample in SAMPLES if isinstance(sample, Reshape)), op=object()), "a reshape operator"),
+    ]
+    for wrong, said in refused:
+        with pytest.raises(InvalidArgument, match=said):
+            check_class(wrong)
+
+
+def test_fields_of_a_term_are_its_slots_in_order() -> None:
+    for node in (*CONSTRUCTORS, *OPERATORS):
+        assert [slot.name for slot in slots_of(node)] == [field.name for field in fields(node)]
+    assert validated_type(Type(None, (N,))) == Type(None, (N,))
+
+
+def test_extremum_of_one_choice_has_a_known_kind() -> None:
+    least = next(atom for atom in ATOMS if isinstance(atom, Extremum))
+    assert validated(forged(least, choices=(N,))) == N
+    with pytest.raises(InvalidArgument, match="an extremum"):
+        validated(forged(least, kind="median", choices=(N,)))
 
 
 def test_error_of_a_constructor_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

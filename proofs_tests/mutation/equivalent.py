@@ -30,6 +30,12 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "obligations::if divisors(expression): always::0": "without divisors nothing is required; only slower",
         "inspects_subterms::False: negated::1": "only terms with parts are passed",
     },
+    "atl/checks/validation.py": {
+        "_once::known is not None and known[0]() is node: part 1 forgotten::0":
+            "the entry of a node is dropped before its id is used again",
+        "check_class::True: negated::0": "a node has one field for each slot, which a test compares",
+        "_remade_fields::True: negated::0": "a node has one field for each slot, which a test compares",
+    },
     "atl/checks/zipper.py": {
         "Zipper.fits::len(self.path) + self.term.depth <= MAX_DEPTH: LtE becomes Lt::0":
             "a term of exactly the limit is built directly, and not refused",
@@ -37,6 +43,10 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "a term of exactly the limit is built directly, and not refused",
         "Zipper.scope::object.__setattr__(at, 'known', scope): left out::0":
             "the value is computed again, and is the same",
+        "Zipper.up::above if made is above.term else above.with_term(made): never::0":
+            "a place with the same term is made again; only slower",
+        "Zipper.up_to_date::below if below.above is at else below.with_parent(at): never::0":
+            "the same place is made again; only slower",
         "Zipper.to::len(at.path) > common and at.above is not None: part 1 forgotten::0":
             "a nonempty path has a parent; for the type checker",
     },
@@ -256,6 +266,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "PadSet.contains::True: negated::0": "the lengths were compared just before",
     },
     "rewrites/admission.py": {
+        "_check_term::for declared in arrays_in(part): the first alone::0": "a node refers to at most one array",
         "is_of::True: negated::0": "the lengths were compared just before",
     },
     "rewrites/certificates/certificate.py": {
@@ -353,8 +364,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "only terms have recorded ranks",
         "shift_under::if not indices and (not tensors): never::0":
             "nothing changes without free variables or with a shift of 0; only slower",
-        "shift_under::own_tensors + tensor_depth: another operation::0":
-            "a tensor not bound outside is left unchanged earlier",
         "shift_under::transform(body, on_leaf, on_tensor, untouched=unbound(own, own_tensors: untouched not passed::0":
             "nothing changes without free variables or with a shift of 0; only slower",
     },

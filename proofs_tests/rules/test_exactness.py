@@ -18,7 +18,7 @@ from proofs_tests.rules.exactness_samples import broken, has_floats
 from proofs_tests.rules.mutation import declared_once
 from rewrites.egraph.equality import replace_at
 from rewrites.errors import DoesNotApply, RoundingStep
-from rewrites.kernel import reflexivity, rewrite, symmetry, transitivity
+from rewrites.kernel import reflexivity, rewrite, symmetry, transitivity, with_provenance
 from rewrites.rule import Body, Elem, Equation, Index, Rule, equation, rule
 from rewrites.rule_checking import exactness
 from rewrites.rule_checking.exactness import Exactness, determine_exactness
@@ -169,10 +169,10 @@ def test_strict_theorem_takes_no_rounding_step_from_another() -> None:
     loose = atl.reschedule(program).rw("sum_mul_left", reverse=True).done()
     with pytest.raises(RoundingStep):
         transitivity(reflexivity(program, strict=True), loose)
-    start = symmetry(reflexivity(program, strict=True))
-    step = loose.steps[0]
-    with pytest.raises(RoundingStep):
-        rewrite(start, step.rule, step.path, step.arguments, reverse=step.reverse)
+    strict, step = reflexivity(program, strict=True), loose.steps[0]
+    for start in (symmetry(strict), transitivity(strict, reflexivity(program)), with_provenance(strict, ())):
+        with pytest.raises(RoundingStep):
+            rewrite(start, step.rule, step.path, step.arguments, reverse=step.reverse)
 
 
 def test_every_rounding_step_is_refused() -> None:

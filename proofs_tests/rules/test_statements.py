@@ -20,16 +20,19 @@ from atl.core.terms import Access, Binary, Constant, Expr, Gen, Guard, Let, Loca
 from atl.core.traversal import subterm
 from atl.errors import ATLError, DtypeError, InvalidArgument, RankError, ShapeError
 from atl.surface.values import Condition, IndexExpr, Tensor
+from atl.text.printing import show_index
 from examples import beyond_the_paper, derivations
 from proofs_tests.language.open_terms import Closure, Environment, environment_at, field, number, same_denotation
 from rewrites import Session
 from rewrites.elaboration import stated
 from rewrites.kernel import Step, reflexivity, rewrite
-from rewrites.metavariables import Kind
+from rewrites.metavariables import Elem, ElemT, Indices, IndicesT, Kind
 from rewrites.named_operators import literal, padding, pairing
+from rewrites.rule import metavariables_of
 from rewrites.rule_arguments import Argument, Arguments, Function, Parameter
 from rewrites.rule_checking.exhaustion import MOST_WAYS, ways
 from rewrites.rule_statement import (
+    MAX_ELEMENT_RANK,
     Equation,
     RuleStatement,
     choices_of_ranks,
@@ -38,6 +41,7 @@ from rewrites.rule_statement import (
     groups_of,
     ranks_of,
     shift_under,
+    unused_indices,
 )
 from rewrites.rules import RULES
 
@@ -685,8 +689,58 @@ def test_shift_under_moves_free_variables() -> None:
     moved = Gen(constant(0), bound(4), Value(bound(0) + bound(1) * 10 + bound(5) * 100, "float32"))
     assert shift_under(row, 3, 0, 1, 0) == moved
     of = Type("float32", (bound(0) + bound(1),))
-    assert shift_under(Local(1, of), 2, 1, 1, 1) == Local(2, Type("float32", (bound(0) + bound(3),)))
+    moved_of = Type("float32", (bound(0) + bound(3),))
+    assert shift_under(Local(1, of), 2, 1, 1, 1) == Local(2, moved_of)
+    inside = Let(Constant(1, "float32"), Local(1, of))
+    for kept, wanted in (
+        (Local(0, of), Local(0, moved_of)),
+        (TensorVar(7, "w", of), TensorVar(7, "w", moved_of)),
+        (inside, replace(inside, body=Local(1, moved_of))),
+    ):
+        assert shift_under(kept, 2, 1, 1, 1) == wanted, "only the type depends on an index around the function"
     assert shift_under(body, 0, 0, 0, 0) == body
+
+
+def test_argument_is_shifted_under_the_lets_of_a_rule() -> None:
+    scalar = Type("float32", ())
+    kinds = {"a": ELEMENT, "b": ELEMENT}
+    nested = stated(lambda a, b: equation(atl.let(a, lambda x: atl.let(x, lambda y: y + b)), a + b), kinds, (0,))
+    instance = nested.instance({"a": zeros(0), "b": Local(0, scalar)})
+    assert instance.lhs.body.body == Binary("add", Local(0, scalar), Local(2, scalar))  # type: ignore[union-attr]
+
+
+def test_extents_of_arguments_are_listed_unless_a_parameter_determines_them() -> None:
+    kinds = {"v": ROW, "f": ELEMENT[INDEX], "w": ROW, "g": ELEMENT[INDEX]}
+    statement = stated(lambda v, w, **_: equation(v + w, w + v), kinds, (1,))
+    extents = {"v": (3, 4), "w": (5, 6)}
+    arguments: Arguments = {
+        **{name: Padding(Type("float32", tuple(map(constant, shape)))) for name, shape in extents.items()},
+        "f": Function(("index",), Padding(Type("float32", (bound(0),)))),
+        "g": Function(("index",), Padding(Type("float32", (constant(7),)))),
+    }
+    assert statement.extents_for(arguments) == tuple(map(constant, (3, 4, 5, 6, 7)))
+
+
+def test_premise_about_elements_is_refused_among_others() -> None:
+    x = atl.tensor("x")
+    for conditions in ((x > 1, size > 0), (size > 0, x > 1)):
+        with pytest.raises(InvalidArgument, match="is about values of elements"):
+            given(*conditions)
+
+
+def test_function_of_a_rule_is_given_an_index_for_each_axis() -> None:
+    called: list[list[str]] = []
+
+    def law(t: Indices, v: Elem, s: Indices, n: IndicesT, w: ElemT) -> Equation:
+        called.append([show_index(index.node) for indices in (s, t, n) for index in indices])
+        return equation(v + atl.value(s[0]), atl.value(s[1]) + v, given(t[1] > 0))
+
+    kinds = metavariables_of(law)
+    assert kinds["t_1"] == Kind("index", group=kinds["v"].group, of_axis=("t", 1))
+    assert [name for name in kinds if name.startswith("s_")] == [f"s_{axis}" for axis in range(MAX_ELEMENT_RANK)]
+    statement = stated(law, kinds, (2, 1))
+    assert called == [["s_0", "s_1", "t_0", "t_1", "n_0"]]
+    assert unused_indices(statement) == {"s_2", "s_3", "t_0", "t_2", "t_3", "n_0", "n_1", "n_2", "n_3"}
 
 
 def test_parameter_types_of_functions_are_compared() -> None:

@@ -240,6 +240,14 @@ def unknown_annotation(a: Any) -> Equation:
 unknown_annotation.__annotations__["a"] = "Nowhere"
 
 
+def with_text_as_signature(a: Elem) -> Equation:
+    """A law."""
+    return equation(a + a, 2 * a)
+
+
+with_text_as_signature.__signature__ = "a"  # type: ignore[attr-defined]
+
+
 def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
     """A law."""
     return equation(atl.sum(n, atl.value), atl.sum(n, atl.value))
@@ -251,10 +259,11 @@ def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
         (lambda: proof_status(rules["get_gen"]), "is not a user-defined rule"),
         (lambda: proof_status(3), "3 is not a user-defined rule"),  # type: ignore[arg-type]
         (lambda: rule(len), "is not a function"),  # type: ignore[arg-type]
-        (lambda: rule(unknown_annotation), "an annotation of unknown_annotation is unknown"),
+        (lambda: rule(unknown_annotation), "a parameter of unknown_annotation cannot be read: NameError"),
+        (lambda: rule(with_text_as_signature), "a parameter of with_text_as_signature cannot be read: TypeError"),
         (lambda: rule(with_default), "the parameter n of the rule with_default is not a metavariable"),
     ],
-    ids=["of the catalogue", "a number", "no function", "annotation", "default"],
+    ids=["of the catalogue", "a number", "no function", "annotation", "signature", "default"],
 )
 def test_invalid_declaration_of_a_rule_is_refused(call: Callable[[], object], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType
 from typing import overload
@@ -91,15 +91,15 @@ def _declare(function: Callable[..., Equation], source: str) -> Rule:
             suggestions=('"""A sum of differences of neighbours is the difference of the ends."""',),
         )
     try:
-        kinds = metavariables_of(function)
+        kinds, parameters = metavariables_of(function), list(inspect.signature(function).parameters.values())
     except ATLError:
         raise
     except Exception as error:
         raise InvalidArgument(
-            f"an annotation of {function.__name__} is unknown: {type(error).__name__}: {error}",
+            f"a parameter of {function.__name__} cannot be read: {type(error).__name__}: {error}",
             required="kinds of rewrites.user_rules at the top of the module: Index, Cond, Elem, Body[Index], …",
         ) from error
-    _check_parameters(function, kinds)
+    _check_parameters(function.__name__, parameters, kinds)
     statements = _statements(function, kinds)
     made = Rule(function.__name__, USER_FAMILY, source, law, kinds, statements, module=_module_of(function))
     register(made)
@@ -152,15 +152,15 @@ def _of_functions(kinds: Mapping[str, Kind]) -> list[str]:
     return [f"{name}: Body[Index], if {name} is a function of an index" for name in of_numbers]
 
 
-def _check_parameters(function: FunctionType, kinds: Mapping[str, Kind]) -> None:
-    for name, parameter in inspect.signature(function).parameters.items():
+def _check_parameters(of: str, parameters: Sequence[inspect.Parameter], kinds: Mapping[str, Kind]) -> None:
+    for parameter in parameters:
         plain = (
             parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.default is inspect.Parameter.empty
         )
         whole = {kind.of_axis[0] for kind in kinds.values() if kind.of_axis is not None}
-        if not plain or name not in {*kinds, *whole}:
+        if not plain or parameter.name not in {*kinds, *whole}:
             raise InvalidArgument(
-                f"the parameter {name} of the rule {function.__name__} is not a metavariable",
+                f"the parameter {parameter.name} of the rule {of} is not a metavariable",
                 required="a plain parameter with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
             )
 
