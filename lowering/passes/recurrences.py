@@ -26,6 +26,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, OverwrittenRead, accesses, find_overwritten_read, with_inner_blocks
 from lowering.nest.text import TextScope, outermost, show_index
 from lowering.nest.tiles import loads_from, stores_to
+from lowering.passes.buffers import input_copied
 from lowering.passes.control_flow import tests_in
 from lowering.targets.capabilities import storage_of
 
@@ -228,7 +229,9 @@ class _Recurrence:
         p, begun = self.loop.variable, self.loop.low.constant
         if self.zeroed or not begun or not _copies_same_elements(self.loop.body, self.buffer, p):
             return None
-        return _with_copies_if(less(index(p), constant(begun + rows - 1)), self.region, self.buffer, p)
+        # C may read row 0 from an input. Then no stored row has the elements of row 0.
+        until = begun + rows - (0 if any(input_copied(s, self.buffer) is not None for s in self.region) else 1)
+        return _with_copies_if(less(index(p), constant(until)), self.region, self.buffer, p)
 
     def _accesses(self, region: ln.Block) -> list[Access]:
         found = accesses(ln.For(self.once, ZERO, ONE, region), self.facts, self.scope)
