@@ -485,8 +485,8 @@ class RowStorage:
 class ExternalRows:
     """Rows of a circular buffer that C stores in the arrays of a call, so that it need not copy them.
 
-    Row `last`, and those at multiples of `buffer.rows` before it, are in the output; `copy_out` copies row `last` there.
-    If row 0 is an input, `first` is that input, and `copy_in` copies it.
+    Row `last`, and those at multiples of `buffer.rows` before it, are in the output. `copy_out` copies row `last`
+    there. If row 0 is an input, `first` is that input, and `copy_in` copies it.
     """
 
     buffer: Buffer

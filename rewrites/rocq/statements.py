@@ -128,7 +128,7 @@ def _reading(stated: RuleStatement) -> Iterator[tuple[str, int, int]]:
         if all(isinstance(use.tensors[0], Local | TensorVar | Metavariable) for use in uses):
             continue
         extents = [
-            d for d in range(len(uses[0].indices)) if all(u.indices[d] == u.tensors[0].type.shape[0] for u in uses)
+            d for d in range(len(uses[0].indices)) if all(u.tensors[0].type.shape[:1] == (u.indices[d],) for u in uses)
         ]
         yield from [(name, len(uses[0].indices), d) for d in extents[:1]]
 
