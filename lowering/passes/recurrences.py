@@ -235,7 +235,7 @@ class _Recurrence:
 
     def _accesses(self, region: ln.Block) -> list[Access]:
         found = accesses(ln.For(self.once, ZERO, ONE, region), self.facts, self.scope)
-        return [access for access in found if isinstance(access.storage, ln.Cell) and _of(access) == self.buffer]
+        return [access for access in found if _of(access) == self.buffer]
 
 
 def _of(access: Access) -> ln.Buffer | None:

@@ -48,10 +48,6 @@ SCOPES: Final = {
             "proofs_tests/attacks/test_attacks_on_the_kernel.py",
         ),
     ),
-    "recurrences": Scope(
-        ("lowering/passes/recurrences.py",),
-        ("proofs_tests/nests/test_recurrences.py", "proofs_tests/nests/test_passes.py"),
-    ),
     "checks": Scope(("atl/checks/scope.py", "atl/checks/wellformed.py"), ("atl/checks", *_LANGUAGE, *_STEPS)),
     "core": Scope(("atl/core",), ("atl/core", "atl/text", *_LANGUAGE, *_STEPS)),
     "surface": Scope(("atl/surface",), ("atl/surface", *_LANGUAGE)),
