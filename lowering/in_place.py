@@ -33,7 +33,7 @@ def with_inputs_in_place(nest: LoopNest, names: Collection[str]) -> LoopNest:
         _check(nest, buffer)
     # A call may store to the output before it has read all of an input.
     nest = without_calls(nest, {key(nest.output), *map(key, inputs)})
-    kept = replace(nest, inputs=tuple(array for array in nest.inputs if array.name not in names))
+    kept = replace(nest, inputs=tuple(array for array in nest.inputs if array.name not in names), external_rows=None)
     if not inputs:
         return kept
     # Several names of one array are one input.

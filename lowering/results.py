@@ -28,9 +28,14 @@ from atl.core.program import Program, bounds
 from atl.core.traversal import Path
 from atl.prove import Facts, proves
 from lowering.nest import loopnest as ln
-from lowering.passes.buffers import with_lets_in_output_rows, with_reused_buffers
+from lowering.passes.buffers import (
+    with_external_rows,
+    with_lets_in_output_rows,
+    with_reused_buffers,
+    with_row_in_output,
+)
 
-OF_ONE_TYPE: Final = (with_reused_buffers, with_lets_in_output_rows)
+OF_ONE_TYPE: Final = (with_row_in_output, with_reused_buffers, with_lets_in_output_rows, with_external_rows)
 """The passes that store other tensors in the output, which must then have their element type."""
 
 

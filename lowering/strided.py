@@ -21,11 +21,22 @@ from lowering.calls.strides import UnitStrides
 from lowering.nest import loopnest as ln
 from lowering.nest.index_expressions import Computed, index_expressions
 from lowering.nest.tiles import cells_of
-from lowering.passes.buffers import with_lets_in_output_rows, with_reused_buffers
+from lowering.passes.buffers import (
+    with_external_rows,
+    with_lets_in_output_rows,
+    with_reused_buffers,
+    with_row_in_output,
+)
 from lowering.passes.simplification import with_cache_lines
 
 NOTHING_STRIDED: Final[Mapping[str | None, UnitStrides]] = MappingProxyType({})
-NOT_STRIDED: Final = (with_reused_buffers, with_lets_in_output_rows, with_cache_lines)
+NOT_STRIDED: Final = (
+    with_row_in_output,
+    with_reused_buffers,
+    with_lets_in_output_rows,
+    with_cache_lines,
+    with_external_rows,
+)
 """The passes that store other tensors in the output, or whole cache lines. They need contiguous arrays."""
 _FIRST_ID: Final = 1 << 58
 

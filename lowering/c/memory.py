@@ -15,9 +15,10 @@ from math import gcd, prod
 from operator import and_
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import ZERO, AnyAtom, Index, Monomial, constant, index, polynomial
+from atl.core.index import ONE, ZERO, AnyAtom, Index, Monomial, constant, index, polynomial
 from atl.core.marks import LoopMark
-from lowering.c.index import address_text, index_text
+from atl.core.predicate import equal, less
+from lowering.c.index import address_text, index_text, predicate_text
 from lowering.c.loops import has_heap_buffers
 from lowering.c.scalars import C_TYPES
 from lowering.c.text import PRODUCT, SUM, Text, indented
@@ -180,9 +181,12 @@ def pointers_to_rows(scope: TextScope, start: ln.Clear, rest: ln.Block) -> tuple
     """
     buffer, row = start.buffer, start.row
     lines: list[str] = []
-    if row is None or buffer.rows < 2 or len(buffer.extents) < 2 or not row.free:
+    external = _external(scope, buffer)
+    if row is None or buffer.rows < 2 or len(buffer.extents) < 2 or not (row.free or external):
         return scope, lines
     accessed = [(cell, stored) for cell, stored in tiles.cells_of(rest) if cell.buffer == buffer]
+    if not row.free:
+        accessed = [(cell, stored) for cell, stored in accessed if cell.pairs[0][0] == row]
     distances = {(row - cell.pairs[0][0]).constant for cell, _ in accessed}
     if not accessed or any(distance not in range(buffer.rows) for distance in distances):
         return scope, lines
@@ -193,10 +197,68 @@ def pointers_to_rows(scope: TextScope, start: ln.Clear, rest: ln.Block) -> tuple
             continue
         zeros = tuple((ZERO, extent) for extent in buffer.extents[1:])
         first = address_text(scope, ln.Cell(buffer, ((at, buffer.extents[0]), *zeros)).memory_pairs)
+        begins = f"&{whole}[{first.text}]"
+        if external is not None:
+            begins = _external_row(scope, external, at, stored=at in stored)
         name, scope = scope.bind(ln.row_key(buffer, at), f"{whole}_row")
         constant = "" if at in stored else "const "
-        lines.append(f"{constant}{C_TYPES[buffer.dtype]} *restrict {name} = &{whole}[{first.text}];")
+        # The pointer to a first row is in scope where other pointers access that row.
+        restrict = "restrict " if row.free else ""
+        lines.append(f"{constant}{C_TYPES[buffer.dtype]} *{restrict}{name} = {begins};")
     return scope, lines
+
+
+# -- rows in the arrays of a call -------------------------------------------------------------------------------------
+
+
+def without_external_copies(nest: ln.LoopNest) -> ln.LoopNest:
+    """Return the statements that C runs if rows of a circular buffer are in the arrays of a call.
+
+    The buffer has one row less. Nothing is copied, unless the last row is row 0 and that is an input.
+    """
+    rows = nest.external_rows
+    if rows is None:
+        return nest
+    less_by_one = replace(rows.buffer, rows=rows.buffer.rows - 1)
+    body: list[ln.Statement] = []
+    for statement in nest.body:
+        if isinstance(statement, ln.Allocate) and statement.buffer == rows.buffer:
+            capacity = ln.elements(less_by_one.allocated_extents)
+            body.append(replace(statement, buffer=less_by_one, capacity=capacity))
+        elif isinstance(statement, ln.Free) and statement.buffer == rows.buffer:
+            body.append(ln.Free(less_by_one))
+        elif statement == rows.copy_out:
+            body += [] if rows.first is None else [ln.If(less(rows.last, ONE), (statement,))]
+        elif statement != rows.copy_in:
+            body.append(statement)
+    return replace(nest, body=tuple(body))
+
+
+def with_external_names(scope: TextScope) -> TextScope:
+    """Return the scope in which the last row has the name of the input where it is row 0."""
+    rows = scope.external_rows
+    if rows is None or rows.first is None:
+        return scope
+    of = {ln.row_key(rows.buffer, rows.last): scope.name(ln.key(rows.first))}
+    return replace(scope, names=replace(scope.names, of={**scope.names.of, **of}))
+
+
+def _external(scope: TextScope, buffer: ln.Buffer) -> ln.ExternalRows | None:
+    rows = scope.external_rows
+    return rows if rows is not None and rows.buffer.uid == buffer.uid else None
+
+
+def _external_row(scope: TextScope, rows: ln.ExternalRows, at: Index, *, stored: bool) -> str:
+    """Return the pointer to a row: to the input, the output, or the buffer."""
+    place = (rows.last - at) % rows.buffer.rows
+    own = scope.name(ln.key(rows.buffer))
+    if rows.buffer.rows > 2:
+        own = f"&{own}[{index_text(scope, (place - 1) * ln.elements(rows.buffer.extents[1:])).text}]"
+    output = scope.name(ln.key(rows.output))
+    begins = f"{predicate_text(scope, equal(place, ZERO)).text} ? {output} : {own}"
+    if rows.first is None or stored:
+        return begins
+    return f"{predicate_text(scope, less(at, ONE)).text} ? {scope.name(ln.key(rows.first))} : {begins}"
 
 
 def declare_on_stack(scope: TextScope, statement: ln.Allocate) -> tuple[TextScope, list[str]]:

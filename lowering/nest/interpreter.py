@@ -383,7 +383,7 @@ class Interpreter:
                 if address not in memory.cells and (op not in ("add", "sub") or not self._is_zero(target)):
                     raise Trap("uninitialised", f"{op} to {buffer.name} at {address}, which has no value")
                 self._check_owner(buffer, memory, address)
-                if buffer.in_place:  # an assignment that copied the element of the row before is dropped
+                if buffer.in_place and buffer.rows:  # an assignment that copied the row before is dropped
                     memory.stored_in[address] = self._index(target.pairs[0][0])
                 old = memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
                 memory.cells[address] = self._scalars.binary(op, buffer.dtype, old, value)
@@ -396,6 +396,8 @@ class Interpreter:
 
     def _replace(self, target: ln.Cell, memory: Memory, address: int) -> None:
         """Record a store to an element of a buffer in place, which replaces that of an earlier row."""
+        if not target.buffer.rows:
+            return  # the output, whose cells have no row
         row, before = self._index(target.pairs[0][0]), memory.stored_in.get(address, -1)
         if before >= row:
             raise Trap("overwritten", f"{target.buffer.name} at {address}, of row {before}, is assigned in row {row}")
@@ -555,7 +557,11 @@ class Interpreter:
                 if address not in memory.cells and not self._is_zero(source):
                     raise Trap("uninitialised", f"a read of {buffer.name} at {address}, which has no value")
                 self._check_owner(buffer, memory, address)
-                if buffer.in_place and (later := memory.stored_in[address]) > (row := self._index(source.pairs[0][0])):
+                if (
+                    buffer.rows
+                    and buffer.in_place
+                    and (later := memory.stored_in[address]) > (row := self._index(source.pairs[0][0]))
+                ):
                     raise Trap("ring", f"row {row} of {buffer.name} is read, but row {later} is at its place")
                 return memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
 

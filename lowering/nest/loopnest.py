@@ -39,7 +39,8 @@ class Buffer:
     With `rows`, the buffer is circular (storage folding). It holds that many consecutive rows, which are the elements
     along its first dimension; row r is at r mod `rows`. `Clear` starts a row and replaces the one at that place.
     Rows that are computed `in_place` start with the elements of the row that they replace: each store replaces the
-    element of an earlier row, and an element without a store is that of the row before. One row needs no `Clear`.
+    element of an earlier row, and an element without a store is that of the row before. One row needs no `Clear`. An
+    output that is `in_place` is one row too; it has no dimension for the rows.
 
     With `strides`, neighbours along each dimension are at these distances, in elements; else it is row-major.
 
@@ -466,16 +467,34 @@ class FailedMark:
 class RowStorage:
     """The storage of a recurrence in a local buffer, and the reason why it is not smaller.
 
-    `rows` is the number of rows that are kept, 0 for all. One row is computed in place.
+    `rows` is the number of rows that are kept, 0 for all. One row is computed in place. `external` says which rows are
+    stored in the arrays of a call.
     """
 
     name: str
     rows: int
     reason: str
+    external: str = ""
 
     def __str__(self) -> str:
         kept = {0: "all rows are kept", 1: "one row is kept"}.get(self.rows, f"{self.rows} rows are kept")
-        return f"{self.name}: {kept}; {self.reason}"
+        return f"{self.name}: {kept}{self.external}; {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalRows:
+    """Rows of a circular buffer that C stores in the arrays of a call, so that it need not copy them.
+
+    Row `last`, and those at multiples of `buffer.rows` before it, are in the output. `copy_out` copies row `last`
+    there. If row 0 is an input, `first` is that input, and `copy_in` copies it.
+    """
+
+    buffer: Buffer
+    last: ix.Index
+    output: Buffer
+    copy_out: Statement
+    first: Buffer | None = None
+    copy_in: Statement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,6 +514,7 @@ class LoopNest:
       decrease, and each merge has at most one such position. The loop-nest interpreter traps violations.
     - `recurrences`: the loops that compute the rows of recurrences in order, until a pass has split them.
     - `row_storage`: the storage of recurrences in local buffers.
+    - `external_rows`: rows of a circular buffer that C stores in the arrays of a call.
     - `assembly`: the storage of an assembled output, of which only the entries are stored. The last pass on loops adds
       `Gather` statements, all of the same kind.
     - `in_order`: operations on floats are those of the program in its order, and are not reordered.
@@ -520,6 +540,7 @@ class LoopNest:
     strict_keys: frozenset[ix.Var] = frozenset()
     recurrences: frozenset[ix.Var] = frozenset()
     row_storage: tuple[RowStorage, ...] = ()
+    external_rows: ExternalRows | None = None
     assembly: Assembly | None = None
     in_order: bool = False
     strides: tuple[ix.Var, ...] = ()
@@ -685,6 +706,11 @@ def in_rows(block: Block, buffer: Buffer, other: Buffer, row: Pairs) -> Block:
     return _Replacement(None, ix.ZERO, frozenset(), {buffer: other}, row).block(block)
 
 
+def in_one_row(block: Block, rows: Buffer, other: Buffer) -> Block:
+    """Move the elements of all rows of a buffer to another buffer, which has the shape of one row."""
+    return _Replacement(None, ix.ZERO, frozenset(), {rows: other}, in_one_row=True).block(block)
+
+
 def index_at(expression: ix.Index, variable: ix.Var, value: ix.Index) -> ix.Index:
     """Substitute a value for a variable in an index expression."""
     if variable.uid not in expression.free:
@@ -702,7 +728,8 @@ def cell_at(cell: Cell, variable: ix.Var, value: ix.Index) -> Cell:
 class _Replacement:
     """A substitution of an index for a variable, if any, and of buffers.
 
-    `made` are the ids of the buffers in whose extents the variable is replaced.
+    `made` are the ids of the buffers in whose extents the variable is replaced. `row` are the first pairs of the cells
+    of other buffers. If these buffers are `in_one_row`, the first pair of each cell is dropped instead.
     """
 
     variable: ix.Var | None
@@ -710,6 +737,7 @@ class _Replacement:
     made: frozenset[int]
     others: Mapping[Buffer, Buffer] = field(default_factory=dict)
     row: Pairs = ()
+    in_one_row: bool = False
 
     def block(self, block: Block) -> Block:
         return tuple(map(self._statement, block))
@@ -734,6 +762,8 @@ class _Replacement:
         pairs = self.pairs(at.pairs)
         if self.row and at.buffer in self.others:
             pairs = (*self.row, *(pair for pair in pairs if pair[1] != ix.ONE))
+        if self.in_one_row and at.buffer in self.others:
+            pairs = pairs[1:]
         return Cell(self._buffer(at.buffer), pairs)
 
     def pairs(self, pairs: Pairs) -> Pairs:

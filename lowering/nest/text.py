@@ -93,7 +93,7 @@ class TextScope:
     Names are looked up by size, loop variable, or `key` of the storage. `nonnegative_numerators` and `strict_keys` are
     those of the nest. `tiles` are the buffers in registers. `indices` is the type of indices, if helper functions are
     templates over it; in C all indices have 64 bits. `anchored` are the loops whose lines are located in the text.
-    `in_order` is that of the nest.
+    `in_order` and `external_rows` are those of the nest.
     """
 
     names: Names
@@ -105,6 +105,7 @@ class TextScope:
     anchored: frozenset[int] = frozenset()
     assembled: AssembledText | None = None
     in_order: bool = False
+    external_rows: ln.ExternalRows | None = None
 
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
@@ -174,6 +175,7 @@ def outermost(nest: LoopNest) -> TextScope:
         anchored=ids_of(nest.origins),
         assembled=_assembled(nest),
         in_order=nest.in_order,
+        external_rows=nest.external_rows,
     )
 
 

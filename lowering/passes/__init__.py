@@ -14,7 +14,14 @@ from atl.core.marks import CallMark
 from lowering.instructions.calls import with_calls
 from lowering.nest.loopnest import Allocate, Clear, For, LoopNest, statements
 from lowering.passes.assembly import with_assembled_rows
-from lowering.passes.buffers import with_early_frees, with_lets_in_output_rows, with_reused_buffers, with_stack_budget
+from lowering.passes.buffers import (
+    with_early_frees,
+    with_external_rows,
+    with_lets_in_output_rows,
+    with_reused_buffers,
+    with_row_in_output,
+    with_stack_budget,
+)
 from lowering.passes.control_flow import (
     with_conditions_joined,
     with_guards_as_bounds,
@@ -47,6 +54,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_guards_as_bounds,  # after conditions around whole loop bodies are joined
     without_trivial_loops,  # after guards have become bounds, since it turns bounds into guards
     with_single_stores,  # on loops in their final form; later passes see plain stores
+    with_row_in_output,  # on loops in their final form; before another let uses the output
     with_reused_buffers,  # on loops in their final form
     with_lets_in_output_rows,  # after buffer reuse, which may use the output first
     with_early_frees,  # after all passes that remove statements
@@ -55,6 +63,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_assembled_rows,  # after strict keys, by which columns are proved to increase
     with_cache_lines,  # on loops in their final form
     with_calls,  # on loops in their final form
+    with_external_rows,  # on statements in their final form, which it records
     with_nonnegative_numerators,  # last: it refers to the expressions that are printed and run
 )
 
@@ -66,12 +75,14 @@ _FOR_CPUS: Final = (
     with_tiles_in_registers,
     with_guards_as_bounds,
     without_trivial_loops,
+    with_row_in_output,
     with_reused_buffers,
     with_lets_in_output_rows,
     with_emptied_workspaces,
     with_assembled_rows,
     with_cache_lines,
     with_calls,
+    with_external_rows,
 )
 _ON_GPUS: Final[Mapping[Pass, Pass]] = {with_kept_rows: with_kept_rows_on_gpu}
 PASSES_OF: Final[Mapping[str, tuple[Pass, ...]]] = {

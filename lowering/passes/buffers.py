@@ -408,6 +408,123 @@ def _without_storage(block: ln.Block, buffer: ln.Buffer) -> ln.Block:
     )
 
 
+# -- the output as the row of a recurrence ----------------------------------------------------------------------------
+
+
+def with_row_in_output(nest: ln.LoopNest) -> ln.LoopNest:
+    """Compute a recurrence of one row in the output, if its last row is the whole output.
+
+    The copy of the last row is removed, and so is the buffer. A call may pass an input of the shape of the output as
+    `out`. So such an input must not be read after the first row is stored.
+    """
+    if not nest.complete or nest.assembly is not None:
+        return nest
+    for copying in nest.body:
+        last = _row_copied(copying, nest.output)
+        if last is None or not _is_computed_only_for(nest.output, copying, last.buffer, nest.body):
+            continue
+        rows, output = last.buffer, replace(nest.output, in_place=True)
+        body = _without_storage(tuple(s for s in nest.body if s is not copying), rows)
+        storage = tuple(
+            replace(one, external=", in the result") if (one.name, one.rows) == (rows.name, 1) else one
+            for one in nest.row_storage
+        )
+        return replace(nest, output=output, body=ln.in_one_row(body, rows, output), row_storage=storage)
+    return nest
+
+
+def with_external_rows(nest: ln.LoopNest) -> ln.LoopNest:
+    """Store rows of a circular buffer in the arrays of a call, if its last row is the whole output.
+
+    In C, the steps then store to the output in turn with the buffer, and read the first row from the input that it
+    copies. Nothing else may access the output. The loop nest keeps its copies.
+    """
+    if not nest.complete or nest.assembly is not None:
+        return nest
+    for copy_out in nest.body:
+        last = _row_copied(copy_out, nest.output)
+        if last is None or not _is_started(nest, copy_out, last.buffer):
+            continue
+        ring = last.buffer
+        found = ln.ExternalRows(ring, last.pairs[0][0], nest.output, copy_out)
+        text = ", one of them in the result"
+        begun = [s for s in nest.body if stores_to(s, ring) and not _starts_row_of_loop(s, ring)]
+        if len(begun) == 1 and (source := input_copied(begun[0], ring)) is not None:
+            found = replace(found, first=source, copy_in=begun[0])
+            text += f", and row 0 is {source.name}"
+        storage = tuple(
+            replace(one, external=text) if (one.name, one.rows) == (ring.name, ring.rows) else one
+            for one in nest.row_storage
+        )
+        return replace(nest, external_rows=found, row_storage=storage)
+    return nest
+
+
+def _is_started(nest: ln.LoopNest, copy_out: ln.Statement, ring: ln.Buffer) -> bool:
+    """Return whether C has a pointer to each row that a nest accesses, before the output copies the last one."""
+    places, at = _places(nest.body), nest.body.index(copy_out)
+    allocated = [s for s in nest.body if isinstance(s, ln.Allocate) and s.buffer == ring]
+    if not allocated or allocated[0].storage != "heap" or allocated[0].mark is not LetMark.NONE or ring.rows < 2:
+        return False
+    if len(ring.extents) < 2 or nest.output in places.loads or places.stores[nest.output] != [at]:
+        return False
+    using = {*places.loads[ring], *places.stores.get(ring, [])} - {at}
+    return max(using, default=at) < at and all(
+        _starts_row_of_loop(nest.body[place], ring) or _stores_first_row(nest.body[place], ring) for place in using
+    )
+
+
+def _stores_first_row(statement: ln.Statement, ring: ln.Buffer) -> bool:
+    """Return whether a statement only starts row 0 of a circular buffer, or only stores to that row."""
+    if isinstance(statement, ln.Clear):
+        return statement.row == ZERO and not statement.zeroed
+    cells = [(cell, stored) for cell, stored in cells_of((statement,)) if cell.buffer == ring]
+    return all(stored and cell.pairs[0][0] == ZERO for cell, stored in cells)
+
+
+def _starts_row_of_loop(statement: ln.Statement, ring: ln.Buffer) -> bool:
+    """Return whether a statement is a loop that starts a row, and accesses only this row and the rows before it."""
+    while isinstance(statement, ln.If) and len(statement.body) == 1:
+        (statement,) = statement.body
+    if not isinstance(statement, ln.For) or not statement.body:
+        return False
+    begun, row = statement.body[0], index(statement.variable)
+    cells = [cell for cell, _ in cells_of(statement.body[1:]) if cell.buffer == ring]
+    return (
+        isinstance(begun, ln.Clear)
+        and (begun.buffer, begun.row, begun.zeroed) == (ring, row, False)
+        and not any(isinstance(s, ln.Clear) and s.buffer == ring for s in ln.statements(statement.body[1:]))
+        and all((row - cell.pairs[0][0]).constant in range(ring.rows) for cell in cells)
+    )
+
+
+def input_copied(statement: ln.Statement, ring: ln.Buffer) -> ln.Buffer | None:
+    """Return the input that a statement copies to row 0 of a circular buffer, if it does nothing else."""
+    pairs, source, _ = _copy(statement, ring)
+    if source is None or source.buffer.role != "input" or pairs[1:] != source.pairs:
+        return None
+    return source.buffer if source.buffer.extents == ring.extents[1:] else None
+
+
+def _is_computed_only_for(output: ln.Buffer, copying: ln.Statement, rows: ln.Buffer, body: ln.Block) -> bool:
+    """Return whether the output may be the only row of a recurrence in place, which a statement copies to the output.
+
+    No other statement may access the output, and none may access the row after the copy.
+    """
+    places = _places(body)
+    at, storing = body.index(copying), places.stores.get(rows, [])
+    if rows.rows != 1 or not rows.in_place or rows in _cleared(body) or not storing:
+        return False
+    if not any(isinstance(s, ln.Allocate) and s.buffer == rows and s.mark is LetMark.NONE for s in body):
+        return False
+    if places.loads.get(output, []) or places.stores[output] != [at] or max(storing + places.loads[rows]) > at:
+        return False
+    alike = [buffer for buffer in places.loads if _is_input_like(buffer, output)]
+    return all(max(places.loads[buffer]) <= storing[0] for buffer in alike) and _leaves_inputs(
+        ln.in_one_row((body[storing[0]],), rows, output), (), output
+    )
+
+
 # -- the stack budget -------------------------------------------------------------------------------------------------
 
 

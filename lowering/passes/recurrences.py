@@ -26,6 +26,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, OverwrittenRead, accesses, find_overwritten_read, with_inner_blocks
 from lowering.nest.text import TextScope, outermost, show_index
 from lowering.nest.tiles import loads_from, stores_to
+from lowering.passes.buffers import input_copied
 from lowering.passes.control_flow import tests_in
 from lowering.targets.capabilities import storage_of
 
@@ -228,11 +229,13 @@ class _Recurrence:
         p, begun = self.loop.variable, self.loop.low.constant
         if self.zeroed or not begun or not _copies_same_elements(self.loop.body, self.buffer, p):
             return None
-        return _with_copies_if(less(index(p), constant(begun + rows - 1)), self.region, self.buffer, p)
+        # C may read row 0 from an input. Then no stored row has the elements of row 0.
+        until = begun + rows - (0 if any(input_copied(s, self.buffer) is not None for s in self.region) else 1)
+        return _with_copies_if(less(index(p), constant(until)), self.region, self.buffer, p)
 
     def _accesses(self, region: ln.Block) -> list[Access]:
         found = accesses(self.scope, self.facts, ln.For(self.once, ZERO, ONE, region))
-        return [access for access in found if isinstance(access.storage, ln.Cell) and _of(access) == self.buffer]
+        return [access for access in found if _of(access) == self.buffer]
 
 
 def _of(access: Access) -> ln.Buffer | None:

@@ -118,6 +118,7 @@ class _Bounds(Operations):
             in_place=(),
             recurrences=frozenset(),
             row_storage=(),
+            external_rows=None,
             in_order=True,
             origins={},
         )

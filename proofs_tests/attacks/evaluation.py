@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.dtypes import is_integer
+from atl.core.dtypes import is_integer, range_of
 from atl.core.index import AnyAtom, Array, Index, Read, atoms, leaf_values, value_of
 from atl.core.predicate import Predicate, expressions, holds
 from atl.core.program import Program
@@ -132,6 +132,7 @@ def _drawn(
         low = low if array.low is None else value(array.low)
         high = max(high, low + 2) if array.high is None else value(array.high)
         low = min(low, high - 2) if array.low is None else low
+    low = max(low, range_of(array.dtype)[0])
     if prod(shape) and high <= low:
         raise NoArray
     whole = np.empty(shape, dtype=array.dtype)

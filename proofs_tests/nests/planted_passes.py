@@ -78,6 +78,9 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
             "_is_free_to_move", lambda statement: isinstance(statement, ln.Allocate)
         ),
     }),
+    (buffers.with_row_in_output, buffers, {
+        "several rows are assumed to be one": ("_is_computed_only_for", lambda *_: True),
+    }),
     (buffers.with_lets_in_output_rows, buffers, {
         "a row shares storage, whatever is read later": ("find_overwritten_read", lambda *_: None),
         "part of a row is assumed to be all of it": ("_go_over", lambda *_: True),

@@ -30,6 +30,7 @@ from lowering.nest.execution import Trap
 from lowering.nest.interpreter import AnyArray, Outcome, execute
 from lowering.passes import APPLIES, PASSES, Pass, after_passes
 from lowering.passes.assembly import with_assembled_rows
+from lowering.passes.buffers import with_external_rows
 from lowering.passes.control_flow import with_unswitched_loops
 from lowering.passes.simplification import with_cache_lines, with_nonnegative_numerators, with_strict_keys
 from lowering.passes.stores import with_single_stores
@@ -389,8 +390,8 @@ def test_planted_fault_in_a_pass_is_found(fault: str, monkeypatch: pytest.Monkey
 
 
 def test_every_pass_has_a_planted_fault() -> None:
-    """Those of two passes are planted where calls are compared: proofs_tests.sparse.assembled and .instructions."""
-    assert {of for *_, of in FAULTS.values()} == {*PASSES} - {with_assembled_rows, with_calls}
+    """Those of three passes are planted where calls are compared: sparse.assembled, instructions, test_recurrences."""
+    assert {of for *_, of in FAULTS.values()} == {*PASSES} - {with_assembled_rows, with_calls, with_external_rows}
 
 
 def test_numerator_is_nonnegative_under_its_conditions() -> None:

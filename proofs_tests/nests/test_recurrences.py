@@ -12,7 +12,9 @@ import pytest
 
 import atl
 from atl import IndexExpr, Program, Tensor, gen, guard, iterate, rec, select
+from atl.core.predicate import TRUE
 from lowering import lower, print_nest
+from lowering.c import memory
 from lowering.nest import loopnest as ln
 from lowering.nest.execution import Trap
 from lowering.nest.interpreter import run
@@ -81,7 +83,7 @@ def test_recurrence_that_is_wrongly_in_place_is_found(monkeypatch: pytest.Monkey
 def test_the_reason_names_the_read_the_store_and_numbers() -> None:
     program = stencil([(-1, 0), (1, 0)], by_rows=False)
     storage = str(row_storage(program))
-    assert storage.startswith("u: 2 rows are kept; `u[s, i, j] = ")
+    assert storage.startswith("u: 2 rows are kept, one of them in the result, and row 0 is A; `u[s, i, j] = ")
     assert "reads an element of row s - 1 that would be replaced before, in an earlier iteration (" in storage
     assert "i = 1" in storage
     assert "i' = 2" in storage
@@ -100,7 +102,7 @@ def test_elements_that_never_change_are_copied_until_all_rows_have_them() -> Non
     lines = print_nest(lower(program)).splitlines()
     copies = [at for at, line in enumerate(lines) if line.strip().startswith("u[s, ") and "/" not in line]
     assert len(copies) >= 4
-    assert all("if s < 2:" in "".join(lines[at - 3 : at]) for at in copies)
+    assert all("if s < 3:" in "".join(lines[at - 3 : at]) for at in copies)
     for steps in range(4):
         check(program, size=4, steps=steps)
 
@@ -108,8 +110,7 @@ def test_elements_that_never_change_are_copied_until_all_rows_have_them() -> Non
 def test_elements_that_are_copied_in_some_steps_are_stored_in_each() -> None:
     program = retreat()
     assert row_storage(program).rows == 2
-    allocated = [each.buffer for each in ln.statements(lower(program).body) if isinstance(each, ln.Allocate)]
-    assert [(buffer.rows, buffer.in_place) for buffer in allocated] == [(2, False)]
+    assert [(buffer.rows, buffer.in_place) for buffer in allocated(program)] == [(2, False)]
     check(program)
 
 
@@ -249,7 +250,7 @@ def test_loops_in_steps_are_split_at_borders() -> None:
 def test_loop_is_cut_exactly_where_a_condition_changes(condition: Any, bounds: list[str]) -> None:
     step = iterate(T, a, lambda s, u: gen(n, lambda i: select(condition(i), 2 * u[i], 3 * u[i])))
     program = atl.program("cut", [a], step)
-    text = print_nest(lower(program)).split("for s in", 1)[1].rsplit("for i in", 1)[0]
+    text = print_nest(lower(program)).split("for s in", 1)[1]
     assert [part.partition(":")[0] for part in text.split("for i in ")[1:]] == bounds
     check(program)
 
@@ -299,9 +300,94 @@ def test_a_choice_of_two_rows_in_one_place_is_one_read() -> None:
 
 
 def test_rows_are_accessed_through_pointers() -> None:
-    source = atl.compile(stencil([(-1, 0), (1, 0)], by_rows=False)).source
+    last = iterate(T, A, lambda s, u: gen(n, n, lambda i, j: select(i >= 1, u[i - 1, n - 1 - j], u[i, j])))
+    source = atl.compile(atl.program("more", [A], last + 1)).source
     assert "double *restrict u_row = &u[" in source
     assert "const double *restrict u_row2 = &u[" in source
+
+
+def allocated(program: Program) -> list[ln.Buffer]:
+    return [each.buffer for each in ln.statements(lower(program).body) if isinstance(each, ln.Allocate)]
+
+
+def test_last_of_one_row_is_computed_in_the_result() -> None:
+    program = shortest_paths()
+    assert allocated(program) == []
+    assert str(row_storage(program)).startswith("u: one row is kept, in the result; each element of row ")
+    check(program)
+    paths = np.random.default_rng(5).random((6, 6))
+    result = paths.copy()
+    np.testing.assert_allclose(atl.compile(program)(result, out=result), atl.evaluate(program, paths))
+
+
+def test_one_row_is_apart_from_an_input_that_may_be_the_result() -> None:
+    """A call may pass `A` as `out`, so the steps that read `A` do not store to the result."""
+    step = iterate(T, A, lambda s, u: gen(n, n, lambda i, j: u[i, j] / 2 + A[i, j]))
+    program = atl.program("halves", [A], step)
+    assert [(buffer.name, buffer.rows) for buffer in allocated(program)] == [("u", 1)]
+    check(program)
+    numbers = np.random.default_rng(5).random((6, 6))
+    result = numbers.copy()
+    np.testing.assert_allclose(atl.compile(program)(result, T=3, out=result), atl.evaluate(program, numbers, T=3))
+
+
+def three_rows() -> Program:
+    """Return a program whose rows read the two rows before, and whose result is the last row."""
+
+    def row(p: IndexExpr, y: Tensor) -> Tensor:
+        return gen(n, lambda j: y[p - 1, n - 1 - j] + select(p >= 2, y[p - 2, j], a[j]))
+
+    return atl.program("three_rows", [a], rec(gen(1, lambda _: a), T + 1, row)[T])
+
+
+TWO_ROWS = stencil([(-1, 0), (1, 0)], by_rows=False)
+
+
+@pytest.mark.parametrize("program", [TWO_ROWS, retreat(), three_rows()], ids=["stencil", "retreat", "three_rows"])
+def test_rows_are_computed_in_the_result_in_turn(program: Program) -> None:
+    kernel = atl.compile(program)
+    (array,), ring = program.inputs, kernel.nest.external_rows
+    assert ring is not None
+    assert f" is {array.name};" in str(row_storage(program, ring.buffer.name))
+    assert f"? {array.name}" in kernel.source
+    assert "? out" in kernel.source
+    numbers = np.random.default_rng(6).random((7,) * len(array.shape))
+    for steps in range(6):
+        expected = atl.evaluate(program, numbers, T=steps)
+        given, strided = numbers.copy(), np.full(tuple(2 * size for size in numbers.shape), np.nan)
+        view = strided[tuple(slice(None, None, 2) for _ in numbers.shape)]
+        for result in (
+            kernel(numbers, T=steps, out=np.full_like(numbers, np.nan)),
+            kernel(numbers, T=steps, out=view),
+            kernel(given, T=steps, out=given),
+        ):
+            np.testing.assert_allclose(result, expected)
+    assert str(kernel.validate()).startswith("the C text of ")
+
+
+def test_rows_are_apart_from_a_result_that_needs_more_than_the_last_row() -> None:
+    last = iterate(T, A, lambda s, u: gen(n, n, lambda i, j: select(i >= 1, u[i - 1, n - 1 - j], u[i, j])))
+    for body in (last + 1, atl.transpose(last), atl.concat(last, A)):
+        nest = lower(atl.program("more", [A], body))
+        assert nest.external_rows is None
+
+
+@pytest.mark.parametrize("fault", ["the other parity", "borders are not copied", "a first row is read again"])
+def test_wrong_rows_in_the_result_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if fault == "the other parity":
+        row = memory._external_row
+
+        def planted(scope: Any, rows: ln.ExternalRows, at: Any, *, stored: bool) -> str:
+            return row(scope, rows, at + 1, stored=stored)
+
+        monkeypatch.setattr(memory, "_external_row", planted)
+    elif fault == "borders are not copied":
+        monkeypatch.setattr(recurrences, "input_copied", lambda *_: None)
+    else:
+        monkeypatch.setattr(memory, "less", lambda *_: TRUE)
+    kernel = atl.compile(TWO_ROWS)
+    with pytest.raises(atl.ATLError):
+        kernel.validate()
 
 
 @pytest.mark.parametrize(("distance", "rows"), [(0, 1), (1, 2)])
@@ -315,8 +401,7 @@ def test_last_row_is_read_in_place(distance: int, rows: int) -> None:
         return gen(n, n, cell)
 
     program = atl.program("twice", [A], atl.let(iterate(T, A, step), lambda last: last @ last.T, name="last"))
-    allocated = [each.buffer for each in ln.statements(lower(program).body) if isinstance(each, ln.Allocate)]
-    assert [(buffer.name, buffer.rows) for buffer in allocated] == [("u", rows)]
+    assert [(buffer.name, buffer.rows) for buffer in allocated(program)] == [("u", rows)]
     check(program)
 
 

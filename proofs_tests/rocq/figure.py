@@ -65,7 +65,15 @@ def in_recurrences() -> dict[str, Callable[[], Session]]:
 
         return reschedule(atl.program("factored", [A], atl.rec(n, row, of=(n,)))).rw("mul_comm")
 
-    return {make.__name__: make for make in (solved, first_rows, stepped, factored)}
+    def strips() -> Session:
+        body = atl.rec(n, lambda p, y: x[p] + atl.sum(p, lambda k: A[p, k] * y[k]))
+        return reschedule(atl.program("strips", [x, A], body)).rw("rec_strips", k=4)
+
+    def blocks() -> Session:
+        body = atl.rec(4 * n, lambda p, y: atl.value(p) + atl.select(p >= 1, y[atl.imax(p - 1, 0)], 0))
+        return reschedule(atl.program("blocks", [], body)).rw("rec_blocks", n=n, k=4)
+
+    return {make.__name__: make for make in (solved, first_rows, stepped, factored, strips, blocks)}
 
 
 def check_all(

@@ -13,12 +13,18 @@ from atl.core.index import Index
 from atl.errors import ATLError
 from examples.derivations import pipeline_split, pipeline_tiled
 from proofs_tests.rocq.evaluation import compare
+from proofs_tests.rocq.rules import OPENING
 from rewrites.rocq import coqc
 from rewrites.rocq.certificates import Derivation, derivation, text_of
+from rewrites.rocq.statements import SECONDS_EACH as SECONDS
+from rewrites.rocq.statements import lemma
 from rewrites.rule_arguments import Arguments
+from rewrites.rules import RULES
 
 SECONDS_EACH: Final = 20
 """Limit for the proof of a wrong step."""
+SECONDS_OF_A_RULE: Final = 4
+"""Limit for the proof of a false rule about recurrences; the true one takes less than a second."""
 OTHER_MEANINGS: Final = (
     ("padl ", "padr "), ("truncl ", "padl "), ("transpose ", "truncr "), ("0 <=?", "1 <=?"), ("greatest ", "least "),
 )  # fmt: skip
@@ -101,10 +107,30 @@ def wrong_certificates() -> Iterator[tuple[str, str]]:
             yield f"{name}: {what}", text_of(other_steps, SECONDS_EACH)
 
 
+RECURRENCES: Final = ("rec_column", "rec_strips")
+WRONG_READS: Final = (
+    ("a body may read any row", r"  \(forall [^\n]*reads_before [^\n]*\n", ""),
+    ("a body may read its own row", r"reads_before (i''0)", r"reads_before (\1 + 1)"),
+    ("a row is computed as the next one", r"\(e' (p'1|\(b'3 \* k' \+ r'5\))", r"(e' (\1 + 1)"),
+    ("first rows are moved", r"gen 0 \(fun (\w+'8) => (.*?)\1", r"gen 0 (fun \1 => \2(\1 + 1)"),
+)
+"""Changes of the statements of rules about recurrences, by name."""
+
+
+def wrong_rules() -> Iterator[tuple[str, str]]:
+    """Yield rules about recurrences with a fault that makes them false, and its description."""
+    for name in RECURRENCES:
+        for what, pattern, other in WRONG_READS:
+            text = lemma(RULES[name]).replace(f"timeout {SECONDS}", f"timeout {SECONDS_OF_A_RULE}")
+            changed, times = re.subn(pattern, other, text, count=1)
+            if times and not (what == "first rows are moved" and name != "rec_column"):  # they have no first rows
+                yield f"{name}: {what}", f"{OPENING}{changed}End Rules.\n"
+
+
 def all_faults(folder: Path | None = None) -> Report:
     """Plant every fault."""
     report, at = Report(), coqc.library(folder)
-    for what, text in wrong_certificates():
+    for what, text in (*wrong_certificates(), *wrong_rules()):
         report.planted += 1
         answer = coqc.check("Wrong", text, at)
         # A proof must fail; an unknown word does not count.

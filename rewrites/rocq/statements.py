@@ -4,6 +4,9 @@ A statement says that both sides have equal shapes, and equal values at every po
 premises, non-negative extents, and the well-formedness conditions of both sides (`atl.checks.wellformed.obligations`)
 under the facts of their binders. Elements have the least rank that the rule allows. The rest of the list of positions
 is arbitrary, so that the statement covers every rank.
+
+A tensor of Rocq has values outside of its extents too. If a metavariable reads a compound term, the statement assumes
+that it reads that term within its first extent only. This follows from the well-formedness of the instance.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from atl.checks.scope import Scope, parts_in_scope
 from atl.checks.wellformed import obligations
 from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import Predicate, at_most
-from atl.core.terms import Expr
+from atl.core.terms import Expr, Local, Metavariable, TensorVar
 from atl.errors import InvalidArgument, UnsafeGuard
 from atl.prove import Facts
 from rewrites.metavariables import Kind
@@ -45,12 +48,17 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class RocqStatement:
-    """The statement of a rule. `binders` are its metavariables, followed by the extents of its tensors."""
+    """The statement of a rule. `binders` are its metavariables, followed by the extents of its tensors.
+
+    `reading` are the metavariables that read a tensor within an extent: each has the number of its indices, and the
+    position of the index that is equal to that extent.
+    """
 
     rule: Rule
     equation: RuleStatement
     binders: tuple[tuple[str, str], ...]
     hypotheses: tuple[Hypothesis, ...]
+    reading: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def extents(self) -> tuple[tuple[str, int], ...]:
@@ -71,6 +79,7 @@ class RocqStatement:
         lines = [
             f"forall {' '.join(f'({name} : {of})' for name, of in self.binders)},",
             *(f"  {hypothesis.text(notation)} ->" for hypothesis in self.hypotheses),
+            *(f"  {_reads_within(*each)} ->" for each in self.reading),
             *(f"  {shape} /\\" for shape in shapes),
             f"  forall {bound}, {' '.join(within)}\n    {values}",
         ]
@@ -98,7 +107,30 @@ def statement(rule: Rule) -> RocqStatement:
     hypotheses += [*_wellformed(stated.lhs), *_wellformed(stated.rhs)]
     always = {hypothesis.goal for hypothesis in hypotheses if not hypothesis.facts}
     needed = [each for each in dict.fromkeys(hypotheses) if not each.facts or each.goal not in always]
-    return RocqStatement(rule, stated, tuple(binders), tuple(needed))
+    return RocqStatement(rule, stated, tuple(binders), tuple(needed), tuple(_reading(stated)))
+
+
+def _reads_within(name: str, indices: int, extent: int) -> str:
+    """Return the hypothesis that a metavariable reads its tensor only before the index that is its extent."""
+    at = [f"i''{d}" for d in range(indices)]
+    return f"(forall {' '.join(at)} : Z, reads_before {at[extent]} ({' '.join((word(name), *at))}))"
+
+
+def _reading(stated: RuleStatement) -> Iterator[tuple[str, int, int]]:
+    """Yield each metavariable that reads a compound term whose extent is one of its indices."""
+    sides = (stated.lhs, stated.rhs)
+    found: dict[str, list[Metavariable]] = {}
+    for side in sides:
+        for _, at, _ in parts_in_scope(side, Scope(Facts())):
+            if isinstance(at, Metavariable) and len(at.tensors) == 1:
+                found.setdefault(at.name, []).append(at)
+    for name, uses in found.items():
+        if all(isinstance(use.tensors[0], Local | TensorVar | Metavariable) for use in uses):
+            continue
+        extents = [
+            d for d in range(len(uses[0].indices)) if all(u.tensors[0].type.shape[:1] == (u.indices[d],) for u in uses)
+        ]
+        yield from [(name, len(uses[0].indices), d) for d in extents[:1]]
 
 
 def at_least_rank(rule: Rule) -> RuleStatement:
