@@ -265,13 +265,7 @@ class _Reader(IndexReader):
 
         self.list_of(one, ")", "results")
         kinds = {of.dtype: None for _, of in found}
-        common = next(iter(kinds)) if len(kinds) == 1 else dtypes.common_dtype(str(each) for each in kinds)
-        if common is None and len(kinds) > 1:
-            raise self.error(
-                f"no element type holds the values of all results: {', '.join(map(str, kinds))}",
-                start,
-                required="results that share an array: int64 is not combined with floating-point types",
-            )
+        common = next(iter(kinds)) if len(kinds) == 1 else dtypes.results_dtype(str(each) for each in kinds)
         results = tuple(Result(name, of.shape, of.dtype if len(kinds) > 1 else None) for name, of in found)
         return _Header(terms.Type(common, (total(results),)), results, start, self.last.stop)
 
