@@ -11,7 +11,8 @@ entries. Workspaces are empty between rows.
 - In an unsorted row, each column has the position of its entry, which is outdated if it is before the row's first one.
 - An element is assigned at most once, before anything is added to it. The loop-nest interpreter traps other stores.
 - Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
-  Between the two, `space` requests arrays of exactly this size.
+  Between the two, `space` requests arrays of exactly this size. Short rows are then sorted by insertion, since going
+  through the bits of a row takes time for all columns, and a hypersparse matrix has many rows and columns.
 - Counts do not depend on values: two compiled copies of the same arithmetic may round differently. So parallel rows are
   counted and stored with their zeros, which are dropped from all rows at the end.
 """
@@ -35,6 +36,10 @@ from lowering.nest.text import AssembledText, TextScope
 Lines: TypeAlias = list[str]
 
 WORD: Final = "uint64_t"
+SHORT: Final = 16
+"""Number of stores to a row up to which insertion is always faster than bits."""
+STEPS_OF_WORD: Final = 1024
+"""Columns for which a step of an insertion takes as long as going through their bits: a word of words has 4096."""
 WORKSPACE: Final = ("work", "bits", "words")
 """Roles of the arrays of a workspace with bits."""
 
@@ -574,6 +579,39 @@ def _store_in_any_order(scope: TextScope, cell: ln.Cell, column: str, value: Tex
     return ["{", *indented(lines), "}"]
 
 
+def _inserted(scope: TextScope, begin: str, last: str) -> Lines:
+    """Sort the entries of a short row by insertion, and sum those of one column in the order of the stores.
+
+    The lines end with the beginning of the alternative for longer rows.
+    """
+    crd, values, end, first = _name(scope, "crd"), _values(scope), _name(scope, "end"), _name(scope, "first")
+    (count, at, column, value, slot, moved), inside = _local(scope, "count", "at", "column", "value", "slot", "moved")
+    of_column, of_value = C_TYPES[_assembled(scope).assembly.column_dtype], C_TYPES[_assembled(scope).dtype]
+    return [
+        f"const int64_t {count} = {last} - {begin};",
+        f"if ({count} <= {SHORT} || {count} < {_columns(scope)} / {STEPS_OF_WORD} / {count}) {{",
+        f"    const int64_t {first} = {end};",
+        f"    for (int64_t {at} = {begin}; {at} < {last}; {at}++) {{",
+        f"        const {of_column} {column} = {crd}[{at}];",
+        f"        const {of_value} {value} = {values}[{at}];",
+        f"        int64_t {slot} = {end};",
+        f"        while ({slot} > {first} && {crd}[{slot} - 1] > {column}) {slot}--;",
+        f"        if ({slot} > {first} && {crd}[{slot} - 1] == {column}) {{",
+        f"            {values}[{slot} - 1] += {value};",
+        "            continue;",
+        "        }",
+        f"        for (int64_t {moved} = {end}++; {moved} > {slot}; {moved}--) {{",
+        f"            {crd}[{moved}] = {crd}[{moved} - 1];",
+        f"            {values}[{moved}] = {values}[{moved} - 1];",
+        "        }",
+        f"        {crd}[{slot}] = {column};",
+        f"        {values}[{slot}] = {value};",
+        "    }",
+        *indented(_dropped(inside, end)),
+        "} else {",
+    ]
+
+
 def _combined(scope: TextScope, rows: str) -> Lines:
     """Sum the stores to each element of counted rows, sort them if necessary, and drop zeros if required.
 
@@ -588,6 +626,7 @@ def _combined(scope: TextScope, rows: str) -> Lines:
     (row, begin, last, at), inside = _local(scope, "row", "begin", "last", "at")
     moved = [f"{crd}[{end}] = {crd}[{at}];", f"{values}[{end}++] = {values}[{at}];"]
     after: Lines = []
+    before: Lines = []
     match repeats:
         case "any":
             (column,), local = _local(inside, "column")
@@ -595,7 +634,7 @@ def _combined(scope: TextScope, rows: str) -> Lines:
                 f"const int64_t {column} = {crd}[{at}];",
                 *_marked(local, column, "+=", f"{values}[{at}]"),
             ]
-            after = _from_bits(inside, end)
+            before, after = _inserted(inside, begin, last), _from_bits(inside, end)
         case "none":
             stored = [f"if ({_nonzero(scope, f'{values}[{at}]')}) {{", *indented(moved), "}"]
         case "adjacent":
@@ -609,13 +648,11 @@ def _combined(scope: TextScope, rows: str) -> Lines:
             after = _dropped(inside, end)
         case _:
             assert_never(repeats)
+    summed = [f"for (int64_t {at} = {begin}; {at} < {last}; {at}++) {{", *indented(stored), "}", *after]
     body = [
         f"const int64_t {last} = {pos}[{row} + 1];",
         *([f"const int64_t {first} = {end};"] if repeats == "adjacent" else []),
-        f"for (int64_t {at} = {begin}; {at} < {last}; {at}++) {{",
-        *indented(stored),
-        "}",
-        *after,
+        *([*before, *indented(summed), "}"] if before else summed),
         _bound(scope, f"{row} + 1", end),
         f"{begin} = {last};",
     ]

@@ -243,6 +243,29 @@ def test_a_kernel_continues_after_rows_without_entries() -> None:
     assert decompress(made).tolist() == value.tolist()
 
 
+@pytest.mark.parametrize("columns", [7, 3_000_000])
+@pytest.mark.parametrize("zeros", [True, False])
+def test_counted_rows_are_sorted_by_insertion_or_by_bits(columns: int, zeros: bool) -> None:
+    """Rows with 0 to 60 stores: of up to 16 by insertion, and longer ones too if there are many columns."""
+    kernel = identity(COO).assemble(CSR.sorted(), zeros=zeros).compile()
+    (ends,) = gathers(kernel.nest)
+    assert (ends.kind, ends.repeats) == ("counted", "any")
+    rng = np.random.default_rng(6)
+    rows = rng.permutation(np.repeat(np.arange(61), np.arange(61)))
+    at = rng.integers(0, columns, len(rows))
+    at[rng.random(len(at)) < 0.3] = columns - 1
+    values = rng.integers(-2, 3, len(rows)).astype(np.float64)
+    made = kernel(sp.coo_array((values, (rows, at)), shape=(62, columns)))
+    wanted: dict[tuple[int, int], float] = {}
+    for row, column, value in zip(rows.tolist(), at.tolist(), values.tolist(), strict=True):
+        wanted[row, column] = wanted.get((row, column), 0.0) + value
+    found = made.tocoo()
+    got = dict(zip(zip(*(each.tolist() for each in found.coords), strict=True), found.data.tolist(), strict=True))
+    assert list(got) == sorted(got)
+    assert len(got) == made.nnz
+    assert got == {place: value for place, value in wanted.items() if zeros or value}
+
+
 def test_segments_that_overlap_are_counted_one_by_one() -> None:
     kernel = identity(CSR).assemble(CSC.sorted()).compile()
     assert kind_of(identity(CSR).assemble(CSC.sorted())) == "counted"
