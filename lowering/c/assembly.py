@@ -7,7 +7,8 @@ number of entries needed to continue in `space`. It is then called again with la
 entries. Workspaces are empty between rows.
 
 - A sorted row is gathered in a dense workspace with one bit for each column, and one for each word of 64 bits. Going
-  through the bits gives the columns in order, and empties the workspace.
+  through the bits gives the columns in order, and empties the workspace. Rows without stores are skipped, and of many
+  columns eight words without bits at a time.
 - In an unsorted row, each column has the position of its entry, which is outdated if it is before the row's first one.
 - An element is assigned at most once, before anything is added to it. The loop-nest interpreter traps other stores.
 - Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
@@ -67,7 +68,7 @@ def _assembled(scope: TextScope) -> AssembledText:
 
 def print_function(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope], Lines]) -> Lines:
     """Print the statements of a nest between the beginning and the end of a function that assembles its output."""
-    for role in ("end", "done", "stop", "first", "total"):
+    for role in ("end", "done", "stop", "first", "total", "stored"):
         _, scope = scope.bind(("assembly", role), role)
     if _assembled(scope).kind == "counted":
         return _counted(scope, nest, printed)
@@ -77,7 +78,7 @@ def print_function(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextS
     end, done, stop = (_name(scope, role) for role in ("end", "done", "stop"))
     rows = index_text(scope, number_of_rows(nest)).text
     is_vector = len(_assembled(scope).assembly.order) == 1
-    first = [f"const int64_t {_name(scope, 'first')} = {end};"] if is_vector and _assembled(scope).has_places else []
+    first = _begin_row(scope) if is_vector else []
     return [
         f"int64_t {done} = {space}[0], {end} = {pos}[{done}], {stop} = -1;",
         *first,
@@ -124,14 +125,13 @@ def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lin
     def begins(scope: TextScope) -> Lines:
         stop, end = _name(scope, "stop"), _name(scope, "end")
         at = index_text(scope, row).text
-        places = [f"const int64_t {_name(scope, 'first')} = {end};"] if _assembled(scope).has_places else []
         return [
             # Also if space ends: the next call begins at the bound of the rows before this one.
             *_rows_without_entries(scope, at),
             f"if ({stop} >= 0 || {space}[1] - {end} < {_columns(scope)}) {{",
             *indented([f"{stop} = {stop} < 0 ? {at} : {stop};", "break;"]),
             "}",
-            *places,
+            *_begin_row(scope),
         ]
 
     return (
@@ -146,6 +146,13 @@ def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lin
     )
 
 
+def _begin_row(scope: TextScope) -> Lines:
+    """Return the position of the first entry of a row with places, and whether something is stored to one with bits."""
+    assembled = _assembled(scope)
+    lines = [f"const int64_t {_name(scope, 'first')} = {_name(scope, 'end')};"] if assembled.has_places else []
+    return [*lines, f"int {_name(scope, 'stored')} = 0;"] if assembled.has_bits else lines
+
+
 def gather(scope: TextScope, statement: ln.Gather) -> Lines:
     """End a row: store its entries from the workspace, if there is one, and the bound of the row."""
     if statement.row is None:
@@ -156,15 +163,22 @@ def gather(scope: TextScope, statement: ln.Gather) -> Lines:
     done, end = _name(scope, "done"), _name(scope, "end")
     lines: Lines = []
     if statement.kind == "gathered":
-        lines += _dropped(scope, end) if _assembled(scope).has_places else _from_bits(scope, end)
+        lines += _dropped(scope, end) if _assembled(scope).has_places else _from_row(scope, end)
     return [*lines, f"{done} = {Text(row.text, SUM).at(SUM)} + 1;", _bound(scope, done, end)]
+
+
+def _from_row(scope: TextScope, end: str) -> Lines:
+    return [f"if ({_name(scope, 'stored')}) {{", *indented(_from_bits(scope, end)), "}"]
 
 
 def _from_bits(scope: TextScope, end: str) -> Lines:
     """Store the columns of the workspace and their values, in order, or count them, and empty the workspace."""
     crd, values, work = _name(scope, "crd"), _values(scope), _name(scope, "work")
     bits, words = _name(scope, "bits"), _name(scope, "words")
-    (group, rest, word, held, column), inside = _local(scope, "group", "rest", "word", "held", "column")
+    (group, groups, rest, word, held, column), inside = _local(
+        scope, "group", "groups", "rest", "word", "held", "column"
+    )
+    eight = " | ".join(f"{words}[{group} + {number}]" for number in range(8))
     stored = [f"{crd}[{end}] = {_as_column(inside, column)};", f"{values}[{end}++] = {work}[{column}];"]
     if _assembled(scope).counts:
         stored = [f"{end}++;"]
@@ -181,7 +195,11 @@ def _from_bits(scope: TextScope, end: str) -> Lines:
     if _only_counts(scope):
         in_word = [f"{end} += __builtin_popcountll({held});"]
     return [
-        f"for (int64_t {group} = 0; {group} < ({_columns(scope)} + 4095) / 4096; {group}++) {{",
+        f"const int64_t {groups} = ({_columns(scope)} + 4095) / 4096;",
+        f"for (int64_t {group} = 0; {group} < {groups}; {group}++) {{",
+        f"    while ({groups} > 64 && {group} + 8 < {groups} && !({eight})) {{",
+        f"        {group} += 8;",
+        "    }",
         f"    {WORD} {rest} = {words}[{group}];",
         f"    {words}[{group}] = 0;",
         f"    for (; {rest} != 0; {rest} &= {rest} - 1) {{",
@@ -281,7 +299,7 @@ def _begin_parallel_row(row: Index, scope: TextScope) -> Lines:
     """Return the first entry of a row, or zero entries while they are counted, and the part of the workspace."""
     assembled, end = _assembled(scope), _name(scope, "end")
     first = "0" if assembled.counts else f"{_name(scope, 'pos')}[{index_text(scope, row).text}]"
-    lines = [f"int64_t {end} = {first};"]
+    lines = [f"int64_t {end} = {first};", *([f"int {_name(scope, 'stored')} = 0;"] if assembled.has_bits else [])]
     if assembled.has_bits:
         words = f"({_columns(scope)} + 63) / 64"
         lengths = {"work": _columns(scope), "bits": words, "words": f"({words} + 63) / 64"}
@@ -297,7 +315,7 @@ def _begin_parallel_row(row: Index, scope: TextScope) -> Lines:
 def _end_parallel_row(scope: TextScope, statement: ln.Gather, row: str) -> Lines:
     """Store the entries of a row from the workspace, if there is one, or the number of entries."""
     end = _name(scope, "end")
-    lines = _from_bits(scope, end) if statement.kind == "gathered" else []
+    lines = _from_row(scope, end) if statement.kind == "gathered" else []
     return [*lines, _bound(scope, f"{row} + 1", end)] if _assembled(scope).counts else lines
 
 
@@ -327,6 +345,7 @@ def store(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Lines | Non
         lines = _placed(inside, column, value.text)
     else:
         lines = _marked(inside, column, "=" if isinstance(statement, ln.Assign) else "+=", value.text)
+        lines.append(f"{_name(scope, 'stored')} = 1;")
     return ["{", *indented([declared, *lines]), "}"]
 
 
