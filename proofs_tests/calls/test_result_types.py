@@ -168,6 +168,8 @@ def test_bounds_of_results_of_different_types() -> None:
     assert bound.mean.tolist() == alone.tolist()
     assert (bound.k == 0).all()
     assert 0 < bound.third.max() < 1e-15
+    compared = atl.reschedule(program).compare_errors(program, FLOATS, INTEGERS)
+    assert compared.bounds[0].tolist() == np.concatenate([each.reshape(-1) for each in bound]).tolist()
     assert "K = m roundings, u = 2^-24" in str(atl.compile(PROGRAMS["sum"]).error_bound())
 
 
