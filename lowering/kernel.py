@@ -539,7 +539,8 @@ class Kernel:
         """
         if self._assembler is not None:
             raise self._assembled("jax_function")
-        return jax_function(self.program, self.whole)
+        several = bool(self.nest.results)
+        return jax_function(self.program, self if several else self.whole, several=several)
 
     def validate(self, sizes: Sequence[Mapping[str, int]] | None = None) -> Validation:
         """Execute the C text over polynomials in the input elements, and compare each result with the program's.
