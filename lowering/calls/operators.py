@@ -296,7 +296,7 @@ def jax_call(program: Program, call: Call, *, several: bool = False) -> Call:
         wide = sorted({dtype for dtype in map(str, each) if dtype in ("float64", "int64")})
         if wide and not jax.config.jax_enable_x64:
             raise ArrayError(
-                f"the result of {program.name} has elements of {' and '.join(wide)}, which JAX does not have by default",
+                f"the result of {program.name} has elements of {' and '.join(wide)}, which JAX lacks by default",
                 required="a JAX with 64-bit types",
                 suggestions=('jax.config.update("jax_enable_x64", True), called first, enables them',),
             )

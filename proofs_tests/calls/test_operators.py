@@ -126,7 +126,7 @@ def test_results_of_several_types_are_jax_arrays() -> None:
     assert (found.twice.tolist(), int(found.count)) == ([0, 2, 4], 3)
     assert (found.twice.dtype, found.count.dtype) == ("float32", "int32")
     wide = text.replace("count : int32", "count : int64").replace("Σ[j < n] k[j]", "Σ[j < n] cast(int64, k[j])")
-    with pytest.raises(ArrayError, match="the result of f has elements of int64(.|\n)*jax_enable_x64"):
+    with pytest.raises(ArrayError, match=r"the result of f has elements of int64(.|\n)*jax_enable_x64"):
         compile(atl.parse(wide)).jax_function()(*arrays)
 
 
