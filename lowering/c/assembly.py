@@ -12,8 +12,8 @@ entries. Workspaces are empty between rows.
 - In an unsorted row, each column has the position of its entry, which is outdated if it is before the row's first one.
 - An element is assigned at most once, before anything is added to it. The loop-nest interpreter traps other stores.
 - Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
-  Between the two, `space` requests arrays of exactly this size. Short rows are then sorted by insertion, since going
-  through the bits of a row takes time for all columns, and a hypersparse matrix has many rows and columns.
+  Between the two, `space` requests arrays of exactly this size. A row with fewer stores than the square root of the
+  number of words of words is sorted by insertion: going through its bits would take longer.
 - Counts do not depend on values: two compiled copies of the same arithmetic may round differently. So parallel rows are
   counted and stored with their zeros, which are dropped from all rows at the end.
 """
@@ -37,10 +37,6 @@ from lowering.nest.text import AssembledText, TextScope
 Lines: TypeAlias = list[str]
 
 WORD: Final = "uint64_t"
-SHORT: Final = 16
-"""Number of stores to a row up to which insertion is always faster than bits."""
-STEPS_OF_WORD: Final = 1024
-"""Columns for which a step of an insertion takes as long as going through their bits: a word of words has 4096."""
 WORKSPACE: Final = ("work", "bits", "words")
 """Roles of the arrays of a workspace with bits."""
 
@@ -197,10 +193,13 @@ def _from_bits(scope: TextScope, end: str) -> Lines:
     return [
         f"const int64_t {groups} = ({_columns(scope)} + 4095) / 4096;",
         f"for (int64_t {group} = 0; {group} < {groups}; {group}++) {{",
-        f"    while ({groups} > 64 && {group} + 8 < {groups} && !({eight})) {{",
-        f"        {group} += 8;",
-        "    }",
         f"    {WORD} {rest} = {words}[{group}];",
+        f"    if ({rest} == 0 && {groups} > 64) {{",
+        f"        while ({group} + 8 < {groups} && !({eight})) {{",
+        f"            {group} += 8;",
+        "        }",
+        f"        {rest} = {words}[{group}];",
+        "    }",
         f"    {words}[{group}] = 0;",
         f"    for (; {rest} != 0; {rest} &= {rest} - 1) {{",
         f"        const int64_t {word} = 64 * {group} + __builtin_ctzll({rest});",
@@ -608,7 +607,7 @@ def _inserted(scope: TextScope, begin: str, last: str) -> Lines:
     of_column, of_value = C_TYPES[_assembled(scope).assembly.column_dtype], C_TYPES[_assembled(scope).dtype]
     return [
         f"const int64_t {count} = {last} - {begin};",
-        f"if ({count} <= {SHORT} || {count} < {_columns(scope)} / {STEPS_OF_WORD} / {count}) {{",
+        f"if ({count} * {count} < ({_columns(scope)} + 4095) / 4096) {{",
         f"    const int64_t {first} = {end};",
         f"    for (int64_t {at} = {begin}; {at} < {last}; {at}++) {{",
         f"        const {of_column} {column} = {crd}[{at}];",

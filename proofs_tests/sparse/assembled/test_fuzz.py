@@ -59,8 +59,6 @@ FAULTS = {
     "the bound of a row is wrong": ("A B", CSR, "gather", "done = i + 1;", "done = i + (i < 1);"),
     "equal columns of a union are subtracted": ("A + B", CSR.sorted(), "union", "A_val[p] + ", "A_val[p] - "),
     "a count of adjacent segments forgets a store": ("A", CSC, "coalesced_count", "+ 2]++", "+ 2] += p != 1"),
-    "an inserted entry replaces another": ("A + A transposed", CSR.sorted(), "_inserted", "] += value", "] = value"),
-    "inserted entries are in the order of the stores": ("A + A transposed", CSR, "_inserted", "] > column", "] < -1"),
     "a bit of a parallel row is not counted": ("A B in parallel", CSR, "_from_bits", "+= __b", "+= 1 + __b"),
     "a parallel row begins too early": ("A B in parallel", CSR, "_begin_parallel_row", "_pos[i]", "_pos[i - (i > 1)]"),
 }
