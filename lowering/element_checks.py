@@ -30,12 +30,12 @@ _OF_TYPE: Final = """
 /* Return whether an element is outside low ... high. Values below low wrap around to large unsigned numbers. */
 static int outside_{name}(const {name}_t *a, int64_t count, {name}_t low, {name}_t high)
 {{
-    const u{name}_t span = (u{name}_t)high - (u{name}_t)low;
-    int found = low > high;
+    u{name}_t most = 0;
     for (int64_t i = 0; i < count; i++) {{
-        found |= (u{name}_t)a[i] - (u{name}_t)low > span;
+        const u{name}_t above = (u{name}_t)a[i] - (u{name}_t)low;
+        most = above > most ? above : most;
     }}
-    return found;
+    return low > high || most > (u{name}_t)high - (u{name}_t)low;
 }}
 
 /* Return whether an element is outside low ... high, or a row decreases (or, if strict, does not increase). */

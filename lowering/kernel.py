@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.marks import LetMark, LoopMark
-from atl.core.program import Program, checked_program
+from atl.core.program import Program, checked_program, is_joined_exactly
 from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, check_rank
 from atl.meaning.results import ResultLayout
@@ -39,6 +39,7 @@ from lowering.index_overflow import IndexOverflowCheck, read_for_sizes, sizes_an
 from lowering.kernel_text import Code, CText, flags_of, heap_buffers, interface, printed
 from lowering.nest.loopnest import VECTOR_BYTES, LoopNest
 from lowering.pipeline import lower
+from lowering.results import not_separated
 from lowering.rounding.bound_nest import bound_nest, roundings_of
 from lowering.rounding.cancellation import cancels
 from lowering.rounding.error_bound import ErrorBound, magnitude
@@ -447,6 +448,7 @@ class Kernel(Compiled):
         options = dict(named)
         if "seconds" in self._arguments:
             options["seconds"], seconds = seconds, 0.5
+        # `whole` of results in one array takes `out`.
         first = (self if self.nest.results else self.whole)(*arrays, **options)
         if self._pattern is None and self._assembler is None:
             options.setdefault("out", first)
@@ -482,7 +484,7 @@ class Kernel(Compiled):
             Σ[i < n] abs(x[i])
         """
         if not arrays and not named and self._inputs:
-            counted = roundings_of(self._nest_in_order, fast_math=self._code.fast_math)
+            counted = roundings_of(self._nest_as_compiled, fast_math=self._code.fast_math)
             return ErrorBound(counted.count, counted.unit, magnitude(self.program))
         for option in ("out", "copy"):
             if option in named and option not in self._arguments:
@@ -494,29 +496,20 @@ class Kernel(Compiled):
         return self._bounds(*arrays, **named)
 
     @property
-    def _nest_in_order(self) -> LoopNest:
-        """The nest with one output, marked as computed in its order if the text is compiled so."""
-        return replace(self._nest_with_one_output, in_order=self.nest.in_order or cancels(self.nest))
-
-    @cached_property
-    def _nest_with_one_output(self) -> LoopNest:
-        """The nest in which several results are in one array, also if they have different element types.
-
-        It rounds as the kernel does: values are converted to the common type exactly, and the order of operations does
-        not depend on where results are stored.
-        """
-        if not self.nest.results:
-            return self.nest
-        return lower(self.program, vector_bytes=self.nest.vector_bytes, strict=self.nest.in_order)
+    def _nest_as_compiled(self) -> LoopNest:
+        """The nest, marked as computed in its order if the text is compiled so."""
+        return replace(self.nest, in_order=self.nest.in_order or cancels(self.nest))
 
     @cached_property
     def _bounds(self) -> Kernel:
         """The kernel that computes bounds on rounding errors."""
-        nest = bound_nest(self._nest_in_order, fast_math=self._code.fast_math)
+        nest = bound_nest(self._nest_as_compiled, fast_math=self._code.fast_math)
         text = printed(nest, find_compiler(), fast_math=False)
         if len(text.source) > LONG_TEXT:
             text = replace(text, flags=(*text.flags, "-O1"))
-        return Kernel(self._original, nest, text.code())
+        # Bounds are float64, whatever the element type of their result is.
+        results = tuple(replace(each, dtype=None) for each in self._original.results)
+        return Kernel(replace(self._original, results=results), nest, text.code())
 
     def torch_operator(self, name: str | None = None) -> Any:
         """Register the kernel as the PyTorch operator `torch.ops.atl.NAME`, which `torch.compile` treats as one node.
@@ -541,7 +534,8 @@ class Kernel(Compiled):
         """
         if self._assembler is not None:
             raise self._assembled("jax_function")
-        return jax_function(self.program, self.whole)
+        several = bool(self.nest.results)
+        return jax_function(self.program, self if several else self.whole, several=several)
 
     def validate(self, sizes: Sequence[Mapping[str, int]] | None = None) -> Validation:
         """Execute the C text over polynomials in the input elements, and compare each result with the program's.
@@ -566,12 +560,18 @@ class Kernel(Compiled):
         return validate_text(interface(self._original, self.nest, self.source, self._code.name), sizes)
 
     @cached_property
-    def whole(self) -> Kernel:
-        """The kernel that returns several results as one array, converted to a common element type if need be."""
-        nest, code = self._nest_with_one_output, self._code
-        if self.nest.results:
-            code = printed(nest, find_compiler(), fast_math=code.fast_math).code()
-        return Kernel(self._original, nest, code, whole=True)
+    def whole(self) -> Callable[..., Any]:
+        """The function that returns several results as one array, converted to a common element type if need be."""
+        if not self.nest.results:
+            return Kernel(self._original, self.nest, self._code, whole=True)
+
+        if not is_joined_exactly(self.program):
+            raise not_separated(self.program)
+
+        def joined(*arrays: object, **named: object) -> AnyArray:
+            return np.concatenate([np.ravel(each) for each in self(*arrays, **named)], dtype=self._dtype)
+
+        return joined
 
     def write(
         self,

@@ -10,14 +10,14 @@ import padtypes
 from atl.checks.safety import check_safe
 from atl.core import terms
 from atl.core.dtypes import STORED
-from atl.core.program import Program
+from atl.core.program import Program, is_joined_exactly
 from atl.errors import InvalidArgument, brief
 from lowering.calls.strides import UnitStrides
 from lowering.lower import lowered_by
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import check_assembly, check_parallel_rows
 from lowering.passes import PASSES_OF, after_passes
-from lowering.results import OF_ONE_TYPE, with_result_buffers
+from lowering.results import OF_ONE_TYPE, have_different_dtypes, not_separated, with_result_buffers
 from lowering.strided import NOT_STRIDED, NOTHING_STRIDED, check_strides, with_strides
 from lowering.targets.capabilities import support_of
 from lowering.targets.legality import check_legal, check_lowered, check_merges
@@ -67,10 +67,10 @@ def lower(
     The inputs `strided`, and the output for None, have strides as parameters (`lowering.strided`).
 
     With `own_buffers`, each of several results of different element types has a buffer, if its stores are proved to be
-    disjoint from those of the others (`lowering.results`).
+    disjoint from those of the others (`lowering.results`). Results of int64 beside floats always have.
 
-    Raises `InvalidArgument`, `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`, and `NotAssembled` for a result whose
-    entries cannot be assembled.
+    Raises `InvalidArgument`, also for such results that are not separated, `UnsafeAccess`, `UnsafeTruncation`,
+    `IllegalMark`, and `NotAssembled` for a result whose entries cannot be assembled.
     """
     if not isinstance(vector_bytes, int) or vector_bytes not in (16, 32, 64):
         raise InvalidArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
@@ -87,8 +87,11 @@ def lower(
     program = added_up(program)
     by = partial(lowered_by, program, registers=registers, origins=origins, strict=strict)
     passes = PASSES_OF[target]
-    separate = own_buffers and any(each.dtype not in (None, program.dtype) for each in program.results)
-    found = with_result_buffers(*by(own_buffers=True), program) if separate else None
+    is_exact = is_joined_exactly(program)
+    separate = (own_buffers and have_different_dtypes(program)) or not is_exact
+    found = with_result_buffers(*by(own_buffers=True), program) if separate and target == "c" else None
+    if found is None and not is_exact:
+        raise not_separated(program)
     if found is not None:
         passes = tuple(run for run in passes if run not in OF_ONE_TYPE)
     lowered, met = found or by()

@@ -24,8 +24,9 @@ from typing import Final, assert_never
 from atl.checks.scope import initial_facts
 from atl.core.index import Index
 from atl.core.predicate import negation, within
-from atl.core.program import Program, bounds
+from atl.core.program import Program, bounds, is_joined_exactly
 from atl.core.traversal import Path
+from atl.errors import InvalidArgument
 from atl.prove import Facts, proves
 from lowering.nest import loopnest as ln
 from lowering.passes.buffers import (
@@ -39,20 +40,26 @@ OF_ONE_TYPE: Final = (with_row_in_output, with_reused_buffers, with_lets_in_outp
 """The passes that store other tensors in the output, which must then have their element type."""
 
 
+def have_different_dtypes(program: Program) -> bool:
+    """Return whether the results of a program have different element types."""
+    return any(each.dtype not in (None, program.dtype) for each in program.results)
+
+
 def with_result_buffers(
     nest: ln.LoopNest, met: Collection[Path], program: Program
 ) -> tuple[ln.LoopNest, Collection[Path]] | None:
     """Return the nest, before the passes, with a buffer for each result, and the marked loops in it.
 
     None if a place in the output is not proved to be in one result, if a sum is added to a result of another type, or
-    if a result is read again, as rows of a recurrence are, whose values are converted when they are stored.
+    if a result is read again, as rows of a recurrence are, whose values are converted when they are stored. None also
+    if a result of int64 would be converted from float64.
     """
     ids = ln.unused_ids(nest)
     parts = [
         _Part(ln.Buffer(next(ids), each.name, each.dtype or program.dtype, (end - start,), "output"), start, end)
         for each, start, end in bounds(program.results)
     ]
-    split = _Split(nest.output, parts)
+    split = _Split(nest.output, parts, is_joined_exactly(program))
     try:
         body = split.block(nest.body, initial_facts(nest.assumptions, nest.inputs))
     except _NotSplit:
@@ -60,6 +67,17 @@ def with_result_buffers(
     if split.read & split.converted:
         return None
     return replace(nest, body=body, results=tuple(part.buffer for part in parts)), met
+
+
+def not_separated(program: Program) -> InvalidArgument:
+    """Return the error for results that no array holds, and that are not stored apart."""
+    kinds = ", ".join(f"{each.name} is {each.type_in(program).dtype}" for each in program.results)
+    wide = next(each.name for each in program.results if each.dtype == "int64")
+    return InvalidArgument(
+        f"the results of {program.name} need separate arrays, since no element type holds the values of all: {kinds}",
+        required="the target C, and a goal in which each result is computed and stored by statements of its own",
+        suggestions=(f'return atl.cast("int32", {wide}), if its values are small', "write a program for each result"),
+    )
 
 
 class _NotSplit(Exception):
@@ -79,6 +97,8 @@ class _Part:
 class _Split:
     output: ln.Buffer
     parts: Sequence[_Part]
+    is_exact: bool
+    """Whether the type of the output holds the values of all results."""
     read: set[ln.Buffer] = field(default_factory=set)
     """The results of which elements are read."""
     converted: set[ln.Buffer] = field(default_factory=set)
@@ -144,6 +164,8 @@ class _Split:
             return e
         if isinstance(e, ln.Convert) and e.dtype == self.output.dtype and e.argument.dtype == to.dtype:
             return e.argument
+        if not self.is_exact and to.dtype == "int64":
+            raise _NotSplit
         self.converted.add(to)
         common = e if e.dtype == self.output.dtype else ln.Convert(e, self.output.dtype)
         return common if to.dtype == self.output.dtype else ln.Convert(common, to.dtype)

@@ -47,18 +47,20 @@ class OperandConverter:
 
         Raises `ArrayError` if the rank or the dtype differs, and the errors of `pack`.
         """
-        self._check_rank(value)
         form = getattr(value, "format", None)
-        if form is self.format and type(value) is SparseTensor and value.values.dtype is self._element:
-            return value.arrays, value.shape
         name, arrays_of = self._zero_copy
         if form == name:
             try:
-                arrays = arrays_of(value)
-                if arrays is not None and (matching := self._matching_arrays(arrays)) is not None:
-                    return matching, value.shape
+                arrays, shape = arrays_of(value), value.shape
+                if arrays is not None and len(shape) == self.rank:
+                    matching = arrays if self._has_dtypes(arrays) else self._matching_arrays(arrays)
+                    if matching is not None:
+                        return matching, shape
             except AttributeError:  # not a scipy matrix: `pack` reports it
                 pass
+        self._check_rank(value)
+        if form is self.format and type(value) is SparseTensor and value.values.dtype is self._element:
+            return value.arrays, value.shape
         made = pack(value, self.format)
         if made.values.dtype != self._element:
             raise ArrayError(
@@ -67,6 +69,14 @@ class OperandConverter:
                 suggestions=(f"pass {self.name}.astype(np.{self.dtype})",),
             )
         return made.arrays, made.shape
+
+    def _has_dtypes(self, arrays: tuple[AnyArray, ...]) -> bool:
+        """Return whether arrays have the element types of the format."""
+        index = self._index
+        for each in arrays[:-1]:
+            if each.dtype is not index:
+                return False
+        return arrays[-1].dtype is self._element
 
     def _check_rank(self, value: Any) -> None:
         """Raise `ArrayError` if the rank differs. `pack` refuses values without dimensions."""
@@ -87,11 +97,7 @@ class OperandConverter:
         A sorted format is left to `pack` if a conversion is needed, so that one copy also sorts the entries.
         """
         *indices, values = arrays
-        if values.dtype is not self._element:
-            return None
-        if all(each.dtype is self._index for each in indices):
-            return arrays
-        if self.format.ordered:
+        if values.dtype is not self._element or self.format.ordered:
             return None
         least, greatest = range_of(self.format.index_dtype)
         for each in indices:

@@ -166,6 +166,19 @@ def common_dtype(kinds: Iterable[str]) -> str | None:
     )
 
 
+def results_dtype(kinds: Iterable[str]) -> str | None:
+    """Return the element type in which results of these types are joined; None for type variables.
+
+    It holds all of their values, except for int64 beside floats, which are joined as float64. Such results are accepted
+    by `lowering` if each is computed and stored in its own type, and by `evaluate` below 2^53, where none is rounded.
+
+    >>> results_dtype(["float32", "int32"]), results_dtype(["float32", "int64"])
+    ('float64', 'float64')
+    """
+    wanted = set(kinds)
+    return common_dtype(wanted) or ("float64" if wanted <= set(TYPES) else None)
+
+
 def _holds(dtype: str, other: str) -> bool:
     """Return whether each value of another type is one of this type."""
     wide, narrow = TYPES[dtype], TYPES.get(other)

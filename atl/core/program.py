@@ -137,6 +137,12 @@ class Result:
         return product
 
 
+def is_joined_exactly(program: Program) -> bool:
+    """Return whether the element type of the body holds the values of all results: it does not for int64 and floats."""
+    kinds = [each.dtype for each in program.results if each.dtype is not None]
+    return not kinds or dtypes.common_dtype(kinds) is not None
+
+
 def bounds(results: Iterable[Result]) -> Iterator[tuple[Result, Index, Index]]:
     """Yield each result with the start and the end of its elements in the body."""
     end = ZERO
@@ -328,7 +334,8 @@ class Program(Printed):
         if results and (body.type.rank != 1 or len({each.name for each in results}) < len(results)):
             raise malformed(f"the program {name}", results, "distinct names of results, and a body of one dimension")
         kinds = [each.dtype for each in results if each.dtype is not None]
-        if kinds and dtypes.common_dtype((*kinds, body.type.dtype or "")) != body.type.dtype:
+        of = body.type.dtype
+        if kinds and of not in (dtypes.results_dtype(kinds), dtypes.common_dtype((*kinds, of or ""))):
             raise malformed(f"the program {name}", results, "a body of a type that holds the values of all results")
         if assembly is not None and (
             type(assembly) is not Assembly or results or len(assembly.order) != body.type.rank

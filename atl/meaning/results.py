@@ -8,12 +8,18 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
 from atl.core.index import Index, Leaf, Read, Size, atoms, value_of
 from atl.core.program import Program, bounds
+from atl.errors import ArrayError
 from atl.meaning.arguments import index_elements
 
 CACHE_SIZE: Final = 64
 """Number of combinations of sizes for which the layout of the results is cached."""
+
+EXACT: Final = 1 << 53
+"""Below this number, float64 holds all integers."""
 
 Places: TypeAlias = tuple[tuple[slice, tuple[int, ...]], ...]
 """For each result, its slice of the whole array, and its shape."""
@@ -59,7 +65,7 @@ class ResultLayout:
     def views(self, whole: Any, places: Places) -> Any:
         """Return the views at these slices as a named tuple; results of another element type are copies."""
         parts = [whole[at].reshape(shape) for at, shape in places]
-        return self.named(*[_converted(part, dtype) for part, dtype in zip(parts, self._dtypes, strict=True)])
+        return self.named(*map(_converted, parts, self._dtypes, self.named._fields))
 
     def places(self, sizes: Mapping[str, Any], arrays: Mapping[str, Any]) -> Places:
         """Return the slices and shapes. Sizes may be symbols of a tracer."""
@@ -89,10 +95,19 @@ class ResultLayout:
         return found
 
 
-def _converted(part: Any, dtype: str | None) -> Any:
-    """Convert an array of NumPy, PyTorch or a library like NumPy to an element type; exact values are kept."""
+def _converted(part: Any, dtype: str | None, name: str) -> Any:
+    """Convert an array of NumPy, PyTorch or a library like NumPy to an element type; exact values are kept.
+
+    Raises `ArrayError` for an int64 that float64 may have rounded.
+    """
     if dtype is None or part.dtype == object:
         return part
+    if dtype == "int64" and part.dtype == np.float64 and (rounded := np.abs(part) >= EXACT).any():
+        raise ArrayError(
+            f"an element of {name} may have been rounded to {int(part[rounded][0])}: results were joined as float64",
+            required=f"results of int64 below 2^53 = {EXACT} in absolute value, if other results are floats",
+            suggestions=("call a kernel, which computes each result in its own type: atl.compile(program)",),
+        )
     if hasattr(part, "astype"):
         return part.astype(dtype)
     import torch

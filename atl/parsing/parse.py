@@ -135,6 +135,8 @@ class _Reader(IndexReader):
         if header is not None and header.results and body.type.rank != 1:
             required = "one dimension, which contains the elements of all results"
             raise ShapeError(_of_shape(name, body.type), place=header.place(self.text), required=required)
+        if header is not None and any(each.dtype for each in header.results):
+            self._check_dtype(name, body.type.dtype, header)
         made = make_program(name, tuple(declared), body, given, header.results if header else ())
         if header is not None:
             self._check_type(made, header)
@@ -265,13 +267,7 @@ class _Reader(IndexReader):
 
         self.list_of(one, ")", "results")
         kinds = {of.dtype: None for _, of in found}
-        common = next(iter(kinds)) if len(kinds) == 1 else dtypes.common_dtype(str(each) for each in kinds)
-        if common is None and len(kinds) > 1:
-            raise self.error(
-                f"no element type holds the values of all results: {', '.join(map(str, kinds))}",
-                start,
-                required="results that share an array: int64 is not combined with floating-point types",
-            )
+        common = next(iter(kinds)) if len(kinds) == 1 else dtypes.results_dtype(str(each) for each in kinds)
         results = tuple(Result(name, of.shape, of.dtype if len(kinds) > 1 else None) for name, of in found)
         return _Header(terms.Type(common, (total(results),)), results, start, self.last.stop)
 
@@ -284,14 +280,17 @@ class _Reader(IndexReader):
             out.append(self.condition())
         return out
 
+    def _check_dtype(self, name: str, computed: str | None, header: _Header) -> None:
+        if header.type.dtype != computed:
+            raise DtypeError(
+                f"the body of {name} has elements of type {computed}, not {header.type.dtype}",
+                place=header.place(self.text), required="the type of the body",
+            )  # fmt: skip
+
     def _check_type(self, made: Program, header: _Header) -> None:
         """Check the declared type of the result against the body."""
         computed, declared_type = terms.Type(made.dtype, made.type.shape), header.type
-        if declared_type.dtype != computed.dtype:
-            raise DtypeError(
-                f"the body of {made.name} has elements of type {computed.dtype}, not {declared_type.dtype}",
-                place=header.place(self.text), required="the type of the body",
-            )  # fmt: skip
+        self._check_dtype(made.name, computed.dtype, header)
         facts = outermost(made).facts
         alike = declared_type.rank == computed.rank and all(
             a == b or isinstance(prove(facts, equal(a, b)), Proved)

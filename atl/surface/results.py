@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atl.core.dtypes import common_dtype
+from atl.core.dtypes import results_dtype
 from atl.core.index import ONE, ZERO
 from atl.core.program import Result
 from atl.core.substitution import agree, strengthen
@@ -45,8 +45,9 @@ def results(*tensors: TensorLike, **named: TensorLike) -> Results:
     names, as views of one array. The names of positional results are r0, r1, …. An `atl.let` around the results
     computes a common subterm once. A tuple or a dictionary may replace `atl.results`.
 
-    If their element types differ, the body has a type that holds all of their values exactly, and each result is a copy
-    in its own type. Raises `InvalidArgument` if no type does, and `InvalidName`.
+    If their element types differ, the body has a type that holds all of their values exactly, and each result has its
+    own type. No type holds int64 beside floats: the body then has float64, which `atl.evaluate` refuses to round, and a
+    kernel computes each result in its own type. Raises `InvalidArgument` and `InvalidName`.
 
     >>> import atl, numpy as np
     >>> n = atl.sizes("n", min=1)
@@ -100,14 +101,8 @@ def _of(given: Mapping[str, TensorLike]) -> Results:
     if len(set(kinds.values())) < 2:
         each = tuple(Result(name, tensor.node.type.shape) for name, tensor in tensors.items())
         return Results(each, joined([_row_of(tensor.node) for tensor in tensors.values()]))
-    common = common_dtype(kinds.values())
-    if common is None:
-        wide = next(name for name, dtype in kinds.items() if dtype == "int64")
-        raise InvalidArgument(
-            f"no element type holds the values of all results: {', '.join(f'{n} is {t}' for n, t in kinds.items())}",
-            required="results that share an array: int64 is not combined with floating-point types",
-            suggestions=(f'atl.cast("int32", {wide})', "write a program for each result"),
-        )
+    common = results_dtype(kinds.values())
+    assert common is not None
     each = tuple(Result(name, tensor.node.type.shape, kinds.get(name, common)) for name, tensor in tensors.items())
     return Results(each, joined([_row_of(_in_type(tensor.node, common)) for tensor in tensors.values()]))
 

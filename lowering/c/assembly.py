@@ -7,11 +7,13 @@ number of entries needed to continue in `space`. It is then called again with la
 entries. Workspaces are empty between rows.
 
 - A sorted row is gathered in a dense workspace with one bit for each column, and one for each word of 64 bits. Going
-  through the bits gives the columns in order, and empties the workspace.
+  through the bits gives the columns in order, and empties the workspace. Rows without stores are skipped, and of many
+  columns eight words without bits at a time.
 - In an unsorted row, each column has the position of its entry, which is outdated if it is before the row's first one.
 - An element is assigned at most once, before anything is added to it. The loop-nest interpreter traps other stores.
 - Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
-  Between the two, `space` requests arrays of exactly this size.
+  Between the two, `space` requests arrays of exactly this size. A row with fewer stores than the square root of the
+  number of words of words is sorted by insertion: going through its bits would take longer.
 - Counts do not depend on values: two compiled copies of the same arithmetic may round differently. So parallel rows are
   counted and stored with their zeros, which are dropped from all rows at the end.
 """
@@ -62,7 +64,7 @@ def _assembled(scope: TextScope) -> AssembledText:
 
 def print_function(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope], Lines]) -> Lines:
     """Print the statements of a nest between the beginning and the end of a function that assembles its output."""
-    for role in ("end", "done", "stop", "first", "total"):
+    for role in ("end", "done", "stop", "first", "total", "stored"):
         _, scope = scope.bind(("assembly", role), role)
     if _assembled(scope).kind == "counted":
         return _counted(scope, nest, printed)
@@ -72,7 +74,7 @@ def print_function(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextS
     end, done, stop = (_name(scope, role) for role in ("end", "done", "stop"))
     rows = index_text(scope, number_of_rows(nest)).text
     is_vector = len(_assembled(scope).assembly.order) == 1
-    first = [f"const int64_t {_name(scope, 'first')} = {end};"] if is_vector and _assembled(scope).has_places else []
+    first = _begin_row(scope) if is_vector else []
     return [
         f"int64_t {done} = {space}[0], {end} = {pos}[{done}], {stop} = -1;",
         *first,
@@ -119,14 +121,13 @@ def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lin
     def begins(scope: TextScope) -> Lines:
         stop, end = _name(scope, "stop"), _name(scope, "end")
         at = index_text(scope, row).text
-        places = [f"const int64_t {_name(scope, 'first')} = {end};"] if _assembled(scope).has_places else []
         return [
             # Also if space ends: the next call begins at the bound of the rows before this one.
             *_rows_without_entries(scope, at),
             f"if ({stop} >= 0 || {space}[1] - {end} < {_columns(scope)}) {{",
             *indented([f"{stop} = {stop} < 0 ? {at} : {stop};", "break;"]),
             "}",
-            *places,
+            *_begin_row(scope),
         ]
 
     return (
@@ -141,6 +142,13 @@ def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lin
     )
 
 
+def _begin_row(scope: TextScope) -> Lines:
+    """Return the position of the first entry of a row with places, and whether something is stored to one with bits."""
+    assembled = _assembled(scope)
+    lines = [f"const int64_t {_name(scope, 'first')} = {_name(scope, 'end')};"] if assembled.has_places else []
+    return [*lines, f"int {_name(scope, 'stored')} = 0;"] if assembled.has_bits else lines
+
+
 def gather(scope: TextScope, statement: ln.Gather) -> Lines:
     """End a row: store its entries from the workspace, if there is one, and the bound of the row."""
     if statement.row is None:
@@ -151,15 +159,22 @@ def gather(scope: TextScope, statement: ln.Gather) -> Lines:
     done, end = _name(scope, "done"), _name(scope, "end")
     lines: Lines = []
     if statement.kind == "gathered":
-        lines += _dropped(scope, end) if _assembled(scope).has_places else _from_bits(scope, end)
+        lines += _dropped(scope, end) if _assembled(scope).has_places else _from_row(scope, end)
     return [*lines, f"{done} = {Text(row.text, SUM).at(SUM)} + 1;", _bound(scope, done, end)]
+
+
+def _from_row(scope: TextScope, end: str) -> Lines:
+    return [f"if ({_name(scope, 'stored')}) {{", *indented(_from_bits(scope, end)), "}"]
 
 
 def _from_bits(scope: TextScope, end: str) -> Lines:
     """Store the columns of the workspace and their values, in order, or count them, and empty the workspace."""
     crd, values, work = _name(scope, "crd"), _values(scope), _name(scope, "work")
     bits, words = _name(scope, "bits"), _name(scope, "words")
-    (group, rest, word, held, column), inside = _local(scope, "group", "rest", "word", "held", "column")
+    (group, groups, rest, word, held, column), inside = _local(
+        scope, "group", "groups", "rest", "word", "held", "column"
+    )
+    eight = " | ".join(f"{words}[{group} + {number}]" for number in range(8))
     stored = [f"{crd}[{end}] = {_as_column(inside, column)};", f"{values}[{end}++] = {work}[{column}];"]
     if _assembled(scope).counts:
         stored = [f"{end}++;"]
@@ -176,8 +191,15 @@ def _from_bits(scope: TextScope, end: str) -> Lines:
     if _only_counts(scope):
         in_word = [f"{end} += __builtin_popcountll({held});"]
     return [
-        f"for (int64_t {group} = 0; {group} < ({_columns(scope)} + 4095) / 4096; {group}++) {{",
+        f"const int64_t {groups} = ({_columns(scope)} + 4095) / 4096;",
+        f"for (int64_t {group} = 0; {group} < {groups}; {group}++) {{",
         f"    {WORD} {rest} = {words}[{group}];",
+        f"    if ({rest} == 0 && {groups} > 64) {{",
+        f"        while ({group} + 8 < {groups} && !({eight})) {{",
+        f"            {group} += 8;",
+        "        }",
+        f"        {rest} = {words}[{group}];",
+        "    }",
         f"    {words}[{group}] = 0;",
         f"    for (; {rest} != 0; {rest} &= {rest} - 1) {{",
         f"        const int64_t {word} = 64 * {group} + __builtin_ctzll({rest});",
@@ -276,7 +298,7 @@ def _begin_parallel_row(row: Index, scope: TextScope) -> Lines:
     """Return the first entry of a row, or zero entries while they are counted, and the part of the workspace."""
     assembled, end = _assembled(scope), _name(scope, "end")
     first = "0" if assembled.counts else f"{_name(scope, 'pos')}[{index_text(scope, row).text}]"
-    lines = [f"int64_t {end} = {first};"]
+    lines = [f"int64_t {end} = {first};", *([f"int {_name(scope, 'stored')} = 0;"] if assembled.has_bits else [])]
     if assembled.has_bits:
         words = f"({_columns(scope)} + 63) / 64"
         lengths = {"work": _columns(scope), "bits": words, "words": f"({words} + 63) / 64"}
@@ -292,7 +314,7 @@ def _begin_parallel_row(row: Index, scope: TextScope) -> Lines:
 def _end_parallel_row(scope: TextScope, statement: ln.Gather, row: str) -> Lines:
     """Store the entries of a row from the workspace, if there is one, or the number of entries."""
     end = _name(scope, "end")
-    lines = _from_bits(scope, end) if statement.kind == "gathered" else []
+    lines = _from_row(scope, end) if statement.kind == "gathered" else []
     return [*lines, _bound(scope, f"{row} + 1", end)] if _assembled(scope).counts else lines
 
 
@@ -322,6 +344,7 @@ def store(scope: TextScope, statement: ln.Assign | ln.Accumulate) -> Lines | Non
         lines = _placed(inside, column, value.text)
     else:
         lines = _marked(inside, column, "=" if isinstance(statement, ln.Assign) else "+=", value.text)
+        lines.append(f"{_name(scope, 'stored')} = 1;")
     return ["{", *indented([declared, *lines]), "}"]
 
 
@@ -574,6 +597,39 @@ def _store_in_any_order(scope: TextScope, cell: ln.Cell, column: str, value: Tex
     return ["{", *indented(lines), "}"]
 
 
+def _inserted(scope: TextScope, begin: str, last: str) -> Lines:
+    """Sort the entries of a short row by insertion, and sum those of one column in the order of the stores.
+
+    The lines end with the beginning of the alternative for longer rows.
+    """
+    crd, values, end, first = _name(scope, "crd"), _values(scope), _name(scope, "end"), _name(scope, "first")
+    (count, at, column, value, slot, moved), inside = _local(scope, "count", "at", "column", "value", "slot", "moved")
+    of_column, of_value = C_TYPES[_assembled(scope).assembly.column_dtype], C_TYPES[_assembled(scope).dtype]
+    return [
+        f"const int64_t {count} = {last} - {begin};",
+        f"if ({count} * {count} < ({_columns(scope)} + 4095) / 4096) {{",
+        f"    const int64_t {first} = {end};",
+        f"    for (int64_t {at} = {begin}; {at} < {last}; {at}++) {{",
+        f"        const {of_column} {column} = {crd}[{at}];",
+        f"        const {of_value} {value} = {values}[{at}];",
+        f"        int64_t {slot} = {end};",
+        f"        while ({slot} > {first} && {crd}[{slot} - 1] > {column}) {slot}--;",
+        f"        if ({slot} > {first} && {crd}[{slot} - 1] == {column}) {{",
+        f"            {values}[{slot} - 1] += {value};",
+        "            continue;",
+        "        }",
+        f"        for (int64_t {moved} = {end}++; {moved} > {slot}; {moved}--) {{",
+        f"            {crd}[{moved}] = {crd}[{moved} - 1];",
+        f"            {values}[{moved}] = {values}[{moved} - 1];",
+        "        }",
+        f"        {crd}[{slot}] = {column};",
+        f"        {values}[{slot}] = {value};",
+        "    }",
+        *indented(_dropped(inside, end)),
+        "} else {",
+    ]
+
+
 def _combined(scope: TextScope, rows: str) -> Lines:
     """Sum the stores to each element of counted rows, sort them if necessary, and drop zeros if required.
 
@@ -588,6 +644,7 @@ def _combined(scope: TextScope, rows: str) -> Lines:
     (row, begin, last, at), inside = _local(scope, "row", "begin", "last", "at")
     moved = [f"{crd}[{end}] = {crd}[{at}];", f"{values}[{end}++] = {values}[{at}];"]
     after: Lines = []
+    before: Lines = []
     match repeats:
         case "any":
             (column,), local = _local(inside, "column")
@@ -595,7 +652,7 @@ def _combined(scope: TextScope, rows: str) -> Lines:
                 f"const int64_t {column} = {crd}[{at}];",
                 *_marked(local, column, "+=", f"{values}[{at}]"),
             ]
-            after = _from_bits(inside, end)
+            before, after = _inserted(inside, begin, last), _from_bits(inside, end)
         case "none":
             stored = [f"if ({_nonzero(scope, f'{values}[{at}]')}) {{", *indented(moved), "}"]
         case "adjacent":
@@ -609,13 +666,11 @@ def _combined(scope: TextScope, rows: str) -> Lines:
             after = _dropped(inside, end)
         case _:
             assert_never(repeats)
+    summed = [f"for (int64_t {at} = {begin}; {at} < {last}; {at}++) {{", *indented(stored), "}", *after]
     body = [
         f"const int64_t {last} = {pos}[{row} + 1];",
         *([f"const int64_t {first} = {end};"] if repeats == "adjacent" else []),
-        f"for (int64_t {at} = {begin}; {at} < {last}; {at}++) {{",
-        *indented(stored),
-        "}",
-        *after,
+        *([*before, *indented(summed), "}"] if before else summed),
         _bound(scope, f"{row} + 1", end),
         f"{begin} = {last};",
     ]

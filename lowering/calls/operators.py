@@ -248,13 +248,15 @@ def _kind_of(array: Array, *, scalars: bool) -> str:
     return "bool" if array.dtype == BOOL else "int" if is_integer(array.dtype) else "float"
 
 
-def jax_function(program: Program, call: Call) -> Call:
+def jax_function(program: Program, call: Call, *, several: bool = False) -> Call:
     """Return a function of JAX arrays that calls a kernel by `jax.pure_callback`, also under `jax.jit` and `jax.vmap`.
+
+    The call returns the array of all results or, with `several`, an array for each.
 
     It takes the arrays by position or by name, and the sizes that no array determines by name. Raises `LibraryMissing`.
     The function raises `ArrayError` for arrays of another element type or rank, before the kernel runs.
     """
-    return checked_jax_function(program, jax_call(program, call))
+    return checked_jax_function(program, jax_call(program, call, several=several))
 
 
 def checked_jax_function(program: Program, whole: Call) -> Call:
@@ -268,13 +270,19 @@ def checked_jax_function(program: Program, whole: Call) -> Call:
         for array in program.inputs:
             _check(array, given[array.name])
         made = whole(sizes, *(given[array.name] for array in program.inputs))
+        if isinstance(made, tuple):
+            return result_tuple(*[result.name for result in program.results])(*made)
         return split_results(program, made, shapes.sizes(given), {})
 
     return function
 
 
-def jax_call(program: Program, call: Call) -> Call:
-    """Return a function of sizes by name, and of JAX arrays, that returns the array of all results of a kernel."""
+def jax_call(program: Program, call: Call, *, several: bool = False) -> Call:
+    """Return a function of sizes by name, and of JAX arrays, that returns the array of all results of a kernel.
+
+    With `several`, the call and the function return an array for each result. The function raises `ArrayError` for
+    64-bit results that JAX would refuse.
+    """
     _require("jax", "JAX")
     import jax
 
@@ -282,15 +290,26 @@ def jax_call(program: Program, call: Call) -> Call:
 
     def whole(sizes: Mapping[str, Any], *arrays: Any) -> Any:
         given = {array.name: value for array, value in zip(program.inputs, arrays, strict=True)}
-        shape = shapes.result(shapes.sizes({**given, **sizes}))
-        signature = jax.ShapeDtypeStruct(shape, np.dtype(program.dtype))
+        known = shapes.sizes({**given, **sizes})
+        each = [result.type_in(program).dtype for result in program.results] if several else [program.dtype]
+        extents = shapes.results(known) if several else [shapes.result(known)]
+        wide = sorted({dtype for dtype in map(str, each) if dtype in ("float64", "int64")})
+        if wide and not jax.config.jax_enable_x64:
+            raise ArrayError(
+                f"the result of {program.name} has elements of {' and '.join(wide)}, which JAX lacks by default",
+                required="a JAX with 64-bit types",
+                suggestions=('jax.config.update("jax_enable_x64", True), called first, enables them',),
+            )
+        one, *others = [jax.ShapeDtypeStruct(*of) for of in zip(extents, map(np.dtype, map(str, each)), strict=True)]
+        signature = (one, *others) if several else one
         # Python numbers are not passed through JAX, which would round them to 32 bits.
         numbers = {name: value for name, value in given.items() if _is_number(value)}
         traced = [array for array in program.inputs if array.name not in numbers]
 
         def back(*values: Any) -> Any:
             held = {a.name: np.asarray(v, a.dtype) for v, a in zip(values, traced, strict=True)}
-            return call(**held, **numbers, **sizes)
+            made = call(**held, **numbers, **sizes)
+            return tuple(made) if several else made
 
         return jax.pure_callback(back, signature, *(given[each.name] for each in traced), vmap_method="sequential")
 

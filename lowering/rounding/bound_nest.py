@@ -77,41 +77,27 @@ def roundings_of(nest: ln.LoopNest, *, fast_math: bool = False) -> Roundings:
     """
     bounds = _Bounds(nest, fast_math=fast_math, by_counts=True)
     made = bounds.nest()
-    if not is_float(nest.output.dtype):
+    if not any(is_float(output.dtype) for output in nest.outputs):
         return Roundings(ix.ZERO, bounds.unit)
-    counts, result = bounds.counts()
-    return Roundings(roundings(made, counts, result), bounds.unit)
+    return Roundings(roundings(made, *bounds.counts()), bounds.unit)
 
 
 class _Bounds(Operations):
     """The translation of a nest."""
 
     def nest(self) -> ln.LoopNest:
-        output = self._nest.output
         body = self._block(self._nest.body)
-        result = replace(output, uid=next(self._ids), dtype=WIDE)
-        loops = tuple((ix.Var(next(self._ids), f"i{at}"), extent) for at, extent in enumerate(output.extents))
-        pairs = tuple((ix.index(variable), extent) for variable, extent in loops)
-        before: list[ln.Statement] = []
-        after: list[ln.Statement] = []
-        if is_float(output.dtype):
-            parts = [self._buffer(output, channel) for channel in CHANNELS]
-            held = [part for part in parts if part is not None]
-            zeroed = not self._nest.complete
-            before = [_allocated(each, ln.elements(output.extents), zeroed=zeroed) for each in held]
-            after = [ln.Free(each) for each in held]
-            self._out = []
-            error = self._error(self._load(ln.Cell(output, pairs)), last=True, dtype=output.dtype)
-        else:
-            self._out, error = [], ZERO
-        last: ln.Block = (*self._out, ln.Assign(ln.Cell(result, pairs), error))
-        for variable, extent in reversed(loops):
-            last = (ln.For(variable, ix.ZERO, extent, last),)
+        bounds = {each: replace(each, uid=next(self._ids), dtype=WIDE) for each in self._nest.outputs}
+        held = [part for output in bounds for part in self._copies(output) if is_float(output.dtype)]
+        zeroed = not self._nest.complete
+        before = (_allocated(each, ln.elements(each.extents), zeroed=zeroed) for each in held)
+        last = (statement for output, bound in bounds.items() for statement in self._errors(output, bound))
         made = replace(
             self._nest,
             name=f"{self._nest.name}_error_bound",
-            output=result,
-            body=(*before, *body, *last, *after),
+            output=bounds.get(self._nest.output, self._nest.output),
+            results=tuple(bounds[each] for each in self._nest.results),
+            body=(*before, *body, *last, *map(ln.Free, held)),
             complete=True,
             marks=(),
             refused=(),
@@ -124,12 +110,28 @@ class _Bounds(Operations):
         )
         return without_dead_stores(made)
 
-    def counts(self) -> tuple[frozenset[Hashable], tuple[Hashable, ...]]:
-        """Return the storage of all counts, and that of the counts of the result."""
+    def _errors(self, output: ln.Buffer, bound: ln.Buffer) -> ln.Block:
+        """Return the loops that store the bound on the error of each element of an output."""
+        loops = tuple((ix.Var(next(self._ids), f"i{at}"), extent) for at, extent in enumerate(output.extents))
+        pairs = tuple((ix.index(variable), extent) for variable, extent in loops)
+        self._out = []
+        error: ln.ScalarExpr = ZERO
+        if is_float(output.dtype):
+            error = self._error(self._load(ln.Cell(output, pairs)), last=True, dtype=output.dtype)
+        block: ln.Block = (*self._out, ln.Assign(ln.Cell(bound, pairs), error))
+        for variable, extent in reversed(loops):
+            block = (ln.For(variable, ix.ZERO, extent, block),)
+        return block
+
+    def counts(self) -> tuple[frozenset[Hashable], tuple[tuple[Hashable, ...], ...]]:
+        """Return the storage of all counts, and that of the counts of each result."""
         held: list[tuple[tuple[int, Channel], ln.Scalar | ln.Buffer]] = [*self._scalars.items(), *self._buffers.items()]
         counts = frozenset(ln.key(each) for (_, channel), each in held if channel in ("chained", "nested"))
-        parts = (self._buffer(self._nest.output, channel) for channel in ("chained", "nested"))
-        return counts, tuple(ln.key(part) for part in parts if part is not None)
+        return counts, tuple(map(self._counts_of, self._nest.outputs))
+
+    def _counts_of(self, output: ln.Buffer) -> tuple[Hashable, ...]:
+        parts = (self._buffer(output, channel) for channel in ("chained", "nested"))
+        return tuple(ln.key(part) for part in parts if part is not None and is_float(output.dtype))
 
     # -- statements ---------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ iteration stores to other elements.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from functools import reduce
 from itertools import count
 from typing import Final, TypeAlias, assert_never
 
@@ -28,16 +29,14 @@ NONE: Final[Counts] = frozenset((ix.ZERO,))
 _Range: TypeAlias = tuple[ix.Var, ix.Index, ix.Index]
 
 
-def roundings(bounds: ln.LoopNest, counts: frozenset[Hashable], result: tuple[Hashable, ...]) -> ix.Index:
-    """Return a bound on the sum of some counts at the end of a nest of bounds.
+def roundings(bounds: ln.LoopNest, counts: frozenset[Hashable], results: tuple[tuple[Hashable, ...], ...]) -> ix.Index:
+    """Return a bound on the sum of the counts of each result at the end of a nest of bounds.
 
     `counts` are the storage of counts. Raises `NoErrorBound` if the number of roundings has no formula in the sizes.
     """
     run = _Counting(bounds, counts)
     run.block(bounds.body, ())
-    total = NONE
-    for key in result:
-        total = run.sum(total, run.known.get(key, NONE))
+    total = run.most(*[reduce(run.sum, [run.known.get(key, NONE) for key in each], NONE) for each in results])
     return ix.imax(*total) if len(total) > 1 else next(iter(total))
 
 

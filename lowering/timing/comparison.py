@@ -8,17 +8,16 @@ import mmap
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from atl.core.dtypes import is_integer
+from atl.core.dtypes import is_float, is_integer
 from atl.core.index import Bound, Index, Size, atoms, value_of
 from atl.core.marks import LoopMark
 from atl.core.program import Program, checked_program
@@ -30,6 +29,7 @@ from atl.meaning.interpret import Pad, denote
 from lowering.builds import cache_directory, kernel_flags
 from lowering.c_compiler import find_compiler
 from lowering.kernel import Kernel, UnbuiltKernel, begin_compile, compile  # noqa: A004 (the public API name)
+from lowering.results import have_different_dtypes
 from lowering.targets.capabilities import marked_binders
 from lowering.targets.machine import cores, machine
 from lowering.timing.child import run_in_child
@@ -146,9 +146,18 @@ def times_folder() -> Path:
     return cache_directory() / "tuned"
 
 
+Outputs: TypeAlias = tuple[AnyArray, ...]
+"""The arrays that a run fills: one for each result of different element types, otherwise one of all elements."""
+
+
 def _of_arrays(program: Program) -> Program:
-    """Return the program with one result, and with the arrays of sparse operands as inputs."""
-    return replace(program.whole, packed=())
+    """Return the program with the arrays of sparse operands as inputs, and with results of one type in one array."""
+    return replace(program if have_different_dtypes(program) else program.whole, packed=())
+
+
+def _outputs_of(made: Any) -> Outputs:
+    """Return copies of the arrays that a call returns."""
+    return tuple(map(np.array, made)) if isinstance(made, tuple) else (np.array(made),)
 
 
 class KernelComparison:
@@ -158,20 +167,24 @@ class KernelComparison:
         self, program: Program, sizes: dict[str, int], inputs: Mapping[str, AnyArray], fast_math: bool
     ) -> None:
         named = {name: value for name, value in sizes.items() if name in program.sizes}
-        call = self._call = bind(program.whole, (), {**inputs, **named})
+        call = self._call = bind(_of_arrays(program), (), {**inputs, **named})
         self._original = program
         program = self._program = _of_arrays(program)
         self._fast_math = fast_math
         self._arrays = [np.asarray(call.arrays[array.name], order="C") for array in program.inputs]
         self._sizes: dict[str, Any] = {**named}
-        shape = tuple(_value(extent, call.sizes, call.arrays) for extent in program.shape)
-        self._out = np.empty(shape, program.body.type.dtype)
-        self._exact = is_integer(str(self._out.dtype))
-        self._tolerance = 0.0 if self._exact else tolerance(self._out.dtype, self._terms(program))
+        each = [(of.name, of.shape, of.dtype) for of in program.results] or [("", program.shape, program.dtype)]
+        self._names = [name for name, _, _ in each]
+        shapes = (tuple(_value(extent, call.sizes, call.arrays) for extent in shape) for _, shape, _ in each)
+        self._outs = tuple(
+            np.empty(shape, dtype or program.dtype) for shape, (_, _, dtype) in zip(shapes, each, strict=True)
+        )
+        terms = self._terms(program)
+        self._tolerances = [tolerance(out.dtype, terms) if is_float(str(out.dtype)) else 0.0 for out in self._outs]
         self._judge: Kernel | None = None
-        self._last: tuple[BuiltSchedule, AnyArray] | None = None
-        self._result_of_start: AnyArray | None = None
-        self._result_of_judge: AnyArray | None = None
+        self._last: tuple[BuiltSchedule, Outputs] | None = None
+        self._result_of_start: Outputs | None = None
+        self._result_of_judge: Outputs | None = None
         self.conditions: Final[Mapping[str, str]] = conditions(fast_math=fast_math)
         """Conditions of a measurement besides the program and its sizes."""
         self.folder: Final[Path] = times_folder()
@@ -194,7 +207,7 @@ class KernelComparison:
         threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(kernel.program))
         threads = os.environ.get("OMP_NUM_THREADS", "") or str(os.cpu_count())
         identity = f"{kernel.path.name}, {threads} threads" if threaded else kernel.path.name
-        return BuiltSchedule(kernel, lambda: self._run(kernel, self._out), identity, threaded)
+        return BuiltSchedule(kernel, lambda: self._run(kernel, self._outs), identity, threaded)
 
     @cached_property
     def _start(self) -> BuiltSchedule:
@@ -205,8 +218,12 @@ class KernelComparison:
         """Return whether a schedule is the machine code of the unscheduled program. Raises the errors of `compile`."""
         return candidate.identity == self._start.identity
 
-    def _run(self, kernel: Kernel, out: AnyArray) -> object:
-        return kernel(*self._arrays, out=out, **self._sizes)
+    def _run(self, kernel: Kernel, outs: Outputs) -> None:
+        if kernel.nest.results or len(outs) == 1:
+            kernel(*self._arrays, out=outs if kernel.nest.results else outs[0], **self._sizes)
+            return
+        for out, made in zip(outs, kernel(*self._arrays, **self._sizes), strict=True):
+            out[...] = made
 
     # -- single runs --------------------------------------------------------------------------------------------------
 
@@ -227,8 +244,9 @@ class KernelComparison:
         """
         predicted = max(self.predicted_ms, self._predicted_ms(candidate.kernel.program))
         in_this_process = candidate.threaded or predicted * UNDERESTIMATED <= seconds * 1e3
-        out = self._out if in_this_process else self._shared
-        out.fill(-1 if self._exact else np.nan)
+        outs = self._outs if in_this_process else self._shared
+        for out in outs:
+            out.fill(np.nan if is_float(str(out.dtype)) else -1 if is_integer(str(out.dtype)) else True)
         self._last = None
         if in_this_process:
             clock = WallClock() if candidate.threaded else ThreadClock()
@@ -236,10 +254,10 @@ class KernelComparison:
             candidate.run()
             taken: int | None = clock.now() - begun
         else:
-            taken = run_in_child(lambda: self._run(candidate.kernel, out), seconds)
+            taken = run_in_child(lambda: self._run(candidate.kernel, outs), seconds)
         if taken is None:
             return None
-        self._last = candidate, out
+        self._last = candidate, outs
         return taken / 1e6
 
     def run_start(self, seconds: float = math.inf) -> float | None:
@@ -255,10 +273,10 @@ class KernelComparison:
                 return None
             if taken / 1e9 * UNDERESTIMATED > seconds:
                 self._last = None
-                self._result_of_start = shared.copy()
+                self._result_of_start = _outputs_of(shared)
                 return taken / 1e6
             # It was short, so that it need not be stopped; the first run in a child is slow.
-        result, ms = np.empty_like(self._out), None
+        result, ms = tuple(map(np.empty_like, self._outs)), None
         clock = WallClock() if self._start.threaded else ThreadClock()
         sampler = Sampler(lambda: self._run(self._start.kernel, result), clock)
         while ms is None:
@@ -267,10 +285,13 @@ class KernelComparison:
         return ms
 
     @cached_property
-    def _shared(self) -> AnyArray:
-        """An array for results of child processes."""
-        memory = mmap.mmap(-1, max(1, self._out.nbytes))
-        return np.frombuffer(memory, self._out.dtype, self._out.size).reshape(self._out.shape)
+    def _shared(self) -> Outputs:
+        """Arrays for results of child processes."""
+        memories = (mmap.mmap(-1, max(1, out.nbytes)) for out in self._outs)
+        return tuple(
+            np.frombuffer(memory, out.dtype, out.size).reshape(out.shape)
+            for memory, out in zip(memories, self._outs, strict=True)
+        )
 
     # -- results ------------------------------------------------------------------------------------------------------
 
@@ -283,7 +304,7 @@ class KernelComparison:
         """
         until = monotonic() + seconds
         kernel = candidate.kernel
-        result = np.array(kernel(*self._arrays, **self._sizes))
+        result = _outputs_of(kernel(*self._arrays, **self._sizes))
         small = self._small()
         found = self._by_interpreter(kernel, result, until) if small is None else self._judged_at(small, kernel)
         if found.outcome == "right":
@@ -294,8 +315,8 @@ class KernelComparison:
         """Compare the result of a kernel at small sizes with that of the unscheduled program."""
         sizes = {name: value for name, value in small.sizes.items() if name in self._program.sizes}
         arrays = [np.asarray(small.arrays[array.name], order="C") for array in self._program.inputs]
-        result, expected = (np.array(each(*arrays, **sizes)) for each in (kernel, self._start.kernel))
-        if not any(True for _ in self._differing(result, expected)):
+        result, expected = (_outputs_of(each(*arrays, **sizes)) for each in (kernel, self._start.kernel))
+        if self._agree(result, expected):
             return RIGHT
         found = judged(kernel, self._start.kernel, arrays, sizes, result, expected, fast_math=self._fast_math)
         return found if found is RIGHT else replace(found, note=f"{found.note}, at {_sizes_written(small)}")
@@ -305,8 +326,8 @@ class KernelComparison:
         for limit in SMALL:
             sizes = {name: min(value, limit) for name, value in self._call.sizes.items()}
             try:
-                inputs = random_inputs(self._original.whole, sizes)
-                call = bind(self._original.whole, (), {**inputs, **sizes})
+                inputs = random_inputs(self._original, sizes)
+                call = bind(self._program, (), {**inputs, **sizes})
                 if operations(self._program, call.sizes, call.arrays) <= MOST_OPERATIONS:
                     return call
             except ATLError:
@@ -323,18 +344,19 @@ class KernelComparison:
             self.run_once(candidate, math.inf)
         assert self._last is not None
         result, expected = self._last[1], self._expected
-        if not any(True for _ in self._differing(result, expected)):
+        if self._agree(result, expected):
             return RIGHT
         kernel, other = candidate.kernel, self._judge or self._start.kernel
-        if self._exact:
-            return Judgement("wrong", differing(result, expected, *2 * (np.zeros(result.shape),)) or "")
+        if not any(self._tolerances):
+            exact = tuple(np.zeros(out.shape) for out in result)
+            return Judgement("wrong", _difference(self._names, result, expected, exact, exact) or "")
         predicted = sum(self._predicted_ms(each.program) for each in (kernel, other)) * TIMES_OF_BOUND
         if predicted <= seconds * 1e3:
             return judged(kernel, other, self._arrays, self._sizes, result, expected, fast_math=self._fast_math)
         return Judgement("unjudged", f"its error bound takes more than {seconds:.3g} s")
 
     @property
-    def _expected(self) -> AnyArray:
+    def _expected(self) -> Outputs:
         """The result of the unscheduled program, or that of the judge if the program was not run."""
         if self._result_of_start is None and self._judge is None:
             self.run_start()
@@ -342,37 +364,30 @@ class KernelComparison:
         assert expected is not None
         return expected
 
-    def _by_interpreter(self, kernel: Kernel, result: AnyArray, until: float) -> Judgement:
+    def _by_interpreter(self, kernel: Kernel, results: Outputs, until: float) -> Judgement:
         """Compare some elements with the reference interpreter, from the first to the last, until `monotonic()`."""
         right = denote(self._program, self._call.sizes, self._call.arrays, InDouble(until))
-        some = np.unique(np.linspace(0, result.size - 1, LOOKED_AT).astype(int)) if result.size else np.arange(0)
-        bounds = np.asarray(kernel.error_bound(*self._arrays, **self._sizes)).reshape(result.shape)
-        for checked, at in enumerate(some):
-            place = _place(at, result)
-            try:
-                value = right.at(place)
-            except TimeoutError:
-                return Judgement("unjudged", f"{checked} of {len(some)} elements were judged in the time limit")
-            expected = 0.0 if isinstance(value, Pad) else value
-            away = abs(float(result[place]) - float(expected))
-            # The interpreter rounds, too, by at most the same bound.
-            if not (away <= 2 * bounds[place] or result[place] == expected or np.isnan(expected)):
-                return Judgement("wrong", _fault(place, result, np.full(result.shape, expected)))
+        bounds = _outputs_of(kernel.error_bound(*self._arrays, **self._sizes))
+        before = 0
+        for name, result, bound in zip(self._names, results, bounds, strict=True):
+            some = np.unique(np.linspace(0, result.size - 1, LOOKED_AT).astype(int)) if result.size else np.arange(0)
+            for checked, at in enumerate(some):
+                place = _place(at, result)
+                try:
+                    value = right.at((before + int(at),) if self._program.results else place)
+                except TimeoutError:
+                    return Judgement("unjudged", f"{checked} of {len(some)} elements were judged in the time limit")
+                expected = 0.0 if isinstance(value, Pad) else value
+                away = abs(float(result[place]) - float(expected))
+                # The interpreter rounds, too, by at most the same bound.
+                if not (away <= 2 * bound[place] or result[place] == expected or np.isnan(expected)):
+                    return Judgement("wrong", _fault(name, place, result[place], expected))
+            before += result.size
         return RIGHT
 
-    def _differing(self, result: AnyArray, expected: AnyArray) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield the elements whose error exceeds the rounding error, by block, the largest error last."""
-        flat, right = result.reshape(-1), expected.reshape(-1)
-        finite = right[np.isfinite(right)]
-        scale = float(np.abs(finite).mean()) if finite.size else 0.0
-        for start in range(0, flat.size, BLOCK):
-            a, b = flat[start : start + BLOCK], right[start : start + BLOCK]
-            with np.errstate(invalid="ignore"):  # infinity minus infinity
-                away = np.abs(a - b)
-            near = away <= self._tolerance * (np.abs(b) + scale)
-            off = np.flatnonzero(~((a == b) | near | (np.isnan(a) & np.isnan(b))))
-            if len(off):
-                yield start + off[np.argsort(away[off])]
+    def _agree(self, results: Outputs, expected: Outputs) -> bool:
+        """Return whether the results differ by rounding errors at most."""
+        return all(map(_near, results, expected, self._tolerances))
 
     def _terms(self, program: Program) -> int:
         return _terms(program.body, lambda extent: _extent(extent, self._call.sizes, self._call.arrays))
@@ -396,9 +411,25 @@ def _place(at: Any, result: AnyArray) -> tuple[int, ...]:
     return tuple(int(k) for k in np.unravel_index(at, result.shape))
 
 
-def _fault(place: tuple[int, ...], result: AnyArray, expected: AnyArray) -> str:
-    at = ", ".join(map(str, place))
-    return f"the element at ({at}) is {result[place]:.9g}, but {expected[place]:.9g} without the schedule"
+def _near(result: AnyArray, expected: AnyArray, tolerance: float) -> bool:
+    """Return whether elements differ by at most the tolerance, relative to their and the average magnitude."""
+    flat, right = result.reshape(-1), expected.reshape(-1)
+    if not tolerance:
+        return np.array_equal(flat, right)
+    finite = right[np.isfinite(right)]
+    scale = float(np.abs(finite).mean()) if finite.size else 0.0
+    for start in range(0, flat.size, BLOCK):
+        a, b = flat[start : start + BLOCK], right[start : start + BLOCK]
+        with np.errstate(invalid="ignore"):  # infinity minus infinity
+            near = np.abs(a - b) <= tolerance * (np.abs(b) + scale)
+        if not ((a == b) | near | (np.isnan(a) & np.isnan(b))).all():
+            return False
+    return True
+
+
+def _fault(name: str, place: tuple[int, ...], result: Any, expected: Any) -> str:
+    at = f"({', '.join(map(str, place))})" + (f" of {name}" if name else "")
+    return f"the element at {at} is {float(result):.9g}, but {float(expected):.9g} without the schedule"
 
 
 def _sizes_written(call: Arguments) -> str:
@@ -414,8 +445,8 @@ def judged(
     other: Kernel,
     arrays: Sequence[AnyArray],
     sizes: Mapping[str, int],
-    result: AnyArray | None = None,
-    expected: AnyArray | None = None,
+    result: Outputs | None = None,
+    expected: Outputs | None = None,
     *,
     fast_math: bool = False,
 ) -> Judgement:
@@ -426,33 +457,47 @@ def judged(
     """
     try:
         if result is None or expected is None:
-            result, expected = (np.array(each(*arrays, **sizes)) for each in (kernel, other))
+            result, expected = (_outputs_of(each(*arrays, **sizes)) for each in (kernel, other))
+        names = [of.name for of in kernel.program.results] or [""]
         known = _bounds(kernel, other, arrays, sizes)
-        fault = differing(result, expected, *known)
-        if fault is None and result.dtype == np.float32:
+        fault = _difference(names, result, expected, *known)
+        if fault is None and any(each.dtype == np.float32 for each in result):
             first, second = (compile(in_double(each.program), fast_math=fast_math) for each in (kernel, other))
             widened = [_widened(each) for each in arrays]
-            result, expected = (np.array(each(*widened, **sizes)) for each in (first, second))
+            result, expected = (_outputs_of(each(*widened, **sizes)) for each in (first, second))
             known = _bounds(first, second, widened, sizes)
-            fault = differing(result, expected, *known)
+            fault = _difference(names, result, expected, *known)
     except NoErrorBound as error:
         return Judgement("unjudged", error.summary)
     if fault is not None:
         return Judgement("wrong", fault)
-    same = (result == expected) | (np.isnan(result) & np.isnan(expected))
-    unknown = int(np.count_nonzero(np.isinf(known[0]) & ~same))
+    unknown = sum(map(_without_bound, result, expected, known[0]))
     return Judgement("unjudged", f"{unknown} elements have no error bound") if unknown else RIGHT
 
 
 def _bounds(
     kernel: Kernel, other: Kernel, arrays: Sequence[AnyArray], sizes: Mapping[str, int]
-) -> tuple[AnyArray, AnyArray]:
-    """Return how much the results of two kernels of a formula may differ, and the bound of the second one."""
-    first, second = (np.asarray(each.error_bound(*arrays, **sizes)) for each in (kernel, other))
-    return np.asarray(first + second), second
+) -> tuple[Outputs, Outputs]:
+    """Return how much the results of two kernels of a formula may differ, and the bounds of the second one."""
+    first, second = (_outputs_of(each.error_bound(*arrays, **sizes)) for each in (kernel, other))
+    return tuple(np.asarray(a + b) for a, b in zip(first, second, strict=True)), second
 
 
-def differing(result: AnyArray, expected: AnyArray, allowed: AnyArray, of_expected: AnyArray) -> str | None:
+def _without_bound(result: AnyArray, expected: AnyArray, bound: AnyArray) -> int:
+    """Return how many elements differ and have no bound on their error."""
+    same = (result == expected) | (np.isnan(result) & np.isnan(expected))
+    return int(np.count_nonzero(np.isinf(bound) & ~same))
+
+
+def _difference(
+    names: Sequence[str], results: Outputs, expected: Outputs, allowed: Outputs, of_expected: Outputs
+) -> str | None:
+    """Describe the element that differs most in the first result that differs by more than is allowed."""
+    found = map(_differing, names, results, expected, allowed, of_expected)
+    return next((fault for fault in found if fault is not None), None)
+
+
+def _differing(name: str, result: AnyArray, expected: AnyArray, allowed: AnyArray, of_expected: AnyArray) -> str | None:
     """Describe the element that differs most from the expected one, if one differs by more than is allowed."""
     with np.errstate(invalid="ignore"):  # infinity minus infinity
         away = np.abs(result.astype(np.float64) - expected.astype(np.float64))
@@ -463,7 +508,8 @@ def differing(result: AnyArray, expected: AnyArray, allowed: AnyArray, of_expect
     if not len(wrong):
         return None
     worst = wrong[int(np.argmax(np.nan_to_num(away.reshape(-1)[wrong], nan=np.inf)))]
-    return _fault(_place(worst, result), result, expected)
+    place = _place(worst, result)
+    return _fault(name, place, result[place], expected[place])
 
 
 def _terms(e: Expr, extent: Callable[[Index], int]) -> int:

@@ -75,7 +75,8 @@ def in_double(program: Program) -> Program:
             case _:
                 assert_never(e)
 
-    return replace(program, inputs=tuple(arrays.values()), body=visit(program.body), packed=())
+    results = tuple(replace(each, dtype=each.dtype and _wide(each.dtype)) for each in program.results)
+    return replace(program, inputs=tuple(arrays.values()), body=visit(program.body), packed=(), results=results)
 
 
 class InDouble(Machine):

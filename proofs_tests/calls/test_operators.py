@@ -116,6 +116,21 @@ def test_several_results_are_jax_arrays() -> None:
 
 
 @needs_jax
+def test_results_of_several_types_are_jax_arrays() -> None:
+    import jax
+
+    text = """f (x : float32[n], k : int32[n]) : (twice : float32[n], count : int32) :=
+      cast(float64, ⊞[i < n] 2 * x[i]) ++ cast(float64, ⊞[i < 1] Σ[j < n] k[j])"""
+    arrays = x(3), np.arange(3, dtype="int32")
+    found = jax.jit(compile(atl.parse(text)).jax_function())(*arrays)
+    assert (found.twice.tolist(), int(found.count)) == ([0, 2, 4], 3)
+    assert (found.twice.dtype, found.count.dtype) == ("float32", "int32")
+    wide = text.replace("count : int32", "count : int64").replace("Σ[j < n] k[j]", "Σ[j < n] cast(int64, k[j])")
+    with pytest.raises(ArrayError, match=r"the result of f has elements of int64(.|\n)*jax_enable_x64"):
+        compile(atl.parse(wide)).jax_function()(*arrays)
+
+
+@needs_jax
 def test_kernel_is_a_jax_function(windows: Kernel) -> None:
     import jax
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from lowering.kernel_text import interface
 from lowering.nest.interpreter import run
 from lowering.nest.loopnest import LoopNest
 from lowering.pipeline import lower
+from lowering.timing.comparison import RIGHT
 from lowering.validation.validate import validate
 
 n, m = atl.sizes("n m", min=1)
@@ -49,6 +51,7 @@ PROGRAMS = {
         "shared", [A, K], atl.let(sums(A), lambda total: atl.results(a=total, k=K, h=atl.cast("float16", total / 3)))
     ),
     "least": atl.program("least", [A, K], {"least": atl.reduce("min", n, lambda i: K[i, 0]), "a": A * A}),
+    "sum": atl.program("summed", [A, K], {"a": sums(A), "k": K}),
     "signs": atl.program("signs", [A, K], {"bytes": atl.cast("int8", K), "doubles": atl.cast("float64", A) / 3}),
 }
 
@@ -157,10 +160,78 @@ def test_texts_with_several_outputs_are_validated() -> None:
 
 
 def test_bounds_of_results_of_different_types() -> None:
-    program = atl.program("bounded", [A, K], {"mean": sums(A), "k": K})
-    bound = atl.compile(program).error_bound(FLOATS, INTEGERS)
-    assert (bound.mean > 0).all()
+    program = atl.program("bounded", [A, K], {"mean": sums(A), "k": K, "third": atl.cast("float64", A) / 3})
+    kernel = atl.compile(program)
+    bound = kernel.error_bound(FLOATS, INTEGERS)
+    assert [each.dtype for each in bound] == ["float64"] * 3
+    alone = atl.compile(atl.program("alone", [A], sums(A))).error_bound(FLOATS)
+    assert bound.mean.tolist() == alone.tolist()
     assert (bound.k == 0).all()
+    assert 0 < bound.third.max() < 1e-15
+    compared = atl.reschedule(program).compare_errors(program, FLOATS, INTEGERS)
+    assert compared.bounds[0].tolist() == np.concatenate([each.reshape(-1) for each in bound]).tolist()
+    assert "K = m roundings, u = 2^-24" in str(atl.compile(PROGRAMS["sum"]).error_bound())
+
+
+LARGE = np.array([2**53 + 1, -(2**62) - 1, 2**63 - 1], "int64")
+
+
+def labelled() -> atl.Program:
+    marks, labels = atl.tensor("marks", n, dtype="float32"), atl.tensor("labels", n, dtype="int64")
+    sums = rows(lambda i: atl.guard(i < 2, atl.sum(n, lambda j: atl.guard(j <= i, labels[j]))))
+    return atl.program("labelled", [marks, labels], atl.results(twice=2 * marks, labels=labels, sums=sums))
+
+
+def test_int64_beside_floats_is_exact_in_kernels(tmp_path: Path) -> None:
+    program, marks = labelled(), np.array([1, 2, 3], "float32")
+    assert atl.parse(str(program)) == program
+    kernel = atl.compile(program)
+    for found in (kernel(marks, LARGE), atl.reschedule(program).tile("i", 2).compile()(marks, LARGE)):
+        assert [each.dtype for each in found] == ["float32", "int64", "int64"]
+        assert found.labels.tolist() == LARGE.tolist()
+        assert found.sums.tolist() == [LARGE[0], LARGE[0] + LARGE[1], 0]
+    assert kernel.error_bound(marks, LARGE).sums.tolist() == [0, 0, 0]
+    kernel.validate([{"n": 3}])
+    contest = atl.measure(program, {"n": 20})
+    assert contest.judgement_of(contest.candidate(program)) == RIGHT
+    kernel.write(tmp_path / "made")
+    small = LARGE >> 12
+    assert [each.tolist() for each in atl.evaluate(program, marks, small)] == [
+        each.tolist() for each in kernel(marks, small)
+    ]
+
+
+def test_int64_beside_floats_is_refused_where_it_would_be_rounded() -> None:
+    program = labelled()
+    marks = np.zeros(3, "float32")
+    with pytest.raises(atl.ArrayError, match="an element of labels may have been rounded to 9007199254740992"):
+        atl.evaluate(program, marks, LARGE)
+    with pytest.raises(atl.InvalidArgument, match=r"(?s)need separate arrays.*atl.cast\(\"int32\", labels\)"):
+        atl.compile(program, target="cuda")
+    with pytest.raises(atl.InvalidArgument, match="need separate arrays"):
+        atl.compile(program).whole  # noqa: B018 (a property)
+    text = """mixed (k : int64[n], x : float64[n]) : (a : int64[n], b : float64[n]) :=
+      ⊞[i < 2*n] select(i < n, cast(float64, k[i % n]) + {0}, {1})"""
+    for other in ("1", "cast(float64, k[i // 3])"):
+        with pytest.raises(atl.InvalidArgument, match="need separate arrays"):
+            atl.compile(atl.parse(text.format(other, "x[i % n]")))
+
+
+def test_tuning_runs_kernels_with_separate_results() -> None:
+    contest = atl.measure(statistics(), {"n": 70, "m": 40})
+    candidate = contest.candidate(atl.reschedule(statistics()).tile("j", 8).goal)
+    assert [each.dtype for each in candidate.kernel.nest.results] == ["int32", "float32", "float32", "bool", "float64"]
+    assert contest.judgement_of(candidate) == contest.judge_by(candidate) == RIGHT
+    assert contest.run_start() is not None
+    text = str(statistics())
+    for right, wrong, place in (
+        ("Σ[j < m] K[i, j]", "Σ[j < m] K[i, j] + [i = 7] · 1", r"\(7\) of count"),
+        ("Σ[j < m] A[i, j]", "Σ[j < m] A[i, j] + [i = 5] · 0.001", r"\(5\) of mean"),
+        ("A ⊕ A", "A ⊕ A ⊕ (⊞[i < n] ⊞[j < m] [i = 2 ∧ j = 3] · 0.1)", r"\(2, 3\) of twice"),
+    ):
+        assert text.count(right) == 1
+        found = contest.judgement_of(contest.candidate(atl.parse(text.replace(right, wrong))))
+        assert re.search(place, found.note)
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
@@ -204,8 +204,13 @@ def compare_errors(
             f"{brief(other)} is not a schedule", required="a session or a program: s.compare_errors(other, …)"
         )
     kernels = [compile(self), lowering.compile(program) if isinstance(other, Program) else compile(other)]
-    bounds = tuple(np.asarray(kernel.error_bound(*arrays, **named)) for kernel in kernels)
-    return lowering.ErrorComparison((self.goal.name, program.name), (bounds[0], bounds[1]))
+    first, second = (_elements(kernel.error_bound(*arrays, **named)) for kernel in kernels)
+    return lowering.ErrorComparison((self.goal.name, program.name), (first, second))
+
+
+def _elements(bounds: Any) -> Any:
+    """Return the array of the bounds of all results."""
+    return np.concatenate([np.ravel(each) for each in bounds]) if isinstance(bounds, tuple) else np.asarray(bounds)
 
 
 def traffic(self: HasGoal) -> lowering.ranks.Traffic:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 import atl
 from atl.errors import IndexOverflow, InvalidArgument, NotAssembled, OutOfMemory, UnsupportedMark
+from lowering.c import assembly
 from lowering.calls import assembling
 from lowering.calls.assembling import Assembler
 from lowering.lower import lower_unchecked
@@ -241,6 +242,51 @@ def test_a_kernel_continues_after_rows_without_entries() -> None:
         patch.setattr(np, "empty", lambda shape, dtype=float: pos if shape == 8 else np.zeros(shape, dtype))
         made = kernel(value)
     assert decompress(made).tolist() == value.tolist()
+
+
+@pytest.mark.parametrize("columns", [7, 3_000_000])
+@pytest.mark.parametrize("zeros", [True, False])
+def test_counted_rows_are_sorted_by_insertion_or_by_bits(columns: int, zeros: bool) -> None:
+    """Of many columns, rows with up to 27 stores are sorted by insertion; of few columns, all rows by bits."""
+    got, wanted = counted_rows(columns, zeros=zeros)
+    assert got == wanted
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("] += value", "] = value"), ("] > column", "] < -1")])
+def test_faults_in_insertions_are_detected(right: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = assembly._inserted
+
+    def inserted(*arguments: Any) -> list[str]:
+        lines = original(*arguments)
+        assert any(right in line for line in lines)
+        return [line.replace(right, wrong) for line in lines]
+
+    monkeypatch.setattr(assembly, "_inserted", inserted)
+    got, wanted = counted_rows(3_000_000, zeros=True)
+    assert got != wanted
+
+
+Entries = list[tuple[tuple[int, ...], float]]
+
+
+def counted_rows(columns: int, *, zeros: bool) -> tuple[Entries, Entries]:
+    """Return the entries of a matrix with 0 to 60 stores in a row, in order, and those that it should have."""
+    kernel = identity(COO).assemble(CSR.sorted(), zeros=zeros).compile()
+    (ends,) = gathers(kernel.nest)
+    assert (ends.kind, ends.repeats) == ("counted", "any")
+    rng = np.random.default_rng(6)
+    rows = rng.permutation(np.repeat(np.arange(61), np.arange(61)))
+    at = rng.integers(0, columns, len(rows))
+    at[rng.random(len(at)) < 0.3] = columns - 1
+    values = rng.integers(-2, 3, len(rows)).astype(np.float64)
+    made = kernel(sp.coo_array((values, (rows, at)), shape=(62, columns))).tocoo()
+    wanted: dict[tuple[int, ...], float] = {}
+    for row, column, value in zip(rows.tolist(), at.tolist(), values.tolist(), strict=True):
+        wanted[row, column] = wanted.get((row, column), 0.0) + value
+    places = zip(*(each.tolist() for each in made.coords), strict=True)
+    return list(zip(places, made.data.tolist(), strict=True)), sorted(
+        (place, value) for place, value in wanted.items() if zeros or value
+    )
 
 
 def test_segments_that_overlap_are_counted_one_by_one() -> None:
