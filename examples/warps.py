@@ -74,7 +74,7 @@ def exchange_blocks(h: int, side: int) -> Rule:
         )
 
     @rule
-    def exchange(x: Matrix) -> Equation:
+    def exchange(x: Matrix) -> Equation:  # type: ignore[type-arg]
         """Transposed blocks are exchanged."""
         smaller = square(lambda t, r: x[place(t, r, h)])
         return equal(square(lambda t, r: x[place(t, r, 2 * h)]), atl.let(smaller, exchanged))

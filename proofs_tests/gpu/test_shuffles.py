@@ -53,7 +53,7 @@ def _launch(held: kn.Kernels) -> kn.Launch:
 
 
 def _agrees(program: atl.Program, held: kn.Kernels, sizes: Mapping[str, int], library: Any = None) -> None:
-    arrays = atl.random_inputs(program, sizes)
+    arrays: dict[str, Any] = dict(atl.random_inputs(program, sizes))
     want = atl.evaluate(program, **arrays)
     made = (
         interpreter.run(held, sizes, arrays)
