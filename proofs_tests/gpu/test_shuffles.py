@@ -1,6 +1,7 @@
 """Reads of other threads' registers: shuffles agree with their programs, faults are found, and the rest is refused."""
 
 import re
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest.execution import Trap
 from lowering.nest.text import outermost
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
+from proofs_tests.gpu.test_nvcc import NVCC
 
 LANES: Final = """f (x : float32[n, 32]) : float32[n, 32] := ⊞[b < n | block.x]
   let r | registers := ⊞[t < 32 | thread.x] 2 * x[b, t] in ⊞[t < 32 | thread.x] {}"""
@@ -255,3 +257,23 @@ def test_printed_folds_by_shuffles_agree(tmp_path: Path) -> None:
     for program, held in made:
         for sizes in SIZES:
             _agrees(program, held, sizes, library)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is compiled for a GPU here")
+def test_shuffles_compile_without_warnings_or_spills(tmp_path: Path) -> None:
+    plain = LANES.replace("2 * x[b, t]", "x[b, t]").format("r[31 - t]")
+    typed = [_compiled(plain.replace("float32", dtype))[1] for dtype in ("float16", "int8", "bool", "int64")]
+    printed = [print_cuda(held) for held in (kernels(lower(warps.softmax().goal, target="cuda")), *typed)]
+    texts = (text.replace("int f(", f"int f{at}(").replace("f_0", f"k{at}") for at, text in enumerate(printed))
+    spaces = "".join(f"namespace text_{at} {{\n{text}}}\n" for at, text in enumerate(texts))
+    file = tmp_path / "kernels.cu"
+    file.write_text(f"#include <math.h>\n#include <stdint.h>\n{spaces}", encoding="utf-8")
+    flags = ["-arch=sm_80", "-Werror", "all-warnings", "-Xptxas", "-warn-spills,-warn-lmem-usage,-Werror"]
+    made = subprocess.run(
+        [str(NVCC), *flags, "-c", "-o", str(tmp_path / "kernels.o"), str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
