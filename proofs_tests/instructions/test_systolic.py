@@ -77,6 +77,7 @@ def test_scores_of_attention() -> None:
 @pytest.mark.long
 def test_product_of_three_keeps_its_tiles_on_the_core() -> None:
     kernel = systolic.chain(*SMALL).compile(target="systolic")
+    assert isinstance(kernel, CoreKernel)
     random = np.random.default_rng(4)
     for n, k, inner, m in ((12, 10, 11, 13), (5, 7, 7, 9), (1, 1, 1, 1), (6, 0, 3, 2), (3, 2, 0, 4)):
         a, b = matrices(random, n, k, inner)
