@@ -1,21 +1,25 @@
 """Loops that run in many places: ranks of a mesh, blocks of a grid, threads of a block (`atl.core.marks.LEVELS`).
 
-The one traversal of such loops, and the check that nested loops have different axes. What a level requires besides is
-checked with its target: `lowering.gpu.legality`, `lowering.ranks`.
+The one traversal of such loops, the check that nested loops have different axes, and the form of a read of another
+place. What a level requires besides is checked with its target: `lowering.gpu.legality`, `lowering.ranks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
+from atl.core.index import Index
 from atl.core.marks import LoopMark, level_of
 from atl.errors import IllegalMark
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import after
 from lowering.nest.text import TextScope, outermost
 from lowering.targets.legality import place_of
+
+CopyForm: TypeAlias = Literal["broadcast", "shift", "copy"]
+"""The form of a copy between places: from one place to all, at a constant distance, or another."""
 
 UNMARK: Final = 's.mark("{0}", None) removes the mark'
 
@@ -72,6 +76,17 @@ def repeated_axis(around: Enclosing, loop: ln.For) -> IllegalMark | None:
         f's.mark("{name}", "{unused.value}")',
         UNMARK.format(outer),
     )
+
+
+def owner_form(moving: Collection[tuple[Index, Index]], varies: Callable[[Index], bool]) -> CopyForm:
+    """Return the form of a read of another place.
+
+    `moving` has the owner's and the own coordinate along each axis where they differ. `varies` tells whether an
+    expression depends on the place that reads.
+    """
+    if not any(varies(owner) for owner, _ in moving):
+        return "broadcast"
+    return "shift" if all((owner - own).constant is not None for owner, own in moving) else "copy"
 
 
 def illegal(nest: ln.LoopNest, loop: ln.For, summary: str, required: str, *suggestions: str) -> IllegalMark:

@@ -77,7 +77,7 @@ class Core:
                 (out,), (_, count) = issued.operands, issued.sizes
                 taken = self._moved(out, None, issued.sizes)
                 assert taken == count
-            case "systolic_load" | "systolic_store":
+            case "systolic_load" | "systolic_store" | "systolic_move":
                 out, read = issued.operands
                 taken = self._moved(out, read, issued.sizes)
             case "systolic_product":

@@ -10,10 +10,10 @@ from atl.core.dtypes import is_integer
 from atl.core.index import Index
 from atl.core.operations import INFIX, BinaryOp
 from atl.core.predicate import TRUE, Predicate, conjunction, negation
-from lowering.c.index import predicate_text
+from lowering.c.index import index_text, predicate_text
 from lowering.c.scalars import C_TYPES, applied, conversion, helper, scalar_text, storage_text
 from lowering.c.text import AND, OR, TERNARY, UNARY, Text, indented
-from lowering.gpu.kernels import Copy, Distributed, Memory, Wide, WideLoad, in_registers
+from lowering.gpu.kernels import Copy, Distributed, Memory, Shuffle, Wide, WideLoad, in_registers
 from lowering.gpu.passes import lanes_of
 from lowering.nest import loopnest as ln
 from lowering.nest.text import TextScope
@@ -31,6 +31,7 @@ class ThreadScope:
     threads: Mapping[int, Index]
     memories: Mapping[int, Memory]
     lanes: Mapping[ln.Cell, tuple[str, Predicate]] = field(default_factory=dict)
+    shuffles: Mapping[ln.Cell, Shuffle] = field(default_factory=dict)
 
 
 def print_cell(here: ThreadScope, target: ln.Cell | ln.Scalar) -> Text:
@@ -48,6 +49,8 @@ def scalar(here: ThreadScope, e: ln.ScalarExpr) -> Text:
         case ln.Load(source):
             if isinstance(source, ln.Cell) and source in here.lanes:
                 return Text(here.lanes[source][0])
+            if isinstance(source, ln.Cell) and source in here.shuffles:
+                return _shuffled(here, here.shuffles[source])
             return print_cell(here, source)
         case ln.Number(_, dtype) if is_integer(dtype):
             # Cast int64 literals, because helper arguments are converted to the parameter's type.
@@ -72,6 +75,12 @@ def scalar(here: ThreadScope, e: ln.ScalarExpr) -> Text:
                 return Text(f"({C_TYPES[dtype]}){inner.at(UNARY)}", UNARY)
             return conversion(inner, argument.dtype, dtype)
     assert_never(e)
+
+
+def _shuffled(here: ThreadScope, shuffle: Shuffle) -> Text:
+    mask, lane = (1 << shuffle.lanes) - 1, index_text(here.scope, shuffle.lane)
+    value = storage_text(here.scope, shuffle.register).text
+    return Text(f"__shfl_sync({mask:#x}u, {value}, {lane.text})")
 
 
 def _under(here: ThreadScope, scope: TextScope) -> ThreadScope:

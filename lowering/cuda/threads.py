@@ -41,7 +41,7 @@ class Threads:
 
     def steps(self, steps: kn.Steps, scope: TextScope) -> Lines:
         lines: Lines = []
-        here = ThreadScope(scope, {}, self.launch.memories)
+        here = ThreadScope(scope, {}, self.launch.memories, shuffles=self.launch.shuffles)
         for step in steps:
             new, here = self._step(step, here)
             lines += new
@@ -205,7 +205,7 @@ class Threads:
         low = index_text(here.scope, loop.low).at(SUM)
         name, scope = here.scope.bind(loop.variable, loop.variable.name)
         threads: Mapping[int, Index] = {**here.threads, axis: index(loop.variable) - loop.low}
-        inner = self._block(loop.body, ThreadScope(scope.under(loop.range), threads, here.memories), folding)
+        inner = self._block(loop.body, replace(here, scope=scope.under(loop.range), threads=threads), folding)
         bound = f"const {of} {name} = {thread if loop.low == ZERO else f'{low} + {thread}'};"
         lines = indented([*([bound] if name in identifiers("\n".join(inner)) else []), *inner])
         extent = (loop.high - loop.low).constant

@@ -11,7 +11,7 @@ from atl.core.marks import CallMark
 from atl.core.predicate import Predicate, equal, within
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.facts import Model
-from lowering.gpu.kernels import AXES, Extents, Memory, axis_of, is_private
+from lowering.gpu.kernels import AXES, Extents, Memory, Shuffle, axis_of, is_private
 from lowering.instructions.registry import instruction_named
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, accesses_of, other_run, pairs_in_memory, same_cell_facts
@@ -70,6 +70,19 @@ def thread_accesses(
         yield _thread_access(access, replace(cell, pairs=pairs_in_memory(cell)), known, extents, memories)
 
 
+def exchanged_in(
+    statement: ln.Statement, facts: Facts, scope: TextScope, extents: Extents, shuffles: Mapping[ln.Cell, Shuffle]
+) -> Iterator[ThreadAccess]:
+    """Yield the accesses to buffers in registers that other threads read by shuffles.
+
+    Each lane passes what it has stored before. So only accesses in one loop of threads may race.
+    """
+    exchanged: dict[int, Memory] = {cell.buffer.uid: "shared" for cell in shuffles}
+    for access in thread_accesses(statement, facts, scope, extents, exchanged) if exchanged else ():
+        if access.cell.buffer.uid in exchanged:
+            yield access
+
+
 def _threads_of(statement: ln.Statement) -> dict[int, tuple[int, Index]]:
     """Map the variable of each loop of threads in a statement to its axis and lowest value."""
     found: dict[int, tuple[int, Index]] = {}
@@ -105,15 +118,20 @@ def _thread_access(
         if axis in at:
             continue
         at[axis] = ZERO
-        if extent > 1 and not _by_first_thread(access.statement, memories):
-            anyone = Var(_ANY + axis, f"thread.{AXES[axis]}")
+        if extent > 1 and not by_first_thread(access.statement, memories):
+            anyone = any_thread(axis)
             at[axis] = index(anyone)
             facts = facts.assume(within(ZERO, index(anyone), constant(extent)))
             private = (*private, anyone)
     return ThreadAccess(access, cell, facts, tuple(at[axis] for axis in range(len(AXES))), private)
 
 
-def _by_first_thread(statement: ln.Statement, memories: Mapping[int, Memory]) -> bool:
+def any_thread(axis: int) -> Var:
+    """Return the variable that represents an arbitrary thread along an axis."""
+    return Var(_ANY + axis, f"thread.{AXES[axis]}")
+
+
+def by_first_thread(statement: ln.Statement, memories: Mapping[int, Memory]) -> bool:
     """Return whether, outside of loops of an axis, only the first thread of the axis executes the statement."""
     return isinstance(statement, ln.Assign | ln.Accumulate) and not is_private(statement.target, memories)
 

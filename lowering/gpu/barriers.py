@@ -15,10 +15,10 @@ from atl.core.index import index
 from atl.core.predicate import less
 from atl.prove import Facts, proves
 from lowering.gpu import kernels as kn
-from lowering.gpu.accesses import Race, ThreadAccess, find_race, thread_accesses
+from lowering.gpu.accesses import Race, ThreadAccess, exchanged_in, find_race, thread_accesses
 from lowering.gpu.folds import needs_barrier
 from lowering.nest.accesses import after, other_run
-from lowering.nest.loopnest import Allocate, Clear, Declare, Free
+from lowering.nest.loopnest import Allocate, Cell, Clear, Declare, Free
 from lowering.nest.text import TextScope
 
 
@@ -74,6 +74,7 @@ class BarrierInsertion:
 
     extents: kn.Extents
     memories: Mapping[int, kn.Memory]
+    shuffles: Mapping[Cell, kn.Shuffle]
 
     def steps(self, steps: kn.Steps, place: Place) -> kn.Steps:
         """Return the steps with barriers. Raises `RaceInStatement`."""
@@ -85,7 +86,8 @@ class BarrierInsertion:
             match step:
                 case kn.Run(statement, folds):
                     here = list(thread_accesses(statement, place.facts, place.scope, self.extents, self.memories))
-                    within = find_race(here, here, self.extents)
+                    exchanged = list(exchanged_in(statement, place.facts, place.scope, self.extents, self.shuffles))
+                    within = find_race(here, here, self.extents) or find_race(exchanged, exchanged, self.extents)
                     if within is not None:
                         raise RaceInStatement(step, within)
                     self._separate(out, here)

@@ -2,20 +2,21 @@
 
 It extends the interpreter of loop nests by recording who accessed each cell last: the thread, the block, and the
 interval between barriers. It traps if two threads access a cell without a barrier between them, or two blocks of one
-launch do, and one of them writes. It also traps on an access to another thread's register. Threads are ordered by
-barriers only, so the result for given inputs covers every order in which a GPU may run the threads.
+launch do, and one of them writes. It also traps on an access to another thread's register, except by a shuffle in
+which all lanes of the warp take part. Threads are ordered by barriers only, so the result for given inputs covers every
+order in which a GPU may run the threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, TypeAlias, assert_never
 
 import numpy.typing as npt
 
-from atl.core.index import Index, index
+from atl.core.index import Index, Var, index
 from atl.core.marks import THREADS
 from lowering.gpu import kernels as kn
 from lowering.gpu.folds import needs_barrier
@@ -77,6 +78,15 @@ class _Pending:
     value: Any
 
 
+@dataclass(slots=True)
+class _Warp:
+    """The lanes of a warp that took part in a shuffle so far, of the number wanted, and the register that they pass."""
+
+    shuffle: kn.Shuffle
+    slot: int
+    lanes: set[int] = field(default_factory=set)
+
+
 class _KernelRun(interpreter.Interpreter):
     """The state of a run: that of a loop nest, with the current block and thread."""
 
@@ -104,6 +114,8 @@ class _KernelRun(interpreter.Interpreter):
         self._owners: dict[Cells, Thread] = {}
         self._private: dict[int, dict[int, int]] = {}  # the thread that allocated each private buffer
         self._slots: dict[tuple[int, Thread, int], int] = {}
+        self._lane_variables: set[Var] = set()
+        self._warps: dict[Hashable, _Warp] = {}  # those in the shuffles of a statement
 
     def _whole(self) -> None:
         self._host(self._kernels.body)
@@ -181,6 +193,7 @@ class _KernelRun(interpreter.Interpreter):
         match step:
             case kn.Run(statement, folds):
                 self._statement(statement)
+                self._check_warps()
                 if self._launch and any(needs_barrier(fold, self._launch.threads) for fold in folds):
                     self._interval += 1
             case kn.Barrier():
@@ -234,6 +247,7 @@ class _KernelRun(interpreter.Interpreter):
             raise Trap("undeclared", f"{len(values)} threads along {kn.AXES[axis]} are more than the block has")
         for value in super()._ordered(loop, values):
             self._thread[axis] = value - values.start
+            self._lane_variables.add(loop.variable)
             yield value
             self._thread.pop(axis)
 
@@ -319,6 +333,68 @@ class _KernelRun(interpreter.Interpreter):
         self._check_vector(cell)
         return memory, address
 
+    def _check_warps(self) -> None:
+        """Raise a trap if a shuffle of the last statement was not executed by all lanes of a warp."""
+        for warp in self._warps.values():
+            if len(warp.lanes) < warp.shuffle.lanes:
+                name = warp.shuffle.register.buffer.name
+                raise Trap("register", f"{len(warp.lanes)} of {warp.shuffle.lanes} lanes execute a shuffle of {name}")
+        self._warps = {}
+
+    def _current_threads(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the current thread, or all of them along axes without an enclosing loop."""
+        extents = (1, 1, 1) if self._launch is None else self._launch.threads
+        every = zip(self._current_thread(), extents, strict=True)
+        yield from product(*(range(extent) if at is None else (at,) for at, extent in every))
+
+    def _check_shuffle(
+        self,
+        cell: ln.Cell,
+        where: kn.Distributed,
+        address: int,
+        shuffle: kn.Shuffle,
+        thread: tuple[int, int, int],
+    ) -> None:
+        """Raise a trap unless the lane and the register of a shuffle are those of the cell, for all lanes the same."""
+        extents = self._launch.threads if self._launch else (1, 1, 1)
+        x, y, z = thread
+        number = x + extents[0] * (y + extents[1] * z)
+        other = number // kn.WARP * kn.WARP + self._index(shuffle.lane) % kn.WARP
+        at = (other % extents[0], other // extents[0] % extents[1], other // (extents[0] * extents[1]))
+        source = self._of_shares(where, at)
+        slot = self._slot(shuffle.register, where)
+        if (uid := cell.buffer.uid, address) in self._owners:
+            right = self._slots.get((uid, source, slot)) == address
+        else:  # a zero that no thread has stored
+            numbers = ln.Cell(cell.buffer, self._as_numbers(cell))
+            right = all(
+                share is None or self._index(kn.owner(position, share)) == at[share.axis]
+                for (position, _), share in zip(numbers.pairs, where.shares, strict=True)
+            ) and slot == self._slot(kn.in_registers(numbers, where, {a: index(i) for a, i in enumerate(at)}), where)
+        if not right:
+            raise Trap("register", f"{cell.buffer.name} at {address} is not in register {slot} of thread {source}")
+        loops = {variable: value for variable, value in self._variables.items() if variable not in self._lane_variables}
+        key = (cell, number // kn.WARP, frozenset(loops.items()))
+        warp = self._warps.setdefault(key, _Warp(shuffle, slot))
+        if warp.slot != slot:
+            raise Trap("register", f"lanes of a warp pass the registers {warp.slot} and {slot} of {cell.buffer.name}")
+        warp.lanes.add(number % kn.WARP)
+
+    @staticmethod
+    def _of_shares(where: kn.Distributed, thread: Thread) -> Thread:
+        """Return a thread along the axes over which a buffer is distributed."""
+        axes = {share.axis for share in where.shares if share is not None}
+        x, y, z = (at if axis in axes else None for axis, at in enumerate(thread))
+        return x, y, z
+
+    def _slot(self, register: ln.Cell, where: kn.Distributed) -> int:
+        """Return the number of a register of a thread."""
+        at, _ = self._positions(register)
+        slot = 0
+        for position, extent in zip(at, where.extents, strict=True):
+            slot = slot * extent + position
+        return slot
+
     def _read(self, source: ln.Cell | ln.Scalar) -> Any:
         if isinstance(source, ln.Cell):
             self._check_vector(source)
@@ -335,15 +411,17 @@ class _KernelRun(interpreter.Interpreter):
 
     def _check_register(self, cell: ln.Cell, where: kn.Distributed, address: int) -> None:
         """Raise a trap if a register belongs to another thread, or is used for two elements."""
-        threads = {axis: index(thread) for axis, thread in self._thread.items()}
+        if self._launch is not None and cell in self._launch.shuffles:
+            for each in self._current_threads():
+                self._check_shuffle(cell, where, address, self._launch.shuffles[cell], each)
+            return
+        threads = {axis: index(at) for axis, at in enumerate(self._current_thread()) if at is not None}
         missing = [share.axis for share in where.shares if share is not None and share.axis not in threads]
         if missing:
             raise Trap(
                 "register", f"{cell.buffer.name} at {address} is accessed outside of a loop along {kn.AXES[missing[0]]}"
             )
-        axes = {share.axis for share in where.shares if share is not None}
-        x, y, z = (at if axis in axes else None for axis, at in enumerate(self._current_thread()))
-        thread = (x, y, z)
+        thread = self._of_shares(where, self._current_thread())
         if self._called and (cell.buffer.uid, address) in self._owners:
             # An instruction reads registers of all lanes of its warp.
             other = self._owners[cell.buffer.uid, address]
@@ -353,10 +431,7 @@ class _KernelRun(interpreter.Interpreter):
         owner = self._owners.setdefault((cell.buffer.uid, address), thread)
         if owner != thread:
             raise Trap("register", f"{cell.buffer.name} at {address} is a register of {owner}, not of {thread}")
-        at, _ = self._positions(kn.in_registers(ln.Cell(cell.buffer, self._as_numbers(cell)), where, threads))
-        slot = 0
-        for position, extent in zip(at, where.extents, strict=True):
-            slot = slot * extent + position
+        slot = self._slot(kn.in_registers(ln.Cell(cell.buffer, self._as_numbers(cell)), where, threads), where)
         if self._slots.setdefault((cell.buffer.uid, thread, slot), address) != address:
             raise Trap("register", f"{cell.buffer.name} at {address} shares register {slot} with another element")
 

@@ -19,6 +19,7 @@ from atl.core.marks import THREADS, AnyLoopMark, LoopMark
 from atl.core.predicate import Predicate, within
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of
+from lowering.places import CopyForm
 
 AXES: Final = ("x", "y", "z")
 MAX_THREADS: Final = (1024, 1024, 64)
@@ -99,6 +100,17 @@ class Copy:
 
     lanes: int
     load: WideLoad
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """A read of another thread's register by all `lanes` lanes of a warp: the register that each passes, and of which
+    lane it gets the value. Hardware takes the lane modulo 32. The form is that of `lowering.places`."""
+
+    form: CopyForm
+    lane: Index
+    register: ln.Cell
+    lanes: int
 
 
 COPY_BYTES: Final = 16
@@ -187,8 +199,9 @@ class Launch:
 
     `memories` maps the `uid` of each buffer allocated in the kernel to its memory. `wide` maps the `uid` of a loop's
     variable to its vector accesses, `copies` to its asynchronous copy, and `calls` to the call of an instruction by all
-    threads of a warp. `dynamic` maps the `uid` of each buffer in shared memory to the byte at which it begins in memory
-    of `dynamic_bytes`, which is allocated at the launch; it is empty if shared memory is declared statically.
+    threads of a warp. `shuffles` maps cells in registers of another thread to the shuffle that reads them. `dynamic`
+    maps the `uid` of each buffer in shared memory to the byte at which it begins in memory of `dynamic_bytes`, which is
+    allocated at the launch; it is empty if shared memory is declared statically.
     """
 
     grid: tuple[ln.For, ...]
@@ -198,6 +211,7 @@ class Launch:
     wide: Mapping[int, Wide] = field(default_factory=dict)
     calls: Mapping[int, ln.InstructionCall] = field(default_factory=dict)
     copies: Mapping[int, Copy] = field(default_factory=dict)
+    shuffles: Mapping[ln.Cell, Shuffle] = field(default_factory=dict)
     dynamic: Mapping[int, int] = field(default_factory=dict)
 
     @property
@@ -368,9 +382,12 @@ def divided(e: Index, by: int) -> Index | None:
 
 
 def in_registers(cell: ln.Cell, distribution: Distributed, threads: Mapping[int, Index]) -> ln.Cell:
-    """Return the local cell of a distributed buffer; `threads` maps axes to the threads along them."""
+    """Return the local cell of a distributed buffer; `threads` maps axes to the threads along them.
+
+    Outside of the loops of an axis, only its first thread accesses registers as its own.
+    """
     pairs = tuple(
-        (local_position(position, share, threads[share.axis] if share else ZERO), index(extent))
+        (local_position(position, share, threads.get(share.axis, ZERO) if share else ZERO), index(extent))
         for (position, _), share, extent in zip(cell.pairs, distribution.shares, distribution.extents, strict=True)
     )
     buffer = ln.Buffer(

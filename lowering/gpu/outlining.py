@@ -226,16 +226,18 @@ class _Kernel:
         block = drop_unread_zeros(block, place.facts, place.scope)
         memories = dict(self._memories(block, in_threads=False))
         steps = self._steps(block, extents, memories, changed_in(block))
+        shuffles: dict[ln.Cell, kn.Shuffle] = {}
         for step in kn.steps_of(steps):
             if isinstance(step, ln.Allocate) and step.mark is LetMark.REGISTERS:
-                memories[step.buffer.uid] = distribute(self.nest, step, steps, place, extents)
+                memories[step.buffer.uid], made = distribute(self.nest, step, steps, place, extents, memories)
+                shuffles |= made
         folds = self._check_memory(block, memories, extents)
         try:
-            steps = BarrierInsertion(extents, memories).steps(steps, place)
+            steps = BarrierInsertion(extents, memories, shuffles).steps(steps, place)
         except RaceInStatement as error:
             raise self._data_race(error) from None
         staged = {s.buffer.uid: s for s in ln.statements(block) if isinstance(s, ln.Allocate) and s.mark.stages > 1}
-        steps, wide, copies = vectorize(steps, place.facts, memories, staged)
+        steps, wide, copies = vectorize(steps, place.facts, memories, staged, shuffles)
         calls = Calls(self.nest, memories, extents).of(steps, place.facts)
         launch, unproved = with_derived_waits(
             kn.Launch(
@@ -246,6 +248,7 @@ class _Kernel:
                 wide,
                 calls,
                 copies,
+                shuffles,
                 kn.dynamic_places(steps, memories, folds),
             ),
             place.facts,

@@ -31,6 +31,7 @@ from lowering.gpu.kernels import (
 from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, accesses_of, other_run, same_cell_facts, with_inner_block
 from lowering.nest.text import TextScope
+from lowering.nest.tiles import cells_of
 
 # -- constant sizes ---------------------------------------------------------------------------------------------------
 
@@ -143,14 +144,18 @@ WIDEST: Final = max(WIDTHS)
 
 
 def vectorize(
-    steps: Steps, facts: Facts, memories: Mapping[int, Memory], staged: Collection[int]
+    steps: Steps,
+    facts: Facts,
+    memories: Mapping[int, Memory],
+    staged: Collection[int],
+    shuffles: Collection[ln.Cell],
 ) -> tuple[Steps, Mapping[int, Wide], Mapping[int, Copy]]:
     """Make conditions in vectorised loops independent of the iteration.
 
     Returns the steps, the loops with vector accesses by `uid`, and those that are asynchronous copies to the buffers
-    in `staged`.
+    in `staged`. A loop that reads a cell in `shuffles` has no vector accesses.
     """
-    found = _Vectorization(memories, staged)
+    found = _Vectorization(memories, staged, shuffles)
     return found.steps(steps, facts), found.loops, found.copies
 
 
@@ -158,6 +163,7 @@ def vectorize(
 class _Vectorization:
     memories: Mapping[int, Memory]
     staged: Collection[int]
+    shuffles: Collection[ln.Cell]
     loops: dict[int, Wide] = field(default_factory=dict)
     copies: dict[int, Copy] = field(default_factory=dict)
 
@@ -192,7 +198,7 @@ class _Vectorization:
 
     def _vector(self, loop: ln.For, facts: Facts) -> ln.For:
         lanes = (loop.high - loop.low).constant
-        if lanes is None or len(loop.body) != 1:
+        if lanes is None or len(loop.body) != 1 or any(cell in self.shuffles for cell, _ in cells_of(loop.body)):
             return loop
         copied = _Copying(loop, lanes, self.memories, staged=self.staged).copy(loop.body[0], facts)
         if copied is not None:

@@ -21,7 +21,7 @@ from atl.core.index import Index, Leaf, Var, index, map_leaves
 from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, equal, less
 from atl.prove import Answer, Facts, Proved, prove, proves
 from atl.text.printing import show_predicate
-from lowering.gpu.accesses import ThreadAccess, thread_accesses
+from lowering.gpu.accesses import ThreadAccess, exchanged_in, thread_accesses
 from lowering.gpu.arrivals import Arrival, arrivals
 from lowering.gpu.folds import needs_barrier
 from lowering.gpu.kernels import (
@@ -190,6 +190,7 @@ class _Traversal:
                 case Barrier():
                     self.seen.clear()
                 case Run(statement, folds):
+                    self._exchanged(statement, facts, scope)
                     self._add(self._accesses(statement, facts, scope), rounds)
                     if any(needs_barrier(fold, self.launch.threads) for fold in folds):
                         self.seen.clear()
@@ -232,6 +233,16 @@ class _Traversal:
             for early in (*self.seen, *new[: position + 1]):
                 self._pair(early, late)
         self.seen += new
+
+    def _exchanged(self, statement: Statement, facts: Facts, scope: TextScope) -> None:
+        """Pair the accesses of a statement to registers that other threads read. Earlier statements cannot race."""
+        if id(statement) in self.cached:
+            return
+        here = list(exchanged_in(statement, facts, scope, self.launch.threads, self.launch.shuffles))
+        self.all += here  # pairs are identified by their objects
+        for position, late in enumerate(here):
+            for early in here[: position + 1]:
+                self._pair(_Seen(early, ()), _Seen(late, ()))
 
     def _pair(self, early: _Seen, late: _Seen) -> None:
         one, another = early.access, late.access

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -13,6 +13,8 @@ from atl.errors import IllegalMark
 from atl.prove import Facts, proves
 from lowering.gpu import kernels as kn
 from lowering.gpu.barriers import Place
+from lowering.gpu.shuffles import Exchange, NoShuffle, reads_in
+from lowering.instructions.matching import Around
 from lowering.nest.accesses import Access, accesses_of, after
 from lowering.nest.loopnest import Allocate, Cell, Clear, Declare, For, Free, LoopNest, Statement, statements
 from lowering.nest.tiles import step
@@ -33,19 +35,29 @@ class _Access:
 
 
 def distribute(
-    nest: LoopNest, allocate: Allocate, steps: kn.Steps, place: Place, extents: kn.Extents
-) -> kn.Distributed:
-    """Distribute a buffer marked `registers` over the threads of a block. Raises `IllegalMark` if it cannot be."""
+    nest: LoopNest,
+    allocate: Allocate,
+    steps: kn.Steps,
+    place: Place,
+    extents: kn.Extents,
+    memories: Mapping[int, kn.Memory],
+) -> tuple[kn.Distributed, Mapping[Cell, kn.Shuffle]]:
+    """Distribute a buffer marked `registers` over the threads of a block, as its stores do.
+
+    Returns the distribution, and the shuffles by which threads read registers of others. Raises `IllegalMark`.
+    """
+    uid = allocate.buffer.uid
     shape = [extent.constant for extent in allocate.buffer.extents]
     constant_shape = [extent for extent in shape if extent is not None]
     if len(constant_shape) < len(shape):
         raise refused(nest, allocate, "its size is not constant", "constant extents")
     found: tuple[kn.Share | None, ...] | None = None
     first: _Access | None = None
-    accesses = list(_accesses(steps, place, allocate.buffer.uid))
+    accesses = list(_accesses(steps, place, uid))
+    stores = [access for access in accesses if access.access.how != "read"]
     # Along axes without a loop around the stores, each thread stores the same values to its own registers.
-    stored_along = {axis for access in accesses if access.access.how != "read" for axis in access.threads}
-    for access in accesses:
+    stored_along = {axis for access in stores for axis in access.threads}
+    for access in stores or accesses:
         shares = tuple(_share(access, position) for position, _ in access.cell.pairs)
         missing = {axis for axis, extent in enumerate(extents) if extent > 1} - {s.axis for s in shares if s}
         missing &= stored_along
@@ -56,7 +68,41 @@ def distribute(
         found, first = shares, first or access
     shares = found if found is not None else (None,) * len(shape)
     local = (_local_extent(extent, share) for extent, share in zip(constant_shape, shares, strict=True))
-    return kn.Distributed(shares, tuple(local))
+    distribution = kn.Distributed(shares, tuple(local))
+    foreign = [
+        access
+        for access in accesses
+        if access.access.how == "read" and tuple(_share(access, at) for at, _ in access.cell.pairs) != shares
+    ]
+    return distribution, _shuffles(nest, allocate, Exchange(distribution, extents), foreign, steps, place, memories)
+
+
+def _shuffles(
+    nest: LoopNest,
+    allocate: Allocate,
+    exchange: Exchange,
+    foreign: Sequence[_Access],
+    steps: kn.Steps,
+    place: Place,
+    memories: Mapping[int, kn.Memory],
+) -> Mapping[Cell, kn.Shuffle]:
+    """Return the shuffles for reads of other threads' registers. Raises `IllegalMark` if one is not a shuffle."""
+    cells = {access.cell for access in foreign}
+    found: dict[Cell, kn.Shuffle | None] = {}
+    for statement, here in _statements(steps, place) if cells else ():
+        for read in reads_in(statement, Around(here.facts), allocate.buffer.uid, memories):
+            if read.cell not in cells:
+                continue
+            text = next(each.access.text for each in foreign if each.cell == read.cell)
+            try:
+                made = exchange.shuffle(read)
+                if found.setdefault(read.cell, made) != made:
+                    raise NoShuffle("its element is read under two conditions", "one condition, or two lets")
+            except NoShuffle as error:
+                raise refused(
+                    nest, allocate, f"in `{text}` {error.reason}", error.required, numbers=error.numbers
+                ) from None
+    return {cell: made for cell, made in found.items() if made is not None}
 
 
 def _local_extent(extent: int, share: kn.Share | None) -> int:
@@ -87,17 +133,23 @@ def _share(access: _Access, position: Index) -> kn.Share | None:
 
 
 def _accesses(steps: kn.Steps, place: Place, uid: int) -> Iterator[_Access]:
+    for statement, here in _statements(steps, place):
+        yield from _in_statement(statement, here, uid)
+
+
+def _statements(steps: kn.Steps, place: Place) -> Iterator[tuple[Statement, Place]]:
+    """Yield the statements that threads execute, each with its place."""
     for step_ in steps:
         match step_:
             case kn.Run(statement):
-                yield from _in_statement(statement, place, uid)
+                yield statement, place
             case Declare():
-                yield from _in_statement(step_, place, uid)
+                yield step_, place
             case kn.Repeat(variable, body=body):
                 _, scope = place.scope.bind(variable, variable.name)
-                yield from _accesses(body, Place(place.facts.assume(step_.range), scope), uid)
+                yield from _statements(body, Place(place.facts.assume(step_.range), scope))
             case kn.Branch(predicate, body):
-                yield from _accesses(body, replace(place, facts=place.facts.assume(predicate)), uid)
+                yield from _statements(body, replace(place, facts=place.facts.assume(predicate)))
             case Allocate() | Clear() | Free() | kn.Barrier() | kn.Commit() | kn.Wait():
                 pass
             case _:
@@ -123,7 +175,14 @@ def _in_statement(statement: Statement, place: Place, uid: int) -> Iterator[_Acc
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-def refused(nest: LoopNest, allocate: Allocate, summary: str, required: str, *suggestions: str) -> IllegalMark:
+def refused(
+    nest: LoopNest,
+    allocate: Allocate,
+    summary: str,
+    required: str,
+    *suggestions: str,
+    numbers: Mapping[str, int] | None = None,
+) -> IllegalMark:
     """Return the error of a buffer that cannot be in the memory that its mark requests."""
     name = allocate.buffer.name
     return IllegalMark(
@@ -132,6 +191,7 @@ def refused(nest: LoopNest, allocate: Allocate, summary: str, required: str, *su
         mark=allocate.mark.value,
         place=place_of(nest, allocate.let),
         required=required,
+        numbers=numbers,
         suggestions=(*suggestions, f's.mark("{name}", "shared"), or s.mark("{name}", None)'),
     )
 

@@ -92,24 +92,27 @@ def places_in(nest: ln.LoopNest) -> Iterator[Place]:
     If several loops come from one binder of the program, an instruction has to compute all of them.
     """
     calls = Calls(nest, frozenset(tiles_of(nest)))
-    found: dict[Path, Place] = {}
+    marked: dict[Path, list[tuple[ln.For, ln.Block, Around]]] = {}
     for loop, name, block, around in marked_loops(nest.body, Around(initial_facts(nest.assumptions, nest.inputs))):
-        if name != CANDIDATE.name or loop.binder is None:
-            continue
-        place = _matched(calls, loop, block, around, loop.binder)
-        if (known := found.get(loop.binder)) is not None:
-            both = tuple(fit for fit in known.fits if fit.name in {each.name for each in place.fits})
-            place = replace(place, fits=both, refused={**known.refused, **place.refused})
-        found[loop.binder] = place
-    yield from found.values()
+        if name == CANDIDATE.name and loop.binder is not None:
+            marked.setdefault(loop.binder, []).append((loop, block, around))
+    for binder, loops in marked.items():
+        first, *others = (_matched(calls, *each, binder, largest=len(loops) == 1) for each in loops)
+        place = first
+        for other in others:
+            both = tuple(fit for fit in place.fits if fit.name in {each.name for each in other.fits})
+            place = replace(other, fits=both, refused={**place.refused, **other.refused})
+        yield place
 
 
-def _matched(calls: Calls, loop: ln.For, block: ln.Block, around: Around, binder: Path) -> Place:
+def _matched(calls: Calls, loop: ln.For, block: ln.Block, around: Around, binder: Path, *, largest: bool) -> Place:
+    """Match all instructions with a loop; with `largest`, only until those with fewer loops than one that fits."""
     fits: list[Fit] = []
     refused: dict[str, Refusal] = {}
-    for instruction in instructions().values():
-        if instruction.target != "c":
-            continue
+    of_cpu = [each for each in instructions().values() if each.target == "c"]
+    for instruction in sorted(of_cpu, key=lambda each: -_loops_around(each)):
+        if largest and fits and _loops_around(instruction) + 1 < len(fits[0].loops):
+            break
         try:
             calls.matched(instruction, loop, block, around)
             for library in instruction.libraries:
@@ -125,6 +128,11 @@ def _matched(calls: Calls, loop: ln.For, block: ln.Block, around: Around, binder
             fits.append(_fit(instruction, loop, around))
     fits.sort(key=lambda fit: (-len(fit.loops), -fit.iterations))
     return Place(binder, loop.variable.name, tuple(fits), refused)
+
+
+def _loops_around(instruction: Instruction) -> int:
+    """Return the number of loops around the marked one that an instruction covers."""
+    return len(instruction.form.loops) - (instruction.form.sum is None)
 
 
 def _closeness(instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> tuple[int, ...]:
@@ -149,7 +157,7 @@ def _closeness(instruction: Instruction, loop: ln.For, block: ln.Block, around: 
 
 
 def _fit(instruction: Instruction, loop: ln.For, around: Around) -> Fit:
-    count = len(instruction.form.loops) - (instruction.form.sum is None)
+    count = _loops_around(instruction)
     loops = (*around.loops[len(around.loops) - count :], loop)
     extents = [(each.high - each.low).constant or 1 for each in loops]
     return Fit(instruction.name, tuple(each.variable.name for each in loops), prod(extents))

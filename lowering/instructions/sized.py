@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, constant, index, map_leaves
+from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, constant, factor_of, index, map_leaves
 from atl.core.marks import CallMark, LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, negation, substitute
 from atl.prove import Facts, Proved, Refuted, holds, prove, simplify, simplify_predicate
@@ -169,11 +169,14 @@ def sized_call(instruction: Instruction, place: Place, outside: Facts) -> ln.Ins
                     "a range that is the same for all elements of the result",
                 )
     first: Mismatch | None = None
+    addresses: dict[ln.Cell, _Address] = {}
     for order in permutations(place.covered):
         chosen = order if place.loop is None else (*order, place.loop)
         for pairs in pairings(form.term, place.term):
             try:
-                return _Match(instruction, place, outside, chosen).call(((OUT, form.result, place.target), *pairs))
+                return _Match(instruction, place, outside, chosen, addresses).call(
+                    ((OUT, form.result, place.target), *pairs)
+                )
             except Mismatch as error:
                 first = first or error
     raise first or Mismatch(
@@ -183,13 +186,40 @@ def sized_call(instruction: Instruction, place: Place, outside: Facts) -> ln.Ins
 
 
 @dataclass(frozen=True, slots=True)
+class _Address:
+    """The address of a cell, that in the first iteration of all covered loops, and its growth along each of them."""
+
+    whole: Index
+    first: Index
+    strides: Mapping[Var, Index]
+
+
+def _address(cell: ln.Cell, loops: Sequence[ln.For], facts: Facts) -> _Address:
+    whole = simplify(facts, cell.address)
+    start = {loop.variable: loop.low for loop in loops}
+    first = _at(whole, start)
+    strides: dict[Var, Index] = {}
+    for loop in loops:
+        growth = factor_of(whole, loop.variable)
+        if growth is None:
+            strides[loop.variable] = _at(whole, start | {loop.variable: loop.low + 1}) - first
+        else:
+            strides[loop.variable] = _at(growth, start)
+    return _Address(whole, first, strides)
+
+
+@dataclass(frozen=True, slots=True)
 class _Match:
-    """The match of an instruction at a place, whose declared loops correspond to `loops`, in order."""
+    """The match of an instruction at a place, whose declared loops correspond to `loops`, in order.
+
+    `addresses` has those of cells that were matched at this place before, by loops in another order.
+    """
 
     instruction: Instruction
     place: Place
     outside: Facts
     loops: tuple[ln.For, ...]
+    addresses: dict[ln.Cell, _Address]
 
     def call(self, pairs: Sequence[Pair]) -> ln.InstructionCall:
         found: dict[str, ln.CallOperand] = {}
@@ -222,15 +252,16 @@ class _Match:
         The address is proved to be a sum of the strides, each times the number of an iteration.
         """
         corresponding = dict(zip((loop.variable for loop in self.instruction.form.all_loops), self.loops, strict=True))
-        address = simplify(self.place.facts, cell.address)
-        start = {loop.variable: loop.low for loop in self.loops}
-        first = _at(address, start)
+        if cell not in self.addresses:
+            self.addresses[cell] = _address(cell, self.loops, self.place.facts)
+        known = self.addresses[cell]
+        address, first = known.whole, known.first
         strides: list[Index] = []
         local = ZERO
         for position, _ in declared.pairs:
             assert isinstance(position.atom, Var)
             loop = corresponding[position.atom]
-            stride = _at(address, start | {loop.variable: loop.low + 1}) - first
+            stride = known.strides[loop.variable]
             strides.append(stride)
             local = local + stride * (index(loop.variable) - loop.low)
         answer = prove(self.place.facts, equal(address - first, local), thorough=False)
@@ -345,6 +376,9 @@ def _shown(predicate: Predicate) -> str:
 
 def _at(e: Index, values: Mapping[Var, Index]) -> Index:
     """Return the expression where variables have these values."""
+
+    if not any(variable.uid in e.free for variable in values):
+        return e
 
     def value(leaf: Leaf) -> Index:
         return values[leaf] if isinstance(leaf, Var) and leaf in values else index(leaf)

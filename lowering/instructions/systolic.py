@@ -60,6 +60,15 @@ INSTRUCTIONS: Final = (
         memories={"a": LetMark.ACCUMULATOR},
     ),
     Instruction(
+        "systolic_move",
+        parse(f"systolic_move (a : float32[p, f]) : float32[p, f] given p <= {_MOST} := ⊞[i < p] ⊞[j < f] a[i, j]"),
+        TARGET,
+        "systolic_move(out, a)",
+        strides={name: _ADJACENT.format(name) for name in (OUT, "a")},
+        result="stored",
+        memories={OUT: LetMark.SCRATCHPAD, "a": LetMark.ACCUMULATOR},
+    ),
+    Instruction(
         "systolic_product",
         parse(
             "systolic_product (a : float32[k, m], b : float32[k, n]) : float32[m, n] "
@@ -71,4 +80,4 @@ INSTRUCTIONS: Final = (
         memories={OUT: LetMark.ACCUMULATOR, "a": LetMark.SCRATCHPAD, "b": LetMark.SCRATCHPAD},
     ),
 )
-"""Instructions: copies to the scratchpad and from the accumulator, and products of tiles that are added."""
+"""Instructions: copies to the scratchpad, from the accumulator, and between both; products of tiles that are added."""

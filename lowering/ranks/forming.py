@@ -26,7 +26,7 @@ from atl.prove import Facts, Proved, Refuted, prove, proves, simplify
 from atl.text.printing import show, show_index, show_predicate
 from lowering.nest import loopnest as ln
 from lowering.pipeline import lower
-from lowering.places import axes_of, repeated_axis
+from lowering.places import axes_of, owner_form, repeated_axis
 from lowering.ranks import steps as st
 from lowering.ranks.mesh import letter_of
 from lowering.ranks.reads import Axes, ShardedRead, read_locally, sharded_reads, sizes_of, with_sizes, without_reads
@@ -380,17 +380,11 @@ class _Exchange:
                 return None
             owner[axis] = found
         self._check_held(frozenset(axis for axis in owner if owner[axis] != size(former.ranks[axis])))
-        dependent = {axis: former.depends_on_rank(at) for axis, at in owner.items()}
-        moving = [axis for axis, at in owner.items() if at != size(former.ranks[axis])]
-        distance = {axis: (owner[axis] - size(former.ranks[axis])).constant for axis in moving}
+        moving = {axis: (at, size(former.ranks[axis])) for axis, at in owner.items() if at != size(former.ranks[axis])}
         message = self._message(owner)
-        same_for_all = not sizes_of(message.body) & set(former.peers.values())
-        if same_for_all and all(not dependent[axis] for axis in moving):
-            kind: st.CopyForm = "broadcast"
-        elif all(distance[axis] is not None for axis in moving):
-            kind = "shift"
-        else:
-            kind = "copy"
+        kind = owner_form(moving.values(), former.depends_on_rank)
+        if kind == "broadcast" and sizes_of(message.body) & set(former.peers.values()):
+            kind = "copy"  # the message is another one for each rank
         inside = [within(ZERO, at, former.axes[axis]) for axis, at in owner.items()]
         absent = None
         if not all(proves(former.facts, condition) for condition in inside):

@@ -15,9 +15,9 @@ from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.core.terms import Expr, Monoid, Type
 from atl.text.printing import show, show_index
+from lowering.places import CopyForm
 from lowering.ranks.mesh import letter_of
 
-CopyForm: TypeAlias = Literal["broadcast", "shift", "copy"]
 GatherForm: TypeAlias = Literal["all-gather", "all-to-all"]
 FoldForm: TypeAlias = Literal["all-reduce", "reduce-scatter"]
 

@@ -312,7 +312,7 @@ IllegalMark: the buffer a is marked registers
 
 a register without a thread: n, 64
 ⊞[i < n | block.x] let a | registers := ⊞[t < 64 | thread.x] x[i] in ⊞[t < 64] a[t]
-IllegalMark: does not determine a thread along x
+IllegalMark: not all threads along x reach it
 
 a data race of threads: n, 4, 8
 ⊞[b < n | block.x] ⊞[i < 4 | thread.y] (⊞[j < 8 | thread.x] x[b]) ⊕ Σ[q < n] ⊞[j < 8] x[q]

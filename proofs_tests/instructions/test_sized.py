@@ -17,7 +17,9 @@ import lowering
 from atl.core.index import constant, value_at
 from atl.core.predicate import TRUE
 from atl.errors import ATLError, IllegalMark, InvalidArgument, LibraryMissing
-from lowering.instructions import instructions, libraries, registry
+from examples import calls
+from lowering.instructions import instructions, libraries, registry, sized
+from lowering.instructions.calls import Calls
 from lowering.instructions.sized import _Match
 from lowering.nest import interpreter
 from lowering.nest import loopnest as ln
@@ -636,3 +638,24 @@ def test_steps_that_prepare_loops_for_a_call() -> None:
         inputs = atl.random_inputs(s.goal, {"n": 20, "k": 30, "m": 40})
         assert np.allclose(s.compile()(**inputs), atl.evaluate_fast(s.goal, **inputs), rtol=1e-4, atol=1e-4)
         s.done()
+
+
+def test_dispatch_does_not_match_what_covers_fewer_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    addresses: list[ln.Cell] = []
+    matched, address = Calls.matched, sized._address
+
+    def counted(self: Calls, instruction: atl.Instruction, *place: Any) -> Any:
+        tried.append(instruction.name)
+        return matched(self, instruction, *place)
+
+    def counted_address(cell: ln.Cell, *place: Any) -> Any:
+        addresses.append(cell)
+        return address(cell, *place)
+
+    monkeypatch.setattr(Calls, "matched", counted)
+    monkeypatch.setattr(sized, "_address", counted_address)
+    atl.reschedule(calls.PRODUCT).dispatch()
+    assert "sgemm" in tried
+    assert not {"sgemv", "sdot"} & set(tried)  # sgemm covers all loops of the product
+    assert len(addresses) <= 2 * 3  # each operand once, and once more when the marked program is lowered

@@ -13,6 +13,7 @@ import pytest
 
 import atl
 from atl.core.marks import LetMark
+from atl.errors import NoInstruction
 from examples import systolic
 from lowering.core.emulator import At, Core, Issued
 from lowering.core.kernel import CoreKernel
@@ -71,6 +72,25 @@ def test_scores_of_attention() -> None:
     kernel = systolic.scores(*SMALL).compile(target="systolic")
     q, k = matrices(np.random.default_rng(2), 12, 10, 11)
     assert np.array_equal(kernel(q, np.ascontiguousarray(k.T)), q @ k)
+
+
+@pytest.mark.long
+def test_product_of_three_keeps_its_tiles_on_the_core() -> None:
+    kernel = systolic.chain(*SMALL).compile(target="systolic")
+    assert isinstance(kernel, CoreKernel)
+    random = np.random.default_rng(4)
+    for n, k, inner, m in ((12, 10, 11, 13), (5, 7, 7, 9), (1, 1, 1, 1), (6, 0, 3, 2), (3, 2, 0, 4)):
+        a, b = matrices(random, n, k, inner)
+        c, _ = matrices(random, inner, m, 1)
+        assert np.array_equal(kernel(a, b, c), a @ b @ c), (n, k, inner, m)
+    moved = [each for each in kernel.instructions(n=12, k=10, l=11, m=13) if each.name == "systolic_move"]
+    assert len(moved) == 3 * 2 * 2  # tiles of the result, and of the terms of the second product
+
+
+def test_operand_in_the_accumulator_is_refused() -> None:
+    s = systolic.chain(*SMALL)
+    with pytest.raises(NoInstruction, match="no instruction of the core stores in first in the accumulator"):
+        s.mark("first", "accumulator").compile(target="systolic")
 
 
 def test_the_loops_of_instructions_compute_the_same() -> None:

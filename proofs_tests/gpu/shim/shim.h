@@ -62,6 +62,7 @@ template <class T> T shim_shuffled(unsigned mask, T value, unsigned from)
     std::memcpy(&value, &bits, sizeof value);
     return value;
 }
+#define __shfl_sync(mask, value, lane) shim_shuffled(mask, value, (unsigned)(lane) % 32)
 #define __shfl_down_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() + (by))
 #define __shfl_xor_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() ^ (by))
 
