@@ -116,6 +116,12 @@ def test_fields_of_a_term_are_its_slots_in_order() -> None:
     assert validated_type(Type(None, (N,))) == Type(None, (N,))
 
 
+@pytest.mark.parametrize("term", [[(), 1], ((), 1, 2), ([], 1), ((), True), ((), 1.0)])
+def test_index_has_products_with_integers(term: object) -> None:
+    with pytest.raises(InvalidArgument, match="products of atoms with integers as coefficients"):
+        validated_index(forged(N, terms=(term,)))
+
+
 def test_extremum_of_one_choice_has_a_known_kind() -> None:
     least = next(atom for atom in ATOMS if isinstance(atom, Extremum))
     assert validated(forged(least, choices=(N,))) == N
