@@ -212,6 +212,13 @@ def test_weakest_step_decides_the_exactness(monkeypatch: pytest.MonkeyPatch) -> 
     assert (once.exactness, once.rounding) == (Exactness.FINITE, ())
 
 
+def test_use_of_a_rule_is_checked_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("rewrites.kernel.check_use", lambda rule, *about: asked.append((rule.name, about[-1])))
+    commuted()
+    assert asked == [("mul_comm", "float32")] * 2
+
+
 def test_strict_theorem_remains_strict() -> None:
     start = reflexivity(doubled(), strict=True)
     two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
