@@ -19,7 +19,7 @@ from atl.checks.validation import (
     validated_type,
 )
 from atl.core.forms import slots_of
-from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, size
+from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, exclusive_or, size
 from atl.core.predicate import TRUE, All, NonNegative, at_most, negation, zero
 from atl.core.terms import CONSTRUCTORS, OPERATORS, Constant, Reshape, Type, Unary
 from atl.errors import ATLError, InvalidArgument, Source
@@ -120,6 +120,15 @@ def test_fields_of_a_term_are_its_slots_in_order() -> None:
 def test_index_has_products_with_integers(term: object) -> None:
     with pytest.raises(InvalidArgument, match="products of atoms with integers as coefficients"):
         validated_index(forged(N, terms=(term,)))
+
+
+def test_atoms_are_validated_as_themselves_and_others_are_refused() -> None:
+    exclusive = exclusive_or(N, M)
+    for atom in (*ATOMS, exclusive.atom):
+        made: Any = validated_index(forged(N, terms=(((forged(atom),), 1),)))
+        assert made.atom == atom
+    with pytest.raises(InvalidArgument, match="sizes, indices, quotients"):
+        validated_index(forged(N, terms=(((object(),), 1),)))
 
 
 def test_extremum_of_one_choice_has_a_known_kind() -> None:
