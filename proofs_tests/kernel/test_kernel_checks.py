@@ -209,6 +209,8 @@ def test_weakest_step_decides_the_exactness(monkeypatch: pytest.MonkeyPatch) -> 
             return Exactness.ROUNDS if rule.name == rounding else Exactness.FINITE
 
         monkeypatch.setattr("rewrites.kernel.exactness_of", exactness)
+        with pytest.raises(RoundingStep):
+            transitivity(reflexivity(doubled(), strict=True), twice)
         assert (twice.exactness, twice.rounding) == (Exactness.ROUNDS, (RULES[name],))
         assert (start.exactness, start.rounding) == (Exactness.BITS, ())
     assert (once.exactness, once.rounding) == (Exactness.FINITE, ())
