@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,7 @@ from rewrites.kernel import (
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Function
 from rewrites.rule_checking.exactness import Exactness
+from rewrites.rule_statement import RuleStatement
 from rewrites.rules import RULES
 
 n = atl.sizes("n")
@@ -207,9 +209,28 @@ def test_weakest_step_decides_the_exactness(monkeypatch: pytest.MonkeyPatch) -> 
             return Exactness.ROUNDS if rule.name == rounding else Exactness.FINITE
 
         monkeypatch.setattr("rewrites.kernel.exactness_of", exactness)
+        with pytest.raises(RoundingStep):
+            transitivity(reflexivity(doubled(), strict=True), twice)
         assert (twice.exactness, twice.rounding) == (Exactness.ROUNDS, (RULES[name],))
         assert (start.exactness, start.rounding) == (Exactness.BITS, ())
     assert (once.exactness, once.rounding) == (Exactness.FINITE, ())
+
+
+def test_use_of_a_rule_is_checked_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("rewrites.kernel.check_use", lambda rule, *about: asked.append((rule.name, about[-1])))
+    commuted()
+    assert asked == [("mul_comm", "float32")] * 2
+
+
+@pytest.mark.parametrize("extents", [(0, 1), (-1, 1), (1, -1)])
+def test_rule_that_is_not_proved_needs_tensors_without_negative_extents(
+    extents: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rewrites.kernel.is_proved", lambda rule: False)
+    monkeypatch.setattr(RuleStatement, "extents_for", lambda *_: tuple(map(constant, extents)))
+    with nullcontext() if min(extents) >= 0 else pytest.raises(PremiseFailed):
+        commuted()
 
 
 def test_strict_theorem_remains_strict() -> None:

@@ -19,7 +19,7 @@ from atl.checks.validation import (
     validated_type,
 )
 from atl.core.forms import slots_of
-from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, size
+from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, exclusive_or, size
 from atl.core.predicate import TRUE, All, NonNegative, at_most, negation, zero
 from atl.core.terms import CONSTRUCTORS, OPERATORS, Constant, Reshape, Type, Unary
 from atl.errors import ATLError, InvalidArgument, Source
@@ -114,6 +114,19 @@ def test_fields_of_a_term_are_its_slots_in_order() -> None:
     for node in (*CONSTRUCTORS, *OPERATORS):
         assert [slot.name for slot in slots_of(node)] == [field.name for field in fields(node)]
     assert validated_type(Type(None, (N,))) == Type(None, (N,))
+
+
+@pytest.mark.parametrize("term", [[(), 1], ((), 1, 2), ([], 1), ((), True), ((), 1.0)])
+def test_index_has_products_with_integers(term: object) -> None:
+    with pytest.raises(InvalidArgument, match="products of atoms with integers as coefficients"):
+        validated_index(forged(N, terms=(term,)))
+
+
+def test_exclusive_or_is_validated_and_other_objects_are_no_atoms() -> None:
+    exclusive = exclusive_or(N, M)
+    assert validated_index(forged(N, terms=(((forged(exclusive.atom),), 1),))) == exclusive
+    with pytest.raises(InvalidArgument, match="sizes, indices, quotients"):
+        validated_index(forged(N, terms=(((object(),), 1),)))
 
 
 def test_extremum_of_one_choice_has_a_known_kind() -> None:

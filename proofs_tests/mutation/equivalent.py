@@ -318,6 +318,8 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "bound tensors of a program have a type; for the type checker",
     },
     "rewrites/kernel.py": {
+        "_rewritten::for each in lemma.rounding: the first alone::0":
+            "the first rule of a lemma that rounds is refused",
         "Theorem.rhs::self._changed and self._at is not None: part 1 forgotten::0":
             "a changed theorem has a position; for the type checker",
         "_replace::_check_bound_types(rule, rebuilt.term): left out::0":
