@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count, product
 from typing import Any, Final, NoReturn, TypeAlias, assert_never
 
@@ -190,6 +190,7 @@ def ranks_proved(rule: Rule) -> str:
     return f", for elements of rank {ranks_text(rule.statements)}: {reason}"
 
 
+@lru_cache(maxsize=256)
 def schema(stated: RuleStatement) -> Schema:
     """Return a statement without its rank. Raises `NotUniform`."""
     return _Extraction(stated).schema()

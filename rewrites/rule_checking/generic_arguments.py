@@ -35,7 +35,9 @@ from rewrites.rule_checking.small_choices import (
 )
 from rewrites.rule_statement import ElementTypes, RuleStatement
 
-ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 2), (0, 2, 1, 3))
+ELEMENT_SHAPES: Final = (
+    (2, 1, 3, 1, 2, 1), (1, 3, 1, 2, 1, 1), (3, 2, 1, 1, 1, 2), (2, 2, 2, 2, 1, 1), (0, 2, 1, 3, 1, 2),
+)  # fmt: skip
 """Extents of elements, used in turn: unequal ones, equal ones for premises that ask for these, and no elements."""
 NO_ELEMENTS: Final = len(ELEMENT_SHAPES) - 1
 NEGATIVE: Final[dict[range, Sequence[int]]] = {WINDOW: (-2, -1, -1, 0, 1, 2, 3)}
