@@ -1,4 +1,4 @@
-# mypy: disable-any-generics=False
+# mypy: disallow-any-generics=False
 """Further rules of XLA's algebraic simplifier, of operators that TensorRight does not have.
 
 They are about exponentials, roots, bits, casts, reshapes, windows and folds. `docs/every_rank.md` lists those that
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import atl
-from examples.xla_rules import FALSE, TRUE, at, full, ordered, over, transposed
+from examples.xla_rules import FALSE, TRUE, at, full, ordered, over, same, transposed
 from rewrites.user_rules import (
     Body,
     Elem,
@@ -334,7 +334,7 @@ def transposed_dot(n: Index, m: Index, k: Index, a: Body[Index, Index], b: Body[
     return equation(
         atl.transpose(over((n, m), lambda i: atl.sum(k, lambda j: a(i[0], j) * b(j, i[1])))),
         over((m, n), lambda i: atl.sum(k, lambda j: b(j, i[0]) * a(i[1], j))),
-        given(n >= 0, m >= 0, k >= 0),
+        given(n >= 0, m >= 0, k >= 0, *same(a(0, 0).shape, b(0, 0).shape)),
     )
 
 

@@ -1,3 +1,4 @@
+# mypy: disallow-any-generics=False
 """Wrong variants of the rules in `examples/xla_rules.py`: none of them may be proved.
 
 A variant drops or weakens a premise, shifts or exchanges an index, forgets or mirrors an operation, or confuses axes.
@@ -99,7 +100,7 @@ def _changes(function: ast.FunctionDef, known: Rule) -> Iterator[tuple[str, Call
 def drawn(seed: int, count: int) -> list[Variant]:
     """Return this number of changes of rules, about as many of each rule."""
     source = random.Random(seed)
-    every = []
+    every: list[tuple[int, float, Variant]] = []
     for law in xla_rules.LAWS:
         found = list(variants(law))
         source.shuffle(found)
