@@ -25,7 +25,7 @@ from rewrites.user_rules import (
     Index,
     Indices,
     IndicesT,
-    Matrix,
+    Perm,
     Rule,
     Scalar,
     Vector,
@@ -130,6 +130,16 @@ def reversed_(a: Any) -> Any:
     return over(a.shape, lambda i: at(a, [n - 1 - k for n, k in zip(a.shape, i, strict=True)]))
 
 
+def ordered(of: Sequence[Any], order: Sequence[int]) -> list[Any]:
+    """Return what belongs to each axis, after a transposition to this order of the axes."""
+    return [of[axis] for axis in order]
+
+
+def transposed(a: Any, order: Sequence[int]) -> Any:
+    """Return a tensor with its axes in another order."""
+    return over(ordered(a.shape, order), lambda i: at(a, [i[order.index(axis)] for axis in range(len(order))]))
+
+
 def clamp(low: Any, a: Any, high: Any) -> Any:
     """Return a, limited to low and high."""
     return atl.minimum(atl.maximum(low, a), high)
@@ -208,9 +218,9 @@ def broadcast_02(a: Elem, b: Elem, t: ElemT) -> Equation:
 
 
 @law
-def broadcast_03(t: Elem, n: Index, m: Index, c: Scalar) -> Equation:
+def broadcast_03(t: Elem, order: Perm, c: Scalar) -> Equation:
     """A transposed constant tensor is a constant tensor."""
-    return equation(atl.transpose(full((n, m, *t.shape), c)), full((m, n, *t.shape), c), given(n >= 0, m >= 0))
+    return equation(transposed(full(t.shape, c), order), full(ordered(t.shape, order), c))
 
 
 @law
@@ -529,12 +539,12 @@ def dyslice_03(a: Elem, start: Indices, length: Indices, t: ElemT, first: Indice
 
 
 @law
-def dyslice_04(a: Matrix, start: Indices, length: Indices, p: Index, q: Index, n: Index, m: Index) -> Equation:
+def dyslice_04(a: Elem, order: Perm, start: Indices, length: Indices) -> Equation:
     """A slice of a transpose is the transpose of a slice."""
     return equation(
-        window(atl.transpose(a), (q, p, *start), (m, n, *length)),
-        atl.transpose(window(a, (p, q, *start), (n, m, *length))),
-        given(*is_window(a.shape, (p, q, *start), (n, m, *length))),
+        window(transposed(a, order), ordered(start, order), ordered(length, order)),
+        transposed(window(a, start, length), order),
+        given(*is_window(a.shape, start, length)),
     )
 
 
@@ -829,12 +839,9 @@ def reduce_03(n: Index, x: Body[Index], c: Scalar) -> Equation:
 
 
 @law
-def reduce_04(a: Matrix) -> Equation:
-    """The sum over an axis of a transpose is that over the other axis."""
-    return equation(
-        over((a.shape[0],), lambda i: atl.sum(a.shape[1], lambda j: at(atl.transpose(a), (j, i[0])))),
-        over((a.shape[0],), lambda i: atl.sum(a.shape[1], lambda j: at(a, (i[0], j)))),
-    )
+def reduce_04(n: Index, x: Body[Index], order: Perm) -> Equation:
+    """A sum of transposed tensors is the transpose of the sum."""
+    return equation(atl.sum(n, lambda i: transposed(x(i), order)), transposed(atl.sum(n, x), order), given(n >= 0))
 
 
 @law
@@ -864,36 +871,24 @@ def reduce_07(a: Vector) -> Equation:
 
 
 @law
-def reduce_08(a: Matrix) -> Equation:
-    """The sum over an axis of one element, after a transposition, is the element."""
-    return equation(
-        over((a.shape[0],), lambda j: atl.sum(a.shape[1], lambda i: at(atl.transpose(a), (i, j[0])))),
-        over((a.shape[0],), lambda j: at(a, (j[0], 0))),
-        given(a.shape[1] == 1),
-    )
+def reduce_08(n: Index, x: Body[Index], order: Perm) -> Equation:
+    """The sum over an axis of one element, after a transposition, is the transposed element."""
+    return equation(atl.sum(n, lambda i: transposed(x(i), order)), transposed(x(0), order), given(n == 1))
 
 
 # -- transpositions ---------------------------------------------------------------------------------------------------
 
 
 @law
-def relabel_01(a: Cube) -> Equation:
+def relabel_01(a: Elem, order: Perm, further: Perm) -> Equation:
     """A transposition of a transposition is a transposition."""
-    return equation(
-        over(
-            (a.shape[1], a.shape[2], a.shape[0]),
-            lambda i: at(
-                over((a.shape[1], a.shape[0], a.shape[2]), lambda k: at(a, (k[1], k[0], k[2]))), (i[0], i[2], i[1])
-            ),
-        ),
-        over((a.shape[1], a.shape[2], a.shape[0]), lambda i: at(a, (i[2], i[0], i[1]))),
-    )
+    return equation(transposed(transposed(a, order), further), transposed(a, ordered(order, further)))
 
 
 @law
-def relabel_02(a: Matrix) -> Equation:
+def relabel_02(a: Elem) -> Equation:
     """Transposing axes to where they are changes nothing."""
-    return equation(over(a.shape[:2], lambda i: at(a, i)), a)
+    return equation(transposed(a, range(a.rank)), a)
 
 
 # -- reversals --------------------------------------------------------------------------------------------------------
@@ -1004,12 +999,13 @@ def slice_04(a: Elem, low: Indices, high: Indices, gap: Indices, c: Scalar) -> E
 @law
 def slice_05(a: Elem, low: Indices, high: Indices, start: Indices, end: Indices, step: Indices, c: Scalar) -> Equation:
     """A slice of padding is constant."""
+    if not a.rank:
+        raise atl.errors.RankError("a scalar has no padding", required="an axis")
     return equation(
         strided(padded(a, c, low, high), start, end, step),
         full([atl.ceildiv(e - s, p) for s, e, p in zip(start, end, step, strict=True)], c),
         given(
-            a.shape[0] >= 0,
-            *[m >= 0 for m in (*low, *high)],
+            *[m >= 0 for m in (*a.shape, *low, *high)],
             *is_slice([n + m + h for n, m, h in zip(a.shape, low, high, strict=True)], start, end, step),
             *[(e <= m) | (s >= n + m) for n, m, s, e in zip(a.shape, low, start, end, strict=True)],
         ),

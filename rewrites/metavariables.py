@@ -7,7 +7,7 @@ exactly these types.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple, get_args
 
 from atl.errors import InvalidArgument
@@ -25,7 +25,7 @@ class Kind:
 
     A tensor has `rank` dimensions followed by those of its elements. The elements of all metavariables in one `group`
     have the same rank; in group "" they are scalars. A function has `parameters`, which are indices or tensors. An
-    index may be one of `Indices`: `of_axis` is then their name and its axis.
+    index may be one of `Indices`, or an axis number of a `Perm`, which `permutes`: `of_axis` is its name and its axis.
     """
 
     sort: Sort
@@ -33,6 +33,7 @@ class Kind:
     group: str = DEFAULT_GROUP
     parameters: tuple[Kind, ...] = ()
     of_axis: tuple[str, int] | None = field(default=None, compare=False)
+    permutes: bool = False
 
     def __getitem__(self, parameters: Kind | tuple[Kind, ...]) -> Kind:
         """Return the kind of a function: `Body[Index]`, `Cond[Index]`."""
@@ -50,13 +51,15 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class PerAxis:
-    """The kind of `Indices`: one index for each axis of the elements of a group."""
+    """The kind of `Indices`, an index for each axis of a group, and of `Perm`, a permutation of these axes."""
 
     group: str = DEFAULT_GROUP
+    permutes: bool = False
 
     def kinds(self, name: str, most: int) -> dict[str, Kind]:
         """Return the kinds of the indices, up to `most`. A statement uses the first ones, as many as its rank."""
-        return {f"{name}_{axis}": Kind("index", group=self.group, of_axis=(name, axis)) for axis in range(most)}
+        kind = Kind("index", group=self.group, permutes=self.permutes)
+        return {f"{name}_{axis}": replace(kind, of_axis=(name, axis)) for axis in range(most)}
 
 
 def is_kind(value: object, *, nested: bool = False) -> bool:
@@ -69,6 +72,7 @@ def is_kind(value: object, *, nested: bool = False) -> bool:
     return (
         plain
         and value.sort in get_args(Sort)
+        and type(value.permutes) is bool
         and 0 <= value.rank <= MOST_DIMENSIONS
         and all(is_kind(each, nested=True) and each.sort in takes for each in value.parameters)
     )
@@ -81,6 +85,8 @@ if TYPE_CHECKING:
     Indices: TypeAlias = tuple[IndexExpr, ...]
     IndicesT = Indices
     IndicesU = Indices
+    Perm: TypeAlias = tuple[int, ...]
+    PermT = Perm
 
     class Cond(Condition, Generic[*_P]):
         """A condition, or with parameters a function that returns one."""
@@ -108,6 +114,8 @@ else:
     """An index expression."""
     Indices, IndicesT, IndicesU = (PerAxis(group) for group in (DEFAULT_GROUP, "t", "u"))
     """A tuple of indices, one for each axis of an element."""
+    Perm, PermT = (PerAxis(group, permutes=True) for group in (DEFAULT_GROUP, "t"))
+    """A permutation of the axes of an element: a tuple of the numbers of all axes, in any order."""
     Cond = Kind("condition")
     """A predicate; `Cond[Index]` depends on an index."""
     Elem = Kind("tensor")

@@ -40,6 +40,8 @@ from rewrites.metavariables import (
     Matrix,
     MatrixT,
     PerAxis,
+    Perm,
+    PermT,
     Scalar,
     Vector,
     VectorT,
@@ -47,7 +49,7 @@ from rewrites.metavariables import (
 )
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_statement import (
-    MAX_ELEMENT_RANK,
+    LARGEST_RANK,
     Equation,
     Ranks,
     RuleStatement,
@@ -65,7 +67,7 @@ USER_FAMILY: Final = "user-defined"
 
 
 MOST_RANK: Final = 10
-"""Maximum rank of elements, limited by the ids of variables; rules are proved up to MAX_ELEMENT_RANK."""
+"""Maximum rank of elements, limited by the ids of variables; rules are proved up to rank 4."""
 
 
 class RuleStatements(Mapping[Ranks, RuleStatement]):
@@ -181,7 +183,8 @@ class Rule:
 
 def ranks_text(statements: Mapping[Ranks, RuleStatement]) -> str:
     """Return the ranks of the statements as text: "0, 1, 2" or "(0, 0), (0, 1)"."""
-    return ", ".join(str(ranks[0]) if len(ranks) == 1 else str(ranks) for ranks in statements) or "none"
+    every = dict.fromkeys(stated.element_ranks for stated in statements.values())
+    return ", ".join(str(ranks[0]) if len(ranks) == 1 else str(ranks) for ranks in every) or "none"
 
 
 def rule(
@@ -252,7 +255,7 @@ def metavariables_of(function: Callable[..., Equation], names: int = 0) -> dict[
     metavariables: dict[str, Kind] = {}
     for name, kind in kinds.items():
         if name != "return":
-            metavariables |= kind.kinds(name, MAX_ELEMENT_RANK) if type(kind) is PerAxis else {name: kind}
+            metavariables |= kind.kinds(name, LARGEST_RANK) if type(kind) is PerAxis else {name: kind}
     wrong = [name for name, kind in list(metavariables.items())[names:] if not (is_name(name) and is_kind(kind))]
     if wrong:
         raise InvalidArgument(
@@ -282,6 +285,8 @@ __all__ = [
     "Kind",
     "Matrix",
     "MatrixT",
+    "Perm",
+    "PermT",
     "Rule",
     "RuleStatement",
     "RuleStatements",

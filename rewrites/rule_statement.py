@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import product
+from itertools import permutations, product
+from math import factorial, prod
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
@@ -33,12 +34,19 @@ from rewrites.rule_arguments import Argument, Arguments, Function, is_term, lift
 
 MAX_ELEMENT_RANK: Final = 4
 """Maximum rank of elements for which rules are checked."""
+LARGEST_RANK: Final = 6
+"""Maximum rank of elements at which a user-defined rule is used that is proved for every rank."""
+MOST_PERMUTATIONS: Final = 36
+"""Maximum number of permutations for which a rule is stated at one rank; a rule has no statement at higher ranks."""
 _BASE: Final = 1 << 60
 _EACH: Final = 16
 """Number of ids reserved for one metavariable and its extents."""
 
 Ranks: TypeAlias = tuple[int, ...]
-"""The rank of the elements of each group of metavariables, in the order of `groups_of`."""
+"""The rank of the elements of each group of metavariables, in the order of `groups_of`.
+
+They are followed by the number of each permutation among those of its rank, in the order of `permuted_groups`.
+"""
 Extent: TypeAlias = tuple[str, int]
 """A tensor metavariable and one of its dimensions."""
 ElementTypes: TypeAlias = Mapping[str, str]
@@ -86,12 +94,42 @@ def _kinds(metavariables: Mapping[str, Kind]) -> list[Kind]:
 
 
 def choices_of_ranks(metavariables: Mapping[str, Kind], most: int = MAX_ELEMENT_RANK) -> Iterator[Ranks]:
-    """Yield every choice of ranks for the groups of a rule."""
-    return product(range(most + 1), repeat=len(groups_of(metavariables)))
+    """Yield every choice of ranks for the groups of a rule, with every choice of its permutations."""
+    groups, permuted = groups_of(metavariables), permuted_groups(metavariables).values()
+    for ranks in product(range(most + 1), repeat=len(groups)):
+        of_group = dict(zip(groups, ranks, strict=True))
+        counts = [factorial(of_group.get(group, 0)) for group in permuted]
+        if prod(counts) <= MOST_PERMUTATIONS:
+            yield from ((*ranks, *numbers) for numbers in product(*map(range, counts)))
+
+
+def is_choice_of_ranks(metavariables: Mapping[str, Kind], ranks: Ranks) -> bool:
+    """Return whether these can be the ranks of the elements of a rule, with the numbers of its permutations."""
+    groups, permuted = groups_of(metavariables), permuted_groups(metavariables).values()
+    if len(ranks) != len(groups) + len(permuted) or not all(0 <= rank <= LARGEST_RANK for rank in ranks[: len(groups)]):
+        return False
+    of_group = dict(zip(groups, ranks, strict=False))
+    numbers = zip(permuted, ranks[len(groups) :], strict=True)
+    return all(0 <= number < factorial(of_group.get(group, 0)) for group, number in numbers)
+
+
+def permuted_groups(metavariables: Mapping[str, Kind]) -> dict[str, str]:
+    """Return the group whose axes each permutation among the metavariables permutes."""
+    found = [kind for kind in metavariables.values() if kind.permutes and kind.of_axis is not None]
+    return {kind.of_axis[0]: kind.group for kind in found if kind.of_axis is not None}
+
+
+@lru_cache(maxsize=64)
+def permutations_of(rank: int) -> tuple[tuple[int, ...], ...]:
+    """Return the permutations of the axes of a rank, in lexicographic order."""
+    return tuple(permutations(range(rank)))
 
 
 def ranks_of(metavariables: Mapping[str, Kind], arguments: Arguments) -> Ranks:
-    """Return the ranks of the elements of these arguments. Raises `RankError` if two in a group differ."""
+    """Return the ranks of the elements of these arguments, and the numbers of the permutations among them.
+
+    Raises `RankError` if two ranks in a group differ, or if a permutation does not have each axis once.
+    """
     found: dict[str, int] = {}
 
     def note(name: str, kind: Kind, rank: int) -> None:
@@ -110,7 +148,18 @@ def ranks_of(metavariables: Mapping[str, Kind], arguments: Arguments) -> Ranks:
             for parameter, of in zip(kind.parameters, argument.parameters, strict=False):
                 if isinstance(of, terms.Type):
                     note(name, parameter, of.rank)
-    return tuple(found.get(group, 0) for group in groups_of(metavariables))
+    numbers = []
+    for name, group in permuted_groups(metavariables).items():
+        rank = found.get(group, 0)
+        axes = tuple(arguments[f"{name}_{axis}"] for axis in range(rank))
+        order = tuple(axis.constant if isinstance(axis, Index) else None for axis in axes)
+        if rank > LARGEST_RANK or order not in permutations_of(rank):
+            raise RankError(
+                f"{name} = {order} is not a permutation of the axes of elements of rank {rank}",
+                required=f"each of the {rank} axes once, and a rank of {LARGEST_RANK} or less",
+            )
+        numbers.append(permutations_of(rank).index(order))
+    return (*(found.get(group, 0) for group in groups_of(metavariables)), *numbers)
 
 
 # -- statements -------------------------------------------------------------------------------------------------------
@@ -134,6 +183,16 @@ class RuleStatement:
     type_variables: tuple[str, ...]
     names: Mapping[int, str] = field(init=False)
     extents: Mapping[int, Extent] = field(init=False)
+
+    @property
+    def rank_of_group(self) -> dict[str, int]:
+        """The rank of the elements of each group."""
+        return dict(zip(groups_of(self.metavariables), self.ranks, strict=False))
+
+    @property
+    def element_ranks(self) -> Ranks:
+        """The rank of the elements of each group, in the order of `groups_of`, without permutations."""
+        return tuple(self.rank_of_group.values())
 
     def __post_init__(self) -> None:
         variables = Variables(self.metavariables, self.ranks)
@@ -162,6 +221,13 @@ class RuleStatement:
         return _Instance(self, arguments, dtype).types
 
 
+def axis_numbers(stated: RuleStatement) -> dict[str, int]:
+    """Return the axis number of each metavariable that is an entry of a permutation at the ranks of a statement."""
+    orders = Variables(stated.metavariables, stated.ranks).orders
+    numbered = {name: kind.of_axis for name, kind in stated.metavariables.items() if kind.permutes}
+    return {name: (*orders[of[0]], *[0] * LARGEST_RANK)[of[1]] for name, of in numbered.items() if of is not None}
+
+
 @lru_cache(maxsize=1024)
 def unused_indices(stated: RuleStatement) -> frozenset[str]:
     """Return the index metavariables that a statement does not use, such as those of axes above its rank."""
@@ -178,7 +244,12 @@ class Variables:
     def __init__(self, metavariables: Mapping[str, Kind], ranks: Ranks) -> None:
         self.metavariables = metavariables
         self.ranks = ranks
-        self.rank_of_group = dict(zip(groups_of(metavariables), ranks, strict=True))
+        groups, permuted = groups_of(metavariables), permuted_groups(metavariables)
+        self.rank_of_group = dict(zip(groups, ranks[: len(groups)], strict=True))
+        self.orders = {
+            name: permutations_of(self.rank_of_group.get(group, 0))[number]
+            for (name, group), number in zip(permuted.items(), ranks[len(groups) :], strict=True)
+        }
         self.names: dict[int, str] = {}
         self.extents: dict[int, Extent] = {}
         self.types: dict[str, terms.Type] = {}
@@ -230,7 +301,7 @@ class Variables:
                 )
             found = axes.setdefault(whole, [])
             if axis < self.rank_of_group[kind.group]:
-                found.append(self.surface(name))
+                found.append(self.orders[whole][axis] if kind.permutes else self.surface(name))
         return {**out, **{whole: tuple(found) for whole, found in axes.items()}}
 
     def surface(self, name: str) -> object:

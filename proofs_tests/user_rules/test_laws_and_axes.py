@@ -47,7 +47,7 @@ def test_laws_of_quotients_extrema_absolute_values_and_remainders_are_proved() -
         return equation(atl.where(b <= c, first, a), atl.where(b <= c, second, a))
 
     for each in (quotient_of_quotients, distributes, squares, remainders, in_order):
-        assert str(proof_status(each)) == "proved for all sizes", each
+        assert str(proof_status(each)).startswith("proved for all sizes"), each
 
 
 @pytest.mark.long

@@ -45,11 +45,11 @@ def unproved_theorem() -> Any:
 
 
 def test_proof_status_at_the_declaration() -> None:
-    assert str(proof_status(samples.telescope)) == "proved for all sizes"
+    assert str(proof_status(samples.telescope)) == "proved for all sizes and every rank"
     assert proof_status(samples.false_far_away).status == 2
     assert proof_status(samples.larger_and_smaller).status == 1
     assert "not proved: max, sqrt, casts and the like are compared" in str(proof_status(samples.larger_and_smaller))
-    assert status_text(samples.telescope) == "user-defined rule, proved for all sizes"
+    assert status_text(samples.telescope) == "user-defined rule, proved for all sizes and every rank"
     assert status_text(rules["get_gen"]) == "proved for all sizes"
     assert "proved for all sizes" in described(samples.telescope)
 

@@ -30,12 +30,21 @@ from rewrites.certificates.term_json import Json, Reader, Writer, abbreviated, c
 from rewrites.elaboration import checked
 from rewrites.errors import CertificateError, Unreadable
 from rewrites.kernel import Step
-from rewrites.metavariables import Kind, is_kind
+from rewrites.metavariables import Kind, PerAxis, is_kind
 from rewrites.rule import USER_FAMILY, Rule, is_name
 from rewrites.rule_arguments import Arguments
+from rewrites.rule_checking.every_rank import with_sources
 from rewrites.rule_checking.registry import register, status_of
 from rewrites.rule_checking.status import Status
-from rewrites.rule_statement import MAX_ELEMENT_RANK, Equation, Ranks, RuleStatement, Variables, groups_of, ranks_of
+from rewrites.rule_statement import (
+    LARGEST_RANK,
+    Equation,
+    Ranks,
+    RuleStatement,
+    Variables,
+    is_choice_of_ranks,
+    ranks_of,
+)
 
 _PYTHON_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -59,6 +68,8 @@ def digest(rule: Rule, ranks: tuple[Ranks, ...]) -> str:
 
 
 def _key(kind: Kind) -> tuple[Any, ...]:
+    if kind.of_axis is not None:
+        return "permutation" if kind.permutes else "axis", kind.of_axis[1], kind.group, ()
     return kind.sort, kind.rank, kind.group, tuple(map(_key, kind.parameters))
 
 
@@ -97,7 +108,7 @@ def _written(rule: Rule, ranks: tuple[Ranks, ...]) -> Json:
     return {
         "law": rule.law,
         "parameters": tuple((name, _key(kind)) for name, kind in rule.metavariables.items()),
-        "statements": [_statement_written(rule.statements[each]) for each in ranks],
+        "statements": [_statement_written(rule.statements[each]) for each in with_sources(rule, ranks)],
         "grade": int(status.status),
         "says": str(status),
     }
@@ -254,9 +265,19 @@ def _refused(called: str, why: str, error: ATLError | None = None) -> Certificat
 def _parameter(data: Json) -> tuple[str, Kind]:
     match data:
         case [str(name), kind] if is_name(name):
-            return name, _kind(kind)
+            return name, _axis_kind(name, kind) or _kind(kind)
         case _:
             raise Unreadable(f"{abbreviated(data)} is not the encoding of a parameter", required="[name, kind]")
+
+
+def _axis_kind(name: str, data: Json) -> Kind | None:
+    """Return the kind of an index of one axis, or of an entry of a permutation; None for any other kind."""
+    match data:
+        case [("axis" | "permutation") as sort, int(axis), str(group), []] if name.endswith(f"_{axis}"):
+            found = PerAxis(group, permutes=sort == "permutation").kinds(name.rpartition("_")[0], LARGEST_RANK)
+            return found.get(name)
+        case _:
+            return None
 
 
 def _kind(data: Json) -> Kind:
@@ -273,9 +294,7 @@ def _kind(data: Json) -> Kind:
 def _statement(kinds: Mapping[str, Kind], data: Json) -> RuleStatement:
     match data:
         case {"ranks": [*ranks], "left": left, "right": right, "premises": [*premises]} if (
-            len(data) == 4
-            and len(ranks) == len(groups_of(kinds))
-            and all(type(rank) is int and 0 <= rank <= MAX_ELEMENT_RANK for rank in ranks)
+            len(data) == 4 and all(type(rank) is int for rank in ranks) and is_choice_of_ranks(kinds, tuple(ranks))
         ):
             variables = Variables(kinds, tuple(ranks))
             reader = _StatementReader(variables)

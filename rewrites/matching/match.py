@@ -343,11 +343,14 @@ def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument
     """
     worst: Mismatch | None = None
     for pattern in patterns(rule, reverse, subterm.type.rank):
+        if any(given.get(name, constant) != constant for name, constant in pattern.permuted.items()):
+            continue
         state = Match(pattern, dict(given))
         if state.term(pattern.term, subterm, 0, 0) and state.settle():
             state.fill(subterm.type.dtype)
             for name in pattern.unused:
                 state.found.setdefault(name, ix.ZERO)
+            state.found |= pattern.permuted
             return {name: value for name, value in state.found.items() if name in rule.metavariables}
         if state.mismatch is not None and (worst is None or state.mismatch.matched > worst.matched):
             worst = state.mismatch

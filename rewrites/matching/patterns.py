@@ -8,11 +8,20 @@ from functools import lru_cache
 from operator import mul
 from typing import TypeAlias
 
+from atl.core.index import Index, constant
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr, Metavariable
 from atl.core.traversal import children, static
 from rewrites.rule import USER_FAMILY, Rule
-from rewrites.rule_statement import Extent, Ranks, RuleStatement, choices_of_ranks, groups_of, unused_indices
+from rewrites.rule_statement import (
+    Extent,
+    Ranks,
+    RuleStatement,
+    axis_numbers,
+    choices_of_ranks,
+    groups_of,
+    unused_indices,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,8 @@ class Pattern:
     """The tensor metavariables of which both sides use only the type, and their ranks."""
     unused: frozenset[str]
     """The members of `Indices` that the statement does not use, because its elements have fewer axes."""
+    permuted: Mapping[str, Index]
+    """The axis number of each member of a `Perm`."""
 
 
 @lru_cache(maxsize=4096)
@@ -37,7 +48,7 @@ def patterns(rule: Rule, reverse: bool, rank: int) -> tuple[Pattern, ...]:
     known = None if rule.family == USER_FAMILY else _rank_of_side(rule, reverse)
     found = (
         _at_ranks(rule, ranks)
-        for ranks in choices_of_ranks(rule.metavariables)
+        for ranks in (rule.statements if rule.family == USER_FAMILY else choices_of_ranks(rule.metavariables))
         if known is None or known[0] + sum(map(mul, known[1], ranks)) == rank
     )
     return tuple(both[reverse] for both in found if both is not None and both[reverse].term.type.rank == rank)
@@ -56,7 +67,8 @@ def few_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
 @lru_cache(maxsize=2048)
 def _up_to(rule: Rule, reverse: bool, rank: int | None) -> tuple[Pattern, ...]:
     most = () if rank is None else (rank,)
-    stated = (_at_ranks(rule, ranks) for ranks in choices_of_ranks(rule.metavariables, *most))
+    every = rule.statements if rule.family == USER_FAMILY else choices_of_ranks(rule.metavariables, *most)
+    stated = (_at_ranks(rule, ranks) for ranks in every)
     return tuple(both[reverse] for both in stated if both is not None)
 
 
@@ -67,8 +79,9 @@ def _at_ranks(rule: Rule, ranks: Ranks) -> tuple[Pattern, Pattern] | None:
     if stated is None:
         return None
     typed = _typed(stated)
+    permuted = {name: constant(axis) for name, axis in axis_numbers(stated).items()}
     return tuple(  # type: ignore[return-value]
-        Pattern(side, stated.names, stated.extents, stated.premises, typed, unused_indices(stated))
+        Pattern(side, stated.names, stated.extents, stated.premises, typed, unused_indices(stated), permuted)
         for side in (stated.lhs, stated.rhs)
     )
 

@@ -210,7 +210,8 @@ def most_cases(stated: RuleStatement, cases: int) -> int:
     """Return the number of choices tried for a statement, limited for higher ranks, which have many statements."""
     if is_low(stated):
         return cases
-    higher: int = (MAX_ELEMENT_RANK + 1) ** len(stated.ranks) - 2 ** len(stated.ranks)
+    groups = len(stated.element_ranks)
+    higher: int = (MAX_ELEMENT_RANK + 1) ** groups - 2**groups
     return min(max(FEWEST, HIGHER // higher), cases)
 
 
@@ -240,7 +241,7 @@ def domains_of(stated: RuleStatement) -> Iterator[Modular | Polynomials]:
 
 def is_low(stated: RuleStatement) -> bool:
     """Return whether a statement has only elements of rank 0 and 1."""
-    return all(rank <= 1 for rank in stated.ranks)
+    return all(rank <= 1 for rank in stated.element_ranks)
 
 
 def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:

@@ -33,9 +33,11 @@ from rewrites.rule_checking.small_choices import (
     weighted_total,
     with_elements,
 )
-from rewrites.rule_statement import ElementTypes, RuleStatement, groups_of
+from rewrites.rule_statement import ElementTypes, RuleStatement
 
-ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 2), (0, 2, 1, 3))
+ELEMENT_SHAPES: Final = (
+    (2, 1, 3, 1, 2, 1), (1, 3, 1, 2, 1, 1), (3, 2, 1, 1, 1, 2), (2, 2, 2, 2, 1, 1), (0, 2, 1, 3, 1, 2),
+)  # fmt: skip
 """Extents of elements, used in turn: unequal ones, equal ones for premises that ask for these, and no elements."""
 NO_ELEMENTS: Final = len(ELEMENT_SHAPES) - 1
 NEGATIVE: Final[dict[range, Sequence[int]]] = {WINDOW: (-2, -1, -1, 0, 1, 2, 3)}
@@ -196,7 +198,7 @@ def a_type_of(stated: RuleStatement) -> str:
 def element_shapes(stated: RuleStatement, variant: int) -> dict[str, tuple[int, ...]]:
     """Return the extents of the elements of each group."""
     extents = ELEMENT_SHAPES[variant % len(ELEMENT_SHAPES)]
-    return {group: extents[:rank] for group, rank in zip(groups_of(stated.metavariables), stated.ranks, strict=True)}
+    return {group: extents[:rank] for group, rank in stated.rank_of_group.items()}
 
 
 def chosen_extents(stated: RuleStatement, choice: Mapping[str, int]) -> dict[str, tuple[int, ...]]:

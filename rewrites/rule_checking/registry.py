@@ -22,13 +22,21 @@ from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
+from rewrites.rule_checking.every_rank import ranks_proved, told_apart
 from rewrites.rule_checking.exactness import Exactness
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, generics
 from rewrites.rule_checking.generic_arguments import Generic
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.numbers import decide_in_numbers
 from rewrites.rule_checking.small_choices import search_of
-from rewrites.rule_checking.status import OVER_THE_REALS, PROVED_TEXT, ProofStatus, Status, elements_compared, examined
+from rewrites.rule_checking.status import (
+    OVER_THE_REALS,
+    PROVED_TEXT,
+    ProofStatus,
+    Status,
+    elements_compared,
+    examined,
+)
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS, exactness_name
@@ -157,11 +165,14 @@ def register(rule: Rule, cases: int = CASES) -> ProofStatus:
             required="another name",
             suggestions=(f's.rw("{rule.name}")', f"def my_{rule.name}(…)"),
         )
-    found = _checked_status(rule, cases)
+    judged = told_apart(rule)
+    found = _checked_status(judged, cases)
     if found.counterexample is not None:
         raise _false(rule, found.counterexample)
     if found.status == Status.UNSUPPORTED:
-        raise _untried(rule, cases)
+        raise _untried(judged, cases)
+    if found.status == Status.PROVED:
+        found = replace(found, of_ranks=ranks_proved(rule))
     _REGISTERED[rule] = found
     return found
 

@@ -29,7 +29,7 @@ from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
 from rewrites.rule_checking.literals import as_element, large_indices, literals, near
 from rewrites.rule_checking.numbers import NEAR_LITERALS, compared_exactly, extremes
 from rewrites.rule_checking.small_choices import MOST_EXTENT, REACH, WINDOW
-from rewrites.rule_statement import ElementTypes, RuleStatement
+from rewrites.rule_statement import ElementTypes, RuleStatement, axis_numbers
 
 OF_LITERALS: Final = 40
 """Percentage of indices and extents drawn from the literals of a rule that has any."""
@@ -79,7 +79,8 @@ class Sample(generic_arguments.Generic):
         choices = self.choices
         match kind.sort:
             case "index":
-                self.choice[name] = self.fixed[name] if name in self.fixed else self._index_value()
+                number = axis_numbers(self.stated).get(name) if kind.permutes else self.fixed.get(name)
+                self.choice[name] = self._index_value() if number is None else number
                 return constant(self.choice[name])
             case "condition" if not kind.parameters:
                 self.choice[name] = choices.integer(0, 1)

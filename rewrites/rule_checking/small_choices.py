@@ -16,7 +16,7 @@ from rewrites.rule import Kind
 from rewrites.rule_checking.choices import Choices, chance, choose
 from rewrites.rule_checking.literals import large_indices, literals, near
 from rewrites.rule_checking.premises import Search
-from rewrites.rule_statement import RuleStatement, groups_of, unused_indices
+from rewrites.rule_statement import RuleStatement, axis_numbers, unused_indices
 
 WINDOW: Final = range(-1, 4)
 """Values of index metavariables."""
@@ -79,7 +79,7 @@ def true_at(threshold: int, at: tuple[int, ...]) -> bool:
 
 def with_elements(stated: RuleStatement) -> dict[str, tuple[int, int]]:
     """Return the rank and that of the elements, for each metavariable whose elements are not scalars."""
-    ranks = dict(zip(groups_of(stated.metavariables), stated.ranks, strict=True))
+    ranks = stated.rank_of_group
     kinds = {name: kind for name, kind in stated.metavariables.items() if kind.sort == "tensor"}
     found = {name: (kind.rank, ranks.get(kind.group, 0)) for name, kind in kinds.items()}
     return {name: pair for name, pair in found.items() if pair[1]}
@@ -100,8 +100,9 @@ def spaces(metavariables: Mapping[str, Kind]) -> dict[str, range]:
 
 def spaces_of(stated: RuleStatement) -> dict[str, range]:
     """Return the window of choices of a statement: an index that it does not use is zero."""
-    unused = unused_indices(stated)
-    return {name: range(1) if name in unused else of for name, of in spaces(stated.metavariables).items()}
+    fixed = {**dict.fromkeys(unused_indices(stated), 0), **axis_numbers(stated)}
+    every = spaces(stated.metavariables).items()
+    return {name: range(fixed[name], fixed[name] + 1) if name in fixed else of for name, of in every}
 
 
 def size(of: dict[str, range]) -> int:

@@ -80,6 +80,8 @@ class ProofStatus:
     exactness: Exactness = Exactness.ROUNDS
     over_reals: bool = False
     """True if the rule has an exponential, whose laws over the real numbers are assumed."""
+    of_ranks: str = ""
+    """The ranks of elements for which a rule is proved, in words; "" if it has no elements of different ranks."""
 
     def __str__(self) -> str:
         """Return the status in words."""
@@ -96,7 +98,7 @@ class ProofStatus:
             case Status.BOUNDED:
                 return f"bounded: equal at {window} of small sizes, for {self.elements}; not proved: {self.reason}"
             case Status.PROVED:
-                return PROVED_TEXT
+                return f"{PROVED_TEXT}{self.of_ranks}"
             case _:
                 assert_never(self.status)
 

@@ -164,8 +164,8 @@ def goals(rule: Rule) -> Iterator[Goal]:
 
 
 def _goal(stated: RuleStatement) -> Goal:
-    lhs, rhs = _windowed(stated.lhs), _windowed(stated.rhs)
-    facts = [pred.map_indices(premise, _window) for premise in stated.premises]
+    lhs, rhs = windowed(stated.lhs), windowed(stated.rhs)
+    facts = [windowed_predicate(premise) for premise in stated.premises]
     facts += [*unconditional(lhs), *unconditional(rhs)]
     known = Facts().assume(*facts)
     if lhs.type.rank != rhs.type.rank:
@@ -192,8 +192,14 @@ def _solved(goal: Goal) -> Goal:
     return goal
 
 
-def _windowed(term: terms.Expr) -> terms.Expr:
-    return rebuild(term, lambda child: _windowed(child.expr), _window)
+def windowed(term: terms.Expr) -> terms.Expr:
+    """Return a term in which condition metavariables are arrays with indices on both sides of zero."""
+    return rebuild(term, lambda child: windowed(child.expr), _window)
+
+
+def windowed_predicate(predicate: pred.Predicate) -> pred.Predicate:
+    """Return a premise with the same arrays."""
+    return pred.map_indices(predicate, _window)
 
 
 def _window(expression: Index) -> Index:
@@ -329,4 +335,4 @@ def _growth(extent: Index, variable: Var) -> int | None:
     return (extent - before).constant
 
 
-__all__ = ["Goal", "Stuck", "proved"]
+__all__ = ["Goal", "Stuck", "proved", "windowed", "windowed_predicate"]

@@ -8,7 +8,7 @@
 ...     \"\"\"Adding a term to itself doubles it.\"\"\"
 ...     return equation(e + e, 2 * e)
 >>> print(proof_status(twice_is_double))
-proved for all sizes
+proved for all sizes and every rank
 >>> x = atl.tensor("x", atl.sizes("n"))
 >>> reschedule(atl.program("double", [x], x + x)).rw(twice_is_double)
 double (x : float32[n]) : float32[n] :=
@@ -32,6 +32,8 @@ from rewrites.rule import (
     IndicesU,
     Matrix,
     MatrixT,
+    Perm,
+    PermT,
     Rule,
     Scalar,
     Vector,
@@ -44,7 +46,7 @@ from rewrites.user_rules.tactics import tactic, tactics
 
 __all__ = [
     "Body", "BodyT", "BodyU", "Cond", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index", "Indices", "IndicesT",
-    "IndicesU", "Matrix", "MatrixT",
+    "IndicesU", "Matrix", "MatrixT", "Perm", "PermT",
     "Rule", "Scalar", "UserDefinitions", "Vector", "VectorT", "equation", "given", "proof_status", "read", "rule",
     "tactic", "tactics",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType, MappingProxyType
 from typing import overload
 
@@ -16,6 +16,7 @@ from atl.files.programs import load_module
 from rewrites.elaboration import stated
 from rewrites.metavariables import Kind
 from rewrites.rule import USER_FAMILY, Equation, Rule, is_name, metavariables_of
+from rewrites.rule_checking.every_rank import further
 from rewrites.rule_checking.registry import register, status_of
 from rewrites.rule_checking.status import ProofStatus
 from rewrites.rule_statement import Ranks, RuleStatement, choices_of_ranks
@@ -40,9 +41,9 @@ def rule(
     all sizes (*proved*). Pass the rule itself to a session: `s.rw(twice)`. A theorem that uses an unproved rule says
     so in its text, in its certificate and in the output of `atl check`.
 
-    The function is called here, once for each rank of elements up to 4, and never again. The equations that it returns
-    are checked, applied and recorded. A rule is used only at ranks for which the function returned an equation, and on
-    integers only if it was not found false for them.
+    The function is called here, once for each rank of elements up to 6, and never again. The equations that it returns
+    are checked, applied and recorded. A rule is used only at ranks for which the function returned an equation, above
+    rank 4 only if this follows from the others, and on integers only if it was not found false for them.
 
     Raises `FalseRule` with sizes and elements that break the rule, `UntriedRule` if it has no instance that could be
     tried, `InvalidArgument`, `InvalidName`.
@@ -102,6 +103,8 @@ def _declare(function: Callable[..., Equation], source: str) -> Rule:
     _check_parameters(function.__name__, parameters, kinds)
     statements = _statements(function, kinds)
     made = Rule(function.__name__, USER_FAMILY, source, law, kinds, statements, module=_module_of(function))
+    more = further(made, lambda ranks: stated(function, kinds, ranks))
+    made = replace(made, statements={**statements, **more}) if more else made
     register(made)
     return made
 

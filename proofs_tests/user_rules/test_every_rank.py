@@ -1,0 +1,181 @@
+"""Rules proved for every rank: bounds of statements, permutations of axes, and false rules, which are not promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import atl
+from proofs_tests.user_rules import false_at_high_ranks
+from rewrites.elaboration import stated
+from rewrites.errors import FalseRule
+from rewrites.rule import USER_FAMILY, Rule, metavariables_of
+from rewrites.rule_checking.every_rank import bounds_of, further, ranks_proved, schema
+from rewrites.rule_checking.registry import register
+from rewrites.rule_checking.symbolic import proved
+from rewrites.rule_statement import MAX_ELEMENT_RANK, choices_of_ranks
+from rewrites.user_rules import Elem, ElemT, Equation, Indices, Perm, equation, given, proof_status, rule
+
+TRUE_UP_TO_4 = false_at_high_ranks.TRUE_UP_TO_4
+EVERY = "proved for all sizes and every rank"
+
+
+def over(extents: Sequence[Any], body: Callable[..., Any]) -> Any:
+    return atl.gen(*extents, lambda *i: body(i)) if extents else body(())
+
+
+def at(a: Any, i: Sequence[Any]) -> Any:
+    return a[tuple(i)] if i else a
+
+
+def transposed(a: Any, p: tuple[int, ...]) -> Any:
+    return over([a.shape[axis] for axis in p], lambda i: at(a, [i[p.index(axis)] for axis in range(len(p))]))
+
+
+def window(a: Any, start: Sequence[Any], length: Sequence[Any]) -> Any:
+    return over(length, lambda i: at(a, [s + k for s, k in zip(start, i, strict=True)]))
+
+
+def unchecked(function: Callable[..., Equation]) -> Rule:
+    """Return a rule with the statements that a declaration would have, without judging them."""
+    kinds = metavariables_of(function)
+    found = {}
+    for ranks in choices_of_ranks(kinds):
+        made = stated(function, kinds, ranks)
+        if made.lhs != made.rhs:
+            found[ranks] = made
+    made_rule = Rule(function.__name__, USER_FAMILY, "", "a law", kinds, found)
+    more = further(made_rule, lambda ranks: stated(function, kinds, ranks))
+    return replace(made_rule, statements={**found, **more})
+
+
+def window_of_window(v: Elem, s: Indices, m: Indices, t: Indices, k: Indices) -> Equation:
+    """A part of a part is a part."""
+    axes = zip(v.shape, s, m, t, k, strict=True)
+    inside = [each for n, a, b, c, d in axes for each in (a >= 0, a + b <= n, c >= 0, d >= 0, c + d <= b)]
+    first = [a + c for a, c in zip(s, t, strict=True)]
+    return equation(window(window(v, s, m), t, k), window(v, first, k), given(*inside))
+
+
+@pytest.mark.long
+def test_rule_for_every_rank_applies_at_rank_6(tmp_path: Path) -> None:
+    made = rule(window_of_window)
+    assert str(proof_status(made)) == EVERY
+    v = atl.tensor("v", 4, 5, 4, 5, 4, 5)
+    inner = window(v, [1] * 6, [3] * 6)
+    theorem = atl.reschedule(atl.program("p", [v], window(inner, [1] * 6, [2] * 6))).rw(made).done()
+    theorem.save(tmp_path / "p.atl.json")
+    assert str(atl.load(tmp_path / "p.atl.json")) == str(theorem)
+
+
+def test_forged_statement_of_rank_5_is_refused() -> None:
+    @rule
+    def doubled(v: Elem) -> Equation:
+        """A sum of equal terms is their double."""
+        return equation(v + v, 2 * v)
+
+    wrong = {
+        ranks: made if max(ranks) < 5 else replace(made, rhs=made.lhs) for ranks, made in doubled.statements.items()
+    }
+    with pytest.raises(atl.errors.InvalidArgument, match="does not follow from one of lower rank"):
+        register(replace(doubled, statements=wrong))
+    alone = {ranks: made for ranks, made in doubled.statements.items() if max(ranks) >= 5}
+    with pytest.raises(atl.errors.InvalidArgument, match="does not follow from one of lower rank"):
+        register(replace(doubled, statements=alone))
+
+
+def transposed_sum(a: Elem, b: Elem, p: Perm) -> Equation:
+    """A sum of transposed tensors is the transposed sum."""
+    return equation(transposed(a, p) + transposed(b, p), transposed(a + b, p))
+
+
+@pytest.mark.long
+def test_rule_with_a_permutation_applies(tmp_path: Path) -> None:
+    made = rule(transposed_sum)
+    assert str(proof_status(made)) == EVERY
+    n, m, k = atl.sizes("n m k")
+    x, y = atl.tensor("x", n, m, k), atl.tensor("y", n, m, k)
+    program = atl.program("p", [x, y], transposed(x, (2, 0, 1)) + transposed(y, (2, 0, 1)))
+    theorem = atl.reschedule(program).rw(made).done()
+    theorem.save(tmp_path / "p.atl.json")
+    assert str(atl.load(tmp_path / "p.atl.json")) == str(theorem)
+    atl.reschedule(program).rw(made, p=(2, 0, 1))
+    for wrong in ((0, 1, 2), (1, 2, 0), (2, 2, 1)):
+        with pytest.raises(atl.errors.ATLError):
+            atl.reschedule(program).rw(made, p=wrong)
+
+
+@pytest.mark.long
+def test_two_permutations_are_composed() -> None:
+    @rule
+    def twice(a: Elem, p: Perm, q: Perm) -> Equation:
+        """A transposition of a transposition is a transposition."""
+        return equation(transposed(transposed(a, p), q), transposed(a, tuple(p[axis] for axis in q)))
+
+    assert str(proof_status(twice)) == EVERY
+
+    def reversed_order(a: Elem, p: Perm, q: Perm) -> Equation:
+        """A transposition of a transposition, composed the wrong way round."""
+        return equation(transposed(transposed(a, p), q), transposed(a, tuple(q[axis] for axis in p)))
+
+    with pytest.raises(FalseRule, match=r"p = \(\d, \d, \d\), q = \(\d, \d, \d\)"):
+        rule(reversed_order)
+
+
+def test_statement_one_rank_above_the_bound_is_proved() -> None:
+    made = unchecked(window_of_window)
+    bounds = bounds_of(made)
+    assert bounds == {"s": 1}
+    for rank in (1, 2, MAX_ELEMENT_RANK + 1):
+        assert proved(replace(made, statements={(rank,): made.statements[rank,]})) is None
+        assert schema(made.statements[rank,]).parts == schema(made.statements[4,]).parts or rank == 1
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_bound_is_reached(count: int) -> None:
+    """A statement with n conditions is false at rank n, and true below: a smaller bound would be wrong."""
+    made = unchecked(false_at_high_ranks.pigeonhole(count))
+    assert bounds_of(made) == {"s": count}
+    assert proved(replace(made, statements={(count - 1,): made.statements[count - 1,]})) is None
+    assert proved(replace(made, statements={(count,): made.statements[count,]})) is not None
+
+
+@pytest.mark.parametrize(
+    "law",
+    [pytest.param(law, marks=pytest.mark.long if law in false_at_high_ranks.LONG else ()) for law in TRUE_UP_TO_4],
+    ids=lambda law: law.__name__,
+)
+def test_rule_that_is_false_at_rank_5_or_6_is_not_promoted(law: Callable[..., Equation]) -> None:
+    assert ranks_proved(unchecked(law)).startswith((", for elements of rank 0", ", for elements of rank 1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", TRUE_UP_TO_4, ids=lambda law: law.__name__)
+def test_rule_that_is_false_at_rank_5_or_6_is_declared_for_lower_ranks(law: Callable[..., Equation]) -> None:
+    try:
+        status = str(proof_status(rule(law)))
+    except atl.errors.ATLError:
+        return
+    assert "every rank" not in status
+
+
+def test_axis_named_by_number_is_not_promoted() -> None:
+    def first_axis(v: Elem) -> Equation:
+        """A tensor of one row is that row, repeated once."""
+        return equation(over(v.shape, lambda i: at(v, (0, *i[1:]))), v, given(v.shape[0] == 1))
+
+    kinds = metavariables_of(first_axis)
+    found = {ranks: stated(first_axis, kinds, ranks) for ranks in choices_of_ranks(kinds) if ranks != (0,)}
+    assert "differ between axes" in str(bounds_of(Rule("first_axis", USER_FAMILY, "", "a law", kinds, found)))
+
+
+def test_groups_have_bounds_of_their_own() -> None:
+    def broadcast(a: Elem, b: Elem, t: ElemT) -> Equation:
+        """A sum of broadcasts is the broadcast of the sum."""
+        return equation(over(t.shape, lambda _: a) + over(t.shape, lambda _: b), over(t.shape, lambda _: a + b))
+
+    assert bounds_of(unchecked(broadcast)) == {"s": 1, "t": 1}

@@ -1,0 +1,534 @@
+"""A bound on the rank at which a statement can first be false, so that a proof at a small rank holds at every rank.
+
+A statement is *uniform* if it treats every axis of its elements alike and by itself: each index, extent and condition
+mentions one axis at most, and is the same expression for each of them. Element p of a side is then computed from reads
+at index functions, one for each axis, and from conditions that are conjunctions over the axes.
+
+Take sizes, indices, elements and a position for which a uniform statement is false. Keep some of the axes: of each
+condition that does not hold an axis at which it fails, and of m index functions into one tensor m - 1 axes, which
+suffice to tell apart those that differ. On the kept axes all conditions have the same truth and reads are equal as
+before, so the statement is false at that rank too. `docs/every_rank.md` has the proof. So a uniform statement that is
+proved at the rank of this bound or above is true at all higher ranks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from itertools import count, product
+from typing import Any, Final, NoReturn, TypeAlias, assert_never
+
+from atl.checks.scope import Scope
+from atl.core import predicate as pred
+from atl.core import terms
+from atl.core.index import ZERO as NONE
+from atl.core.index import Index, Leaf, Var, atoms, index, map_leaves
+from atl.core.predicate import Predicate
+from atl.core.reshape_definitions import origin
+from atl.core.substitution import instantiate, instantiate_tensor
+from atl.core.traversal import children
+from atl.errors import ATLError, InvalidArgument
+from atl.prove import Facts, Proved, prove, simplify
+from rewrites.rule import Rule, ranks_text
+from rewrites.rule_checking.symbolic import windowed, windowed_predicate
+from rewrites.rule_checking.symbolic_reading import granted, unconditional, unused_ids
+from rewrites.rule_statement import (
+    LARGEST_RANK,
+    MAX_ELEMENT_RANK,
+    Ranks,
+    RuleStatement,
+    choices_of_ranks,
+    groups_of,
+    permutations_of,
+    permuted_groups,
+)
+
+Axis: TypeAlias = tuple[str, int]
+"""A group of metavariables and the number of an axis of its elements."""
+Skeleton: TypeAlias = tuple[Any, ...]
+"""An element of a side: an operation, a read or a case, with its parts."""
+EVERY_RANK: Final = " and every rank"
+PADDING: Final[Skeleton] = ("padding",)
+_LABELS: Final = count(1 << 59)
+
+
+class NotUniform(Exception):
+    """A statement that does not treat every axis alike and by itself, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A uniform statement without its rank: equal for two ranks if one has further axes like those of the other.
+
+    `bounds` has the rank of each group at or above which a false statement has a false instance at that rank.
+    """
+
+    parts: tuple[Any, ...]
+    bounds: Mapping[str, int]
+
+
+def bounds_of(rule: Rule) -> Mapping[str, int] | str:
+    """Return the bounds of a rule for each group, or why it does not hold at every rank if its statements are proved.
+
+    They are those of the statements of highest rank, which are uniform, and at least as high as the bounds.
+    """
+    groups = groups_of(rule.metavariables)
+    judged = [stated for stated in rule.statements.values() if max(stated.element_ranks) <= MAX_ELEMENT_RANK]
+    highest = dict(zip(groups, map(max, zip(*(each.element_ranks for each in judged), strict=True)), strict=True))
+    wanted = max((max(ranks[: len(groups)], default=0) for ranks in choices_of_ranks(rule.metavariables)), default=0)
+    if not judged or any(rank < wanted for rank in highest.values()):
+        return f"it is not stated at rank {wanted}"
+    found = dict.fromkeys(groups, 0)
+    for stated in judged:
+        high = [group for group, rank in stated.rank_of_group.items() if rank == highest[group]]
+        try:
+            bounds = schema(stated).bounds if high else {}
+        except NotUniform as reason:
+            return str(reason)
+        for group in high:
+            found[group] = max(found[group], bounds[group])
+            if found[group] > highest[group]:
+                return f"a statement of this form that is false may first be so at rank {found[group]}"
+    return found
+
+
+def is_like(stated: RuleStatement, other: RuleStatement) -> bool:
+    """Return whether a statement is true because another one is: one of other permutations, or of fewer axes alike."""
+    try:
+        found, known = schema(stated), schema(other)
+    except NotUniform:
+        return False
+    return found.parts == known.parts and all(
+        rank == other.rank_of_group[group] or rank > other.rank_of_group[group] >= known.bounds[group]
+        for group, rank in stated.rank_of_group.items()
+    )
+
+
+def told_apart(rule: Rule) -> Rule:
+    """Return a rule without the statements that are true if the others are.
+
+    Those are the statements of ranks above `MAX_ELEMENT_RANK`, and those that differ from another one in permutations
+    only. Raises `InvalidArgument` for a statement of such a rank that is not like one of a lower rank.
+    """
+    judged: dict[Ranks, RuleStatement] = {}
+    for ranks, stated in rule.statements.items():
+        source = rule.statements.get(_source(rule, stated))
+        if source is not None and source is not stated and is_like(stated, source):
+            continue
+        if max(stated.element_ranks, default=0) > MAX_ELEMENT_RANK:
+            raise InvalidArgument(
+                f"the statement of {rule.name} for elements of rank {', '.join(map(str, stated.element_ranks))}"
+                " does not follow from one of lower rank",
+                required=f"statements of rank {MAX_ELEMENT_RANK} or less, and others with further axes like theirs",
+            )
+        judged[ranks] = stated
+    return rule if len(judged) == len(rule.statements) else replace(rule, statements=judged)
+
+
+def _source(rule: Rule, stated: RuleStatement) -> Ranks:
+    """Return the first ranks of which a statement may repeat the axes, in the order of the statements of the rule."""
+    most = max(max(ranks[: len(stated.element_ranks)], default=0) for ranks in choices_of_ranks(rule.metavariables))
+    lower = tuple(min(rank, most) for rank in stated.element_ranks)
+    return next((ranks for ranks in rule.statements if ranks[: len(lower)] == lower), lower)
+
+
+def with_sources(rule: Rule, used: Iterable[Ranks]) -> tuple[Ranks, ...]:
+    """Return these ranks of statements of a rule, and those of statements from which they follow.
+
+    The statement of lowest rank is added to high ones, because premises are met by chance at low ranks only.
+    """
+    every = [each for ranks in used for each in (ranks, _source(rule, rule.statements[ranks]))]
+    if any(max(rule.statements[ranks].element_ranks, default=0) >= MAX_ELEMENT_RANK for ranks in every):
+        every.append(min(rule.statements, key=lambda ranks: (sum(rule.statements[ranks].element_ranks), ranks)))
+    return tuple(sorted(dict.fromkeys(every)))
+
+
+def further(rule: Rule, state: Callable[[Ranks], RuleStatement]) -> dict[Ranks, RuleStatement]:
+    """Return the statements of a rule up to `LARGEST_RANK` that follow from its own ones, if its bounds allow it.
+
+    Permutations are represented by a reversal, a rotation, and a rotation of all axes but two, which are exchanged.
+    """
+    groups, permuted = groups_of(rule.metavariables), permuted_groups(rule.metavariables).values()
+    if not groups or isinstance(bounds_of(rule), str):
+        return {}
+    found: dict[Ranks, RuleStatement] = {}
+    for ranks in product(range(LARGEST_RANK + 1), repeat=len(groups)):
+        if max(ranks) > MAX_ELEMENT_RANK:
+            with suppress(ATLError, ArithmeticError, LookupError, TypeError, ValueError):
+                orders = product(*(_representatives(ranks[groups.index(group)]) for group in permuted))
+                made = [state((*ranks, *numbers)) for numbers in orders]
+                pairs = [(each, rule.statements.get(_source(rule, each))) for each in made]
+                if all(source is not None and is_like(each, source) for each, source in pairs):
+                    found |= {each.ranks: each for each in made}
+    return found
+
+
+def _representatives(rank: int) -> list[int]:
+    """Return the numbers of some permutations of a rank with cycles of different lengths."""
+    axes = tuple(range(rank))
+    swapped = (1, 0, *axes[3:], 2) if rank > 2 else axes[::-1]
+    orders = dict.fromkeys((axes[::-1], (*axes[1:], *axes[:1]), swapped))
+    return [permutations_of(rank).index(order) for order in orders]
+
+
+def ranks_proved(rule: Rule) -> str:
+    """Return the ranks of elements for which a rule is proved whose statements are, in words."""
+    if not groups_of(rule.metavariables):
+        return ""
+    reason = bounds_of(rule)
+    if not isinstance(reason, str):
+        found = {stated.element_ranks for stated in rule.statements.values()}
+        above = product(range(LARGEST_RANK + 1), repeat=len(groups_of(rule.metavariables)))
+        lower = {ranks: tuple(min(rank, MAX_ELEMENT_RANK) for rank in ranks) for ranks in above}
+        other = next((each for each, source in lower.items() if each not in found and source in found), None)
+        if other is None:
+            return EVERY_RANK
+        reason = f"its statement for rank {', '.join(map(str, other))} does not repeat one for lower ranks"
+    return f", for elements of rank {ranks_text(rule.statements)}: {reason}"
+
+
+@lru_cache(maxsize=256)
+def schema(stated: RuleStatement) -> Schema:
+    """Return a statement without its rank. Raises `NotUniform`."""
+    return _Extraction(stated).schema()
+
+
+@cache
+def _labelled(label: str) -> Var:
+    """Return the variable with a label; it is the same for statements of all ranks."""
+    return Var(next(_LABELS), label)
+
+
+def _no(reason: str) -> NoReturn:
+    raise NotUniform(reason)
+
+
+def _variables(of: Index | Predicate) -> Iterator[Var]:
+    found = atoms(of) if isinstance(of, Index) else pred.atoms_of(of)
+    return (at for at in found if isinstance(at, Var))
+
+
+class _Extraction:
+    """The extraction of the schema of one statement."""
+
+    def __init__(self, stated: RuleStatement) -> None:
+        self.stated = stated
+        self.rank = stated.rank_of_group
+        self.axes: dict[int, Axis] = {}
+        self.labels: dict[int, Var] = {}
+        self.inner: set[int] = set()
+        """Indices that have many values at one position of the sides: those of folds, and bound ones of no axis."""
+        for uid, (name, dimension) in stated.extents.items():
+            kind = stated.metavariables[name]
+            if dimension >= kind.rank:
+                self._declare(uid, (kind.group, dimension - kind.rank), f"extent of {name}")
+        for uid, name in stated.names.items():
+            kind = stated.metavariables[name]
+            if kind.of_axis is not None:
+                self._declare(uid, (kind.group, kind.of_axis[1]), f"index {kind.of_axis[0]}")
+        self.conditions: dict[str, set[object]] = {group: set() for group in self.rank}
+        self.contexts: dict[str, set[object]] = {group: set() for group in self.rank}
+        self.reads: dict[tuple[str, str], set[Index]] = {}
+
+    def _declare(self, uid: int, axis: Axis, label: str) -> None:
+        self.axes[uid] = axis
+        self.labels[uid] = _labelled(f"{label} {axis[0]}")
+
+    def _variable(self, what: str, axis: Axis | None, number: int) -> Var:
+        """Return the variable of a position or a bound index, of an axis or of none, numbered among those alike."""
+        if axis is None:
+            return _labelled(f"{what} {number}")
+        made = _labelled(f"{what} {number} of {axis[0]} {axis[1]}")
+        self._declare(made.uid, axis, f"{what} {number}")
+        return made
+
+    # -- one axis at a time -------------------------------------------------------------------------------------------
+
+    def _axis(self, *parts: Index | Predicate) -> Axis | None:
+        """Return the axis that these expressions mention; None if they mention none."""
+        found = self._axes(*parts)
+        if len(found) > 1:
+            _no("an expression mentions several axes")
+        if found and any(each.uid in self.inner for part in parts for each in _variables(part)):
+            _no("an expression mentions an axis and a bound index of no axis")
+        return next(iter(found), None)
+
+    def _axes(self, *parts: Index | Predicate) -> set[Axis]:
+        variables = (variable for part in parts for variable in _variables(part))
+        return {self.axes[each.uid] for each in variables if each.uid in self.axes}
+
+    def _template(self, of: Index) -> Index:
+        return map_leaves(of, self._unnumbered)
+
+    def _template_of(self, of: Predicate) -> Predicate:
+        return pred.substitute(of, self._unnumbered)
+
+    def _unnumbered(self, leaf: Leaf) -> Index:
+        return index(self.labels.get(leaf.uid, leaf) if isinstance(leaf, Var) else leaf)
+
+    def _alike(self, what: str, found: Iterable[tuple[Axis, object]]) -> dict[str, frozenset[object]]:
+        """Return what is said of an axis of each group. Raises `NotUniform` unless it is said of each axis."""
+        of_axis: dict[Axis, set[object]] = {}
+        for axis, part in found:
+            of_axis.setdefault(axis, set()).add(part)
+        out: dict[str, frozenset[object]] = {}
+        for group in dict.fromkeys(group for group, _ in of_axis):
+            first = of_axis.get((group, 0), set())
+            if any(of_axis.get((group, axis), set()) != first for axis in range(self.rank[group])):
+                _no(f"{what} differ between axes")
+            out[group] = frozenset(first)
+        return out
+
+    def _sorted(self, what: str, found: Iterable[Predicate]) -> tuple[frozenset[object], dict[str, frozenset[object]]]:
+        """Return the predicates that mention no axis, and those of an axis of each group."""
+        of_axes: list[tuple[Axis, object]] = []
+        others: set[object] = set()
+        for each in found:
+            axis = self._axis(each)
+            if axis is None:
+                others.add(each)
+            else:
+                of_axes.append((axis, self._template_of(each)))
+        return frozenset(others), self._alike(what, of_axes)
+
+    # -- the statement ------------------------------------------------------------------------------------------------
+
+    def schema(self) -> Schema:
+        stated = self.stated
+        lhs, rhs = windowed(stated.lhs), windowed(stated.rhs)
+        premises = [windowed_predicate(premise) for premise in stated.premises]
+        implied = Facts().assume(*premises)
+        granted_all = [*unconditional(lhs), *unconditional(rhs)]
+        needed = [each for each in granted_all if not isinstance(prove(implied, each), Proved)]
+        facts = implied.assume(*needed)
+        at, shapes = self._positions(lhs, rhs)
+        inside = [pred.within(NONE, p, extent) for p, extent in zip(at, lhs.type.shape, strict=True)]
+        here = facts.assume(*inside)
+        sides = tuple(self._checked(self._read(side, at, here, {}, 0)) for side in (lhs, rhs))
+        always = self._sorted("conditions of well-formedness", needed)
+        obligations: dict[object, set[Axis | None]] = {}
+        for side in (lhs, rhs):
+            for obligation, axis in self._conditional(side, Scope(facts), (), (), Counter()):
+                obligations.setdefault(obligation, set()).add(axis)
+        for axes in obligations.values():
+            groups = [axis[0] for axis in axes if axis is not None]
+            if any((group, axis) not in axes for group in groups for axis in range(self.rank[group])):
+                _no("conditions of well-formedness differ between axes")
+        parts = (
+            sides, shapes, self._sorted("premises", premises), always, frozenset(obligations),
+        )  # fmt: skip
+        return Schema(_ordered(parts), {group: self._bound(group) for group in self.rank})
+
+    def _bound(self, group: str) -> int:
+        told_apart = sum(len(found) - 1 for (of, _), found in self.reads.items() if of == group)
+        return max(1, len(self.conditions[group]) + len(self.contexts[group]) + told_apart)
+
+    def _positions(self, lhs: terms.Expr, rhs: terms.Expr) -> tuple[tuple[Index, ...], object]:
+        """Return a position of the sides, and the extents of both of them, those of axes without their numbers."""
+        if lhs.type.rank != rhs.type.rank:
+            _no("the ranks of the sides differ")
+        seen: Counter[Axis | None] = Counter()
+        at, others, of_axes = [], [], []
+        for extents in zip(lhs.type.shape, rhs.type.shape, strict=True):
+            axis = self._axis(*extents)
+            at.append(index(self._variable("position", axis, seen[axis])))
+            if axis is None:
+                others.append(extents)
+            else:
+                of_axes.append((axis, (seen[axis], *map(self._template, extents))))
+            seen[axis] += 1
+        return tuple(at), (tuple(others), self._alike("extents of the sides", of_axes))
+
+    def _assumed(self, facts: Facts, *further: Predicate) -> Facts:
+        """Return the facts and those of the further ones that also hold of fewer axes: those that mention one at most.
+
+        That a disjunction over the axes holds, such as that a test of all of them fails, need not hold of fewer.
+        """
+        parts = (part for each in further for part in pred.conjuncts(each))
+        return facts.assume(*(each for each in parts if len(self._axes(each)) <= 1))
+
+    # -- elements of a side -------------------------------------------------------------------------------------------
+
+    def _read(
+        self, term: terms.Expr, at: tuple[Index, ...], facts: Facts, bound: Mapping[int, terms.Expr], folds: int
+    ) -> Skeleton:
+        """Return an element of a term, with conditions that the facts decide left out."""
+        facts = self._assumed(facts, *granted(term, Scope(facts)))
+        match term:
+            case terms.Metavariable(_, name, _, indices, tensors):
+                if tensors:
+                    _no(f"{name} is a function of a tensor")
+                return ("read", name, indices, tuple(simplify(facts, position) for position in at))
+            case terms.TensorVar(uid):
+                return self._read(bound[uid], at, facts, bound, folds)
+            case terms.Constant(value, dtype):
+                return ("literal", value, dtype)
+            case terms.Value(expression, dtype):
+                return ("value", simplify(facts, expression), dtype)
+            case terms.Padding():
+                return PADDING
+            case terms.Gen(low, _, body):
+                return self._read(instantiate(body, low + at[0]), at[1:], facts, bound, folds)
+            case terms.Reduce(monoid, low, high, body):
+                variable = _labelled(f"fold {folds}")
+                self.inner.add(variable.uid)
+                inner = facts.assume(pred.within(low, index(variable), high))
+                element = self._read(instantiate(body, index(variable)), at, inner, bound, folds + 1)
+                return ("fold", monoid, low, high, element)
+            case terms.Guard(predicate, body):
+                return self._case(predicate, (body, at), None, facts, bound, folds)
+            case terms.Select(predicate, left, right):
+                return self._case(predicate, (left, at), (right, at), facts, bound, folds)
+            case terms.Access(tensor, position):
+                there = pred.within(NONE, position, tensor.type.shape[0])
+                return self._case(there, (tensor, (position, *at)), None, facts, bound, folds)
+            case terms.Concat(left, right):
+                n = left.type.shape[0]
+                after = (at[0] - n, *at[1:])
+                return self._case(pred.less(at[0], n), (left, at), (right, after), facts, bound, folds)
+            case terms.Reshape(op, operand):
+                if isinstance(op, terms.Flatten):
+                    facts = facts.assume(*(pred.at_most(index(1), extent) for extent in operand.type.shape[:2]))
+                where = origin(op, operand.type.shape, at)
+                return self._case(where.present, (operand, where.at), None, facts, bound, folds)
+            case terms.Let(value, body):
+                variable_of = terms.TensorVar(next(unused_ids), "let", value.type)
+                inner_bound = {**bound, variable_of.uid: value}
+                return self._read(instantiate_tensor(body, variable_of), at, facts, inner_bound, folds)
+            case terms.Unary(op, operand):
+                return (op, self._read(operand, at, facts, bound, folds))
+            case terms.Cast(dtype, operand):
+                return ("cast", dtype, operand.type.dtype, self._read(operand, at, facts, bound, folds))
+            case terms.Binary(op, left, right):
+                return (op, *(self._read(part, at, facts, bound, folds) for part in (left, right)))
+            case terms.Where(test, left, right):
+                return ("where", *(self._read(part, at, facts, bound, folds) for part in (test, left, right)))
+            case terms.Rec():
+                _no("a recurrence")
+            case terms.Input() | terms.Local():
+                _no("an open term")
+            case _:
+                assert_never(term)
+
+    def _case(
+        self, predicate: Predicate, holds: tuple[terms.Expr, tuple[Index, ...]],
+        fails: tuple[terms.Expr, tuple[Index, ...]] | None, facts: Facts, bound: Mapping[int, terms.Expr], folds: int,
+    ) -> Skeleton:  # fmt: skip
+        left: list[Predicate] = []
+        known = facts
+        for part in pred.conjuncts(predicate):
+            if isinstance(prove(known, pred.negation(part)), Proved):
+                left = [pred.FALSE]
+                break
+            if not isinstance(prove(known, part), Proved):
+                left.append(part)
+                known = self._assumed(known, part)
+        condition = pred.conjunction(left)
+        if condition == pred.TRUE:
+            return self._read(*holds, facts, bound, folds)
+        outside = self._assumed(facts, pred.negation(condition))
+        otherwise = PADDING if fails is None else self._read(*fails, outside, bound, folds)
+        if condition == pred.FALSE:
+            return otherwise
+        value = self._read(*holds, self._assumed(facts, condition), bound, folds)
+        if value[0] == "case" and value[3] == otherwise:  # nested tests with one alternative are one conjunction
+            return ("case", pred.conjunction((condition, value[1])), value[2], otherwise)
+        return value if value == otherwise else ("case", condition, value, otherwise)
+
+    def _checked(self, element: Skeleton) -> Skeleton:
+        """Return an element with the numbers of axes left out, and count its conditions and index functions."""
+        match element:
+            case ("case", condition, value, otherwise):
+                return ("case", self._condition(condition), self._checked(value), self._checked(otherwise))
+            case ("read", name, indices, at):
+                kind = self.stated.metavariables[name]
+                own, rest = at[: kind.rank], at[kind.rank :]
+                if any(self._axis(each) is not None for each in (*indices, *own)):
+                    _no("an index of one axis is used for another dimension")
+                for axis, position in enumerate(rest):
+                    if self._axis(position) not in (None, (kind.group, axis)):
+                        _no("an axis is read at an index of another one")
+                functions = {self._template(position) for position in rest}
+                if len(functions) > 1:
+                    _no("index functions differ between axes")
+                self.reads.setdefault((kind.group, name), set()).update(functions)
+                return ("read", name, indices, own, *functions)
+            case ("fold", monoid, low, high, body):
+                if self._axis(low, high) is not None:
+                    _no("the range of a fold depends on an axis")
+                return ("fold", monoid, low, high, self._checked(body))
+            case ("value", expression, _):
+                if self._axis(expression) is not None:
+                    _no("an index of an axis is used as a number")
+                return element
+            case _:
+                return tuple(self._checked(part) if isinstance(part, tuple) else part for part in element)
+
+    def _condition(self, condition: Predicate) -> object:
+        """Return a condition without the numbers of axes: a conjunction over the axes, or the negation of one."""
+        negated = isinstance(condition, pred.Any)
+        found = self._sorted("conditions", pred.conjuncts(pred.negation(condition) if negated else condition))
+        for group in found[1]:
+            self.conditions[group].add(_ordered(found))
+        return (negated, found)
+
+    # -- well-formedness ----------------------------------------------------------------------------------------------
+
+    def _conditional(
+        self, term: terms.Expr, scope: Scope, context: tuple[Predicate, ...], fails: tuple[object, ...],
+        seen: Counter[Axis | None],
+    ) -> Iterator[tuple[object, Axis | None]]:  # fmt: skip
+        """Yield conditions of well-formedness that neither hold outright nor follow from what holds where they arise.
+
+        Each has its context: the ranges of binders and the tests around it, and the conjunctions that fail there.
+        """
+        for goal in granted(term, scope):
+            if not isinstance(prove(scope.facts, goal), Proved):
+                around = _ordered(self._sorted("contexts", context))
+                for group in dict.fromkeys(axis[0] for each in context if (axis := self._axis(each)) is not None):
+                    self.contexts[group].add(around)
+                yield (around, fails, self._template_of(goal)), self._axis(goal)
+        for child in children(term):
+            inside, known, failing, now = scope, context, fails, seen.copy()
+            if child.part.assumes is not None:
+                condition = scope.predicate(getattr(term, child.part.assumes))
+                if child.part.negated and isinstance(condition, pred.All):
+                    # It fails on all axes if it fails on those that are kept, so the context needs no further axis.
+                    failing = (*fails, _ordered(self._sorted("contexts", condition.parts)))
+                    inside = scope.assume(pred.negation(condition))
+                else:
+                    held = pred.negation(condition) if child.part.negated else condition
+                    known, inside = (*known, *pred.conjuncts(held)), scope.assume(held)
+            for binder in child.part.indices:
+                low, high = (inside.index(getattr(term, each)) for each in (binder.low, binder.high))
+                axis = self._axis(low, high)
+                variable = self._variable("bound", axis, now[axis])
+                if axis is None:
+                    self.inner.add(variable.uid)
+                now[axis] += 1
+                _, inside = inside.bind(variable.name, low, high, variable.uid)
+                known = (*known, *pred.conjuncts(pred.within(low, index(variable), high)))
+            yield from self._conditional(child.expr, inside, known, failing, now)
+
+
+def _ordered(of: Any) -> Any:
+    """Return nested tuples with mappings as sets of pairs, which can be compared and hashed."""
+    if isinstance(of, dict):
+        return frozenset((key, _ordered(value)) for key, value in of.items())
+    return tuple(map(_ordered, of)) if isinstance(of, tuple) else of
+
+
+__all__ = [
+    "NotUniform",
+    "Schema",
+    "bounds_of",
+    "further",
+    "is_like",
+    "ranks_proved",
+    "schema",
+    "told_apart",
+    "with_sources",
+]
