@@ -602,7 +602,9 @@ def has_windows_in_tiles(nest: ln.LoopNest) -> bool:
 def _meet(loop: ln.For, one: Index, other: Index) -> bool:
     """Return whether two addresses of a loop have the same value in iterations a constant number apart."""
     step, apart = factor_of(one, loop.variable), (one - other).constant
-    return step is not None and bool(step.constant and apart) and apart % step.constant == 0
+    if step is None or not step.constant or not apart:
+        return False
+    return apart % step.constant == 0
 
 
 def gathers(nest: ln.LoopNest) -> bool:
