@@ -1,4 +1,4 @@
-"""Loops in C: directives, ranges over segments, streams, co-iteration, and compiler flags for gathers."""
+"""Loops in C: directives, ranges over segments, streams, co-iteration, and compiler flags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import reduce
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import Index, Leaf, Quotient, Read, Var, atoms, factor_of, index, map_leaves
@@ -23,7 +23,7 @@ from lowering.nest import loopnest as ln
 from lowering.nest.index_expressions import Computed, IndexUse, index_expressions
 from lowering.nest.marked_loops import Finger, Line, Merge, Runs, Stream, begins, merge_at, row_of, runs_at
 from lowering.nest.text import TextScope
-from lowering.nest.tiles import Tiles, cells, over_lanes, sources, step
+from lowering.nest.tiles import Tiles, cells, over_lanes, sources, step, tiles_of
 
 # -- directives -------------------------------------------------------------------------------------------------------
 # `parallel` becomes OpenMP's loop over threads, in blocks; OpenMP (OMP_NUM_THREADS) chooses the number of threads.
@@ -573,6 +573,38 @@ def gathering_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
         return ()
     in_runs = any(each.mark is LoopMark.RUNS for each in _loops(nest))
     return (*(SERIAL if has_fibres(nest) else NARROW), *(WITHIN_LINES if in_runs else ()))
+
+
+RELOADED: Final = ("-fno-predictive-commoning",)
+"""A vector of one repeated element is loaded in the time of any other. gcc would keep the elements of a window for the
+next iteration in registers, and repeat them from there: the multiply-adds of a convolution took 1.2 times as long."""
+
+
+def window_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
+    """Return flags for gcc if tiles in registers are computed from windows, else nothing."""
+    return RELOADED if compiler.kind == "gcc" and has_windows_in_tiles(nest) else ()
+
+
+def has_windows_in_tiles(nest: ln.LoopNest) -> bool:
+    """Return whether a loop computes tiles in registers, and reads elements that it reads again in later iterations."""
+    tiles = tiles_of(nest)
+    for terms in _loops(nest) if tiles else ():
+        lanes = [each for each in ln.statements(terms.body) if isinstance(each, ln.For)]
+        if lanes and not over_lanes(terms, tiles) and all(over_lanes(each, tiles) for each in lanes):
+            read: dict[Hashable, set[Index]] = {}
+            for array, address in (found for each in ln.statements(terms.body) for found in _reads(each)):
+                read.setdefault(array, set()).add(address)
+            if any(_meet(terms, one, other) for group in read.values() for one, other in combinations(group, 2)):
+                return True
+    return False
+
+
+def _meet(loop: ln.For, one: Index, other: Index) -> bool:
+    """Return whether two addresses of a loop have the same value in iterations a constant number apart."""
+    step, apart = factor_of(one, loop.variable), (one - other).constant
+    if step is None or not step.constant or not apart:
+        return False
+    return apart % step.constant == 0
 
 
 def gathers(nest: ln.LoopNest) -> bool:

@@ -20,6 +20,7 @@ from lowering import compile as compiled
 from lowering import kernel as kernels
 from lowering import kernel_text, lower, print_c, print_nest
 from lowering.builds import build_shared
+from lowering.c.loops import window_flags
 from lowering.c.printer import print_unit
 from lowering.c_compiler import find_compiler
 from lowering.nest import tiles as loops
@@ -52,6 +53,23 @@ ROWS: Final = program(
     "n, 20",
     "A : float32[n, m], B : float32[m, 20]",
 )
+
+
+FILTERS: Final = """
+    ⊞[o < n] let acc | registers := Σ[q < m] ⊞[r < 4] ⊞[c < 16] {} * B[q, c] in ⊞[r < 4] ⊞[c < 16] acc[r, c]
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "is_window"),
+    [("f[4 * o + r + q]", True), ("f[3 * o + 2 * r + q]", True), ("f[o + r + 2 * q]", True), ("f[r * m + q]", False)],
+)
+def test_gcc_loads_elements_of_windows_again(read: str, *, is_window: bool) -> None:
+    goal = program(FILTERS.format(read), "n, 4, 16", "f : float32[4 * n * m + 2 * m + 9 * n + 9], B : float32[m, 16]")
+    found, tile = find_compiler(), lower(goal)
+    assert bool(window_flags(tile, replace(found, kind="gcc"))) is is_window
+    assert not window_flags(tile, replace(found, kind="clang"))
+    assert not window_flags(lower(reschedule(goal).mark("acc", None).goal), replace(found, kind="gcc"))
 
 
 def body_of(source: str) -> list[str]:

@@ -48,6 +48,27 @@ def test_convolution_is_tiled_for_the_registers() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
+    ("channels", "outputs", "width", "vector_bytes", "tile"),
+    [
+        (64, 64, 56, 32, "[6, 16]"),
+        (64, 64, 14, 64, "[8, 32]"),
+        (64, 16, 112, 64, "[32, 8]"),  # half of each vector would be used
+        (3, 64, 112, 32, "[16, 6]"),  # storing elements one by one would take longer than copying windows
+    ],
+)
+def test_convolution_of_known_size_has_channels_or_positions_in_vectors(
+    channels: int, outputs: int, width: int, vector_bytes: int, tile: str
+) -> None:
+    machine = replace(AVX2, vector_bytes=vector_bytes, vector_registers=vector_bytes // 2)
+    sizes = {"B": 1, "C": channels, "K": outputs, "H": width, "W": width, "R": 3, "S": 3}
+    made = calls(program_of("conv2d"), machine, sizes=sizes)
+    assert f"s.tile(['p', 'k'], {tile})\n" in made
+    in_channels = tile in ("[6, 16]", "[8, 32]")
+    assert ("s.pack('w')" in made, "s.pad('x', at='po')" in made) == (in_channels, not in_channels)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
     ("changed", "depth"),
     [
         ({"l3": 256 * 1024 * KIB}, None),

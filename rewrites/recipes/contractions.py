@@ -61,6 +61,18 @@ class Contraction:
                 return None if any(_is_read_for(each.extent, loop) for each in self.sums) else loop
         return None
 
+    def used_share(self, context: Context, rows: int, columns: int) -> float | None:
+        """Return the share of the elements of tiles that are elements of the result, or None for unknown sizes."""
+        trips = [None if loop is None else context.extent(loop.extent) for loop in (self.row, self.column)]
+        if not all(trips):
+            return None
+        return prod(each / (-(-each // tile) * tile) for each, tile in zip(trips, (rows, columns), strict=True) if each)
+
+    def uses_more(self, other: Contraction, context: Context, rows: int, columns: int) -> bool:
+        """Return whether tiles use a larger share of their elements than those of another contraction, if known."""
+        own, its = (each.used_share(context, rows, columns) for each in (self, other))
+        return own is None or its is None or own > its
+
     def is_shorter(self, extent: int) -> bool:
         """Return whether the column loop has a variable number of iterations, proved to be less than `extent`."""
         return self.column.trips is None and self.column.is_shorter(extent)
@@ -70,6 +82,15 @@ class Contraction:
         """True if an operand of the terms is the same for all columns, as the vector of a matrix-vector product."""
         return any(
             not read.depends_on(self.column) and any(read.depends_on(each) for each in self.sums) for read in self.reads
+        )
+
+    @property
+    def window(self) -> tuple[Loop, ...]:
+        """The sums along which an operand of the columns is read as a window, as x[p + q] over q."""
+        return tuple(
+            each
+            for each in self.sums
+            if any(read.factor(self.column) == 1 and read.factor(each) != 0 for read in self.moving)
         )
 
     @property
@@ -137,6 +158,10 @@ class EnclosingLoop:
     depends: bool
 
 
+COPYING: Final = 2
+"""Multiply-adds of a vector in the time in which an element is copied."""
+
+
 class Tiling:
     """Schedules one contraction, which it follows by its sum."""
 
@@ -189,6 +214,37 @@ class Tiling:
         *outside, column, row = found.loops[:-count]
         moved = replace(found, loops=(*outside, *found.loops[-count:], row, column))
         return moved if moved.row is row else None
+
+    def with_channels_inside(self, context: Context, rows: int, columns: int) -> Contraction | None:
+        """Return the contraction of windows with its row loop innermost, or None if that is not predicted to be faster.
+
+        A tile of channels x positions copies windows. A tile of positions x channels reads them where they are, and its
+        elements are stored one by one.
+        """
+        found, row, lanes = self.found, self.found.row, context.machine.lanes(context.dtype)
+        window, sums = (context.elements([each.extent for each in loops]) for loops in (found.window, found.sums))
+        if row is None or not found.window or not window or not sums:
+            return None
+        outside = tuple(each for each in found.loops if each not in (row, found.column))
+        moved = replace(found, loops=(*outside, found.column, row))
+        now, then = (each.used_share(context, rows, columns) for each in (found, moved))
+        channels = context.extent(row.extent)
+        if moved.row is not found.column or now is None or then is None or not channels:
+            return None
+        copying, storing = COPYING * lanes / (channels * window), COPYING * lanes / sums
+        return moved if now / (1 + copying) < then / (1 + storing) else None
+
+    def by_channels(self, found: Contraction, rows: int, columns: int, name: str) -> None:
+        """Tile by positions x channels: ⊞k ⊞p e → ⊞po ⊞ko ⊞pi ⊞ki e. A tile is stored in the order of the result."""
+        s = self.s
+        for loop in found.loops[-2:]:
+            while self.position(loop) < len(self.loops) - 1:
+                s.interchange(self.at(self.position(loop)))
+        s.tile([self.at(-2), self.at(-1)], [rows, columns])
+        self.found = found
+        self.accumulate(name)
+        s.interchange(target_of(s.goal, (*self.buffer.path, 1)))
+        self.pack(found.column)
 
     def by_outer_registers(self, found: Contraction, rows: int, columns: int, name: str) -> None:
         """Tile two loops that have short loops inside: ⊞k ⊞c ⊞r e → ⊞ko ⊞co ⊞r ⊞ci ⊞ki e."""
@@ -371,8 +427,11 @@ def tile_sums(s: Any, *, context: Context, tile: tuple[int, int], depth: int | N
         assert row is not None
         blocked = _depth(tiling.found, row, context) if depth is None else depth
         # Rows of a block of maxima would have guards, whose zeros would enter the maxima of all blocks.
-        if (outer := tiling.with_short_columns_outside(context)) is not None:
+        outer, inside = tiling.with_short_columns_outside(context), tiling.with_channels_inside(context, *tile)
+        if outer is not None and outer.uses_more(inside or tiling.found, context, *tile):
             tiling.by_outer_registers(outer, *tile, name)
+        elif inside is not None:
+            tiling.by_channels(inside, *tile, name)
         else:
             tiling.by_registers(row, *tile, blocked if tiling.found.is_sum else 0, name)
 
