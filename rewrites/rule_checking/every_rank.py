@@ -33,7 +33,7 @@ from atl.core.traversal import children
 from atl.errors import ATLError, InvalidArgument
 from atl.prove import Facts, Proved, prove, simplify
 from rewrites.rule import Rule, ranks_text
-from rewrites.rule_checking.symbolic import windowed, windowed_predicate
+from rewrites.rule_checking.symbolic import proved, windowed, windowed_predicate
 from rewrites.rule_checking.symbolic_reading import granted, unconditional, unused_ids
 from rewrites.rule_statement import (
     LARGEST_RANK,
@@ -107,7 +107,7 @@ def is_like(stated: RuleStatement, other: RuleStatement) -> bool:
     )
 
 
-def told_apart(rule: Rule) -> Rule:
+def without_implied(rule: Rule) -> Rule:
     """Return a rule without the statements that are true if the others are.
 
     Those are the statements of ranks above `MAX_ELEMENT_RANK`, and those that differ from another one in permutations
@@ -133,6 +133,16 @@ def _source(rule: Rule, stated: RuleStatement) -> Ranks:
     most = max(max(ranks[: len(stated.element_ranks)], default=0) for ranks in choices_of_ranks(rule.metavariables))
     lower = tuple(min(rank, most) for rank in stated.element_ranks)
     return next((ranks for ranks in rule.statements if ranks[: len(lower)] == lower), lower)
+
+
+@lru_cache(maxsize=4096)
+def follows(rule: Rule, ranks: Ranks) -> bool:
+    """Return whether the statement of a proved rule at these ranks is true: judged, like a lower one, or proved now."""
+    stated = rule.statements[ranks]
+    if max(stated.element_ranks, default=0) <= MAX_ELEMENT_RANK:
+        return True
+    source = rule.statements.get(_source(rule, stated))
+    return (source is not None and is_like(stated, source)) or proved(replace(rule, statements={ranks: stated})) is None
 
 
 def with_sources(rule: Rule, used: Iterable[Ranks]) -> tuple[Ranks, ...]:
@@ -323,8 +333,8 @@ class _Extraction:
         return Schema(_ordered(parts), {group: self._bound(group) for group in self.rank})
 
     def _bound(self, group: str) -> int:
-        told_apart = sum(len(found) - 1 for (of, _), found in self.reads.items() if of == group)
-        return max(1, len(self.conditions[group]) + len(self.contexts[group]) + told_apart)
+        without_implied = sum(len(found) - 1 for (of, _), found in self.reads.items() if of == group)
+        return max(1, len(self.conditions[group]) + len(self.contexts[group]) + without_implied)
 
     def _positions(self, lhs: terms.Expr, rhs: terms.Expr) -> tuple[tuple[Index, ...], object]:
         """Return a position of the sides, and the extents of both of them, those of axes without their numbers."""
@@ -529,6 +539,6 @@ __all__ = [
     "is_like",
     "ranks_proved",
     "schema",
-    "told_apart",
     "with_sources",
+    "without_implied",
 ]

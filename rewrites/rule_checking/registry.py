@@ -22,7 +22,7 @@ from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
-from rewrites.rule_checking.every_rank import ranks_proved, told_apart
+from rewrites.rule_checking.every_rank import follows, ranks_proved, without_implied
 from rewrites.rule_checking.exactness import Exactness
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, generics
 from rewrites.rule_checking.generic_arguments import Generic
@@ -38,6 +38,7 @@ from rewrites.rule_checking.status import (
     examined,
 )
 from rewrites.rule_checking.symbolic import proved
+from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS, exactness_name
 
@@ -103,11 +104,19 @@ def status_text(rule: Rule) -> str:
 
 
 def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
-    """Raise `NotATheorem` if a user-defined rule is false, or was not tried, for elements of these types and ranks."""
-    found = status_of(rule)
+    """Raise `NotATheorem` if a rule is not known to be true for elements of these ranks and types.
+
+    User-defined rules may be false for some types, or not tried. A rule of the catalogue is proved for elements of rank
+    up to `MAX_ELEMENT_RANK`, and for higher ones if they have further axes like those.
+    """
+    found, stated = status_of(rule), rule.statement(arguments)
     if found is None:
+        if rule is not ROWS and not follows(rule, stated.ranks):
+            raise NotATheorem(
+                f"{rule.name} is proved for elements of rank {MAX_ELEMENT_RANK} or less",
+                required="elements of such a rank, or a rule that treats all axes of elements alike",
+            )
         return
-    stated = rule.statement(arguments)
     types = stated.types_of(arguments, dtype).values()
     integers = next(filter(is_integer, types), None)
     if integers is not None and found.integer_counterexample is not None:
@@ -165,7 +174,7 @@ def register(rule: Rule, cases: int = CASES) -> ProofStatus:
             required="another name",
             suggestions=(f's.rw("{rule.name}")', f"def my_{rule.name}(…)"),
         )
-    judged = told_apart(rule)
+    judged = without_implied(rule)
     found = _checked_status(judged, cases)
     if found.counterexample is not None:
         raise _false(rule, found.counterexample)
