@@ -14,10 +14,11 @@ from proofs_tests.user_rules import false_at_high_ranks
 from rewrites.elaboration import stated
 from rewrites.errors import FalseRule
 from rewrites.rule import USER_FAMILY, Rule, metavariables_of
-from rewrites.rule_checking.every_rank import bounds_of, further, ranks_proved, schema
+from rewrites.rule_checking.every_rank import bounds_of, follows, further, ranks_proved, schema
 from rewrites.rule_checking.registry import register
 from rewrites.rule_checking.symbolic import proved
-from rewrites.rule_statement import MAX_ELEMENT_RANK, choices_of_ranks
+from rewrites.rule_statement import MAX_ELEMENT_RANK, choices_of_ranks, groups_of
+from rewrites.rules import RULES
 from rewrites.user_rules import Elem, ElemT, Equation, Indices, Perm, equation, given, proof_status, rule
 
 TRUE_UP_TO_4 = false_at_high_ranks.TRUE_UP_TO_4
@@ -179,3 +180,23 @@ def test_groups_have_bounds_of_their_own() -> None:
         return equation(over(t.shape, lambda _: a) + over(t.shape, lambda _: b), over(t.shape, lambda _: a + b))
 
     assert bounds_of(unchecked(broadcast)) == {"s": 1, "t": 1}
+
+
+@pytest.mark.parametrize("name", ["split_gen", "let_let", "ll_sum", "sum_add", "adjoint_of_let"])
+@pytest.mark.long
+def test_rule_of_the_catalogue_is_proved_at_rank_5_where_it_is_used(name: str) -> None:
+    catalogued = RULES[name]
+    assert follows(catalogued, (5,) * len(groups_of(catalogued.metavariables)))
+
+
+def test_rule_that_is_not_proved_is_refused_above_rank_4() -> None:
+    blocks = RULES["rec_blocks"]
+    assert follows(blocks, (MAX_ELEMENT_RANK,))
+    assert not follows(blocks, (MAX_ELEMENT_RANK + 1,))
+
+
+@pytest.mark.parametrize("law", [false_at_high_ranks.one_more_at_5, false_at_high_ranks.diagonal_above_4])
+def test_false_statement_of_rank_5_does_not_follow(law: Callable[..., Equation]) -> None:
+    made = unchecked(law)
+    high = stated(law, made.metavariables, (5,))
+    assert not follows(replace(made, statements={**made.statements, (5,): high}), (5,))
