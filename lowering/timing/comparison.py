@@ -150,9 +150,14 @@ Outputs: TypeAlias = tuple[AnyArray, ...]
 """The arrays that a run fills: one for each result of different element types, otherwise one of all elements."""
 
 
+def _with_joined_results(program: Program) -> Program:
+    """Return the program with results of one type in one array."""
+    return program if have_different_dtypes(program) else program.whole
+
+
 def _of_arrays(program: Program) -> Program:
     """Return the program with the arrays of sparse operands as inputs, and with results of one type in one array."""
-    return replace(program if have_different_dtypes(program) else program.whole, packed=())
+    return replace(_with_joined_results(program), packed=())
 
 
 def _outputs_of(made: Any) -> Outputs:
@@ -167,7 +172,7 @@ class KernelComparison:
         self, program: Program, sizes: dict[str, int], inputs: Mapping[str, AnyArray], fast_math: bool
     ) -> None:
         named = {name: value for name, value in sizes.items() if name in program.sizes}
-        call = self._call = bind(_of_arrays(program), (), {**inputs, **named})
+        call = self._call = bind(_with_joined_results(program), (), {**inputs, **named})
         self._original = program
         program = self._program = _of_arrays(program)
         self._fast_math = fast_math

@@ -82,7 +82,17 @@ def test_all_derivations_of_the_figure_are_checked() -> None:
     assert len(sessions()) == 13
 
 
-@pytest.mark.parametrize("name", in_recurrences())
+OF_ROWS = ("strips", "blocks")
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_step_on_rows_of_a_recurrence_needs_that_it_reads_earlier_ones(name: str) -> None:
+    text = text_of(derivation(in_recurrences()[name]().done()))
+    assert f"Lemma rec_{name}" in text
+    assert "reads_before" in text
+
+
+@pytest.mark.parametrize("name", [name for name in in_recurrences() if name not in OF_ROWS])
 def test_steps_inside_recurrences_go_down_by_congruence(name: str) -> None:
     text = text_of(derivation(in_recurrences()[name]().done()))
     lemma = "down_rec_first" if name == "first_rows" else "down_rec"

@@ -32,7 +32,7 @@ from rewrites.rule_arguments import (
     sort_of,
     substituted,
 )
-from rewrites.rule_statement import Equation, equation, given
+from rewrites.rule_statement import Equation, equation, given, groups_of
 from rewrites.rules import RULES
 
 size = index(Size("size"))
@@ -169,8 +169,10 @@ def test_rule_has_no_statement_for_unsuitable_ranks() -> None:
 
 
 def test_text_of_ranks() -> None:
-    assert ranks_text({(0,): None, (2,): None}) == "0, 2"  # type: ignore[dict-item]
-    assert ranks_text({(0, 1): None}) == "(0, 1)"  # type: ignore[dict-item]
+    mul_comm = RULES["mul_comm"].statements
+    assert ranks_text({ranks: mul_comm[ranks] for ranks in ((0,), (2,))}) == "0, 2"
+    two = next(rule for rule in RULES.values() if len(groups_of(rule.metavariables)) == 2).statements
+    assert ranks_text({(0, 1): two[0, 1]}) == "(0, 1)"
     assert ranks_text({}) == "none"
 
 

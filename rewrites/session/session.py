@@ -215,7 +215,7 @@ class Session(Tactics, SessionBase):
         >>> x = atl.tensor("x", n)
         >>> total = atl.rec(n, lambda p, y: x[p] + atl.select(p >= 1, y[p - 1], 0))[n - 1]
         >>> reschedule(atl.program("total", [x], total)).explain("y")
-        y: one row is kept; each element of row p - 1 is read before it is replaced
+        y: one row is kept, in the result; each element of row p - 1 is read before it is replaced
         """
         if isinstance(number, str):
             return display.Explanation(compiling.row_storage(self, number), (), of_call=False)
