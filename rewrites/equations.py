@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
+from weakref import WeakValueDictionary
 
 from atl.core import predicate as pred
 from atl.core import terms
@@ -29,9 +30,11 @@ from rewrites.rule_arguments import Argument
 from rewrites.rule_checking.registry import is_proved, register
 from rewrites.rule_checking.symbolic import proved
 
-LAW: Final = "Both programs have the same elements, by the definitions of the operators."
+DESCRIPTION: Final = "Both programs have the same elements, by the definitions of the operators."
 CASES: Final = 20
 """Number of small choices at which the sides of a proved equation are also compared in numbers."""
+_PROVED: Final[WeakValueDictionary[str, Rule]] = WeakValueDictionary()
+"""The equations that were proved in this process, by name."""
 
 
 def prove_by_evaluation(work: Derivation, target: Program) -> str | None:
@@ -44,11 +47,15 @@ def prove_by_evaluation(work: Derivation, target: Program) -> str | None:
         rule = equation_of(goal, target)
     except ATLError as error:
         return f"no rule states this equation: {error.summary}"
-    why = proved(rule)
-    if why is not None:
+    known = _PROVED.get(rule.name)
+    if known is not None and _is_same(known, rule):
+        rule = known
+    elif (why := proved(rule)) is not None:
         return why
     try:
-        register(rule, CASES)
+        if rule is not known:
+            register(rule, CASES)
+            _PROVED[rule.name] = rule
         if not is_proved(rule):
             return "it has no instance at small sizes"
         work.apply(rule, (), _arguments(goal))
@@ -64,6 +71,12 @@ def _arguments(program: Program) -> dict[str, Argument]:
     return sizes | {array.name: terms.Input(array) for array in program.inputs}
 
 
+def _is_same(rule: Rule, other: Rule) -> bool:
+    """Return whether two equations of programs have the same sides and premises."""
+    one, two = rule.statements[()], other.statements[()]
+    return (one.lhs, one.rhs, one.premises) == (two.lhs, two.rhs, two.premises)
+
+
 def equation_of(left: Program, right: Program) -> Rule:
     """Return the equation of the bodies of two programs with the same inputs, as a rule that is not checked yet.
 
@@ -73,10 +86,10 @@ def equation_of(left: Program, right: Program) -> Rule:
     kinds = {name: Kind("index") for name in left.sizes}
     kinds |= {array.name: Kind("tensor", len(array.shape), "") for array in left.inputs}
 
-    def law(**given: IndexExpr | Tensor) -> Equation:
+    def state(**given: IndexExpr | Tensor) -> Equation:
         return _Equation({name: value.node for name, value in given.items()}).of(left, right)
 
-    made = Rule(left.name, USER_FAMILY, "", LAW, kinds, MappingProxyType({(): stated(law, kinds, ())}))
+    made = Rule(left.name, USER_FAMILY, "", DESCRIPTION, kinds, MappingProxyType({(): stated(state, kinds, ())}))
     # A derivation may contain several equations.
     return replace(made, name=f"{left.name}_{digest(made, ((),))[:8]}")
 

@@ -67,7 +67,7 @@ USER_FAMILY: Final = "user-defined"
 
 
 MOST_RANK: Final = 10
-"""Maximum rank of elements, limited by the ids of variables; rules are proved up to rank 4."""
+"""Maximum rank of elements, limited by the ids of variables. Rules are checked up to `MAX_ELEMENT_RANK`."""
 
 
 class RuleStatements(Mapping[Ranks, RuleStatement]):

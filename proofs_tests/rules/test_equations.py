@@ -104,3 +104,10 @@ def test_normal_forms_of_random_programs_are_proved(numbers: Sequence[int]) -> N
 def test_rule_is_not_accepted_before_it_is_checked() -> None:
     rule = equation_of(program(BORDERS), program(PADDED))
     assert not is_proved(rule)
+
+
+def test_equation_is_checked_once() -> None:
+    one, two = (reschedule(program(BORDERS)).begin() for _ in range(2))
+    for work in (one, two):
+        assert prove_by_evaluation(work, program(PADDED)) is None
+    assert one.theorem.steps[0].rule is two.theorem.steps[0].rule

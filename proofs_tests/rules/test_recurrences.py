@@ -12,9 +12,10 @@ from atl import IndexExpr, Tensor, ceildiv, concat, flatten, gen, imin, let, pad
 from atl.core.operations import BinaryOp
 from atl.meaning.modular import PRIME, Modular
 from atl.meaning.polynomials import Polynomial, Polynomials, symbol
+from rewrites.errors import NotATheorem
 from rewrites.rule import Body, Elem, Equation, Index, Matrix, Rule, Vector, equation, given, rule
-from rewrites.rule_checking.exhaustion import decide, domains_of, found_of_more_rows
-from rewrites.rule_checking.registry import status_text
+from rewrites.rule_checking.exhaustion import decide, domains_of, found_of_more_rows, generics
+from rewrites.rule_checking.registry import check_use, status_text
 from rewrites.rule_checking.status import RANDOM_ELEMENTS, Status, determine_status
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rules import RULES
@@ -208,3 +209,15 @@ def test_few_tests_modulo_the_prime_have_every_combination_of_results() -> None:
         a, b, c = (modular.element(symbol(name), "float64") for name in "abc")
         found.add(tuple(modular.binary("lt", "float64", x, y) for x, y in ((a, b), (b, c), (a, b), (c, a))))
     assert len(found) == 8
+
+
+@pytest.mark.long
+def test_rule_that_is_not_proved_is_refused_for_elements_of_rank_5() -> None:
+    rule = RULES["rec_blocks"]
+    for rank in (4, 5):
+        arguments = next(iter(generics(rule.statements[rank,], 5))).arguments()
+        if rank == 4:
+            check_use(rule, arguments, None)
+            continue
+        with pytest.raises(NotATheorem, match="rec_blocks was checked for elements of rank 4 or less, and no proof"):
+            check_use(rule, arguments, None)

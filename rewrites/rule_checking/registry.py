@@ -106,15 +106,16 @@ def status_text(rule: Rule) -> str:
 def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
     """Raise `NotATheorem` if a rule is not known to be true for elements of these ranks and types.
 
-    User-defined rules may be false for some types, or not tried. A rule of the catalogue is proved for elements of rank
-    up to `MAX_ELEMENT_RANK`, and for higher ones if they have further axes like those.
+    User-defined rules may be false for some types, or not tried. A rule of the catalogue was checked for elements of
+    rank up to `MAX_ELEMENT_RANK`; for higher ones it must be proved.
     """
     found, stated = status_of(rule), rule.statement(arguments)
     if found is None:
         if rule is not ROWS and not follows(rule, stated.ranks):
             raise NotATheorem(
-                f"{rule.name} is proved for elements of rank {MAX_ELEMENT_RANK} or less",
-                required="elements of such a rank, or a rule that treats all axes of elements alike",
+                f"{rule.name} was checked for elements of rank {MAX_ELEMENT_RANK} or less, and no proof was found for"
+                f" rank {', '.join(map(str, stated.element_ranks))}",
+                required=f"elements of rank {MAX_ELEMENT_RANK} or less",
             )
         return
     types = stated.types_of(arguments, dtype).values()
