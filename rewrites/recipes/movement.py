@@ -169,7 +169,8 @@ def share_by_threads(s: Any, *, context: Context) -> None:
     """Share the outermost loops among threads: ⊞[i < n] e → ⊞[i < n | parallel] e.
 
     If a nest has several parts, those with fewer iterations than the machine has cores are left, such as border rows,
-    unless all are so short.
+    unless all are so short. A loop within the rows of a recurrence starts its threads for each row, so it is shared
+    only if a row is known to have many elements.
     """
     if not context.parallel:
         raise DoesNotApply("one thread was asked for", required="parallel=True")
@@ -180,6 +181,7 @@ def share_by_threads(s: Any, *, context: Context) -> None:
             for cursor in (() if has_call(nest.cursor.term) else walk(nest.cursor, top_down=True))
             if isinstance(cursor.term, terms.Gen)
             and not any(isinstance(around.term, terms.Gen) for around in cursor.spine()[:-1])
+            and _is_worth_threads(cursor, context)
         ]
         long = [loop for loop in outermost if not loop.is_shorter(context.machine.cores)]
         for loop in long or outermost:
@@ -188,4 +190,18 @@ def share_by_threads(s: Any, *, context: Context) -> None:
     if marked and not (report := s.check()):
         raise report.diagnostics[0]
     if not marked:
-        raise DoesNotApply("no loop can be shared", required="a loop that computes separate elements")
+        raise DoesNotApply(
+            "no loop can be shared",
+            required="a loop that computes separate elements, and within a recurrence sizes={…} with long rows",
+        )
+
+
+SHARED: Final = 100_000
+"""Least number of elements of a row of a recurrence that threads share: starting them takes microseconds."""
+
+
+def _is_worth_threads(cursor: Cursor, context: Context) -> bool:
+    """Return whether a loop is not started again for each row of a recurrence, or each of these rows is long."""
+    if not any(isinstance(around.term, terms.Rec) for around in cursor.spine()[:-1]):
+        return True
+    return (context.elements(cursor.term.type.shape) or 0) >= SHARED
