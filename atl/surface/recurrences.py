@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, overload
 from typing import cast as cast_to
 
 from atl.core import dtypes, terms
+from atl.core.dtypes import is_float
 from atl.core.index import Index, Var, index
 from atl.core.node import refuse_runaway_recursion
 from atl.core.substitution import close, close_tensor, fresh_uid, strengthen
@@ -405,6 +406,14 @@ def _joined_states(states: Sequence[Tensor], what: str = "iterate") -> Tensor:
             raise RankError(
                 f"{what} has states of rank {states[0].rank} and {state.rank}", required="states of one shape"
             )
+    known = list(dict.fromkeys(state.dtype for state in states if state.dtype is not None))
+    if len(known) > 1:
+        wider = next(filter(is_float, known), known[0])
+        raise DtypeError(
+            f"{what} has states of {' and '.join(known)}",
+            required="states of one element type",
+            suggestions=(f'atl.cast("{wider}", …) of the other states, and a cast back in result=',),
+        )
     return joined([_row(state.node, COMPONENT) for state in states])
 
 

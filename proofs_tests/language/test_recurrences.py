@@ -426,6 +426,7 @@ ROWS = gen(2, n, lambda i, j: x[j])
         (lambda: UNTYPED.scan(n, x, None), InvalidArgument, "scan needs a number of steps"),
         (lambda: UNTYPED.iterate(n, (), lambda k, u: u), InvalidArgument, "iterate got no states"),
         (lambda: UNTYPED.iterate(n, (x, A), lambda k, u: u), RankError, "states of rank 1 and 2"),
+        (lambda: UNTYPED.iterate(n, (x, atl.cast("int64", x)), lambda k, u: u), DtypeError, "float64 and int64"),
         (lambda: UNTYPED.iterate(n, (x, y), lambda k, u: (x,)), InvalidArgument, "returns other states"),
         (lambda: UNTYPED.iterate(n, {"a": x, "b": y}, lambda k, u: {"a": x}), InvalidArgument, "returns other"),
         (lambda: UNTYPED.iterate(n, x, lambda k, u: u, lambda u: u), InvalidArgument, "of one state got result="),
