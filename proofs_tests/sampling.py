@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 
 ONE_IN: Final = 23
 """Sampling rate of `make test`. The number is prime, so that cases of several parameters are mixed."""
-IN_LONG: Final = 11
+IN_LONG: Final = 19
 """Sampling rate of `make test-all` for the cases that `make test` leaves out."""
 MARKS: Final = pytest.StashKey[dict[str, frozenset[str]]]()
 """Key of the marks of all collected tests, before deselection, in the stash of pytest's configuration."""
@@ -29,7 +29,7 @@ def few_and_rest(count: int) -> list[ParameterSet]:
 def sample(items: Iterable[pytest.Item]) -> None:
     """Mark most cases of `sampled` tests as long: all but one in `ONE_IN` of each test.
 
-    Of the other cases of a test marked `thinned(n)`, all but one in n are slow. Without the mark, n is 11 for a
+    Of the other cases of a test marked `thinned(n)`, all but one in n are slow. Without the mark, n is 19 for a
     `sampled` test.
     """
     seen: Counter[str] = Counter()

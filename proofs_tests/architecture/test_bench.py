@@ -316,7 +316,7 @@ def test_candidate_names_are_unique() -> None:
 
 # Only installed baselines: the others are checked when they are measured.
 @pytest.mark.long
-@pytest.mark.thinned(13)
+@pytest.mark.thinned(29)
 @pytest.mark.parametrize("size", [3, 37])
 @pytest.mark.parametrize("name", WORKLOADS)  # the slower parameter: both sizes of a workload run in one process
 def test_all_candidates_match_the_reference(name: str, size: int) -> None:
@@ -333,7 +333,7 @@ def test_all_candidates_match_the_reference(name: str, size: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(11)
+@pytest.mark.thinned(17)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_scheduled_workload_has_a_parallel_schedule(name: str) -> None:
     made = [(ours, *ours.made(2)) for ours in WORKLOADS[name].ours]

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 
 
 @pytest.mark.long
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_each_workload_has_a_program_for_one_call(name: str) -> None:
     each = WORKLOADS[name]

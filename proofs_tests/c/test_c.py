@@ -361,7 +361,7 @@ def test_loop_that_never_runs_may_contain_a_division_by_zero() -> None:
 HOSTILE = "int double register NULL exp expf malloc free memset INT64_MAX int64_t min_float OUT_OF_MEMORY main y1 asm"
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", HOSTILE.split())
 def test_names_reserved_in_c_are_changed(name: str) -> None:

@@ -174,7 +174,7 @@ def test_program_of_every_reserved_name_is_declared_to_cffi() -> None:
 UNENDING: Final = ("M_TILE", "LC_X", "FP_SCALE", "PRIor", "M_", "SIGN", "INT_MAX", "HUGE_VALF", "int8_t", "linux", "y1")
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", UNENDING)
 def test_program_may_use_one_name_for_everything(name: str) -> None:

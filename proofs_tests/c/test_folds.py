@@ -51,7 +51,7 @@ def wanted(kind: Monoid, x: Array) -> Array:
     return out
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("mark", [None, "vector", "parallel"])
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -85,7 +85,7 @@ def test_fault_in_the_keys_is_found(kind: Monoid, before: str, after: str, monke
         assert not np.array_equal(compiled(folded(kind, "float32"))(x), wanted(kind, x), equal_nan=True)
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("mark", [None, "vector"])
 @pytest.mark.parametrize("dtype", [*FLOATS, "int32", "int64"])
 @pytest.mark.parametrize("kind", KINDS)

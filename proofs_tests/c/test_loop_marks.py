@@ -182,7 +182,7 @@ RUN: Final[dict[str, Callable[[], Session]]] = {
 }
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", RUN)
 def test_marked_program_agrees_with_the_unmarked_one(name: str, each_compiler: str) -> None:
@@ -195,7 +195,7 @@ def test_marked_program_agrees_with_the_unmarked_one(name: str, each_compiler: s
         np.testing.assert_array_equal(marked(a, b), plain(a, b))
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.sampled
 @pytest.mark.parametrize("mark", ["parallel", "vector"])
 @pytest.mark.parametrize("monoid", MONOIDS)

@@ -119,14 +119,14 @@ def all_check_themselves(role: Callable[[Sequence[str]], Program], names: Sequen
         checks_itself(role(names[start : start + BATCH]), folder / str(start))
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLANTED)
 def test_fault_is_found_where_one_name_clashes(name: str, tmp_path: Path) -> None:
     checks_itself(floats([name]), tmp_path)
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["atl_case", "ATL_GUARD", "main", "printf", "check", "clean", "math", "stdint"])
 def test_program_may_be_named_like_a_part_of_its_check(name: str, tmp_path: Path) -> None:

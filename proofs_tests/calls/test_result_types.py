@@ -271,7 +271,7 @@ CHANGES = {
 
 
 @pytest.mark.sampled
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("change", CHANGES, ids=" to ".join)
 @pytest.mark.parametrize("name", CONVERTED)
 def test_converted_results_are_computed_in_their_own_type(name: str, change: tuple[str, str]) -> None:

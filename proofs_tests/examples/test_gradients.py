@@ -46,7 +46,7 @@ def arrays_of(program: atl.Program) -> dict[str, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", ALL)
 def test_schedule_agrees_with_finite_differences(name: str) -> None:
     """Compare Σ gradient · direction with the central difference of Σ dout · program along a random direction."""
@@ -75,7 +75,7 @@ def test_schedule_agrees_with_finite_differences(name: str) -> None:
     assert total == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", ALL)
 def test_certificate_of_the_schedule_is_accepted(name: str) -> None:
     theorem = session(name).done()

@@ -153,7 +153,7 @@ def test_printed_kernels_agree_with_their_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_fault_in_a_printed_kernel_is_found(name: str, tmp_path: Path) -> None:
     nest = scheduled(name)[1].nest

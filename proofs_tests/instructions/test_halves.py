@@ -75,7 +75,7 @@ def test_layer_norm(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize(("left", "right"), [("A[i, p]", "B[j, p]"), ("A[p, i]", "B[p, j]"), ("A[p, i]", "B[j, p]")])
 def test_transposed_operands_are_stored_ahead(left: str, right: str, tmp_path: Path) -> None:
     made = kernel_by_warps("float16", "float32", "mma_m16n8k16", (16, 8, 16), 1, left, right, 2)

@@ -60,7 +60,7 @@ def test_all_small_sizes_agree(tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.long
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize(
     ("dtype", "into", "instruction", "block", "stages"),
     [
@@ -171,7 +171,7 @@ FAULTS: Final[dict[str, tuple[str, str]]] = {
 
 @needs_compiler
 @pytest.mark.long
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_in_the_derived_text_is_found(name: str, tmp_path: Path) -> None:
     old, new = FAULTS[name]

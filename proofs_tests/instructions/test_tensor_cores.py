@@ -90,7 +90,7 @@ def test_shim_agrees_with_numpy_for_all_sizes_up_to_40(tmp_path: Path) -> None:
 @pytest.mark.long
 @needs_compiler
 @pytest.mark.sampled
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("stored", STORED, ids=" ".join)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_shim_agrees_for_types_and_layouts_of_operands(name: str, stored: tuple[str, str], tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_agrees_with_the_first_program_and_its_traffic(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_compiled_parts_agree(name: str) -> None:
     session, steps = derived(name)
@@ -77,7 +77,7 @@ def test_compiled_parts_agree(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_certificates_keep_shardings_and_marks(name: str) -> None:
     theorem = SHIPPED[name]().done()

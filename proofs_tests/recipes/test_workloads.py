@@ -133,7 +133,7 @@ def test_every_workload_has_expected_recipes() -> None:
 
 @pytest.mark.long
 @pytest.mark.sampled
-@pytest.mark.thinned(13)
+@pytest.mark.thinned(29)
 @pytest.mark.parametrize("machine", [AVX2, TINY], ids=["avx2", "tiny"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_optimized_workload_agrees_with_its_program(name: str, machine: Machine) -> None:
@@ -142,7 +142,7 @@ def test_optimized_workload_agrees_with_its_program(name: str, machine: Machine)
 
 @pytest.mark.long
 @pytest.mark.sampled
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("name", RECIPES)
 def test_workload_optimized_for_known_sizes_agrees_at_others(name: str) -> None:
     # With the caches of this machine, every array is large: sums are blocked, and results are stored past the caches.

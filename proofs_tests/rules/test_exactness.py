@@ -33,13 +33,13 @@ OF_ANOTHER_OPERATOR = [name for name in RULES if name not in DECLARED]
 WITH_FLOATS = [name for name in RULES if has_floats(RULES[name])]
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("name", DECLARED)
 def test_exactness_of_each_declaration(name: str) -> None:
     assert str(determine_exactness(RULES[name])) == exactness_name(name)
 
 
-@pytest.mark.thinned(11)
+@pytest.mark.thinned(17)
 @pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
 def test_exactness_of_rules_of_a_schema(name: str) -> None:
     assert str(determine_exactness(RULES[name])) == exactness_name(name)
@@ -50,7 +50,7 @@ def test_lists_contain_rules() -> None:
     assert not FINITE & ROUNDING
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("name", [name for name in WITH_FLOATS if exactness_name(name) == "bits"])
 def test_samples_do_not_refute_bits(name: str) -> None:
     assert broken(RULES[name], 15)[1] is None
@@ -100,7 +100,7 @@ IN_ANY_ORDER = ("gen_scatter", "min_of_few")
 """Rules with a sum in which only one term of each element is not zero, or a sum that counts."""
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize(
     "name", [name for name in DECLARED if exactness_name(name) != "rounds" and name not in IN_ANY_ORDER]
 )

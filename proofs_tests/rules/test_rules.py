@@ -67,7 +67,7 @@ def test_bounded_rule_holds_at_small_sizes(name: str) -> None:
     holds_at_small_sizes(name)
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("name", [name for name in DECLARED if status_name(name) == "proved"])
 def test_proved_rule_holds_at_small_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Uses fewer choices than for user-defined rules. A slow test uses all."""
@@ -83,7 +83,7 @@ def test_rule_of_a_schema_holds_at_small_sizes(name: str) -> None:
     holds_at_small_sizes(name)
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", [name for name in RULES if name not in NEEDS_ONE])
 def test_rule_holds_for_random_bodies(name: str) -> None:
     found = sampled(RULES[name], wanted=2) or sampled(RULES[name], wanted=2, integers=True)
@@ -98,7 +98,7 @@ def test_rule_holds_for_wrapping_integers(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("name", RULES)
 def test_rule_holds_for_hypothesis(name: str) -> None:
     check_with_hypothesis(RULES[name], 6)
@@ -114,7 +114,7 @@ def test_proof_status_of_each_declaration(name: str) -> None:
     check_proof_status(name)
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
 def test_proof_status_of_rules_of_a_schema(name: str) -> None:
     check_proof_status(name)
@@ -239,7 +239,7 @@ def test_wrong_proof_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize(("name", "change"), EQUIVALENT, ids=[": ".join(change) for change in EQUIVALENT])
 def test_equivalent_mutant_is_neither_refuted_nor_proved(name: str, change: str) -> None:
     """If a change is possible in two places, one of them is equivalent."""

@@ -57,7 +57,7 @@ WITHOUT_HASTE = replace(LIMIT, seconds=600.0)
 
 
 @pytest.mark.long
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", PAIRS)
 def test_start_and_end_of_derivations_are_proved_equal(name: str, tmp_path: Path) -> None:
     derived = PAIRS[name]().done()

@@ -176,7 +176,7 @@ FOLLOWED: dict[str, tuple[Callable[[], Session], str]] = {
 
 
 @pytest.mark.long
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_suggestions_lead_to_compilable_goals(name: str) -> None:
     make, among_them = FOLLOWED[name]

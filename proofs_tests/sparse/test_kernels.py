@@ -58,7 +58,7 @@ def entries_are_searched_for(s: Session) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("formula", FORMULAS)
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_formulas_with_one_sparse_operand(form: sparse.Format, formula: str) -> None:
@@ -183,7 +183,7 @@ MEANT: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.sampled
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_order_of_sparsify_calls_determines_the_schedule(schedule: str) -> None:
@@ -256,7 +256,7 @@ THREE = (A, D, atl.tensor("F", n, m, dtype="float64"))
 
 
 @pytest.mark.long
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("forms", [(sparse.CSR, sparse.CSC, sparse.COO), (sparse.DIA, sparse.CSR, sparse.BCSR(2, 3))])
 @pytest.mark.parametrize("times", ["", " times v"])
 @pytest.mark.parametrize("added", ADDED)

@@ -74,7 +74,7 @@ def check(s: Session, program: atl.Program) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.parametrize("forms", LOOKED_UP, ids=repr)
 def test_block_matrix_times_other_format(forms: tuple[Format, Format]) -> None:
     check(derived(SPMSPM, forms, 0 if forms[0] in BLOCKS else 1), SPMSPM)

@@ -66,7 +66,7 @@ def as_dense(result: Any) -> Any:
     return result.toarray() if sp.issparse(result) else sparse.decompress(result)
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(("form", "formula"), CASES, ids=str)

@@ -35,7 +35,7 @@ def ordered(start: Callable[[], Session], name: str) -> Session:
     return start().reorder(["i", "j"], STORAGES[name])
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(11)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", STORAGES)
 def test_sums_and_generations_run_in_storage_order(name: str, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def conditions_within(source: str) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.parametrize("strategy", ["min", "split"])
 @pytest.mark.parametrize("name", NESTS)
 def test_innermost_loops_have_no_conditions(name: str, strategy: Strategy) -> None:

@@ -155,7 +155,7 @@ LOOKS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 @pytest.mark.long
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.sampled
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_no_inspection_makes_a_false_theorem(look: Callable[[Any, Any], bool], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_rule_false_from_rank_3_is_refused() -> None:
         rule(rotated_twice)
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(13)
 @pytest.mark.sampled
 @pytest.mark.parametrize("rank", [2, 3, 4])
 @pytest.mark.parametrize("side", [lambda v: v + v, lambda v: atl.maximum(v, -v) * atl.sqrt(v * v)], ids=["+", "max"])
