@@ -58,17 +58,22 @@ def prove_by_evaluation(work: Derivation, target: Program) -> str | None:
             _PROVED[rule.name] = rule
         if not is_proved(rule):
             return "it has no instance at small sizes"
-        work.apply(rule, (), _arguments(goal))
+        work.apply(rule, (), _arguments(goal, target))
     except ATLError as error:
         return error.summary
     work.show(target.body)
     return None
 
 
-def _arguments(program: Program) -> dict[str, Argument]:
-    """Return the sizes and inputs, which are the arguments of the equation."""
-    sizes: dict[str, Argument] = {name: index(Size(name)) for name in program.sizes}
-    return sizes | {array.name: terms.Input(array) for array in program.inputs}
+def _sizes(left: Program, right: Program) -> tuple[str, ...]:
+    """Return the names of the sizes of both programs."""
+    return tuple(dict.fromkeys((*left.sizes, *right.sizes)))
+
+
+def _arguments(left: Program, right: Program) -> dict[str, Argument]:
+    """Return the sizes and inputs of two programs, which are the arguments of their equation."""
+    sizes: dict[str, Argument] = {name: index(Size(name)) for name in _sizes(left, right)}
+    return sizes | {array.name: terms.Input(array) for array in left.inputs}
 
 
 def _is_same(rule: Rule, other: Rule) -> bool:
@@ -83,7 +88,7 @@ def equation_of(left: Program, right: Program) -> Rule:
     The premises are the shapes of the inputs, the assumptions of the first program, and that no size is negative.
     Raises `InvalidArgument` if an index or a condition reads an input, since a rule has no arrays of integers.
     """
-    kinds = {name: Kind("index") for name in left.sizes}
+    kinds = {name: Kind("index") for name in _sizes(left, right)}
     kinds |= {array.name: Kind("tensor", len(array.shape), "") for array in left.inputs}
 
     def state(**given: IndexExpr | Tensor) -> Equation:
@@ -107,7 +112,7 @@ class _Equation:
             for array in left.inputs
             for extent, declared in zip(self._tensor(array.name).type.shape, array.shape, strict=True)
         ]
-        sizes = [pred.at_most(ZERO, self._index(index(Size(name)))) for name in left.sizes]
+        sizes = [pred.at_most(ZERO, self._index(index(Size(name)))) for name in _sizes(left, right)]
         assumed = [pred.map_indices(fact, self._index) for fact in left.assumptions]
         premises = tuple(part for fact in (*shapes, *sizes, *assumed) for part in pred.conjuncts(fact))
         return Equation(self._term(left.body), self._term(right.body), premises)

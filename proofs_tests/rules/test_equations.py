@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from rewrites.equations import equation_of, prove_by_evaluation
 from rewrites.errors import NotFound
 from rewrites.raising import prove_normal_form
 from rewrites.rule_checking.registry import is_proved
+from rewrites.rule_checking.symbolic import proved
 
 READS_INPUTS = "no rule states this equation: "
 UNDECIDED = ("too many cases", "the normal forms of both sides differ")
@@ -111,3 +113,28 @@ def test_equation_is_checked_once() -> None:
     for work in (one, two):
         assert prove_by_evaluation(work, program(PADDED)) is None
     assert one.theorem.steps[0].rule is two.theorem.steps[0].rule
+
+
+def test_size_of_one_program_is_a_size_of_the_equation() -> None:
+    one = program("f (x : float32[n]) : float32[n] := x")
+    text = "f (x : float32[n], m : size) : float32[n] := ⊞[i < n] [{}] · x[i]"
+    assert why_not(one, program(text.format("m < 1000000"))) is not None
+    assert why_not(one, program(text.format("0 <= m"))) is None
+
+
+@pytest.mark.parametrize("rank", [8, 9, 10, 17])
+def test_variables_of_nested_recurrences_are_different_at_high_ranks(rank: int) -> None:
+    n = atl.sizes("n", min=2)
+    x = atl.tensor("x", n)
+
+    def of(at: Callable[[Any, Any], Any]) -> Program:
+        def row(p: Any, _: Any) -> atl.Tensor:
+            inner = atl.rec(
+                1, lambda a, z: atl.gen(*[1] * (rank - 2), 2, lambda *b: x[at(p, b[-1])]), of=(1,) * (rank - 2) + (2,)
+            )
+            return inner[(0,) * (rank - 1) + (1,)]
+
+        return atl.program("f", [x], atl.rec(n, row))
+
+    left, right = of(lambda p, b: p), of(lambda p, b: b)
+    assert proved(equation_of(left, right)) is not None

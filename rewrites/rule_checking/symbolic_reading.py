@@ -40,6 +40,8 @@ FEW_TERMS: Final = 4
 """Maximum number of terms of a fold over a constant range that are read one by one."""
 Case: TypeAlias = Callable[[Facts], Poly]
 _BOUND: Final = 1 << 58
+_PLACES: Final = 1 << 16
+"""Number of ids for the variables that are bound at one height, more than any tensor has dimensions."""
 unused_ids: Final = count(1 << 57)
 
 
@@ -178,7 +180,7 @@ class Reader:
             extents = (rows, *term.type.shape[1:])
             within = [pred.within(NONE, index(v), n) for v, n in zip(variables, extents, strict=True)]
             value = reader.read(part, tuple(position), facts.assume(*within, pred.at_most(low, p)))
-            named = tuple(Var(_BOUND + _height(value) * 8 + place, "q") for place in range(len(variables)))
+            named = _bound_variables(value, len(variables))
             tensors.append((extents, _renamed(value, tuple(variables), named)))
             bound.append(named)
         positions = tuple(simplify(facts, position) for position in at)
@@ -292,7 +294,7 @@ class Reader:
             )
             reader = replace(self, inside=(*self.inside, *own), unfolds=False, hypothesis=None)
             body = reader.read(tensor, tuple(map(index, own)), inside)
-            named = tuple(Var(_BOUND + _height(body) * 8 + place, "q") for place in range(len(own)))
+            named = _bound_variables(body, len(own))
             tensors.append((tensor.type.shape, _renamed(body, own, named)))
             bound.append(named)
         return atom(Given(of.name, positions, tuple(tensors), tuple(bound)))
@@ -309,6 +311,12 @@ def _mentions(predicate: pred.Predicate, variable: Var) -> bool:
 def _renamed(body: Poly, old: tuple[Var, ...], new: tuple[Var, ...]) -> Poly:
     to = dict(zip(old, new, strict=True))
     return values.mapped(body, lambda leaf: index(to.get(leaf, leaf) if isinstance(leaf, Var) else leaf))
+
+
+def _bound_variables(body: Poly, count: int) -> tuple[Var, ...]:
+    """Return the variables that are bound around a value: equal for equal values, and different from those inside."""
+    assert count < _PLACES
+    return tuple(Var(_BOUND + _height(body) * _PLACES + place, "q") for place in range(count))
 
 
 def _height(value: Poly) -> int:
@@ -402,7 +410,7 @@ def folded(monoid: str, extent: Index, variable: Var, body: Poly, *, linear: boo
 
 
 def _fold_of(monoid: str, extent: Index, variable: Var, body: Poly) -> Poly:
-    named = Var(_BOUND + _height(body) * 8 + 7, "k")
+    (named,) = _bound_variables(body, 1)
     return atom(Fold(monoid, extent, named, _renamed(body, (variable,), (named,))))
 
 
