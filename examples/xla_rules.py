@@ -1,6 +1,6 @@
 # mypy: disallow-any-generics=False
 # ruff: noqa: PLR0124, B002, ARG001
-"""Rewrite rules of XLA's algebraic simplifier, stated as user-defined rules, each once for tensors of ranks 0 to 4.
+"""Rewrite rules of XLA's algebraic simplifier, stated as user-defined rules, each once for tensors of any rank.
 
 TensorRight (POPL 2025) proves these rules for tensors of any rank. The names are those of its files, the statements
 are ours. `a: Elem` is a tensor with any axes, `start: Indices` has an index for each of them. An axis that is treated
@@ -1249,7 +1249,7 @@ def conv_03(n: Index, f: Index, x: Scalar[Index, Index], w: Scalar[Index, Index]
 
 
 def rules() -> dict[str, Rule]:
-    """Declare all rules, which takes about two minutes, and return them by name."""
+    """Declare all rules, which takes a few minutes, and return them by name."""
     return {function.__name__: rule(function) for function in LAWS}
 
 

@@ -115,8 +115,18 @@ def is_choice_of_ranks(metavariables: Mapping[str, Kind], ranks: Ranks) -> bool:
 
 def permuted_groups(metavariables: Mapping[str, Kind]) -> dict[str, str]:
     """Return the group whose axes each permutation among the metavariables permutes."""
-    found = [kind for kind in metavariables.values() if kind.permutes and kind.of_axis is not None]
-    return {kind.of_axis[0]: kind.group for kind in found if kind.of_axis is not None}
+    kinds = metavariables.values()
+    return {kind.of_axis[0]: kind.group for kind in kinds if kind.permutes and kind.of_axis is not None}
+
+
+def orders_of(metavariables: Mapping[str, Kind], ranks: Ranks) -> dict[str, tuple[int, ...]]:
+    """Return the permutations among the metavariables at these ranks."""
+    groups, permuted = groups_of(metavariables), permuted_groups(metavariables)
+    rank_of_group = dict(zip(groups, ranks[: len(groups)], strict=True))
+    return {
+        name: permutations_of(rank_of_group.get(group, 0))[number]
+        for (name, group), number in zip(permuted.items(), ranks[len(groups) :], strict=True)
+    }
 
 
 @lru_cache(maxsize=64)
@@ -222,10 +232,14 @@ class RuleStatement:
 
 
 def axis_numbers(stated: RuleStatement) -> dict[str, int]:
-    """Return the axis number of each metavariable that is an entry of a permutation at the ranks of a statement."""
-    orders = Variables(stated.metavariables, stated.ranks).orders
-    numbered = {name: kind.of_axis for name, kind in stated.metavariables.items() if kind.permutes}
-    return {name: (*orders[of[0]], *[0] * LARGEST_RANK)[of[1]] for name, of in numbered.items() if of is not None}
+    """Return the axis number of each metavariable that is an entry of a permutation; 0 for axes above its rank."""
+    orders = orders_of(stated.metavariables, stated.ranks)
+    found: dict[str, int] = {}
+    for name, kind in stated.metavariables.items():
+        if kind.permutes and kind.of_axis is not None:
+            whole, axis = kind.of_axis
+            found[name] = orders[whole][axis] if axis < len(orders[whole]) else 0
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -244,12 +258,9 @@ class Variables:
     def __init__(self, metavariables: Mapping[str, Kind], ranks: Ranks) -> None:
         self.metavariables = metavariables
         self.ranks = ranks
-        groups, permuted = groups_of(metavariables), permuted_groups(metavariables)
+        groups = groups_of(metavariables)
         self.rank_of_group = dict(zip(groups, ranks[: len(groups)], strict=True))
-        self.orders = {
-            name: permutations_of(self.rank_of_group.get(group, 0))[number]
-            for (name, group), number in zip(permuted.items(), ranks[len(groups) :], strict=True)
-        }
+        self.orders = orders_of(metavariables, ranks)
         self.names: dict[int, str] = {}
         self.extents: dict[int, Extent] = {}
         self.types: dict[str, terms.Type] = {}

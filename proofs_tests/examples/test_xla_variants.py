@@ -1,12 +1,17 @@
-"""No wrong variant of the rules of XLA is proved."""
+# mypy: disallow-any-generics=False
+"""No changed rule of XLA that is false is proved."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from proofs_tests.examples.xla_variants import LIMITED, Law, drawn, judged
+from proofs_tests.examples.xla_variants import LIMITED, Law, drawn, is_refuted, judged
+from proofs_tests.user_rules.false_at_high_ranks import one_more_at_5
+from rewrites.elaboration import stated
+from rewrites.user_rules import Elem, Equation, equation, rule
 
 FIRST, *REST = LIMITED
 SEED, COUNT, LEAST_FALSE = 0, 230, 150
@@ -22,6 +27,26 @@ def test_no_wrong_variant_is_proved() -> None:
     found = Counter(judged(each.law) for each in drawn(SEED, COUNT))
     assert not found["wrongly proved"], found
     assert found["false"] >= LEAST_FALSE, found
+
+
+def test_false_statement_of_rank_5_is_refuted() -> None:
+    def doubled(v: Elem) -> Equation:
+        """A sum of equal terms is their double."""
+        return equation(v + v, 2 * v)
+
+    made = rule(doubled)
+    assert not is_refuted(made)
+    wrong = stated(one_more_at_5, made.metavariables, (5,))
+    assert is_refuted(replace(made, statements={**made.statements, (5,): wrong}))
+
+
+def test_untyped_error_of_a_declaration_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Law) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("proofs_tests.examples.xla_variants.rule", fails)
+    with pytest.raises(ZeroDivisionError):
+        judged(FIRST)
 
 
 @pytest.mark.long

@@ -111,9 +111,9 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
     function.returns = None
     for argument in function.args.args:
         argument.annotation = None
-    for number in range(len(list(_edits(function, rule)))):
+    for number in range(len(list(edits(function, rule)))):
         mutated = copy.deepcopy(function)
-        described, edit = list(_edits(mutated, rule))[number]
+        described, edit = list(edits(mutated, rule))[number]
         edit()
         module = ast.fix_missing_locations(ast.Module(body=[mutated], type_ignores=[]))
         space = dict(declaration(rule).__globals__)
@@ -126,7 +126,7 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
 Edit = tuple[str, Callable[[], object]]
 
 
-def _edits(function: ast.FunctionDef, rule: Rule) -> Iterator[Edit]:
+def edits(function: ast.FunctionDef, rule: Rule) -> Iterator[Edit]:
     """Yield the single changes, each with its description and as an action on the tree."""
     premises = [part for part in ast.walk(function) if isinstance(part, ast.Call) and ast.unparse(part.func) == "given"]
     asked = {id(inner) for part in premises for inner in ast.walk(part)}

@@ -8,22 +8,9 @@ from math import prod
 from typing import Any, Final
 
 import atl
+from examples.xla_rules import at, every, over, transposed
+from rewrites import user_rules
 from rewrites.user_rules import Elem, Equation, Indices, Perm, equation, given
-
-
-def over(extents: Sequence[Any], body: Callable[..., Any]) -> Any:
-    return atl.gen(*extents, lambda *i: body(i)) if extents else body(())
-
-
-def at(a: Any, i: Sequence[Any]) -> Any:
-    return a[tuple(i)] if i else a
-
-
-def every(*parts: Any) -> Any:
-    found: Any = True
-    for part in parts:
-        found = part & found
-    return found
 
 
 def any_of(*parts: Any) -> Any:
@@ -54,7 +41,7 @@ def _with_indices(count: int, name: str, state: Callable[..., Equation], kind: s
     text += (
         f'    """A law that is false only if there are enough axes."""\n    return state(a, b, [{", ".join(names)}])'
     )
-    exec(text, {**globals(), "state": state}, found)
+    exec(text, {**vars(user_rules), "state": state}, found)
     return found[name]  # type: ignore[no-any-return]
 
 
@@ -150,10 +137,6 @@ def rotate_12_times(v: Elem) -> Equation:
     for _ in range(12):
         out = rotated(out)
     return equation(out, v)
-
-
-def transposed(a: Any, p: tuple[int, ...]) -> Any:
-    return over([a.shape[axis] for axis in p], lambda i: at(a, [i[p.index(axis)] for axis in range(len(p))]))
 
 
 def permute_12_times(v: Elem, p: Perm) -> Equation:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import atl
+from examples.xla_rules import at, over, transposed, window
 from proofs_tests.user_rules import false_at_high_ranks
 from rewrites.elaboration import stated
-from rewrites.errors import FalseRule
+from rewrites.errors import DoesNotApply, FalseRule
 from rewrites.rule import USER_FAMILY, Rule, metavariables_of
 from rewrites.rule_checking.every_rank import bounds_of, follows, further, ranks_proved, schema
 from rewrites.rule_checking.registry import register
@@ -23,22 +23,6 @@ from rewrites.user_rules import Elem, ElemT, Equation, Indices, Perm, equation, 
 
 TRUE_UP_TO_4 = false_at_high_ranks.TRUE_UP_TO_4
 EVERY = "proved for all sizes and every rank"
-
-
-def over(extents: Sequence[Any], body: Callable[..., Any]) -> Any:
-    return atl.gen(*extents, lambda *i: body(i)) if extents else body(())
-
-
-def at(a: Any, i: Sequence[Any]) -> Any:
-    return a[tuple(i)] if i else a
-
-
-def transposed(a: Any, p: tuple[int, ...]) -> Any:
-    return over([a.shape[axis] for axis in p], lambda i: at(a, [i[p.index(axis)] for axis in range(len(p))]))
-
-
-def window(a: Any, start: Sequence[Any], length: Sequence[Any]) -> Any:
-    return over(length, lambda i: at(a, [s + k for s, k in zip(start, i, strict=True)]))
 
 
 def unchecked(function: Callable[..., Equation]) -> Rule:
@@ -106,8 +90,17 @@ def test_rule_with_a_permutation_applies(tmp_path: Path) -> None:
     assert str(atl.load(tmp_path / "p.atl.json")) == str(theorem)
     atl.reschedule(program).rw(made, p=(2, 0, 1))
     for wrong in ((0, 1, 2), (1, 2, 0), (2, 2, 1)):
-        with pytest.raises(atl.errors.ATLError):
+        with pytest.raises(DoesNotApply, match="no place in the goal matches transposed_sum"):
             atl.reschedule(program).rw(made, p=wrong)
+
+
+def test_counterexample_at_rank_0_has_the_empty_permutation() -> None:
+    def wrong(v: Elem, p: Perm) -> Equation:
+        """A transposed sum of equal terms is a term."""
+        return equation(transposed(v + v, p), v)
+
+    with pytest.raises(FalseRule, match=r"p = \(\), v = 1: the left side is 2, the right one 1"):
+        rule(wrong)
 
 
 @pytest.mark.long
@@ -157,11 +150,25 @@ def test_rule_that_is_false_at_rank_5_or_6_is_not_promoted(law: Callable[..., Eq
 @pytest.mark.slow
 @pytest.mark.parametrize("law", TRUE_UP_TO_4, ids=lambda law: law.__name__)
 def test_rule_that_is_false_at_rank_5_or_6_is_declared_for_lower_ranks(law: Callable[..., Equation]) -> None:
-    try:
-        status = str(proof_status(rule(law)))
-    except atl.errors.ATLError:
-        return
-    assert "every rank" not in status
+    assert "every rank" not in str(proof_status(rule(law)))
+
+
+def test_function_that_raises_at_rank_5_is_named_in_the_status() -> None:
+    def doubled(v: Elem) -> Equation:
+        """A sum of equal terms is their double."""
+        if v.rank == 5:
+            raise ValueError
+        return equation(v + v, 2 * v)
+
+    made = unchecked(doubled)
+    assert sorted(made.statements) == [(0,), (1,), (2,), (3,), (4,), (6,)]
+    reason = "the function returned no equation for rank 5 that repeats one for lower ranks"
+    assert ranks_proved(made) == f", for elements of rank 0, 1, 2, 3, 4, 6: {reason}"
+
+
+def test_rule_without_statements_has_no_bounds() -> None:
+    made = replace(unchecked(transposed_sum), statements={})
+    assert bounds_of(made) == "it is not stated at rank 4"
 
 
 def test_axis_named_by_number_is_not_promoted() -> None:

@@ -36,8 +36,8 @@ def is_of_symbols(broken: Counterexample) -> bool:
 
 def show_counterexample(rule: Rule, broken: Counterexample) -> str:
     """Return text like `n = 2, e(0) = 1, e(1) = 2: at [0] the left side is 1, the right one 2`."""
-    chosen, orders = _orders(rule, broken.sizes)
-    sizes = [*orders, *(_chosen(rule, name, value) for name, value in chosen.items())]
+    orders = [f"{name} = {order}" for name, order in broken.orders.items()]
+    sizes = [*orders, *(_chosen(rule, name, value) for name, value in broken.sizes.items())]
     if broken.first is None:
         left, right = (side.partition(") ")[0].rstrip(")") + ")" for side in (broken.left, broken.right))
         return f"{', '.join(sizes) or 'some sizes'}: the left side has the shape {left}, the right one {right}"
@@ -50,19 +50,6 @@ def show_counterexample(rule: Rule, broken: Counterexample) -> str:
     typed = [f"elements of {' and '.join(unlike)}"] if unlike else []
     numbers = ", ".join((*sizes, *typed, *shown)) or "any elements"
     return f"{numbers}: {where}the left side is {_at(left, values)}, the right one {_at(right, values)}"
-
-
-def _orders(rule: Rule, sizes: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
-    """Return the numbers of a choice that are not of permutations, and text for the permutations."""
-    axes: dict[str, list[int]] = {}
-    for name, value in sizes.items():
-        kind = rule.metavariables.get(name)
-        if kind is not None and kind.permutes and kind.of_axis is not None:
-            axes.setdefault(kind.of_axis[0], []).append(value)
-    ends = {name: max(n for n in range(len(of) + 1) if sorted(of[:n]) == list(range(n))) for name, of in axes.items()}
-    permuted = {name for name, kind in rule.metavariables.items() if kind.permutes}
-    left = {name: value for name, value in sizes.items() if name not in permuted}
-    return left, [f"{name} = {tuple(of[: ends[name]])}" for name, of in axes.items()]
 
 
 def _chosen(rule: Rule, name: str, value: int) -> str:

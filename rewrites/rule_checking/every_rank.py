@@ -4,9 +4,9 @@ A statement is *uniform* if it treats every axis of its elements alike and by it
 mentions one axis at most, and is the same expression for each of them. Element p of a side is then computed from reads
 at index functions, one for each axis, and from conditions that are conjunctions over the axes.
 
-Take sizes, indices, elements and a position for which a uniform statement is false. Keep some of the axes: of each
-condition that does not hold an axis at which it fails, and of m index functions into one tensor m - 1 axes, which
-suffice to tell apart those that differ. On the kept axes all conditions have the same truth and reads are equal as
+Take sizes, indices, elements and a position for which a uniform statement is false. Keep some of the axes. For each
+condition that fails, keep an axis at which it fails. For each tensor with m index functions, keep m - 1 axes; so many
+suffice to tell the functions apart. On the kept axes all conditions have the same truth and reads are equal as
 before, so the statement is false at that rank too. `docs/every_rank.md` has the proof. So a uniform statement that is
 proved at the rank of this bound or above is true at all higher ranks.
 """
@@ -18,14 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import count, product
+from itertools import product
 from typing import Any, Final, NoReturn, TypeAlias, assert_never
 
 from atl.checks.scope import Scope
 from atl.core import predicate as pred
 from atl.core import terms
-from atl.core.index import ZERO as NONE
-from atl.core.index import Index, Leaf, Var, atoms, index, map_leaves
+from atl.core.index import ZERO, Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate
 from atl.core.reshape_definitions import origin
 from atl.core.substitution import instantiate, instantiate_tensor
@@ -48,15 +47,60 @@ from rewrites.rule_statement import (
 
 Axis: TypeAlias = tuple[str, int]
 """A group of metavariables and the number of an axis of its elements."""
-Skeleton: TypeAlias = tuple[Any, ...]
-"""An element of a side: an operation, a read or a case, with its parts."""
 EVERY_RANK: Final = " and every rank"
-PADDING: Final[Skeleton] = ("padding",)
-_LABELS: Final = count(1 << 59)
 
 
 class NotUniform(Exception):
     """A statement that does not treat every axis alike and by itself, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadElement:
+    """An element of a tensor metavariable applied to indices, at a position."""
+
+    name: str
+    indices: tuple[Index, ...]
+    at: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexElement:
+    """The number of an index."""
+
+    expression: Index
+    dtype: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseElement:
+    """One element if a condition holds, and another one otherwise."""
+
+    condition: Predicate
+    value: Element
+    otherwise: Element
+
+
+@dataclass(frozen=True, slots=True)
+class FoldElement:
+    """A fold of an element over a range."""
+
+    monoid: terms.Monoid
+    low: Index
+    high: Index
+    body: Element
+
+
+@dataclass(frozen=True, slots=True)
+class OperationElement:
+    """An operation on elements, of which a literal and padding have none. The operation mentions no index."""
+
+    operation: tuple[object, ...]
+    parts: tuple[Element, ...] = ()
+
+
+Element: TypeAlias = "ReadElement | IndexElement | CaseElement | FoldElement | OperationElement"
+"""An element of a side."""
+PADDING: Final = OperationElement(("padding",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +115,16 @@ class Schema:
 
 
 def bounds_of(rule: Rule) -> Mapping[str, int] | str:
-    """Return the bounds of a rule for each group, or why it does not hold at every rank if its statements are proved.
+    """Return a bound for each group, or the reason why proofs of the statements do not prove the rule at every rank.
 
-    They are those of the statements of highest rank, which are uniform, and at least as high as the bounds.
+    The bounds are those of the statements of highest rank. These statements are uniform, and no bound is above their
+    rank.
     """
     groups = groups_of(rule.metavariables)
     judged = [stated for stated in rule.statements.values() if max(stated.element_ranks) <= MAX_ELEMENT_RANK]
-    highest = dict(zip(groups, map(max, zip(*(each.element_ranks for each in judged), strict=True)), strict=True))
+    highest = {group: max((each.rank_of_group[group] for each in judged), default=-1) for group in groups}
     wanted = max((max(ranks[: len(groups)], default=0) for ranks in choices_of_ranks(rule.metavariables)), default=0)
-    if not judged or any(rank < wanted for rank in highest.values()):
+    if any(rank < wanted for rank in highest.values()):
         return f"it is not stated at rank {wanted}"
     found = dict.fromkeys(groups, 0)
     for stated in judged:
@@ -96,7 +141,10 @@ def bounds_of(rule: Rule) -> Mapping[str, int] | str:
 
 
 def is_like(stated: RuleStatement, other: RuleStatement) -> bool:
-    """Return whether a statement is true because another one is: one of other permutations, or of fewer axes alike."""
+    """Return whether a statement is true if another one is.
+
+    It may differ from the other one in permutations, and have further axes of which the same is said.
+    """
     try:
         found, known = schema(stated), schema(other)
     except NotUniform:
@@ -146,9 +194,10 @@ def follows(rule: Rule, ranks: Ranks) -> bool:
 
 
 def with_sources(rule: Rule, used: Iterable[Ranks]) -> tuple[Ranks, ...]:
-    """Return these ranks of statements of a rule, and those of statements from which they follow.
+    """Return these ranks of statements of a rule, and the ranks of statements that imply those statements.
 
-    The statement of lowest rank is added to high ones, because premises are met by chance at low ranks only.
+    If one of them is `MAX_ELEMENT_RANK` or above, the lowest ranks of the rule are added. Random choices seldom meet
+    premises at high ranks, so the rule is compared at low ones as well.
     """
     every = [each for ranks in used for each in (ranks, _source(rule, rule.statements[ranks]))]
     if any(max(rule.statements[ranks].element_ranks, default=0) >= MAX_ELEMENT_RANK for ranks in every):
@@ -185,7 +234,7 @@ def _representatives(rank: int) -> list[int]:
 
 
 def ranks_proved(rule: Rule) -> str:
-    """Return the ranks of elements for which a rule is proved whose statements are, in words."""
+    """Return the ranks of elements for which a rule is proved if its statements are proved, in words."""
     if not groups_of(rule.metavariables):
         return ""
     reason = bounds_of(rule)
@@ -196,7 +245,9 @@ def ranks_proved(rule: Rule) -> str:
         other = next((each for each, source in lower.items() if each not in found and source in found), None)
         if other is None:
             return EVERY_RANK
-        reason = f"its statement for rank {', '.join(map(str, other))} does not repeat one for lower ranks"
+        reason = (
+            f"the function returned no equation for rank {', '.join(map(str, other))} that repeats one for lower ranks"
+        )
     return f", for elements of rank {ranks_text(rule.statements)}: {reason}"
 
 
@@ -209,10 +260,10 @@ def schema(stated: RuleStatement) -> Schema:
 @cache
 def _labelled(label: str) -> Var:
     """Return the variable with a label; it is the same for statements of all ranks."""
-    return Var(next(_LABELS), label)
+    return Var(next(unused_ids), label)
 
 
-def _no(reason: str) -> NoReturn:
+def _refuse(reason: str) -> NoReturn:
     raise NotUniform(reason)
 
 
@@ -261,9 +312,9 @@ class _Extraction:
         """Return the axis that these expressions mention; None if they mention none."""
         found = self._axes(*parts)
         if len(found) > 1:
-            _no("an expression mentions several axes")
+            _refuse("an expression mentions several axes")
         if found and any(each.uid in self.inner for part in parts for each in _variables(part)):
-            _no("an expression mentions an axis and a bound index of no axis")
+            _refuse("an expression mentions an axis and a bound index of no axis")
         return next(iter(found), None)
 
     def _axes(self, *parts: Index | Predicate) -> set[Axis]:
@@ -288,7 +339,7 @@ class _Extraction:
         for group in dict.fromkeys(group for group, _ in of_axis):
             first = of_axis.get((group, 0), set())
             if any(of_axis.get((group, axis), set()) != first for axis in range(self.rank[group])):
-                _no(f"{what} differ between axes")
+                _refuse(f"{what} differ between axes")
             out[group] = frozenset(first)
         return out
 
@@ -315,7 +366,7 @@ class _Extraction:
         needed = [each for each in granted_all if not isinstance(prove(implied, each), Proved)]
         facts = implied.assume(*needed)
         at, shapes = self._positions(lhs, rhs)
-        inside = [pred.within(NONE, p, extent) for p, extent in zip(at, lhs.type.shape, strict=True)]
+        inside = [pred.within(ZERO, p, extent) for p, extent in zip(at, lhs.type.shape, strict=True)]
         here = facts.assume(*inside)
         sides = tuple(self._checked(self._read(side, at, here, {}, 0)) for side in (lhs, rhs))
         always = self._sorted("conditions of well-formedness", needed)
@@ -326,20 +377,20 @@ class _Extraction:
         for axes in obligations.values():
             groups = [axis[0] for axis in axes if axis is not None]
             if any((group, axis) not in axes for group in groups for axis in range(self.rank[group])):
-                _no("conditions of well-formedness differ between axes")
+                _refuse("conditions of well-formedness differ between axes")
         parts = (
             sides, shapes, self._sorted("premises", premises), always, frozenset(obligations),
         )  # fmt: skip
         return Schema(_ordered(parts), {group: self._bound(group) for group in self.rank})
 
     def _bound(self, group: str) -> int:
-        without_implied = sum(len(found) - 1 for (of, _), found in self.reads.items() if of == group)
-        return max(1, len(self.conditions[group]) + len(self.contexts[group]) + without_implied)
+        differences = sum(len(found) - 1 for (of, _), found in self.reads.items() if of == group)
+        return max(1, len(self.conditions[group]) + len(self.contexts[group]) + differences)
 
     def _positions(self, lhs: terms.Expr, rhs: terms.Expr) -> tuple[tuple[Index, ...], object]:
         """Return a position of the sides, and the extents of both of them, those of axes without their numbers."""
         if lhs.type.rank != rhs.type.rank:
-            _no("the ranks of the sides differ")
+            _refuse("the ranks of the sides differ")
         seen: Counter[Axis | None] = Counter()
         at, others, of_axes = [], [], []
         for extents in zip(lhs.type.shape, rhs.type.shape, strict=True):
@@ -364,20 +415,20 @@ class _Extraction:
 
     def _read(
         self, term: terms.Expr, at: tuple[Index, ...], facts: Facts, bound: Mapping[int, terms.Expr], folds: int
-    ) -> Skeleton:
+    ) -> Element:
         """Return an element of a term, with conditions that the facts decide left out."""
         facts = self._assumed(facts, *granted(term, Scope(facts)))
         match term:
             case terms.Metavariable(_, name, _, indices, tensors):
                 if tensors:
-                    _no(f"{name} is a function of a tensor")
-                return ("read", name, indices, tuple(simplify(facts, position) for position in at))
+                    _refuse(f"{name} is a function of a tensor")
+                return ReadElement(name, indices, tuple(simplify(facts, position) for position in at))
             case terms.TensorVar(uid):
                 return self._read(bound[uid], at, facts, bound, folds)
             case terms.Constant(value, dtype):
-                return ("literal", value, dtype)
+                return OperationElement(("literal", value, dtype))
             case terms.Value(expression, dtype):
-                return ("value", simplify(facts, expression), dtype)
+                return IndexElement(simplify(facts, expression), dtype)
             case terms.Padding():
                 return PADDING
             case terms.Gen(low, _, body):
@@ -387,13 +438,13 @@ class _Extraction:
                 self.inner.add(variable.uid)
                 inner = facts.assume(pred.within(low, index(variable), high))
                 element = self._read(instantiate(body, index(variable)), at, inner, bound, folds + 1)
-                return ("fold", monoid, low, high, element)
+                return FoldElement(monoid, low, high, element)
             case terms.Guard(predicate, body):
                 return self._case(predicate, (body, at), None, facts, bound, folds)
             case terms.Select(predicate, left, right):
                 return self._case(predicate, (left, at), (right, at), facts, bound, folds)
             case terms.Access(tensor, position):
-                there = pred.within(NONE, position, tensor.type.shape[0])
+                there = pred.within(ZERO, position, tensor.type.shape[0])
                 return self._case(there, (tensor, (position, *at)), None, facts, bound, folds)
             case terms.Concat(left, right):
                 n = left.type.shape[0]
@@ -409,24 +460,27 @@ class _Extraction:
                 inner_bound = {**bound, variable_of.uid: value}
                 return self._read(instantiate_tensor(body, variable_of), at, facts, inner_bound, folds)
             case terms.Unary(op, operand):
-                return (op, self._read(operand, at, facts, bound, folds))
+                return OperationElement((op,), (self._read(operand, at, facts, bound, folds),))
             case terms.Cast(dtype, operand):
-                return ("cast", dtype, operand.type.dtype, self._read(operand, at, facts, bound, folds))
+                cast = ("cast", dtype, operand.type.dtype)
+                return OperationElement(cast, (self._read(operand, at, facts, bound, folds),))
             case terms.Binary(op, left, right):
-                return (op, *(self._read(part, at, facts, bound, folds) for part in (left, right)))
+                both = (left, right)
+                return OperationElement((op,), tuple(self._read(part, at, facts, bound, folds) for part in both))
             case terms.Where(test, left, right):
-                return ("where", *(self._read(part, at, facts, bound, folds) for part in (test, left, right)))
+                three = (test, left, right)
+                return OperationElement(("where",), tuple(self._read(part, at, facts, bound, folds) for part in three))
             case terms.Rec():
-                _no("a recurrence")
+                _refuse("a recurrence")
             case terms.Input() | terms.Local():
-                _no("an open term")
+                _refuse("an open term")
             case _:
                 assert_never(term)
 
     def _case(
         self, predicate: Predicate, holds: tuple[terms.Expr, tuple[Index, ...]],
         fails: tuple[terms.Expr, tuple[Index, ...]] | None, facts: Facts, bound: Mapping[int, terms.Expr], folds: int,
-    ) -> Skeleton:  # fmt: skip
+    ) -> Element:  # fmt: skip
         left: list[Predicate] = []
         known = facts
         for part in pred.conjuncts(predicate):
@@ -444,38 +498,41 @@ class _Extraction:
         if condition == pred.FALSE:
             return otherwise
         value = self._read(*holds, self._assumed(facts, condition), bound, folds)
-        if value[0] == "case" and value[3] == otherwise:  # nested tests with one alternative are one conjunction
-            return ("case", pred.conjunction((condition, value[1])), value[2], otherwise)
-        return value if value == otherwise else ("case", condition, value, otherwise)
+        if isinstance(value, CaseElement) and value.otherwise == otherwise:
+            # Nested tests with one alternative are one conjunction.
+            return CaseElement(pred.conjunction((condition, value.condition)), value.value, otherwise)
+        return value if value == otherwise else CaseElement(condition, value, otherwise)
 
-    def _checked(self, element: Skeleton) -> Skeleton:
-        """Return an element with the numbers of axes left out, and count its conditions and index functions."""
+    def _checked(self, element: Element) -> tuple[object, ...]:
+        """Return the parts of an element without the numbers of axes, and count its conditions and index functions."""
         match element:
-            case ("case", condition, value, otherwise):
+            case CaseElement(condition, value, otherwise):
                 return ("case", self._condition(condition), self._checked(value), self._checked(otherwise))
-            case ("read", name, indices, at):
+            case ReadElement(name, indices, at):
                 kind = self.stated.metavariables[name]
                 own, rest = at[: kind.rank], at[kind.rank :]
                 if any(self._axis(each) is not None for each in (*indices, *own)):
-                    _no("an index of one axis is used for another dimension")
+                    _refuse("an index of one axis is used for another dimension")
                 for axis, position in enumerate(rest):
                     if self._axis(position) not in (None, (kind.group, axis)):
-                        _no("an axis is read at an index of another one")
+                        _refuse("an axis is read at an index of another one")
                 functions = {self._template(position) for position in rest}
                 if len(functions) > 1:
-                    _no("index functions differ between axes")
+                    _refuse("index functions differ between axes")
                 self.reads.setdefault((kind.group, name), set()).update(functions)
                 return ("read", name, indices, own, *functions)
-            case ("fold", monoid, low, high, body):
+            case FoldElement(monoid, low, high, body):
                 if self._axis(low, high) is not None:
-                    _no("the range of a fold depends on an axis")
+                    _refuse("the range of a fold depends on an axis")
                 return ("fold", monoid, low, high, self._checked(body))
-            case ("value", expression, _):
+            case IndexElement(expression, dtype):
                 if self._axis(expression) is not None:
-                    _no("an index of an axis is used as a number")
-                return element
+                    _refuse("an index of an axis is used as a number")
+                return ("value", expression, dtype)
+            case OperationElement(operation, parts):
+                return ("operation", *operation, *map(self._checked, parts))
             case _:
-                return tuple(self._checked(part) if isinstance(part, tuple) else part for part in element)
+                assert_never(element)
 
     def _condition(self, condition: Predicate) -> object:
         """Return a condition without the numbers of axes: a conjunction over the axes, or the negation of one."""
@@ -535,6 +592,7 @@ __all__ = [
     "NotUniform",
     "Schema",
     "bounds_of",
+    "follows",
     "further",
     "is_like",
     "ranks_proved",

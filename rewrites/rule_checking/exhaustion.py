@@ -57,7 +57,7 @@ from rewrites.rule_checking.small_choices import (
     spaces_of,
     with_elements,
 )
-from rewrites.rule_statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, RuleStatement
+from rewrites.rule_statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, RuleStatement, orders_of
 
 MORE_ROWS: Final = range(-1, 7)
 """Values of index metavariables in further choices for recurrences."""
@@ -95,6 +95,7 @@ SOME: Final = 8
 class Counterexample:
     """A choice at which the sides of a rule differ; `first` is a differing element, if the shapes are equal.
 
+    `orders` has the permutations of the statement. The entries of permutations are not among the `sizes`.
     `uninterpreted` is true if the sides were compared modulo a prime, and contain functions, extrema or tests.
     """
 
@@ -105,6 +106,7 @@ class Counterexample:
     first: tuple[tuple[int, ...], Any, Any] | None = field(default=None, repr=False)
     elements: Mapping[str, Any] = field(default_factory=dict, repr=False)
     types: ElementTypes = field(default_factory=dict, repr=False)
+    orders: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     uninterpreted: bool = field(default=False, repr=False)
 
 
@@ -422,7 +424,10 @@ def counterexample(
         if first is None:
             return None
     shown = f"{shape} {ours.tolist()}"[:400], f"{other} {theirs.tolist()}"[:400]
-    return Counterexample(str(generic.choice), *shown, dict(generic.choice), first, types=dict(generic.types))
+    kinds = generic.stated.metavariables
+    sizes = {name: value for name, value in generic.choice.items() if name not in kinds or not kinds[name].permutes}
+    orders = orders_of(kinds, generic.stated.ranks)
+    return Counterexample(str(generic.choice), *shown, sizes, first, types=dict(generic.types), orders=orders)
 
 
 KNOWN: Final = Facts((equal(index(Size(UNIT)), ONE),))

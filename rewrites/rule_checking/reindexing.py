@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from atl.core.index import ONE, ZERO, Index, Leaf, Var, atoms, floordiv, index, map_leaves
 from atl.core.predicate import Predicate, at_most, equal, expressions, less, negation, substitute, within
@@ -21,11 +20,11 @@ from atl.core.substitution import instantiate, transform
 from atl.core.terms import Expr, Metavariable, Reduce
 from atl.core.traversal import divisors, subterms
 from atl.prove import Facts, proves
+from rewrites.rule_checking.symbolic_reading import unused_ids
 from rewrites.rule_checking.symbolic_values import Bracket, Poly, Read, Stuck, Undecided, settled, vanishes
 
 Tuple = tuple[Index, ...]
 Reading: TypeAlias = Callable[[Expr, Facts, tuple[Var, ...]], Poly]
-_ids: Final = count(1 << 59)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def _nest(term: Expr, facts: Facts, read: Reading) -> _Nest | None:
                 if any(atom in variables for atom in atoms(extent)):
                     raise Stuck("a range may be empty for some of the enclosing indices")
                 raise Undecided(at_most(ONE, extent))
-        variable = Var(next(_ids), "k")
+        variable = Var(next(unused_ids), "k")
         ranges.append(within(term.low, index(variable), term.high))
         facts = facts.assume(ranges[-1])
         variables.append(variable)

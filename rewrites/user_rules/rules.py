@@ -41,9 +41,10 @@ def rule(
     all sizes (*proved*). Pass the rule itself to a session: `s.rw(twice)`. A theorem that uses an unproved rule says
     so in its text, in its certificate and in the output of `atl check`.
 
-    The function is called here, once for each rank of elements up to 6, and never again. The equations that it returns
-    are checked, applied and recorded. A rule is used only at ranks for which the function returned an equation, above
-    rank 4 only if this follows from the others, and on integers only if it was not found false for them.
+    The function is called here, once for each rank of elements up to 4, and at 5 and 6 if a proof can hold at every
+    rank. It is never called again. The equations that it returns are checked, applied and recorded. A rule is used only
+    at ranks for which the function returned an equation, above rank 4 only if this follows from the others, and on
+    integers only if it was not found false for them.
 
     Raises `FalseRule` with sizes and elements that break the rule, `UntriedRule` if it has no instance that could be
     tried, `InvalidArgument`, `InvalidName`.
