@@ -516,6 +516,8 @@ class _Extraction:
                 for axis, position in enumerate(rest):
                     if self._axis(position) not in (None, (kind.group, axis)):
                         _refuse("an axis is read at an index of another one")
+                if any(each.uid in self.inner for position in rest for each in _variables(position)):
+                    _refuse("an index function depends on the index of a fold")
                 functions = {self._template(position) for position in rest}
                 if len(functions) > 1:
                     _refuse("index functions differ between axes")
