@@ -443,7 +443,7 @@ def with_external_rows(nest: ln.LoopNest) -> ln.LoopNest:
     If row 0 is read from an input, no stored row has its elements. So elements that all rows share are copied in one
     more step.
     """
-    if not nest.complete or nest.assembly is not None:
+    if not nest.complete or nest.assembly is not None or nest.external_rows is not None:
         return nest
     for copy_out in nest.body:
         last = _row_copied(copy_out, nest.output)
