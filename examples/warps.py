@@ -52,7 +52,7 @@ def compare_lanes(h: Index, lanes: Index, e: Body[Index]) -> Equation:
 def exchange_blocks(h: int, side: int) -> Rule:
     """Return the law that the blocks of 2h rows of a square are transposed by exchanging their blocks of h rows.
 
-    Where bit h of both indices differs, the element is that of the lane and the register with both bits inverted.
+    Where i // h % 2 differs for the lane and the register, the element is that at the place where both are inverted.
     """
 
     def inverted(i: Expr) -> Expr:

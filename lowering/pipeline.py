@@ -67,7 +67,7 @@ def lower(
     The inputs `strided`, and the output for None, have strides as parameters (`lowering.strided`).
 
     With `own_buffers`, each of several results of different element types has a buffer, if its stores are proved to be
-    disjoint from those of the others (`lowering.results`). Results of int64 beside floats always have.
+    disjoint from those of the others (`lowering.results`). Results of int64 together with floats always have one.
 
     Raises `InvalidArgument`, also for such results that are not separated, `UnsafeAccess`, `UnsafeTruncation`,
     `IllegalMark`, and `NotAssembled` for a result whose entries cannot be assembled.

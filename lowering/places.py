@@ -1,7 +1,7 @@
 """Loops that run in many places: ranks of a mesh, blocks of a grid, threads of a block (`atl.core.marks.LEVELS`).
 
 The one traversal of such loops, the check that nested loops have different axes, and the form of a read of another
-place. What a level requires besides is checked with its target: `lowering.gpu.legality`, `lowering.ranks`.
+place. Further requirements of a level are checked with its target: `lowering.gpu.legality`, `lowering.ranks`.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def repeated_axis(around: Enclosing, loop: ln.For) -> IllegalMark | None:
 def owner_form(moving: Collection[tuple[Index, Index]], varies: Callable[[Index], bool]) -> CopyForm:
     """Return the form of a read of another place.
 
-    `moving` has the owner's and the own coordinate along each axis where they differ. `varies` tells whether an
-    expression depends on the place that reads.
+    `moving` has the owner's and the own coordinate along each axis where they differ. `varies` returns whether
+    an expression depends on the place that reads.
     """
     if not any(varies(owner) for owner, _ in moving):
         return "broadcast"

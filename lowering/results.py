@@ -70,7 +70,7 @@ def with_result_buffers(
 
 
 def not_separated(program: Program) -> InvalidArgument:
-    """Return the error for results that no array holds, and that are not stored apart."""
+    """Return the error for results that no single array holds, and that have no separate buffers."""
     kinds = ", ".join(f"{each.name} is {each.type_in(program).dtype}" for each in program.results)
     wide = next(each.name for each in program.results if each.dtype == "int64")
     return InvalidArgument(

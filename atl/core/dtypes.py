@@ -169,8 +169,9 @@ def common_dtype(kinds: Iterable[str]) -> str | None:
 def results_dtype(kinds: Iterable[str]) -> str | None:
     """Return the element type in which results of these types are joined; None for type variables.
 
-    It holds all of their values, except for int64 beside floats, which are joined as float64. Such results are accepted
-    by `lowering` if each is computed and stored in its own type, and by `evaluate` below 2^53, where none is rounded.
+    It holds all of their values exactly, except for int64 together with floats, which are joined as float64. Such
+    results are accepted by `lowering` if each is computed and stored in its own type, and by `evaluate` below 2^53,
+    where none is rounded.
 
     >>> results_dtype(["float32", "int32"]), results_dtype(["float32", "int64"])
     ('float64', 'float64')

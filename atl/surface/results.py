@@ -45,9 +45,9 @@ def results(*tensors: TensorLike, **named: TensorLike) -> Results:
     names, as views of one array. The names of positional results are r0, r1, …. An `atl.let` around the results
     computes a common subterm once. A tuple or a dictionary may replace `atl.results`.
 
-    If their element types differ, the body has a type that holds all of their values exactly, and each result has its
-    own type. No type holds int64 beside floats: the body then has float64, which `atl.evaluate` refuses to round, and a
-    kernel computes each result in its own type. Raises `InvalidArgument` and `InvalidName`.
+    If their element types differ, the body has a type that holds all of their values exactly, except for int64 together
+    with floats. Then the body has float64, `atl.evaluate` refuses numbers that it would round, and a kernel computes
+    each result in its own type. Each result has its own type. Raises `InvalidArgument` and `InvalidName`.
 
     >>> import atl, numpy as np
     >>> n = atl.sizes("n", min=1)

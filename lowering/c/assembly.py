@@ -7,13 +7,13 @@ number of entries needed to continue in `space`. It is then called again with la
 entries. Workspaces are empty between rows.
 
 - A sorted row is gathered in a dense workspace with one bit for each column, and one for each word of 64 bits. Going
-  through the bits gives the columns in order, and empties the workspace. Rows without stores are skipped, and of many
-  columns eight words without bits at a time.
+  through the bits gives the columns in order, and empties the workspace. Rows without stores are skipped. If there are
+  many columns, words of zeros are skipped eight at a time.
 - In an unsorted row, each column has the position of its entry, which is outdated if it is before the row's first one.
 - An element is assigned at most once, before anything is added to it. The loop-nest interpreter traps other stores.
 - Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
-  Between the two, `space` requests arrays of exactly this size. A row with fewer stores than the square root of the
-  number of words of words is sorted by insertion: going through its bits would take longer.
+  Between the two, `space` requests arrays of exactly this size. A row with fewer stores than the square root of
+  columns / 4096 is sorted by insertion: going through its bits would take longer.
 - Counts do not depend on values: two compiled copies of the same arithmetic may round differently. So parallel rows are
   counted and stored with their zeros, which are dropped from all rows at the end.
 """

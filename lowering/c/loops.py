@@ -577,7 +577,7 @@ def gathering_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
 
 RELOADED: Final = ("-fno-predictive-commoning",)
 """A vector of one repeated element is loaded in the time of any other. gcc would keep the elements of a window for the
-next iteration in registers, and repeat them from there: the multiply-adds of a convolution took 1.2 times as long."""
+next iteration in registers, and repeat them from there, which takes longer."""
 
 
 def window_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
@@ -594,17 +594,21 @@ def has_windows_in_tiles(nest: ln.LoopNest) -> bool:
             read: dict[Hashable, set[Index]] = {}
             for array, address in (found for each in ln.statements(terms.body) for found in _reads(each)):
                 read.setdefault(array, set()).add(address)
-            if any(_meet(terms, one, other) for group in read.values() for one, other in combinations(group, 2)):
+            if any(
+                _read_same_address(terms, one, other)
+                for group in read.values()
+                for one, other in combinations(group, 2)
+            ):
                 return True
     return False
 
 
-def _meet(loop: ln.For, one: Index, other: Index) -> bool:
-    """Return whether two addresses of a loop have the same value in iterations a constant number apart."""
-    step, apart = factor_of(one, loop.variable), (one - other).constant
-    if step is None or not step.constant or not apart:
+def _read_same_address(loop: ln.For, one: Index, other: Index) -> bool:
+    """Return whether two addresses have the same value in different iterations of a loop, a constant number apart."""
+    step, difference = factor_of(one, loop.variable), (one - other).constant
+    if step is None or not step.constant or not difference:
         return False
-    return apart % step.constant == 0
+    return difference % step.constant == 0
 
 
 def gathers(nest: ln.LoopNest) -> bool:

@@ -19,7 +19,6 @@ from atl.core.marks import THREADS, AnyLoopMark, LoopMark
 from atl.core.predicate import Predicate, within
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells_of
-from lowering.places import CopyForm
 
 AXES: Final = ("x", "y", "z")
 MAX_THREADS: Final = (1024, 1024, 64)
@@ -105,9 +104,8 @@ class Copy:
 @dataclass(frozen=True, slots=True)
 class Shuffle:
     """A read of another thread's register by all `lanes` lanes of a warp: the register that each passes, and of which
-    lane it gets the value. Hardware takes the lane modulo 32. The form is that of `lowering.places`."""
+    lane it gets the value. Hardware takes the lane modulo 32."""
 
-    form: CopyForm
     lane: Index
     register: ln.Cell
     lanes: int

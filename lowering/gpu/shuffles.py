@@ -90,7 +90,7 @@ class Exchange:
                 f"a thread of the same warp: {kn.WARP} threads with consecutive numbers, those along x first",
                 answer.model if isinstance(answer, Refuted) else None,
             )
-        return kn.Shuffle(form, simplify(facts, self._number(every, varying)), local, self._lanes())
+        return kn.Shuffle(simplify(facts, self._number(every, varying)), local, self._lanes())
 
     def _owner(self, cell: ln.Cell, facts: Facts) -> tuple[dict[int, Index], ln.Cell]:
         """Return the thread along each axis that owns a cell, and the cell in its registers."""

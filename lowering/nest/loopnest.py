@@ -467,18 +467,21 @@ class FailedMark:
 class RowStorage:
     """The storage of a recurrence in a local buffer, and the reason why it is not smaller.
 
-    `rows` is the number of rows that are kept, 0 for all. One row is computed in place. `external` says which rows are
-    stored in the arrays of a call.
+    `rows` is the number of rows that are kept, 0 for all. One row is computed in place. With `in_result`, one of the
+    rows is in the output. `first` is the input that is read as row 0, if any.
     """
 
     name: str
     rows: int
     reason: str
-    external: str = ""
+    in_result: bool = False
+    first: str | None = None
 
     def __str__(self) -> str:
         kept = {0: "all rows are kept", 1: "one row is kept"}.get(self.rows, f"{self.rows} rows are kept")
-        return f"{self.name}: {kept}{self.external}; {self.reason}"
+        result = "" if not self.in_result else ", in the result" if self.rows == 1 else ", one of them in the result"
+        first = "" if self.first is None else f", and row 0 is {self.first}"
+        return f"{self.name}: {kept}{result}{first}; {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Final, assert_never
 
 from atl.checks.scope import initial_facts
-from atl.core.index import ONE, ZERO, index
+from atl.core.index import ONE, ZERO, Var, constant, index
 from atl.core.marks import CONCURRENT, LetMark
+from atl.core.predicate import less
 from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts
 from lowering.nest import loopnest as ln
@@ -17,6 +18,7 @@ from lowering.nest.accesses import accesses, after, find_overwritten_read, with_
 from lowering.nest.loopnest import in_other_buffers, in_rows
 from lowering.nest.text import TextScope, outermost
 from lowering.nest.tiles import cells_of, stores_to
+from lowering.passes.recurrences import is_copy
 from lowering.passes.stores import loaded
 from lowering.targets.capabilities import STACK_BUDGET
 
@@ -426,8 +428,7 @@ def with_row_in_output(nest: ln.LoopNest) -> ln.LoopNest:
         rows, output = last.buffer, replace(nest.output, in_place=True)
         body = _without_storage(tuple(s for s in nest.body if s is not copying), rows)
         storage = tuple(
-            replace(one, external=", in the result") if (one.name, one.rows) == (rows.name, 1) else one
-            for one in nest.row_storage
+            replace(one, in_result=True) if (one.name, one.rows) == (rows.name, 1) else one for one in nest.row_storage
         )
         return replace(nest, output=output, body=ln.in_one_row(body, rows, output), row_storage=storage)
     return nest
@@ -437,9 +438,12 @@ def with_external_rows(nest: ln.LoopNest) -> ln.LoopNest:
     """Store rows of a circular buffer in the arrays of a call, if its last row is the whole output.
 
     In C, the steps then store to the output in turn with the buffer, and read the first row from the input that it
-    copies. Nothing else may access the output. The loop nest keeps its copies.
+    copies. Nothing else may access the output. The loop nest keeps its copies of whole rows.
+
+    If row 0 is read from an input, no stored row has its elements. So elements that all rows share are copied in one
+    more step.
     """
-    if not nest.complete or nest.assembly is not None:
+    if not nest.complete or nest.assembly is not None or nest.external_rows is not None:
         return nest
     for copy_out in nest.body:
         last = _row_copied(copy_out, nest.output)
@@ -447,13 +451,15 @@ def with_external_rows(nest: ln.LoopNest) -> ln.LoopNest:
             continue
         ring = last.buffer
         found = ln.ExternalRows(ring, last.pairs[0][0], nest.output, copy_out)
-        text = ", one of them in the result"
         begun = [s for s in nest.body if stores_to(s, ring) and not _starts_row_of_loop(s, ring)]
-        if len(begun) == 1 and (source := input_copied(begun[0], ring)) is not None:
-            found = replace(found, first=source, copy_in=begun[0])
-            text += f", and row 0 is {source.name}"
+        source = _input_copied(begun[0], ring) if len(begun) == 1 else None
+        body = None if source is None else _with_another_copy(nest.body, ring)
+        if source is not None and body is not None:
+            nest, found = replace(nest, body=body), replace(found, first=source, copy_in=begun[0])
         storage = tuple(
-            replace(one, external=text) if (one.name, one.rows) == (ring.name, ring.rows) else one
+            replace(one, in_result=True, first=None if found.first is None else found.first.name)
+            if (one.name, one.rows) == (ring.name, ring.rows)
+            else one
             for one in nest.row_storage
         )
         return replace(nest, external_rows=found, row_storage=storage)
@@ -461,7 +467,7 @@ def with_external_rows(nest: ln.LoopNest) -> ln.LoopNest:
 
 
 def _is_started(nest: ln.LoopNest, copy_out: ln.Statement, ring: ln.Buffer) -> bool:
-    """Return whether C has a pointer to each row that a nest accesses, before the output copies the last one."""
+    """Return whether C has a pointer to each row that a nest accesses before it copies the last row to the output."""
     places, at = _places(nest.body), nest.body.index(copy_out)
     allocated = [s for s in nest.body if isinstance(s, ln.Allocate) and s.buffer == ring]
     if not allocated or allocated[0].storage != "heap" or allocated[0].mark is not LetMark.NONE or ring.rows < 2:
@@ -471,6 +477,57 @@ def _is_started(nest: ln.LoopNest, copy_out: ln.Statement, ring: ln.Buffer) -> b
     using = {*places.loads[ring], *places.stores.get(ring, [])} - {at}
     return max(using, default=at) < at and all(
         _starts_row_of_loop(nest.body[place], ring) or _stores_first_row(nest.body[place], ring) for place in using
+    )
+
+
+def _with_another_copy(body: ln.Block, ring: ln.Buffer) -> ln.Block | None:
+    """Return the statements with one more copy of the elements that all rows share.
+
+    None if the copies are not all made by one loop over rows, under the condition of `with_kept_rows`.
+    """
+    if not ring.in_place:
+        return body
+    found = [at for at, statement in enumerate(body) if _starts_row_of_loop(statement, ring)]
+    loops = [s for at in found for s in ln.statements((body[at],)) if isinstance(s, ln.For)]
+    if len(found) != 1:
+        return None
+    (at,), p = found, loops[0].variable
+    made = _with_copies_until(ring.rows, ring.rows + 1, (body[at],), ring, p)
+    return None if made is None or made == (body[at],) else (*body[:at], *made, *body[at + 1 :])
+
+
+def _with_copies_until(old: int, new: int, block: ln.Block, ring: ln.Buffer, p: Var) -> ln.Block | None:
+    """Copy elements of row p - 1 to row p while p < new instead of p < old. None for a copy without this condition."""
+    out: list[ln.Statement] = []
+    for statement in block:
+        match statement:
+            case ln.If(predicate, body) if predicate == less(index(p), constant(old)) and _only_copies(body, ring, p):
+                out.append(ln.If(less(index(p), constant(new)), body))
+            case ln.For(body=body) | ln.If(body=body):
+                inner = _with_copies_until(old, new, body, ring, p)
+                if inner is None:
+                    return None
+                out.append(ln.with_body(statement, inner))
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():
+                if _only_copies((statement,), ring, p):
+                    return None
+                out.append(statement)
+            case _:
+                assert_never(statement)
+    return tuple(out)
+
+
+def _only_copies(block: ln.Block, ring: ln.Buffer, p: Var) -> bool:
+    """Return whether all statements copy elements of row p - 1 of a circular buffer to their own place in row p."""
+    return all(
+        (isinstance(s, ln.For) and _only_copies(s.body, ring, p))
+        or (
+            isinstance(s, ln.Assign)
+            and isinstance(s.target, ln.Cell)
+            and s.target.buffer == ring
+            and is_copy(s.value, s.target, p)
+        )
+        for s in block
     )
 
 
@@ -498,7 +555,7 @@ def _starts_row_of_loop(statement: ln.Statement, ring: ln.Buffer) -> bool:
     )
 
 
-def input_copied(statement: ln.Statement, ring: ln.Buffer) -> ln.Buffer | None:
+def _input_copied(statement: ln.Statement, ring: ln.Buffer) -> ln.Buffer | None:
     """Return the input that a statement copies to row 0 of a circular buffer, if it does nothing else."""
     pairs, source, _ = _copy(statement, ring)
     if source is None or source.buffer.role != "input" or pairs[1:] != source.pairs:

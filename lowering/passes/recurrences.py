@@ -26,7 +26,6 @@ from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, OverwrittenRead, accesses, find_overwritten_read, with_inner_blocks
 from lowering.nest.text import TextScope, outermost, show_index
 from lowering.nest.tiles import loads_from, stores_to
-from lowering.passes.buffers import input_copied
 from lowering.passes.control_flow import tests_in
 from lowering.targets.capabilities import storage_of
 
@@ -229,9 +228,7 @@ class _Recurrence:
         p, begun = self.loop.variable, self.loop.low.constant
         if self.zeroed or not begun or not _copies_same_elements(self.loop.body, self.buffer, p):
             return None
-        # C may read row 0 from an input. Then no stored row has the elements of row 0.
-        until = begun + rows - (0 if any(input_copied(s, self.buffer) is not None for s in self.region) else 1)
-        return _with_copies_if(less(index(p), constant(until)), self.region, self.buffer, p)
+        return _with_copies_if(less(index(p), constant(begun + rows - 1)), self.region, self.buffer, p)
 
     def _accesses(self, region: ln.Block) -> list[Access]:
         found = accesses(self.scope, self.facts, ln.For(self.once, ZERO, ONE, region))
@@ -330,7 +327,7 @@ def _with_copies_if(condition: Predicate, block: ln.Block, buffer: ln.Buffer, p:
 
 def _stores(condition: Predicate, target: ln.Cell, value: ln.ScalarExpr, p: Var) -> ln.Block:
     """Return the statements that store a value to a cell of row p, copies under a condition."""
-    if _is_copy(value, target, p):
+    if is_copy(value, target, p):
         return () if condition == FALSE else (ln.If(condition, (ln.Assign(target, value),)),)
     match value:
         case ln.Choose(predicate, left, right) if _has_copy(value, target, p):
@@ -344,7 +341,7 @@ def _stores(condition: Predicate, target: ln.Cell, value: ln.ScalarExpr, p: Var)
     assert_never(value)
 
 
-def _is_copy(value: ln.ScalarExpr, target: ln.Cell, p: Var) -> bool:
+def is_copy(value: ln.ScalarExpr, target: ln.Cell, p: Var) -> bool:
     """Return whether a value is the element of row p - 1 at the place of the target."""
     if not isinstance(value, ln.Load) or not isinstance(value.source, ln.Cell) or value.source.buffer != target.buffer:
         return False
@@ -356,7 +353,7 @@ def _has_copy(value: ln.ScalarExpr, target: ln.Cell, p: Var) -> bool:
     """Return whether a value, or a branch of it, is the element of row p - 1 at the place of the target."""
     if isinstance(value, ln.Choose):
         return _has_copy(value.left, target, p) or _has_copy(value.right, target, p)
-    return _is_copy(value, target, p)
+    return is_copy(value, target, p)
 
 
 # -- aliases ----------------------------------------------------------------------------------------------------------

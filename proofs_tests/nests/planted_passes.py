@@ -109,7 +109,7 @@ _PLANTED: Final[tuple[tuple[Pass, Any, dict[str, tuple[str, object]]], ...]] = (
     (recurrences.with_kept_rows, recurrences, {
         "every recurrence is computed in place": ("find_overwritten_read", lambda *_: None),
         "every row read is assumed to be kept": ("proves", lambda *_: True),
-        "elements of other places are taken for copies": ("_is_copy", lambda value, *_: isinstance(value, ln.Load)),
+        "elements of other places are taken for copies": ("is_copy", lambda value, *_: isinstance(value, ln.Load)),
         "elements that are copied in some steps are never stored": ("_depends", lambda *_: False),
         "the earlier of two rows is read": (
             "_later_of", lambda left, right, _: right if isinstance(left, ln.Load) else None

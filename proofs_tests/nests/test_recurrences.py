@@ -18,7 +18,7 @@ from lowering.c import memory
 from lowering.nest import loopnest as ln
 from lowering.nest.execution import Trap
 from lowering.nest.interpreter import run
-from lowering.passes import recurrences
+from lowering.passes import buffers, recurrences
 from lowering.passes.splitting import MOST_CUTS
 from proofs_tests.nests.random_recurrences import run_recurrences
 from proofs_tests.nests.recurrence_programs import DTYPE, A, T, a, fibonacci, n, retreat, shortest_paths, stencil
@@ -104,6 +104,38 @@ def test_elements_that_never_change_are_copied_until_all_rows_have_them() -> Non
     assert len(copies) >= 4
     assert all("if s < 3:" in "".join(lines[at - 3 : at]) for at in copies)
     for steps in range(4):
+        check(program, size=4, steps=steps)
+
+
+def test_row_that_is_stored_has_its_elements_one_step_earlier() -> None:
+    """Only rows that are read from an input need one more copy of the ends."""
+
+    def step(_: IndexExpr, u: Tensor) -> Tensor:
+        return gen(n, lambda i: select((i >= 1) & (i + 1 < n), u[i - 1] + u[i + 1], u[i]))
+
+    program = atl.program("within", [a], gen(n, lambda i: 2 * iterate(T, a, step)[i]))
+    nest = lower(program)
+    assert nest.external_rows is None
+    assert " < 2:" in print_nest(nest)
+    assert " < 3:" not in print_nest(nest)
+    for steps in range(4):
+        check(program, size=4, steps=steps)
+
+
+@pytest.mark.parametrize("changes", [1, 2, 3])
+def test_first_row_is_stored_if_several_loops_compute_the_others(changes: int) -> None:
+    """The loop over rows is split where the step changes, and the copies are in its first part only."""
+
+    def step(s: IndexExpr, u: Tensor) -> Tensor:
+        rest = gen(n - 1, lambda i: select(s < changes, u[n - 1 - i] * 2, u[n - 1 - i] * 4))
+        return atl.concat(gen(1, lambda i: u[i]), rest)
+
+    program = atl.program("parts", [a], iterate(T, a, step))
+    nest = lower(program)
+    assert print_nest(nest).count("for s in") == 2
+    assert nest.external_rows is not None
+    assert nest.external_rows.first is None
+    for steps in range(6):
         check(program, size=4, steps=steps)
 
 
@@ -382,7 +414,7 @@ def test_wrong_rows_in_the_result_are_found(fault: str, monkeypatch: pytest.Monk
 
         monkeypatch.setattr(memory, "_external_row", planted)
     elif fault == "borders are not copied":
-        monkeypatch.setattr(recurrences, "input_copied", lambda *_: None)
+        monkeypatch.setattr(buffers, "_with_another_copy", lambda body, _: body)
     else:
         monkeypatch.setattr(memory, "less", lambda *_: TRUE)
     kernel = atl.compile(TWO_ROWS)
