@@ -240,12 +240,12 @@ def unknown_annotation(a: Any) -> Equation:
 unknown_annotation.__annotations__["a"] = "Nowhere"
 
 
-def with_text_as_signature(a: Elem) -> Equation:
+def with_number_as_signature(a: Elem) -> Equation:
     """A law."""
     return equation(a + a, 2 * a)
 
 
-with_text_as_signature.__signature__ = "a"  # type: ignore[attr-defined]
+with_number_as_signature.__signature__ = 3  # type: ignore[attr-defined]
 
 
 def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
@@ -260,7 +260,7 @@ def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
         (lambda: proof_status(3), "3 is not a user-defined rule"),  # type: ignore[arg-type]
         (lambda: rule(len), "is not a function"),  # type: ignore[arg-type]
         (lambda: rule(unknown_annotation), "a parameter of unknown_annotation cannot be read: NameError"),
-        (lambda: rule(with_text_as_signature), "a parameter of with_text_as_signature cannot be read: TypeError"),
+        (lambda: rule(with_number_as_signature), "a parameter of with_number_as_signature cannot be read: TypeError"),
         (lambda: rule(with_default), "the parameter n of the rule with_default is not a metavariable"),
     ],
     ids=["of the catalogue", "a number", "no function", "annotation", "signature", "default"],
