@@ -224,7 +224,7 @@ class ParseError(ATLError, ValueError):
 
 
 class NoSuchAttribute(ATLError, AttributeError):
-    """`atl`, a session, a tensor, an index expression or a condition has no attribute of this name."""
+    """`atl`, a session, a kernel, a tensor, an index expression or a condition has no attribute of this name."""
 
     code = "ATL107"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from atl.core.program import Program
-from atl.errors import InvalidArgument, brief
+from atl.errors import InvalidArgument, NoSuchAttribute, brief, did_you_mean
 from atl.text.latex import formula
 from atl.text.printing import show_program
 
@@ -17,6 +17,18 @@ class Compiled:
     def __init__(self, program: Program) -> None:
         self.program: Final = program
         """The program, with the sizes fixed that were passed to `compile`."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = [each for each in dir(self) if not each.startswith("_")]
+            raise NoSuchAttribute(
+                f"a {type(self).__name__} has no {name}",
+                required=f"one of {', '.join(known)}",
+                suggestions=did_you_mean(name, known),
+            )
 
     def __copy__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import ArgumentError, ArrayError, InvalidArgument
+from atl.errors import ArgumentError, ArrayError, InvalidArgument, NoSuchAttribute
 from lowering import Kernel, compile  # noqa: A004 (the public API name)
 from lowering.calls.exchange import _address, exchanged
 
@@ -333,3 +333,14 @@ def test_kernel_time_has_a_spread(doubling: Kernel) -> None:
         doubling.time()
     threads = compile(atl.parse("f (x : float32[n]) : float32[n] := gen[i < n | parallel] 2 * x[i]"))
     assert "wall time" in str(threads.time(numbers(10), seconds=0.001))
+
+
+@pytest.mark.parametrize(("target", "name"), [("c", "validat"), ("cuda", "validate")])
+def test_unknown_attribute_of_a_kernel_is_refused_with_the_known_ones(target: Any, name: str) -> None:
+    n = atl.sizes("n")
+    x = atl.tensor("x", n)
+    kernel = atl.compile(atl.program("twice", [x], 2 * x), target=target)
+    with pytest.raises(NoSuchAttribute, match=f"has no {name}") as refused:
+        getattr(kernel, name)
+    assert "source" in str(refused.value.required)
+    assert not hasattr(kernel, name)
