@@ -90,7 +90,14 @@ class Exchange:
                 f"a thread of the same warp: {kn.WARP} threads with consecutive numbers, those along x first",
                 answer.model if isinstance(answer, Refuted) else None,
             )
-        return kn.Shuffle(simplify(facts, self._number(every, varying)), local, self._lanes())
+        lane = simplify(facts, self._number(every, varying))
+        for axis in varying:
+            if axis not in loops and any_thread(axis).uid in lane.free:
+                raise NoShuffle(
+                    f"the lane that is read depends on {kn.AXES[axis]}, and the read is outside of its loop",
+                    f"a loop over all {self.extents[axis]} threads along {kn.AXES[axis]} around the read",
+                )
+        return kn.Shuffle(lane, local, self._lanes())
 
     def _owner(self, cell: ln.Cell, facts: Facts) -> tuple[dict[int, Index], ln.Cell]:
         """Return the thread along each axis that owns a cell, and the cell in its registers."""

@@ -277,3 +277,15 @@ def test_shuffles_compile_without_warnings_or_spills(tmp_path: Path) -> None:
         check=False,
     )
     assert made.returncode == 0, made.stderr
+
+
+@pytest.mark.long
+def test_lane_along_an_axis_without_a_loop_around_the_read_is_refused() -> None:
+    program = atl.parse("""f (x : float32[n, 3, 4]) : float32[n, 3, 4] :=
+      ⊞[b < n | block.z]
+        let t0 | registers := ⊞[i < 3 | thread.y] ⊞[j < 4] x[b, i, j] in
+        let t2 := Σ[i < 1 | thread.y] Σ[j < 4 | thread.x] t0[i, 3 - j] in
+        let t3 := max[i < 1] max[j < 32] where(t2 < t0[2 - i, 3], t2, t2) in
+        ⊞[i < 3 | thread.y] ⊞[j < 4] t3""")
+    with pytest.raises(IllegalMark, match="depends on x, and the read is outside of its loop"):
+        atl.compile(program, target="cuda")

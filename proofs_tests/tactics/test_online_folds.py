@@ -101,8 +101,8 @@ def test_other_arguments_are_refused() -> None:
     def add(p: IndexExpr, y: Tensor) -> Tensor:
         return y[p - 1] + x[p]
 
-    with pytest.raises(NotFound, match="the term is the result of the last row"):
-        s.recur("Σ[i < n] _", n + 1, total, add)
+    with pytest.raises(NotFound, match="the term differs from the result of the last row"):
+        s.recur("Σ[i < n] _", n, total, add, result=lambda last: 2 * last)
     with pytest.raises(InvalidArgument, match="formula has the parameter k, which is not a loop or let around"):
         s.recur("Σ[i < n] _", n, lambda p, k: x[k], add)
     with pytest.raises(InvalidArgument, match="step has too few parameters"):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -110,7 +111,7 @@ def _written(rule: Rule, ranks: tuple[Ranks, ...]) -> Json:
         "parameters": tuple((name, _key(kind)) for name, kind in rule.metavariables.items()),
         "statements": [_statement_written(rule.statements[each]) for each in with_sources(rule, ranks)],
         "grade": int(status.status),
-        "says": str(status),
+        "says": str(replace(status, of_ranks="")),
     }
 
 
@@ -234,7 +235,7 @@ def _user_rule(called: str, data: Json) -> Rule:
             kinds,
             MappingProxyType({each.ranks: each for each in stated}),
         )
-        found = register(made)
+        found = register(made, whole=False)
     except ATLError as error:
         raise _refused(called, error.summary, error) from error
     except _PYTHON_ERRORS as error:

@@ -156,9 +156,10 @@ def _is_registered(value: object) -> bool:
     return isinstance(value, Rule) and status_of(value) is not None
 
 
-def register(rule: Rule, cases: int = CASES) -> ProofStatus:
+def register(rule: Rule, cases: int = CASES, *, whole: bool = True) -> ProofStatus:
     """Check a rule and store its status, so that the kernel accepts the rule from then on.
 
+    The status does not speak of ranks unless the rule is `whole`: one of a certificate has only the statements used.
     Raises `FalseRule` with sizes and elements for which its sides differ, `UntriedRule` if no instance could be tried,
     and `InvalidName` for the name of a rule of the catalogue.
     """
@@ -181,7 +182,7 @@ def register(rule: Rule, cases: int = CASES) -> ProofStatus:
         raise _false(rule, found.counterexample)
     if found.status == Status.UNSUPPORTED:
         raise _untried(judged, cases)
-    if found.status == Status.PROVED:
+    if found.status == Status.PROVED and whole:
         found = replace(found, of_ranks=ranks_proved(rule))
     _REGISTERED[rule] = found
     return found
