@@ -319,16 +319,25 @@ def _bound_variables(body: Poly, count: int) -> tuple[Var, ...]:
     return tuple(Var(_BOUND + _height(body) * _PLACES + place, "q") for place in range(count))
 
 
+def _above(variable: Var) -> int:
+    """Return the height above that at which a variable is bound."""
+    return 1 + (variable.uid - _BOUND) // _PLACES
+
+
 def _height(value: Poly) -> int:
-    """Return the nesting depth of folds in a value."""
+    """Return a height above those at which the variables in a value are bound, at least the nesting depth of folds.
+
+    A fold keeps its variable when folds inside it vanish, so the depth alone could be the height of that variable.
+    """
     found = 0
     for monomial, _ in value.terms:
         for part, _ in monomial:
             match part:
-                case Fold(body=body):
-                    found = max(found, 1 + _height(body))
-                case Given(tensors=tensors):
+                case Fold(variable=variable, body=body):
+                    found = max(found, 1 + _height(body), _above(variable))
+                case Given(tensors=tensors, bound=bound):
                     found = max([found, *(1 + _height(body) for _, body in tensors)])
+                    found = max([found, *(_above(variable) for each in bound for variable in each)])
                 case Operation(operands=operands):
                     found = max([found, *map(_height, operands)])
                 case Read() | values.Bracket() | values.Number():
@@ -451,11 +460,11 @@ def _binary(op: BinaryOp, dtype: str | None, x: Poly, y: Poly) -> Poly:
         case "div":
             return x * values.by_cases(values.inverse, y)
         case "lt":
-            return values.by_cases(values.less, x, y)
+            return values.by_cases(lambda a, b: values.less(a, b, dtype), x, y)
         case "le":
-            return values.ONE - values.by_cases(values.less, y, x)
+            return values.ONE - values.by_cases(lambda a, b: values.less(a, b, dtype), y, x)
         case "eq":
-            return values.by_cases(values.equal_values, x, y)
+            return values.by_cases(lambda a, b: values.equal_values(a, b, dtype), x, y)
         case "and" | "min" if dtype == BOOL:
             return x * y
         case "or" | "max" if dtype == BOOL:

@@ -326,6 +326,8 @@ def ordered(value: Poly, order: Order) -> Poly:
     return total
 
 
+RIGHT: Final = "right"
+"""The operation that distinguishes the right operand of a comparison."""
 TESTS: Final = ("<", "=", "true")
 """Operations whose values are 0 and 1: on the operands of a comparison, and on a truth value."""
 
@@ -335,14 +337,15 @@ def is_test(part: Atom) -> bool:
     return isinstance(part, Bracket) or (isinstance(part, Operation) and part.op in TESTS)
 
 
-def less(x: Poly, y: Poly) -> Poly:
-    """Return the test x < y. It is not that of y - x > 0, which differs where integers wrap.
+def less(x: Poly, y: Poly, dtype: str | None) -> Poly:
+    """Return the test x < y of elements of this type. It is not that of y - x > 0, which differs where integers wrap.
 
-    That of a maximum or a minimum is made of those of its operands.
+    The same numbers may wrap in one type and not in another, so the type is a part of the test. That of a maximum or a
+    minimum is made of those of its operands.
     """
     for part, on_left in ((single_atom(x), True), (single_atom(y), False)):
         if isinstance(part, Operation) and part.op in ("max", "min"):
-            tests = [less(one, y) if on_left else less(x, one) for one in sorted(part.operands, key=repr)]
+            tests = [less(one, y, dtype) if on_left else less(x, one, dtype) for one in sorted(part.operands, key=repr)]
             every = ONE
             # max(a, b) < y if both are; x < max(a, b) if x is less than one of them.
             both = (part.op == "max") == on_left
@@ -350,14 +353,18 @@ def less(x: Poly, y: Poly) -> Poly:
                 every = every * (test if both else ONE - test)
             return every if both else ONE - every
     known = compared(x, y, _number, operator.lt)
-    right = atom(Operation("right", frozenset((y,))))
+    right = atom(Operation(f"{RIGHT} of {dtype}", frozenset((y,))))
     return atom(Operation("<", frozenset((x, right)))) if known is None else constant(int(known))
 
 
-def equal_values(x: Poly, y: Poly) -> Poly:
-    """Return the test x = y."""
+def equal_values(x: Poly, y: Poly, dtype: str | None) -> Poly:
+    """Return the test x = y of elements of this type."""
     known = compared(x, y, _number, operator.eq)
-    return atom(Operation("=", frozenset((x, y)))) if known is None else constant(int(known))
+    return (
+        atom(Operation("=", frozenset((x, y, atom(Read(f"type {dtype}", ()))))))
+        if known is None
+        else constant(int(known))
+    )
 
 
 def truth(x: Poly) -> Poly:
@@ -385,7 +392,7 @@ def choice(test: Poly, x: Poly, y: Poly) -> Poly:
 
 def _is_right(value: Poly) -> bool:
     part = single_atom(value)
-    return isinstance(part, Operation) and part.op == "right"
+    return isinstance(part, Operation) and part.op.startswith(f"{RIGHT} of ")
 
 
 def _of_right(value: Poly) -> Poly:
@@ -571,7 +578,7 @@ def same(a: Atom, b: Atom, facts: Facts) -> bool:
         case Read(), Read():
             return a.name == b.name and len(a.at) == len(b.at) and _equal(a.at, b.at, facts)
         case Given(), Given():
-            known = a.name == b.name and len(a.at) == len(b.at)
+            known = a.name == b.name and len(a.at) == len(b.at) and a.bound == b.bound
             return known and _equal(a.at, b.at, facts) and _same_tensors(a, b, facts)
         case Operation(), Operation():
             return a.op == b.op and _same_operands(a.operands, b.operands, facts)
