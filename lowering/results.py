@@ -75,7 +75,7 @@ def not_separated(program: Program) -> InvalidArgument:
     wide = next(each.name for each in program.results if each.dtype == "int64")
     return InvalidArgument(
         f"the results of {program.name} need separate arrays, since no element type holds the values of all: {kinds}",
-        required="the target C, and a goal in which each result is computed and stored by statements of its own",
+        required="the target C, and a goal in which each result is computed and stored by separate statements",
         suggestions=(f'return atl.cast("int32", {wide}), if its values are small', "write a program for each result"),
     )
 
@@ -98,7 +98,7 @@ class _Split:
     output: ln.Buffer
     parts: Sequence[_Part]
     is_exact: bool
-    """Whether the type of the output holds the values of all results."""
+    """True if the type of the output holds the values of all results."""
     read: set[ln.Buffer] = field(default_factory=set)
     """The results of which elements are read."""
     converted: set[ln.Buffer] = field(default_factory=set)

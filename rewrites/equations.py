@@ -1,4 +1,4 @@
-"""Equality of two programs by evaluation: the equation of their bodies is a rule of its own, proved for all sizes.
+"""Equality of two programs by evaluation: the equation of their bodies becomes a rule, which is proved for all sizes.
 
 A search looks for a chain of known rules. Here both programs are evaluated at a symbolic position instead, as rules are
 when they are proved (`rewrites.rule_checking.symbolic`). Sizes and inputs are the metavariables of the rule, and one
@@ -38,7 +38,10 @@ _PROVED: Final[WeakValueDictionary[str, Rule]] = WeakValueDictionary()
 
 
 def prove_by_evaluation(work: Derivation, target: Program) -> str | None:
-    """Rewrite the goal to a well-formed body with the same inputs. Return None, or why there is no proof."""
+    """Rewrite the goal to the body of a well-formed program with the same inputs.
+
+    Returns None, or the reason why no proof was found.
+    """
     goal = work.goal
     if goal.body == target.body:
         work.show(target.body)

@@ -314,7 +314,7 @@ def _texts(exported: ExportedKernel, plain: Program, sizes: Mapping[str, int] | 
     if len(simple.outputs) != len(nest.outputs):
         raise InvalidArgument(
             f"the results of {plain.name} have different element types, and its plain loops do not separate them",
-            required="a formula in which each result is stored by statements of its own",
+            required="a formula in which each result is stored by separate statements",
             suggestions=("write a program for each result",),
         )
     called = name if exported.host is None else f"{name}_on_host"
