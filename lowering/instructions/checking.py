@@ -7,7 +7,7 @@ Other elements of this memory are NaN, or the largest integer, and must not chan
 results are exact. For each choice of sizes up to 6 there is a call with fractions. Its results must agree to the
 precision of the element types, not only to that of float32.
 
-A second build traps undefined behaviour, such as an index beyond a local array.
+The first of two builds traps undefined behaviour, such as an index beyond a local array.
 """
 
 from __future__ import annotations
@@ -109,16 +109,17 @@ def check_instruction(instruction: Instruction, *, largest: int = 6) -> Checked:
     for feature in instruction.requires:
         if f"__{feature.upper()}__" not in macros:
             raise InvalidArgument(f"{instruction.name} requires {feature}", required="a processor that has it")
-    plain = _in_child(instruction, _build(instruction, ()), largest)
-    if plain.fault:
-        return plain
-    if plain.calls == 0:
+    # Undefined behaviour is found first: what a build without traps does then depends on the compiler and its flags.
+    trapping = _in_child(instruction, _build(instruction, _TRAPS), largest)
+    if trapping.fault:
+        return trapping
+    if trapping.calls == 0:
         raise InvalidArgument(
             f"no sizes up to {_SEARCHED} with strides were found that the declaration of {instruction.name} allows",
             required=f"conditions on sizes and strides that hold together for a product of sizes up to {_FEW}",
         )
-    trapping = _in_child(instruction, _build(instruction, _TRAPS), largest)
-    return Checked(instruction.name, plain.calls + trapping.calls, trapping.fault)
+    plain = _in_child(instruction, _build(instruction, ()), largest)
+    return Checked(instruction.name, trapping.calls + plain.calls, plain.fault)
 
 
 def _in_child(instruction: Instruction, build: Path, largest: int) -> Checked:
