@@ -11,8 +11,10 @@ from _pytest.mark import ParameterSet
 
 ONE_IN: Final = 23
 """Sampling rate of `make test`. The number is prime, so that cases of several parameters are mixed."""
-IN_LONG: Final = 19
-"""Sampling rate of `make test-all` for the cases that `make test` leaves out."""
+IN_LONG: Final = 29
+"""Sampling rate of `make test-all` for the cases of `sampled` tests that `make test` leaves out."""
+OTHERS_IN_LONG: Final = 2
+"""Sampling rate of `make test-all` for the long cases of other tests."""
 MARKS: Final = pytest.StashKey[dict[str, frozenset[str]]]()
 """Key of the marks of all collected tests, before deselection, in the stash of pytest's configuration."""
 
@@ -29,8 +31,8 @@ def few_and_rest(count: int) -> list[ParameterSet]:
 def sample(items: Iterable[pytest.Item]) -> None:
     """Mark most cases of `sampled` tests as long: all but one in `ONE_IN` of each test.
 
-    Of the other cases of a test marked `thinned(n)`, all but one in n are slow. Without the mark, n is 19 for a
-    `sampled` test.
+    Of the long cases of a test, all but one in n are slow: n is that of its mark `thinned(n)`; without this mark,
+    `IN_LONG` for a `sampled` test and `OTHERS_IN_LONG` for another.
     """
     seen: Counter[str] = Counter()
     for item in items:
@@ -41,7 +43,8 @@ def sample(items: Iterable[pytest.Item]) -> None:
             if seen[f"sampled {test}"] % ONE_IN == 1:
                 continue
             item.add_marker("long")
-        if sampled is not None or (thinned is not None and item.get_closest_marker("long") is not None):
-            seen[test] += 1
-            if seen[test] % (IN_LONG if thinned is None else thinned.args[0]) != 1:
+        if item.get_closest_marker("long") is not None:
+            usual = OTHERS_IN_LONG if sampled is None else IN_LONG
+            if seen[test] % (usual if thinned is None else thinned.args[0]) != 0:
                 item.add_marker("slow")
+            seen[test] += 1
