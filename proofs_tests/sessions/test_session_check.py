@@ -131,6 +131,22 @@ def test_check_lowers_and_verifies_marked_loops() -> None:
     assert str(refused.value) == str(obstacle)
 
 
+def test_check_of_the_same_goal_lowers_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered_goals: list[atl.Program] = []
+    monkeypatch.setattr("lowering.check", lambda program, target: lowered_goals.append(program))
+    s = reschedule(matmul())
+    assert s.check()
+    assert s.check()
+    assert len(lowered_goals) == 1
+    assert s.check(target="cuda")
+    assert s.check()
+    assert len(lowered_goals) == 3
+    marked = s.branch().mark("i", "parallel")
+    assert marked.goal == s.goal
+    assert marked.check()  # equal goals may have other marks
+    assert len(lowered_goals) == 4
+
+
 def test_check_uses_the_named_target(monkeypatch: pytest.MonkeyPatch) -> None:
     s = reschedule(pipeline())
     assert s.check()

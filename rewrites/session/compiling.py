@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 import numpy as np
 
@@ -61,6 +61,10 @@ class HasGoal(Protocol):
     def theorem(self) -> Theorem: ...
 
 
+_last_without_problems: Final[list[tuple[Program, str]]] = []
+"""The program and target of the last check, if it found no problem. Recipes check a goal, and `optimize` again."""
+
+
 def check(self: HasGoal, *, target: str = "c") -> Report:
     """Check that the goal compiles and list all problems: unsafe accesses and truncations, illegal marks, bad names.
 
@@ -74,15 +78,20 @@ def check(self: HasGoal, *, target: str = "c") -> Report:
     >>> s.check()
     no problems found in compiling twice for target='c'
     """
-    found = diagnostics(self.goal, target)
+    goal = self.goal
+    # Compared by identity, because equal programs may have other marks and names.
+    if any(last is goal and checked == target for last, checked in _last_without_problems):
+        return Report(goal.name, target, ())
+    found = diagnostics(goal, target)
     if not found:
         import lowering
 
         try:
-            lowering.check(self.goal, target=target)
+            lowering.check(goal, target=target)
         except ATLError as error:
             found.append(error)
-    return Report(self.goal.name, target, tuple(found))
+    _last_without_problems[:] = [] if found else [(goal, target)]
+    return Report(goal.name, target, tuple(found))
 
 
 def row_storage(self: HasGoal, name: str) -> str:
