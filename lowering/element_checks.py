@@ -87,15 +87,16 @@ static int unsorted_{name}_between_{at}(
     uint8_t unsorted[SOME];
     const u{name}_t span = (u{name}_t)high - (u{name}_t)low;
     const int64_t first = at[0], last = at[ends - 1];
+    u{name}_t most = 0;
     int found = outside_{name}(a, first + 1, low, high) | outside_{name}(a + last, count - last, low, high);
     int64_t r = 0;
     while (at[r] == first) r++;
     for (int64_t begin = first + 1; begin < last; begin += SOME) {{
         const int64_t here = last - begin < SOME ? last - begin : SOME;
         const {name}_t *part = a + begin;
-        u{name}_t outside = 0;
         for (int64_t i = 0; i < here; i++) {{
-            outside |= (u{name}_t)part[i] - (u{name}_t)low > span;
+            const u{name}_t above = (u{name}_t)part[i] - (u{name}_t)low;
+            most = above > most ? above : most;
             unsorted[i] = strict ? part[i] <= part[i - 1] : part[i] < part[i - 1];
         }}
         for (; at[r] < begin + here; r++) {{
@@ -105,9 +106,9 @@ static int unsorted_{name}_between_{at}(
         for (int64_t i = 0; i < here; i++) {{
             any |= unsorted[i];
         }}
-        found |= any | (outside != 0);
+        found |= any;
     }}
-    return found;
+    return found | (most > span);
 }}
 """
 _ALL: Final = """
