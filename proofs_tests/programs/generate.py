@@ -258,7 +258,7 @@ class Maker:
             return self.tensor(scope, () if scalar else shape, dtype)
 
         left = self.tensor(scope, shape, dtype)
-        if is_integer(dtype) and chance(self.choices, 75):
+        if is_integer(dtype) and chance(self.choices, 85):
             return self._of_integers(left, operand())
         kind = weighted(
             self.choices, ((4, "+"), (3, "*"), (3, "-"), (1, "min"), (1, "max"), (0 if self.ring else 6, "/"))
@@ -278,21 +278,23 @@ class Maker:
                 return left + operand()
 
     def _of_integers(self, left: Tensor, right: Tensor) -> Tensor:
-        match self.choices.integer(0, 9):
-            case 0:
+        kind = weighted(self.choices, ((1, "&"), (1, "|"), (1, "^"), (2, "//"), (4, "%"), (4, "<<"), (6, ">>")))
+        amount = right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63))
+        match kind:
+            case "&":
                 return left & right
-            case 1:
+            case "|":
                 return left | right
-            case 2:
+            case "^":
                 return left ^ right
-            case 3 | 7:
+            case "//":
                 return left // right
-            case 4 | 8:
+            case "%":
                 return left % right
-            case 5 | 9:
-                return left << (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))
+            case "<<":
+                return left << amount
             case _:
-                return left >> (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))
+                return left >> amount
 
     def _where(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         return atl.where(self._test(scope, shape), self.tensor(scope, shape, dtype), self.tensor(scope, shape, dtype))
