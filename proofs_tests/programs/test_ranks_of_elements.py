@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def sliced(program: Program, rank: int, kept: tuple[str, ...], random: np.random
     """Compare element (p, t) at a rank with element p of the program on the slices at t."""
     shape = (2, 1, 3)[:rank]
     of = {"n": 4, "m": 3}
-    arrays = {
+    arrays: dict[str, Any] = {
         array.name: random.random(
             (*(of[str(extent)] for extent in array.shape), *(() if array.name in kept else shape))
         )
@@ -73,7 +74,7 @@ def sliced(program: Program, rank: int, kept: tuple[str, ...], random: np.random
     compiled = atl.compile(extended)(**arrays)
     np.testing.assert_allclose(compiled, found, rtol=1e-12)
     for t in np.ndindex(*shape):
-        one = {name: array if name in kept else array[(..., *t)] for name, array in arrays.items()}
+        one: dict[str, Any] = {name: array if name in kept else array[(..., *t)] for name, array in arrays.items()}
         np.testing.assert_allclose(found[(..., *t)], atl.evaluate(program, **one), rtol=1e-12)
 
 
