@@ -414,6 +414,28 @@ class Program(Printed):
         """Return the device axes of the dimensions of an input; empty if each rank holds all of it."""
         return next((each.axes for each in self.sharded if each.name == array), ())
 
+    def at_rank(self, rank: int, inputs: Collection[str] | None = None) -> Program:
+        """Return the program for elements that are tensors of this rank: further dimensions of inputs and the result.
+
+        Element (p, t) of its result is element p of the result of this program on the inputs x[..., t]. The further
+        dimensions come last; their extents are new sizes. `inputs` names the inputs that have them: by default, all but
+        those that are read in indices and conditions, or are ordered.
+
+        If two programs are equal, they are equal at each rank (`docs/every_rank.md`).
+
+        Raises `RankError` for a rank below 0 or above 8, and `InvalidArgument` for several results and sparse tensors.
+
+        >>> import atl
+        >>> n = atl.sizes("n")
+        >>> x, y = atl.tensor("x", n), atl.tensor("y", n)
+        >>> atl.program("add", [x, y], atl.gen(n, lambda i: x[i] + y[i])).at_rank(2)
+        add (x : float32[n, e0, e1], y : float32[n, e0, e1]) : float32[n, e0, e1] :=
+          ⊞[i < n] x[i] ⊕ y[i]
+        """
+        from atl.core.ranks import at_rank
+
+        return at_rank(self, rank, inputs)
+
     @property
     def stored(self) -> tuple[SparseOperand, Expr] | None:
         """The sparse operand in whose format the result is stored, and its computed values; None for a dense result.

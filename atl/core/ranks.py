@@ -1,0 +1,133 @@
+"""Programs for tensors as elements: each element of an input becomes a tensor, and operations act on all its elements.
+
+Element (p, t) of the program at rank k is element p of the program on the inputs x[..., t]. So an equation of two
+programs holds at rank k if it holds for scalars: it is instantiated with x[..., t] for each t. `docs/every_rank.md` has
+the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Final
+
+from atl.core.dtypes import BOOL
+from atl.core.index import ZERO, Array, Index, Read, Size, atoms, bound, index, shift
+from atl.core.predicate import expressions
+from atl.core.program import Program
+from atl.core.substitution import rebuild, shift_term
+from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Rec, Term, Type
+from atl.core.traversal import children, indices_in, subterms
+from atl.errors import InvalidArgument, RankError, brief
+
+LARGEST_RANK: Final = 8
+"""Maximum rank of the elements of a program."""
+
+
+def at_rank(program: Program, rank: int, inputs: Collection[str] | None = None) -> Program:
+    """Return a program in which the elements of inputs are tensors of this rank. `Program.at_rank` documents it."""
+    if type(rank) is not int or not 0 <= rank <= LARGEST_RANK:
+        raise RankError(
+            f"elements of rank {brief(rank)}", required=f"the rank of elements: a number from 0 to {LARGEST_RANK}"
+        )
+    if program.results or program.packed or program.assembly is not None or program.sharded:
+        raise InvalidArgument(
+            f"{program.name} has several results, or sparse or sharded tensors",
+            required="a program with one result and dense inputs",
+        )
+    extended = _extended(program, inputs)
+    if not rank:
+        return program
+    taken = {*program.sizes, *(array.name for array in program.inputs)}
+    free = (f"e{number}" for number in range(len(taken) + rank))
+    names = [name for name in free if name not in taken][:rank]
+    shape = tuple(index(Size(name)) for name in names)
+    arrays = {array: replace(array, shape=(*array.shape, *shape)) for array in extended}
+    body, lifted = _Lifting(arrays, shape).term(program.body, ())
+    body = body if lifted else broadcast(body, shape)
+    return replace(program, inputs=tuple(arrays.get(array, array) for array in program.inputs), body=body)
+
+
+def _extended(program: Program, inputs: Collection[str] | None) -> list[Array]:
+    """Return the inputs whose elements become tensors."""
+    fixed = set(_read(program))
+    suitable = [array for array in program.inputs if array.name not in fixed and array.dtype != BOOL]
+    suitable = [array for array in suitable if not array.monotonic]
+    if inputs is None:
+        return suitable
+    names = [array.name for array in suitable]
+    if isinstance(inputs, str) or not isinstance(inputs, Collection) or any(each not in names for each in inputs):
+        raise InvalidArgument(
+            f"inputs={brief(inputs)}",
+            required=f"names of inputs that are not read in indices and conditions: {', '.join(names) or 'none'}",
+        )
+    return [array for array in suitable if array.name in inputs]
+
+
+def _read(program: Program) -> Iterator[str]:
+    """Yield the names of inputs that are read in indices, conditions or sizes."""
+    found: list[Index] = [each for term in subterms(program.body) for each in indices_in(term)]
+    found += [each for assumption in program.assumptions for each in expressions(assumption)]
+    for array in program.inputs:
+        found += [*array.shape, *(each for each in (array.low, array.high) if each is not None)]
+        if array.between is not None:
+            yield array.between.name
+    for expression in found:
+        yield from (atom.array.name for atom in atoms(expression) if isinstance(atom, Read))
+
+
+class _Lifting:
+    """The terms of a program with further dimensions, which come last."""
+
+    def __init__(self, arrays: dict[Array, Array], shape: tuple[Index, ...]) -> None:
+        self._arrays = arrays
+        self._shape = shape
+
+    def term(self, of: Expr, scope: tuple[bool, ...]) -> tuple[Expr, bool]:
+        """Return the term, and whether it has the further dimensions: if it reads an input that has them.
+
+        `scope` says of each tensor that is bound around the term whether it has them, innermost last.
+        """
+        match of:
+            case Input(array):
+                return (Input(self._arrays[array]), True) if array in self._arrays else (of, False)
+            case Local(position, type_) if scope[-1 - position]:
+                return Local(position, Type(type_.dtype, (*type_.shape, *self._shape))), True
+            case _:
+                pass
+        parts = self._parts(of, scope, rows=False)
+        if isinstance(of, Rec) and any(lifted for _, lifted in parts):
+            parts = self._parts(of, scope, rows=True)
+        if not any(lifted for _, lifted in parts):
+            return of, False
+        # The value of a let may lack the dimensions that its body has, and the body those of a value that it ignores.
+        needed = [False, parts[1][1]] if isinstance(of, Let) else [True] * len(parts)
+        new = [
+            broadcast(part, self._shape) if wanted and not lifted else part
+            for (part, lifted), wanted in zip(parts, needed, strict=True)
+        ]
+        left = iter(new)
+        return rebuild(of, lambda _: next(left), lambda expression: expression), any(needed)
+
+    def _parts(self, of: Expr, scope: tuple[bool, ...], *, rows: bool) -> list[tuple[Expr, bool]]:
+        """Return the children. In a recurrence, `rows` says whether earlier rows have the dimensions."""
+        found: list[tuple[Expr, bool]] = []
+        for child in children(of):
+            binds = (rows if isinstance(of, Rec) else found[0][1],) if child.tensors else ()
+            found.append(self.term(child.expr, (*scope, *binds)))
+        return found
+
+
+def broadcast(of: Expr, shape: tuple[Index, ...]) -> Expr:
+    """Return a tensor with further dimensions, which come last, along which its elements are equal."""
+    extents = (*(shift(extent, at) for at, extent in enumerate(of.type.shape)), *shape)
+    made: Expr = shift_term(of, len(extents), 0)
+    for at in range(of.type.rank):
+        made = Access(made, bound(len(extents) - 1 - at))
+    for extent in reversed(extents):
+        made = Gen(ZERO, extent, made)
+    assert isinstance(made, Term)
+    return made
+
+
+__all__ = ["LARGEST_RANK", "at_rank", "broadcast"]
