@@ -42,6 +42,13 @@ def by_test(element: atl.Tensor) -> Program:
     return atl.program("q", [X, Y, *(atl.tensor(f"of_{dtype}", dtype=dtype) for dtype in ("int32", "int64"))], body)
 
 
+def by_order(largest_of: Callable[[atl.Tensor, atl.Tensor], atl.Tensor]) -> Program:
+    """Return a choice by a test of sizes in int32, where they wrap, of a value made of these sizes in float64."""
+    zero, none = of("int32") - of("int32"), 0 * X
+    test = atl.value(n) + zero < atl.value(m) + zero
+    return atl.program("o", [X, of("int32")], atl.where(test, largest_of(atl.value(n) + none, atl.value(m) + none), X))
+
+
 def of(dtype: str) -> atl.Tensor:
     return atl.tensor(f"of_{dtype}", dtype=dtype)
 
@@ -53,6 +60,7 @@ FALSE: dict[str, Callable[[], tuple[Program, Program]]] = {
     "bodies of different depth": lambda: (
         rows(C), rows(C + largest(m, lambda j: U[j]) - largest(m, lambda j: U[atl.imin(j, n + 50)])),
     ),
+    "an order in int32 and a maximum in float64": lambda: (by_order(atl.maximum), by_order(lambda _, high: high)),
     "int32 and int64": lambda: (by_test(of("int32")), by_test(of("int64"))),
 }  # fmt: skip
 

@@ -383,11 +383,18 @@ def choice(test: Poly, x: Poly, y: Poly) -> Poly:
             left = next((at for at in part.operands if at is not right), None)
             if right is not None and left is not None:
                 low, high = left, _of_right(right)
+                if not (_has_type(low) or _has_type(high)):
+                    continue  # they may be in another order in the type of an extremum, which is not a part of it
                 if holds:
                     x, y = ordered(x, ((low, high),)), ordered(y, ((high, low),))
                 else:
                     x, y = ordered(x, ((high, low),)), ordered(y, ((low, high),))
     return test * x + (ONE - test) * y
+
+
+def _has_type(value: Poly) -> bool:
+    """Return whether an element of a tensor occurs in a value, so that its operations have the type of this element."""
+    return any(isinstance(part, (Read, Given)) for monomial, _ in value.terms for part, _ in monomial)
 
 
 def _is_right(value: Poly) -> bool:
