@@ -374,3 +374,13 @@ def test_exactness_of_an_unknown_rule() -> None:
         return equation(a, a)
 
     assert exactness_of(unknown) == Exactness.ROUNDS
+
+
+@pytest.mark.parametrize("limit", [3, 7, 40])
+def test_other_order_beyond_a_number_is_noticed(limit: int) -> None:
+    a, b, c = (atl.tensor(name, dtype="float32") for name in "abc")
+    size = atl.value(atl.sizes("n"))
+    other = atl.select(atl.sizes("n") < limit, (a + b) + c, a + (b + c))
+    plain, changed = (atl.program("p", [a, b, c], body + 0 * size) for body in ((a + b) + c, other))
+    with pytest.raises(atl.ATLError, match="changes how floats are rounded"):
+        atl.reschedule(plain, strict=True).equal_to(changed)
