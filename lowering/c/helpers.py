@@ -94,20 +94,10 @@ static inline size_t saturating_product(size_t a, size_t b)
 #if !defined __STDC_VERSION__ || __STDC_VERSION__ < 201112L
 #error "aligned_alloc needs C11: compile with -std=c11 or later"
 #endif
-#ifdef __linux__
-int madvise(void *begin, size_t size, int advice); /* sys/mman.h hides it if the standard is C11 */
-#endif
-/* Memory that begins at a cache line, or NULL. Linux is asked for huge pages in large buffers: fewer page faults. */
+/* Memory that begins at a cache line, or NULL. */
 static inline void *aligned_storage(size_t size)
 {
-    void *made = size < PTRDIFF_MAX ? aligned_alloc(64, (size / 64 + 1) * 64) : NULL;
-#ifdef __linux__
-    if (made != NULL && size >= 4194304) {
-        size_t skipped = -(uintptr_t)made % 65536; /* up to the next page */
-        madvise((char *)made + skipped, size - skipped, 14); /* MADV_HUGEPAGE; without effect if it fails */
-    }
-#endif
-    return made;
+    return size < PTRDIFF_MAX ? aligned_alloc(64, (size / 64 + 1) * 64) : NULL;
 }
 """,
     "aligned_zeros": """\

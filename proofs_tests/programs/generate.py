@@ -258,7 +258,7 @@ class Maker:
             return self.tensor(scope, () if scalar else shape, dtype)
 
         left = self.tensor(scope, shape, dtype)
-        if is_integer(dtype) and chance(self.choices, 85):
+        if is_integer(dtype) and chance(self.choices, 75):
             return self._of_integers(left, operand())
         kind = weighted(
             self.choices, ((4, "+"), (3, "*"), (3, "-"), (1, "min"), (1, "max"), (0 if self.ring else 6, "/"))
@@ -278,23 +278,21 @@ class Maker:
                 return left + operand()
 
     def _of_integers(self, left: Tensor, right: Tensor) -> Tensor:
-        kind = weighted(self.choices, ((1, "&"), (1, "|"), (1, "^"), (2, "//"), (4, "%"), (4, "<<"), (6, ">>")))
-        amount = right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63))
-        match kind:
-            case "&":
+        match self.choices.integer(0, 9):
+            case 0:
                 return left & right
-            case "|":
+            case 1:
                 return left | right
-            case "^":
+            case 2:
                 return left ^ right
-            case "//":
+            case 3 | 7:
                 return left // right
-            case "%":
+            case 4 | 8:
                 return left % right
-            case "<<":
-                return left << amount
+            case 5 | 9:
+                return left << (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))
             case _:
-                return left >> amount
+                return left >> (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))
 
     def _where(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         return atl.where(self._test(scope, shape), self.tensor(scope, shape, dtype), self.tensor(scope, shape, dtype))
