@@ -14,6 +14,7 @@ from atl.core.index import ONE, ZERO, Array, Index, Monotonicity, Read, Size, at
 from atl.core.marks import DEVICES, LoopMark
 from atl.core.node import Printed, malformed
 from atl.core.predicate import Predicate, expressions, is_predicate
+from atl.core.ranks import at_rank
 from atl.core.terms import Expr, Let, Term, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import InvalidArgument, brief
@@ -432,9 +433,13 @@ class Program(Printed):
         add (x : float32[n, e0, e1], y : float32[n, e0, e1]) : float32[n, e0, e1] :=
           ⊞[i < n] x[i] ⊕ y[i]
         """
-        from atl.core.ranks import at_rank
-
-        return at_rank(self, rank, inputs)
+        if self.results or self.packed or self.assembly is not None or self.sharded:
+            raise InvalidArgument(
+                f"{self.name} has several results, or sparse or sharded tensors",
+                required="a program with one result and dense inputs",
+            )
+        made, body = at_rank(self.body, self.inputs, self.assumptions, self.sizes, rank, inputs)
+        return replace(self, inputs=made, body=body) if rank else self
 
     @property
     def stored(self) -> tuple[SparseOperand, Expr] | None:

@@ -7,14 +7,13 @@ the argument.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
 from atl.core.dtypes import BOOL
 from atl.core.index import ZERO, Array, Index, Read, Size, atoms, bound, index, shift
-from atl.core.predicate import expressions
-from atl.core.program import Program
+from atl.core.predicate import Predicate, expressions
 from atl.core.substitution import rebuild, shift_term
 from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Rec, Term, Type
 from atl.core.traversal import children, indices_in, subterms
@@ -24,51 +23,50 @@ LARGEST_RANK: Final = 8
 """Maximum rank of the elements of a program."""
 
 
-def at_rank(program: Program, rank: int, inputs: Collection[str] | None = None) -> Program:
-    """Return a program in which the elements of inputs are tensors of this rank. `Program.at_rank` documents it."""
+def at_rank(
+    body: Expr,
+    inputs: Sequence[Array],
+    assumptions: Sequence[Predicate],
+    sizes: Iterable[str],
+    rank: int,
+    wanted: Collection[str] | None,
+) -> tuple[tuple[Array, ...], Expr]:
+    """Return the inputs and the body of a program in which the elements of the wanted inputs are tensors of this rank.
+
+    `Program.at_rank` documents it.
+    """
     if type(rank) is not int or not 0 <= rank <= LARGEST_RANK:
         raise RankError(
             f"elements of rank {brief(rank)}", required=f"the rank of elements: a number from 0 to {LARGEST_RANK}"
         )
-    if program.results or program.packed or program.assembly is not None or program.sharded:
-        raise InvalidArgument(
-            f"{program.name} has several results, or sparse or sharded tensors",
-            required="a program with one result and dense inputs",
-        )
-    extended = _extended(program, inputs)
-    if not rank:
-        return program
-    taken = {*program.sizes, *(array.name for array in program.inputs)}
+    extended = _extended(inputs, {*_read(body, inputs, assumptions)}, wanted)
+    taken = {*sizes, *(array.name for array in inputs)}
     free = (f"e{number}" for number in range(len(taken) + rank))
-    names = [name for name in free if name not in taken][:rank]
-    shape = tuple(index(Size(name)) for name in names)
+    shape = tuple(index(Size(name)) for name in [name for name in free if name not in taken][:rank])
     arrays = {array: replace(array, shape=(*array.shape, *shape)) for array in extended}
-    body, lifted = _Lifting(arrays, shape).term(program.body, ())
-    body = body if lifted else broadcast(body, shape)
-    return replace(program, inputs=tuple(arrays.get(array, array) for array in program.inputs), body=body)
+    made, lifted = _Lifting(arrays, shape).term(body, ())
+    return tuple(arrays.get(array, array) for array in inputs), made if lifted else broadcast(made, shape)
 
 
-def _extended(program: Program, inputs: Collection[str] | None) -> list[Array]:
+def _extended(inputs: Sequence[Array], fixed: Set[str], wanted: Collection[str] | None) -> list[Array]:
     """Return the inputs whose elements become tensors."""
-    fixed = set(_read(program))
-    suitable = [array for array in program.inputs if array.name not in fixed and array.dtype != BOOL]
-    suitable = [array for array in suitable if not array.monotonic]
-    if inputs is None:
+    suitable = [each for each in inputs if each.name not in fixed and each.dtype != BOOL and not each.monotonic]
+    if wanted is None:
         return suitable
     names = [array.name for array in suitable]
-    if isinstance(inputs, str) or not isinstance(inputs, Collection) or any(each not in names for each in inputs):
+    if isinstance(wanted, str) or not isinstance(wanted, Collection) or any(each not in names for each in wanted):
         raise InvalidArgument(
-            f"inputs={brief(inputs)}",
+            f"inputs={brief(wanted)}",
             required=f"names of inputs that are not read in indices and conditions: {', '.join(names) or 'none'}",
         )
-    return [array for array in suitable if array.name in inputs]
+    return [array for array in suitable if array.name in wanted]
 
 
-def _read(program: Program) -> Iterator[str]:
+def _read(body: Expr, inputs: Sequence[Array], assumptions: Sequence[Predicate]) -> Iterator[str]:
     """Yield the names of inputs that are read in indices, conditions or sizes."""
-    found: list[Index] = [each for term in subterms(program.body) for each in indices_in(term)]
-    found += [each for assumption in program.assumptions for each in expressions(assumption)]
-    for array in program.inputs:
+    found: list[Index] = [each for term in subterms(body) for each in indices_in(term)]
+    found += [each for assumption in assumptions for each in expressions(assumption)]
+    for array in inputs:
         found += [*array.shape, *(each for each in (array.low, array.high) if each is not None)]
         if array.between is not None:
             yield array.between.name
@@ -88,13 +86,10 @@ class _Lifting:
 
         `scope` says of each tensor that is bound around the term whether it has them, innermost last.
         """
-        match of:
-            case Input(array):
-                return (Input(self._arrays[array]), True) if array in self._arrays else (of, False)
-            case Local(position, type_) if scope[-1 - position]:
-                return Local(position, Type(type_.dtype, (*type_.shape, *self._shape))), True
-            case _:
-                pass
+        if isinstance(of, Input):
+            return (Input(self._arrays[of.array]), True) if of.array in self._arrays else (of, False)
+        if isinstance(of, Local) and scope[-1 - of.position]:
+            return Local(of.position, Type(of.type.dtype, (*of.type.shape, *self._shape))), True
         parts = self._parts(of, scope, rows=False)
         if isinstance(of, Rec) and any(lifted for _, lifted in parts):
             parts = self._parts(of, scope, rows=True)
