@@ -376,8 +376,8 @@ def test_exactness_of_an_unknown_rule() -> None:
     assert exactness_of(unknown) == Exactness.ROUNDS
 
 
-@pytest.mark.parametrize("limit", [3, 7, 40])
-def test_other_order_beyond_a_number_is_noticed(limit: int) -> None:
+@pytest.mark.parametrize("limit", [4, 7, 40])
+def test_other_order_at_large_sizes_is_noticed(limit: int) -> None:
     a, b, c = (atl.tensor(name, dtype="float32") for name in "abc")
     size = atl.value(atl.sizes("n"))
     other = atl.select(atl.sizes("n") < limit, (a + b) + c, a + (b + c))

@@ -40,7 +40,7 @@ They are more, because some violate premises that are only tested for an instanc
 LONGER: Final[dict[range, Sequence[int]]] = {WINDOW: (*range(-2, 9), 6, 7, 8), EXTENTS: (*range(6), 6, 6, 8, 8, 12)}
 """Values of indices and extents for longer sums; extents are often equal, as most premises and shapes require."""
 FARTHEST: Final = 2
-"""Largest absolute value of a number in a statement for which small choices are on both sides of it."""
+"""Largest absolute value of a number in a statement. The small choices, up to 3, include larger and smaller sizes."""
 LONG: Final = 5
 """Number of terms of a sum that must be compared: shorter ones may have one order by chance."""
 DRAWS: Final = 8_000
@@ -91,9 +91,9 @@ _TEXTS: Final = {
 def determine_exactness(rule: Rule) -> Exactness:
     """Return the exactness of a rule: the weakest of its statements at the choices that are tried.
 
-    A rule counts as one that rounds if nothing could be compared, if all compared sums were too short (`LONG`), if it
-    has too many type variables or comparisons, or a number beyond the sizes that are compared (`FARTHEST`). A statement
-    without floats keeps every bit.
+    A rule counts as one that rounds if nothing could be compared, if all compared sums were too short (`LONG`), or if
+    it has too many type variables or comparisons, or a number above `FARTHEST`. A statement without floats keeps every
+    bit.
     """
     found, compared = Exactness.BITS, False
     for stated in rule.statements.values():
@@ -103,7 +103,7 @@ def determine_exactness(rule: Rule) -> Exactness:
         if prod(map(len, _candidates(stated))) > MOST_WAYS or _comparisons(stated) > MOST_COMPARISONS:
             return Exactness.ROUNDS
         if any(abs(value) > FARTHEST for value in literals(stated)):
-            return Exactness.ROUNDS  # a branch beyond it is not compared
+            return Exactness.ROUNDS  # sizes beyond this number, where another branch may be chosen, are not compared
         longest, ops = 0, _folds(stated)
         for generic in _generics(stated):
             made = exhaustion.instance(stated, generic)

@@ -384,7 +384,7 @@ def choice(test: Poly, x: Poly, y: Poly) -> Poly:
             if right is not None and left is not None:
                 low, high = left, _of_right(right)
                 if not (_has_type(low) or _has_type(high)):
-                    continue  # they may be in another order in the type of an extremum, which is not a part of it
+                    continue  # maxima and minima may be in another type, in which numbers are in another order
                 if holds:
                     x, y = ordered(x, ((low, high),)), ordered(y, ((high, low),))
                 else:
