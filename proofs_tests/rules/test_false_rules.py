@@ -17,7 +17,7 @@ from rewrites.named_operators import padding
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Scalar, Vector, equation, rule
 from rewrites.rule import given as premises
 from rewrites.rule_checking import reindexing, symbolic
-from rewrites.rule_checking.exhaustion import decide
+from rewrites.rule_checking.exhaustion import decide, found_spelled_out
 from rewrites.rule_checking.status import Status, determine_status
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rule_checking.symbolic_reading import under_binders
@@ -88,6 +88,12 @@ def tiles_of_negatives(n: Index, k: Index, e: Body[Index]) -> Equation:
 def divisor_taken_for_granted(n: Index, k: Index, e: Body[Index]) -> Equation:
     """A body that does not use its index has no divisor."""
     return equation(e(n // k), atl.guard(k > 0, e(n // k)))
+
+
+@rule(family="false", source="")
+def element_at_a_quotient(n: Index, k: Index, v: Vector) -> Equation:
+    """0 // k is 0 also where k is not positive."""
+    return equation(v[n // k], guard(k > 0, v[n // k]))
 
 
 @rule(family="false", source="")
@@ -170,6 +176,7 @@ OF_REINDEXING = (
 )
 OF_CONDITIONS = (
     divisor_taken_for_granted,
+    element_at_a_quotient,
     false_from_six,
     body_taken_as_affine,
     condition_without_gaps,
@@ -270,6 +277,13 @@ def sum_to_an_extent(n: Index, v: Vector, x: Scalar) -> Equation:
 )
 def test_extents_of_tensors_that_are_not_evaluated_may_be_negative(stated: Rule) -> None:
     assert proved(stated) is not None
+
+
+def test_numbers_of_a_refusal_are_those_compared() -> None:
+    for stated in (divisor_taken_for_granted, element_at_a_quotient):
+        found = found_spelled_out(stated)
+        assert found is not None
+        assert found.sizes["n"] == 0 >= found.sizes["k"]
 
 
 @pytest.mark.parametrize("name", symbolic.NOT_LINEAR)

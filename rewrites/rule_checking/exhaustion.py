@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import cycle, islice, product
+from itertools import chain, cycle, islice, product
 from math import prod
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -250,8 +250,9 @@ def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
     """Return a counterexample with arguments of the class `Spelled`, if one is found."""
     random = Random(seed)
     for stated in filter(is_low, rule.statements.values()):
-        for _ in range(SPELLED):
-            found = compared(stated, Spelled.drawn(stated, random))
+        corners = Spelled.corners(stated, Random(seed))
+        for generic in chain(corners, (Spelled.drawn(stated, random) for _ in range(SPELLED))):
+            found = compared(stated, generic)
             if isinstance(found, Counterexample):
                 return found
     return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count, product
 from math import floor
 from random import Random
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 import atl
 from atl import IndexExpr, Tensor
 from atl.core.dtypes import BOOL
-from atl.core.index import Array, Index, Size, constant, index
+from atl.core.index import Array, Index, Size, constant, index, value_at
 from atl.core.operations import accepts
 from atl.core.predicate import FALSE, TRUE
 from atl.core.program import Program, bool_array
@@ -46,6 +46,8 @@ LOOKED_AT: Final = (0, 10, 4, 2)
 """Number of elements that a generic function of a tensor reads in each dimension, by number of dimensions."""
 UNIT: Final = "unit"
 """A size with value one, used to write indices whose value the canonical form does not know."""
+CORNERS: Final = 9
+"""Maximum number of choices of such indices with values 0 and -1."""
 MOST_ELEMENTS: Final = 2_000
 """Maximum number of elements of a side; a choice with more is skipped."""
 MOST_TERMS: Final = 5_000
@@ -222,6 +224,7 @@ class Spelled(Generic):
         super().__init__(stated, choice, variant=random.randrange(len(ELEMENT_SHAPES)))
         self.random = random
         self.written: list[Index] = []
+        self.corner: dict[str, Index] = {}
 
     @staticmethod
     def drawn(stated: RuleStatement, random: Random) -> Spelled:
@@ -234,6 +237,16 @@ class Spelled(Generic):
         vary_extents(made, Seeded(random))
         made.most_work = MOST_TERMS
         return made
+
+    @staticmethod
+    def corners(stated: RuleStatement, random: Random) -> Iterator[Spelled]:
+        """Yield arguments whose indices are 0, or have the values 0 and -1, which the canonical form does not know."""
+        indices = [name for name, kind in stated.metavariables.items() if kind.sort == "index"]
+        every = list(product((constant(0), index(Size(UNIT)) - 1, index(Size(UNIT)) - 2), repeat=min(3, len(indices))))
+        for corner in random.sample(every, min(CORNERS, len(every))) if indices else ():
+            made = Spelled.drawn(stated, random)
+            made.corner = dict(zip(random.sample(indices, len(corner)), corner, strict=True))
+            yield made
 
     def _condition(self, name: str, kind: Kind) -> Argument:
         if not kind.parameters or self.random.random() < 0.5:
@@ -256,10 +269,13 @@ class Spelled(Generic):
         if isinstance(made, Index):
             units = self.random.choice((0, 1, -1, self.choice[name]))
             written = index(Size(UNIT)) * units + (self.choice[name] - units)
-            if self.written and self.random.random() < 0.5:
+            if name in self.corner:
+                written = self.corner[name]
+            elif self.written and self.random.random() < 0.5:
                 # Close to another index or to its negation, so that terms cancel.
                 written = self.random.choice(self.written) * self.random.choice((1, -1)) + self.random.randint(-1, 1)
             self.written.append(written)
+            self.choice[name] = value_at(written, {UNIT: 1})
             return written
         if isinstance(made, Function) and not made.tensors and self.random.random() < 0.5:
             value: Any = applied(made)
