@@ -48,10 +48,14 @@ def checks_arguments(cls: C) -> C:
 def checking(label: str, function: Callable[..., Any], *, receiver: bool = False) -> Callable[..., Any]:
     """Return a function that does the same, but raises `InvalidArgument` if the arguments do not fit.
 
-    `label` is the name in messages. With `receiver`, the first argument is not the caller's.
+    `label` is the name in messages. With `receiver`, the first argument is not the caller's. A function that takes any
+    arguments is returned as it is, so that calls of a kernel cost less.
     """
     wrong, ours = wrong_arguments, ATLError
     signature = inspect.signature
+    parameters = list(signature(function).parameters.values())[receiver:]
+    if {each.kind for each in parameters} >= set(_ANY) and not any(map(_is_required, parameters)):
+        return function
 
     def call(*arguments: Any, **options: Any) -> Any:
         try:
@@ -115,6 +119,10 @@ def wrong_arguments(
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _ANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind not in _ANY
 
 
 def _without_types(parameters: Sequence[inspect.Parameter]) -> inspect.Signature:

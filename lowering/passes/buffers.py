@@ -281,12 +281,15 @@ def with_lets_in_output_rows(nest: ln.LoopNest) -> ln.LoopNest:
     if nest.assembly is not None or sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
         return nest
     facts = initial_facts(nest.assumptions, nest.inputs)
+    shared = {cell.buffer.storage for cell, _ in cells_of(nest.body) if cell.buffer != cell.buffer.storage}
+    # The row is stored by a loop that reads the let.
+    of_statements = [{cell.buffer for cell, _ in cells_of((statement,))} for statement in nest.body]
+    used = {buffer for of in of_statements if nest.output in {each.storage for each in of} for buffer in of}
     for allocate in ln.statements(nest.body):
         if not isinstance(allocate, ln.Allocate) or not _is_free_to_move(allocate) or allocate.storage != "heap":
             continue
-        own = allocate.buffer
-        if any(cell.buffer != own and cell.buffer.storage == own for cell, _ in cells_of(nest.body)):
-            continue  # another let is stored in it
+        if allocate.buffer in shared or allocate.buffer not in used:
+            continue
         body = _in_row(facts, outermost(nest), nest.body, allocate.buffer, nest.output)
         if body is not None:
             return replace(nest, body=_without_storage(body, allocate.buffer))
