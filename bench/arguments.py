@@ -16,7 +16,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="WORKLOAD[@SIZE]",
         help="what to measure, such as blur or product@512 (default: all)",
     )
-    parser.add_argument("--quick", action="store_true", help="some workloads at one size each, for a second each")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="some workloads at one size each, with fewer repetitions: about five minutes",
+    )
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="number of threads (default: 1)")
     parser.add_argument("--rounds", type=int, default=31, metavar="N", help="samples of each candidate (default: 31)")
     parser.add_argument("--seconds", type=float, metavar="S", help="measuring time for one case (default: 15)")

@@ -92,9 +92,13 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """Digest of everything that the output depends on."""
+        """Digest of the files, the commands, the compiler, and the variables that name directories of headers.
+
+        The contents of headers and libraries of the system are not a part of it.
+        """
         made_by = self.compiler
-        parts = [self.output, made_by.version, made_by.target, *_flat(self.files), *_flat(self.commands)]
+        searched = [f"{name}={os.environ.get(name, '')}" for name in ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH")]
+        parts = [self.output, made_by.version, made_by.target, *searched, *_flat(self.files), *_flat(self.commands)]
         # Paths may contain bytes that are not UTF-8.
         return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:24]
 

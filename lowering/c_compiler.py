@@ -133,13 +133,20 @@ def _first_candidate(refusals: list[str]) -> Compiler | None:
     return None
 
 
-@lru_cache(maxsize=8)
 def loading(command: tuple[str, ...]) -> str | None:
     """Return why shared objects built by a compiler cannot be used, or None if one can be loaded and called.
 
     Zig builds its own C library for the system that it detects, which may differ from the one that Python runs on. The
     first build takes minutes.
     """
+    try:
+        return _probed(command)
+    except subprocess.TimeoutExpired as error:
+        return f"builds objects that cannot be loaded: {error}"
+
+
+@lru_cache(maxsize=8)
+def _probed(command: tuple[str, ...]) -> str | None:
     try:
         with tempfile.TemporaryDirectory(prefix="atl-") as directory:
             source, library = Path(directory) / "probe.c", Path(directory) / "probe.so"
@@ -148,7 +155,7 @@ def loading(command: tuple[str, ...]) -> str | None:
             if answer.returncode != 0:
                 return f"does not build a shared object: {' '.join(answer.stderr.split())[:200]}"
             function = ctypes.CDLL(str(library)).probe
-    except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
+    except (OSError, AttributeError) as error:
         return f"builds objects that cannot be loaded: {error}"
     function.argtypes = [ctypes.c_double]
     return None if function(1764.0) == 42 else "builds objects that compute wrong values"
@@ -172,6 +179,7 @@ def compiler_of(chosen: str) -> Compiler:
         f"the environment variable CC is {chosen!r}, and {wrong}",
         required="CC to name gcc, clang or a compiler based on one of them, by its path or by a name found in PATH",
         suggestions=(
+            *((f"correct or remove the arguments {' '.join(arguments)}",) if path is not None and arguments else ()),
             *(INSTALL[:-2] if others is None else ("unset CC to use gcc, clang or cc",)),
             "set CC to the path of gcc, of clang, or of a compiler based on one of them",
         ),
@@ -212,6 +220,8 @@ def _predefined(command: Sequence[str]) -> tuple[tuple[str, ...], str]:
         answer = _answer((*command, *flags), *_MACROS, may_be_refused=True)
         if answer.returncode == 0:
             return flags, answer.stdout
+        if not any(word in answer.stderr for word in ("native", flags[0].split("=")[0])):
+            raise _Unusable(_ended(_MACROS[0], answer))  # it failed for another reason than this flag
     return (), _answer(command, *_MACROS).stdout
 
 
@@ -224,21 +234,25 @@ _SETS_NO_INSTRUCTIONS: Final = ("-m", "-m32", "-m64", "-mx32")
 """Arguments beginning with -m that do not choose instructions; `python -m ziglang cc` contains the first."""
 
 
-@lru_cache(maxsize=64)
 def foreign_instructions(compiler: Compiler) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the arguments in $CC that choose instructions, and the instruction sets that this processor lacks.
 
     The compiler's macros are compared with those under -march=native, which are the sets of this processor. Both
-    results are empty if nothing is missing, or if the compiler does not know this processor.
+    results are empty if nothing is missing, or if the compiler does not know this processor or does not answer.
     """
+    try:
+        return _foreign(compiler)
+    except _Unusable:
+        return (), ()
+
+
+@lru_cache(maxsize=64)
+def _foreign(compiler: Compiler) -> tuple[tuple[str, ...], tuple[str, ...]]:
     chosen = tuple(part for part in compiler.command if part.startswith("-m") and part not in _SETS_NO_INSTRUCTIONS)
     if not chosen or compiler.kind == "nvcc":
         return (), ()
-    try:
-        flags, here = _predefined([part for part in compiler.command if part not in chosen])
-        there = _answer((*compiler.command, *compiler.native), *_MACROS).stdout
-    except _Unusable:
-        return (), ()
+    flags, here = _predefined([part for part in compiler.command if part not in chosen])
+    there = _answer((*compiler.command, *compiler.native), *_MACROS).stdout
     if not flags:
         return (), ()
     known = set(here.split())
@@ -247,13 +261,17 @@ def foreign_instructions(compiler: Compiler) -> tuple[tuple[str, ...], tuple[str
     return (chosen, tuple(foreign)) if foreign else ((), ())
 
 
-@lru_cache(maxsize=64)
 def predefined_macros(compiler: Compiler) -> frozenset[str]:
-    """Return the names of the macros that the compiler predefines for this processor."""
+    """Return the names of the macros that the compiler predefines for this processor; none if it does not answer."""
     try:
-        text = _answer((*compiler.command, *compiler.native), *_MACROS).stdout
+        return _macros_of(compiler)
     except _Unusable:
         return frozenset()
+
+
+@lru_cache(maxsize=64)
+def _macros_of(compiler: Compiler) -> frozenset[str]:
+    text = _answer((*compiler.command, *compiler.native), *_MACROS).stdout
     return frozenset(line.split()[1] for line in text.splitlines() if line.startswith("#define "))
 
 
@@ -272,10 +290,15 @@ def _answer(
         raise _Unusable(f"cannot be run (its {question} does not end within {error.timeout:g} seconds)") from error
     status = answer.returncode
     if status < 0 or (status and not may_be_refused):
-        output = answer.stderr.strip().splitlines()
-        ended = f"ends with status {status}" if status > 0 else f"is ended by signal {-status}"
-        raise _Unusable(f"cannot be run (its {question} {ended}{': ' + output[0] if output else ''})")
+        raise _Unusable(_ended(question, answer))
     return answer
+
+
+def _ended(question: str, answer: subprocess.CompletedProcess[str]) -> str:
+    """Return text that says how the run of a query failed."""
+    status, output = answer.returncode, answer.stderr.strip().splitlines()
+    ended = f"ends with status {status}" if status > 0 else f"is ended by signal {-status}"
+    return f"cannot be run (its {question} {ended}{': ' + output[0] if output else ''})"
 
 
 def time_limit() -> float:

@@ -5,8 +5,9 @@
         \"\"\"Reading one element of a generation computes only that element; outside of its range it is padding.\"\"\"
         return equation(gen((lo, hi), e)[k], guard((0 <= k) & (k < hi - lo), e(lo + k)))
 
-The annotations are the kinds of the metavariables. The function is called once for each rank of elements, and its
-result is stored as a `RuleStatement`. The rewrite in both directions, its proof obligation, its property test, its hash
+The annotations are the kinds of the metavariables. The function is called once for each rank of elements: when a
+user-defined rule is declared, and when a rank of a rule of the catalogue is first used. Its result is stored as a
+`RuleStatement`. The rewrite in both directions, its proof obligation, its property test, its hash
 and its text in certificates are all derived from the statements.
 """
 
@@ -161,12 +162,14 @@ class Rule:
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgument(
-            f"the rule {self.name} cannot be pickled: its equation is a function",
-            required="the rule's name, by which another process finds it",
+            f"the rule {self.name} cannot be pickled: its proof status belongs to the process that checked it",
+            required="its name, by which another process finds it, or a certificate, which contains user-defined rules",
             suggestions=(
-                f"from {self.module} import {self.name}"
-                if self.family == USER_FAMILY
-                else f'from rewrites import rules; rules["{self.name}"]',
+                f'from rewrites import rules; rules["{self.name}"]'
+                if self.family != USER_FAMILY
+                else "define it in a module that both processes import"
+                if self.module in ("", "__main__")
+                else f"from {self.module} import {self.name}",
             ),
         )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from atl.errors import CompilerFailed, CompilerMissing, InvalidArgument
 from lowering import c_compiler as compiler_module
 from lowering.builds import build_shared, load, recorded_plan
-from lowering.c_compiler import find_compiler, foreign_instructions, run
+from lowering.c_compiler import Compiler, find_compiler, foreign_instructions, loading, predefined_macros, run
 from proofs_tests.c import scripts
 
 pytestmark = pytest.mark.usefixtures("private_cache", "no_cc")
@@ -111,11 +112,37 @@ def test_cc_that_does_not_run_is_an_error(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_unsupported_native_flag_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuses = 'case "$*" in *native*) exit 1;; esac; exec'
+    refuses = 'case "$*" in *native*) echo "unrecognized option native" >&2; exit 1;; esac; exec'
     real = find_compiler().path
     monkeypatch.setenv("CC", str(scripts.script(tmp_path / "plain", f'{refuses} {real} "$@"')))
     assert find_compiler().native == ()
     assert scripts.sum_of_squares(build_shared(scripts.SQUARES, name="squares"), [3, 4]) == 25
+
+
+def test_query_that_fails_for_another_reason_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = tmp_path / "failed"
+    once = (
+        f'case "$*" in *-march=native*-dM*) test -e {failed} || {{ touch {failed}; echo killed >&2; exit 1; }};; esac'
+    )
+    monkeypatch.setenv("CC", str(scripts.script(tmp_path / "cc", f'{once}; exec {find_compiler().path} "$@"')))
+    with pytest.raises(CompilerMissing, match="its -dM ends with status 1: killed"):
+        find_compiler()
+    assert find_compiler().native
+
+
+@pytest.mark.parametrize("ask", [predefined_macros, foreign_instructions, lambda compiler: loading(compiler.command)])
+def test_answer_after_a_time_limit_is_not_cached(ask: Callable[[Compiler], object]) -> None:
+    compiler = replace(find_compiler(), command=(*find_compiler().command, "-mno-sse4.2", "-mavx5124fmaps"))
+    for cached in (compiler_module._macros_of, compiler_module._foreign, compiler_module._probed):
+        cached.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler_module, "run", _late)
+        late = ask(compiler)
+    assert late != ask(compiler)
+
+
+def _late(command: Sequence[str], **_: Any) -> subprocess.CompletedProcess[str]:
+    raise subprocess.TimeoutExpired(command, 30)
 
 
 def test_compiler_that_does_not_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 import atl
 from atl.errors import CompilerMissing
 from lowering import compile, find_compiler  # noqa: A004 (the public API name)
-from lowering.c_compiler import loading
+from lowering.c_compiler import _probed
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def test_zig_that_builds_unloadable_objects_is_refused(fake_zig: Path, does: str
     text = fake_zig.read_text()
     builds = f'case "$*" in *-shared*) {does}; exit;; esac'
     fake_zig.write_text(text.replace("shift 3\n", f"shift 3\n{builds}\n"))
-    loading.cache_clear()
+    _probed.cache_clear()
     with pytest.raises(CompilerMissing, match=f"no C compiler was found; the package ziglang .*{message}"):
         find_compiler()
-    loading.cache_clear()
+    _probed.cache_clear()
 
 
 @pytest.mark.slow

@@ -17,8 +17,9 @@ from atl.errors import InvalidArgument, InvalidName
 from proofs_tests.user_rules import samples
 from rewrites import reschedule, rules
 from rewrites.certificates.certificate import describe, dumps
+from rewrites.certificates.rule_json import rule_in
 from rewrites.elaboration import stated
-from rewrites.errors import DoesNotApply, FalseRule, NotATheorem, UntriedRule
+from rewrites.errors import CertificateError, DoesNotApply, FalseRule, NotATheorem, UntriedRule
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.named_operators import literal
 from rewrites.rule import metavariables_of
@@ -364,11 +365,22 @@ def test_script_imports_the_rule() -> None:
 
 
 @pytest.mark.long
-def test_script_asks_for_the_definition_of_a_notebook_rule() -> None:
+def test_script_contains_the_equation_of_a_notebook_rule() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(samples.OF_EXTREMES, names)
-    script = reschedule(samples.extremes()).rw(names["larger_and_smaller"]).done().as_python()
-    assert "# larger_and_smaller is a user-defined rule: define it here" in script
+    theorem = reschedule(samples.extremes()).rw(names["larger_and_smaller"]).done()
+    script = theorem.as_python()
+    assert "larger_and_smaller = rule_in('larger_and_smaller', " in script
+    derived: dict[str, Any] = {}
+    exec(script, derived)
+    assert derived["theorem"].rhs == theorem.rhs
+    found = status_of(names["larger_and_smaller"])
+    assert found is not None
+    false = script.replace(f'"grade":{int(found.status)}', f'"grade":{int(found.status) + 1}')
+    with pytest.raises(CertificateError, match="claims that larger_and_smaller is"):
+        exec(false, {})
+    with pytest.raises(CertificateError, match="not the encoding of a rule"):
+        rule_in("larger_and_smaller", "{")
 
 
 def test_sweep_uses_the_given_rule_among_equal_names() -> None:

@@ -16,6 +16,7 @@ The recorded proof status ("grade": 1 tested, 2 bounded, 3 proved) is refused if
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -115,6 +116,11 @@ def _written(rule: Rule, ranks: tuple[Ranks, ...]) -> Json:
     }
 
 
+def rule_text(rule: Rule, ranks: tuple[Ranks, ...]) -> str:
+    """Return the text from which `rule_in` reads a user-defined rule, with its statements at these ranks."""
+    return json.dumps(_written(rule, ranks), separators=(",", ":"))
+
+
 def _statement_written(stated: RuleStatement) -> Json:
     writer = _StatementWriter(stated)
     return {
@@ -202,6 +208,18 @@ def check_digests(
                 required=f"a rule whose hash is {abbreviated(digests[name])}",
                 suggestions=("derive the theorem again with the current rules",),
             )
+
+
+def rule_in(name: str, text: str) -> Rule:
+    """Return a user-defined rule written by `rule_text`, which is checked again.
+
+    Raises `CertificateError` for another text, and for a rule that is false or that has a lower status here.
+    """
+    try:
+        data = json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _refused(brief(name), f"{brief(text)} is not the encoding of a rule") from error
+    return _user_rule(name, data)
 
 
 def _user_rule(called: str, data: Json) -> Rule:

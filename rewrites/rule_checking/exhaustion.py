@@ -68,11 +68,11 @@ USUAL_WORK: Final = 2_000
 MOST_LONG_WORK: Final = 200_000
 """Maximum number of terms of a side in all such choices for a rule."""
 SPELLED: Final = 40
-"""Number of choices tried with such indices."""
+"""Number of choices tried with arguments of the class `Spelled`."""
 UNLIKE: Final = 6
 """Number of choices tried with elements of different extents for one metavariable."""
 MIXED: Final = 8
-"""Factor of this number for random extents of each metavariable."""
+"""Number of choices with random extents for each metavariable, as a multiple of `UNLIKE`."""
 CASES: Final = 300
 """Maximum number of choices for one statement. From a larger space, choices that satisfy the premises are drawn."""
 HIGHER: Final = 60

@@ -209,7 +209,8 @@ def chosen_extents(stated: RuleStatement, choice: Mapping[str, int]) -> dict[str
         name: [choice.get(f"{name}.{leading + at}") for at in range(rank)]
         for name, (leading, rank) in with_elements(stated).items()
     }
-    return {name: tuple(filter(None, of)) for name, of in extents.items() if all(of)}
+    known = {name: tuple(each for each in of if each is not None) for name, of in extents.items()}
+    return {name: of for name, of in known.items() if of and len(of) == len(extents[name])}
 
 
 class Spelled(Generic):

@@ -38,7 +38,7 @@ _LARGEST_DENOMINATOR: Final = 1 << 20
 NEAR_LITERALS: Final = (0, 50, 90)
 """Percentages of elements near literals, one of which is chosen for all elements of a comparison."""
 VARIED: Final = 3
-"""In one of this number of choices, numbers are near literals. In as many, extents of operands differ."""
+"""One choice in three has numbers near literals, and another one operands of different extents."""
 _CLOSE: Final = 1e-6
 """Relative tolerance for sides in floating point."""
 _WHOLE: Final = ((1 << 24) + 1, (1 << 53) + 1)

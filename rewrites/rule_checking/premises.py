@@ -35,7 +35,7 @@ MOST_FAILED: Final = 4
 DETERMINED: Final = 40
 """Maximum absolute value of a number that an equation determines."""
 WITHOUT_ELEMENTS: Final = 4
-"""In one of this number of choices, the sides need not have elements."""
+"""In one choice out of four, the sides need not have elements."""
 BOUND_VALUES: Final = 3
 """Number of values of a bound index, from its least one, at which conditions under its binder are tested."""
 

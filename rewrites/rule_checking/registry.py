@@ -159,7 +159,8 @@ def _is_registered(value: object) -> bool:
 def register(rule: Rule, cases: int = CASES, *, whole: bool = True) -> ProofStatus:
     """Check a rule and store its status, so that the kernel accepts the rule from then on.
 
-    The status does not speak of ranks unless the rule is `whole`: one of a certificate has only the statements used.
+    A rule from a certificate has statements only at the ranks that were used. It is not `whole`, and its status does
+    not say at which ranks it holds.
     Raises `FalseRule` with sizes and elements for which its sides differ, `UntriedRule` if no instance could be tried,
     and `InvalidName` for the name of a rule of the catalogue.
     """
@@ -219,11 +220,15 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
 
 
 def _false(rule: Rule, broken: Counterexample) -> FalseRule:
+    if broken.sizes or broken.first is None:
+        suggestion = "add the missing condition as a premise: equation(left, right, given(…))"
+    else:
+        suggestion = "state an equation that holds for all elements: premises are about indices and sizes only"
     return FalseRule(
         f"{rule.name} is false: its sides differ",
         required="sides that are equal wherever the premises hold and both sides are well-formed",
         numbers=show_counterexample(rule, broken),
-        suggestions=("add the missing condition as a premise: equation(left, right, given(…))",),
+        suggestions=(suggestion,),
     )
 
 

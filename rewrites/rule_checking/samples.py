@@ -42,7 +42,7 @@ UNLIKE: Final = 25
 NEAR_BY: Final = 4
 """Largest index, of either sign, of most arrays."""
 REACHED: Final = 3
-"""In one of this number of samples, indices and extents are searched for, because few premises hold by chance."""
+"""In one sample out of three, indices and extents are searched for, because few premises hold by chance."""
 SEARCHED: Final = 12
 """Number of searches for such choices of a statement."""
 NOT_FIXED: Final[tuple[dict[str, int], ...]] = ({},)

@@ -16,7 +16,7 @@ from atl.parsing.parse import parse
 from atl.text.index_notation import ASCII, write_condition, write_index
 from atl.text.printing import condition_text, index_text, show_program
 from rewrites.certificates.certificate import dumps, loads
-from rewrites.certificates.rule_json import names_of
+from rewrites.certificates.rule_json import names_of, rule_text, used_ranks
 from rewrites.certificates.term_json import text_of
 from rewrites.derivation import Derivation, arguments_of
 from rewrites.induction import ROWS
@@ -50,7 +50,7 @@ def as_python(theorem: Theorem) -> str:
     calls = _steps_as_calls(Derivation(reflexivity(parse(program)), RULES), theorem.steps, theorem.rhs, own)
     literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
     lines = ["import atl", "from rewrites import reschedule"]
-    lines += _imports(calls, own)
+    lines += _imports(calls, own, theorem.steps)
     calls += _assembled(theorem.rhs)
     return "\n".join(
         [*lines, "", f"start = atl.parse({literal})", "s = reschedule(start)", *calls, "theorem = s.done()", ""]
@@ -63,7 +63,8 @@ def session_script(start: Theorem, calls: Sequence[Call], rules: Mapping[str, Ru
     After a restart whose arguments are not literals, such as a layout, the script starts from the program of the
     restart, and the calls until then are rewrite steps.
     """
-    own = _user_rules([step for call in calls for step in call.steps])
+    steps = [step for call in calls for step in call.steps]
+    own = _user_rules(steps)
     lines: list[str] = []
     restarts = [at for at, call in enumerate(calls) if _is_restart(call, calls[at - 1].theorem if at else start)]
     opaque = [at for at in restarts if not _is_method_call(calls[at].text)]
@@ -83,7 +84,7 @@ def session_script(start: Theorem, calls: Sequence[Call], rules: Mapping[str, Ru
     return "\n".join(
         [
             "import atl",
-            *_imports(lines, own),
+            *_imports(lines, own, steps),
             "",
             "s = atl.reschedule(atl.parse('''",
             str(start.lhs),
@@ -150,24 +151,27 @@ def _user_rules(steps: Sequence[Step]) -> dict[Rule, str]:
     return {rule: name.replace("#", "_") for rule, name in names_of(steps).items() if status_of(rule)}
 
 
-def _imports(calls: Sequence[str], own: Mapping[Rule, str]) -> Iterator[str]:
+def _imports(calls: Sequence[str], own: Mapping[Rule, str], steps: Sequence[Step]) -> Iterator[str]:
     """Yield the imports that calls need besides `atl`."""
     for helper in ("by_induction", "exactly"):
         if any(call.startswith(f"s.do({helper}, ") for call in calls):
             yield f"from rewrites.session.script import {helper}"
     if any("argument_in(" in call for call in calls):
         yield "from rewrites.certificates.term_json import argument_in"
-    yield from _user_rule_imports(own)
+    yield from _user_rule_imports(own, steps)
 
 
-def _user_rule_imports(own: Mapping[Rule, str]) -> Iterator[str]:
-    """Yield imports of the user-defined rules; those from a script or notebook must be defined in the script."""
-    for rule, name in own.items():
-        yield (
-            f"# {name} is a user-defined rule: define it here"
-            if rule.module in ("", "__main__") or name != rule.name
-            else f"from {rule.module} import {name}"
-        )
+def _user_rule_imports(own: Mapping[Rule, str], steps: Sequence[Step]) -> Iterator[str]:
+    """Yield imports of the user-defined rules; those from a script or notebook are read from their equations."""
+    imported = {rule for rule, name in own.items() if rule.module not in ("", "__main__") and name == rule.name}
+    yield from (f"from {rule.module} import {rule.name}" for rule in own if rule in imported)
+    read = {rule: name for rule, name in own.items() if rule not in imported}
+    if read:
+        yield "from rewrites.certificates.rule_json import rule_in"
+    ranks = used_ranks((step.rule, step.arguments) for step in steps)
+    for rule, name in read.items():
+        yield f"# The user-defined rule {name}: {' '.join(rule.law.split())}"
+        yield f"{name} = rule_in({rule.name!r}, {rule_text(rule, ranks[rule])!r})"
 
 
 def exactly(
