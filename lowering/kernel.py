@@ -309,6 +309,12 @@ class Kernel(Compiled):
             if nest.assembly is None
             else Assembler(nest, code.ffi, self._from_buffer, dtype=program.dtype, sparse=sparse, threads=threads)
         )
+        special = (self._assembler, self._result_buffers, self._pattern, self._several)
+        # In one tuple, because each attribute that a call reads takes longer in a class with `__getattr__`.
+        self._usual: Final = (
+            self._bind_args, self._validated, self._from_buffer, self._result, self._dtype,
+            all(part is None for part in special),
+        )  # fmt: skip
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
         if copy is not None:
@@ -317,8 +323,9 @@ class Kernel(Compiled):
                 if (other := exchanged(self.program, arrays, named, out)) is not None:
                     return other.back(self(*other.arrays, out=other.out, copy=False, **other.named))
                 return self._call_strided(arrays, named, out, strided)
-        passed, pointers, key, _ = taken = self._bind_args(arrays, named)
-        known = self._validated.get(key) if key is not None else None
+        bind_args, validated, from_buffer, result_type, dtype, is_usual = self._usual
+        passed, pointers, key, _ = taken = bind_args(arrays, named)
+        known = validated.get(key) if key is not None else None
         if known is not None and (known[2] is None or self._elements_are_valid(known, taken)):
             sizes, shape, _ = known
         else:
@@ -334,7 +341,7 @@ class Kernel(Compiled):
                 elements = (elements_decide, limits) if elements_decide or limits.each else None
                 self._cache_validation(key, (sizes, shape, elements))
         function = self._function
-        if self._assembler is not None:
+        if not is_usual and self._assembler is not None:
             if out is not None:
                 raise self._assembled("out=…")
             in_scipy = any(map(_is_scipy_matrix, (*arrays, *named.values())))
@@ -342,7 +349,7 @@ class Kernel(Compiled):
             if entries is None:
                 raise self._no_memory(sizes)
             return entries
-        if self._result_buffers is not None:
+        if not is_usual and self._result_buffers is not None:
             values = dict(zip(self._names, passed, strict=True))
             several, buffers = self._result_buffers.arrays(out, sizes, values)
             if function(*pointers, *sizes, *buffers) == OUT_OF_MEMORY:
@@ -350,21 +357,29 @@ class Kernel(Compiled):
             return several
         if out is None:
             result = self._new_result(shape, sizes)
-            into = self._from_buffer(self._result, result)
+            into = from_buffer(result_type, result)
+        elif (
+            type(out) is np.ndarray
+            and out.shape == shape
+            and out.dtype is dtype
+            and out.flags.num & WRITABLE == WRITABLE
+        ):
+            result, into = out, from_buffer(result_type, out)
         elif type(out) is not np.ndarray and (other := exchanged(self.program, arrays, named, out)) is not None:
             return other.back(self(*other.arrays, out=other.out, **other.named))
         elif type(out) is np.ndarray and not out.flags.c_contiguous and self._fills_strided(out):
             return self._call_strided(arrays, named, out, frozenset())
         else:
             result, into = out, self._output_pointer(out, shape)
-            if self._overlaps(into, pointers):
-                function, pointers = self._select_in_place(out, passed, pointers)
+        if out is not None and self._overlaps(into, pointers):
+            function, pointers = self._select_in_place(out, passed, pointers)
         if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
             raise self._no_memory(sizes)
+        if is_usual or (self._pattern is None and self._several is None):
+            return result
         if self._pattern is not None:
             return self._pattern.result(arrays, named, passed, result)
-        if self._several is None:
-            return result
+        assert self._several is not None
         values = dict(zip(self._names, passed, strict=True))
         return self._several.split(result, dict(zip(self.nest.sizes, sizes, strict=True)), values)
 

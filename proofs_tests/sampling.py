@@ -13,7 +13,7 @@ ONE_IN: Final = 23
 """Sampling rate of `make test`. The number is prime, so that cases of several parameters are mixed."""
 IN_LONG: Final = 29
 """Sampling rate of `make test-all` for the cases of `sampled` tests that `make test` leaves out."""
-OTHERS_IN_LONG: Final = 2
+OTHERS_IN_LONG: Final = 3
 """Sampling rate of `make test-all` for the long cases of other tests."""
 MARKS: Final = pytest.StashKey[dict[str, frozenset[str]]]()
 """Key of the marks of all collected tests, before deselection, in the stash of pytest's configuration."""
