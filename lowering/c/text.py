@@ -308,6 +308,7 @@ fgets_unlocked fileno fileno_unlocked flockfile fmemopen fmtcheck fopencookie fp
 fputs_unlocked fread_unlocked fseeko ftello ftrylockfile funlockfile funopen fwrite_unlocked getc_unlocked
 getchar_unlocked getdelim getline getw obstack obstack_printf obstack_vprintf open_memstream pclose popen putc_unlocked
 putchar_unlocked putw renameat renameat2 setbuffer setlinebuf tempnam tmpnam_r vasprintf vdprintf vfscanf vscanf vsscanf
+madvise
 """)
 _OPENMP: Final = _words("""
 GOMP_parallel GOMP_barrier GOMP_atomic_start GOMP_atomic_end omp_get_max_threads omp_get_num_threads omp_get_thread_num

@@ -8,8 +8,10 @@ compute the rows of the first window. A row is computed by the statements that c
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import assert_never
 
 from atl.checks.safety import has_meaning
@@ -17,10 +19,10 @@ from atl.checks.scope import initial_facts
 from atl.core.dtypes import bytes_of
 from atl.core.index import ZERO, Extremum, Index, Var, constant, imax, index
 from atl.core.marks import LetMark, LoopMark
-from atl.core.predicate import at_most, equal, within
-from atl.prove import Facts, Proved, Refuted, holds, lower_bound, prove, simplify, upper_bound
+from atl.core.predicate import FALSE, at_most, equal, within
+from atl.prove import Facts, Proved, Refuted, holds, lower_bound, prove, proves, simplify, upper_bound
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import Access, accesses, after, with_inner_blocks
+from lowering.nest.accesses import Access, accesses, accesses_of, after, same_cell_facts, with_inner_blocks
 from lowering.nest.loopnest import at_iteration, in_other_buffers
 from lowering.nest.text import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of, loads_from, step, stores_to
@@ -108,7 +110,7 @@ class _Folding:
         staying = [statement for statement in rest[:at] if not stores_to(statement, buffer)]
         freed = [s for s in staying if isinstance(s, ln.Free) and ln.key(s.buffer) in _touched(moved)]
         kept = tuple(statement for statement in staying if statement not in freed)
-        _check_order(buffer, moved, (*kept, loop))
+        _check_order(facts, scope, buffer, moved, (*kept, loop))
         extents = buffer.extents[1:]
         if not all(has_meaning(extent, partial(holds, facts)) for extent in buffer.extents):
             raise _CannotFold("its size is not defined where it is allocated", "extents that are defined there")
@@ -271,17 +273,42 @@ def _of_row(statement: ln.Statement, buffer: ln.Buffer, row: Index, around: froz
     assert_never(statement)
 
 
-def _check_order(buffer: ln.Buffer, moved: ln.Block, staying: ln.Block) -> None:
-    """Raise `_CannotFold` if the computation of the rows conflicts with a statement that it is moved behind."""
-    changed = _changed(moved) - {ln.key(buffer)}
+def _check_order(facts: Facts, scope: TextScope, buffer: ln.Buffer, moved: ln.Block, staying: ln.Block) -> None:
+    """Raise `_CannotFold` if the computation of the rows conflicts with a statement that it is moved behind.
+
+    Both may access one buffer if no store of either is to a cell that the other accesses. So may a step of a
+    recurrence, which stores row p and reads row p - 1.
+    """
+    changed, used = (of(moved) - {ln.key(buffer)} for of in (_changed, _touched))
     for statement in staying:
-        if isinstance(statement, ln.Allocate):
+        common = (changed & _touched((statement,))) | (_changed((statement,)) & used)
+        if isinstance(statement, ln.Allocate) or not common:
             continue
-        if changed & _touched((statement,)) or _changed((statement,)) & (_touched(moved) - {ln.key(buffer)}):
+        if isinstance(statement, ln.Free) or not _are_disjoint(facts, scope, common, moved, statement):
             raise _CannotFold(
                 "a statement before or in the loop that reads it changes the operands of its rows",
                 f"a loop that reads {buffer.name} and does not change its operands",
             )
+
+
+def _are_disjoint(
+    facts: Facts, scope: TextScope, storage: AbstractSet[Hashable], moved: ln.Block, staying: ln.Statement
+) -> bool:
+    """Return whether no cell of some storage is proved to be accessed by both statements and stored by one of them."""
+    for one, another in product(_accesses(facts, scope, storage, moved), _accesses(facts, scope, storage, (staying,))):
+        if ln.accessed(one.storage) != ln.accessed(another.storage) or one.how == another.how == "read":
+            continue
+        if not isinstance(one.storage, ln.Cell) or not isinstance(another.storage, ln.Cell):
+            return False
+        both = same_cell_facts(one.storage.pairs, one.facts, another.storage.pairs, another.facts, another.loops)
+        if not proves(both, FALSE):
+            return False
+    return True
+
+
+def _accesses(facts: Facts, scope: TextScope, storage: AbstractSet[Hashable], block: ln.Block) -> list[Access]:
+    found = (access for statement in block for access in accesses_of(scope, facts, statement))
+    return [access for access in found if ln.accessed(access.storage) in storage]
 
 
 def _changed(block: ln.Block) -> frozenset[Hashable]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable
@@ -307,3 +309,50 @@ int main(void)
     subprocess.run(command, check=True)
     done = subprocess.run([str(tmp_path / "all")], capture_output=True, text=True, check=True)
     assert done.stdout == f"2 {2 * size}"
+
+
+def test_large_buffers_ask_for_huge_pages(tmp_path: Path) -> None:
+    x = atl.tensor("x", n := atl.sizes("n"), dtype="float64")
+    doubled = atl.let(atl.gen(n, lambda i: 2 * x[i]), lambda a: atl.gen(n, lambda i: a[i] + a[n - 1 - i]))
+    driver = """
+#include <stdio.h>
+static double x[1000000], out[1000000];
+int main(void)
+{
+    for (int64_t size = 1000; size <= 1000000; size *= 1000) {
+        for (int64_t at = 0; at < size; at++) x[at] = (double)at;
+        if (f(x, size, out)) return 1;
+        for (int64_t at = 0; at < size; at++) if (out[at] != 2.0 * (double)(size - 1)) return 2;
+        printf("%d", asked);
+    }
+    return 0;
+}
+"""
+    advice = """
+static int asked;
+static int advised(char *begin, size_t size, int advice)
+{
+    asked += advice == 14 && (uintptr_t)begin % 65536 == 0 && size > 7900000 && size <= 8000000 ? 1 : 100;
+    begin[0] = begin[size - 1] = 1; /* within the buffer */
+    return -1;
+}
+#define madvise(begin, size, advice) advised(begin, size, advice)
+"""
+    text = print_c(lower(atl.program("f", [x], doubled)))
+    declared = re.search(r"^int madvise.*\n", text, re.MULTILINE)
+    assert declared is not None
+    source, made = tmp_path / "f.c", tmp_path / "f"
+    source.write_text("#define __linux__ 1\n" + text.replace(declared[0], advice) + driver)
+    subprocess.run([*find_compiler().command, *WARNINGS, "-U__linux__", str(source), "-o", str(made)], check=True)
+    assert subprocess.run([str(made)], check=True, capture_output=True, text=True).stdout == "01"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_large_buffers_compile_as_cpp(tmp_path: Path) -> None:
+    """In C++, the system's functions have other declarations and names, which C may not repeat."""
+    x = atl.tensor("x", n := atl.sizes("n"), dtype="float64")
+    doubled = atl.let(atl.gen(n, lambda i: 2 * x[i]), lambda a: atl.gen(n, lambda i: a[i] + a[n - 1 - i]))
+    flags = ["-std=c++17", "-w", "-fpermissive", "-D__STDC_VERSION__=201112L", "-Drestrict=__restrict__"]
+    command = ["g++", *flags, "-shared", "-fPIC", "-Wl,-z,defs", "-x", "c++", "-", "-o", str(tmp_path / "f")]
+    subprocess.run(command, input=print_c(lower(atl.program("f", [x], doubled))), text=True, check=True)

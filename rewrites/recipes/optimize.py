@@ -25,6 +25,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     preparation.bind_outside,
     preparation.bind_sums,
     recurrences.block_solvers,
+    recurrences.pipeline_time,
     recurrences.tile_time,
     preparation.multiply_by_reciprocals,
     fusion.inline_copies,
@@ -52,6 +53,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
 OPTIONAL: Final = (
     preparation.bind_sums,
     recurrences.block_solvers,
+    recurrences.pipeline_time,
     recurrences.tile_time,
     preparation.multiply_by_reciprocals,
     preparation.unroll_taps,

@@ -11,6 +11,8 @@ from typing import Any, Final
 from atl.core import index as ix
 from atl.core import terms
 from atl.core.program import Program
+from atl.errors import IllegalMark
+from lowering import lower
 from lowering.targets.machine import itemsize, power_of_two
 from rewrites.cursors.cursor import Cursor, walk
 from rewrites.cursors.targets import Target, named
@@ -126,6 +128,54 @@ def tilings(context: Context, extents: Sequence[int]) -> list[Tiling]:
     return sorted(found, key=lambda each: each.cost)
 
 
+def _pipelined(context: Context, rows: int, row_bytes: int, last: int | None) -> int | None:
+    """Return the number of steps of a block whose rings fit in a cache, the best by the model. None if none pays.
+
+    A step keeps the three rows that the next one reads. The first and the last state of a block are in memory.
+    """
+    machine = context.machine
+    fitting = (
+        k
+        for limit, cache in ((8, machine.l2 * 3 // 4), (5, machine.resident))
+        for k in range(2, min(limit, rows, last or limit) + 1)
+        if 3 * (k - 1) * row_bytes <= cache
+    )
+    of = last or 1
+
+    def cost(k: int) -> float:
+        single = 0 if last is None else last % k
+        return ((of - single) * (1 + MEMORY / k) + single * (1 + MEMORY)) / of
+
+    return min(fitting, key=cost, default=None)
+
+
+@recipe(steps=lambda _: (0, 4, 8))
+def pipeline_time(s: Any, *, steps: int, context: Context) -> None:
+    """Make several steps of a stencil at once, row by row: (rec[p] u in step(u[p - 1]))[T] → (rec[b] u in let u1 | ring …)[T / k].
+
+    This suits states that are larger than the last cache, whose sizes are known, on one thread. A few rows of each step
+    fit in L2, or in a share of the last cache. With `steps=0`, the machine model chooses the number of steps of a block.
+    """
+
+    def schedule(s: Any, found: Cursor) -> None:
+        rec, known, last = _large_states(found, context)
+        if context.parallel:
+            raise DoesNotApply("rows are computed in order", required="one thread; tile_time has tiles for threads")
+        row_bytes = prod(known[1:]) * itemsize(context.dtype)
+        chosen = steps or _pipelined(context, known[0], row_bytes, last)
+        if chosen is None or (last is not None and chosen > last):
+            raise DoesNotApply(
+                f"the rows of several steps of {rec.called[1]} do not fit in a cache", required="smaller rows, more steps"
+            )
+        s.pipeline_steps(_named(s.goal, rec), chosen)
+        try:
+            lower(s.goal)
+        except IllegalMark as error:
+            raise DoesNotApply(error.summary, required=error.required) from error
+
+    schedule_each(s, _iterations, schedule, "an iterated stencil, of which only the last state is read")
+
+
 @recipe(steps=lambda _: (0, 4, 8, 16))
 def tile_time(s: Any, *, steps: int, context: Context) -> None:
     """Make several steps of a stencil at once in tiles: (rec[p] u in step(u[p - 1]))[T] → (rec[b] u in ⊞[io] …)[T / k].
@@ -135,21 +185,7 @@ def tile_time(s: Any, *, steps: int, context: Context) -> None:
     """
 
     def schedule(s: Any, found: Cursor) -> None:
-        term = found.term
-        assert isinstance(term, terms.Access)
-        rec = found.child(0)
-        assert isinstance(rec.term, terms.Rec)
-        extents = [context.extent(extent) for extent in found.scope.shape(term.type)]
-        known = [extent for extent in extents if extent is not None]
-        if len(known) < len(extents):
-            raise DoesNotApply(f"the sizes of {rec.called[1]} are not known", required="sizes={…} of the states")
-        size, cache = prod(known) * itemsize(context.dtype), context.machine.last_cache
-        if 2 * size <= cache:
-            raise DoesNotApply(
-                f"two states of {rec.called[1]} have {2 * size} bytes",
-                required=f"states that do not fit in the last cache of {cache} bytes",
-            )
-        last = context.extent(found.scope.index(term.index))
+        rec, known, last = _large_states(found, context)
         fitting = [each for each in tilings(context, known) if steps in (0, each.steps)]
         chosen = next((each for each in fitting if last is None or each.steps <= last), None)
         if chosen is None or chosen.cost >= 1 + START / known[-1] + MEMORY:
@@ -157,6 +193,29 @@ def tile_time(s: Any, *, steps: int, context: Context) -> None:
         s.time_tile(_named(s.goal, rec), chosen.steps, **_widths(rec, chosen.widths, known))
 
     schedule_each(s, _iterations, schedule, "an iterated stencil, of which only the last state is read")
+
+
+def _large_states(found: Cursor, context: Context) -> tuple[Cursor, list[int], int | None]:
+    """Return the recurrence of an iteration, the extents of its states, and the number of steps, if it is known.
+
+    Raises `DoesNotApply` for states of unknown sizes, and for those of which two fit in the last cache.
+    """
+    term = found.term
+    assert isinstance(term, terms.Access)
+    rec = found.child(0)
+    assert isinstance(rec.term, terms.Rec)
+    extents = [context.extent(extent) for extent in found.scope.shape(term.type)]
+    known = [extent for extent in extents if extent is not None]
+    if len(known) < len(extents):
+        raise DoesNotApply(f"the sizes of {rec.called[1]} are not known", required="sizes={…} of the states")
+    size, cache = prod(known) * itemsize(context.dtype), context.machine.last_cache
+    if 2 * size <= cache:
+        raise DoesNotApply(
+            f"two states of {rec.called[1]} have {2 * size} bytes",
+            required=f"states that do not fit in the last cache of {cache} bytes",
+        )
+    last = context.extent(found.scope.index(term.index))
+    return rec, known, last
 
 
 def _widths(rec: Cursor, widths: Sequence[int], extents: Sequence[int]) -> Mapping[str, int]:

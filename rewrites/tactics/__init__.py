@@ -53,6 +53,7 @@ class Tactics:
     pad = borders.pad
     pad_rows = gpu.pad_rows
     parallelize = loop_marks.parallelize
+    pipeline_steps = time_tiling.pipeline_steps
     recur = recurrences.recur
     reduce_over = ranks.reduce_over
     rename = annotations.rename

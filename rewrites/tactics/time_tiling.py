@@ -1,4 +1,4 @@
-"""Time tiling: k steps of a stencil at once, in overlapping windows, proved by induction on the steps.
+"""Time tiling: k steps of a stencil at once, in overlapping windows or row by row, proved by induction on the steps.
 
 Let U(s) be the state after s steps, and let each step read cells at a distance of at most R. A tile of w cells after
 k further steps depends on w + 2*R*k cells of U(s). Row r of its window W is
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, bound, constant, floordiv, index, shift
+from atl.core.marks import LetMark
 from atl.core.predicate import Predicate, at_most, conjunction, equal, less, within
 from atl.core.program import Program
 from atl.core.substitution import close, fresh_uid, shift_term, transform
@@ -74,9 +75,40 @@ def time_tile(work: Derivation, state: arg.Recurrence, k: arg.Count, /, **widths
            in
            ⊞[ii < 64] [64*io + ii < n] · w[2, ii + 2])[2]
     """
+    if not widths:
+        raise InvalidArgument("no width of tiles", required="a width for the outermost loop of the step: i=64")
     steps = _Steps.of(work, state, k, widths)
-    steps.tile_blocks(work, steps.split_remainder(work))
+    steps.in_blocks(work, steps.split_remainder(work), steps.tile_block)
     simplify_guards(work, steps.path)
+
+
+@tactic
+def pipeline_steps(work: Derivation, state: arg.Recurrence, k: arg.Count, /) -> None:
+    """Make k steps of an iteration at once, row by row, so that each reads the rows that the one before just made.
+
+    rec[1 <= p < T + 1] u from x in step(u[p - 1])  →  rec[1 <= b < T/k + 1] u from x in
+      let u1 | ring := step(u[b - 1]) in … let u{k - 1} | ring := step(u{k - 2}) in step(u{k - 1})
+
+    The lets are marked `ring`: only the rows that a step reads are kept. Unlike with `time_tile`, nothing is computed
+    twice, but no loop over rows can be `parallel`. If k does not divide the number of steps, the last steps are made
+    one by one.
+
+    Raises `DoesNotApply` if earlier states are read, or if there are fewer than k steps, and `InvalidArgument`.
+
+    >>> s = reschedule(atl.parse(
+    ...     "smooth (x : float32[n]) : float32[n] := (rec[1 <= p < 7] u from ⊞[_ < 1] x in "
+    ...     "⊞[i < n] select(1 <= i < n - 1, u[p - 1, i - 1] + u[p - 1, i + 1], u[p - 1, i]))[6]"))
+    >>> s.pipeline_steps("u", 3)
+    smooth (x : float32[n]) : float32[n] :=
+      (rec[1 <= b < 3] u from ⊞[_ < 1] x in
+         let u1 | ring :=
+           ⊞[i < n] select(1 <= i ∧ i + 1 < n, u[b - 1, i - 1] + u[b - 1, i + 1], u[b - 1, i])
+         in
+         let u2 | ring := ⊞[i < n] select(1 <= i ∧ i + 1 < n, u1[i - 1] + u1[i + 1], u1[i]) in
+         ⊞[i < n] select(1 <= i ∧ i + 1 < n, u2[i - 1] + u2[i + 1], u2[i]))[2]
+    """
+    steps = _Steps.of(work, state, k, {})
+    steps.in_blocks(work, steps.split_remainder(work), steps.pipeline_block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +189,6 @@ class _Steps:
     def of(work: Derivation, state: arg.Recurrence, k: object, widths: Mapping[str, object]) -> _Steps:
         """Check the arguments, and find the distance at which a step reads in each tiled dimension."""
         block = _positive("k", k, "the number of steps of a block")
-        if not widths:
-            raise InvalidArgument("no width of tiles", required="a width for the outermost loop of the step: i=64")
         sizes = {name: _positive(name, width, f"the width of tiles of {name}") for name, width in widths.items()}
         cursor = _last_state(work, state)
         assert isinstance(cursor.term, Access)
@@ -278,8 +308,11 @@ class _Steps:
         as_recurrence(work, rows, first, unfold, self.rec.name, self.rec.rows)
         return (*rows, 0, 0)
 
-    def tile_blocks(self, work: Derivation, path: Path) -> None:
-        """Make the steps to the state at a path in blocks of k steps."""
+    def in_blocks(self, work: Derivation, path: Path, compute: Callable[[Derivation, Index], None]) -> None:
+        """Make the steps to the state at a path in blocks of k steps.
+
+        `compute` computes the state of a program from an earlier state.
+        """
         term = work.term(path)
         assert isinstance(term, Access)
         blocks = floordiv(term.index, constant(self.k), positive=True)
@@ -288,7 +321,7 @@ class _Steps:
         work.apply(work.rule("get_gen"), path, arguments, reverse=True)
 
         def unfold(step: Derivation, before: Gen, goal: Goal) -> None:
-            self.tile_block(step, (goal.row - 1) * self.k)
+            compute(step, (goal.row - 1) * self.k)
             self.through_rows(step, before)
 
         as_recurrence(work, (*path, 0), self.rec.init, unfold, "b", self.rec.rows)
@@ -302,6 +335,28 @@ class _Steps:
             work.apply(work.rule("get_gen"), path, arguments, reverse=True)
 
     # -- one block ----------------------------------------------------------------------------------------------------
+
+    def pipeline_block(self, work: Derivation, before: Index) -> None:
+        """Compute the state after k further steps, which is the whole program, in lets for the states between."""
+        path: Path = ()
+        for _ in range(self.k - 1):
+            self.unfold(work, path)
+            read = next(self.reads(work, path), None)
+            if read is None:
+                raise DoesNotApply(
+                    f"a step does not read {self.rec.rows}",
+                    place=place_of(work.goal, path),
+                    required="a step that reads the state before",
+                )
+            _, indices = element_read(read.term)
+            bind(work, path, read.path[len(path) :] + (0,) * (len(indices) - 1), f"{self.rec.rows}1")
+            path = (*path, 0)
+        self.unfold(work, path)
+        for _ in range(self.k - 2):
+            work.rewrite("let_let", ())
+        for r in range(1, self.k):
+            work.rename((1,) * (r - 1), f"{self.rec.rows}{r}")
+            work.mark((1,) * (r - 1), LetMark.RING)
 
     def tile_block(self, work: Derivation, before: Index) -> None:
         """Compute the state after k further steps, which is the whole program, in windows of the state `before`."""
