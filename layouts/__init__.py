@@ -53,9 +53,11 @@ from layouts.pictures.parse_layout import read_condition, read_layout
 from layouts.pictures.query import Query, ask
 from layouts.pictures.report import apply_operation, describe, explain_operation, verdict
 from layouts.pictures.support_table import families_table
+from layouts.proofs.coordinate_maps import coordinate_maps, integral_to_binary, natural_to_integral
 from layouts.proofs.equality import equal
 from layouts.proofs.image import image, inverse
 from layouts.proofs.injectivity import bijective, injective
+from layouts.proofs.layout_of_pairs import NoneExists
 from layouts.proofs.relation import Relation
 from layouts.sharding import Shards, sharding_of, shards
 from layouts.storages.formats import (
@@ -87,6 +89,7 @@ __all__ = [
     "LinearLayout",
     "NoLayout",
     "NoMode",
+    "NoneExists",
     "Picture",
     "PredicateTensor",
     "Query",
@@ -118,6 +121,7 @@ __all__ = [
     "composition",
     "conflict_free",
     "congruent",
+    "coordinate_maps",
     "coordinates",
     "cosize",
     "depth",
@@ -135,6 +139,7 @@ __all__ = [
     "flatten",
     "image",
     "injective",
+    "integral_to_binary",
     "inverse",
     "left_inverse",
     "local_tile",
@@ -142,6 +147,7 @@ __all__ = [
     "logical_product",
     "make_layout",
     "morton",
+    "natural_to_integral",
     "nullspace",
     "padded",
     "raked_product",
