@@ -29,6 +29,7 @@ from layouts.foundation.bounds import cosize, size
 from layouts.foundation.box import Box
 from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.function import swizzle as Swizzle  # noqa: N812 (CuTe's name)
+from layouts.foundation.laws import broken_laws
 from layouts.foundation.layout import Layout, column_major, coordinates, make_layout, row_major
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, Coordinate, E, Semimodule
@@ -111,6 +112,7 @@ __all__ = [
     "bijective",
     "blocked",
     "blocked_product",
+    "broken_laws",
     "coalesce",
     "column_major",
     "common_coarsening",

@@ -91,8 +91,8 @@ def collision(a: Function) -> Refuted | None:
 
 def _repeated(values: Array) -> tuple[int, int] | None:
     """Return the indices of two equal values."""
-    if values.ndim > 1 and values.dtype == object:  # NumPy does not sort rows of Python integers
-        rows = [tuple(row) for row in values.tolist()]
+    if values.dtype == object:  # NumPy does not sort rows of Python integers
+        rows = [tuple(row) if values.ndim > 1 else row for row in values.tolist()]
         first = {row: at for at, row in reversed(list(enumerate(rows)))}
         values = np.array([first[row] for row in rows], dtype=np.int64)
     elif values.ndim > 1:
@@ -121,6 +121,8 @@ def _repeated(values: Array) -> tuple[int, int] | None:
 
 def _of_strides(a: Layout, known: Known) -> Answer:
     module = a.semimodule
+    if not a.is_vectorised:
+        return Unknown("there is no table of values, and the strides are of a user's semimodule")
     modes = [(n, d) for n, d in a.modes if n != 1]
     for position, (n, d) in enumerate(a.modes):
         if is_zero(d) and n != 1:
