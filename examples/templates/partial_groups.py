@@ -22,7 +22,8 @@ def in_groups() -> GroupBy:
         return imin(nt_m - group * GM, GM)
 
     def program(i: IndexExpr, j: IndexExpr) -> IndexExpr:
-        return i // GM * GM * nt_n + j * rows(i // GM) + i % GM
+        place: IndexExpr = i // GM * GM * nt_n + j * rows(i // GM) + i % GM
+        return place
 
     def tile(pid: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
         group, at = pid // (GM * nt_n), pid % (GM * nt_n)
