@@ -36,8 +36,8 @@ Posed = tuple[str, str, Callable[[], tuple[int, Comparison]]]
 COUNTS = (10**5, 10**6, 10**7)
 QUICK = (10**5,)
 TENSORS = ((1e-3, 1000), (1e-4, 1000), (1e-5, 1000), (1e-6, 2000))
-VECTORS = (1e-1, 1e-2, 1e-3)
-"""Densities of sparse vectors."""
+VECTORS = {"SpMSpV": (1e-2, 1e-3, 1e-4), "SpTSpV": (1e-1, 1e-2, 1e-3)}
+"""Densities of sparse vectors: 10 to 1,000 entries for 10^6 entries of a matrix, 1 to 100 for a tensor."""
 DIAGONALS = ("banded", "finite elements")
 """Matrices with few diagonals. For others, DIA would store nearly all elements."""
 BLOCKS = ("banded", "blocks", "finite elements")
@@ -56,17 +56,14 @@ def comparisons(formats: Sequence[str], counts: Sequence[int], *, quick: bool) -
     if "SDDMM" in formats:
         for kind, make in MATRICES.items():
             yield from (("SDDMM", f"{kind} {count:.0e}", partial(_sampled, make, count)) for count in counts[:2])
-    for density in VECTORS:
-        if "SpMSpV" in formats:
-            for kind, make in MATRICES.items():
-                yield from (
-                    ("SpMSpV", f"{kind} {count:.0e}, {density:g}", partial(_by_sparse, make, count, density))
-                    for count in counts[:2]
-                )
-        if "SpTSpV" in formats:
+    for density in VECTORS["SpMSpV"] if "SpMSpV" in formats else ():
+        for kind, make in MATRICES.items():
+            for count in counts[:2]:
+                yield "SpMSpV", f"{kind} {count:.0e}, {density:g}", partial(_by_sparse, make, count, density)
+    for density in VECTORS["SpTSpV"] if "SpTSpV" in formats else ():
+        for part, side in TENSORS[2:] if quick else TENSORS:
             pose = partial(tensor_times_sparse, density=density)
-            for part, side in TENSORS[2:] if quick else TENSORS:
-                yield "SpTSpV", f"density {part:.0e}, {density:g}", partial(_of_tensor, pose, part, side)
+            yield "SpTSpV", f"density {part:.0e}, {density:g}", partial(_of_tensor, pose, part, side)
     for name, pose in (("TTV", tensor_times_vector), ("MTTKRP", matricised)):
         if name in formats:
             for density, side in TENSORS[2:] if quick else TENSORS:
