@@ -62,8 +62,8 @@ def comparisons(formats: Sequence[str], counts: Sequence[int], *, quick: bool) -
                 yield "SpMSpV", f"{kind} {count:.0e}, {density:g}", partial(_by_sparse, make, count, density)
     for density in VECTORS["SpTSpV"] if "SpTSpV" in formats else ():
         for part, side in TENSORS[2:] if quick else TENSORS:
-            pose = partial(tensor_times_sparse, density=density)
-            yield "SpTSpV", f"density {part:.0e}, {density:g}", partial(_of_tensor, pose, part, side)
+            merged = partial(tensor_times_sparse, density=density)
+            yield "SpTSpV", f"density {part:.0e}, {density:g}", partial(_of_tensor, merged, part, side)
     for name, pose in (("TTV", tensor_times_vector), ("MTTKRP", matricised)):
         if name in formats:
             for density, side in TENSORS[2:] if quick else TENSORS:
