@@ -68,6 +68,7 @@ from layouts.storages.formats import (
     compact_antidiagonal,
     morton,
     padded,
+    sheared,
     skewed,
     swizzled,
 )
@@ -162,6 +163,7 @@ __all__ = [
     "select",
     "sharding_of",
     "shards",
+    "sheared",
     "size",
     "skewed",
     "supremum",
