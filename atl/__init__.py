@@ -143,6 +143,7 @@ if _typing.TYPE_CHECKING:
         padded,
         row_major,
         shards,
+        sheared,
         skewed,
         swizzled,
     )
@@ -220,7 +221,7 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
         "gradients": "Differentiable Gradient differentiable gradient tangent",
         "layouts": """
             Layout LinearLayout Swizzle antidiagonal backwards blocked column_major compact_antidiagonal
-            make_layout morton padded row_major shards skewed swizzled
+            make_layout morton padded row_major shards sheared skewed swizzled
         """,
         "lowering": """
             CoreKernel Device Gpu GpuKernel Instruction Kernel Machine check_instruction declare_instruction
@@ -264,8 +265,8 @@ __all__ = [
     "machine", "make_layout", "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr",
     "pairwise_sum", "parse", "place", "pow", "print_c", "print_nest", "program", "proof_trace", "random_inputs", "rec",
     "recipe", "reduce", "reschedule", "results", "round", "row_major", "rules", "scan", "scatter", "select", "shards",
-    "shear", "sign", "sin", "sizes", "skewed", "split", "sqrt", "stop", "sum", "swizzled", "tangent", "tanh", "tensor",
-    "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value", "where",
+    "shear", "sheared", "sign", "sin", "sizes", "skewed", "split", "sqrt", "stop", "sum", "swizzled", "tangent",
+    "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value", "where",
 ]  # fmt: skip
 _check_calls(globals())
 

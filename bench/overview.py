@@ -2,7 +2,8 @@
 
     python -m bench.overview rows.json … --plot docs/speed.png > table.md
 
-For each workload and size it compares our fastest schedule with the fastest baseline.
+For each workload and size it compares our fastest schedule with the fastest baseline. With `--figure-8-3` it compares
+the two schedules of Fig. 8.3 with those of Halide.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Line: TypeAlias = dict[str, Any]
 """A row of the file."""
@@ -25,6 +26,16 @@ def fastest(rows: Iterable[Line]) -> list[Line]:
         if row["ours_ms"] and row["ratio"]:
             compared.setdefault((row["workload"], row["size"], row["threads"]), []).append(row)
     return [min(group, key=lambda row: (row["ours_ms"], row["ratio"])) for group in compared.values()]
+
+
+FIGURE_8_3: Final = (("blur_in_two_stages", "Halide two-stage"), ("blur_in_tiles", "Halide tiled 64x64"))
+"""Our schedules of the blur and Halide's, in the pairs of Fig. 8.3."""
+
+
+def figure_8_3(rows: Iterable[Line]) -> list[Line]:
+    """Return the rows that compare the pairs of Fig. 8.3, by pair and number of threads."""
+    found = [row for row in rows if (row["schedule"], row["baseline"]) in FIGURE_8_3 and row["ratio"]]
+    return sorted(found, key=lambda row: (row["size"], row["schedule"] == FIGURE_8_3[1][0], row["threads"]))
 
 
 def table(lines: Sequence[Line]) -> str:
@@ -81,8 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.overview", description="Summarise benchmark results.")
     parser.add_argument("files", nargs="+", type=Path, metavar="ROWS.json", help="files written by `atl bench --json`")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="plot the ratios, as SVG or PNG")
+    parser.add_argument("--figure-8-3", action="store_true", help="compare the pairs of Fig. 8.3 only")
     options = parser.parse_args(arguments)
-    lines = fastest(row for file in options.files for row in json.loads(file.read_text(encoding="utf-8"))["rows"])
+    rows = (row for file in options.files for row in json.loads(file.read_text(encoding="utf-8"))["rows"])
+    lines = figure_8_3(rows) if options.figure_8_3 else fastest(rows)
     if options.plot is not None:
         plot(options.plot, lines)
     sys.stdout.write(table(lines))

@@ -29,6 +29,7 @@ from layouts.foundation.bounds import cosize, size
 from layouts.foundation.box import Box
 from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.function import swizzle as Swizzle  # noqa: N812 (CuTe's name)
+from layouts.foundation.laws import broken_laws
 from layouts.foundation.layout import Layout, column_major, coordinates, make_layout, row_major
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, Coordinate, E, Semimodule
@@ -53,9 +54,11 @@ from layouts.pictures.parse_layout import read_condition, read_layout
 from layouts.pictures.query import Query, ask
 from layouts.pictures.report import apply_operation, describe, explain_operation, verdict
 from layouts.pictures.support_table import families_table
+from layouts.proofs.coordinate_maps import coordinate_maps, integral_to_binary, natural_to_integral
 from layouts.proofs.equality import equal
 from layouts.proofs.image import image, inverse
 from layouts.proofs.injectivity import bijective, injective
+from layouts.proofs.layout_of_pairs import NoneExists
 from layouts.proofs.relation import Relation
 from layouts.sharding import Shards, sharding_of, shards
 from layouts.storages.formats import (
@@ -65,6 +68,7 @@ from layouts.storages.formats import (
     compact_antidiagonal,
     morton,
     padded,
+    sheared,
     skewed,
     swizzled,
 )
@@ -87,6 +91,7 @@ __all__ = [
     "LinearLayout",
     "NoLayout",
     "NoMode",
+    "NoneExists",
     "Picture",
     "PredicateTensor",
     "Query",
@@ -108,6 +113,7 @@ __all__ = [
     "bijective",
     "blocked",
     "blocked_product",
+    "broken_laws",
     "coalesce",
     "column_major",
     "common_coarsening",
@@ -118,6 +124,7 @@ __all__ = [
     "composition",
     "conflict_free",
     "congruent",
+    "coordinate_maps",
     "coordinates",
     "cosize",
     "depth",
@@ -135,6 +142,7 @@ __all__ = [
     "flatten",
     "image",
     "injective",
+    "integral_to_binary",
     "inverse",
     "left_inverse",
     "local_tile",
@@ -142,6 +150,7 @@ __all__ = [
     "logical_product",
     "make_layout",
     "morton",
+    "natural_to_integral",
     "nullspace",
     "padded",
     "raked_product",
@@ -154,6 +163,7 @@ __all__ = [
     "select",
     "sharding_of",
     "shards",
+    "sheared",
     "size",
     "skewed",
     "supremum",

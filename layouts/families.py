@@ -103,7 +103,7 @@ def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
         if not isinstance(made, Layout):
             raise NoLayout(f"{layout} is not a sum of steps along axes: {made}", required="steps that add as integers")
         layout = made
-    if layout.semimodule is BITS:
+    if layout.semimodule is BITS or not layout.is_vectorised:
         raise NoLayout(f"{layout} is not known to be a sum of steps along axes", required="numbers for all sizes")
     wide = layout.width if layout.semimodule is COORDINATES else 1
     if axes is None:

@@ -15,8 +15,8 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="WORD",
         help=f"a layout such as {forms}, where names are symbolic sizes; or an operation (composition, logical_divide, "
-        "complement, right_inverse, as_lego, equal, injective, …), written before or after its first layout; a divisor "
-        "may be a tuple of tilers, one for each mode: (4,3)",
+        "complement, right_inverse, as_lego, equal, injective, …), written before or after its first layout; a "
+        "divisor may be a tuple of tilers, one for each mode: (4,3); relation also takes a relation in isl's notation",
     )  # fmt: skip
     parser.add_argument(
         "--given", action="append", default=[], metavar="CONDITION", help='an assumption about sizes: "N %% 4 == 0"'

@@ -21,9 +21,11 @@ from bench.sparse.comparison import (
     WrongResult,
     lines_of,
     matricised,
+    matrix_times_sparse,
     measured,
     product,
     sampled,
+    tensor_times_sparse,
     tensor_times_vector,
 )
 from bench.sparse.matrices import EXAMPLES, MATRICES, example, tensor
@@ -34,6 +36,8 @@ Posed = tuple[str, str, Callable[[], tuple[int, Comparison]]]
 COUNTS = (10**5, 10**6, 10**7)
 QUICK = (10**5,)
 TENSORS = ((1e-3, 1000), (1e-4, 1000), (1e-5, 1000), (1e-6, 2000))
+VECTORS = {"SpMSpV": (1e-2, 1e-3, 1e-4), "SpTSpV": (1e-1, 1e-2, 1e-3)}
+"""Densities of sparse vectors: 10 to 1,000 entries for 10^6 entries of a matrix, 1 to 100 for a tensor."""
 DIAGONALS = ("banded", "finite elements")
 """Matrices with few diagonals. For others, DIA would store nearly all elements."""
 BLOCKS = ("banded", "blocks", "finite elements")
@@ -52,6 +56,14 @@ def comparisons(formats: Sequence[str], counts: Sequence[int], *, quick: bool) -
     if "SDDMM" in formats:
         for kind, make in MATRICES.items():
             yield from (("SDDMM", f"{kind} {count:.0e}", partial(_sampled, make, count)) for count in counts[:2])
+    for density in VECTORS["SpMSpV"] if "SpMSpV" in formats else ():
+        for kind, make in MATRICES.items():
+            for count in counts[:2]:
+                yield "SpMSpV", f"{kind} {count:.0e}, {density:g}", partial(_by_sparse, make, count, density)
+    for density in VECTORS["SpTSpV"] if "SpTSpV" in formats else ():
+        for part, side in TENSORS[2:] if quick else TENSORS:
+            merged = partial(tensor_times_sparse, density=density)
+            yield "SpTSpV", f"density {part:.0e}, {density:g}", partial(_of_tensor, merged, part, side)
     for name, pose in (("TTV", tensor_times_vector), ("MTTKRP", matricised)):
         if name in formats:
             for density, side in TENSORS[2:] if quick else TENSORS:
@@ -73,6 +85,11 @@ def _sampled(make: Callable[[int], Any], count: int) -> tuple[int, Comparison]:
     return matrix.nnz, sampled(matrix)
 
 
+def _by_sparse(make: Callable[[int], Any], count: int, density: float) -> tuple[int, Comparison]:
+    matrix = make(count)
+    return matrix.nnz, matrix_times_sparse(matrix, density)
+
+
 def _of_tensor(pose: Callable[[Any], Comparison], density: float, side: int) -> tuple[int, Comparison]:
     made = tensor(density, side)
     return len(made.data), pose(made)
@@ -81,7 +98,7 @@ def _of_tensor(pose: Callable[[Any], Comparison], density: float, side: int) -> 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Return 1 if a result was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench.sparse", description=__doc__)
-    every = [*FORMS, "SDDMM", "TTV", "MTTKRP"]
+    every = [*FORMS, "SpMSpV", "SDDMM", "TTV", "SpTSpV", "MTTKRP"]
     parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"some of {', '.join(every)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="small matrices only: about a minute")
     parser.add_argument("--entries", type=lambda text: int(float(text)), action="append", help="non-zeros: 1e5, 1e6 …")

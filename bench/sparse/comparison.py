@@ -209,6 +209,41 @@ def tensor_times_vector(tensor: Any) -> Comparison:
     return Comparison(lambda: kernel(packed, x, out=y), prepared, baselines, y, lambda _: y, expected)
 
 
+def matrix_times_sparse(matrix: Matrix, density: float) -> Comparison:
+    """Compare SpMSpV: each row of a sparse matrix is merged with a sparse vector of this density."""
+    packed = atl.pack(matrix, atl.CSR.sorted())
+    n, m = matrix.shape
+    x, entries, y = *_sparse_vector(m, density), np.empty(n)
+    kernel = _kernel(ours.spmspv)
+    passed = [*packed.arrays, *entries.arrays, len(entries.values), n, y]
+    baselines = {called: taco.shaped("SpMSpV", flags)(*passed) for called, flags in taco.FLAGS.items()}
+    prepared = kernel.prepared(packed, entries, out=y)
+    return Comparison(lambda: kernel(packed, entries, out=y), prepared, baselines, y, lambda _: y, matrix @ x)
+
+
+def tensor_times_sparse(tensor: Any, density: float) -> Comparison:
+    """Compare SpTSpV: each fibre of a sparse tensor is merged with a sparse vector of this density."""
+    packed = atl.pack(tensor, ours.FIBRES)
+    n, m, k = packed.shape
+    x, entries, y = *_sparse_vector(k, density), np.empty((n, m))
+    kernel = _kernel(ours.sptspv)
+    passed = [*packed.arrays, *entries.arrays, len(entries.values), len(packed.arrays[0]), m, n, y]
+    baselines = {called: taco.shaped("SpTSpV", flags)(*passed) for called, flags in taco.FLAGS.items()}
+    expected = np.zeros((n, m))
+    i, j, last = tensor.coords
+    np.add.at(expected, (i, j), tensor.data * x[last])
+    prepared = kernel.prepared(packed, entries, out=y)
+    return Comparison(lambda: kernel(packed, entries, out=y), prepared, baselines, y, lambda _: y, expected)
+
+
+def _sparse_vector(length: int, density: float) -> tuple[Any, atl.SparseTensor]:
+    """Return a vector with random entries, at least one, as an array and in the format of our kernels."""
+    random = np.random.default_rng(6)
+    x = np.zeros(length)
+    x[random.choice(length, max(1, round(density * length)), replace=False)] = 1.0 + random.random()
+    return x, atl.pack(x, ours.VECTOR)
+
+
 def matricised(tensor: Any) -> Comparison:
     """Compare MTTKRP of a constant rank."""
     packed = atl.pack(tensor, atl.CSF)

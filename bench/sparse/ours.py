@@ -48,6 +48,20 @@ def by_diagonals(form: atl.Format) -> atl.Session:
     return by_entries(form).tile("j", COLUMNS).interchange("ji").tails()
 
 
+VECTOR: Final = atl.VECTOR.sorted()
+
+
+def spmspv() -> atl.Session:
+    """Derive a sparse matrix times a sparse vector: each row is merged with the vector."""
+    s = atl.reschedule(_spmv()).sparsify("A", atl.CSR.sorted()).sparsify("x", VECTOR)
+    return s.mark("p", "merge").mark("p1", "merge")
+
+
+def sptspv() -> atl.Session:
+    """Derive a sparse tensor times a sparse vector along its last dimension: each fibre is merged with the vector."""
+    return ttv().sparsify("x", VECTOR).mark("p2", "merge").mark("p3", "merge")
+
+
 def ttv() -> atl.Session:
     """Derive a tensor times a vector along its last dimension."""
     tensor, x = atl.tensor("T", n, m, k, dtype="float64"), atl.tensor("x", k, dtype="float64")

@@ -92,6 +92,40 @@ KERNELS: Final[dict[str, tuple[str, str]]] = {
         }
     }""",
     ),
+    "SpMSpV": (
+        "pos crd val crdx valx nnzx n",
+        """
+    for (int32_t i = 0; i < n; i++) {
+        double sum = 0.0;
+        int32_t p = pos[i], end = pos[i + 1], q = 0;
+        while (p < end && q < nnzx) {
+            int32_t at = crd[p], atx = crdx[q], j = at < atx ? at : atx;
+            if (at == j && atx == j) sum += val[p] * valx[q];
+            p += at == j;
+            q += atx == j;
+        }
+        y[i] = sum;
+    }""",
+    ),
+    "SpTSpV": (
+        "crd1 pos2 crd2 pos3 crd3 val crdx valx nnzx nnz1 m n",
+        """
+    memset(y, 0, (int64_t)n * m * sizeof *y);
+    for (int32_t p = 0; p < nnz1; p++) {
+        int32_t i = crd1[p];
+        for (int32_t q = pos2[p]; q < pos2[p + 1]; q++) {
+            double sum = 0.0;
+            int32_t r = pos3[q], end = pos3[q + 1], s = 0;
+            while (r < end && s < nnzx) {
+                int32_t at = crd3[r], atx = crdx[s], k = at < atx ? at : atx;
+                if (at == k && atx == k) sum += val[r] * valx[s];
+                r += at == k;
+                s += atx == k;
+            }
+            y[i * m + crd2[q]] = sum;
+        }
+    }""",
+    ),
     "TTV": (
         "crd1 pos2 crd2 pos3 crd3 val x nnz1 m n",
         """
@@ -168,4 +202,5 @@ def shaped(kernel: str, flags: Sequence[str]) -> Callable[..., TimedFunction]:
 
 
 def _kind(word: str) -> str:
-    return INDEX if word[:3] in ("pos", "crd") else REAL if word in ("val", "x", "d", "c", "u", "v") else NUMBER
+    real = word in ("val", "valx", "x", "d", "c", "u", "v")
+    return INDEX if word[:3] in ("pos", "crd") else REAL if real else NUMBER

@@ -1,7 +1,7 @@
 """Matrix product in Triton for four layouts of its operands, from one template (Figs. 1 and 10).
 
 Programs run in groups of GM rows of tiles. The layout printed in the paper loses tiles if GM does not divide their
-number. Here the layout requires that GM divides it.
+number. Here the layout requires that GM divides it; `partial_groups.py` does not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from atl import sizes
-from layouts.lego import Col, Row, TileBy, TileInto
+from layouts.lego import Col, GroupBy, Row, TileBy, TileInto
 from layouts.templates import Filled, fill
 
 TEMPLATE: Final = """\
@@ -33,15 +33,15 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK:
 """
 
 
-def matmul(a: str = "row", b: str = "row") -> Filled:
-    """Return the kernel for row-major or column-major operands.
+def matmul(a: str = "row", b: str = "row", programs: GroupBy | None = None) -> Filled:
+    """Return the kernel for row-major or column-major operands, with programs in whole groups or another order.
 
     >>> print(matmul("row", "column").text.splitlines()[14].strip())
     b = tl.load(b_ptr + K*(BN*pid_n + tl.arange(0, BN)[None, :]) + BK*k + tl.arange(0, BK)[:, None])
     """
     M, N, K, BM, BN, BK, GM = sizes("M N K BM BN BK GM")
     nt_m, nt_n, pid, pid_m, pid_n, k = sizes("nt_m nt_n pid pid_m pid_n k")
-    programs = TileBy([nt_m, nt_n], given=[nt_m % GM == 0]).OrderBy(Col(nt_m // GM, 1), Col(GM, nt_n))
+    programs = programs or TileBy([nt_m, nt_n], given=[nt_m % GM == 0]).OrderBy(Col(nt_m // GM, 1), Col(GM, nt_n))
     row, column = programs.inv(pid)
     places = {
         "pid_m": row,

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from atl.errors import InvalidArgument, brief
+from layouts.errors import NoLayout
 from layouts.foundation.facts import Known
 from layouts.foundation.function import Chain, Function
 from layouts.foundation.layout import READ, Layout, Mode, part_of
-from layouts.foundation.semimodule import F2, Coordinate, Stride, times
+from layouts.foundation.semimodule import F2, Coordinate, Element, Stride, times
 from layouts.foundation.tuples import Nested, Shape, leaves, like, modes_of, shown
 
 
@@ -50,9 +51,9 @@ def same_stride(a: Stride, b: Stride, known: Known) -> bool:
     if isinstance(a, Coordinate) and isinstance(b, Coordinate):
         width = max(len(a.parts), len(b.parts))
         return all(known.same(a[k], b[k]) for k in range(width))
-    if isinstance(a, Coordinate | F2) or isinstance(b, Coordinate | F2):
+    if isinstance(a, Coordinate | F2 | Element) or isinstance(b, Coordinate | F2):
         return is_zero(a) and is_zero(b) if type(a) is not type(b) else a == b
-    return known.same(a, b)
+    return not isinstance(b, Element) and known.same(a, b)
 
 
 def is_zero(a: Stride) -> bool:
@@ -75,11 +76,31 @@ def coalesce(layout: Layout, profile: object = None) -> Layout:
     """
     need_layout(layout)
     if not isinstance(profile, tuple | list):
-        return Layout.of_modes(coalesced(layout.modes, layout.known), offset=layout.offset, known=layout.known)
-    shape, stride = _by_mode(layout.shape, layout.stride, tuple(profile), layout.known)
-    made = part_of(shape, stride, layout.known)
-    made.offset = layout.offset
+        modes = coalesced(layout.modes, layout.known)
+        start = layout.offset if modes or layout.is_vectorised else layout(0)  # a zero of the semimodule
+        made = Layout.of_modes(modes, offset=start, known=layout.known)
+    else:
+        shape, stride = _by_mode(layout.shape, layout.stride, tuple(profile), layout.known)
+        made = part_of(shape, stride, layout.known)
+        made.offset = layout.offset
+    if (at := differing(made, layout)) is not None:
+        raise NoLayout(
+            f"{layout} has modes that merge by the laws of its strides, but its value at {at} is {layout(at)}, "
+            f"not {made(at)}",
+            required="a semimodule, whose laws hold",
+            suggestions=("layouts.broken_laws(…) finds a law that fails",),
+        )
     return made
+
+
+def differing(made: Layout, wanted: Function) -> int | None:
+    """Return the first index at which a layout over a user's semimodule differs from the function it is to equal.
+
+    Its laws are not proved, so each result is compared at all indices.
+    """
+    if made.is_vectorised:
+        return None
+    return next((at for at, (x, y) in enumerate(zip(made.table(), wanted.table(), strict=True)) if x != y), None)
 
 
 def _by_mode(
@@ -108,7 +129,7 @@ def filter_zeros(layout: Layout) -> Layout:
     >>> filter_zeros(Layout((2, 4, 3), (1, 0, 2)))
     (2,1,3):(1,0,2)
     """
-    need_layout(layout)
+    need_vectorised(layout)
     extents = iter([1 if is_zero(stride) else extent for extent, stride in layout.modes])
     made = part_of(like(layout.shape, extents), layout.stride, layout.known)
     made.offset = layout.offset
@@ -130,6 +151,13 @@ def need_layout(value: Any) -> None:
         raise InvalidArgument(
             f"{brief(value)} is not a layout", required="a Layout: a shape with strides", suggestions=_instead(value)
         )
+
+
+def need_vectorised(layout: Layout) -> None:
+    """Raise `NoLayout` if the strides are of a user's semimodule, whose zero and units are not known."""
+    need_layout(layout)
+    if not layout.is_vectorised:
+        raise NoLayout(f"{layout} has strides of a user's semimodule", required="integers, coordinates, or F2(…)")
 
 
 def _instead(value: object) -> tuple[str, ...]:

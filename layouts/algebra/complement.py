@@ -6,7 +6,7 @@ from typing import Any
 
 from atl.core.index import Index, floordiv, index
 from atl.errors import InvalidArgument, brief
-from layouts.algebra.coalesce import coalesced, is_zero, need_layout
+from layouts.algebra.coalesce import coalesced, is_zero, need_layout, need_vectorised
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.facts import Known, in_order
 from layouts.foundation.layout import Layout, Mode
@@ -93,7 +93,7 @@ def nullspace(layout: Layout) -> Layout:
     >>> nullspace(Layout((2, 4, 3), (1, 0, 2)))
     4:2
     """
-    need_layout(layout)
+    need_vectorised(layout)
     step: Extent = 1
     out: list[Mode] = []
     for n, d in layout.modes:
@@ -158,6 +158,6 @@ def _renewed(layout: Layout, modes: list[Mode]) -> Layout:
 
 
 def _need_count(layout: Layout, n: int) -> None:
-    need_layout(layout)
+    need_vectorised(layout)
     if type(n) is not int or n < 1:
         raise InvalidArgument(f"units of {brief(n)} elements", required="a number of elements, 1 or more")

@@ -16,7 +16,7 @@ from typing import Any
 from atl.core.index import Index, index
 from atl.core.predicate import at_most
 from atl.errors import InvalidArgument, brief
-from layouts.algebra.coalesce import coalesced, is_zero
+from layouts.algebra.coalesce import coalesced, differing, is_zero
 from layouts.errors import NoLayout
 from layouts.foundation import semimodule
 from layouts.foundation.box import nested_digits, split
@@ -147,7 +147,11 @@ def composition(outer: object, inner: object, *, strict: bool = False, given: It
     known = after.known.joined(before.known).given(given)
     if isinstance(after, Layout) and isinstance(before, Layout):
         try:
-            return composed(after, before, known, strict=strict)
+            made = composed(after, before, known, strict=strict)
+            at = differing(made, Chain(after, before, ""))
+            if at is None:
+                return made
+            reason = f"a law of the strides fails: the value at {at} would be {made(at)}"
         except Unproved as question:
             reason = str(question)
     else:
@@ -225,8 +229,10 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
     if not chain.has_table:
         return chain
     values = chain.table()
-    module: semimodule.Semimodule[Any] = semimodule.COORDINATES if values.ndim > 1 else semimodule.INTEGERS
-    if isinstance(outer, Layout):
+    if isinstance(values.flat[0], semimodule.Element):
+        return chain
+    module: semimodule.Vectorised[Any] = semimodule.COORDINATES if values.ndim > 1 else semimodule.INTEGERS
+    if isinstance(outer, Layout) and isinstance(outer.semimodule, semimodule.Vectorised):
         module = outer.semimodule
     found = recover_box_modes(values, extents, module)
     if isinstance(found, NoStrides):
@@ -249,7 +255,7 @@ def _endless(modes: tuple[Mode, ...], extent: int, zero: semimodule.Stride) -> t
     return modes or ((extent, zero),)
 
 
-def _value(value: Any, module: semimodule.Semimodule[Any]) -> Any:
+def _value(value: Any, module: semimodule.Vectorised[Any]) -> Any:
     if module is semimodule.COORDINATES:
         return semimodule.Coordinate(tuple(int(part) for part in value))
     return semimodule.F2(int(value)) if module is semimodule.BITS else int(value)

@@ -13,7 +13,7 @@ from layouts.algebra.complement import complement_in
 from layouts.errors import NoLayout
 from layouts.foundation.facts import Known
 from layouts.foundation.layout import Layout, Mode, make_layout
-from layouts.foundation.semimodule import BITS, COORDINATES, F2, carryless
+from layouts.foundation.semimodule import BITS, F2, INTEGERS, carryless
 from layouts.foundation.tuples import Extent
 from layouts.linear.bits import basis_of
 
@@ -36,7 +36,7 @@ def right_inverse(layout: Layout) -> Layout:
     (4,2):(1,8)
     """
     need_layout(layout)
-    if layout.semimodule is COORDINATES or not is_zero(layout.offset):
+    if layout.semimodule not in (INTEGERS, BITS) or not is_zero(layout.offset):
         raise NoLayout(f"{layout} has no right inverse", required="locations that are integers, the first of them 0")
     if layout.semimodule is BITS:
         return _over_f2(layout)
@@ -140,7 +140,7 @@ def left_inverse(layout: Layout) -> Layout:
     ((8,4):(4,1), (2,4):(4,1))
     """
     need_layout(layout)
-    if layout.semimodule is COORDINATES or not is_zero(layout.offset):
+    if layout.semimodule not in (INTEGERS, BITS) or not is_zero(layout.offset):
         raise NoLayout(f"{layout} has no left inverse", required="locations that are integers, the first of them 0")
     for n, d in layout.modes:
         if n != 1 and is_zero(d):

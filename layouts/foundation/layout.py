@@ -11,7 +11,7 @@ import numpy as np
 from atl.core.index import Index, map_leaves
 from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Reindexing
-from layouts.errors import CannotTabulate, LayoutError, NoMode
+from layouts.errors import CannotTabulate, LayoutError, NoLayout, NoMode
 from layouts.foundation import tuples
 from layouts.foundation.box import Box, nested_digits, split
 from layouts.foundation.facts import EMPTY, Known, number_for, positive
@@ -24,6 +24,7 @@ from layouts.foundation.semimodule import (
     Coordinate,
     Semimodule,
     Stride,
+    Vectorised,
     semimodule_of,
     stride_of,
 )
@@ -41,9 +42,9 @@ class Layout(Function):
     """A shape with a stride for each extent: the value at digits is their inner product with the strides.
 
     Extents and strides are integers or index expressions. Strides may also be multiples of `E(k)`, whose values are
-    coordinates, or `F2(s)`, which add by exclusive or. Without strides the layout is compact, first mode fastest.
-    Indices are colexicographic; an index beyond the domain continues in the last mode. Extents must be at least 1
-    (assumed for symbolic ones). `given=` states more facts about sizes.
+    coordinates, `F2(s)`, which add by exclusive or, or strides of a user's `Semimodule`. Without strides the layout is
+    compact, first mode fastest. Indices are colexicographic; an index beyond the domain continues in the last mode.
+    Extents must be at least 1 (assumed for symbolic ones). `given=` states more facts about sizes.
 
     Raises `LayoutError` if the shape is invalid or the strides are nested differently.
 
@@ -83,6 +84,10 @@ class Layout(Function):
         self.offset = stride_of(offset)
         self.known = positive(extent for extent, _ in self.modes).given(given)
         self._semimodule = semimodule_of((self.offset, *(stride for _, stride in self.modes)))
+        if not self.is_vectorised and not all(isinstance(extent, int) for extent, _ in self.modes):
+            raise LayoutError(
+                f"{tuples.shown(self.shape)} with strides of a user's semimodule", required="extents that are numbers"
+            )
 
     @staticmethod
     def made(
@@ -119,6 +124,11 @@ class Layout(Function):
         if self._semimodule is None:
             self._semimodule = semimodule_of((self.offset, *(stride for _, stride in self.modes)))
         return self._semimodule
+
+    @property
+    def is_vectorised(self) -> bool:
+        """True unless the strides are of a user's semimodule, whose operations are on single values."""
+        return isinstance(self.semimodule, Vectorised)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -161,6 +171,9 @@ class Layout(Function):
 
     def _at_arrays(self, digits: Sequence[Any]) -> Array:
         module, width = self.semimodule, self.width
+        if not isinstance(module, Vectorised):
+            each: Array = np.frompyfunc(lambda *at: self.at(at), len(digits), 1)(*digits)
+            return each
         together = np.broadcast_arrays(*(np.asarray(digit) for digit in digits))
         total = module.multiples(np.ones_like(together[0]), _element(module, self.offset), width)
         for digit, (_, stride) in zip(together, self.modes, strict=True):
@@ -188,6 +201,8 @@ class Layout(Function):
         if self.table_size is None or not self.is_constant:
             return super().table() if self.table_size is None else self._no_table()
         module, width = self.semimodule, self.width
+        if not isinstance(module, Vectorised):
+            return super().table()
         exact = module is BITS or fits_machine(
             [n * m for n, d in self.modes if isinstance(n, int) for m in _magnitudes(d)]
         )
@@ -211,6 +226,8 @@ class Layout(Function):
         >>> stored.places, stored.place((size("i"), size("j")))
         ((m, n), (j, i))
         """
+        if not self.is_vectorised:
+            raise NoLayout(f"{self} stores nothing: its values are not integers", required="integer strides")
         by_bits = self._stored_by_bits(shape, copies=copies) if self.semimodule is BITS else None
         return by_bits or stored_by_strides(
             shape, self.shape, list(tuples.leaves(self.stride)), self.offset, self.known, copies=copies
@@ -375,7 +392,7 @@ def coordinates(shape: object) -> Layout:
     return Layout(nested, tuples.like(nested, axes))
 
 
-def _element(module: Semimodule[Any], stride: Stride) -> Any:
+def _element(module: Vectorised[Any], stride: Stride) -> Any:
     """Return the stride as an element of the semimodule; the integer 0 becomes the semimodule's zero."""
     return module.zero if isinstance(stride, int) and stride == 0 else stride
 

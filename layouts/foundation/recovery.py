@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from layouts.foundation.layout import Mode
-from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate, Semimodule, Stride
+from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate, Stride, Vectorised
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class NoStrides:
     index: int
 
 
-def recover_modes(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | NoStrides:
+def recover_modes(values: Array, module: Vectorised[Any]) -> tuple[Mode, ...] | NoStrides:
     """Return the coalesced modes of these values minus the first value, which is the offset.
 
     >>> from layouts.foundation.semimodule import INTEGERS
@@ -52,7 +52,7 @@ def recover_modes(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | 
     return tuple(modes)
 
 
-def _off_the_line(steps: Array, line: Array, prefix: int, module: Semimodule[Any]) -> int | None:
+def _off_the_line(steps: Array, line: Array, prefix: int, module: Vectorised[Any]) -> int | None:
     """Return the first index at which the blocks of length `prefix` are not translates of the first block."""
     blocks = steps.reshape((-1, prefix, steps.shape[1]))
     off = np.flatnonzero((blocks != module.sums(blocks[:, :1], line[None, :prefix])).any(axis=-1))
@@ -71,7 +71,7 @@ def _shorter(steps: Array, prefix: int) -> tuple[Mode, ...] | None:
 
 
 def recover_box_modes(
-    values: Array, extents: Sequence[int], module: Semimodule[Any]
+    values: Array, extents: Sequence[int], module: Vectorised[Any]
 ) -> tuple[tuple[Mode, ...], ...] | NoStrides:
     """Return the modes for each leaf of a shape, whose sums are these values minus the first value.
 
@@ -98,20 +98,20 @@ def recover_box_modes(
     return NoStrides(int(off[0])) if len(off) else tuple(found)
 
 
-def _steps(values: Array, module: Semimodule[Any]) -> Array:
+def _steps(values: Array, module: Vectorised[Any]) -> Array:
     """Return the values minus the first value, one row for each."""
     rows = values.reshape((len(values), -1))
     return rows ^ rows[:1] if module is BITS else rows - rows[:1]
 
 
-def _line(length: int, stride: Array, module: Semimodule[Any]) -> Array:
+def _line(length: int, stride: Array, module: Vectorised[Any]) -> Array:
     steps = np.arange(length)
     if module is BITS:
         return module.multiples(steps, F2(int(stride[0])), 1)[:, None]
     return steps[:, None] * stride[None]
 
 
-def _stride(row: Array, module: Semimodule[Any]) -> Stride:
+def _stride(row: Array, module: Vectorised[Any]) -> Stride:
     if module is COORDINATES:
         return Coordinate(tuple(int(part) for part in row))
     return F2(int(row[0])) if module is BITS else int(row[0])

@@ -1,11 +1,12 @@
-"""Semimodules of strides (§6.6): integers, coordinates, and polynomials over F2.
+"""Semimodules of strides (§6.6): integers, coordinates, polynomials over F2, and those that a user defines.
 
 Strides only need addition and multiplication by a digit. So integers can be strides, and tuples of integers (values are
-then coordinates), and polynomials over F2 written as integers, with exclusive or and carry-less multiplication.
+then coordinates), and polynomials over F2 written as integers, with exclusive or and carry-less multiplication. A user
+implements `Semimodule` for other values.
 
 The laws of Fig. 6.3 are stated over a semiring of coordinates (erratum E35: polynomials over F2 are not a module over
 the *integers*, as twice a stride is not the sum of the stride with itself). The semiring is Z for the first two, and
-F2[x] for the third, where the digit 5 means x² + 1. `proofs_tests.layouts.test_semimodules` tests every law on samples.
+F2[x] for the third, where the digit 5 means x² + 1. `broken_laws` tests every law on samples.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from atl.core.index import Index
 from atl.errors import InvalidArgument, brief
 from atl.surface.values import IndexExpr
+from layouts.errors import NoLayout
 from layouts.foundation.tuples import Extent, extent_of
 
 Array: TypeAlias = NDArray[Any]
@@ -124,10 +126,7 @@ class F2:
         return f"F2({self.bits})"
 
 
-Stride: TypeAlias = int | Index | Coordinate | F2
-X = TypeVar("X", bound=Stride)
-
-
+X = TypeVar("X")
 MOST_AXES: Final = 256
 """Largest number of axes of a coordinate."""
 
@@ -163,18 +162,36 @@ def carryless(a: int, b: int) -> int:
 
 def stride_of(value: object) -> Stride:
     """Return the stride that a user's value denotes."""
-    return value if isinstance(value, Coordinate | F2) else extent_of(value)
+    return value if isinstance(value, Coordinate | F2 | Element) else extent_of(value)
 
 
 def times(digit: Any, stride: Any) -> Any:
     """Return digit * stride, either of which may be symbolic."""
-    return stride * digit if isinstance(stride, Coordinate) else digit * stride
+    return stride * digit if isinstance(stride, Coordinate | Element) else digit * stride
 
 
 class Semimodule(ABC, Generic[X]):
-    """A set from which strides can be taken: the interface of Fig. 6.1.
+    """A set from which strides can be taken: the interface of Fig. 6.1. A user defines a subclass of it.
 
-    `plus` and `times` are the operations of the semiring of coordinates over which the laws hold.
+    Values are immutable and hashable. `stride(value)` makes a stride of a layout. The operators of layouts check their
+    results on all elements, so a law that fails leads to a refusal; `broken_laws` finds it by samples.
+
+    >>> class Hours(Semimodule[int]):
+    ...     zero = 0
+    ...
+    ...     def add(self, a, b):
+    ...         return (a + b) % 12
+    ...
+    ...     def scale(self, n, a):
+    ...         return n * a % 12
+    ...
+    ...     def at_most(self, a, b):
+    ...         return a <= b
+    >>> from layouts import Layout, coalesce, composition
+    >>> hours = Hours()
+    >>> clock = Layout((4, 6), (hours.stride(5), hours.stride(8)))
+    >>> clock(3, 2), coalesce(clock), composition(clock, Layout(6, 2))
+    (Hours(7), 24:Hours(5), 6:Hours(10))
     """
 
     zero: X
@@ -191,46 +208,104 @@ class Semimodule(ABC, Generic[X]):
     def at_most(self, a: X, b: X) -> bool:
         """a ≤ b: an order for sorting strides."""
 
-    @abstractmethod
-    def divmod(self, n: int, a: X) -> tuple[X, X]:
-        """Return q and r with r ⊕ (n ⊗ q) = a and r as small as possible."""
+    def divmod(self, n: int, a: X) -> tuple[X, X]:  # noqa: ARG002
+        """Return q and r with r ⊕ (n ⊗ q) = a and r as small as possible; by default q is zero."""
+        return self.zero, a
 
-    @abstractmethod
     def congruent(self, a: X, b: X) -> bool:
         """a ≅ b: whether both are strides of one kind, such as coordinates of the same nesting."""
+        return type(a) is type(b)
 
-    @abstractmethod
     def plus(self, x: int, y: int) -> int:
         """Return the sum of two digits in the semiring of coordinates."""
+        return x + y
 
-    @abstractmethod
     def times(self, x: int, y: int) -> int:
         """Return the product of two digits in the semiring of coordinates."""
+        return x * y
+
+    def stride(self, value: X) -> Element[X]:
+        """Return a value as a stride of a layout."""
+        return Element(self, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Element(Generic[X]):
+    """A value of a user's semimodule, as a stride of a layout or as a value of one; `value` is that of the user."""
+
+    semimodule: Semimodule[X]
+    value: X
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.semimodule, Semimodule) or isinstance(self.semimodule, Vectorised):
+            raise InvalidArgument(
+                f"strides of {brief(self.semimodule)}",
+                required="an object of a subclass of Semimodule",
+                suggestions=("integers, E(k) and F2(…) are strides themselves",),
+            )
+        try:
+            hash(self.value)
+        except TypeError as error:
+            raise InvalidArgument(f"the stride {brief(self.value)}", required="a hashable value") from error
+
+    def __add__(self, other: Element[X] | int) -> Element[X]:
+        if isinstance(other, int) and other == 0:
+            return self
+        return Element(self.semimodule, self.semimodule.add(self.value, self._like(other)))
+
+    def __radd__(self, other: int) -> Element[X]:
+        return self + other
+
+    def __mul__(self, digit: int) -> Element[X]:
+        if not isinstance(digit, int | np.integer):
+            raise InvalidArgument(f"{brief(digit)} times {self}", required="an integer: such digits are not symbolic")
+        return Element(self.semimodule, self.semimodule.scale(int(digit), self.value))
+
+    __rmul__ = __mul__
+
+    def __lt__(self, other: Element[X]) -> bool:
+        return self != other and self <= other
+
+    def __le__(self, other: Element[X]) -> bool:
+        return self.semimodule.at_most(self.value, self._like(other))
+
+    def __ge__(self, other: Element[X]) -> bool:
+        return self.semimodule.at_most(self._like(other), self.value)
+
+    def _like(self, other: Any) -> X:
+        """Return the value of another element of the same semimodule."""
+        if not isinstance(other, Element) or other.semimodule != self.semimodule:
+            raise NoLayout(f"{self} with {brief(other)}", required="two values of the same semimodule")
+        value: X = other.value
+        return value
+
+    def _refused(self, *_: object) -> Any:
+        raise NoLayout(f"{self} is not an integer", required="integer strides")
+
+    __int__ = __index__ = __abs__ = __neg__ = __sub__ = __rsub__ = _refused
+    __floordiv__ = __mod__ = __rshift__ = __and__ = __xor__ = __rxor__ = _refused
+
+    def __repr__(self) -> str:
+        return f"{type(self.semimodule).__name__}({self.value})"
+
+
+Stride: TypeAlias = int | Index | Coordinate | F2 | Element[Any]
+
+
+class Vectorised(Semimodule[X]):
+    """A semimodule whose operations are also defined on arrays."""
 
     @abstractmethod
     def multiples(self, digits: Array, a: X, width: int) -> Array:
         """Return each digit times the stride; for coordinates, a row of `width` components for each digit."""
 
-    @abstractmethod
     def sums(self, a: Array, b: Array) -> Array:
         """Return the elementwise sums of two arrays of values."""
-
-
-class _OfIntegers:
-    """Base of semimodules over the integers."""
-
-    def plus(self, x: int, y: int) -> int:
-        return x + y
-
-    def times(self, x: int, y: int) -> int:
-        return x * y
-
-    def sums(self, a: Array, b: Array) -> Array:
         total: Array = a + b
         return total
 
 
-class Integers(_OfIntegers, Semimodule[int]):
+class Integers(Vectorised[int]):
     """The integers over the integers."""
 
     zero = 0
@@ -254,7 +329,7 @@ class Integers(_OfIntegers, Semimodule[int]):
         return digits * a
 
 
-class Coordinates(_OfIntegers, Semimodule[Coordinate]):
+class Coordinates(Vectorised[Coordinate]):
     """Tuples of integers over the integers."""
 
     zero = Coordinate(())
@@ -286,7 +361,7 @@ class Coordinates(_OfIntegers, Semimodule[Coordinate]):
         return rows
 
 
-class Bits(Semimodule[F2]):
+class Bits(Vectorised[F2]):
     """Polynomials over F2, over themselves: digits are polynomials too."""
 
     zero = F2(0)
@@ -338,16 +413,21 @@ BITS: Final = Bits()
 def semimodule_of(strides: Iterator[Stride] | tuple[Stride, ...]) -> Semimodule[Any]:
     """Return the semimodule of these strides; 0 belongs to each. Raises `InvalidArgument` if their kinds differ."""
     found: Semimodule[Any] | None = None
+    kind: Element[Any] | None = None
     for stride in strides:
         if isinstance(stride, int) and stride == 0:
             continue
-        own: Semimodule[Any] = (
-            COORDINATES if isinstance(stride, Coordinate) else BITS if isinstance(stride, F2) else INTEGERS
-        )
-        if found is not None and own is not found:
+        if isinstance(stride, Element):
+            own: Semimodule[Any] = stride.semimodule
+            differs = kind is not None and own == found and not own.congruent(kind.value, stride.value)
+            kind = stride
+        else:
+            own = COORDINATES if isinstance(stride, Coordinate) else BITS if isinstance(stride, F2) else INTEGERS
+            differs = False
+        if found is not None and (own != found or differs):
             raise InvalidArgument(
                 "strides of different kinds in one layout",
-                required="only integers, only multiples of E(k), or only F2(…)",
+                required="only integers, only multiples of E(k), only F2(…), or only strides of one Semimodule",
             )
         found = own
     return INTEGERS if found is None else found

@@ -22,6 +22,7 @@ from layouts.foundation.sizes import placed
 from layouts.foundation.tuples import Extent, extent_of, plain_index, product, shown
 from layouts.foundation.variables import any_digits
 from layouts.proofs.injectivity import injective, prove_inverse
+from layouts.proofs.location_cases import location_cases
 
 
 class Permutation(ABC):
@@ -220,7 +221,13 @@ class GenP(Permutation):
     def _within(self) -> bool:
         """Return whether every location is proved to be within the tile."""
         digits, known = any_digits(self.dims, self.known)
-        return known.holds(within(ZERO, index(self._formula(*digits)), index(self.size)))
+        location = index(self._formula(*digits))
+        if known.holds(within(ZERO, location, index(self.size))):
+            return True
+        cases = list(location_cases(digits, [location], known))
+        return bool(cases) and all(
+            case.known.holds(within(ZERO, case.location[0], case.simple(index(self.size)))) for case in cases
+        )
 
     def _formula(self, *digits: Any) -> Any:
         found = self.function(*(IndexExpr(digit) if isinstance(digit, Index) else digit for digit in digits))

@@ -29,7 +29,7 @@ WORDS: Final[Mapping[str, Callable[..., Any]]] = {
     "Swizzle": swizzle, "row_major": row_major, "column_major": column_major,
     "antidiagonal": formats.antidiagonal, "backwards": formats.backwards, "blocked": formats.blocked,
     "compact_antidiagonal": formats.compact_antidiagonal, "morton": formats.morton, "padded": formats.padded,
-    "skewed": formats.skewed, "swizzled": formats.swizzled,
+    "sheared": formats.sheared, "skewed": formats.skewed, "swizzled": formats.swizzled,
 }  # fmt: skip
 """Functions that may be called by name."""
 

@@ -16,6 +16,7 @@ from layouts.foundation.tuples import shown
 from layouts.pictures import report
 from layouts.pictures.parse_function import read_function, read_tiler
 from layouts.proofs.injectivity import bijective, injective
+from layouts.proofs.layout_of_pairs import NoneExists
 from layouts.proofs.relation import Relation
 
 
@@ -24,18 +25,23 @@ class Query:
     """A query about layouts with its answer: a layout, or what is proved or refuted. Tilers may be tuples."""
 
     operation: str | None
-    layouts: tuple[Function | tuple[Any, ...], ...]
-    result: Function | Answer | Relation
+    layouts: tuple[Function | Relation | tuple[Any, ...], ...]
+    result: Function | Answer | Relation | NoneExists
 
     @property
     def text(self) -> str:
         """The answer in words: the steps of the operation, and a description of its result."""
-        if isinstance(self.result, Relation):
+        if isinstance(self.result, NoneExists):
             return str(self.result)
+        if isinstance(self.result, Relation):
+            function = self.result.function
+            return str(self.result) if function is None else f"{self.result}\n\n{report.describe_maps(function)}"
         if not isinstance(self.result, Function):
             return report.verdict(self.result)
         text = report.describe(self.result)
-        return text if self.operation is None else f"{report.explain_operation(self.operation, self.layouts)}\n\n{text}"
+        if self.operation is None:
+            return text
+        return f"{report.explain_operation(self.operation, self.layouts)}\n\n{text}"
 
     @property
     def data(self) -> dict[str, Any]:
@@ -43,6 +49,8 @@ class Query:
         made: dict[str, Any] = {"layouts": [shown(each) for each in self.layouts]}
         if self.operation is not None:
             made = {"operation": self.operation, **made}
+        if isinstance(self.result, NoneExists):
+            return {**made, "none exists": self.result.reason}
         if isinstance(self.result, Relation):
             return {**made, "relation": str(self.result)}
         if not isinstance(self.result, Function):
@@ -54,11 +62,12 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
     """Evaluate a query: `LAYOUT`, `LAYOUT OPERATION LAYOUT`, or `OPERATION LAYOUT LAYOUT`.
 
     The second operand of a division or composition may be a tuple of tilers, as `(4,3)` or `(2:4,8)`, mode by mode.
+    `relation` takes a layout, or a relation in isl's notation, for which it finds a layout.
 
     >>> ask(["equal", "TileBy([2,2],[2,2]).OrderBy(Row(4,4))", "(2,2,2,2):(8,2,4,1)"]).result
     Proved(layer='table', vacuous=False)
-    >>> ask(["relation", "(4,8):(8,1)"]).text
-    '{ [i0, i1] -> [p = 8i0 + i1] : 0 <= i0 <= 3 and 0 <= i1 <= 7 }'
+    >>> ask(["relation", "(4,8):(8,1)"]).result, ask(["relation", "{ [i] -> [3i + floor(i/2)] : 0 <= i < 4 }"]).result
+    ({ [i0, i1] -> [p = 8i0 + i1] : 0 <= i0 <= 3 and 0 <= i1 <= 7 }, (2,2):(3,7))
     >>> ask(["(4,8):(8,1)", "as_lego"]).data["result"]["layout"]
     'GroupBy([4,8]).OrderBy(RegP([4,8], [1,2]))'
     >>> ask(["(8,6):(6,1)", "zipped_divide", "(4,3)"]).result
@@ -75,6 +84,9 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
         return Query(None, (made,), made)
     else:
         operation, texts = _operation(first, rest[0]), [first, *rest[1:]]
+    if operation == "relation" and len(texts) == 1 and "{" in texts[0]:
+        relation = Relation.of(texts[0])
+        return Query(None, (relation,), relation.layout())
     read = [
         read_tiler if operation in report.BY_MODE and position == 1 else read_function for position in range(len(texts))
     ]

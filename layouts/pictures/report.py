@@ -28,6 +28,7 @@ from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
 from layouts.pictures.explain import explain
 from layouts.pictures.grid import draw
+from layouts.proofs.coordinate_maps import coordinate_maps
 from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.relation import Relation
@@ -85,7 +86,7 @@ _REQUIRED: Final = {
 }  # fmt: skip
 
 
-def explain_operation(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> str:
+def explain_operation(operation: str, layouts: Sequence[object]) -> str:
     """Return the steps of the operation of this name. Raises `InvalidArgument` for an unknown name."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
         raise unknown_operation(operation)
@@ -130,6 +131,16 @@ def describe(function: Function) -> str:
     if small and function.table_size is not None and function.table_size <= DRAWN:
         return f"{text}\n\n{str(draw(function)).partition(chr(10))[2]}"
     return text
+
+
+def describe_maps(function: Function) -> str:
+    """Describe the relations of which the relation of a layout is composed, a line for each.
+
+    >>> print(describe_maps(Layout((3, 2), (2, 6))))
+    natural_to_integral  { [i0, i1] -> [p = i0 + 3i1] : 0 <= i0 <= 2 and 0 <= i1 <= 1 }
+    layout               { [p] -> [p' = 2p] : 0 <= p <= 5 }
+    """
+    return _or_why_not(lambda: "\n".join(f"{name:20} {each}" for name, each in coordinate_maps(function).items()))
 
 
 def _has_coordinates(function: Function) -> bool:

@@ -67,6 +67,11 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
 def _compared(a: Function, b: Function, known: Known) -> Answer:
     """Return whether they have the same value at every index, each in its own index order."""
     if isinstance(a, Layout) and isinstance(b, Layout):
+        if not (a.is_vectorised and b.is_vectorised):
+            if a.modes == b.modes and a.offset == b.offset:
+                return Proved("structure")
+            numbers = a.has_table and b.has_table
+            return (by_table(a, b) or Proved("table")) if numbers else Unknown("there is no table of values")
         # Equal layouts have equal coalesced modes, so no common refinement is needed.
         first, second = coalesced(a.modes, known), coalesced(b.modes, known)
         if _same_modes(first, second, known) and same_stride(a.offset, b.offset, known):

@@ -35,6 +35,7 @@ from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leave
 from layouts.foundation.variables import any_digits, key_variables
 from layouts.linear.bits import dependence, rank
 from layouts.linear.layout import LinearLayout
+from layouts.proofs.location_cases import location_cases
 from layouts.proofs.relation import Relation, by_relation
 from layouts.proofs.witness import first_sampled, named, refuted, samples
 
@@ -91,8 +92,8 @@ def collision(a: Function) -> Refuted | None:
 
 def _repeated(values: Array) -> tuple[int, int] | None:
     """Return the indices of two equal values."""
-    if values.ndim > 1 and values.dtype == object:  # NumPy does not sort rows of Python integers
-        rows = [tuple(row) for row in values.tolist()]
+    if values.dtype == object:  # NumPy does not sort rows of Python integers
+        rows = [tuple(row) if values.ndim > 1 else row for row in values.tolist()]
         first = {row: at for at, row in reversed(list(enumerate(rows)))}
         values = np.array([first[row] for row in rows], dtype=np.int64)
     elif values.ndim > 1:
@@ -121,6 +122,8 @@ def _repeated(values: Array) -> tuple[int, int] | None:
 
 def _of_strides(a: Layout, known: Known) -> Answer:
     module = a.semimodule
+    if not a.is_vectorised:
+        return Unknown("there is no table of values, and the strides are of a user's semimodule")
     modes = [(n, d) for n, d in a.modes if n != 1]
     for position, (n, d) in enumerate(a.modes):
         if is_zero(d) and n != 1:
@@ -290,6 +293,19 @@ def prove_inverse(a: IndexFunction, known: Known) -> Answer:
         for part, extent in zip(location, a.onto.extents, strict=True):
             if not isinstance(prove(facts, within(ZERO, index(part), index(extent)), thorough=False), Proved):
                 return Unknown(f"0 <= {part} < {extent}, for a digit of the location, is not proved")
+    open_digit = _open_digit(digits, returned, facts)
+    if open_digit is None:
+        return Proved("linear")
+    cases = list(location_cases(digits, list(map(index, location)), inside))
+    for case in cases:
+        came = [case.simple(index(plain_index(part))) for part in a.inverse(*case.location)]
+        if (in_case := _open_digit(case.digits, came, case.known.facts)) is not None:
+            return Unknown(f"the inverse is not proved: {in_case}")
+    return Proved("linear") if cases else Unknown(f"the inverse is not proved: {open_digit}")
+
+
+def _open_digit(digits: Sequence[Index], returned: Sequence[Any], facts: Facts) -> str | None:
+    """Return the first equation, of a digit and the one that the inverse returns, that is not proved."""
     for digit, came in zip(digits, returned, strict=True):
         goal = same_index(digit, index(came))
         answer = prove(facts, goal, thorough=False)
@@ -297,8 +313,8 @@ def prove_inverse(a: IndexFunction, known: Known) -> Answer:
             with without_smt():
                 answer = prove(facts, goal)
         if not isinstance(answer, Proved):
-            return Unknown(f"the inverse is not proved: {came} = {digit}")
-    return Proved("linear")
+            return f"{came} = {digit}"
+    return None
 
 
 def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:

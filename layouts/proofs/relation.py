@@ -7,13 +7,10 @@ isl is tried last, with a bound on its operations. Beyond the bound, or if isl i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce
 from importlib.util import find_spec
-from math import prod
-from operator import xor
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from atl.errors import InvalidArgument, brief
 from atl.prove import Answer, Proved, Unknown
@@ -21,10 +18,9 @@ from layouts.errors import NoLayout
 from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
+from layouts.linear.layout import LinearLayout
 from layouts.proofs.isl_notation import written
-
-if TYPE_CHECKING:
-    from layouts.linear.layout import LinearLayout
+from layouts.proofs.layout_of_pairs import NoneExists, layout_of_pairs
 
 MAX_PAIRS: Final = 1 << 16
 """Largest number of pairs of a relation for which a layout is found."""
@@ -207,12 +203,13 @@ class Relation:
 
     # -- layouts ------------------------------------------------------------------------------------------------------
 
-    def layout(self) -> Layout | LinearLayout | None:
+    def layout(self) -> Layout | LinearLayout | NoneExists:
         """Return a layout with the pairs of this relation: a mode or several for each digit, or a matrix over F2.
 
-        None means that neither exists: the relation is empty or not a function of a box of digits, or its locations are
-        no sums of strides, and no exclusive or of images of bits. Raises `NoLayout` if sizes are symbolic, if locations
-        are coordinates, and if there are more than `MAX_PAIRS` pairs.
+        `NoneExists` states the reason why neither exists: the relation is empty or not a function of a box of digits,
+        or the location of some digits is not the sum of strides, and not the exclusive or of the images of their bits.
+        All pairs are compared. Raises `NoLayout` if sizes are symbolic, if locations are coordinates, and if there are
+        more than `MAX_PAIRS` pairs.
 
         >>> from layouts import Layout, Swizzle
         >>> Relation(Layout(32, 1)).layout(), Relation(Layout((4, 3), (3, 1)), known=None).layout()
@@ -220,30 +217,13 @@ class Relation:
         >>> swizzled = Relation(Layout(32, 1)).compose(Relation(Swizzle(2, 0, 3))).layout()
         >>> type(swizzled).__name__, swizzled(8)
         ('LinearLayout', 9)
-        >>> Relation.of("{ [i] -> [i + 2*floor(i/3)] : 0 <= i < 4 }").layout() is None
-        True
+        >>> print(Relation.of("{ [i] -> [i] : 1 <= i < 4 }").layout())
+        none exists: 3 of the 4 tuples of digits below (4) have a location
         """
-        table = self._table()
-        if table is None:
-            return None
-        extents = [1 + max(digits[k] for digits in table) for k in range(len(next(iter(table))))]
-        if len(table) != prod(extents):
-            return None
-        zero = (0,) * len(extents)
-        rows = [
-            [table[(*zero[:k], at, *zero[k + 1 :])] - table[zero] for at in range(n)] for k, n in enumerate(extents)
-        ]
-        modes = [_modes(row) for row in rows]
-        sums = all(
-            value == table[zero] + sum(row[digit] for row, digit in zip(rows, digits, strict=True))
-            for digits, value in table.items()
-        )
-        if sums and all(mode is not None for mode in modes):
-            return _layout([mode for mode in modes if mode is not None], table[zero])
-        return _linear(table, extents)
+        return layout_of_pairs(self._pairs())
 
-    def _table(self) -> dict[tuple[int, ...], int] | None:
-        """Return the location of all digits; None if some digits have several, or are negative."""
+    def _pairs(self) -> list[tuple[tuple[int, ...], int]]:
+        """Return all digits with their location."""
         (ins, outs), count = _counts(self.map), self.count()
         if outs != 1 or count > MAX_PAIRS:
             raise NoLayout(
@@ -260,54 +240,10 @@ class Relation:
             )
             return found
 
-        found = _bounded(pairs)
-        table = {at[:ins]: at[ins] for at in found}
-        whole = len(table) == len(found) and all(digit >= 0 for digits in table for digit in digits)
-        return table if table and whole else None
+        return [(at[:ins], at[ins]) for at in _bounded(pairs)]
 
     def __repr__(self) -> str:
         return str(self.map)
-
-
-def _modes(row: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Return extents and strides, fastest first, of which a row of locations from zero on consists; None if none do."""
-    if len(row) == 1:
-        return [(1, 0)]
-    stride = row[1]
-    run = next((at for at in range(len(row)) if row[at] != at * stride), len(row))
-    if len(row) % run:
-        return None
-    if any(row[at] != row[at - at % run] + at % run * stride for at in range(len(row))):
-        return None
-    rest = _modes(row[::run]) if run < len(row) else []
-    return None if rest is None else [(run, stride), *rest]
-
-
-def _layout(modes: Sequence[Sequence[tuple[int, int]]], offset: int) -> Layout:
-    parts = [tuple(zip(*mode, strict=True)) for mode in modes]
-    shape, stride = (tuple(part[k][0] if len(part[k]) == 1 else part[k] for part in parts) for k in (0, 1))
-    return Layout(shape[0] if len(shape) == 1 else shape, stride[0] if len(stride) == 1 else stride, offset=offset)
-
-
-def _linear(table: Mapping[tuple[int, ...], int], extents: Sequence[int]) -> LinearLayout | None:
-    """Return the matrix over F2 with these locations, if there is one."""
-    from layouts.linear.layout import LinearLayout
-
-    zero = (0,) * len(extents)
-    if table[zero] or min(table.values()) < 0 or any(extent & (extent - 1) for extent in extents):
-        return None
-    bases = [
-        (f"d{k}", [table[(*zero[:k], 1 << bit, *zero[k + 1 :])] for bit in range(extent.bit_length() - 1)])
-        for k, extent in enumerate(extents)
-    ]
-    images = [each for _, each in bases]
-    for digits, value in table.items():
-        made = 0
-        for digit, each in zip(digits, images, strict=True):
-            made ^= reduce(xor, (image for bit, image in enumerate(each) if digit >> bit & 1), 0)
-        if made != value:
-            return None
-    return LinearLayout.from_bases(bases, [("location", 1 << max(table.values()).bit_length())])
 
 
 def _need_isl() -> None:

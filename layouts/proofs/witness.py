@@ -110,11 +110,11 @@ def first_sampled(look: Callable[..., Refuted | None], known: Known, *functions:
     for sizes in samples(known, *functions):
         try:
             placed = [function.where(**sizes) for function in functions]
-        except (CannotTabulate, ValueError):
+            if any(not function.has_table or (function.table_size or 0) > SMALL for function in placed):
+                continue
+            found = look(*placed)
+        except (CannotTabulate, ValueError, ZeroDivisionError):  # such as a formula that divides by one of the sizes
             continue
-        if any(not function.has_table or (function.table_size or 0) > SMALL for function in placed):
-            continue
-        found = look(*placed)
         if found is not None:
             leaves_ = [(Size(name), value) for name, value in sizes.items()]
             return Refuted(Model((*leaves_, *found.model.leaves)))

@@ -8,14 +8,17 @@ Locations without an element are padding, such as the unused part of an edge til
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from atl.core.index import ceildiv, imax, index
+import numpy as np
+
+from atl.core.index import ceildiv, extremum, imax, index
 from atl.errors import InvalidArgument, brief
+from atl.surface.values import IndexExpr
 from layouts.errors import LayoutError
 from layouts.foundation.box import Box
 from layouts.foundation.function import IndexFunction
-from layouts.foundation.tuples import Extent, extent_of, shown
+from layouts.foundation.tuples import Extent, extent_of, plain_index, shown
 
 Storage: TypeAlias = Callable[[Sequence[Any]], IndexFunction]
 """A map from the shape of a tensor to the layout of its elements."""
@@ -198,6 +201,34 @@ def compact_antidiagonal(shape: Sequence[Any]) -> IndexFunction:
     )
 
 
+def sheared(shape: Sequence[Any]) -> IndexFunction:
+    """Store a row for each diagonal, as `shear` does (θ_shear in §7.2.2): element (i, j) in row d = j - i + n - 1.
+
+    Rows have min(n, m) places, as many as the longest diagonal. Diagonal d begins at row s(d) of the matrix, its first
+    row for which all places fit (erratum E6). Further dimensions are kept.
+
+    >>> sheared((2, 3)).table().reshape(3, 2).T
+    array([[2, 4, 6],
+           [1, 3, 5]])
+    """
+    extents = _extents("sheared", shape, 2, None)
+    n, m, *rest = extents
+    longest = _extremum("min", n, m)
+
+    def first(d: Any) -> Any:
+        return _extremum("max", 0, n - longest - _extremum("max", 0, d - longest + 1))
+
+    def to(i: Any, j: Any, *others: Any) -> tuple[Any, ...]:
+        d = j - i + n - 1
+        return (d, i - first(d), *others)
+
+    def inverse(d: Any, r: Any, *others: Any) -> tuple[Any, ...]:
+        i = first(d) + r
+        return (i, d + i - n + 1, *others)
+
+    return _function("sheared", extents, to, inverse, (_extremum("max", 0, n + m - 1), longest, *rest))
+
+
 # -- support ----------------------------------------------------------------------------------------------------------
 
 
@@ -226,6 +257,14 @@ def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> t
 def _tiles(n: Extent, tile: Extent) -> Extent:
     """Return the number of tiles that cover n elements."""
     return extent_of(ceildiv(index(n), index(tile), positive=True))
+
+
+def _extremum(kind: Literal["min", "max"], a: Any, b: Any) -> Any:
+    """Return a minimum or maximum of numbers, arrays or index expressions."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.minimum(a, b) if kind == "min" else np.maximum(a, b)
+    found = extent_of(extremum(kind, index(plain_index(a)), index(plain_index(b))))
+    return IndexExpr(index(found)) if isinstance(a, IndexExpr) or isinstance(b, IndexExpr) else found
 
 
 def _same(*at: Any) -> tuple[Any, ...]:

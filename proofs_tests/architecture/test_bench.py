@@ -26,7 +26,7 @@ from bench.comparison import Array, Baseline, Ours, Problem, Roofline, Workload,
 from bench.cooldown import TASKS, wait_until_idle
 from bench.measure import measured
 from bench.outcome import ROOFLINE, Candidate, Case, Outcome, concluded
-from bench.overview import fastest, table
+from bench.overview import FIGURE_8_3, fastest, figure_8_3, table
 from bench.roofline import roofline_of
 from bench.tool import growth
 from bench.workloads import WORKLOADS
@@ -510,3 +510,12 @@ def test_overview_pairs_fastest_schedule_with_strongest_baseline() -> None:
     assert [(line["schedule"], line["baseline"]) for line in fastest(rows)] == [("fast", "C")]
     assert len(fastest([*rows, row("fast", 2.0, "C", 1.0, threads=2)])) == 2
     assert "| blur 8 | `fast` | 2.000 | 50 % | C | 1.25 [0.90–1.10] |  |" in table(fastest(rows))
+    (stages, theirs), (tiles, in_tiles) = FIGURE_8_3
+    pairs = [row(tiles, 2.0, in_tiles, 3.0), row(stages, 3.0, in_tiles, 3.0), row(stages, 3.0, theirs, 3.0, threads=2)]
+    assert figure_8_3([*rows, *pairs]) == [pairs[2], pairs[0]]
+
+
+def test_pairs_of_figure_8_3_are_in_the_benchmark() -> None:
+    blur = WORKLOADS["blur"]
+    assert {ours for ours, _ in FIGURE_8_3} <= {each.name for each in blur.ours if each.parallel}
+    assert {theirs for _, theirs in FIGURE_8_3} <= {each.name for each in blur.baselines}

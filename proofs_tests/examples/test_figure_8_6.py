@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,12 +38,14 @@ PROGRAMS: dict[str, tuple[Callable[[], Program], str]] = {
     "two-stage blur": (blur.two_stage, "4 0 0 0 0 0"),
     "fused blur": (blur.fused, "2 0 0 0 0 0"),
     "fused+tails blur": (blur.fused_with_tails, "8 4 0 0 0 0"),
-    # Fig. 8.6 has 21 6 3 7 3 0. Fig. 8.2 leaves the last row of tiles open; our row covers the whole width: a staged
-    # buffer and its use (5 gens instead of 2), without a separate truncation and flattening.
+    # Fig. 8.2 leaves the last row of tiles open; our row covers the whole width: a staged buffer and its use (5 gens
+    # instead of 2), without a separate truncation and flattening.
     "tiled+tails+staged blur": (blur.tiled_staged_with_tails, "24 6 2 7 2 0"),
     "tensor add": (tensor_addition.nested, "4 0 0 0 0 0"),
     "split tensor add": (tensor_addition.flat, "1 0 0 0 0 3"),
 }
+FIGURE = {name: counts for name, (_, counts) in PROGRAMS.items()} | {"tiled+tails+staged blur": "21 6 3 7 3 0"}
+"""The counts in the dissertation."""
 
 
 def operators(program: Program) -> str:
@@ -68,6 +71,19 @@ def operators(program: Program) -> str:
 def test_operators_are_counted_as_in_the_figure(name: str) -> None:
     program, counts = PROGRAMS[name]
     assert operators(program()) == counts
+
+
+def test_table_of_the_documents_has_both_counts() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "padding.md").read_text(encoding="utf-8")
+    lines = page.partition("## The programs of Fig. 8.6")[2].split("\n## ")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
+    assert [row[0] for row in rows] == list(PROGRAMS)
+    for name, function, *cells in rows:
+        program = PROGRAMS[name][0]
+        assert function == f"`{program.__module__.rpartition('.')[2]}.{program.__name__}`"
+        counts = [cell.replace("–", "0").rstrip(")").split(" (") for cell in cells]
+        assert " ".join(each[0] for each in counts) == operators(program())
+        assert " ".join(each[-1] for each in counts) == FIGURE[name]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -73,6 +73,8 @@ def test_tensor_and_sddmm_kernels_agree_with_baselines() -> None:
         comparison.tensor_times_vector(cube),
         comparison.matricised(cube),
         comparison.sampled(MATRICES["uniform"](2_000)),
+        *(comparison.matrix_times_sparse(MATRICES["banded"](2_000), density) for density in (0.0, 0.1, 1.0)),
+        *(comparison.tensor_times_sparse(cube, density) for density in (0.0, 0.1, 1.0)),
     )
     for made in poses:
         comparison.measured(made, ThreadClock(), seconds=0.01, rounds=3)
@@ -150,6 +152,9 @@ def test_benchmarks_are_selected_by_name_and_size(capsys: pytest.CaptureFixture[
     asked = [(name, matrix) for name, matrix, _ in comparisons(["BCSR", "DIA"], [1000], quick=True)]
     assert ("BCSR", "blocks 1e+03") in asked
     assert ("DIA", "uniform 1e+03") not in asked
+    asked = [(name, matrix) for name, matrix, _ in comparisons(["SpMSpV", "SpTSpV"], [1000], quick=True)]
+    assert len(asked) == 3 * (len(MATRICES) + 2)
+    assert ("SpMSpV", "banded 1e+03, 0.01") in asked
     with pytest.raises(SystemExit):
         main(["CSRX"])
     assert "unknown format or kernel 'CSRX'" in capsys.readouterr().err

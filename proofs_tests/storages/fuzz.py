@@ -52,6 +52,7 @@ NAMED: Final[tuple[Callable[[Random], Any], ...]] = (
     lambda _: layouts.backwards,
     lambda _: layouts.antidiagonal,
     lambda _: layouts.compact_antidiagonal,
+    lambda _: layouts.sheared,
     lambda r: in_segments(r.randint(0, 2), r.randint(0, 2)),
 )
 

@@ -50,6 +50,7 @@ STORAGES: Final[dict[str, Callable[[Any], Any]]] = {
     "backwards": layouts.backwards,
     "antidiagonal": layouts.antidiagonal,
     "compact antidiagonal": layouts.compact_antidiagonal,
+    "sheared": layouts.sheared,
     "turning": turning,
 }
 """Storages of a matrix of any shape."""

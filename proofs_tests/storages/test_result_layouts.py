@@ -11,7 +11,7 @@ import pytest
 import atl
 from atl import load
 from atl.errors import ATLError
-from layouts import Layout, blocked, column_major
+from layouts import Layout, blocked, column_major, sheared
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import m, matmul, n
 from proofs_tests.storages.storages import at_sizes, variables
@@ -23,11 +23,12 @@ SIZES = {"n": 5, "m": 13}
 LAYOUTS: dict[str, Any] = {
     "column-major": column_major,
     "blocked": blocked(4, 8),
+    "sheared": sheared,
     "strides": Layout((n, m), (1, n)),
 }
 
 
-@pytest.mark.parametrize("name", ["column-major", "blocked"])
+@pytest.mark.parametrize("name", ["column-major", "blocked", "sheared"])
 def test_elements_are_at_their_places(name: str) -> None:
     made = reschedule(matmul()).store_result(LAYOUTS[name])
     laid = compiled(made.program)(A, B)

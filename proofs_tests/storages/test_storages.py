@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
+import numpy as np
 import pytest
 
 import atl
 import layouts
 from atl.core.index import Index, index, size
+from atl.core.terms import Let
 from atl.prove import Facts, Proved, Refuted, forget, statistics, without_smt
 from atl.surface.reindexing import Reindexing
 from proofs_tests.storages.storages import STORAGES, T, at_sizes, variables
@@ -73,6 +76,42 @@ def test_compact_antidiagonals_are_contiguous() -> None:
         assert all(layout(i + 1, j - 1) == layout(i, j) + 1 for i, j in neighbours)
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
     assert "⊞[d < m] ⊞[i < n] A[i, (d - i) % m]" in str(reschedule(program).store("A", layouts.compact_antidiagonal))
+
+
+@pytest.mark.parametrize("loops", ["places", "elements"])
+def test_sheared_storage_holds_the_diagonals_of_shear(loops: str) -> None:
+    program = atl.parse("f (A : float32[n, m, 2]) : float32[n, m, 2] := 2 * A")
+    s = reschedule(program).store("A", layouts.sheared, loops=loops)
+    let = s.goal.body
+    assert isinstance(let, Let)
+    n, m = atl.sizes("n m")
+    matrix = atl.tensor("A", n, m, 2)
+    sheared = atl.program("diagonals", [matrix], atl.shear(matrix))
+    stored = atl.Program("stored", sheared.inputs, let.value)
+    for at in ((1, 1), (3, 5), (5, 2), (4, 4), (1, 6), (6, 1)):
+        given = np.arange(1, 2 * at[0] * at[1] + 1, dtype=np.float32).reshape(*at, 2)
+        assert np.array_equal(atl.evaluate(stored, A=given), atl.evaluate(sheared, given))
+
+
+def test_loops_stay_those_of_the_matrix_where_storage_is_sheared() -> None:
+    program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
+    s = reschedule(program).store("A", layouts.sheared, loops="elements")
+    assert "Σ[i < n] Σ[j < m] place" in " ".join(str(s.goal).split())
+
+
+@pytest.mark.parametrize("off", [(0, 1), (1, 0)])
+def test_sheared_storage_with_a_wrong_row_is_refused(off: tuple[int, int]) -> None:
+    def wrong(shape: Sequence[Any]) -> layouts.IndexFunction:
+        right = layouts.sheared(shape)
+
+        def to(i: Any, j: Any) -> tuple[Any, ...]:
+            d, r = right.to(i, j)
+            return d + off[0], r + off[1]
+
+        return layouts.IndexFunction(right.shape, to, right.inverse, onto=right.onto, name="wrong")
+
+    with pytest.raises(NotInjective):
+        reschedule(atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")).store("A", wrong)
 
 
 def test_six_digit_storage_needs_few_queries() -> None:

@@ -117,6 +117,81 @@ def test_symbolic_functions_are_proved() -> None:
         GenP([n], lambda i: i + 1, lambda x: (x - 1,))
 
 
+G, H = atl.sizes("G H")
+
+
+def rows_of(group: Any) -> Any:
+    return atl.imin(n - group * G, G)
+
+
+def in_groups(i: Any, j: Any) -> Any:
+    """Return the location of a tile in groups of G rows, of which the last may be smaller."""
+    return i // G * G * m + j * rows_of(i // G) + i % G
+
+
+def from_groups(x: Any) -> tuple[Any, Any]:
+    group, at = x // (G * m), x % (G * m)
+    return group * G + at % rows_of(group), at // rows_of(group)
+
+
+@pytest.mark.long
+def test_inverse_with_a_case_distinction_is_proved() -> None:
+    layout = GroupBy([n, m]).OrderBy(GenP([n, m], in_groups, from_groups, given=[G >= 1]))
+    assert isinstance(injective(layout), Proved)
+    row, column = layout.inv(atl.sizes("at"))
+    for rows, columns, group in ((7, 3, 3), (4, 2, 8), (6, 1, 2), (1, 5, 1)):
+        placed = layout.where(n=rows, m=columns, G=group)
+        assert sorted(placed.table().tolist()) == list(range(rows * columns))
+        for at in range(rows * columns):
+            sizes = {"n": rows, "m": columns, "G": group, "at": at}
+            found = tuple(value_at(each.node, sizes) for each in (row, column))
+            assert found == placed.inv(at)
+            assert placed.apply(*found) == at
+
+
+@pytest.mark.long
+def test_inverse_with_two_case_distinctions_is_proved() -> None:
+    def columns_of(block: Any) -> Any:
+        return atl.imin(m - block * H, H)
+
+    def to(i: Any, j: Any) -> Any:
+        corner = i // G * G * m + j // H * H * rows_of(i // G)
+        return corner + i % G * columns_of(j // H) + j % H
+
+    def back(x: Any) -> tuple[Any, Any]:
+        row, rest = x // (G * m), x % (G * m)
+        column, at = rest // (H * rows_of(row)), rest % (H * rows_of(row))
+        return row * G + at // columns_of(column), column * H + at % columns_of(column)
+
+    order = GenP([n, m], to, back, given=[G >= 1, H >= 1])
+    assert order.where({"n": 5, "m": 7, "G": 2, "H": 3}).inv(31) == (4, 3)
+    with pytest.raises(LayoutError, match="is not proved to be bijective"):
+        GenP([n, m], to, lambda x: back(x)[::-1], given=[G >= 1, H >= 1])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("to", "back"),
+    [
+        (lambda i, j: i // G * G * m + j * G + i % G, from_groups),
+        (in_groups, lambda x: (x // (G * m) * G + x % (G * m) % G, x % (G * m) // G)),
+        (in_groups, lambda x: (from_groups(x)[0], from_groups(x)[1] + n // G - n // G + x // (n * m - 1))),
+        (lambda i, j: in_groups(i, j) + atl.imin(i, 1) - atl.imin(i, 1) + 1, lambda x: from_groups(x - 1)),
+        (lambda i, j: i // G * G * m + j * atl.imax(n - i // G * G, G) + i % G, from_groups),
+    ],
+    ids=["whole groups", "inverse of whole groups", "last element", "beyond the tile", "maximum"],
+)
+def test_wrong_case_distinctions_are_refused(to: Any, back: Any) -> None:
+    with pytest.raises(LayoutError, match="is not proved to be bijective"):
+        GenP([n, m], to, back, given=[G >= 1, n * m >= 2])
+
+
+@pytest.mark.long
+def test_group_that_may_be_empty_is_refused() -> None:
+    with pytest.raises(LayoutError, match="is not proved to be bijective"):
+        GenP([n, m], in_groups, from_groups)
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [

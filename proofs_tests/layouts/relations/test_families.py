@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from functools import reduce
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -9,7 +12,24 @@ import pytest
 
 import atl
 from atl.errors import ATLError
-from layouts import F2, Box, Chain, E, IndexFunction, Layout, LinearLayout, NoLayout, Relation, Swizzle, as_linear
+from layouts import (
+    F2,
+    Box,
+    Chain,
+    E,
+    IndexFunction,
+    Layout,
+    LinearLayout,
+    NoLayout,
+    NoneExists,
+    Relation,
+    Swizzle,
+    as_linear,
+    ask,
+    coordinate_maps,
+    integral_to_binary,
+    natural_to_integral,
+)
 from layouts.axe import Axe, R, S, axis, locations
 from layouts.axe.replicas import number as as_number
 from layouts.foundation.function import Function
@@ -17,6 +37,7 @@ from layouts.foundation.semimodule import COORDINATES, Coordinate
 from layouts.lego import CoverBy, GenP, GroupBy, Row, TileBy
 from layouts.pictures.support_table import families
 from layouts.proofs import relation
+from layouts.proofs.layout_of_pairs import layout_of_pairs
 from proofs_tests.layouts.axe.test_enumeration import drawn
 from proofs_tests.layouts.lego.reference import any_chain
 from proofs_tests.layouts.linear import random_layouts
@@ -220,7 +241,7 @@ def test_relation_of_a_layout_has_one_with_its_pairs(made: Layout) -> None:
 
 def test_flat_relation_has_a_layout_of_several_modes() -> None:
     made = Relation.of("{ [i] -> [8*(i mod 2) + 3*floor(i/2)] : 0 <= i < 6 }").layout()
-    assert made is not None
+    assert isinstance(made, Layout)
     assert str(made) == "(2,3):(8,3)"
     assert [made(at) for at in range(6)] == [0, 8, 3, 11, 6, 14]
 
@@ -233,18 +254,93 @@ def test_swizzled_relation_has_a_matrix_over_f2() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "reason"),
     [
-        "{ [i] -> [i + 2*floor(i/3)] : 0 <= i < 4 }",  # neither sums of strides nor images of bits
-        "{ [i] -> [i] : 0 <= i < 8 and i != 3 }",  # no box
-        "{ [i] -> [i] : 1 <= i < 4 }",
-        "{ [i] -> [p] : 0 <= i < 4 and i <= p <= i + 1 }",  # several locations
-        "{ [i] -> [1 + i + 2*floor(i/2)] : 0 <= i < 3 }",
-        "{ [i, j] -> [i + j] : 0 <= i < 4 and 0 <= j <= i }",  # a triangle
+        ("{ [i] -> [i + 2*floor(i/3)] : 0 <= i < 4 }", "0, 1, 2, 5 of digit 0 have no strides; .* it would be 3"),
+        ("{ [i] -> [i] : 0 <= i < 8 and i != 3 }", r"7 of the 8 tuples of digits below \(8\)"),
+        ("{ [i] -> [i] : 1 <= i < 4 }", "3 of the 4 tuples"),
+        ("{ [i] -> [i] : -1 <= i < 3 }", r"digits \(-1\) are negative"),
+        ("{ [i] -> [p] : 0 <= i < 4 and p = 3 or i = 0 and p = 4 }", r"\(0\) have the locations (3 and 4|4 and 3)"),
+        ("{ [i] -> [1 + i + 2*floor(i/2)] : 0 <= i < 3 }", "strides; the extent 3 of digit 0"),
+        ("{ [i] -> [1 + i + 2*floor(i/3)] : 0 <= i < 4 }", "the location 1, over F2 it would be 0"),
+        ("{ [i, j] -> [i + j] : 0 <= i < 4 and 0 <= j <= i }", "10 of the 16 tuples"),
+        ("{ [i, j] -> [i + 2 j] : 0 <= i, j < 2 and i + j < 2; [1, 1] -> [7] }", "sum of the strides is 3.* be 3"),
+        ("{ [i] -> [i - 8*floor(i/3)] : 0 <= i < 4 }", "are not negative"),
+        ("{ [i] -> [i] : 1 = 0 }", "the relation is empty"),
     ],
 )
-def test_relation_that_is_no_layout_has_none(text: str) -> None:
-    assert Relation.of(text).layout() is None
+def test_relation_that_is_no_layout_has_none_with_the_reason(text: str, reason: str) -> None:
+    made = Relation.of(text).layout()
+    assert isinstance(made, NoneExists)
+    assert re.search(reason, str(made))
+
+
+def test_every_changed_pair_of_a_layout_is_found() -> None:
+    for layout in (Layout((4, 3), (3, 1)), Swizzle(1, 0, 1), Layout((2, 2, 2), (F2(5), F2(6), F2(1)))):
+        right = sorted((digits, place) for digits, (place,) in pairs(layout))
+        for at, (digits, place) in enumerate(right):
+            changed = [*right[:at], (digits, place + 16), *right[at + 1 :]]
+            made = layout_of_pairs(changed)
+            if not isinstance(made, NoneExists):
+                assert pairs(made) == {(digits, (place,)) for digits, place in changed}
+        assert not isinstance(layout_of_pairs(right), NoneExists)
+
+
+# -- digits, indices and bits -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=pytest.mark.long if each == "over F2" else ())
+        for each in families()
+        if "sizes" not in each
+    ],
+)
+def test_coordinate_maps_compose_to_the_relation(name: str) -> None:
+    function = families()[name]
+    maps = coordinate_maps(function)
+    if isinstance(function, LinearLayout):
+        maps.pop("integral_to_natural", None)
+    assert same(reduce(Relation.compose, maps.values()), pairs(function))
+
+
+def test_coordinate_maps_of_a_matrix_end_with_its_coordinates() -> None:
+    tile = LinearLayout.from_bases([("reg", [[0, 1], [2, 1]]), ("lane", [[1, 0], [0, 2]])], [("row", 4), ("col", 8)])
+    maps = coordinate_maps(tile)
+    assert list(maps)[-1] == "integral_to_natural"
+    wanted = {((r, i), tuple(tile.apply(reg=r, lane=i).values())) for r in range(4) for i in range(4)}
+    assert same(reduce(Relation.compose, maps.values()), wanted)
+    other = LinearLayout.from_bases([("reg", [[0, 1], [2, 1]]), ("lane", [[1, 0], [2, 2]])], [("row", 4), ("col", 8)])
+    maps["binary"] = Relation(other, bits=True)
+    assert not same(reduce(Relation.compose, maps.values()), wanted)
+
+
+def test_digits_and_bits_of_indices_are_colexicographic() -> None:
+    box = Box((3, (2, 4)))
+    made = natural_to_integral(box.shape)
+    assert same(made, {(tuple(map(int, box.digits(at))), (at,)) for at in range(24)})
+    assert same(integral_to_binary(3), {((at,), (at & 1, at >> 1 & 1, at >> 2)) for at in range(8)})
+    assert same(integral_to_binary(0), {((0,), ())})
+    assert same(
+        natural_to_integral((2, 2, 2)).compose(integral_to_binary(3)), {(d, d) for d in product((0, 1), repeat=3)}
+    )
+    assert natural_to_integral((4, n)).is_injective()
+    for bits in (-1, 63, True, "3"):
+        with pytest.raises(ATLError):
+            integral_to_binary(bits)  # type: ignore[arg-type]
+    with pytest.raises(NoLayout, match="products"):
+        natural_to_integral((n, m))
+
+
+def test_relation_command_goes_both_ways() -> None:
+    forth = ask(["relation", "(2,4):(4,1)"])
+    first, *maps = forth.text.split("\n\n")
+    assert [line.split()[0] for line in maps[0].splitlines()] == list(coordinate_maps(Layout((2, 4), (4, 1))))
+    assert ask(["relation", first]).result == Layout((2, 4), (4, 1))
+    none = ask(["relation", "{ [i] -> [i] : 1 <= i < 3 }"])
+    assert none.text == "none exists: 2 of the 3 tuples of digits below (3) have a location"
+    assert none.data["none exists"] in none.text
 
 
 def test_layout_of_symbolic_or_large_relations_is_refused() -> None:

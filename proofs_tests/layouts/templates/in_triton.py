@@ -15,11 +15,12 @@ import numpy as np
 
 from examples.templates.grouped import grouped
 from examples.templates.matmul import matmul
+from examples.templates.partial_groups import matmul_in_groups
 from examples.templates.rows import layer_norm, softmax
 
 NAMES = (
     "matmul row row", "matmul row column", "matmul column row", "matmul column column",
-    "softmax", "layer norm", "layer norm backward", "grouped",
+    "matmul in groups", "softmax", "layer norm", "layer norm backward", "grouped",
 )  # fmt: skip
 """Names of the kernels, in the order in which they run."""
 
@@ -50,6 +51,11 @@ def products(folder: Path, torch: Any) -> None:
             kernel[(M // B * (N // B),)](x, y, c, M, N, K, BM=B, BN=B, BK=B, GM=2)
             assert np.array_equal(c.numpy(), (a.float() @ b.float()).numpy().astype(np.float16))
             print(f"matmul {order_a} {order_b}")
+    c = torch.full((M, N), float("nan"), dtype=torch.float16)
+    kernel = loaded(matmul_in_groups().text, "matmul", folder)
+    kernel[(M // B * (N // B),)](a, b, c, M, N, K, BM=B, BN=B, BK=B, GM=3)  # groups of 3 rows of tiles and of 1
+    assert np.array_equal(c.numpy(), (a.float() @ b.float()).numpy().astype(np.float16))
+    print("matmul in groups")
 
 
 def rows(folder: Path, torch: Any) -> None:

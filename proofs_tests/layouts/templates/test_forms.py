@@ -19,7 +19,7 @@ import atl
 from atl.core.index import Index, value_of
 from atl.surface.values import IndexExpr
 from atl.text.index_notation import write_index
-from examples.templates import grouped, matmul, rows
+from examples.templates import grouped, matmul, partial_groups, rows
 from layouts.lego import CoverBy, GroupBy, Row, TileInto
 from layouts.templates import fill
 from layouts.templates.forms import called, common, operations, shortest
@@ -171,6 +171,35 @@ def test_products_need_at_most_the_operations_of_figure_10(a: str, b: str) -> No
     counted = matmul.matmul(a, b).operations
     assert counted.keys() == FIGURE_10.keys()
     assert all(counted[name] <= FIGURE_10[name] for name in counted), counted
+
+
+def grouped_ids(pid: int, rows: int, columns: int, group: int) -> tuple[int, int]:
+    """Return the tile of a program as in Triton's tutorial."""
+    of = pid // (group * columns)
+    size = min(rows - of * group, group)
+    return of * group + pid % (group * columns) % size, pid % (group * columns) // size
+
+
+@pytest.mark.long
+def test_programs_in_partial_groups_are_those_of_triton() -> None:
+    text = partial_groups.matmul_in_groups().text
+    found = {name: re.search(rf"{name} = (.*)", text) for name in ("pid_m", "pid_n")}
+    formulas = [compile(each[1], "", "eval") for each in found.values() if each]
+    assert len(formulas) == 2
+    for count in range(1, 8):
+        for columns in range(1, 5):
+            for group in range(1, 10):
+                tiles = [grouped_ids(pid, count, columns, group) for pid in range(count * columns)]
+                assert len(set(tiles)) == count * columns
+                for pid, tile in enumerate(tiles):
+                    names = {"pid": pid, "nt_m": count, "nt_n": columns, "GM": group, "tl": Tl}
+                    assert tuple(eval(each, names) for each in formulas) == tile
+
+
+class Tl:
+    """Triton's functions of numbers."""
+
+    minimum = min
 
 
 TABLE_IV = {"layer_norm": 1 + 0, "softmax": 0, "grouped": 6, "matmul": 9}
