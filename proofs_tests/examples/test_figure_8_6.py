@@ -37,8 +37,8 @@ PROGRAMS: dict[str, tuple[Callable[[], Program], str]] = {
     "two-stage blur": (blur.two_stage, "4 0 0 0 0 0"),
     "fused blur": (blur.fused, "2 0 0 0 0 0"),
     "fused+tails blur": (blur.fused_with_tails, "8 4 0 0 0 0"),
-    # Fig. 8.6 has 21 6 3 7 3 0. Fig. 8.2 leaves the last row of tiles open; our row covers the whole width: a staged
-    # buffer and its use (5 gens instead of 2), without a separate truncation and flattening.
+    # Fig. 8.6 has 21 6 3 7 3 0. Fig. 8.2 does not show the last row of tiles. Ours covers the whole width by a staged
+    # buffer and its use (5 gens instead of 2), and needs no truncation and flattening of its own.
     "tiled+tails+staged blur": (blur.tiled_staged_with_tails, "24 6 2 7 2 0"),
     "tensor add": (tensor_addition.nested, "4 0 0 0 0 0"),
     "split tensor add": (tensor_addition.flat, "1 0 0 0 0 3"),
